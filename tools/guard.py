@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
-_EMPTY_WITHIN_S = 10.0
+_EMPTY_WITHIN_S = 60.0
 _POLL_S = 0.05
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
@@ -15,7 +17,8 @@ from typing import IO, Literal
 from tools.guard import cgroup_folders, remove_cgroup
 
 _TAIL_LINES = 20
-_END_WITHIN_S = 10.0
+#: A program that is killed gives back its memory and its ports before it has ended.
+_END_WITHIN_S = 60.0
 
 
 class ProcessDied(Exception):
@@ -85,9 +88,7 @@ class Family:
 
     def kill(self, child: Child) -> None:
         """End a program as a crash does: nothing is tidied up. From here on it is not missed."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.process.pid, signal.SIGKILL)
-        child.process.wait(_END_WITHIN_S)
+        _end(child)
         self._forget(child)
 
     def _forget(self, child: Child) -> None:
@@ -118,9 +119,7 @@ class Family:
     def stop(self) -> None:
         """Kill all programs and what they started. Nothing of theirs is worth an orderly shutdown."""
         for child in reversed(self.children):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.process.pid, signal.SIGKILL)
-            child.process.wait(_END_WITHIN_S)
+            _end(child)
         self.children.clear()
         kept = [name for name in self._cgroups if not remove_cgroup(name)]
         self._cgroups.clear()
@@ -141,3 +140,33 @@ class Family:
             )
         assert self._guard.stdin is not None
         return self._guard.stdin
+
+
+def _end(child: Child) -> None:
+    """Kill a program's process group, and wait until all of it has ended.
+
+    The program itself may be a child of what we have started (nsenter(1)), and outlives that by a moment in which it
+    still has its ports. Raises TimeoutError, subprocess.TimeoutExpired.
+    """
+    group = child.process.pid
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+    give_up_at = time.monotonic() + _END_WITHIN_S
+    for pid in _members(group):
+        with contextlib.suppress(ProcessLookupError):
+            handle = os.pidfd_open(pid)
+            try:
+                if not select.select([handle], [], [], max(0.0, give_up_at - time.monotonic()))[0]:
+                    raise TimeoutError(f"process {pid} of {child.name} was killed {_END_WITHIN_S:.0f} s ago, and runs")
+            finally:
+                os.close(handle)
+    child.process.wait(max(0.0, give_up_at - time.monotonic()))
+
+
+def _members(group: int) -> Iterator[int]:
+    """The processes of a group that have not been reaped (Linux)."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            # The name, in brackets, may have any characters; state, parent and group come after it.
+            if int(path.read_text(errors="replace").rpartition(")")[2].split()[2]) == group:
+                yield int(path.parent.name)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -14,7 +15,7 @@ import pytest
 from tools.processes import Family, ProcessDied
 
 
-def end_of(pid: int, *, within_s: float = 20.0) -> bool:
+def end_of(pid: int, *, within_s: float = 60.0) -> bool:
     """Wait until a process that need not be our child has ended."""
     try:
         handle = os.pidfd_open(pid)
@@ -28,7 +29,7 @@ def end_of(pid: int, *, within_s: float = 20.0) -> bool:
 
 def read_when_there(path: Path) -> str:
     """Wait for a line in a file that another process writes."""
-    for _ in range(2000):
+    for _ in range(6000):
         if path.exists() and (text := path.read_text()).endswith("\n"):
             return text
         time.sleep(0.01)
@@ -38,7 +39,7 @@ def read_when_there(path: Path) -> str:
 def test_a_program_that_ended_is_told_with_its_exit_code_and_the_end_of_its_log(tmp_path: Path) -> None:
     family = Family(tmp_path)
     child = family.start("boiler", ["sh", "-c", "echo no water; exit 3"])
-    child.process.wait(20)
+    child.process.wait(60)
     with pytest.raises(ProcessDied, match=r"boiler ended with 3; its log ends:\n  no water"):
         family.check()
     family.stop()
@@ -92,3 +93,30 @@ def test_after_a_stop_the_guard_is_gone_and_a_new_family_can_begin(tmp_path: Pat
         family.stop()
         assert child.process.returncode == -signal.SIGKILL
     assert tmp_path.exists()
+
+
+#: Listens, and has so much memory that its end takes a moment.
+_LARGE = """
+import pathlib, socket, sys, time
+held = bytearray(b"x") * (256 << 20)
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    print(listener.getsockname()[1], file=pathlib.Path("port").open("w"), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_when_a_program_is_killed_what_it_has_started_has_ended_and_its_ports_are_free(
+    tmp_path: Path, end: str
+) -> None:
+    family = Family(tmp_path)
+    # Like nsenter: the shell waits for the program, and ends before it.
+    child = family.start("mother", ["sh", "-c", '"$0" -c "$1"; true', sys.executable, _LARGE])
+    port = int(read_when_there(tmp_path / "port"))
+    if end == "kill":
+        family.kill(child)
+    else:
+        family.stop()
+    with socket.socket() as next_one:
+        next_one.bind(("127.0.0.1", port))
+    family.stop()
