@@ -203,7 +203,8 @@ class Answering:
         return sent
 
     async def _sight(self, request: web.Request) -> Sight | Turned:
-        if not self._following.is_in_step:
+        # What is read but not drawn yet would look like a cluster that has nothing.
+        if not (self._following.is_in_step and self._publishing.begun.is_set()):
             why = "; ".join(self._following.troubles()) or "the cluster is being read"
             return Turned(503, f"not in step with the cluster yet: {why}")
         try:

@@ -41,12 +41,13 @@ async def served(
     access: Access | None = None,
     hosts: Collection[str] | None = HOSTS,
     in_step: bool = True,
+    drawn: bool = True,
     every_s: float = 0.02,
     namespaces: Sequence[str] = (),
     leaders: Leaders | None = None,
     **how: Any,
 ) -> AsyncIterator[Served]:
-    """Serve it; ``in_step`` false: nothing is read."""
+    """Serve it; ``in_step`` false: nothing is read; ``drawn`` false: and nothing of what is read is drawn."""
     publishing = Publishing("epoch", every_s=every_s)
     api = Api(transport, retry=Retry(random.Random(0)))
     following = Following(api, publishing.objects, rng=random.Random(0), namespaces=namespaces, leaders=leaders)
@@ -59,7 +60,9 @@ async def served(
             await tasks.start(door.let_in, answering)
             if in_step:
                 await tasks.start(following.run)
+            if in_step and drawn:
                 tasks.start_soon(publishing.run)
+                await publishing.begun.wait()
             timeout = aiohttp.ClientTimeout(total=120)
             async with aiohttp.ClientSession(door.address, timeout=timeout) as client:
                 yield Served(door.address.rstrip("/"), client, publishing, following)

@@ -236,6 +236,18 @@ async def test_before_the_cluster_is_read_nothing_is_said_of_it() -> None:
         assert (await asked(made.client, "/"))[0] == 200
 
 
+async def test_what_is_read_and_not_drawn_yet_is_not_shown_as_a_cluster_without_anything() -> None:
+    async with page(drawn=False) as (_, made):
+        assert (await asked(made.client, "/api/state"))[0] == 503
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.publishing.run)
+            await made.publishing.begun.wait()
+            status, state = await asked(made.client, "/api/state")
+            tasks.cancel_scope.cancel()
+        assert status == 200
+        assert state["changes"]["pods"]
+
+
 async def test_what_cannot_be_read_is_told() -> None:
     """No BindRequests are known here: that is no gap. PodGroups that may not be read are one."""
     cluster = Cluster()
