@@ -26,7 +26,7 @@ class Crowd:
     moorage: Deployment
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
-    async def runs(self, created: Pod, *, within_s: float = 60) -> Pod:
+    async def runs(self, created: Pod, *, within_s: float = PATIENCE_S) -> Pod:
         """Wait until a pod runs with all that was written about it, and return it.
 
         A pod runs from its first container on; here all of them have to.
@@ -43,7 +43,7 @@ class Crowd:
         found: Pod = await eventually(is_running, f"pod {name[:80]} to run", within_s=within_s)
         return found
 
-    async def waits(self, namespace: str, name: str, *, within_s: float = 60) -> Pod:
+    async def waits(self, namespace: str, name: str, *, within_s: float = PATIENCE_S) -> Pod:
         """Wait until a pod of any namespace says why it waits, and return it."""
 
         async def says_something() -> Pod | None:

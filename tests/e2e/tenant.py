@@ -16,7 +16,7 @@ import msgspec
 import yaml
 from kubernetes_asyncio import client
 
-from tests.e2e.cluster import Pod, eventually
+from tests.e2e.cluster import PATIENCE_S, Pod, eventually
 from tools.cluster.plane import ControlPlane
 from wire import names
 
@@ -128,13 +128,15 @@ async def tenant(plane: ControlPlane, namespace: str) -> AsyncIterator[Identity]
     ]
     plane.apply(yaml.safe_dump_all(documents))
     async with identity(plane, plane.service_account_token(namespace, "tenant"), namespace) as made:
-        await eventually(lambda: _may_list(made), "the tenant's rights", within_s=10)
+        await eventually(lambda: _may_list(made), "the tenant's rights", within_s=PATIENCE_S)
         yield made
 
 
 async def _may_list(made: Identity) -> bool | None:
+    """Whether the API server knows both bindings: services are of ``edit`` alone."""
     try:
         await made.core.list_namespaced_pod(made.namespace, limit=1)
+        await made.core.list_namespaced_service(made.namespace, limit=1)
     except client.ApiException:
         return None
     return True

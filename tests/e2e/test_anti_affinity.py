@@ -30,6 +30,7 @@ async def test_a_running_pod_keeps_others_off_its_node_by_the_labels_of_their_na
         )
         await scene.running(1)
         await scene.create(*(share(f"noisy-{number}", "0.5", labels={"app": "noisy"}) for number in range(3)))
+        await scene.running(3)
         await scene.create(share("other", "0.75"))
         found = await scene.running(4)
         placed = {name: pod["spec"]["nodeName"] for name, pod in found.items() if "nodeName" in pod["spec"]}

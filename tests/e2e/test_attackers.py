@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kubernetes_asyncio import client
 
-from tests.e2e.cluster import Pod, eventually, pod, scheduled_message, share
+from tests.e2e.cluster import PATIENCE_S, Pod, eventually, pod, scheduled_message, share
 from tests.e2e.crowd import Crowd
 from tests.e2e.tenant import Identity, identity, refused, tenant
 from tools.cluster.deployment import ADMISSION, BINDER, SCHEDULER
@@ -317,7 +317,7 @@ async def test_a_pod_from_before_its_namespace_was_bound_can_still_be_ungated(cr
             return "team-d" in str(error.body) or None
         return None
 
-    await eventually(is_bound, "the queues to be bound", within_s=10)
+    await eventually(is_bound, "the queues to be bound", within_s=PATIENCE_S)
     await stranger.patch("queued", {"spec": {"schedulingGates": []}})
     await stranger.core.delete_namespaced_pod("queued", stranger.namespace)
     await crowd.scene.core.patch_namespace(stranger.namespace, {"metadata": {"annotations": {names.QUEUES: None}}})

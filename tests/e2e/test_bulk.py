@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from tests.e2e.cluster import Scene, share
+from tests.e2e.cluster import PATIENCE_S, Scene, eventually, share
 from tests.e2e.conftest import SetLateScene
 from tests.whole import IS_WHOLE
 
@@ -34,8 +34,11 @@ async def _round(scene: Scene, rng: random.Random, number: int) -> None:
     pods = await scene.running(16)
     by_device = {uuid: sharers for uuid, sharers in scene.sharers(pods).items() if sharers}
     assert sorted(len(sharers) for sharers in by_device.values()) == [2] * 8, f"round {number}: {by_device}"
-    reservations = await scene.reservations()
-    assert [r["status"]["phase"] for r in reservations] == ["Running"] * 8, f"round {number}"
+
+    async def none_is_left_over() -> bool | None:
+        return [r["status"]["phase"] for r in await scene.reservations()] == ["Running"] * 8 or None
+
+    await eventually(none_is_left_over, f"eight reservations in round {number}", within_s=PATIENCE_S)
     assert not scene.refusals(), f"round {number}"
     await scene.delete(*names)
     if rng.random() < 0.5:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import eventually, scene, share
+from tests.e2e.cluster import PATIENCE_S, eventually, scene, share
 from tools.cluster.deployment import BINDER, SCHEDULER, Deployment, Options
 from tools.cluster.plane import ControlPlane
 from wire import names
@@ -58,7 +58,7 @@ async def moorage(plane: ControlPlane) -> Any:
     async def is_served() -> bool | None:
         return plane.rest().send("GET", _POLICIES, None)[0] == 200 or None
 
-    await eventually(is_served, "ClusterPolicies to be served", within_s=30)
+    await eventually(is_served, "ClusterPolicies to be served", within_s=PATIENCE_S)
     plane.rest().call("POST", _POLICIES, _POLICY)
     arguments = {"binder": ["--idle-s", "1"], "admission": ["--gpu-fraction-runtime-class-name", ""]}
     with Deployment(plane, Options(arguments=arguments)) as deployment:

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from kubernetes_asyncio import client
 
-from tests.e2e.cluster import Scene, eventually, scene, share
+from tests.e2e.cluster import PATIENCE_S, Scene, eventually, scene, share
 from tests.e2e.release import COMPONENTS, Release
 from tools.chart import CHART, ROOT
 from tools.cluster.plane import ControlPlane
@@ -76,7 +76,7 @@ async def let_in(it: Scene, name: str, fraction: str) -> None:
             is_in = False
         return is_in or None
 
-    await eventually(created, f"{name} to be let in", within_s=60)
+    await eventually(created, f"{name} to be let in", within_s=PATIENCE_S)
 
 
 async def test_a_release_lives_and_its_tenants_outlive_it(plane: ControlPlane, release: Release) -> None:
@@ -87,9 +87,11 @@ async def test_a_release_lives_and_its_tenants_outlive_it(plane: ControlPlane, r
     async with scene(plane, "team", ["1x2x80GiB"]) as it:
         await let_in(it, "first", "0.5")
         first = (await it.running(1))["first"]
-        assert release.is_ready("scheduler")
-        assert release.is_ready("binder")
-        assert release.is_ready("workloads")
+
+        async def are_ready() -> bool | None:
+            return all(release.is_ready(each) for each in COMPONENTS if each != "admission") or None
+
+        await eventually(are_ready, "all components to be ready", within_s=PATIENCE_S)
 
         release.upgrade({**VALUES, "scheduler": {"placementStrategy": "spread"}})
         assert "--gpu-strategy=spread" in _arguments(release, "scheduler")
@@ -105,7 +107,12 @@ async def test_a_release_lives_and_its_tenants_outlive_it(plane: ControlPlane, r
         assert sorted(map(len, shared.values())) == [1, 2]
 
         release.uninstall()
-        assert release.everything() == KEPT
+
+        async def is_removed() -> bool | None:
+            return release.everything() == KEPT or None
+
+        # What Deployments and Services have made is collected by Kubernetes, later.
+        await eventually(is_removed, "all but what is kept to go", within_s=PATIENCE_S)
         pods = await it.pods()
         assert {pods[name]["status"]["phase"] for name in ("first", "second", "third")} == {"Running"}
         assert pods["first"]["metadata"]["uid"] == first["metadata"]["uid"]
@@ -197,7 +204,7 @@ def test_an_upgrade_brings_older_crds_along_and_leaves_newer_ones(plane: Control
 
 
 @pytest.mark.parametrize("component", ["scheduler", "binder", "workloads"])
-def test_renewals_of_leases_are_not_queued_behind_the_components_own_requests(
+async def test_renewals_of_leases_are_not_queued_behind_the_components_own_requests(
     plane: ControlPlane, release: Release, component: str
 ) -> None:
     """What the API server says of each request: by which flow schema it was queued."""
@@ -209,8 +216,12 @@ def test_renewals_of_leases_are_not_queued_behind_the_components_own_requests(
         "/apis/coordination.k8s.io/v1/namespaces/kai-scheduler/leases/moorage-" + component: "moorage-leader-election",
         "/api/v1/pods?limit=1": "moorage",
     }
-    told = {path: _queued_by(plane, path, token) for path in asked}
-    assert {path: named[uid] for path, uid in told.items()} == asked
+
+    async def is_so() -> bool | None:
+        return {path: named[_queued_by(plane, path, token)] for path in asked} == asked or None
+
+    # The API server takes a moment to queue by schemas that are new.
+    await eventually(is_so, f"requests to be queued by {sorted(asked.values())}", within_s=PATIENCE_S)
 
 
 def _queued_by(plane: ControlPlane, path: str, token: str) -> str:

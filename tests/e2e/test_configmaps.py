@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kubernetes_asyncio import client
 
-from tests.e2e.cluster import Pod, eventually, pod, scene, share
+from tests.e2e.cluster import PATIENCE_S, Pod, eventually, pod, scene, share
 from tests.e2e.crowd import Crowd
 from tests.e2e.tenant import Identity, identity, refused, tenant
 from tests.e2e.test_forms import FORMS
@@ -82,7 +82,7 @@ async def _told(crowd: Crowd, name: str) -> Pod:
         found = await crowd.scene.pod(name)
         return found if "PodBound" in {c["type"] for c in found["status"]["conditions"]} else None
 
-    found: Pod = await eventually(is_told, "PodBound", within_s=10)
+    found: Pod = await eventually(is_told, "PodBound", within_s=PATIENCE_S)
     return found
 
 
@@ -146,7 +146,7 @@ async def test_config_maps_go_with_their_pod(crowd: Crowd) -> None:
         listed = await crowd.scene.core.list_namespaced_config_map(crowd.scene.namespace)
         return not any(one.metadata.name.startswith(name) for one in listed.items) or None
 
-    await eventually(are_gone, "the ConfigMaps to be collected", within_s=90)
+    await eventually(are_gone, "the ConfigMaps to be collected", within_s=PATIENCE_S)
 
 
 async def test_nobody_moves_a_container_to_another_device_by_its_config_map(crowd: Crowd) -> None:
@@ -185,7 +185,7 @@ async def test_a_foreign_config_map_is_never_overwritten_and_the_pod_says_why(cr
     assert (condition["status"], condition["reason"]) == ("False", "BindingError")
     assert (await _config_map(crowd, name))["data"] == {"mine": "1"}
     await crowd.scene.core.delete_namespaced_config_map(name, crowd.scene.namespace)
-    await crowd.runs(created, within_s=60)
+    await crowd.runs(created)
 
 
 async def test_what_an_attempt_left_that_can_not_bind_any_more_is_replaced(crowd: Crowd, binder: Identity) -> None:

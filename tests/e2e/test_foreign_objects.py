@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kubernetes_asyncio import client
 
-from tests.e2e.cluster import Pod, eventually, pod, share
+from tests.e2e.cluster import PATIENCE_S, Pod, eventually, pod, share
 from tests.e2e.crowd import Crowd
 from tests.e2e.tenant import Identity, identity, refused
 from tools.cluster.plane import ControlPlane
@@ -258,10 +258,10 @@ async def test_a_foreign_bind_request_binds_nothing_and_keeps_no_pod_waiting(
     await _hand(scheduler, _request(name, created["metadata"]["uid"], **changes))
     beside = await crowd.runs(await crowd.tenant.create(share("beside", "0.5")))
     crowd.is_given_what_it_sees(beside)
-    await eventually(lambda: _only_one(crowd), "idle reservations to go", within_s=10)
+    await eventually(lambda: _only_one(crowd), "idle reservations to go", within_s=PATIENCE_S)
     await crowd.tenant.patch(name, {"spec": {"schedulingGates": []}})
     crowd.is_given_what_it_sees(await crowd.runs(created))
-    await eventually(lambda: _is_gone(scheduler, name), "the BindRequest to go", within_s=5)
+    await eventually(lambda: _is_gone(scheduler, name), "the BindRequest to go", within_s=PATIENCE_S)
 
 
 async def _only_one(crowd: Crowd) -> bool | None:
@@ -324,5 +324,5 @@ async def _reservation_of(crowd: Crowd, device: str) -> Pod:
         told = (names.RESERVE_FOR_GPU_INDEX, device)
         return next((one for one in found if told in one["metadata"]["annotations"].items()), None)
 
-    answer: Pod = await eventually(held, "the reservation", within_s=5)
+    answer: Pod = await eventually(held, "the reservation", within_s=PATIENCE_S)
     return answer

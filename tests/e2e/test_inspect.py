@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,11 @@ import yaml
 
 from cli.main import main
 from scheduler.report.inspecting import PATH
-from tests.e2e.cluster import Scene, eventually, memory, pod, share
+from tests.e2e.cluster import PATIENCE_S, Scene, eventually, memory, pod, share
 from tests.e2e.conftest import SetScene
 from tools.cluster.deployment import Deployment
 from tools.cluster.plane import ControlPlane
+from tools.ports import free_port
 from wire import names
 
 pytestmark = pytest.mark.cluster
@@ -98,8 +99,7 @@ async def test_kubectl_shows_what_the_containers_really_saw(
 
 
 async def test_a_standby_answers_what_gpushares_tools_ask(set_scene: SetScene, moorage: Deployment) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     async with set_scene(["1x2x24GiB"]) as scene:
         await scene.create(share("half", "0.5"))
         await scene.running(1)
@@ -113,7 +113,7 @@ async def test_a_standby_answers_what_gpushares_tools_ask(set_scene: SetScene, m
                         return await answer.json() if answer.status == 200 else None
                 return None
 
-            told = await eventually(answered, "the standby to answer", within_s=60)
+            told = await eventually(answered, "the standby to answer", within_s=PATIENCE_S)
         moorage.stop("scheduler-2")
         (one,) = told["nodes"]
         assert (one["name"], one["totalGPU"], one["usedGPU"]) == (node, 48, 12)
@@ -146,6 +146,8 @@ async def test_a_tenant_sees_its_own_pods_and_is_told_what_it_may_not_read(
         await scene.create(share("half", "0.5"))
         await scene.running(1)
         account = _may_read_pods(control_plane, scene.namespace)
+        rights = partial(_may_list, control_plane, scene.namespace, account)
+        await eventually(rights, "the API server to know the account's rights", within_s=PATIENCE_S)
         config = moorage.folder / f"{scene.namespace}.kubeconfig"
         config.write_text(_kubeconfig(control_plane, scene.namespace, account), encoding="utf-8")
         command = ["inspect", "pod", "-o", "json", "--kubeconfig", str(config)]
@@ -173,6 +175,10 @@ def _may_read_pods(plane: ControlPlane, namespace: str) -> str:
     binding = {"metadata": {"name": "reader"}, "roleRef": role, "subjects": [subject]}
     rest.call("POST", f"{rbac}/rolebindings", binding)
     return plane.service_account_token(namespace, "reader")
+
+
+async def _may_list(plane: ControlPlane, namespace: str, account: str) -> bool | None:
+    return plane.rest(account).send("GET", f"/api/v1/namespaces/{namespace}/pods")[0] == 200 or None
 
 
 def _kubeconfig(plane: ControlPlane, namespace: str, token: str) -> str:

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cli.metrics.declared import COMPONENTS
-from tests.cli.metrics.exposed import series
-from tests.e2e.cluster import eventually, share
+from tests.e2e.cluster import PATIENCE_S, eventually, share
 from tests.e2e.conftest import SetScene
+from tests.e2e.shown import shown, total
 from tools.cluster.deployment import ADMISSION, BINDER, SCHEDULER, Deployment
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
-
-
-async def shown(moorage: Deployment, component: str) -> str:
-    async with aiohttp.ClientSession() as session, session.get(moorage.metrics_url(component)) as response:
-        assert response.status == 200
-        return await response.text()
-
-
-async def total(moorage: Deployment, component: str, name: str, **labels: str) -> float:
-    """The sum of a metric's samples that have these labels."""
-    found = series(await shown(moorage, component))
-    return sum(
-        number for (own, given), number in found.items() if own == name and labels.items() <= dict(given).items()
-    )
 
 
 async def test_components_show_every_metric_that_is_declared_count_what_they_do_and_name_nobody(
@@ -56,7 +41,7 @@ async def test_components_show_every_metric_that_is_declared_count_what_they_do_
                 and await total(moorage, SCHEDULER, "moorage_watch_lag_seconds_count", resource="pods") > 0
             ) or None
 
-        await eventually(counted, "what was done to be counted", within_s=60)
+        await eventually(counted, "what was done to be counted", within_s=PATIENCE_S)
         assert await total(moorage, SCHEDULER, "moorage_leader") == 1
         assert await total(moorage, SCHEDULER, "moorage_ledger_differences_total") == 0
         assert await total(moorage, ADMISSION, "moorage_webhook_review_duration_seconds_count", answer="patched") > 0

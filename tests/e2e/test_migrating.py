@@ -14,7 +14,7 @@ import pytest
 
 from cli.main import main
 from tests.docs.test_migrating import PAGES, STEPS, shown
-from tests.e2e.cluster import Scene, eventually, scene
+from tests.e2e.cluster import PATIENCE_S, Scene, eventually, scene
 from tools.cluster.deployment import Deployment
 from tools.cluster.plane import ControlPlane
 from wire import names
@@ -58,7 +58,7 @@ async def _ready_for(command: str, there: Scene) -> None:
     """Wait for what a person would wait for: that a label is known to the API server, and that pods run."""
     if " apply " in command:
         adopts = (await there.core.read_namespace(NAMESPACE)).metadata.labels.get(names.ADOPT) == "true"
-        await eventually(lambda: _is_made_so(there, adopts), f"{NAMESPACE} to adopt: {adopts}", within_s=30)
+        await eventually(lambda: _is_made_so(there, adopts), f"{NAMESPACE} to adopt: {adopts}", within_s=PATIENCE_S)
     elif "PHASE" in command:
         await there.running(4)
 

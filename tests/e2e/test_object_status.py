@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import Scene, eventually, pod
+from tests.e2e.cluster import PATIENCE_S, Scene, eventually, pod
 from tests.e2e.conftest import SetScene
 from wire import names
 
@@ -39,7 +39,7 @@ async def shows(scene: Scene, name: str, gpus: str) -> dict[str, Any]:
         status: dict[str, Any] = (await scene.custom.get_cluster_custom_object(*GROUP, name)).get("status") or {}
         return status if (status.get("allocated") or {}).get(names.GPU_RESOURCE) == gpus else None
 
-    return await eventually(found, f"queue {name} to show {gpus} GPUs", within_s=30)
+    return await eventually(found, f"queue {name} to show {gpus} GPUs", within_s=PATIENCE_S)
 
 
 async def test_queues_show_what_their_pods_hold(set_scene: SetScene) -> None:
@@ -67,19 +67,25 @@ async def test_parts_of_gpus_are_shown_in_nano_where_that_is_needed(set_scene: S
         await shows(scene, "status-parts", "333333333n")
 
 
-async def of_group(scene: Scene, name: str, gpus: str, *, waits: bool) -> dict[str, Any]:
-    """Wait until a PodGroup shows this amount of allocated GPUs, and whether it waits; return its status."""
+async def of_group(scene: Scene, name: str, gpus: str, *, requested: str, says: str = "") -> dict[str, Any]:
+    """Wait until a PodGroup shows these amounts of GPUs, and why it waits, if it does; return its status.
+
+    Its pods come one after the other: of the first one alone it says that others are missing.
+    """
 
     async def found() -> dict[str, Any] | None:
         group = await scene.custom.get_namespaced_custom_object(
             "scheduling.run.ai", "v2alpha2", scene.namespace, "podgroups", name
         )
         status: dict[str, Any] = group.get("status") or {}
-        allocated = (status.get("resourcesStatus") or {}).get("allocated") or {}
-        is_there = allocated.get(names.GPU_RESOURCE) == gpus and bool(status.get("schedulingConditions")) == waits
-        return status if is_there else None
+        amounts = status.get("resourcesStatus") or {}
+        shown = [(amounts.get(kind) or {}).get(names.GPU_RESOURCE) for kind in ("allocated", "requested")]
+        conditions = status.get("schedulingConditions") or ()
+        told = [reason["message"] for condition in conditions for reason in condition["reasons"]]
+        is_told = any(says in message for message in told) if says else not conditions
+        return status if shown == [gpus, requested] and is_told else None
 
-    return await eventually(found, f"PodGroup {name} to show {gpus} GPUs", within_s=60)
+    return await eventually(found, f"PodGroup {name} to show {gpus} GPUs", within_s=PATIENCE_S)
 
 
 async def test_a_gang_says_why_it_waits_until_it_has_started(set_scene: SetScene) -> None:
@@ -87,12 +93,10 @@ async def test_a_gang_says_why_it_waits_until_it_has_started(set_scene: SetScene
         await scene.create(pod("first", gpus=4))
         await scene.running(1)
         await scene.create_gang("gang", 2, pod("a", gpus=2), pod("b", gpus=2))
-        status = await of_group(scene, "gang", "0", waits=True)
-        assert status["resourcesStatus"]["requested"][names.GPU_RESOURCE] == "4"
+        status = await of_group(scene, "gang", "0", requested="4", says="while 2 are required")
         (condition,) = status["schedulingConditions"]
         assert (condition["type"], condition["nodePool"]) == ("UnschedulableOnNodePool", "default")
         (reason,) = condition["reasons"]
         assert reason["reason"] == "PodSchedulingErrors"
-        assert "while 2 are required" in reason["message"]
         await scene.delete("first")
-        await of_group(scene, "gang", "4", waits=False)
+        await of_group(scene, "gang", "4", requested="4")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -26,6 +25,7 @@ from tests.e2e.cluster import PATIENCE_S, eventually, share
 from tests.e2e.conftest import SetScene
 from tools.browser.chromium import Chromium, program
 from tools.cluster.plane import ControlPlane
+from tools.ports import free_port
 from wire import names
 
 pytestmark = pytest.mark.cluster
@@ -73,8 +73,7 @@ def rights(namespace: str) -> str:
 @asynccontextmanager
 async def page(kubeconfig: Path) -> AsyncIterator[tuple[str, aiohttp.ClientSession]]:
     """The process, as it runs beyond loopback behind a proxy that has the certificate: where it is, and a client."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     listen = ["--listen", f"0.0.0.0:{port}", "--tls-elsewhere"]
     command = [sys.executable, "-m", "cli.main", "ui", "--kubeconfig", str(kubeconfig), *listen]
     process = await anyio.to_thread.run_sync(subprocess.Popen, command)
@@ -130,9 +129,15 @@ async def test_each_reader_sees_what_the_api_server_says_he_may(
             status, mine = await asked(client, "/api/state", tokens["page-own"])
             assert (status, mine["isPartlyHidden"], "nodes" in mine["changes"]) == (200, True, False)
             assert {pod["namespace"] for pod in mine["changes"]["pods"]} == {namespace}
-            status, path = await asked(client, f"/api/pods/{namespace}/half", tokens["page-own"])
-            assert (status, path["given"][0]["nano"]) == (200, 500_000_000)
-            assert "Scheduled" in {event["reason"] for event in path["events"]}
+
+            async def history() -> Any:
+                """Events are written after what they tell of."""
+                status, path = await asked(client, f"/api/pods/{namespace}/half", tokens["page-own"])
+                assert status == 200, path
+                return path if "Scheduled" in {event["reason"] for event in path["events"]} else None
+
+            path = await eventually(history, "the page to tell that the pod was scheduled", within_s=PATIENCE_S)
+            assert path["given"][0]["nano"] == 500_000_000
 
             for token, status in ((tokens["page-none"], 403), ("nobody's", 401)):
                 for where in ("/api/state", "/api/changes", f"/api/pods/{namespace}/half"):
@@ -150,8 +155,7 @@ async def in_one_namespace(plane: ControlPlane, folder: Path, namespace: str, to
     said = (await anyio.run_process([*top, "-n", namespace])).stdout.decode()
     assert "nodes can't be read, so there is no map" in said
     assert f"not read: pods of other namespaces than {namespace}" in said
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     page = [sys.executable, "-m", "cli.main", "ui", "-n", namespace, "--kubeconfig", own]
     process = await anyio.open_process([*page, "--listen", f"127.0.0.1:{port}"])
     async with process, aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.admission.objects.queues import Raw, gpus, raw, raw_group
 from tests.cluster.doors import Door, opened
-from tests.e2e.cluster import eventually
+from tests.e2e.cluster import PATIENCE_S, eventually
 from tools.cluster.deployment import Deployment
 from tools.cluster.plane import ControlPlane
 
@@ -30,7 +30,7 @@ async def door(control_plane: ControlPlane, moorage: Deployment) -> AsyncIterato
             group, _, _ = await made.call("POST", f"{GROUPS}?dryRun=All", raw_group({"name": "a"}))
             return (queue, group) == (403, 403) or None
 
-        await eventually(is_asked, "the API server to ask about Queues and PodGroups", within_s=30)
+        await eventually(is_asked, "the API server to ask about Queues and PodGroups", within_s=PATIENCE_S)
         yield made
         await _clear(made)
 

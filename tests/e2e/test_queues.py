@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import PATIENCE_S, Pod, eventually, pod, scene, share
+from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, scene, share
 from tests.e2e.grouped import Workloads, group_of, reference
+from tests.e2e.shown import total
 from tests.e2e.workloads import Json, owner
-from tools.cluster.deployment import GROUPING, Deployment, Options
+from tools.cluster.deployment import GROUPING, SCHEDULER, Deployment, Options
 from tools.cluster.plane import ControlPlane
 from wire import names
 
@@ -46,6 +47,10 @@ def queueing(queue_plane: ControlPlane) -> Iterator[Deployment]:
 class Teams(Workloads):
     """A scene with queues of its own."""
 
+    def __init__(self, on: Scene, moorage: Deployment) -> None:
+        super().__init__(on)
+        self._moorage = moorage
+
     def name(self, queue: str) -> str:
         """The queue's name in the cluster."""
         return f"{self.on.namespace}-{queue}" if queue else ""
@@ -68,6 +73,15 @@ class Teams(Workloads):
     async def remove(self, queue: str) -> None:
         """Delete a queue."""
         await self.on.custom.delete_cluster_custom_object(*_QUEUES, self.name(queue))
+
+    async def known(self, queue: str, *, is_there: bool) -> None:
+        """Wait until the scheduler has heard that a queue is there, or has gone: it watches pods apart from these."""
+
+        async def is_known() -> bool | None:
+            shown = await total(self._moorage, SCHEDULER, "kai_queue_info", queue_metadata_name=self.name(queue))
+            return bool(shown) is is_there or None
+
+        await eventually(is_known, f"the scheduler to know of {queue}", within_s=PATIENCE_S)
 
     async def remove_all(self) -> None:
         """Delete the queues of the scene, children first."""
@@ -152,7 +166,7 @@ def set_teams(queue_plane: ControlPlane, queueing: Deployment) -> Any:
     @asynccontextmanager
     async def make(*shapes: str) -> AsyncIterator[Teams]:
         async with scene(queue_plane, f"teams-{next(_numbers)}", shapes) as on:
-            made = Teams(on)
+            made = Teams(on, queueing)
             try:
                 yield made
             finally:
@@ -285,6 +299,7 @@ async def test_pods_of_a_queue_that_is_deleted_run_on_and_new_ones_wait_for_it(s
         await at.submit("a", 1)
         await at.on.running(1)
         await at.remove("a")
+        await at.known("a", is_there=False)
         (late,) = await at.submit("a", 1)
         await at.on.says(late, at.name("a"))
         assert len(bound(await at.on.pods())) == 1
@@ -306,6 +321,7 @@ async def test_a_pod_in_a_queue_with_children_says_so(set_teams: Any) -> None:
     async with set_teams("1x4x80GiB") as at:
         await at.queue("top")
         await at.queue("a", "top")
+        await at.known("a", is_there=True)
         (waits,) = await at.submit("top", 1)
         await at.on.says(waits, at.name("top"))
         await at.submit("a", 1)
@@ -332,8 +348,13 @@ async def test_an_elastic_job_starts_with_its_minimum_and_grows(set_teams: Any) 
         labels = {names.QUEUE_LABEL: at.name("a")}
         await at.job("train", 4, annotations={names.BATCH_MIN_MEMBER: "2"}, labels=labels)
         await at.on.running(2)
-        waiting = [name for name, found in (await at.on.pods()).items() if not found["spec"].get("nodeName")]
-        assert len(waiting) == 2
+
+        async def two_wait() -> list[str] | None:
+            """Its controller makes one pod, then two, then what is left."""
+            waiting = [name for name, found in (await at.on.pods()).items() if not found["spec"].get("nodeName")]
+            return waiting if len(waiting) == 2 else None
+
+        waiting = await eventually(two_wait, "all four pods of the Job", within_s=PATIENCE_S)
         await at.on.says(waiting[0], "allowable limit")
         await at.change("a", limit=2)
         pods = await at.on.running(4)

@@ -31,7 +31,7 @@ from scheduler.core.queues.use_over_time import UsePeriod
 from scheduler.upkeep.queue_use import QueueUse
 from scheduler.watch.cache import Cache
 from simulator.reporting import Reporter
-from tests.e2e.cluster import Pod, Scene, eventually, pod, share
+from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, share
 from tests.e2e.conftest import SetScene
 from tests.e2e.crowd import Crowd
 from tests.e2e.tenant import identity
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.cluster
 async def impatient(moorage: Deployment) -> AsyncIterator[Deployment]:
     """A scheduler that soon evicts what is left of a broken gang; afterwards the usual one again."""
     for arguments in (["--default-staleness-grace-period", "2s"], []):
-        moorage.stop(SCHEDULER, within_s=30)
+        moorage.stop(SCHEDULER)
         moorage.start(SCHEDULER, *arguments)
         if arguments:
             yield moorage
@@ -60,7 +60,7 @@ async def _told(scene: Scene, reason: str) -> list[str]:
         events = await client.CoreV1Api(scene.core.api_client).list_namespaced_event(scene.namespace)
         return [event.message for event in events.items if event.reason == reason] or None
 
-    return await eventually(found, f"an event {reason}", within_s=30)
+    return await eventually(found, f"an event {reason}", within_s=PATIENCE_S)
 
 
 async def test_what_is_left_of_a_gang_that_lost_a_member_is_evicted(set_scene: SetScene, impatient: Deployment) -> None:
@@ -72,7 +72,7 @@ async def test_what_is_left_of_a_gang_that_lost_a_member_is_evicted(set_scene: S
         async def is_evicted() -> bool | None:
             return not await scene.pods() or None
 
-        await eventually(is_evicted, "the rest of the gang to go", within_s=30)
+        await eventually(is_evicted, "the rest of the gang to go", within_s=PATIENCE_S)
         expected = "Workload doesn't meet the minimum required number of pods (2), evicting remaining pod: "
         assert await _told(scene, "Evict") == [f"{expected}{scene.namespace}/stays"]
 
@@ -81,7 +81,7 @@ async def test_what_is_left_of_a_gang_that_lost_a_member_is_evicted(set_scene: S
 async def keeping(moorage: Deployment) -> AsyncIterator[Deployment]:
     """A binder that keeps idle reservations; afterwards the usual one again."""
     for arguments in (["--idle-s", "600"], []):
-        moorage.stop(BINDER, within_s=30)
+        moorage.stop(BINDER)
         moorage.start(BINDER, *arguments)
         if arguments:
             yield moorage
@@ -97,8 +97,12 @@ async def test_a_whole_gpu_that_waits_gets_the_device_of_an_idle_reservation(
         await scene.says("whole", "GPU")
         await scene.delete("share")
         await scene.gone(["share"])
-        await scene.running(1, within_s=30)
-        assert await scene.reservations() == []
+        await scene.running(1)
+
+        async def is_taken() -> bool | None:
+            return await scene.reservations() == [] or None
+
+        await eventually(is_taken, "the idle reservation to go", within_s=PATIENCE_S)
 
 
 @pytest.fixture
@@ -119,19 +123,25 @@ async def test_a_share_whose_device_was_given_to_a_stranger_is_evicted(
         await scene.create(share("share", "0.5"))
         await scene.running(1)
         (lost,) = await scene.reservations()
-        async with _api(control_plane, BINDER) as api:
-            name, namespace = lost["metadata"]["name"], names.RESERVATION_NAMESPACE
-            await api.patch(PODS, name, {"metadata": {"finalizers": None}}, namespace=namespace)
-            await api.delete(PODS, name, namespace=namespace, grace_s=0)
         stranger = pod("stranger", gpus=1)
         stranger["spec"]["schedulerName"] = "mine"
         (stranger["spec"]["nodeName"],) = scene.nodes.kubelets
-        await scene.create(stranger)
+        # Every five seconds it looks for what is lost, and would ask for the device before the stranger does.
+        healing.pause(BINDER)
+        try:
+            async with _api(control_plane, BINDER) as api:
+                name, namespace = lost["metadata"]["name"], names.RESERVATION_NAMESPACE
+                await api.patch(PODS, name, {"metadata": {"finalizers": None}}, namespace=namespace)
+                await api.delete(PODS, name, namespace=namespace, grace_s=0)
+            await scene.create(stranger)
+            await scene.running(2)
+        finally:
+            healing.go_on(BINDER)
 
         async def is_evicted() -> bool | None:
             return set(await scene.pods()) == {"stranger"} or None
 
-        await eventually(is_evicted, "the share to go", within_s=40)
+        await eventually(is_evicted, "the share to go", within_s=PATIENCE_S)
         (note,) = await _told(scene, "GPUMoved")
         assert note.endswith("was lost by the pod's reservation and given to another pod")
 
@@ -157,7 +167,7 @@ async def test_an_entry_that_can_not_bind_any_more_is_taken_out_of_its_book(
         found = await _reservation(crowd, group)
         return ghost["uid"] not in json.loads(found["metadata"]["annotations"][names.TENANTS]) or None
 
-    await eventually(is_out, "the entry to be taken out", within_s=20)
+    await eventually(is_out, "the entry to be taken out", within_s=PATIENCE_S)
 
 
 async def _reservation(crowd: Crowd, group: str) -> Pod:
@@ -239,7 +249,7 @@ async def test_an_event_that_is_said_again_becomes_a_series(
                 async def is_written(before: int = written) -> bool | None:
                     return events.counts.written > before or None
 
-                await eventually(is_written, "the event to be written", within_s=10)
+                await eventually(is_written, "the event to be written", within_s=PATIENCE_S)
             tasks.cancel_scope.cancel()
         assert (events.counts.written, events.counts.refused) == (2, 0)
 
@@ -284,10 +294,10 @@ async def test_the_scheduler_may_keep_what_queues_used_over_time(
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(counting.run)
-            created = await eventually(record, "the record to be created", within_s=10)
+            created = await eventually(record, "the record to be created", within_s=PATIENCE_S)
 
             async def is_patched() -> bool | None:
                 return await record() != created or None
 
-            await eventually(is_patched, "the record to be written again", within_s=10)
+            await eventually(is_patched, "the record to be written again", within_s=PATIENCE_S)
             tasks.cancel_scope.cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tests.e2e.cluster import eventually, pod, share
+from tests.e2e.cluster import PATIENCE_S, eventually, pod, share
 from tests.e2e.conftest import SetScene
 from tools.cluster.deployment import BINDER, SCHEDULER, Deployment
 
@@ -54,4 +54,4 @@ async def _leads(moorage: Deployment, component: str) -> None:
     async def is_led() -> bool | None:
         return " leads" in moorage.log(component) or None
 
-    await eventually(is_led, f"{component} to lead", within_s=60)
+    await eventually(is_led, f"{component} to lead", within_s=PATIENCE_S)

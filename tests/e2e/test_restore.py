@@ -18,7 +18,7 @@ from kubernetes_asyncio import client
 
 from simulator.witness import Record, Started, Stopped
 from tests.e2e import restoring
-from tests.e2e.cluster import Pod, Scene, eventually, scene, share
+from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, scene, share
 from tools.cluster.deployment import ADMISSION, BINDER, SCHEDULER, Deployment, Options
 from tools.cluster.plane import ControlPlane
 from wire import names
@@ -78,7 +78,7 @@ async def undone(plane: ControlPlane, moorage: Deployment) -> AsyncIterator[Scen
 
         # Who restores a snapshot that is younger than a renewal undoes nothing that a leader could notice it by.
         for _ in range(2):
-            await eventually(are_renewed, "the leases to be renewed", within_s=60)
+            await eventually(are_renewed, "the leases to be renewed", within_s=PATIENCE_S)
             renewed_at = await renewals(made)
         yield made
 
@@ -105,7 +105,7 @@ async def test_replicas_that_outlive_a_restore_end_by_themselves(
     async def have_ended() -> bool | None:
         return all(child.process.poll() is not None for child in replicas.values()) or None
 
-    await eventually(have_ended, "all replicas to end", within_s=60)
+    await eventually(have_ended, "all replicas to end", within_s=PATIENCE_S)
     for component, child in replicas.items():
         assert child.process.returncode == 0
         assert "the API server's history was set back" in moorage.log(component)
@@ -129,7 +129,7 @@ async def restored(plane: ControlPlane, undone: Scene) -> int:
         known = [*(await undone.pods()).values(), *await undone.reservations()]
         return running(undone) == {each["metadata"]["uid"] for each in known if each["spec"].get("nodeName")} or None
 
-    await eventually(is_settled, "kubelets to run what is there, and nothing else", within_s=60)
+    await eventually(is_settled, "kubelets to run what is there, and nothing else", within_s=PATIENCE_S)
     settled = len(undone.witness.history)
     after = await undone.pods()
     assert after["second"]["metadata"]["uid"] == before["second"]["metadata"]["uid"]

@@ -7,19 +7,23 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.e2e.cluster import Pod, Scene, eventually, share
+from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, share
 from tests.e2e.conftest import SetScene
+from tests.e2e.shown import total
 from tools.cluster.deployment import SCHEDULER, Deployment
 from wire import names
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+
+GPUS = "moorage_pool_nano_gpus"
+NANO = 10**9
 
 
 @pytest.fixture
 async def autoscaling(moorage: Deployment) -> AsyncIterator[Deployment]:
     """A scheduler that asks autoscalers for nodes; afterwards the usual one again."""
     for arguments in (["--cluster-autoscaling", "--scaling-pod-image", "none/there"], []):
-        moorage.stop(SCHEDULER, within_s=30)
+        moorage.stop(SCHEDULER)
         moorage.start(SCHEDULER, *arguments)
         if arguments:
             yield moorage
@@ -43,7 +47,7 @@ async def until_there_are(scene: Scene, *wanted: str) -> dict[str, Pod]:
         told = {name for name, made in found.items() if made["status"].get("conditions")}
         return found if found.keys() == told == expected else None
 
-    return await eventually(there, f"scaling pods for {wanted}", within_s=30)
+    return await eventually(there, f"scaling pods for {wanted}", within_s=PATIENCE_S)
 
 
 async def test_a_share_that_fits_nowhere_asks_for_a_node_and_runs_there_when_it_has_come(
@@ -52,6 +56,12 @@ async def test_a_share_that_fits_nowhere_asks_for_a_node_and_runs_there_when_it_
     async with set_scene(["2x1x80GiB"]) as scene:
         here, coming = sorted(scene.nodes.kubelets)
         await scene.core.delete_node(coming)
+
+        async def is_alone() -> bool | None:
+            return await total(autoscaling, SCHEDULER, GPUS) == NANO or None
+
+        # Nodes and pods are watched apart: a pod must not be placed on a node whose end is still to be heard of.
+        await eventually(is_alone, "the scheduler to know of one node", within_s=PATIENCE_S)
         await scene.create(share("first", "0.7"))
         await scene.running(1)
         await scene.create(share("waits", "0.7"), share("gives-up", "0.9"))

@@ -37,7 +37,7 @@ def traced(moorage: Deployment) -> Iterator[Collector]:
 
 def _start_anew(moorage: Deployment, *further: str) -> None:
     for component in (SCHEDULER, BINDER):
-        moorage.stop(component, within_s=60.0)
+        moorage.stop(component)
     moorage.kill(ADMISSION)
     for component in (ADMISSION, SCHEDULER, BINDER):
         moorage.start(component, *further)
