@@ -13,7 +13,7 @@ from wire import names
 Pod = dict[str, Any]
 T = TypeVar("T")
 #: Where time is not what a test is about: a busy machine takes three times what it usually takes.
-_PATIENCE_S = 180.0
+PATIENCE_S = 180.0
 NAMESPACE = "default"
 #: Has a Python with pynvml, which is all that a user's image needs here.
 IMAGE = "localhost/moorage/reservation:latest"
@@ -79,7 +79,7 @@ class Machine:
         """All pods of a namespace."""
         return list(self.plane.rest().call("GET", f"/api/v1/namespaces/{namespace}/pods")["items"])
 
-    def reached(self, name: str, phase: str, *, within_s: float = _PATIENCE_S) -> Pod:
+    def reached(self, name: str, phase: str, *, within_s: float = PATIENCE_S) -> Pod:
         """Wait until a pod has a phase, and return it."""
 
         def there() -> Pod | None:
@@ -96,7 +96,7 @@ class Machine:
             lines = self.node.output(NAMESPACE, name, "main", uid=uid).splitlines()
             return next((line.split()[1:] for line in lines if line.startswith("sees")), None)
 
-        told = eventually(said, lambda: f"{name} to list its devices: {self.get(name)['status']}", within_s=_PATIENCE_S)
+        told = eventually(said, lambda: f"{name} to list its devices: {self.get(name)['status']}")
         assert len(set(told)) == len(told)
         return set(told)
 
@@ -110,11 +110,20 @@ class Machine:
             return found if is_again else None
 
         what = f"{name} to start again"
-        return eventually(again, lambda: f"{what}: {self.get(name, namespace)['status']}", within_s=_PATIENCE_S)
+        return eventually(again, lambda: f"{what}: {self.get(name, namespace)['status']}")
 
     def events(self, namespace: str) -> list[dict[str, Any]]:
         """What was said of the objects of a namespace."""
         return list(self.plane.rest().call("GET", f"/api/v1/namespaces/{namespace}/events")["items"])
+
+    def told(self, reason: str, name: str, namespace: str = NAMESPACE) -> str:
+        """Wait until something was said of a pod for this reason, and return the last note: it comes after the deed."""
+
+        def said() -> str | None:
+            about = [one for one in self.events(namespace) if one["involvedObject"]["name"] == name]
+            return next((str(one["message"]) for one in reversed(about) if one["reason"] == reason), None)
+
+        return eventually(said, lambda: f"an event {reason} of {name}: {self.events(namespace)}")
 
     def remove(self, *gone: str) -> None:
         """Delete pods and wait until kubelet has ended them."""
@@ -123,7 +132,6 @@ class Machine:
         eventually(
             lambda: not {one["metadata"]["name"] for one in self.pods(NAMESPACE)} & set(gone) or None,
             lambda: f"{', '.join(gone)} to go",
-            within_s=_PATIENCE_S,
         )
 
     def reservations(self) -> list[Pod]:
@@ -140,21 +148,24 @@ class Machine:
         eventually(
             lambda: not self.reservations() or None,
             lambda: f"reservations to go: {self.reservations()}",
-            within_s=_PATIENCE_S,
         )
 
     def kill(self, name: str, namespace: str = NAMESPACE) -> None:
         """Kill the process of a pod's only container."""
+        self.signal(name, "SIGKILL", namespace)
+
+    def signal(self, name: str, signal: str, namespace: str = NAMESPACE) -> None:
+        """Send a signal to the process of a pod's only container."""
         (status,) = self.get(name, namespace)["status"]["containerStatuses"]
         container = status["containerID"].removeprefix("containerd://")
-        self.node.run(*CTR, "task", "kill", "--signal", "SIGKILL", container)
+        self.node.run(*CTR, "task", "kill", "--signal", signal, container)
 
     def allocatable(self) -> int:
         """Devices that pods can have, as the node says."""
         return int(self.node.status()["status"]["allocatable"]["nvidia.com/gpu"])
 
 
-def eventually(probe: Callable[[], T | None], what: Callable[[], str], *, within_s: float) -> T:
+def eventually(probe: Callable[[], T | None], what: Callable[[], str], *, within_s: float = PATIENCE_S) -> T:
     """Wait until ``probe`` answers with something. A real machine's time is not ours to turn."""
     give_up_at = time.monotonic() + within_s
     while (found := probe()) is None:

@@ -24,7 +24,7 @@ def says_why_it_waits(machine: Machine, name: str) -> str:
         conditions = machine.get(name)["status"].get("conditions", ())
         return next((one["message"] for one in conditions if one["type"] == "PodScheduled" and "message" in one), None)
 
-    return eventually(why, lambda: f"{name} to say why it waits: {machine.get(name)['status']}", within_s=180)
+    return eventually(why, lambda: f"{name} to say why it waits: {machine.get(name)['status']}")
 
 
 def test_a_first_share_needs_two_slots_of_a_node_and_a_further_one_needs_one(machine: Machine) -> None:
@@ -48,7 +48,7 @@ def test_a_pod_that_comes_again_under_its_name_gets_a_share_of_its_own(machine: 
     seen = machine.sees("stays")
     uids = set()
     for _ in range(2):
-        eventually(lambda: _created(machine, share("web-0", "0.5")), lambda: "the name to be free", within_s=180)
+        eventually(lambda: _created(machine, share("web-0", "0.5")), lambda: "the name to be free")
         assert machine.sees("web-0") == seen
         uids.add(machine.get("web-0")["metadata"]["uid"])
         machine.plane.rest().call("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/web-0")

@@ -154,28 +154,28 @@ def test_the_chart_installs_and_two_halves_share_a_gpu_and_outlive_it(cluster: M
     page = Page(cluster.plane)
     values = [word for value in (*VALUES, *PAGE_VALUES) for word in ("--set", value)]
     notes = release.helm(
-        *("install", "moorage", str(CHART), "--create-namespace", "--wait", "--timeout", "240s", *values)
+        *("install", "moorage", str(CHART), "--create-namespace", "--wait", "--timeout", "300s", *values)
     )
     assert "Shares of GPUs: annotate a pod with gpu-fraction" in notes
     running = [one for one in machine.pods(NAMESPACE) if one["status"]["phase"] == "Running"]
     assert {one["metadata"]["labels"]["app.kubernetes.io/component"] for one in running} == {*COMPONENTS, "page"}
 
-    eventually(lambda: is_let_in(machine, "left", "0.5"), lambda: "a pod to be let in", within_s=120)
+    eventually(lambda: is_let_in(machine, "left", "0.5"), lambda: "a pod to be let in")
     machine.create(share("right", "0.5"))
     seen = machine.sees("left")
     assert seen < set(machine.devices)
     assert machine.sees("right") == seen
     token = machine.plane.service_account_token("default", "reader")
-    assert eventually(lambda: tenants(page, token), lambda: "both on the page's map", within_s=60) == {"left", "right"}
+    assert eventually(lambda: tenants(page, token), lambda: "both on the page's map") == {"left", "right"}
     status, refused = page.get("/api/state")
     assert (status, refused.keys()) == (401, {"error"})
     with pytest.raises(RestError, match="gpu-fraction"):
         machine.create(share("wrong", "1.5"))
 
     # What it says goes with its pod; `moorage check` says the same.
-    release.helm("test", "moorage", "--timeout", "120s")
+    release.helm("test", "moorage", "--timeout", "180s")
 
-    release.helm("uninstall", "moorage", "--wait", "--timeout", "120s")
-    eventually(lambda: not machine.pods(NAMESPACE) or None, lambda: "the components to go", within_s=120)
+    release.helm("uninstall", "moorage", "--wait", "--timeout", "180s")
+    eventually(lambda: not machine.pods(NAMESPACE) or None, lambda: "the components to go")
     assert [machine.get(name)["status"]["phase"] for name in ("left", "right")] == ["Running", "Running"]
     assert len(machine.reservations()) == 1

@@ -69,7 +69,7 @@ def running(plane: ControlPlane, machine: Machine, namespace: str) -> Iterator[l
     yield created
     for name in created:
         plane.rest().send("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}")
-    eventually(lambda: not machine.pods(namespace) or None, lambda: f"to go: {machine.pods(namespace)}", within_s=180)
+    eventually(lambda: not machine.pods(namespace) or None, lambda: f"to go: {machine.pods(namespace)}")
 
 
 def test_every_component_says_how_it_is_used(
@@ -81,7 +81,6 @@ def test_every_component_says_how_it_is_used(
     eventually(
         lambda: machine.get("usage", namespace)["status"]["phase"] == "Succeeded" or None,
         lambda: f"usage to succeed: {machine.get('usage', namespace)['status']}",
-        within_s=180,
     )
     for component in COMPONENTS:
         assert machine.node.output(namespace, "usage", component).startswith(f"usage: moorage {component} ")
@@ -104,9 +103,7 @@ def test_scheduler_and_binder_of_the_image_take_over_and_a_share_runs(
         machine.create(share)
         assert len(machine.sees("shared")) == 1
         machine.remove("shared")
-        eventually(
-            lambda: not machine.pods(names.RESERVATION_NAMESPACE) or None, lambda: "the reservation to go", within_s=180
-        )
+        eventually(lambda: not machine.pods(names.RESERVATION_NAMESPACE) or None, lambda: "the reservation to go")
         assert {one["status"]["phase"] for one in machine.pods(namespace)} == {"Running"}
     finally:
         moorage.start("scheduler")

@@ -68,4 +68,4 @@ def test_a_killed_owner_leaves_nothing() -> None:
     assert len(processes(node)) > 3
     owner.send_signal(signal.SIGKILL)
     owner.communicate()
-    eventually(lambda: not left(folders) or None, lambda: f"these to go: {left(folders)}", within_s=180)
+    eventually(lambda: not left(folders) or None, lambda: f"these to go: {left(folders)}")

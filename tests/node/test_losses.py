@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 
 import pytest
@@ -37,9 +38,9 @@ def given(machine: Machine) -> dict[str, Fraction]:
     return sums
 
 
-def known_to_kubelet(machine: Machine) -> set[str]:
-    """The devices that kubelet knows it gave to reservation pods."""
-    statuses = [status for one in machine.reservations() for status in one["status"].get("containerStatuses", ())]
+def known_to_kubelet(reservations: Iterable[Pod]) -> set[str]:
+    """The devices that kubelet knows it gave to these."""
+    statuses = [status for one in reservations for status in one["status"].get("containerStatuses", ())]
     told = [each for status in statuses for each in status.get("allocatedResourcesStatus", ())]
     return {device["resourceID"] for each in told for device in each["resources"]}
 
@@ -51,11 +52,8 @@ def left(machine: Machine) -> set[str]:
 
 def has_left(machine: Machine, name: str) -> str:
     """Wait until a tenant was evicted, and return what it was told."""
-    eventually(
-        lambda: name not in left(machine) or None, lambda: f"{name} to go: {machine.reservations()}", within_s=180
-    )
-    notes = [one for one in machine.events(NAMESPACE) if one["reason"] == "GPUMoved"]
-    return str([one["message"] for one in notes if one["involvedObject"]["name"] == name][-1])
+    eventually(lambda: name not in left(machine) or None, lambda: f"{name} to go: {machine.reservations()}")
+    return machine.told("GPUMoved", name)
 
 
 def test_a_device_that_kubelet_forgot_with_its_checkpoint_is_held_again_and_its_tenants_go_on(machine: Machine) -> None:
@@ -67,14 +65,18 @@ def test_a_device_that_kubelet_forgot_with_its_checkpoint_is_held_again_and_its_
     machine.node.lose_devices()
     machine.node.start_again(KUBELET)
     machine.node.wait_until_ready()
-    eventually(lambda: not known_to_kubelet(machine) or None, lambda: "kubelet to have forgotten it", within_s=30)
+
+    def lost() -> list[Pod]:
+        return [one for one in machine.reservations() if one["metadata"]["uid"] == before["metadata"]["uid"]]
+
+    # The next one may be there before this one is seen to have no device, or it is deleted before that.
+    eventually(lambda: not known_to_kubelet(lost()) or None, lambda: f"kubelet to have forgotten it: {lost()}")
     # What it gives now may be the other device; then a second reservation pod guards this one.
     eventually(
-        lambda: seen <= known_to_kubelet(machine) or None,
+        lambda: seen <= known_to_kubelet(machine.reservations()) or None,
         lambda: f"a reservation to hold {seen}: {machine.reservations()}",
-        within_s=180,
     )
-    assert before["metadata"]["uid"] not in {one["metadata"]["uid"] for one in machine.reservations()}
+    eventually(lambda: not lost() or None, lambda: f"the reservation that holds nothing to go: {lost()}")
     for name in ("left", "right"):
         assert machine.get(name)["status"]["containerStatuses"][0]["restartCount"] == 0
 
@@ -106,11 +108,11 @@ def test_while_a_reservation_is_refused_nobody_is_let_on_its_device_beyond_what_
 
     def is_held_again() -> bool | None:
         assert max(given(machine).values()) <= 1, given(machine)
-        return seen <= known_to_kubelet(machine) or None
+        return seen <= known_to_kubelet(machine.reservations()) or None
 
-    eventually(is_refused, lambda: f"the reservation to be refused: {machine.reservations()}", within_s=180)
+    eventually(is_refused, lambda: f"the reservation to be refused: {machine.reservations()}")
     machine.node.start_again(PLUGIN)
-    eventually(is_held_again, lambda: f"a reservation to hold {seen}: {machine.reservations()}", within_s=180)
+    eventually(is_held_again, lambda: f"a reservation to hold {seen}: {machine.reservations()}")
     for name in ("left", "right"):
         machine.restarted(name)
         assert machine.sees(name) == seen
@@ -126,7 +128,6 @@ def test_tenants_leave_a_device_that_went_to_others_while_their_reservation_was_
     eventually(
         lambda: all(one["status"]["phase"] == names.FAILED for one in machine.reservations()) or None,
         lambda: f"the reservation to be refused: {machine.reservations()}",
-        within_s=180,
     )
     machine.node.start_again(PLUGIN)
     machine.node.wait_until_ready()

@@ -25,7 +25,7 @@ def amounts(machine: Machine) -> tuple[str | None, str | None]:
 
 
 def become(machine: Machine, *wanted: str | None) -> None:
-    eventually(lambda: amounts(machine) == wanted or None, lambda: f"{wanted}: {amounts(machine)}", within_s=30)
+    eventually(lambda: amounts(machine) == wanted or None, lambda: f"{wanted}: {amounts(machine)}")
 
 
 def restart(machine: Machine, *, with_devices: bool = True) -> None:
@@ -40,8 +40,8 @@ def clean(machine: Machine, kubeconfig: Path) -> subprocess.CompletedProcess[str
     machine.plane.write_kubeconfig(kubeconfig, machine.plane.token)
     command = [sys.executable, "-m", "cli.main", "clean-nodes", "--kubeconfig", str(kubeconfig)]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    words = ["--yes", "--settle", "3s"]
-    return subprocess.run([*command, *words], env=environ, capture_output=True, text=True, timeout=60, check=False)
+    words = ["--yes", "--settle", "8s"]
+    return subprocess.run([*command, *words], env=environ, capture_output=True, text=True, timeout=180, check=False)
 
 
 def asks(machine: Machine, name: str) -> Pod:

@@ -87,14 +87,14 @@ def test_kubelet_runs_what_the_snapshot_has_and_shares_go_on(
     restoring.restore(machine.plane, tmp_path / "snapshot.db")
     for name in ("first", "ends"):
         machine.restarted(name)
-    eventually(lambda: running(machine) == bound(machine) or None, lambda: f"{bound(machine)} to run", within_s=180)
+    eventually(lambda: running(machine) == bound(machine) or None, lambda: f"{bound(machine)} to run")
     assert not machine.get("second")["spec"].get("nodeName")
     assert machine.get("stays")["status"]["containerStatuses"][0]["restartCount"] == 0
 
     for component in _LEADERS:
         moorage.start(component)
     # A binder that never saw the pod waits three minutes for what its kubelet may still run.
-    eventually(lambda: lead(moorage) or None, lambda: "scheduler and binder to lead", within_s=60)
+    eventually(lambda: lead(moorage) or None, lambda: "scheduler and binder to lead")
     machine.remove("first")
     assert machine.sees("second") == other
     assert machine.sees("stays") == machine.sees("ends") == half

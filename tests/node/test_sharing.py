@@ -116,13 +116,13 @@ def test_a_reservation_that_kubelet_refuses_is_given_up_and_the_share_runs_when_
     moorage.pause("binder")
     try:
         machine.create(share("late", "0.5"))
-        eventually(lambda: bind_requests(machine) or None, lambda: "a BindRequest", within_s=180)
+        eventually(lambda: bind_requests(machine) or None, lambda: "a BindRequest")
         taken = [pod(name, gpus=1, nodeName=machine.node.name) for name in ("taker-0", "taker-1")]
         machine.create(*taken)
         assert set.union(*(machine.sees(one["metadata"]["name"]) for one in taken)) == set(machine.devices)
     finally:
         moorage.go_on("binder")
-    eventually(lambda: refusals(machine) or None, lambda: "a reservation to be refused", within_s=180)
+    eventually(lambda: refusals(machine) or None, lambda: "a reservation to be refused")
     machine.remove("taker-0")
     # A node where an attempt has failed is left out for half a minute, by a scheduler that remembers it.
     moorage.stop(SCHEDULER)
@@ -144,12 +144,10 @@ def test_the_tenant_of_a_device_that_its_plugin_calls_unhealthy_is_evicted_and_t
         eventually(
             lambda: {one["metadata"]["name"] for one in machine.pods(NAMESPACE)} == {"well"} or None,
             lambda: f"the tenant of {seen} to go: {machine.reservations()}",
-            within_s=180,
         )
-        notes = [one for one in machine.events(NAMESPACE) if one["reason"] == "GPUMoved"]
-        (note,) = [one["message"] for one in notes if one["involvedObject"]["name"] == "ill"]
+        note = machine.told("GPUMoved", "ill")
         assert note == f"evicted: GPU {min(seen)} is unhealthy, as its device plugin says"
-        eventually(lambda: len(machine.reservations()) == 1 or None, lambda: "the idle reservation to go", within_s=180)
+        eventually(lambda: len(machine.reservations()) == 1 or None, lambda: "the idle reservation to go")
         machine.create(share("late", "0.6"))
         machine.node.set_unhealthy(())
         assert machine.sees("late") == seen

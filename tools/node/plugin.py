@@ -38,6 +38,8 @@ class Plugin:
         self._lock = threading.Lock()
         self._listeners: list[queue.SimpleQueue[dict[str, bool] | None]] = []
         self._told = read()
+        #: Set when a list has been sent whole.
+        self.heard = threading.Event()
 
     def poll(self) -> None:
         """Tell all listeners if the devices have changed."""
@@ -65,6 +67,7 @@ class Plugin:
             while (devices := listener.get()) is not None:
                 _say(f"tells {sum(devices.values())} healthy of {len(devices)} devices")
                 yield deviceapi.DeviceList(devices).encode()
+                self.heard.set()
         finally:
             with self._lock:
                 self._listeners.remove(listener)
@@ -122,6 +125,10 @@ def _serve_one(machine: Path, socket: Path, resource: str, kubelet: tuple[int, i
     server.start()
     try:
         register(folder, socket.name, resource)
+        # kubelet asks for the devices after it has answered: until it has them it refuses whoever wants one.
+        if not plugin.heard.wait(_REGISTER_WITHIN_S):
+            _say("was not asked for its devices")
+            return
         _say(registered(kubelet))
         while socket.exists() and identity(folder / deviceapi.KUBELET_SOCKET) in {kubelet, None}:
             plugin.poll()

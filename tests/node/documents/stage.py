@@ -11,9 +11,6 @@ from tests.node.documents.asked import Name
 from tests.node.pods import Machine, Pod, eventually
 from wire import names
 
-#: How long a pod may take; on a busy machine some wait for all the others.
-_WITHIN_S = 120.0
-
 
 class Stage:
     """A machine whose cluster has the namespaces ``spaces``. ``waiting``: pods that are not created yet."""
@@ -45,7 +42,7 @@ class Stage:
             code, answer = rest.send("POST", f"{path}?dryRun=All", json.dumps(pod).encode())
             return (code == 201 and json.loads(answer)["spec"]["schedulerName"] == names.SCHEDULER_NAME) or None
 
-        eventually(is_adopted, lambda: f"{space} to adopt", within_s=30)
+        eventually(is_adopted, lambda: f"{space} to adopt")
         rest.call("POST", path, pod)
 
     def remove(self, wanted: Name) -> None:
@@ -55,9 +52,7 @@ class Stage:
 
     def says_why_it_waits(self, wanted: Name) -> str:
         """Wait until a pod is said to be unschedulable, and return the reason."""
-        condition = eventually(
-            lambda: self._scheduled(wanted), lambda: f"{wanted} to say why it waits", within_s=_WITHIN_S
-        )
+        condition = eventually(lambda: self._scheduled(wanted), lambda: f"{wanted} to say why it waits")
         assert condition["status"] == "False", self._pod(wanted)
         return str(condition["message"])
 
@@ -76,7 +71,7 @@ class Stage:
                 else None
             )
 
-        (bound,) = eventually(decided, lambda: f"{wanted} to be decided about", within_s=_WITHIN_S)
+        (bound,) = eventually(decided, lambda: f"{wanted} to be decided about")
         return bound
 
     def run(self, *wanted: Name) -> dict[Name, dict[str, Found]]:
@@ -91,7 +86,7 @@ class Stage:
         def waited(one: Name) -> str:
             return f"{one} to run: {self._pod(one)['status']}"
 
-        return {one: eventually(partial(said, one), partial(waited, one), within_s=_WITHIN_S) for one in wanted}
+        return {one: eventually(partial(said, one), partial(waited, one)) for one in wanted}
 
     def taint(self, taints: Sequence[Mapping[str, str]]) -> None:
         """Change the node's taints."""

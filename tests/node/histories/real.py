@@ -13,11 +13,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.node.histories.telling import Telling
-from tests.node.pods import NAMESPACE, Machine, eventually
+from tests.node.pods import NAMESPACE, Machine
 from tools.cluster.plane import ControlPlane
 from tools.controlplane import KUBELET
 from tools.node.node import PLUGIN
-from wire import names
 
 _PODS = "/api/v1/pods"
 _LONGEST_S = 600
@@ -44,13 +43,18 @@ class RealStage:
         """Kill the process of a pod's container."""
         self._machine.kill(name)
 
+    async def end(self, name: str) -> None:
+        """Tell the program of a pod's container that its time is over."""
+        self._machine.signal(name, "SIGUSR1")
+
     async def stop_kubelet(self) -> None:
         """End it as a crash does."""
         self._machine.node.kill(KUBELET)
 
     async def start_kubelet(self) -> None:
-        """Start it again."""
+        """Start it again: what the node says until then is of before, and who asks for GPUs would be refused."""
         self._machine.node.start_again(KUBELET)
+        self._machine.node.wait_until_ready()
 
     async def stop_plugin(self) -> None:
         """End it as a crash does."""
@@ -87,9 +91,7 @@ def real(machine: Machine) -> Iterator[RealStage]:
         yield stage
     machine.node.set_unhealthy([])
     machine.node.wait_until_ready()
-    machine.remove(*(one["metadata"]["name"] for one in machine.pods(NAMESPACE)))
-    reserved = names.RESERVATION_NAMESPACE
-    eventually(lambda: not machine.pods(reserved) or None, lambda: "reservations to go", within_s=180)
+    machine.clear()
 
 
 @contextlib.contextmanager

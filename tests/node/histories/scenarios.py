@@ -41,9 +41,13 @@ async def pods_that_end(stage: Stage) -> None:
     """A pod that is done, one that has failed; their devices are free."""
     stage.telling.step("two pods end by themselves")
     # One after the other: of two pods that come together kubelet may admit either first.
-    await stage.create(program(on_node(NODE, "done", gpus=1), run_s=6, code=0))
-    await until(stage, "done", "^Running")
-    await stage.create(program(on_node(NODE, "failed", gpus=1), run_s=3, code=3))
+    # And they run until they are told to end: kubelet does not tell of a pod that has ended meanwhile that it ran.
+    for name, code in (("done", 0), ("failed", 3)):
+        await stage.create(program(on_node(NODE, name, gpus=1), run_s=100, code=code))
+        await until(stage, name, "^Running")
+        await stage.seen(name)
+    await stage.end("done")
+    await stage.end("failed")
     await until(stage, "done", "^Succeeded")
     await until(stage, "failed", "^Failed")
     stage.telling.step("one wants both devices")

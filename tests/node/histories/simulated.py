@@ -62,6 +62,9 @@ class SimulatedStage:
         """Kill the process of a pod's container."""
         self._kubelet.kill(self._uids[name])
 
+    async def end(self, name: str) -> None:
+        """It ends when its time is over."""
+
     async def stop_kubelet(self) -> None:
         """A kubelet that is not there is one that hears and says nothing."""
         self._kubelet.freeze()

@@ -8,24 +8,24 @@ import anyio
 
 from simulator.process import EXIT_CODE, RUN_S
 from tests.node.histories.telling import Telling, is_there
-from tests.node.pods import pod
+from tests.node.pods import PATIENCE_S, pod
 from wire import names
 
 Pod = dict[str, Any]
 _POLL_S = 0.05
-#: Says what it sees, and runs until it is told to stop, or for a time; then it ends with a code.
+#: Says what it sees, and runs until it is told to stop, or for a time, or until SIGUSR1; then it ends with a code.
 _PROGRAM = """
 import signal, sys
 import pynvml
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR1])
 try:
     pynvml.nvmlInit()
     devices = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
 except pynvml.NVMLError:
     devices = []
 print("sees", *map(pynvml.nvmlDeviceGetUUID, devices), flush=True)
-ran = signal.sigtimedwait([signal.SIGTERM], {run_s}) is None
-sys.exit({code} if ran else 143)
+told = signal.sigtimedwait([signal.SIGTERM, signal.SIGUSR1], {run_s})
+sys.exit(143 if told and told.si_signo == signal.SIGTERM else {code})
 """
 _LONG_S = 100_000
 
@@ -45,6 +45,10 @@ class Stage(Protocol):
 
     async def kill(self, name: str) -> None:
         """Kill the process of a pod's container."""
+        ...
+
+    async def end(self, name: str) -> None:
+        """Have a program that runs for a time end by itself, with its code; on a simulated node its time passes."""
         ...
 
     async def stop_kubelet(self) -> None:
@@ -80,7 +84,7 @@ class Stage(Protocol):
         ...
 
 
-async def until(stage: Stage, name: str, wanted: str, *, within_s: float = 60) -> None:
+async def until(stage: Stage, name: str, wanted: str, *, within_s: float = PATIENCE_S) -> None:
     """Wait until a pod is in a state; raises AssertionError with the history when it isn't in time."""
     with anyio.move_on_after(within_s):
         while not is_there(stage.telling.latest(name), wanted):  # noqa: ASYNC110 - real nodes tell by no event
@@ -91,7 +95,7 @@ async def until(stage: Stage, name: str, wanted: str, *, within_s: float = 60) -
 
 async def until_offered(stage: Stage, count: int) -> None:
     """Wait until the node offers so many devices, and say so."""
-    with anyio.move_on_after(60):
+    with anyio.move_on_after(PATIENCE_S):
         while await stage.offers() != count:  # noqa: ASYNC110 - real nodes tell by no event
             await anyio.sleep(_POLL_S)
     stage.telling.say("node", f"offers {await stage.offers()}")

@@ -43,7 +43,7 @@ def channel(plugin: Plugin, tmp_path: Path) -> Iterator[grpc.Channel]:
 
 
 def call(channel: grpc.Channel, method: str, request: bytes) -> Any:
-    return channel.unary_unary(f"/{deviceapi.PLUGIN_SERVICE}/{method}")(request, timeout=10)
+    return channel.unary_unary(f"/{deviceapi.PLUGIN_SERVICE}/{method}")(request, timeout=60)
 
 
 def devices(answer: bytes) -> dict[str, str]:
@@ -51,8 +51,9 @@ def devices(answer: bytes) -> dict[str, str]:
 
 
 def test_each_change_is_told_once_and_as_a_whole(channel: grpc.Channel, plugin: Plugin, machine: Path) -> None:
-    told = channel.unary_stream(f"/{deviceapi.PLUGIN_SERVICE}/ListAndWatch")(b"", timeout=20)
+    told = channel.unary_stream(f"/{deviceapi.PLUGIN_SERVICE}/ListAndWatch")(b"", timeout=60)
     assert devices(next(told)) == dict.fromkeys(UUIDS, "Healthy")
+    assert plugin.heard.wait(60)
     plugin.poll()
     gpus.write_unhealthy(machine, UUIDS[:1])
     plugin.poll()
@@ -90,7 +91,7 @@ def test_it_introduces_itself_to_kubelet(tmp_path: Path) -> None:
     kubelet.start()
     register(tmp_path, "plugin.sock", "nvidia.com/gpu")
     kubelet.stop(grace=None).wait()
-    request = heard.get(timeout=10)
+    request = heard.get(timeout=60)
     assert strings(request, 1) == ["v1beta1"]
     assert strings(request, 2) == ["plugin.sock"]
     assert strings(request, 3) == ["nvidia.com/gpu"]
