@@ -46,6 +46,8 @@ _ROOT = Path(__file__).parents[2]
 _SERVICE = ("10.96.0.1", 443)
 #: kubelet's words.
 _REGISTERED = "Successfully registered node"
+#: containerd's words. Its API answers some milliseconds before the part for kubelets does, and kubelet ends meanwhile.
+_SERVES_KUBELETS = "Start streaming server"
 _UP_WITHIN_S = 120.0
 _POLL_S = 0.05
 _CAP_SYS_RESOURCE = 24
@@ -288,6 +290,8 @@ class Node:
         return kubelet is not None and registered(kubelet) in (self.folder / f"{PLUGIN}.log").read_text()
 
     def _containerd_serves(self) -> bool:
+        if _SERVES_KUBELETS not in (self.folder / f"{CONTAINERD}.log").read_text():
+            return False
         command = self._inside([*CTR, "version"])
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
