@@ -257,7 +257,7 @@ async def test_who_does_not_say_goodbye_makes_room_too() -> None:
         for echo in site.served.connections:
             ending, echo.transport = echo.transport, None
             ending.close()
-        with anyio.fail_after(10):  # asyncio would wait for 30 s
+        with anyio.fail_after(20):  # asyncio would wait for 30 s
             await site.connect()
 
 

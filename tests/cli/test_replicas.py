@@ -150,7 +150,6 @@ async def serving(handler: Callable[[web.Request], Awaitable[web.StreamResponse]
         await runner.cleanup()
 
 
-@pytest.mark.timeout(60)
 async def test_a_leader_renews_its_lease_while_every_connection_of_its_work_hangs(tmp_path: Path) -> None:
     server, stop = Server(), anyio.Event()
     token = tmp_path / "token"
@@ -163,13 +162,12 @@ async def test_a_leader_renews_its_lease_while_every_connection_of_its_work_hang
             await run_replica(options, stop, own=own, make=lambda api, *_: Busy(api))
 
         tasks.start_soon(run)
-        with anyio.fail_after(30):
+        with anyio.fail_after(120):
             await server.hanging.wait()
             await server.renewed.wait()
         stop.set()
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("no_leader_election", [False, True])
 async def test_beside_a_kai_that_starts_nobody_holds_the_lease(tmp_path: Path, no_leader_election: bool) -> None:
     server, stop = Server(has_kai=True), anyio.Event()
@@ -183,14 +181,13 @@ async def test_beside_a_kai_that_starts_nobody_holds_the_lease(tmp_path: Path, n
             await run_replica(options, stop, own=own, make=lambda *_: Idle())
 
         tasks.start_soon(run)
-        with anyio.fail_after(45):
+        with anyio.fail_after(120):
             await server.given_back.wait()
         assert server.spec is not None
         assert "holderIdentity" not in server.spec
         stop.set()
 
 
-@pytest.mark.timeout(60)
 async def test_what_was_reported_last_is_written_before_the_process_ends(tmp_path: Path) -> None:
     server, stop = Server(), anyio.Event()
     token = tmp_path / "token"
@@ -198,6 +195,6 @@ async def test_what_was_reported_last_is_written_before_the_process_ends(tmp_pat
     own = Own("scheduler", "kai-scheduler", SystemClock(), random.Random(1))
     async with serving(server.answer) as url:
         options = Options(server=url, token_file=str(token), no_leader_election=True)
-        with anyio.fail_after(30):
+        with anyio.fail_after(120):
             await run_replica(options, stop, own=own, make=lambda _, events, *__: Telling(events, stop))
     assert server.events == 100

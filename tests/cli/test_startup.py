@@ -33,7 +33,7 @@ program()
 def loaded(program: str, *arguments: str) -> tuple[list[str], frozenset[str]]:
     """What a program prints, and the packages that it has loaded when it ends."""
     command = [sys.executable, "-c", PROBE.format(program=program), *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=180)
     *printed, packages = done.stdout.splitlines()
     return printed, frozenset(packages.split())
 

@@ -31,7 +31,7 @@ def command(tmp_path: Path) -> Iterator[Command]:
             capture_output=True,
             text=True,
             check=False,
-            timeout=100,
+            timeout=240,
         )
 
     yield run

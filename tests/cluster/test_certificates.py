@@ -86,7 +86,7 @@ async def register(door: Door, ports: tuple[int, int]) -> None:
 
 
 async def until_ready(*replicas: Rotation) -> None:
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         while any(each.unready() for each in replicas):  # noqa: ASYNC110 - nothing tells when
             await anyio.sleep(0.05)
 
@@ -128,7 +128,7 @@ async def test_no_review_fails_over_rotations_and_what_is_taken_away_comes_back(
     async with replica(control_plane, tmp_path, 1) as (port, one), replica(control_plane, tmp_path, 2) as (other, two):
         await until_ready(one, two)
         await register(door, (port, other))
-        with anyio.fail_after(60):
+        with anyio.fail_after(120):
             while await reviewed(door):  # noqa: ASYNC110 - nothing tells when
                 await anyio.sleep(0.1)
         await until_ready(one, two)
@@ -153,7 +153,7 @@ async def _taken_away(door: Door, one: Rotation, two: Rotation) -> None:
     await door.call("PATCH", SECRET, {"data": None}, content_type="application/merge-patch+json")
     for path in PATHS:
         await door.call("PATCH", path, empty, content_type="application/json-patch+json")  # type: ignore[arg-type]
-    with anyio.fail_after(60):
+    with anyio.fail_after(120):
         while await reviewed(door):  # noqa: ASYNC110 - nothing tells when
             await anyio.sleep(0.1)
     await until_ready(one, two)

@@ -22,7 +22,7 @@ STATUS = f"/api/v1/nodes/{NODE}/status"
 def clean(kubeconfig: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "cli.main", "clean-nodes", "--kubeconfig", str(kubeconfig), *words]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=180, check=False)
 
 
 def test_it_removes_what_is_left_and_no_more_than_one_may(control_plane: ControlPlane, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ subjects: [{kind: ServiceAccount, name: reader, namespace: role-of-least-rights}
 """
 
 
-def eventually(what: Callable[[], Any], *, within_s: float = 30.0) -> Any:
+def eventually(what: Callable[[], Any], *, within_s: float = 120.0) -> Any:
     """Ask a real cluster until it answers with something true."""
     give_up_at = time.monotonic() + within_s
     while not (answer := what()):

@@ -79,7 +79,7 @@ async def _tried_all(door: Door, spaces: dict[DialectSettings, str]) -> dict[str
 async def _in_force(door: Door, namespace: str) -> None:
     """Wait until the server asks the mutating webhook."""
     probe = _manifest(msgspec.convert({"spec": {"containers": [{"name": "main"}]}}, Pod))
-    with anyio.fail_after(20):
+    with anyio.fail_after(120):
         while True:
             body = (await door.call("POST", _path(namespace), probe))[1]
             if body["spec"]["containers"][0].get("env"):

@@ -202,7 +202,7 @@ async def _in_force(world: Cluster) -> None:
     queued["metadata"]["namespace"] = world.of_team_a
     probe = await world.stored(world.pod(annotations={names.SHARED_GPU_CONFIGMAP: "x"}))
     change = {"metadata": {"annotations": {names.SHARED_GPU_CONFIGMAP: "y"}}}
-    with anyio.fail_after(20):
+    with anyio.fail_after(120):
         while True:
             dry = [
                 await world.call(

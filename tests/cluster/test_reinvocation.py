@@ -93,7 +93,7 @@ async def _tried(door: Door, space: str, limits: Object) -> Object:
 
 
 async def _in_force(door: Door, space: str) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(120):
         while True:
             pod = await _tried(door, space, {})
             if pod["metadata"].get("labels") and pod["spec"]["containers"][0].get("env"):

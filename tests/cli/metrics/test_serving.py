@@ -63,9 +63,9 @@ async def test_a_loop_that_was_held_up_is_seen_to_have_been_late(registry: Regis
     await anyio.lowlevel.checkpoint()
     time.sleep(1.5)  # noqa: ASYNC251 - this holds it up
     with anyio.fail_after(60):
-        while not value(registry, "moorage_event_loop_lag_seconds_count"):  # noqa: ASYNC110 - nobody tells
+        # There may be looks that were not late before it.
+        while (value(registry, "moorage_event_loop_lag_seconds_sum") or 0.0) < 0.4:  # noqa: ASYNC110 - nobody tells
             await anyio.sleep(0.01)
-    assert (value(registry, "moorage_event_loop_lag_seconds_sum") or 0.0) > 0.4
 
 
 @pytest.mark.parametrize("component", COMPONENTS)

@@ -74,6 +74,6 @@ def test_a_deep_object_in_a_watch_is_seen(kind: str, event: type[msgspec.Struct]
 
 
 def test_an_unfinished_string_is_not_tried_in_all_ways() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     shallow(b'{"a":"' + b"b\\n" * 100_000)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5

@@ -185,12 +185,12 @@ async def test_a_replica_answers_from_when_it_is_in_step_whether_it_leads_or_not
                 started.set()
 
         tasks.start_soon(follow)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while (await asked(session))[0] != 503:
                 await anyio.lowlevel.checkpoint()
         assert not started.is_set()
         replica.may_start.set()
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await started.wait()
         assert (await asked(session))[0] == 200
         await both.lead()
