@@ -47,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bar", type=int, default=95, help="percent that must be killed (default: 95)")
     parser.add_argument("--workers", type=int, default=2, help="tries at a time (default: 2)")
     parser.add_argument("--no-simulation", action="store_true", help="leave the simulation out")
+    parser.add_argument("--near", action="store_true", help="only the tests of the module and its folder: a first look")
     return parser
 
 
@@ -89,7 +90,11 @@ def _try_all(drawn: Sequence[Mutant], options: argparse.Namespace) -> list[Outco
         def one(mutant: Mutant) -> Outcome:
             tree = trees.get()
             try:
-                outcome = tried(tree, mutant, stages(tree, mutant.path, with_simulation=not options.no_simulation))
+                outcome = tried(
+                    tree,
+                    mutant,
+                    stages(tree, mutant.path, with_simulation=not options.no_simulation, near=options.near),
+                )
             finally:
                 trees.put(tree)
             print(line(outcome), flush=True)
@@ -102,7 +107,8 @@ def _try_all(drawn: Sequence[Mutant], options: argparse.Namespace) -> list[Outco
 def line(outcome: Outcome) -> str:
     """One mutant in a line."""
     mutant = outcome.mutant
-    ended = "SURVIVED" if outcome.end is End.SURVIVED else f"{outcome.end.value} ({outcome.stage})"
+    by = ", ".join(filter(None, (outcome.stage, outcome.test)))
+    ended = "SURVIVED" if outcome.end is End.SURVIVED else f"{outcome.end.value} ({by})"
     return f"{mutant.path}:{mutant.line}: {mutant.before} -> {mutant.after}: {ended}"
 
 

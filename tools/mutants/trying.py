@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import enum
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,8 @@ import msgspec
 from tools.mutants.sites import Mutant
 
 _MARKS: Final = "not cluster and not node and not helm and not browser"
+#: pytest's line on a test that failed, or a module that could not be read.
+_FAILED: Final = re.compile(rb"^(?:FAILED|ERROR) (.+?)(?: - |$)", re.MULTILINE)
 #: pytest's exit code where nothing was collected.
 _NO_TESTS: Final = 5
 #: What is tested together with others, beside the tests of its own package: the API server in memory answers as a real
@@ -46,25 +50,34 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a mutant, and at which stage; "" where it survived all."""
+    """What became of a mutant, at which stage, and which test failed first; "" where it survived all.
+
+    ``test`` is "" too where tests hung or could not be read.
+    """
 
     mutant: Mutant
     end: End
     stage: str = ""
+    test: str = ""
 
 
-def stages(root: Path, path: str, *, with_simulation: bool = True) -> list[Stage]:
-    """Those of a module: each later one is slower, and finds defects that only show in the whole."""
-    near = _matching(root, path)
+def stages(root: Path, path: str, *, with_simulation: bool = True, near: bool = False) -> list[Stage]:
+    """Those of a module: each later one is slower, and finds defects that only show in the whole.
+
+    ``near``: the module's and its folder's only.
+    """
+    matching = _matching(root, path)
     package = path.partition("/")[0]
     folder = next(str(folder) for folder in Path(path).parents if (root / "tests" / folder).exists())
-    found = [Stage(name="module", paths=near, limit_s=180.0)] if near else []
+    found = [Stage(name="module", paths=matching, limit_s=180.0)] if matching else []
     elsewhere = tuple(folder for folder in _TESTED_IN.get(package, ()) if (root / folder).exists())
     marks = f"{_MARKS} and not thorough"
     if folder != package:
         found.append(Stage(name="folder", paths=(f"tests/{folder}",), marks=marks, limit_s=300.0))
+        if near:
+            return found
     found.append(Stage(name="package", paths=(f"tests/{package}", *elsewhere), marks=marks, limit_s=900.0))
-    if with_simulation:
+    if with_simulation and not near:
         found.append(Stage(name="simulation", paths=("tests/simulation",), limit_s=3600.0))
     return found
 
@@ -97,9 +110,9 @@ def tried(tree: Path, mutant: Mutant, run: Sequence[Stage]) -> Outcome:
     """Put the defect into a copied tree, run stages until one fails, and take it out again."""
     with _mutated(tree / mutant.path, mutant):
         for stage in run:
-            end = _run(tree, stage)
+            end, test = _run(tree, stage)
             if end is not End.SURVIVED:
-                return Outcome(mutant=mutant, end=end, stage=stage.name)
+                return Outcome(mutant=mutant, end=end, stage=stage.name, test=test)
     return Outcome(mutant=mutant, end=End.SURVIVED)
 
 
@@ -113,24 +126,32 @@ def _mutated(file: Path, mutant: Mutant) -> Iterator[None]:
         file.write_bytes(source)
 
 
-def _run(tree: Path, stage: Stage) -> End:
+def _run(tree: Path, stage: Stage) -> tuple[End, str]:
+    """How the tests end, and the one that failed."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider", "-m", stage.marks]
     # A process group of its own: what hangs is ended with all that it started.
-    with subprocess.Popen(
-        [*command, *stage.paths],
-        cwd=tree,
-        env=_environment(os.environ),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as process:
+    with (
+        tempfile.TemporaryFile() as printed,
+        subprocess.Popen(
+            [*command, *stage.paths],
+            cwd=tree,
+            env=_environment(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=printed,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process,
+    ):
         try:
             code = process.wait(stage.limit_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            return End.HUNG
-    return End.SURVIVED if code in {0, _NO_TESTS} else End.FAILED
+            return End.HUNG, ""
+        printed.seek(0)
+        failed = _FAILED.search(printed.read())
+    if code in {0, _NO_TESTS}:
+        return End.SURVIVED, ""
+    return End.FAILED, failed[1].decode() if failed else ""
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutants.__main__ import all_mutants, equivalents, keys, killed_percent, report, sample
+from tools.mutants.__main__ import all_mutants, equivalents, keys, killed_percent, line, report, sample
 from tools.mutants.sites import Mutant
 from tools.mutants.trying import End, Stage, copied, stages, tried
 
@@ -64,7 +64,9 @@ def found(tree: Path, before: str) -> Mutant:
 def test_a_mutant_is_killed_by_the_tests_of_its_module_or_survives(tree: Path, before: str, end: End) -> None:
     run = stages(tree, "pack/module.py", with_simulation=False)
     outcome = tried(tree, found(tree, before), run)
-    assert (outcome.end, outcome.stage) == (end, "module" if end is End.FAILED else "")
+    killer = outcome.test.partition("::")[0]
+    expected = ("module", "tests/pack/test_module.py") if end is End.FAILED else ("", "")
+    assert (outcome.end, outcome.stage, killer) == (end, *expected)
     assert (tree / "pack/module.py").read_text() == SOURCE, "the tree is as it was"
 
 
@@ -80,6 +82,30 @@ def test_the_tests_of_a_module_are_those_of_its_name_and_those_that_import_it(tr
     run = stages(tree, "pack/module.py")
     assert [stage.name for stage in run] == ["module", "package", "simulation"]
     assert run[0].paths == ("tests/pack/test_module.py", "tests/pack/test_other.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "test"),
+    [
+        (
+            "import pytest\n\n@pytest.mark.parametrize('a', ['two words'])\ndef test_a(a):\n    assert a == 'x - y'\n",
+            "test_module.py::test_a[two words]",
+        ),
+        ("import pack.absent\n", "test_module.py"),
+    ],
+)
+def test_who_killed_a_mutant_is_named(tree: Path, text: str, test: str) -> None:
+    (tree / "tests/pack/test_module.py").write_text(text)
+    outcome = tried(tree, found(tree, "number < 10"), stages(tree, "pack/module.py", with_simulation=False))
+    assert line(outcome).endswith(f": a test failed (module, tests/pack/{test})")
+
+
+def test_a_first_look_is_at_the_tests_of_the_module_and_its_folder() -> None:
+    for path, names in {
+        "scheduler/core/nodes/table.py": ["module", "folder"],
+        "gpu/share.py": ["module", "package"],
+    }.items():
+        assert [stage.name for stage in stages(ROOT, path, near=True)] == names
 
 
 def test_the_server_in_memory_is_held_against_the_contract_too() -> None:
@@ -114,8 +140,8 @@ def test_an_equivalent_mutant_is_known_by_its_code_not_by_its_line(tmp_path: Pat
 
 def test_of_equal_pieces_of_code_an_entry_with_a_line_means_the_one_on_it(tmp_path: Path, tree: Path) -> None:
     mutant = found(tree, "number < 10")
-    for line, is_meant in ((mutant.text, True), ("return other < 10", False)):
-        entry = f'path = "{mutant.path}"\nline = "{line}"\nbefore = "{mutant.before}"\nafter = "{mutant.after}"\n'
+    for text, is_meant in ((mutant.text, True), ("return other < 10", False)):
+        entry = f'path = "{mutant.path}"\nline = "{text}"\nbefore = "{mutant.before}"\nafter = "{mutant.after}"\n'
         (tmp_path / "e.toml").write_text(f'[[equivalent]]\n{entry}why = "w"\n')
         assert bool(keys(mutant) & equivalents(tmp_path / "e.toml")) is is_meant
 
