@@ -30,6 +30,13 @@ def test_a_slow_answer_halves_what_is_allowed_down_to_one() -> None:
     assert pace.resume_at < 0.0
 
 
+def test_an_answer_that_took_just_as_long_as_it_may_is_in_time() -> None:
+    pace = EventPace(16)
+    for _ in range(5):
+        pace.answered(10.0, 10.0 + SLOW_S)
+    assert pace.in_flight == 5
+
+
 def test_writes_that_fail_together_count_once() -> None:
     pace = at_most()
     waits_s = {pace.failed(1.0, 1.5, retry_after_s=None) for _ in range(16)}

@@ -99,6 +99,7 @@ def test_a_place_is_kept_until_its_member_is_bound_or_gone_or_the_plan_is_taken_
     later: list[Any], free: tuple[int, int]
 ) -> None:
     made = cluster(node(gpus=2), node("n2", gpus=2), BOTH, FIRST, SECOND)
+    assert (free_gpus(made), free_gpus(made, "n2")) == (0, 2)
     feed(made, *later)
     assert (free_gpus(made), free_gpus(made, "n2")) == free
 

@@ -84,6 +84,11 @@ LISTED = {names.NODE_UUIDS: "GPU-a,GPU-b"}
             _wanting(1),
             "pinned-whole",
         ),
+        (
+            [node(gpus=2), bound(pod("w", gpus=1), "n1"), reservation("g", book={"x": TENTH}, uuid="GPU-a", index=0)],
+            _wanting(2),
+            "pinned",
+        ),
     ],
 )
 def test_what_is_named_is_opened_where_it_may_come_and_else_the_reason_is_said(

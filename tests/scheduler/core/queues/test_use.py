@@ -3,12 +3,14 @@ from __future__ import annotations
 import pytest
 
 from gpu.handover import PlannedDevice
+from gpu.request import FractionAsk
 from scheduler.core.convert import objects
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues import use
-from tests.scheduler.core.objects import NANO, bound, node, pod
+from tests.scheduler.core.model.test_records import said
+from tests.scheduler.core.objects import NANO, bound, node, pod, recorded
 from wire.core import Pod
 
 
@@ -33,9 +35,21 @@ def card(mem_mib: int) -> NodeRecord:
         (pod(mem=10_000), 0, Resources(gpu_nano=NANO)),
         (pod(extended={"nvidia.com/mig-3g.20gb": "2"}), 0, Resources(gpu_nano=6 * NANO)),
         (pod(extended={"nvidia.com/mig-1c.2g.10gb": "1"}), 0, Resources(gpu_nano=2 * NANO)),
+        (recorded(said((FractionAsk(NANO // 2, profile="3g.40gb"),))), 0, Resources(gpu_nano=3 * NANO // 2)),
         (pod(extended={"rdma/hca": "4"}), 0, Resources()),
     ],
-    ids=["cpu and memory", "whole", "part", "parts", "memory", "unknown card", "slices", "compute slices", "other"],
+    ids=[
+        "cpu and memory",
+        "whole",
+        "part",
+        "parts",
+        "memory",
+        "unknown card",
+        "slices",
+        "compute slices",
+        "part of a slice",
+        "other",
+    ],
 )
 def test_a_pod_counts_for_what_it_asks(obj: Pod, card_mib: int, expected: Resources) -> None:
     assert use.asked(read(obj).cls, card_mib) == expected
