@@ -44,7 +44,6 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/decide/gang_start.py": "tests/scheduler/core/decide/test_filing.py",
     "scheduler/core/decide/gangs.py": "tests/scheduler/core/decide/test_filing.py",
     "scheduler/core/decide/shapes.py": "tests/scheduler/core/backlog/test_backlog.py",
-    "scheduler/core/devices/device_pools.py": "tests/scheduler/core/devices/test_device_choice.py",
     "scheduler/core/explain/ruled_out.py": "tests/scheduler/core/stories/test_compute.py",
     "scheduler/core/explain/shortfall.py": "tests/scheduler/core/explain/test_explain.py",
     "scheduler/core/explain/units.py": "tests/scheduler/core/explain/test_explain.py",

@@ -20,6 +20,7 @@ from typing import Final
 
 import msgspec
 
+from tools.mirrored import BY
 from tools.mutants.sites import Mutant
 
 _MARKS: Final = "not cluster and not node and not helm and not browser"
@@ -27,9 +28,9 @@ _MARKS: Final = "not cluster and not node and not helm and not browser"
 _FAILED: Final = re.compile(rb"^(?:FAILED|ERROR) (.+?)(?: - |$)", re.MULTILINE)
 #: pytest's exit code where nothing was collected.
 _NO_TESTS: Final = 5
-#: What is tested together with others, beside the tests of its own package: the API server in memory answers as a real
+#: What is tested together with others, beside the tests of its own folder: the API server in memory answers as a real
 #: one does, and admission asks every dialect.
-_TESTED_IN: Final = {"kube": ("tests/contract",), "gpu": ("tests/admission",)}
+_TESTED_IN: Final = {"kube/memory": ("tests/contract",), "kube": ("tests/contract",), "gpu": ("tests/admission",)}
 
 
 class End(enum.Enum):
@@ -70,26 +71,30 @@ def stages(root: Path, path: str, *, with_simulation: bool = True, near: bool = 
     package = path.partition("/")[0]
     folder = next(str(folder) for folder in Path(path).parents if (root / "tests" / folder).exists())
     found = [Stage(name="module", paths=matching, limit_s=180.0)] if matching else []
-    elsewhere = tuple(folder for folder in _TESTED_IN.get(package, ()) if (root / folder).exists())
     marks = f"{_MARKS} and not thorough"
     if folder != package:
-        found.append(Stage(name="folder", paths=(f"tests/{folder}",), marks=marks, limit_s=300.0))
+        found.append(Stage(name="folder", paths=_within(root, folder), marks=marks, limit_s=300.0))
         if near:
             return found
-    found.append(Stage(name="package", paths=(f"tests/{package}", *elsewhere), marks=marks, limit_s=900.0))
+    found.append(Stage(name="package", paths=_within(root, package), marks=marks, limit_s=900.0))
     if with_simulation and not near:
         found.append(Stage(name="simulation", paths=("tests/simulation",), limit_s=3600.0))
     return found
 
 
+def _within(root: Path, folder: str) -> tuple[str, ...]:
+    elsewhere = (other for other in _TESTED_IN.get(folder, ()) if (root / other).exists())
+    return (f"tests/{folder}", *elsewhere)
+
+
 def _matching(root: Path, path: str) -> tuple[str, ...]:
-    """Test files of the module's name, and those of its package that import it."""
+    """The module's test file, and those of its package that import it."""
     module = path.removesuffix(".py").replace("/", ".")
     parent, _, name = module.rpartition(".")
     imported = (f"from {module} import", f"import {module}\n", f"from {parent} import {name}\n")
     folder = root / "tests" / path.partition("/")[0]
-    named = root / "tests" / Path(path).parent / f"test_{name}.py"
-    found = [named] if named.exists() else []
+    named = (root / "tests" / Path(path).parent / f"test_{name}.py", root / BY.get(path, ""))
+    found = [file for file in named if file.is_file()]
     found += [file for file in sorted(folder.rglob("test_*.py")) if any(i in file.read_text() for i in imported)]
     return tuple(dict.fromkeys(str(file.relative_to(root)) for file in found))
 

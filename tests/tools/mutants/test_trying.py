@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.mirrored import BY
 from tools.mutants.__main__ import all_mutants, equivalents, keys, killed_percent, line, report, sample
 from tools.mutants.sites import Mutant
 from tools.mutants.trying import End, Stage, copied, stages, tried
@@ -109,8 +110,14 @@ def test_a_first_look_is_at_the_tests_of_the_module_and_its_folder() -> None:
 
 
 def test_the_server_in_memory_is_held_against_the_contract_too() -> None:
-    (package,) = [stage for stage in stages(ROOT, "kube/memory/pods.py") if stage.name == "package"]
-    assert package.paths == ("tests/kube", "tests/contract")
+    paths = {stage.name: stage.paths for stage in stages(ROOT, "kube/memory/pods.py")}
+    assert paths["folder"] == ("tests/kube/memory", "tests/contract")
+    assert paths["package"] == ("tests/kube", "tests/contract")
+
+
+def test_a_module_that_a_file_of_another_name_tests_is_tried_by_that_file() -> None:
+    module, *_ = stages(ROOT, "scheduler/core/nodes/table.py")
+    assert module.paths[0] == BY["scheduler/core/nodes/table.py"]
 
 
 def test_a_draw_is_the_same_for_the_same_seed(tree: Path) -> None:
