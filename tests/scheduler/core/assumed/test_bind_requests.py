@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import Explain
 from scheduler.core.nodes.table import CPU, PODS
 from tests.scheduler.core.objects import (
     NANO,
@@ -48,6 +49,13 @@ def test_a_hand_over_counts_until_its_pod_is_bound(later: list[Any], counts: boo
     made = cluster(node(), node("n2"), TENANT, bind_request(TENANT, "n1", ("g", HALF)), *later)
     assert free_gpus(made) == (7 if counts else 8)
     assert made.is_in_flight("uid-t") == counts
+
+
+def test_a_pod_that_found_no_room_is_not_placed_a_second_time_when_somebody_hands_it_over() -> None:
+    made = cluster(node(gpus=0), TENANT)
+    assert [type(entry) for entry in made.decide(0).entries] == [Explain]
+    feed(made, bind_request(TENANT, "n1", ("g", HALF)), node(gpus=8))
+    assert made.decide(1).entries == ()
 
 
 def test_a_hand_over_of_a_changed_pod_counts_as_long_as_it_is_there() -> None:
