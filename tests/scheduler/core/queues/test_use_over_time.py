@@ -138,6 +138,13 @@ def test_a_clock_that_goes_back_adds_nothing_and_goes_on_from_there() -> None:
     assert gpu_percent(ticked(period, 10, back, b=8), period) == {"a": 50, "b": 50}
 
 
+@pytest.mark.parametrize("half_life_s", [0, HOUR])
+def test_a_second_tick_at_the_same_time_changes_nothing(half_life_s: int) -> None:
+    period = UsePeriod(half_life_s=half_life_s)
+    record = ticked(period, 10, a=8)
+    assert counted(record, period, record.at_s, kept={"b": gpus(8)}, capacity=gpus(8)) == record
+
+
 def test_queues_that_are_gone_leave_the_record() -> None:
     period = UsePeriod(window_s=HOUR)
     record = ticked(period, 70, a=4, b=4)
