@@ -56,6 +56,8 @@ TWO = [node("n1", gpus=2), node("n2", gpus=2)]
         ([node("n1", gpus=2), node("n2", gpus=2, cordoned=True), _used("b", "n2"), _excluding("GPU-a")], "new"),
         # The excluded one could not serve it anyhow.
         ([node(gpus=2), _used("a", nano=FULL), _excluding("GPU-a")], "new"),
+        # It could, with just what it has left.
+        ([node(gpus=2), _used("a", nano=NANO - 1), _excluding("GPU-a", nano=1)], "waits: exclusion"),
         # One that nobody uses is no reason to wait: a search may have opened it.
         ([node(gpus=2), _used("a", nano=0), _excluding("GPU-a")], "new"),
         # Several devices: no more are opened than without the exclusion.

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
 
 import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.filters.registry import NO_NODE, OK
 from scheduler.core.model.records import Constraints
+from scheduler.core.nodes.table import GPUS
 from tests.scheduler.core.objects import NANO, bound, cluster, ended, feed, node, pod, reservation
 from tests.scheduler.core.stories.test_slices import cut
 
@@ -89,6 +91,21 @@ def test_nodes_that_come_later_are_judged_as_they_come() -> None:
         f"n{number}" for number in range(40) if number % 2 or not number
     }
     assert (judged == NO_NODE).sum() == len(judged) - 40
+
+
+@pytest.mark.parametrize("came", list(permutations(["n1", "n2", "n3"])))
+@pytest.mark.parametrize("gone", ["", "n1", "n2"])
+def test_nodes_are_looked_at_by_name_in_whatever_order_they_came(came: tuple[str, ...], gone: str) -> None:
+    gpus = {"n1": 1, "n2": 2, "n3": 3}
+    made = cluster(*(node(name, gpus[name]) for name in came))
+    made.refresh()
+    if gone:
+        made.remove_node(gone)
+        del gpus[gone]
+    ledger = made.refresh()
+    order = ledger.in_order()
+    assert [each.name for each in order.nodes] == list(gpus)
+    assert ledger.table.free[GPUS, order.rows].tolist() == list(gpus.values())
 
 
 @pytest.mark.parametrize("most", [1, 3, 10_000])
