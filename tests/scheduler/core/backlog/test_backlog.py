@@ -8,13 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpu.request import FractionAsk
+from gpu.translation import Cards
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.job_owners import job_record
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import Explain, placements
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import Code
-from tests.scheduler.core.objects import Fed, bound, cluster, feed, node, pod, pod_group
+from tests.scheduler.core.model.test_records import said
+from tests.scheduler.core.objects import NANO, Fed, bound, cluster, feed, node, pod, pod_group, recorded, reservation
 from wire.core import Job
 
 _S = 1_000_000_000
@@ -66,6 +69,15 @@ def test_a_time_that_an_earlier_one_took_the_place_of_holds_up_no_other() -> Non
     made.remove_pod("uid-p")
     assert _wake_at_ns(made, 2 * _S) == 10 * _S + _S // 2, "the time of a pod that is gone is none"
     assert _placed(made, 11 * _S) == ["q"]
+
+
+def test_a_pod_that_excludes_a_device_is_tried_again_though_that_has_only_become_full() -> None:
+    """What is in use could have served it before, so it was to open no other (exclusions.py)."""
+    wanted = recorded(said((FractionAsk(NANO // 2),), cards=Cards(not_uuids=("GPU-a",))))
+    made = cluster(node("n1", 2), reservation("g", book={"t": NANO // 4}, uuid="GPU-a"), wanted)
+    assert _placed(made) == []
+    feed(made, reservation("g", book={"t": NANO // 4, "u": NANO // 2}, uuid="GPU-a"))
+    assert _placed(made) == ["p"]
 
 
 def test_a_gang_of_unlike_members_is_tried_again_though_a_node_has_only_lost_something() -> None:

@@ -10,7 +10,7 @@ from gpu.request import Ask, FractionAsk
 from gpu.reservation import group_id
 from scheduler.core.autoscale.unmet_demand import wants
 from scheduler.core.model.plan import Alone, Attempt, Bind, Explain, Hold, Join, Placement, Retire
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.settings import Settings, Strategy
 from tests.scheduler.core.model.test_records import HALF, TENTH, said
 from tests.scheduler.core.objects import NANO, bind_request, bound, cluster, ended, node, pod, recorded, reservation
 from wire import names
@@ -248,3 +248,11 @@ def test_a_pod_without_a_slice_by_annotation_takes_what_it_asks(other: Pod) -> N
 
 def test_a_pod_with_a_slice_by_annotation_takes_no_cards() -> None:
     assert decided(node("n1", 1), legacy(), pod("p", gpus=1))[0]["p"].node == "n1"
+
+
+@pytest.mark.parametrize("book", [{"x": TENTH}, {"x": HALF}])
+def test_parts_that_spread_go_where_most_of_such_slices_is_free(book: dict[str, int]) -> None:
+    spread = Settings(gpu_strategy=Strategy.SPREAD)
+    shared = reservation("g", "n1", resource=SLICE, book=book)
+    placed, _ = decided(cut("n1", 1), cut("n2", 1), shared, asking(), settings=spread)
+    assert placed["p"].node == "n2"
