@@ -135,6 +135,7 @@ async def test_a_watch_of_one_namespace_does_not_say_that_all_was_handed_over(se
 async def test_a_dead_client_hears_and_does_nothing_more(server: MemoryApiServer) -> None:
     transport = server.transport("victim")
     server.faults.on_request.append(once(Fault(delay_s=5), when=_creates))
+    server.faults.on_request.append(once(Fault(lost="request"), when=lambda call: call.kind.plural == "configmaps"))
     ended: list[str] = []
 
     async def write() -> None:
@@ -146,9 +147,14 @@ async def test_a_dead_client_hears_and_does_nothing_more(server: MemoryApiServer
             ended.extend([f"line {line!r}" async for line in lines])
         ended.append("watch")
 
+    async def watch_that_is_slow_to_open() -> None:
+        async with transport.stream(CONFIG_MAPS, query={"watch": "1"}, timeout_s=5):
+            ended.append("opened")
+
     async with anyio.create_task_group() as group:
         group.start_soon(write)
         group.start_soon(watch)
+        group.start_soon(watch_that_is_slow_to_open)
         await anyio.sleep(1)
         transport.kill()
         await send(server.transport(), "POST", PODS, pod("q"))
