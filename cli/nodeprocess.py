@@ -102,4 +102,12 @@ async def _play(nodes: NodeSet, stop: anyio.Event) -> None:
 
 def _anonymous(credentials: Credentials) -> Credentials:
     """Return how to reach the same server as nobody: the processes in pods show their own tokens."""
-    return msgspec.structs.replace(credentials, client_cert_file="", client_key_file="", authorization=None)
+    return msgspec.structs.replace(
+        credentials,
+        client_cert_file="",
+        client_key_file="",
+        client_cert_data=b"",
+        client_key_data=b"",
+        headers=(),
+        authorization=None,
+    )

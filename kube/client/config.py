@@ -1,11 +1,13 @@
 """Where the API server is and who we are there: inside a cluster, from a kubeconfig, or as told.
 
-kubernetes_asyncio is imported in one function, for kubeconfigs only, where its exec and OIDC plugins earn their price
-(1.6 s and 112 MiB); inside a cluster two files say all there is.
+kubernetes_asyncio is imported in one function, for users of kubeconfigs that need a plugin or an identity provider
+(exec, OIDC), where it earns its price (1 s of CPU time and 112 MiB). Other kubeconfigs are read by
+kube/client/kubeconfig.py; inside a cluster two files say all there is.
 """
 
 from __future__ import annotations
 
+import base64
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,6 +16,9 @@ from typing import Any, Final
 
 import anyio
 import msgspec
+
+from kube.client import kubeconfig
+from kube.client.kubeconfig import BadKubeconfig, Chosen
 
 _log: Final = logging.getLogger(__name__)
 
@@ -46,11 +51,22 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
     proxy: str = ""
     #: Of the kubeconfig's context, or of the pod; "" where neither says one.
     namespace: str = ""
+    #: What a kubeconfig has in it instead of naming files: certificates of the cluster's CA, ours, and its key (PEM).
+    ca_data: bytes = b""
+    client_cert_data: bytes = b""
+    client_key_data: bytes = b""
+    #: Names and values that each request has: who else to act as.
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether a certificate says who we are."""
+        return bool(self.client_cert_file or self.client_cert_data)
 
 
 def plain(server: str, *, ca_file: str = "", token: str = "") -> Credentials:
     """Return credentials as told."""
-    return Credentials(server=server, ca_file=ca_file, authorization=_fixed(token) if token else None)
+    return Credentials(server=server, ca_file=ca_file, authorization=_fixed(f"Bearer {token}") if token else None)
 
 
 def in_cluster(
@@ -75,42 +91,81 @@ def in_cluster(
     )
 
 
-async def from_kubeconfig(*, path: str = "", context: str = "") -> Credentials:
-    """Return the credentials of a kubeconfig's context; without a path, kubectl's own rules apply.
+async def from_kubeconfig(*, path: str, context: str = "", cluster: str = "") -> Credentials:
+    """Return the credentials of a kubeconfig's context ("": its current one), with another cluster if one is named.
 
     Raises ConfigError for a file that is missing or makes no sense, and when its plugin gives no credentials.
     """
+    try:
+        chosen = kubeconfig.read(path).chosen(context=context, cluster=cluster)
+        where = _cluster(chosen)
+        if chosen.needs_plugin:
+            return await _by_plugin(where, path, context)
+        return await _by_fields(where, chosen, path)
+    except BadKubeconfig as error:
+        raise ConfigError(str(error)) from error
+
+
+def _cluster(chosen: Chosen) -> Credentials:
+    """How to reach the cluster, under no identity yet. Raises BadKubeconfig."""
+    fields, ca_data = chosen.cluster, kubeconfig.data(chosen.cluster, "certificate-authority")
+    if not fields.get("server"):
+        raise BadKubeconfig("kubeconfig: the cluster has no server")
+    return Credentials(
+        server=str(fields["server"]).rstrip("/"),
+        ca_file="" if ca_data else str(fields.get("certificate-authority") or ""),
+        ca_data=ca_data,
+        verify=not fields.get("insecure-skip-tls-verify"),
+        tls_server_name=str(fields.get("tls-server-name") or ""),
+        proxy=str(fields.get("proxy-url") or ""),
+        namespace=chosen.namespace,
+        headers=kubeconfig.impersonation(chosen.user),
+    )
+
+
+async def _by_fields(where: Credentials, chosen: Chosen, path: str) -> Credentials:
+    """Add the identity that the fields of the user hold or name. Raises ConfigError, BadKubeconfig."""
+    user = chosen.user
+    authorization: Authorization | None = None
+    if user.get("tokenFile"):
+        authorization = TokenFile(Path(str(user["tokenFile"])))
+        if not await authorization():
+            raise ConfigError(f"kubeconfig {path}: tokenFile {user['tokenFile']} is missing or empty")
+    elif user.get("token"):
+        authorization = _fixed(f"Bearer {user['token']}")
+    elif user.get("username") and user.get("password"):
+        told = base64.b64encode(f"{user['username']}:{user['password']}".encode())
+        authorization = _fixed(f"Basic {told.decode()}")
+    cert, key = kubeconfig.data(user, "client-certificate"), kubeconfig.data(user, "client-key")
+    return msgspec.structs.replace(
+        where,
+        authorization=authorization,
+        client_cert_data=cert,
+        client_cert_file="" if cert else str(user.get("client-certificate") or ""),
+        client_key_data=key,
+        client_key_file="" if key else str(user.get("client-key") or ""),
+    )
+
+
+async def _by_plugin(where: Credentials, path: str, context: str) -> Credentials:
+    """Add the identity that the user's plugin or identity provider gives. Raises ConfigError."""
     from kubernetes_asyncio import client, config  # noqa: PLC0415 - lazily: see the module's docstring
 
     configuration = client.Configuration()
     try:
         loader = await config.load_kube_config(
-            config_file=path or None, context=context or None, client_configuration=configuration
+            config_file=path, context=context or None, client_configuration=configuration
         )
     except (config.ConfigException, OSError, ValueError, KeyError) as error:
-        raise ConfigError(f"kubeconfig {path or '(default)'}: {error}") from error
-    except Exception as error:  # what is no kubeconfig at all breaks the loader in any way
-        raise ConfigError(f"{path or '(default)'} is not a kubeconfig{_where(error)}") from error
-    return Credentials(
-        server=configuration.host,
-        ca_file=configuration.ssl_ca_cert or "",
+        raise ConfigError(f"kubeconfig {path}: {error}") from error
+    except Exception as error:  # a plugin may fail in any way
+        raise ConfigError(f"kubeconfig {path}: its plugin gives no credentials: {error}") from error
+    return msgspec.structs.replace(
+        where,
         client_cert_file=configuration.cert_file or "",
         client_key_file=configuration.key_file or "",
         authorization=_KubeconfigToken(loader, configuration) if configuration.api_key else None,
-        verify=configuration.verify_ssl,
-        tls_server_name=configuration.tls_server_name or "",
-        proxy=configuration.proxy or "",
-        namespace=(loader.current_context or {}).get("context", {}).get("namespace") or "",
     )
-
-
-def _where(error: Exception) -> str:
-    """Where a file stops being YAML, if that is what is wrong."""
-    import yaml  # noqa: PLC0415 - for those who name a file, as above
-
-    from wire.yamlplace import why_not_yaml  # noqa: PLC0415 - imports it, too
-
-    return f": {why_not_yaml(error)}" if isinstance(error, yaml.YAMLError) else ""
 
 
 def _text(path: Path) -> str:
@@ -167,8 +222,8 @@ class _KubeconfigToken:
         self._loaded_at = anyio.current_time()
 
 
-def _fixed(token: str) -> Authorization:
+def _fixed(value: str) -> Authorization:
     async def authorization() -> str:
-        return f"Bearer {token}"
+        return value
 
     return authorization

@@ -17,8 +17,10 @@ import math
 import socket
 import ssl
 import struct
+import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -52,7 +54,8 @@ class HttpTransport:
     ) -> None:
         self._credentials = credentials
         self._connections = connections
-        self._headers = {"User-Agent": user_agent, "Accept": "application/json", "Accept-Encoding": "identity"}
+        ours = (("User-Agent", user_agent), ("Accept", "application/json"), ("Accept-Encoding", "identity"))
+        self._headers = [*ours, *credentials.headers]
         self._server = credentials.server.rstrip("/")
         self._opened: aiohttp.ClientSession | None = None
         # Given to aiohttp only when there is something to give, so that plain HTTP stays plain.
@@ -90,7 +93,7 @@ class HttpTransport:
 
         Raises ValueError where this one shows a certificate: that would go on saying who we are.
         """
-        if self._credentials.client_cert_file:
+        if self._credentials.has_certificate:
             raise ValueError("a connection with a client certificate has one identity")
         other = copy.copy(self)
         fresh = msgspec.structs.replace(self._credentials, authorization=authorization)
@@ -210,15 +213,33 @@ def _forgetful_socket(address: tuple[Any, ...]) -> socket.socket:
 
 def tls_context(credentials: Credentials) -> ssl.SSLContext:
     """Return the TLS settings for a cluster: its CA (the system's roots if none is named) and our certificate."""
-    context = ssl.create_default_context(cafile=credentials.ca_file or None)
+    context = ssl.create_default_context(
+        cafile=credentials.ca_file or None, cadata=credentials.ca_data.decode("ascii", "ignore") or None
+    )
     # Python 3.13 turned this on; clusters' CAs are made for Go, which doesn't ask for the extensions that it wants.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if credentials.client_cert_file:
-        context.load_cert_chain(credentials.client_cert_file, credentials.client_key_file or None)
+    if credentials.has_certificate:
+        _load_certificate(context, credentials)
     if not credentials.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _load_certificate(context: ssl.SSLContext, credentials: Credentials) -> None:
+    """Load our certificate and its key. OpenSSL takes files only, so what is none is one for a moment, for us alone."""
+    with tempfile.TemporaryDirectory(prefix="moorage-") as folder:
+        files = []
+        for name, data, file in (
+            ("cert", credentials.client_cert_data, credentials.client_cert_file),
+            ("key", credentials.client_key_data, credentials.client_key_file),
+        ):
+            if data:
+                file = str(Path(folder) / name)  # noqa: PLW2901 - the same, as a file
+                Path(file).touch(mode=0o600)
+                Path(file).write_bytes(data)
+            files.append(file or None)
+        context.load_cert_chain(files[0] or "", files[1])
 
 
 def _response(reply: aiohttp.ClientResponse, body: bytes) -> Response:

@@ -77,9 +77,25 @@ async def test_outside_a_cluster_it_says_what_is_missing(account: Path, missing:
         config.in_cluster(environ=environ, service_account_dir=account)
 
 
-def test_the_big_client_is_not_imported_for_nothing() -> None:
-    program = "import sys, kube.client.config, kube.client.http; sys.exit('kubernetes_asyncio' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+_LOADS_THE_BIG_CLIENT = """
+import sys, anyio
+from kube.client import config, http
+
+async def load():
+    try:
+        await config.from_kubeconfig(path=sys.argv[1], context=sys.argv[2])
+    except config.ConfigError as error:
+        print(error)
+
+anyio.run(load)
+sys.exit("kubernetes_asyncio" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(("context", "is_loaded"), [("one", False), ("two", False), ("three", True)])
+def test_the_big_client_is_imported_for_plugins_alone(kubeconfig: str, context: str, is_loaded: bool) -> None:
+    command = [sys.executable, "-c", _LOADS_THE_BIG_CLIENT, kubeconfig, context]
+    assert subprocess.run(command, check=False).returncode == is_loaded
 
 
 KUBECONFIG = {
@@ -159,7 +175,7 @@ async def test_a_file_that_is_no_kubeconfig_is_refused_in_one_line(tmp_path: Pat
     assert len(str(caught.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize(("text", "why"), [('"text"', ""), ("a: [", ": line 1, column 5: ")])
+@pytest.mark.parametrize(("text", "why"), [('"text"', ""), ("a: [", ": line 2, column 1: ")])
 async def test_a_file_that_is_no_kubeconfig_is_told_without_a_parsers_own_words(
     tmp_path: Path, text: str, why: str
 ) -> None:

@@ -361,8 +361,8 @@ async def test_the_server_is_checked_against_the_clusters_ca(path: str, tmp_path
                     await transport.request("GET", "/", query={}, timeout_s=60.0)
 
 
-@pytest.mark.parametrize("is_shown", [True, False])
-async def test_a_client_certificate_is_shown_to_the_server(is_shown: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shown", ["files", "data", ""])
+async def test_a_client_certificate_is_shown_to_the_server(shown: str, tmp_path: Path) -> None:
     authority, certificate, key = _certificate(tmp_path)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority))
     tls.load_cert_chain(certificate, key)
@@ -375,18 +375,32 @@ async def test_a_client_certificate_is_shown_to_the_server(is_shown: bool, tmp_p
     async with serving(who, tls=tls) as url:
         credentials = config.Credentials(
             server=url,
-            ca_file=str(authority),
-            client_cert_file=str(certificate) if is_shown else "",
+            ca_file="" if shown == "data" else str(authority),
+            client_cert_file=str(certificate) if shown == "files" else "",
             client_key_file=str(key),
+            ca_data=authority.read_bytes() if shown == "data" else b"",
+            client_cert_data=certificate.read_bytes() if shown == "data" else b"",
+            client_key_data=key.read_bytes() if shown == "data" else b"",
             tls_server_name="api.test",
         )
         async with HttpTransport(credentials) as transport:
-            if is_shown:
+            if shown:
                 answer = await transport.request("GET", "/", query={}, timeout_s=60.0)
                 assert json.loads(answer.body)[-1] == [["commonName", "api.test"]]
             else:
                 with pytest.raises(errors.Unreachable):
                     await transport.request("GET", "/", query={}, timeout_s=60.0)
+
+
+async def test_each_request_says_as_whom_it_is_made() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.json_response(request.headers.getall("Impersonate-Group"))
+
+    async with serving(handler) as url:
+        groups = (("Impersonate-Group", "dev"), ("Impersonate-Group", "ops"))
+        async with HttpTransport(config.Credentials(server=url, headers=groups)) as transport:
+            answer = await transport.request("GET", "/", query={}, timeout_s=5.0)
+    assert json.loads(answer.body) == ["dev", "ops"]
 
 
 # --- with the calls above it --------------------------------------------------------------------------------------
