@@ -12,7 +12,7 @@ from admission.certificates.tls import Files, FilesShown, Shown
 from admission.run import run as serve_admission
 from admission.server import Endpoint
 from admission.settings import Choices, Settings
-from cli import connections, dialectfile
+from cli import connections, dialectfile, seeding
 from cli.listening import listening
 from cli.metrics import serving
 from cli.metrics.registry import Registry
@@ -70,7 +70,7 @@ async def run(options: AdmissionOptions, stop: anyio.Event) -> None:
     """Serve the webhooks."""
     chosen = settings(options)
     source = certificates(options)
-    rng = connections.rng()
+    rng = seeding.rng()
     endpoint = Endpoint(host=options.host, port=options.port)
     replica = incarnation(socket.gethostname(), rng)
     registry = Registry()

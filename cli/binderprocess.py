@@ -7,7 +7,7 @@ import anyio
 from binder.app import Binder
 from binder.core.reservation_pod import ReservationTemplate
 from binder.settings import BinderSettings
-from cli import connections
+from cli import seeding
 from cli.metrics.binding import BindingCounted, show_standing
 from cli.metrics.registry import Registry
 from cli.metrics.watches import count_watches
@@ -22,7 +22,7 @@ from kube.telemetry.tracing import Tracer
 
 async def run(options: BinderOptions, stop: anyio.Event) -> None:
     """Run a replica of the binder."""
-    rng, clock = connections.rng(), SystemClock()
+    rng, clock = seeding.rng(), SystemClock()
     template = ReservationTemplate(
         image=options.reservation_image,
         runtime_class=options.reservation_runtime_class,

@@ -7,6 +7,8 @@ import functools
 import importlib
 from typing import Any, Final
 
+from cli.options import connection
+
 _Commands = Any  # argparse keeps the type of sub-commands private
 
 _DESCRIPTION: Final = (
@@ -26,16 +28,13 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
     )
     if not is_called:
         return
-    from cli.settings.common import AsKubectl  # noqa: PLC0415 - as above
-    from cli.settings.declaring import add_options  # noqa: PLC0415 - as above
-
     parser.add_argument("-o", "--output", choices=("lines", "json"), default="lines", help="form of the result")
     parser.add_argument(
         "--runtime-class",
         default="nvidia",
         help="RuntimeClass of pods with shares; empty: they need none (default: nvidia)",
     )
-    add_options(parser, AsKubectl)
+    connection.add(parser)
     parser.set_defaults(run=_check)
 
 

@@ -11,6 +11,8 @@ import functools
 import importlib
 from typing import Any, Final
 
+from cli.options import connection
+
 _Commands = Any  # argparse keeps the type of sub-commands private
 
 _DESCRIPTION: Final = (
@@ -31,8 +33,6 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
     if not is_called:
         return
     from cli.migration.telling import LINES, OUTPUTS  # noqa: PLC0415 - as above
-    from cli.settings.common import AsKubectl  # noqa: PLC0415 - as above
-    from cli.settings.declaring import add_options  # noqa: PLC0415 - as above
 
     parser.add_argument(
         "-o", "--output", choices=OUTPUTS, default=LINES, help="wide: a line for each object (default: lines)"
@@ -40,7 +40,7 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
     parser.add_argument(
         "--details", action="store_true", help="name the options of KAI's that change nothing here, too"
     )
-    add_options(parser, AsKubectl)
+    connection.add(parser)
     parser.set_defaults(run=_check)
 
 

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from cli import connections
 from cli.checks.cdi import check_cdi
 from cli.checks.enforcement import check_enforcement
 from cli.checks.finding import Finding, Level
@@ -21,13 +20,9 @@ from cli.checks.trials import check_trials
 from cli.checks.vanished import check_vanished
 from cli.checks.webhooks import webhooks_check
 from cli.progress import Progress
-from cli.refusing import BadInput
-from cli.settings.common import AsKubectl
-from cli.settings.gathering import from_line
+from cli.reaching import reached
 from cli.writing import write
 from kube.client.clock import Clock, SystemClock
-from kube.client.config import ConfigError
-from kube.client.http import HttpTransport
 
 Check = Callable[[Reader], Awaitable[list[Finding]]]
 
@@ -71,15 +66,11 @@ async def look(reader: Reader, wanted: dict[str, Check], progress: Progress | No
 
 async def run(arguments: argparse.Namespace) -> int:
     """Check, print, and return the exit code. Raises BadInput when it can't be told where the API server is."""
-    try:
-        credentials = await connections.credentials_of_user(from_line(AsKubectl, arguments))
-        async with HttpTransport(credentials, user_agent="moorage-check") as transport:
-            wanted = checks(runtime_class=arguments.runtime_class, clock=SystemClock())
-            progress = Progress()
-            with progress.waiting():
-                findings = await look(Reader(transport), wanted, progress)
-    except ConfigError as error:
-        raise BadInput(str(error)) from error
+    async with reached(arguments, "check") as cluster:
+        wanted = checks(runtime_class=arguments.runtime_class, clock=SystemClock())
+        progress = Progress()
+        with progress.waiting():
+            findings = await look(Reader(cluster.transport), wanted, progress)
     if arguments.output == "json":
         write(for_programs(findings), arguments.output)
     else:

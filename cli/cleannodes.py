@@ -13,9 +13,8 @@ from typing import Any, Final
 import anyio
 
 from cli import durations
+from cli.options import connection
 from cli.refusing import BadInput
-from cli.settings.common import AsKubectl
-from cli.settings.declaring import add_options
 from wire import names
 
 _Commands = Any  # argparse keeps the type of sub-commands private
@@ -48,7 +47,7 @@ def add_command(commands: _Commands) -> None:
         metavar="DURATION",
         help="look again after so long whether a kubelet has put something back (default: 15s)",
     )
-    add_options(parser, AsKubectl)
+    connection.add(parser)
     parser.set_defaults(run=_clean)
 
 

@@ -8,19 +8,16 @@ from typing import Final
 
 import anyio
 
-from cli import connections, leftovers
+from cli import leftovers
 from cli.checks.foreign import Offer, foreign_offers
 from cli.checks.reader import CantLook, Raw, Reader
 from cli.progress import Progress
+from cli.reaching import reached
 from cli.refusing import BadInput
-from cli.settings.common import AsKubectl
-from cli.settings.gathering import from_line
 from kube.client.api import Api
-from kube.client.config import ConfigError
 from kube.client.errors import ApiError
-from kube.client.http import HttpTransport
 from kube.client.resources import NODES
-from kube.client.retry import Retry
+from kube.client.retry import TRIES
 from kube.client.transport import Transport
 
 _NODES: Final = "/api/v1/nodes"
@@ -31,9 +28,11 @@ _REMEMBERED: Final = "kubelet knows a device plugin for five minutes more, from 
 class Cleaner:
     """Removes what is left over, or says what it would remove; ``also``: further resources of other systems."""
 
-    def __init__(self, transport: Transport, *, also: Collection[str] = (), tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, transport: Transport, api: Api, *, also: Collection[str] = (), tell: Callable[[str], None]
+    ) -> None:
         self._reader = Reader(transport)
-        self._api = Api(transport, retry=Retry(connections.rng()))
+        self._api = api
         self._also = also
         self._tell = tell
         #: Node -> what was removed from it.
@@ -111,10 +110,10 @@ class Cleaner:
 async def run(arguments: argparse.Namespace) -> int:
     """Look, clean and return the exit code. Raises BadInput."""
     try:
-        credentials = await connections.credentials_of_user(from_line(AsKubectl, arguments))
-        async with HttpTransport(credentials, user_agent="moorage-clean-nodes") as transport:
-            cleaner = Cleaner(transport, also=arguments.resource, tell=print)
+        async with reached(arguments, "clean-nodes") as cluster:
+            api = cluster.api(tries=TRIES)
+            cleaner = Cleaner(cluster.transport, api, also=arguments.resource, tell=print)
             with Progress("looking at the nodes").waiting():
                 return await cleaner.clean(arguments.nodes, is_meant=arguments.yes, settle_s=arguments.settle_s)
-    except (ConfigError, CantLook) as error:
+    except CantLook as error:
         raise BadInput(str(error)) from error

@@ -20,7 +20,9 @@ from cli.main import plugin_parser
 _FILES: Final = ":0"
 _NO_FILES: Final = ":4"
 _NAMES_WITHIN_S: Final = 3.0
-_FILE_OPTIONS: Final = frozenset({"kubeconfig", "dialects", "filename"})
+_FILE_OPTIONS: Final = frozenset({"kubeconfig", "dialects", "filename", "ca_file", "token_file"})
+#: Options that say where kubectl is to look, too.
+_WHERE: Final = frozenset({"--kubeconfig", "--context", "--cluster", "--server", "--as", "--namespace"})
 _KUBECTL: Final = {
     "nodes": ("get", "nodes"),
     "pods": ("get", "pods"),
@@ -98,8 +100,7 @@ def _typed(before: Sequence[str]) -> _Typed:
 
 
 def _note_where(typed: _Typed, action: argparse.Action, value: str) -> None:
-    if action.dest in {"kubeconfig", "context", "namespace"}:
-        typed.where.append(f"--{action.dest}={value}")
+    typed.where += [f"{option}={value}" for option in action.option_strings if option in _WHERE]
 
 
 def _values(action: argparse.Action | None, typed: _Typed, ask: Names) -> tuple[Sequence[str], str]:
@@ -138,7 +139,12 @@ def _choices(action: argparse.Action) -> Iterator[tuple[str, argparse.ArgumentPa
 
 
 def _options(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    return {name: action for action in _actions(parser) for name in action.option_strings}
+    return {
+        name: action
+        for action in _actions(parser)
+        if action.help != argparse.SUPPRESS
+        for name in action.option_strings
+    }
 
 
 def _actions(parser: argparse.ArgumentParser) -> Sequence[argparse.Action]:

@@ -1,4 +1,4 @@
-"""Durations on the command line: ``30s``, ``5m``, ``1h``, ``250ms``, or plain seconds."""
+"""Durations on the command line: ``30s``, ``5m``, ``1h30m``, ``250ms``, or plain seconds."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from typing import Final
 ALLOWED: Final = "a number with ms, s, m or h as in 250ms, 30s, 5m, 1h"
 LONGEST_S: Final = 366 * 86_400.0
 
-_GRAMMAR: Final = re.compile(r"(?P<number>[0-9]{1,12}(?:\.[0-9]{1,6})?)(?P<unit>ms|s|m|h|)")
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+_NUMBER: Final = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
+_PART: Final = re.compile(rf"({_NUMBER})(ms|s|m|h)")
+_GRAMMAR: Final = re.compile(rf"{_NUMBER}|(?:{_NUMBER}(?:ms|s|m|h)){{1,8}}")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def seconds(text: str) -> float:
     """Read a duration in seconds. Raises ValueError that names the value and what is allowed."""
-    match = _GRAMMAR.fullmatch(text)
-    if match is None:
+    if not _GRAMMAR.fullmatch(text):
         raise ValueError(f"{text!r} is not {ALLOWED}")
-    value = float(match["number"]) * _SECONDS[match["unit"]]
+    parts = _PART.findall(text)
+    value = sum(float(number) * _SECONDS[unit] for number, unit in parts) if parts else float(text)
     if value > LONGEST_S:
         raise ValueError(f"{text!r} is more than a year; allowed: {ALLOWED}")
     return value

@@ -10,6 +10,7 @@ import argparse
 from typing import Any, Final
 
 from cli.inspection.options import QUEUE
+from cli.options import connection
 from cli.refusing import BadInput
 
 _Commands = Any  # argparse keeps the type of sub-commands private
@@ -37,8 +38,7 @@ def add_command(commands: _Commands) -> None:
         "-f", "--filename", action="append", default=[], metavar="FILE", help="read files or folders, not a cluster"
     )
     parser.add_argument("-o", "--output", choices=_OUTPUTS, default=_OUTPUTS[0], help="output format (default table)")
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="(default: as kubectl)")
-    parser.add_argument("--context", default="", help="context of the kubeconfig")
+    connection.add(parser)
     parser.set_defaults(run=_explain)
 
 
@@ -59,5 +59,4 @@ def put_right(arguments: argparse.Namespace) -> None:
         arguments.names.insert(0, name)
     if len(arguments.names) != 1:
         raise BadInput(f"explain {what}: name one {SPELLINGS[what]}; names are listed by: inspect queues")
-    if arguments.filename and (arguments.kubeconfig or arguments.context):
-        raise BadInput("-f: not with --kubeconfig or --context; files are read, or a cluster")
+    connection.refuse_beside_files(arguments)

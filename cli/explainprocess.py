@@ -12,7 +12,6 @@ import anyio
 import msgspec
 
 from cli import writing
-from cli.connections import as_kubectl, rng
 from cli.inspection import sheets
 from cli.inspection.options import QUEUE
 from cli.inspection.sheets import Sheet
@@ -20,17 +19,11 @@ from cli.printable import line
 from cli.progress import Progress
 from cli.queueing import files, reading, telling
 from cli.queueing.counting import NOW_NS, Known
+from cli.reaching import reached
 from cli.refusing import BadInput
-from kube.client.api import Api
-from kube.client.config import ConfigError
 from kube.client.errors import ApiError
-from kube.client.http import HttpTransport
-from kube.client.retry import Retry
 from scheduler.core.report.queue_explanation import Explanation, explanation
 from scheduler.status.reasons import told
-
-#: Somebody waits at a terminal.
-_TRIES: Final = 2
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -44,8 +37,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Explain the object that the arguments name; return 1 if the cluster can't be read. Raises BadInput."""
     try:
         known = files.read(arguments.filename) if arguments.filename else anyio.run(_read, arguments)
-    except ConfigError as error:
-        raise BadInput(str(error)) from error
     except ApiError as error:
         sys.stderr.write(f"moorage: {line(str(error))}\n")
         return 1
@@ -54,10 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _read(arguments: argparse.Namespace) -> Known:
-    credentials = await as_kubectl(kubeconfig=arguments.kubeconfig, context=arguments.context)
-    async with HttpTransport(credentials, user_agent="moorage-explain") as transport:
+    async with reached(arguments, "explain") as cluster:
         with Progress("reading the cluster").waiting():
-            return await reading.read(Api(transport, retry=Retry(rng(), tries=_TRIES)))
+            return await reading.read(cluster.api())
 
 
 def show_queue(known: Known, name: str, output: str) -> None:

@@ -9,6 +9,7 @@ import argparse
 from typing import Any, Final
 
 from cli.inspection.options import ALIYUN, CLUSTER, FORMATS, OUTPUTS, POD, QUEUE, SPELLINGS, UNITS_MIB
+from cli.options import connection
 from cli.refusing import BadInput
 
 _Commands = Any  # argparse keeps the type of sub-commands private
@@ -45,8 +46,7 @@ def add_command(commands: _Commands) -> None:
     parser.add_argument(
         "-f", "--filename", action="append", default=[], metavar="FILE", help="with queue: read files, not a cluster"
     )
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="(default: as kubectl)")
-    parser.add_argument("--context", default="", help="context of the kubeconfig")
+    connection.add(parser)
     parser.set_defaults(run=_inspect)
 
 
@@ -77,6 +77,7 @@ def put_right(arguments: argparse.Namespace) -> None:
         raise BadInput("-n and -A: queues have no namespace, and count pods of all of them")
     if arguments.what == POD and arguments.names and arguments.all_namespaces:
         raise BadInput("-A: pods that are named are of one namespace; name it by -n")
+    connection.refuse_beside_files(arguments)
     _check_format(arguments)
 
 

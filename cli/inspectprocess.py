@@ -12,7 +12,6 @@ import anyio
 import msgspec
 
 from cli import writing
-from cli.connections import as_kubectl, rng
 from cli.inspection import aliyun, reading, sheets, telling
 from cli.inspection.options import ALIYUN, CLUSTER, NODE, POD, QUEUE
 from cli.inspection.sheets import Sheet
@@ -25,26 +24,20 @@ from cli.queueing import files
 from cli.queueing import reading as queue_reading
 from cli.queueing.counting import Known
 from cli.queueing.tree import tree_sheets
+from cli.reaching import reached
 from cli.refusing import BadInput
 from kube.client.api import Api
-from kube.client.config import ConfigError
 from kube.client.errors import ApiError, Forbidden
-from kube.client.http import HttpTransport
-from kube.client.retry import Retry
 from scheduler.core.report.queue_view import queue_views
 from scheduler.status.reasons import told
 
 _DEFAULT_NAMESPACE: Final = "default"
-#: Somebody waits at a terminal.
-_TRIES: Final = 2
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show what is asked for; 1 if the cluster can't be read. Raises BadInput."""
     try:
         seen = _of_files(arguments) if arguments.filename else anyio.run(_seen, arguments)
-    except ConfigError as error:
-        raise BadInput(str(error)) from error
     except ApiError as error:
         hint = "; your own pods are shown by: inspect pod" if isinstance(error, Forbidden) else ""
         sys.stderr.write(f"moorage: {line(str(error))}{hint}\n")
@@ -58,12 +51,11 @@ def _of_files(arguments: argparse.Namespace) -> Inspection:
 
 
 async def _seen(arguments: argparse.Namespace) -> Inspection:
-    credentials = await as_kubectl(kubeconfig=arguments.kubeconfig, context=arguments.context)
-    async with HttpTransport(credentials, user_agent="moorage-inspect") as transport:
-        dated, leaders = by_server(transport)
-        api = Api(dated, retry=Retry(rng(), tries=_TRIES))
+    async with reached(arguments, "inspect") as cluster:
+        dated, leaders = by_server(cluster.transport)
+        own = cluster.credentials.namespace
         with Progress("reading the cluster").waiting():
-            return await look(api, arguments, own_namespace=credentials.namespace, leaders=leaders)
+            return await look(cluster.api(dated), arguments, own_namespace=own, leaders=leaders)
 
 
 async def look(

@@ -11,7 +11,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from cli import connections
+from cli import connections, seeding
 from cli.refusing import BadInput, refuse
 from cli.settings.common import Connection
 from kube.client import errors
@@ -52,7 +52,7 @@ async def run_nodes(where: Connection, arguments: argparse.Namespace, stop: anyi
         HttpTransport(credentials, user_agent="moorage-nodes") as transport,
         HttpTransport(_anonymous(credentials), user_agent="moorage-reservation") as inside,
     ):
-        tokens = PodTokens(api=Api(transport, retry=Retry(connections.rng())), under=inside.under)
+        tokens = PodTokens(api=Api(transport, retry=Retry(seeding.rng())), under=inside.under)
         nodes = _node_set(arguments, transport, tokens)
         try:
             with _recorded(nodes, arguments.record):

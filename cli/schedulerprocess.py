@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from cli import connections
+from cli import seeding
 from cli.inspection.options import UNITS_MIB
 from cli.listening import listening
 from cli.metrics.queues import show_queues
@@ -65,7 +65,7 @@ def inspect_settings(options: SchedulerOptions) -> InspectSettings:
 
 async def run(options: SchedulerOptions, stop: anyio.Event) -> None:
     """Run a replica of the scheduler."""
-    rng, clock = connections.rng(), SystemClock()
+    rng, clock = seeding.rng(), SystemClock()
     listener = listening("--inspect-address", options.inspect_address)
 
     def make(api: Api, events: EventRecorder, registry: Registry, tracer: Tracer | None) -> Replica:

@@ -35,6 +35,7 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
     from pathlib import Path  # noqa: PLC0415 - as above
 
     from cli import namespaces  # noqa: PLC0415 - as above
+    from cli.options import connection  # noqa: PLC0415 - as above
     from cli.page.settings import PageSettings  # noqa: PLC0415 - as above
     from cli.settings.declaring import add_options  # noqa: PLC0415 - as above
 
@@ -59,6 +60,7 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
         "--speed", default="1", metavar="X", help="with --open: play it so many times as fast (default 1)"
     )
     namespaces.add_option(parser)
+    connection.add(parser)
     add_options(parser, PageSettings)
     parser.set_defaults(run=_ui)
 

@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from admission.certificates.tls import Files, FilesShown
-from cli import connections, namespaces
+from cli import namespaces
 from cli.leaders import by_server
 from cli.listening import listening
 from cli.memory import rare_collections
@@ -31,18 +31,17 @@ from cli.page.settings import PageSettings, is_loopback
 from cli.page.winding import Recorded
 from cli.printable import line
 from cli.progress import Progress
-from cli.refusing import BadInput
-from kube.client.api import Api
-from kube.client.config import ConfigError
-from kube.client.http import HttpTransport
-from kube.client.retry import Retry
-from kube.client.transport import Transport
+from cli.reaching import Reached, reached
+from cli.refusing import BadInput, refuse
+from cli.seeding import rng
+from kube.client.config import plain
+from kube.client.retry import TRIES
 
 #: Names by which this machine calls itself; any other name was made by somebody to get at what it serves.
 _OURSELVES: Final = ("127.0.0.1", "localhost", "[::1]")
 _TELL_TROUBLE_AFTER_S: Final = 3.0
 #: What is shown, and what it is called.
-Source = AbstractAsyncContextManager[tuple[Transport, str]]
+Source = AbstractAsyncContextManager[tuple[Reached, str]]
 
 
 def run(arguments: argparse.Namespace, settings: PageSettings) -> int:
@@ -50,7 +49,10 @@ def run(arguments: argparse.Namespace, settings: PageSettings) -> int:
     if (arguments.simulate or arguments.open) and not is_loopback(settings.listen[0]):
         what = "--simulate" if arguments.simulate else "--open"
         raise BadInput(f"{what}: allowed on loopback, as in --listen 127.0.0.1:8484: nobody has tokens there")
-    anyio.run(_run, arguments, settings)
+    try:
+        anyio.run(_run, arguments, settings)
+    except ExceptionGroup as failed:
+        refuse(failed, (BadInput,))
     return 0
 
 
@@ -86,19 +88,19 @@ async def _run(arguments: argparse.Namespace, settings: PageSettings) -> None:
 
 async def _follow(arguments: argparse.Namespace, settings: PageSettings, door: Door) -> None:
     """Show a cluster. Raises BadInput."""
-    source = _simulated(arguments) if arguments.simulate else await _of_cluster(settings)
+    source = _simulated(arguments) if arguments.simulate else _of_cluster(arguments)
     with _recorded(arguments.record) as make:
         publishing = Publishing(secrets.token_hex(4), make=make)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_until_told, tasks.cancel_scope)
-            async with source as (transport, name):
-                dated, leaders = by_server(transport)
-                api = Api(dated, retry=Retry(connections.rng()))
+            async with source as (cluster, name):
+                dated, leaders = by_server(cluster.transport)
+                api = cluster.api(dated, tries=TRIES)
                 some = namespaces.chosen(arguments)
                 following = Following(
                     api,
                     publishing.objects,
-                    rng=connections.rng(),
+                    rng=rng(),
                     namespaces=some,
                     leaders=None if arguments.simulate else leaders,
                 )
@@ -173,19 +175,11 @@ async def _tell_trouble(following: Following) -> None:
         sys.stderr.writelines(f"moorage: {line(trouble)}\n" for trouble in following.troubles())
 
 
-async def _of_cluster(settings: PageSettings) -> Source:
-    """The cluster that settings name. Raises BadInput."""
-    try:
-        credentials = await connections.credentials_of_user(settings)
-    except ConfigError as error:
-        raise BadInput(str(error)) from error
-
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[tuple[Transport, str]]:
-        async with HttpTransport(credentials, user_agent="moorage-ui") as transport:
-            yield transport, credentials.server
-
-    return opened()
+@asynccontextmanager
+async def _of_cluster(arguments: argparse.Namespace) -> AsyncIterator[tuple[Reached, str]]:
+    """The cluster that the options name. Raises BadInput."""
+    async with reached(arguments, "ui") as cluster:
+        yield cluster, cluster.credentials.server
 
 
 def _simulated(arguments: argparse.Namespace) -> Source:
@@ -195,13 +189,13 @@ def _simulated(arguments: argparse.Namespace) -> Source:
     play = of_nodes(arguments.nodes, seed=arguments.seed)
 
     @asynccontextmanager
-    async def opened() -> AsyncIterator[tuple[Transport, str]]:
+    async def opened() -> AsyncIterator[tuple[Reached, str]]:
         # A large cluster takes its time to fill; the page shows that.
         with rare_collections():
             async with AsyncExitStack() as stack:
                 with Progress("starting the simulated nodes").waiting():
                     transport = await stack.enter_async_context(at_work(play, is_filled=False))
-                yield transport, "simulated cluster"
+                yield Reached(transport, plain("simulated"), None), "simulated cluster"
 
     return opened()
 

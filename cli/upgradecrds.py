@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import anyio
 
-from cli.settings.common import AsKubectl
-from cli.settings.declaring import add_options
+from cli.options import connection
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -27,7 +26,7 @@ def add_command(commands: _Commands) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "upgrade-crds", help="bring the cluster's CRDs to this version", description=_DESCRIPTION
     )
-    add_options(parser, AsKubectl)
+    connection.add(parser)
     parser.set_defaults(run=_upgrade)
 
 

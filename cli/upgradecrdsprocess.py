@@ -5,18 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from cli import connections
 from cli.checks.reader import CantLook, Reader
 from cli.definitions.upgrading import Outcome, Upgrade, upgrade
 from cli.printable import line
 from cli.progress import Progress
+from cli.reaching import reached
 from cli.refusing import BadInput
-from cli.settings.common import AsKubectl
-from cli.settings.gathering import from_line
 from kube.client.api import Api
-from kube.client.config import ConfigError
-from kube.client.http import HttpTransport
-from kube.client.retry import Retry
+from kube.client.retry import TRIES
 from wire.crds.render import DEFINITIONS
 
 _FOREIGN: Final = (
@@ -28,10 +24,9 @@ _FOREIGN: Final = (
 async def run(arguments: argparse.Namespace) -> int:
     """Upgrade, print, and return the exit code. Raises BadInput when the cluster can't be read."""
     try:
-        credentials = await connections.credentials_of_user(from_line(AsKubectl, arguments))
-        async with HttpTransport(credentials, user_agent="moorage-upgrade-crds") as transport:
-            done = await told_meanwhile(Reader(transport), Api(transport, retry=Retry(connections.rng())), Progress())
-    except (ConfigError, CantLook) as error:
+        async with reached(arguments, "upgrade-crds") as cluster:
+            done = await told_meanwhile(Reader(cluster.transport), cluster.api(tries=TRIES), Progress())
+    except CantLook as error:
         raise BadInput(str(error)) from error
     for each in done:
         print(line(told(each)))

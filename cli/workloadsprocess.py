@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from cli import connections
+from cli import seeding
 from cli.livekai import POD_GROUPER
 from cli.metrics.grouping import GroupingCounted, show_waiting
 from cli.metrics.registry import Registry
@@ -22,7 +22,7 @@ from workloads.settings import WorkloadSettings
 
 async def run(options: WorkloadsOptions, stop: anyio.Event) -> None:
     """Run a replica of the grouping of workloads."""
-    rng, clock = connections.rng(), SystemClock()
+    rng, clock = seeding.rng(), SystemClock()
     settings = WorkloadSettings(queue=options.default_queue)
 
     def make(api: Api, events: EventRecorder, registry: Registry, _: Tracer | None) -> Replica:

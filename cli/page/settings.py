@@ -5,12 +5,14 @@ from __future__ import annotations
 import ipaddress
 from typing import Annotated
 
+import msgspec
+
 from cli.settings import kinds
-from cli.settings.common import Address, AsKubectl
+from cli.settings.common import Address
 from cli.settings.declaring import Setting
 
 
-class PageSettings(AsKubectl, frozen=True, kw_only=True):
+class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where the page is served, and to whom."""
 
     listen: Annotated[

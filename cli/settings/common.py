@@ -54,15 +54,6 @@ class Process(Connection, frozen=True, kw_only=True):
     ] = "auto"
 
 
-class AsKubectl(Connection, frozen=True, kw_only=True):
-    """Of commands that people run: without any of these they reach what kubectl would."""
-
-    kubeconfig: Annotated[
-        str, Setting(help="file that says where the API server is", kind=kinds.FILE, default="as kubectl")
-    ] = ""
-    log_level: Annotated[str, Setting(help="taken, and not used: see moorage -v", kind=kinds.choice(_LEVELS))] = "error"
-
-
 class Component(Process, frozen=True, kw_only=True):
     """Of all components."""
 

@@ -9,6 +9,7 @@ import argparse
 from typing import Any, Final
 
 from cli import namespaces
+from cli.options import connection
 from cli.refusing import BadInput
 from cli.top.colours import COLOURS
 
@@ -41,8 +42,7 @@ def add_command(commands: _Commands) -> None:
         help="with --simulate: N nodes of G cards of MEM (default 3x8x80GiB and 1x4x24GiB)",
     )
     namespaces.add_option(parser)
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="(default: as kubectl)")
-    parser.add_argument("--context", default="", help="context of the kubeconfig")
+    connection.add(parser)
     parser.set_defaults(run=_top)
 
 

@@ -17,21 +17,18 @@ from rich.live import Live
 from rich.text import Text
 
 from cli import namespaces
-from cli.connections import as_kubectl, rng
 from cli.leaders import by_server
 from cli.page.following import Following
 from cli.page.publishing import Publishing
 from cli.printable import line
 from cli.progress import Progress
-from cli.refusing import BadInput
+from cli.reaching import Reached, reached
+from cli.seeding import rng
 from cli.top import keys
 from cli.top.colours import COLOURS
 from cli.top.screen import Letters, Screen, View, screen
-from kube.client.api import Api
-from kube.client.config import ConfigError
-from kube.client.http import HttpTransport
-from kube.client.retry import Retry
-from kube.client.transport import Transport
+from kube.client.config import plain
+from kube.client.retry import TRIES
 from kube.watch.signal import Signal
 
 #: Changes are drawn so often at most.
@@ -51,10 +48,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace) -> int:
-    async with _source(arguments) as transport:
+    async with _source(arguments) as cluster:
         publishing = Publishing("top", every_s=_EVERY_S)
-        dated, leaders = by_server(transport)
-        api = Api(dated, retry=Retry(rng()))
+        dated, leaders = by_server(cluster.transport)
+        api = cluster.api(dated, tries=TRIES)
         some = namespaces.chosen(arguments)
         watching = None if arguments.simulate else leaders
         following = Following(api, publishing.objects, rng=rng(), namespaces=some, leaders=watching)
@@ -87,7 +84,7 @@ def _how(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def _source(arguments: argparse.Namespace) -> AsyncIterator[Transport]:
+async def _source(arguments: argparse.Namespace) -> AsyncIterator[Reached]:
     """The cluster to look at. Raises BadInput."""
     if arguments.simulate:
         from cli.page.playing import at_work, of_nodes  # noqa: PLC0415 - the simulator is for those who ask for it
@@ -95,14 +92,10 @@ async def _source(arguments: argparse.Namespace) -> AsyncIterator[Transport]:
         async with AsyncExitStack() as stack:
             with Progress("filling the simulated cluster").waiting():
                 transport = await stack.enter_async_context(at_work(of_nodes(arguments.nodes)))
-            yield transport
+            yield Reached(transport, plain("simulated"), None)
         return
-    try:
-        credentials = await as_kubectl(kubeconfig=arguments.kubeconfig, context=arguments.context)
-    except ConfigError as error:
-        raise BadInput(str(error)) from error
-    async with HttpTransport(credentials, user_agent="moorage-top") as transport:
-        yield transport
+    async with reached(arguments, "top") as cluster:
+        yield cluster
 
 
 class Top:

@@ -53,7 +53,9 @@ class Cluster:
         return set((await self.api.get(NODES, name)).status.capacity or ())
 
     async def clean(self, *wanted: str, is_meant: bool = True, also: tuple[str, ...] = ()) -> int:
-        cleaner = Cleaner(self._server.transport("user"), also=also, tell=self.told.append)
+        transport = self._server.transport("user")
+        api = Api(transport, retry=Retry(random.Random(1)))
+        cleaner = Cleaner(transport, api, also=also, tell=self.told.append)
         return await cleaner.clean(wanted, is_meant=is_meant, settle_s=15)
 
 

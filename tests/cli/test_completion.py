@@ -39,6 +39,12 @@ def names(kind: str, where: Sequence[str]) -> Sequence[str]:
         (["inspect", "-n", "team", "pod", ""], ["pods-1", "pods-2", "--namespace=team", ":4"]),
         (["inspect", "--kubeconfig=f", "--context", "c", "pod", "--"], None),
         (["inspect", "--context=c", "node", ""], ["nodes-1", "nodes-2", "--context=c", ":4"]),
+        (
+            ["inspect", "-s", "https://h:1", "--cluster=c", "--as", "jane", "node", ""],
+            ["nodes-1", "nodes-2", "--server=https://h:1", "--cluster=c", "--as=jane", ":4"],
+        ),
+        (["inspect", "--token-file", ""], [":0"]),
+        (["check", "--log"], [":4"]),
         (["inspect", "-o", ""], ["table", "wide", "json", "yaml", ":4"]),
         (["inspect", "-o", "w"], ["wide", ":4"]),
         (["inspect", "--output=j"], ["--output=json", ":4"]),

@@ -40,7 +40,7 @@ def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
         (["gpu", "a"], "explain gpu: allowed is queue, and its name"),
         (["queue"], "explain queue: name one queue; names are listed by: inspect queues"),
         (["queue", "a", "b"], "explain queue: name one queue"),
-        (["queue", "a", "-f", "x", "--context", "c"], "-f: not with --kubeconfig or --context"),
+        (["queue", "a", "-f", "x", "--context", "c"], "-f: not with options of a connection such as --context"),
         (["queue", "visio", *OFFLINE], "there is no queue visio; did you mean vision?"),
         (["queue", "a", "-f", "/no/such"], "/no/such: No such file or directory"),
         (["queue", "a", "--kubeconfig", "/nowhere"], "/nowhere"),

@@ -15,10 +15,10 @@ import aiohttp
 import anyio.to_thread
 import pytest
 
-from cli.connections import as_kubectl
 from cli.inspection.reading import read_cluster
 from cli.inspection.surveying import survey
 from kube.client.api import Api
+from kube.client.config import from_kubeconfig
 from kube.client.http import HttpTransport
 from kube.client.retry import Retry
 from tests.e2e.cluster import PATIENCE_S, eventually, share
@@ -188,7 +188,7 @@ async def in_a_browser(address: str, token: str, expected: dict[str, list[tuple[
 
 async def inspected(plane: ControlPlane) -> dict[str, list[tuple[str, int, list[str]]]]:
     """The devices of all nodes, as ``moorage inspect`` has them."""
-    async with HttpTransport(await as_kubectl(kubeconfig=str(plane.kubeconfig_path), context="")) as transport:
+    async with HttpTransport(await from_kubeconfig(path=str(plane.kubeconfig_path))) as transport:
         seen = survey(await read_cluster(Api(transport, retry=Retry(random.Random(0)))))
     return {
         node.name: [(d.kind.value, d.used_nano, [t.name for t in d.tenants]) for d in node.devices]

@@ -91,11 +91,16 @@ async def left_by_kai(server: MemoryApiServer) -> None:
         await api.patch(BIND_REQUESTS, name, patch, namespace="team", subresource="status")
 
 
+async def looked(server: MemoryApiServer, user: str) -> list[Row]:
+    transport = server.transport(user)
+    return await checkkaiprocess.look(transport, Api(transport, retry=Retry(random.Random(1), tries=2)))
+
+
 async def test_all_that_a_kai_left_is_read_and_nothing_is_written() -> None:
     server = served([custom(g, v, p, k, namespaced=n) for g, v, p, k, n in KINDS])
     await left_by_kai(server)
     before = server.resource_version
-    rows = await checkkaiprocess.look(server.transport("administrator"))
+    rows = await looked(server, "administrator")
     assert [(each.code, each.about) for each in rows] == [
         (Code.DEPLOYMENT_AT_WORK, "Deployment kai-scheduler/kai-operator"),
         (Code.WEBHOOK, "MutatingWebhookConfiguration mutating-kai-admission"),
@@ -115,7 +120,7 @@ async def test_all_that_a_kai_left_is_read_and_nothing_is_written() -> None:
 
 
 async def test_where_kais_kinds_are_not_known_nothing_is_in_the_way() -> None:
-    assert await checkkaiprocess.look(served([]).transport("administrator")) == []
+    assert await looked(served([]), "administrator") == []
 
 
 async def test_what_can_not_be_read_is_named_and_has_to_be_done_first() -> None:
@@ -127,7 +132,7 @@ async def test_what_can_not_be_read_is_named_and_has_to_be_done_first() -> None:
         return Fault(refuse_with=403) if is_meant else NOTHING
 
     server.faults.on_request.append(forbidden)
-    rows = await checkkaiprocess.look(server.transport("somebody"))
+    rows = await looked(server, "somebody")
     assert [each.about for each in rows if each.code is Code.UNREAD] == ["Configs", "Nodes"]
     # Without its node's label what asks memory is charged whole.
     assert Code.GPU_OVERBOOKED in {each.code for each in rows}
