@@ -7,7 +7,7 @@ import functools
 import importlib
 from typing import Any, Final
 
-from cli.options import connection
+from cli.options import connection, output
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -28,7 +28,7 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
     )
     if not is_called:
         return
-    parser.add_argument("-o", "--output", choices=("lines", "json"), default="lines", help="form of the result")
+    output.add(parser, (output.TABLE, output.JSON, output.YAML), has_header=False)
     parser.add_argument(
         "--runtime-class",
         default="nvidia",

@@ -11,7 +11,7 @@ import functools
 import importlib
 from typing import Any, Final
 
-from cli.options import connection
+from cli.options import connection, output
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -32,11 +32,8 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
     )
     if not is_called:
         return
-    from cli.migration.telling import LINES, OUTPUTS  # noqa: PLC0415 - as above
 
-    parser.add_argument(
-        "-o", "--output", choices=OUTPUTS, default=LINES, help="wide: a line for each object (default: lines)"
-    )
+    output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML), has_header=False)
     parser.add_argument(
         "--details", action="store_true", help="name the options of KAI's that change nothing here, too"
     )

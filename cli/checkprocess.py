@@ -19,6 +19,7 @@ from cli.checks.server import check_kinds, check_leaders, check_version, runtime
 from cli.checks.trials import check_trials
 from cli.checks.vanished import check_vanished
 from cli.checks.webhooks import webhooks_check
+from cli.options import output
 from cli.progress import Progress
 from cli.reaching import reached
 from cli.writing import write
@@ -71,7 +72,7 @@ async def run(arguments: argparse.Namespace) -> int:
         progress = Progress()
         with progress.waiting():
             findings = await look(Reader(cluster.transport), wanted, progress)
-    if arguments.output == "json":
+    if arguments.output in output.FOR_PROGRAMS:
         write(for_programs(findings), arguments.output)
     else:
         print("\n".join(lines(findings)))

@@ -13,7 +13,7 @@ from typing import Any, Final
 import anyio
 
 from cli import durations
-from cli.options import connection
+from cli.options import connection, output
 from cli.refusing import BadInput
 from wire import names
 
@@ -47,6 +47,7 @@ def add_command(commands: _Commands) -> None:
         metavar="DURATION",
         help="look again after so long whether a kubelet has put something back (default: 15s)",
     )
+    output.add(parser, (output.TABLE, output.JSON, output.YAML), has_header=False)
     connection.add(parser)
     parser.set_defaults(run=_clean)
 

@@ -11,9 +11,11 @@ import anyio
 from cli import leftovers
 from cli.checks.foreign import Offer, foreign_offers
 from cli.checks.reader import CantLook, Raw, Reader
+from cli.options.output import FOR_PROGRAMS
 from cli.progress import Progress
 from cli.reaching import reached
 from cli.refusing import BadInput
+from cli.writing import write
 from kube.client.api import Api
 from kube.client.errors import ApiError
 from kube.client.resources import NODES
@@ -39,6 +41,8 @@ class Cleaner:
         self._removed: dict[str, list[str]] = {}
         self._found = 0
         self._stayed = 0
+        #: Node and resource -> what became of it, and why.
+        self._ends: dict[tuple[str, str], tuple[str, str]] = {}
 
     async def clean(self, wanted: Collection[str], *, is_meant: bool, settle_s: float) -> int:
         """Go through the nodes (none named: all) and return the exit code. Raises CantLook, BadInput."""
@@ -62,13 +66,13 @@ class Cleaner:
         for verdict in leftovers.judge(node, pods, also=self._also):
             if verdict.stays:
                 self._stayed += 1
-                self._tell(f"{name}: {verdict.offer.resource} stays: {verdict.stays}")
+                self._note(name, verdict.offer.resource, "stays", verdict.stays)
             else:
                 offers.append(verdict.offer)
         self._found += len(offers)
         if not is_meant:
             for offer in offers:
-                self._tell(f"{name}: {offer.resource} would be removed")
+                self._note(name, offer.resource, "would be removed")
         elif offers:
             await self._remove(node, offers)
 
@@ -79,11 +83,12 @@ class Cleaner:
             await self._api.patch(NODES, name, leftovers.removal(node, offers), subresource="status")
         except ApiError as error:
             self._stayed += len(offers)
-            self._tell(f"{name}: {', '.join(resources)} not removed: {error}")
+            for resource in resources:
+                self._note(name, resource, "not removed", str(error))
             return
         self._removed[name] = resources
         for resource in resources:
-            self._tell(f"{name}: {resource} removed")
+            self._note(name, resource, "removed")
 
     async def _look_again(self, settle_s: float) -> int:
         """Return how many a kubelet has put back."""
@@ -94,8 +99,19 @@ class Cleaner:
             back = [offer.resource for offer in foreign_offers(node, also=self._also) if offer.resource in removed]
             came_back += len(back)
             for resource in back:
-                self._tell(f"{name}: {resource} is back: {_REMEMBERED}")
+                self._note(name, resource, "is back", _REMEMBERED)
         return came_back
+
+    def _note(self, node: str, resource: str, outcome: str, why: str = "") -> None:
+        self._ends[node, resource] = (outcome, why)
+        self._tell(f"{node}: {resource} {outcome}{why and f': {why}'}")
+
+    def for_programs(self) -> list[dict[str, str]]:
+        """Each resource that was looked at, in the order of the nodes, with what became of it."""
+        return [
+            {"node": node, "resource": resource, "outcome": outcome, "why": why}
+            for (node, resource), (outcome, why) in self._ends.items()
+        ]
 
     def _sum_up(self, came_back: int, *, is_meant: bool) -> None:
         if is_meant:
@@ -107,13 +123,21 @@ class Cleaner:
             self._tell(f"nothing to remove, {self._stayed} would stay")
 
 
+def _silent(_line: str) -> None:
+    """Programs read the whole at the end."""
+
+
 async def run(arguments: argparse.Namespace) -> int:
     """Look, clean and return the exit code. Raises BadInput."""
     try:
         async with reached(arguments, "clean-nodes") as cluster:
             api = cluster.api(tries=TRIES)
-            cleaner = Cleaner(cluster.transport, api, also=arguments.resource, tell=print)
+            are_lines = arguments.output not in FOR_PROGRAMS
+            cleaner = Cleaner(cluster.transport, api, also=arguments.resource, tell=print if are_lines else _silent)
             with Progress("looking at the nodes").waiting():
-                return await cleaner.clean(arguments.nodes, is_meant=arguments.yes, settle_s=arguments.settle_s)
+                code = await cleaner.clean(arguments.nodes, is_meant=arguments.yes, settle_s=arguments.settle_s)
+            if not are_lines:
+                write(cleaner.for_programs(), arguments.output)
+            return code
     except CantLook as error:
         raise BadInput(str(error)) from error

@@ -10,7 +10,7 @@ import argparse
 from typing import Any, Final
 
 from cli.inspection.options import QUEUE
-from cli.options import connection
+from cli.options import connection, output
 from cli.refusing import BadInput
 
 _Commands = Any  # argparse keeps the type of sub-commands private
@@ -18,7 +18,6 @@ _Commands = Any  # argparse keeps the type of sub-commands private
 NAME: Final = "explain"
 #: As kubectl's users write them.
 SPELLINGS: Final = dict.fromkeys((QUEUE, "queues"), QUEUE)
-_OUTPUTS: Final = ("table", "wide", "json", "yaml")
 
 
 def add_command(commands: _Commands) -> None:
@@ -37,7 +36,7 @@ def add_command(commands: _Commands) -> None:
     parser.add_argument(
         "-f", "--filename", action="append", default=[], metavar="FILE", help="read files or folders, not a cluster"
     )
-    parser.add_argument("-o", "--output", choices=_OUTPUTS, default=_OUTPUTS[0], help="output format (default table)")
+    output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML), has_header=False)
     connection.add(parser)
     parser.set_defaults(run=_explain)
 

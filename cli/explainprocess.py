@@ -14,7 +14,8 @@ import msgspec
 from cli import writing
 from cli.inspection import sheets
 from cli.inspection.options import QUEUE
-from cli.inspection.sheets import Sheet
+from cli.inspection.sheets import Look, Sheet
+from cli.options.output import FOR_PROGRAMS, WIDE
 from cli.printable import line
 from cli.progress import Progress
 from cli.queueing import files, reading, telling
@@ -55,11 +56,11 @@ def show_queue(known: Known, name: str, output: str) -> None:
     explained = explanation(known.snapshot, name, NOW_NS, lambda verdict: told(verdict).message)
     if explained is None:
         raise BadInput(_unknown(known, name))
-    if output in {"json", "yaml"}:
+    if output in FOR_PROGRAMS:
         writing.write(Explained(queue=explained, unread=known.unread), output)
         return
-    tables: list[Sheet] = telling.sheets(explained, wide=output == "wide")
-    sheets.show(tables, known.unread)
+    tables: list[Sheet] = telling.sheets(explained, wide=output == WIDE)
+    sheets.show(tables, known.unread, Look(is_wide=output == WIDE))
 
 
 _SHOW: Final[Mapping[str, Callable[[Known, str, str], None]]] = {QUEUE: show_queue}

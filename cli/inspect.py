@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from cli.inspection.options import ALIYUN, CLUSTER, FORMATS, OUTPUTS, POD, QUEUE, SPELLINGS, UNITS_MIB
-from cli.options import connection
+from cli.inspection.options import ALIYUN, CLUSTER, FORMATS, POD, QUEUE, SPELLINGS, UNITS_MIB
+from cli.options import connection, output, selection
 from cli.refusing import BadInput
 
 _Commands = Any  # argparse keeps the type of sub-commands private
@@ -31,11 +31,6 @@ def add_command(commands: _Commands) -> None:
     )
     parser.add_argument("what", nargs="?", default=CLUSTER, metavar="cluster|node|pod|queue", help="(default cluster)")
     parser.add_argument("names", nargs="*", metavar="NAME", help="nodes, pods or queues; without names all of them")
-    parser.add_argument("-n", "--namespace", default="", help="of pods (default for pod: that of the context)")
-    parser.add_argument("-A", "--all-namespaces", action="store_true", help="pods of all namespaces")
-    parser.add_argument(
-        "-o", "--output", choices=OUTPUTS, default=OUTPUTS[0], help="form of the result (default table)"
-    )
     parser.add_argument(
         "--format", choices=FORMATS, default=FORMATS[0], help="aliyun: the table of kubectl inspect gpushare"
     )
@@ -46,6 +41,8 @@ def add_command(commands: _Commands) -> None:
     parser.add_argument(
         "-f", "--filename", action="append", default=[], metavar="FILE", help="with queue: read files, not a cluster"
     )
+    selection.add(parser, default="the context's, for pod", labels="nodes, pods or queues")
+    output.add(parser)
     connection.add(parser)
     parser.set_defaults(run=_inspect)
 
@@ -69,16 +66,26 @@ def put_right(arguments: argparse.Namespace) -> None:
         arguments.names.insert(0, name)
     if arguments.what == CLUSTER and arguments.names:
         raise BadInput(f"inspect cluster takes no name; did you mean inspect node {arguments.names[0]}?")
-    if arguments.namespace and arguments.all_namespaces:
-        raise BadInput("-n and -A: allowed is one of the two")
     if arguments.filename and arguments.what != QUEUE:
         raise BadInput("-f: allowed with queue; pods and nodes are read from a cluster")
+    _check_selection(arguments)
+    connection.refuse_beside_files(arguments)
+    output.check(arguments)
+    _check_format(arguments)
+
+
+def _check_selection(arguments: argparse.Namespace) -> None:
+    """Raise BadInput for a selection that makes no sense."""
+    some = selection.namespaces(arguments)
     if arguments.what == QUEUE and (arguments.namespace or arguments.all_namespaces):
         raise BadInput("-n and -A: queues have no namespace, and count pods of all of them")
-    if arguments.what == POD and arguments.names and arguments.all_namespaces:
-        raise BadInput("-A: pods that are named are of one namespace; name it by -n")
-    connection.refuse_beside_files(arguments)
-    _check_format(arguments)
+    if arguments.what == POD and arguments.names and (arguments.all_namespaces or len(some) > 1):
+        option = "-A" if arguments.all_namespaces else "-n"
+        raise BadInput(f"{option}: pods that are named are of one namespace; name it by one -n")
+    if arguments.names:
+        selection.refuse_labels(arguments, "not with names")
+    if arguments.filename:
+        selection.refuse_labels(arguments, "not with -f; a cluster selects by labels")
 
 
 def _check_format(arguments: argparse.Namespace) -> None:
@@ -91,3 +98,5 @@ def _check_format(arguments: argparse.Namespace) -> None:
         raise BadInput("--format aliyun: allowed with cluster and node")
     if arguments.output not in {"table", "json"}:
         raise BadInput(f"-o {arguments.output}: allowed with --format aliyun are table and json")
+    if arguments.no_headers:
+        raise BadInput("--no-headers: not with --format aliyun")

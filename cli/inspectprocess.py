@@ -15,9 +15,11 @@ from cli import writing
 from cli.inspection import aliyun, reading, sheets, telling
 from cli.inspection.options import ALIYUN, CLUSTER, NODE, POD, QUEUE
 from cli.inspection.sheets import Sheet
-from cli.inspection.surveying import Found, survey
+from cli.inspection.surveying import survey
 from cli.inspection.values import Inspection
 from cli.leaders import Leaders, by_server
+from cli.options import selection
+from cli.options.output import FOR_PROGRAMS, NAME, WIDE
 from cli.printable import line
 from cli.progress import Progress
 from cli.queueing import files
@@ -27,7 +29,8 @@ from cli.queueing.tree import tree_sheets
 from cli.reaching import reached
 from cli.refusing import BadInput
 from kube.client.api import Api
-from kube.client.errors import ApiError, Forbidden
+from kube.client.errors import ApiError, BadRequest, Forbidden
+from kube.client.resources import QUEUES
 from scheduler.core.report.queue_view import queue_views
 from scheduler.status.reasons import told
 
@@ -65,18 +68,42 @@ async def look(
 
     ``leaders`` None: do not ask for leases. Raises BadInput for a name that is not there, ApiError.
     """
-    namespace: str = arguments.namespace
-    if arguments.what == POD and not namespace and not arguments.all_namespaces:
-        namespace = own_namespace or _DEFAULT_NAMESPACE
-    if arguments.what == QUEUE:
-        seen = queues_seen(await queue_reading.read(api), arguments.names)
-    else:
-        seen = survey(await _found(api, arguments, namespace), namespace=namespace)
+    try:
+        seen = await _looked(api, arguments, own_namespace)
+    except BadRequest as error:
+        if not arguments.selector:
+            raise
+        raise BadInput(f"-l {arguments.selector}: {error}") from error
     if leaders is None:
         return seen
     unread: list[str] = []
     await reading.allowed(partial(leaders.look, api), "leases (whether scheduler and binder work)", unread)
     return msgspec.structs.replace(seen, unread=(*seen.unread, *unread), warnings=leaders.warnings())
+
+
+async def _looked(api: Api, arguments: argparse.Namespace, own_namespace: str) -> Inspection:
+    """What the command line asks for. Raises BadInput, ApiError."""
+    some = selection.namespaces(arguments)
+    labels: str = arguments.selector
+    if arguments.what == QUEUE:
+        seen = queues_seen(await queue_reading.read(api), arguments.names)
+        return await _labelled(api, seen, labels) if labels else seen
+    if arguments.what == POD:
+        if not some and not arguments.all_namespaces:
+            some = (own_namespace or _DEFAULT_NAMESPACE,)
+        found = await reading.read_pods(api, arguments.names, namespaces=some, labels=labels)
+    elif arguments.names:
+        found = await reading.read_nodes(api, arguments.names)
+    else:
+        found = await reading.read_cluster(api, labels=labels)
+    return survey(found, namespaces=some)
+
+
+async def _labelled(api: Api, seen: Inspection, labels: str) -> Inspection:
+    """The queues that have labels. All of them were counted."""
+    listed = await api.list(QUEUES, label_selector=labels, skip_undecodable=True)
+    wanted = {queue.metadata.name for queue in listed.items}
+    return msgspec.structs.replace(seen, queues=tuple(queue for queue in seen.queues if queue.name in wanted))
 
 
 def queues_seen(known: Known, wanted: Sequence[str]) -> Inspection:
@@ -89,27 +116,36 @@ def queues_seen(known: Known, wanted: Sequence[str]) -> Inspection:
     return Inspection(queues=tuple(shown), unread=known.unread)
 
 
-async def _found(api: Api, arguments: argparse.Namespace, namespace: str) -> Found:
-    if arguments.what == POD:
-        return await reading.read_pods(api, arguments.names, namespace=namespace)
-    if arguments.names:
-        return await reading.read_nodes(api, arguments.names)
-    return await reading.read_cluster(api)
-
-
 def show(seen: Inspection, arguments: argparse.Namespace) -> None:
     """Print an inspection as the command line asks for it."""
     if arguments.format == ALIYUN:
         aliyun.show(seen, unit=arguments.memory_unit, details=arguments.details, output=arguments.output)
-    elif arguments.output in {"json", "yaml"}:
+    elif arguments.output in FOR_PROGRAMS:
         writing.write(seen, arguments.output)
+    elif arguments.output == NAME:
+        sys.stdout.writelines(f"{line(each)}\n" for each in names_of(seen, arguments.what))
+    elif arguments.selector and not names_of(seen, arguments.what):
+        sys.stderr.write(f"nothing has these labels: {line(arguments.selector)}\n")
     else:
-        tell: Mapping[str, Callable[..., list[Sheet]]] = {
-            CLUSTER: telling.cluster_sheets,
-            NODE: telling.node_sheets,
-            POD: telling.pod_sheets,
-            QUEUE: lambda seen, wide: tree_sheets(seen.queues, wide=wide),
-        }
-        sheets.show(tell[arguments.what](seen, wide=arguments.output == "wide"), seen.unread)
-    if arguments.format == ALIYUN or arguments.output not in {"json", "yaml"}:
+        is_wide = arguments.output == WIDE
+        look = sheets.Look(is_wide=is_wide, has_headers=not arguments.no_headers)
+        sheets.show(_SHEETS[arguments.what](seen, wide=is_wide), seen.unread, look)
+    if arguments.format == ALIYUN or arguments.output not in FOR_PROGRAMS:
         sys.stderr.writelines(f"warning: {line(warning)}\n" for warning in seen.warnings)
+
+
+_SHEETS: Final[Mapping[str, Callable[..., list[Sheet]]]] = {
+    CLUSTER: telling.cluster_sheets,
+    NODE: telling.node_sheets,
+    POD: telling.pod_sheets,
+    QUEUE: lambda seen, wide: tree_sheets(seen.queues, wide=wide),
+}
+
+
+def names_of(seen: Inspection, what: str) -> list[str]:
+    """What is shown, as kubectl names it with ``-o name``."""
+    if what == POD:
+        return [f"pod/{pod.name}" for pod in seen.pods]
+    if what == QUEUE:
+        return [f"queue.{QUEUES.group}/{queue.name}" for queue in seen.queues]
+    return [f"node/{node.name}" for node in seen.nodes]

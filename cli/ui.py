@@ -34,8 +34,7 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
         return
     from pathlib import Path  # noqa: PLC0415 - as above
 
-    from cli import namespaces  # noqa: PLC0415 - as above
-    from cli.options import connection  # noqa: PLC0415 - as above
+    from cli.options import connection, selection  # noqa: PLC0415 - as above
     from cli.page.settings import PageSettings  # noqa: PLC0415 - as above
     from cli.settings.declaring import add_options  # noqa: PLC0415 - as above
 
@@ -59,7 +58,7 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
     parser.add_argument(
         "--speed", default="1", metavar="X", help="with --open: play it so many times as fast (default 1)"
     )
-    namespaces.add_option(parser)
+    selection.add(parser, default="all", labels="")
     connection.add(parser)
     add_options(parser, PageSettings)
     parser.set_defaults(run=_ui)
@@ -79,13 +78,14 @@ def put_right(arguments: argparse.Namespace) -> None:
     """Read the speed. Raises BadInput for what makes no sense together."""
     import re  # noqa: PLC0415 - as above
 
-    from cli import namespaces  # noqa: PLC0415 - as above
+    from cli.options import selection  # noqa: PLC0415 - as above
 
     if arguments.nodes and not arguments.simulate:
         raise BadInput("--nodes: allowed with --simulate")
     if arguments.open and (arguments.simulate or arguments.record):
         raise BadInput(f"--open and --{'simulate' if arguments.simulate else 'record'}: allowed is one of the two")
-    namespaces.chosen(arguments)
+    selection.namespaces(arguments)
+    selection.refuse_labels(arguments, "not with ui, which counts all pods on a GPU; the page has a search of its own")
     if arguments.namespace and (arguments.open or arguments.record):
         raise BadInput(
             f"--namespace and --{'open' if arguments.open else 'record'}: allowed is one of the two; a recording is of "

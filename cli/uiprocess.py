@@ -15,10 +15,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from admission.certificates.tls import Files, FilesShown
-from cli import namespaces
 from cli.leaders import by_server
 from cli.listening import listening
 from cli.memory import rare_collections
+from cli.options import selection
 from cli.page.access import Access, Open, Reviewed
 from cli.page.answering import Answering
 from cli.page.door import Door
@@ -96,7 +96,7 @@ async def _follow(arguments: argparse.Namespace, settings: PageSettings, door: D
             async with source as (cluster, name):
                 dated, leaders = by_server(cluster.transport)
                 api = cluster.api(dated, tries=TRIES)
-                some = namespaces.chosen(arguments)
+                some = selection.namespaces(arguments)
                 following = Following(
                     api,
                     publishing.objects,

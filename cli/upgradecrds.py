@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import anyio
 
-from cli.options import connection
+from cli.options import connection, output
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -26,6 +26,7 @@ def add_command(commands: _Commands) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "upgrade-crds", help="bring the cluster's CRDs to this version", description=_DESCRIPTION
     )
+    output.add(parser, (output.TABLE, output.JSON, output.YAML), has_header=False)
     connection.add(parser)
     parser.set_defaults(run=_upgrade)
 

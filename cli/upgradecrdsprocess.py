@@ -7,10 +7,12 @@ from typing import Final
 
 from cli.checks.reader import CantLook, Reader
 from cli.definitions.upgrading import Outcome, Upgrade, upgrade
+from cli.options.output import FOR_PROGRAMS
 from cli.printable import line
 from cli.progress import Progress
 from cli.reaching import reached
 from cli.refusing import BadInput
+from cli.writing import write
 from kube.client.api import Api
 from kube.client.retry import TRIES
 from wire.crds.render import DEFINITIONS
@@ -28,8 +30,10 @@ async def run(arguments: argparse.Namespace) -> int:
             done = await told_meanwhile(Reader(cluster.transport), cluster.api(tries=TRIES), Progress())
     except CantLook as error:
         raise BadInput(str(error)) from error
-    for each in done:
-        print(line(told(each)))
+    if arguments.output in FOR_PROGRAMS:
+        write([{"name": each.name, "outcome": each.outcome.value, "why": each.why} for each in done], arguments.output)
+    else:
+        print("\n".join(line(told(each)) for each in done))
     return 0 if all(each.outcome.is_good for each in done) else 1
 
 

@@ -17,5 +17,4 @@ SPELLINGS: Final = {
 }
 ALIYUN: Final = "aliyun"
 FORMATS: Final = ("moorage", ALIYUN)
-OUTPUTS: Final = ("table", "wide", "json", "yaml")
 UNITS_MIB: Final = {"GiB": 1024, "MiB": 1}

@@ -24,13 +24,20 @@ T = TypeVar("T", bound=msgspec.Struct)
 _MOST_ONE_BY_ONE: Final = 16
 
 
-async def read_cluster(api: Api) -> Found:
-    """Read all nodes, and the pods that matter. Raises ApiError where one of the two can't be read."""
+async def read_cluster(api: Api, *, labels: str = "") -> Found:
+    """Read all nodes, or those with labels, and the pods that matter there or wait.
+
+    Raises ApiError where nodes or pods can't be read.
+    """
     unread: list[str] = []
     requests: list[BindRequest] = []
-    nodes = (await api.list(NODES, skip_undecodable=True)).items
+    nodes = (await api.list(NODES, label_selector=labels, skip_undecodable=True)).items
     pods = await _pods(api, unread)
     await _read_requests(api, requests, unread)
+    if labels:
+        here = {node.metadata.name for node in nodes}
+        pods = [pod for pod in pods if not pod.spec.node_name or pod.spec.node_name in here]
+        requests = [request for request in requests if request.spec.selected_node in here]
     return Found(nodes=nodes, pods=pods, requests=requests, unread=tuple(unread))
 
 
@@ -51,16 +58,18 @@ async def read_nodes(api: Api, wanted: Sequence[str]) -> Found:
     return Found(nodes=nodes, pods=list(pods.values()), requests=requests, unread=tuple(unread))
 
 
-async def read_pods(api: Api, wanted: Sequence[str], *, namespace: str) -> Found:
-    """Read these pods, or all of a namespace ("" for all), and what is known of their devices, as far as one may.
+async def read_pods(api: Api, wanted: Sequence[str], *, namespaces: Sequence[str] = (), labels: str = "") -> Found:
+    """Read these pods, or all of some namespaces (() for all) or with labels, and what is known of their devices.
 
-    Raises BadInput for a pod that is not there, ApiError where pods can't be read.
+    What one may not read is left out and named. Raises BadInput for a pod that is not there, ApiError where pods
+    can't be read.
     """
     unread: list[str] = []
     if wanted:
-        pods = [await _one(api, PODS, name, namespace=namespace) for name in dict.fromkeys(wanted)]
+        pods = [await _one(api, PODS, name, namespace=namespaces[0]) for name in dict.fromkeys(wanted)]
     else:
-        pods = await _pods(api, unread, namespace=namespace)
+        listed = [await _pods(api, unread, namespace=each, label_selector=labels) for each in namespaces or ("",)]
+        pods = [pod for those in listed for pod in those]
     requests: list[BindRequest] = []
     nodes = await _nodes_of(api, pods, unread)
     held: list[Pod] = []
@@ -70,7 +79,8 @@ async def read_pods(api: Api, wanted: Sequence[str], *, namespace: str) -> Found
         held.extend(pod for pod in listing.items if pod is not None)
 
     await allowed(read_held, f"reservations (pods of namespace {names.RESERVATION_NAMESPACE})", unread)
-    await _read_requests(api, requests, unread, namespace=namespace)
+    for namespace in namespaces or ("",):
+        await _read_requests(api, requests, unread, namespace=namespace)
     known = {pod.metadata.uid: pod for pod in (*held, *pods)}
     return Found(
         nodes=nodes,
@@ -78,7 +88,7 @@ async def read_pods(api: Api, wanted: Sequence[str], *, namespace: str) -> Found
         requests=requests,
         asked_for=frozenset(wanted),
         are_all_pods=False,
-        unread=tuple(unread),
+        unread=tuple(dict.fromkeys(unread)),
     )
 
 
@@ -127,9 +137,11 @@ async def _one(api: Api, resource: Resource[T], name: str, *, namespace: str = "
         raise BadInput(f"there is no {resource.kind.lower()} {name}{where}") from error
 
 
-async def _pods(api: Api, unread: list[str], *, namespace: str = "", field_selector: str = "") -> list[Pod]:
+async def _pods(
+    api: Api, unread: list[str], *, namespace: str = "", field_selector: str = "", label_selector: str = ""
+) -> list[Pod]:
     listing: Listing[Pod | None] = await api.digest(
-        PODS, _if(matters), namespace=namespace, field_selector=field_selector
+        PODS, _if(matters), namespace=namespace, field_selector=field_selector, label_selector=label_selector
     )
     unread += [f"pod {one.key}: {one.error}" for one in listing.undecoded]
     return [pod for pod in listing.items if pod is not None]

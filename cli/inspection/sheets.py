@@ -1,82 +1,155 @@
-"""Tables: plain lines where a program reads (as kubectl's), drawn by rich where a person does."""
+"""Tables: on a terminal as wide as that is and in colour, elsewhere a line for each row, as kubectl's."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from cli.inspection.layout import GAP, Kinds, Layout, cells, laid_out, wrapped
 from cli.printable import line
 
-_GAP: Final = "   "
+#: Between the lines of a cell, where a row is one line.
+_LINES: Final = "; "
+_CODES: Final = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+#: Terminals that draw nothing.
+_PLAIN_TERMINALS: Final = frozenset({"dumb", "unknown"})
+_UNKNOWN_SIZE: Final = (80, 24)
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """Text of one or more lines, in a style of rich."""
+    """Text of one or more lines, in a style. ``repeats``: it is that of the row above, which a person need not see."""
 
     text: str
     style: str = ""
+    repeats: bool = False
 
 
 class Sheet(msgspec.Struct, frozen=True, kw_only=True):
-    """One table. Rows have as many cells as there are columns; without columns it is its title alone."""
+    """One table. Rows have as many cells as there are columns; without columns it is its title alone.
+
+    ``spare``: columns that are left out on narrow terminals, the first one first. ``prose``: those that are wrapped.
+    ``folds``: those that are, if nothing else helps. ``of``: a column and its value in all rows, that the title has
+    for a person.
+    """
 
     title: str = ""
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
+    spare: Sequence[str] = ()
+    prose: Sequence[str] = ()
+    folds: Sequence[str] = ()
+    of: tuple[str, str] | None = None
 
 
-def show(sheets: Sequence[Sheet], notes: Sequence[str]) -> None:
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """How tables are printed. ``is_wide``: no column is left out. ``has_headers``: titles and header lines, too."""
+
+    is_wide: bool = False
+    has_headers: bool = True
+
+
+def show(sheets: Sequence[Sheet], notes: Iterable[str] = (), look: Look | None = None) -> None:
     """Print tables to stdout, and what is missing in them to stderr."""
+    look = look or Look()
     if sys.stdout.isatty():
-        _draw(sheets)
+        width = shutil.get_terminal_size(_UNKNOWN_SIZE).columns
+        is_coloured = not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in _PLAIN_TERMINALS
+        made = drawn(sheets, width, look, is_coloured=is_coloured)
     else:
-        sys.stdout.write("\n".join("".join(f"{each}\n" for each in plain(sheet)) for sheet in sheets))
+        made = _apart([plain(sheet, look) for sheet in sheets], look)
+    sys.stdout.writelines(f"{each}\n" for each in made)
     sys.stderr.writelines(f"not read: {line(note)}\n" for note in notes)
 
 
-def plain(sheet: Sheet) -> list[str]:
-    """Columns as wide as they need, whatever that is: lines are for programs, or for ``less -S``."""
-    title = [line(sheet.title)] if sheet.title else []
+def plain(sheet: Sheet, look: Look | None = None) -> list[str]:
+    """A line for each row, with columns as wide as they need, whatever that is: for programs, or for ``less -S``."""
+    has_headers = look is None or look.has_headers
+    title = [line(sheet.title)] if sheet.title and (has_headers or not sheet.columns) else []
     if not sheet.columns:
         return title
-    rows = [list(sheet.columns), *(_line for row in sheet.rows for _line in _lines(row))]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(sheet.columns))]
-    made = (_GAP.join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
-    return [*title, *(each.rstrip() for each in made)]
+    of = sheet.of
+    head = [*([of[0]] if of else []), *sheet.columns]
+    rows = [[*([line(of[1])] if of else []), *(_LINES.join(_lines(cell)) for cell in row)] for row in sheet.rows]
+    shown = [head, *rows] if has_headers else rows
+    widths = [max((cells(row[at]) for row in shown), default=0) for at in range(len(head))]
+    return [*title, *(_row(row, widths) for row in shown)]
 
 
-def _lines(row: Sequence[Cell]) -> list[list[str]]:
+def drawn(sheets: Sequence[Sheet], width: int, look: Look, *, is_coloured: bool = False) -> list[str]:
+    """Lines for a terminal, and a last one that names the columns that are left out."""
+    left_out: dict[str, None] = {}
+    blocks = []
+    for sheet in sheets:
+        layout = _layout(sheet, width, look)
+        left_out |= dict.fromkeys(layout.left_out)
+        blocks.append(list(_drawn(sheet, layout, width, look, is_coloured=is_coloured)))
+    made = _apart(blocks, look)
+    if left_out and look.has_headers:
+        told = f"Columns left out at this width: {', '.join(map(line, left_out))}. All of them: -o wide"
+        made += ["", *(_styled(each, "dim", is_coloured=is_coloured) for each in wrapped(told, width))]
+    return made
+
+
+def _layout(sheet: Sheet, width: int, look: Look) -> Layout:
+    natural = [cells(title) if look.has_headers else 0 for title in sheet.columns]
+    for row in sheet.rows:
+        natural = [max(width, *map(cells, _lines(cell))) for width, cell in zip(natural, row, strict=True)]
+    spare = () if look.is_wide else sheet.spare
+    return laid_out(sheet.columns, natural, Kinds(spare, sheet.prose, sheet.folds), width)
+
+
+def _drawn(sheet: Sheet, layout: Layout, width: int, look: Look, *, is_coloured: bool) -> Iterator[str]:
+    if sheet.title and (look.has_headers or not sheet.columns):
+        style = "bold" if sheet.columns else ""
+        yield from (_styled(each, style, is_coloured=is_coloured) for each in wrapped(line(sheet.title), width))
+    if not sheet.columns:
+        return
+    if look.has_headers:
+        titles = [Cell(sheet.columns[at], "dim") for at in layout.columns]
+        yield from _table_row(titles, layout.widths, is_coloured=is_coloured)
+    for row in sheet.rows:
+        yield from _table_row([row[at] for at in layout.columns], layout.widths, is_coloured=is_coloured)
+
+
+def _table_row(row: Sequence[Cell], widths: Sequence[int], *, is_coloured: bool) -> Iterator[str]:
     """A row as lines of text, as many as its longest cell has."""
-    cells = [_text(cell).split("\n") for cell in row]
-    return [
-        [cell[number] if number < len(cell) else "" for cell in cells] for number in range(max(len(c) for c in cells))
-    ]
+    texts = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+    for number in range(max(map(len, texts))):
+        parts = [text[number] if number < len(text) else "" for text in texts]
+        last = max((at for at, part in enumerate(parts) if part), default=-1)
+        made = ""
+        for at, part in enumerate(parts[: last + 1]):
+            made += _styled(part, row[at].style, is_coloured=is_coloured)
+            made += "" if at == last else " " * (widths[at] - cells(part)) + GAP
+        yield made
 
 
-def _text(cell: Cell) -> str:
+def _wrapped(cell: Cell, width: int) -> list[str]:
+    return [""] if cell.repeats else [each for text in _lines(cell) for each in wrapped(text, width)]
+
+
+def _styled(text: str, style: str, *, is_coloured: bool) -> str:
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m" if is_coloured and style and text else text
+
+
+def _apart(blocks: Sequence[Sequence[str]], look: Look) -> list[str]:
+    """The lines of all tables, with an empty one between two of them where they have titles."""
+    made: list[str] = []
+    for block in blocks:
+        made += ["", *block] if made and look.has_headers else block
+    return made
+
+
+def _row(texts: Sequence[str], widths: Sequence[int]) -> str:
+    pairs = zip(texts, widths, strict=True)
+    return GAP.join(text + " " * (width - cells(text)) for text, width in pairs).rstrip()
+
+
+def _lines(cell: Cell) -> list[str]:
     """The lines of a cell. What pods say of themselves is in them."""
-    return "\n".join(line(each) for each in cell.text.split("\n"))
-
-
-def _draw(sheets: Sequence[Sheet]) -> None:
-    from rich.console import Console  # noqa: PLC0415 - rich is for terminals
-    from rich.table import Table  # noqa: PLC0415 - as above
-    from rich.text import Text  # noqa: PLC0415 - as above
-
-    console = Console(highlight=False)
-    for number, sheet in enumerate(sheets):
-        if number:
-            console.print()
-        if sheet.title:
-            console.print(Text(line(sheet.title), style="bold" if sheet.columns else ""))
-        if not sheet.columns:
-            continue
-        table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, len(_GAP), 0, 0))
-        for column in sheet.columns:
-            table.add_column(column, overflow="fold")
-        for row in sheet.rows:
-            table.add_row(*(Text(_text(cell), style=cell.style) for cell in row))
-        console.print(table)
+    return [line(each) for each in cell.text.split("\n")]

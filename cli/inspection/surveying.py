@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from typing import Final
 
 import msgspec
@@ -39,11 +39,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def survey(
-    found: Found, *, namespace: str = "", settings: Settings | None = None, cluster: Cluster | None = None
+    found: Found, *, namespaces: Collection[str] = (), settings: Settings | None = None, cluster: Cluster | None = None
 ) -> Inspection:
-    """Show all nodes, and the pods that have to do with GPUs and have not ended; ``namespace`` "" for all.
+    """Show all nodes, and the pods that have to do with GPUs and have not ended; ``namespaces`` () for all.
 
-    The pods of other namespaces count as used, but are not named where one namespace is asked for. ``cluster``: what
+    The pods of other namespaces count as used, but are not named where some are asked for. ``cluster``: what
     was found as ``counted``, for who needs that, too.
     """
     settings = settings or Settings()
@@ -59,8 +59,8 @@ def survey(
     nodes = found.nodes if found.are_all_pods else ()
     there = frozenset(pod.metadata.uid for pod in found.pods)
     return Inspection(
-        nodes=tuple(_nodes(views, nodes, there, keep=lambda where: not namespace or where == namespace)),
-        pods=tuple(sorted((v for v in shown if not namespace or v.namespace == namespace), key=_name)),
+        nodes=tuple(_nodes(views, nodes, there, keep=lambda where: not namespaces or where in namespaces)),
+        pods=tuple(sorted((v for v in shown if not namespaces or v.namespace in namespaces), key=_name)),
         unread=found.unread,
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from cli.inspection.sheets import Cell, Sheet
 from cli.inspection.values import GivenView, Inspection, PodView
 from gpu.share import NANO_PER_DEVICE, memory_from_nano
@@ -23,7 +25,11 @@ def cluster_sheets(seen: Inspection, *, wide: bool = False) -> list[Sheet]:
     closed = [(node, device) for node in seen.nodes for device in node.devices if device.closed]
     if closed:
         rows = [(Cell(node.name), Cell(_place(device)), *_closed(device)) for node, device in closed]
-        sheets.append(Sheet(title="Closed devices:", columns=("NODE", "GPU", "PODS", "WHY"), rows=rows))
+        columns = ("NODE", "GPU", "PODS", "WHY")
+        folds = ("GPU", "PODS")
+        sheets.append(
+            Sheet(title="Closed devices:", columns=columns, rows=rows, spare=("PODS",), prose=("WHY",), folds=folds)
+        )
     kept = [
         (node, device, one) for node in seen.nodes for device in node.devices for one in device.tenants if one.is_kept
     ]
@@ -32,11 +38,21 @@ def cluster_sheets(seen: Inspection, *, wide: bool = False) -> list[Sheet]:
             (Cell(node.name), Cell(_place(device)), Cell(_name(one)), Cell(_part(one))) for node, device, one in kept
         ]
         title = "Shares kept for pods that are gone, until their nodes confirm it:"
-        sheets.append(Sheet(title=title, columns=("NODE", "GPU", "POD", "SHARE"), rows=rows))
+        columns = ("NODE", "GPU", "POD", "SHARE")
+        sheets.append(Sheet(title=title, columns=columns, rows=rows, spare=("SHARE",), folds=("GPU", "POD")))
     waiting = [pod for pod in seen.pods if not pod.node]
     if waiting:
         rows = [(Cell(f"{pod.namespace}/{pod.name}"), *_asked(pod), _why(pod)) for pod in waiting]
-        sheets.append(Sheet(title="Waiting pods:", columns=("POD", "DIALECT", "ASKS", "WHY"), rows=rows))
+        sheets.append(
+            Sheet(
+                title="Waiting pods:",
+                columns=("POD", "DIALECT", "ASKS", "WHY"),
+                rows=rows,
+                spare=("DIALECT", "ASKS"),
+                prose=("ASKS", "WHY"),
+                folds=("POD",),
+            )
+        )
     return sheets
 
 
@@ -51,7 +67,8 @@ def pod_sheets(seen: Inspection, *, wide: bool = False) -> list[Sheet]:
     columns = ["POD", "PHASE", "NODE", "DIALECT", "ASKS", "GOT", "WHY"]
     columns += ["UUID", "GROUP", "RESERVATION", "PODGROUP"] if wide else []
     rows = [_pod(pod, wide=wide) for pod in seen.pods]
-    return [Sheet(columns=columns, rows=rows)]
+    spare, prose = ("DIALECT", "ASKS", "GOT", "PHASE"), ("ASKS", "GOT", "WHY")
+    return [Sheet(columns=columns, rows=rows, spare=spare, prose=prose, folds=("POD",))]
 
 
 # --- nodes -------------------------------------------------------------------------------------------------------
@@ -63,7 +80,8 @@ def _nodes(nodes: Sequence[NodeView], *, wide: bool) -> Sheet:
     rows = [_node(node, wide=wide) for node in nodes]
     if len(nodes) > 1:
         rows.append(_total(nodes, wide=wide))
-    return Sheet(columns=columns, rows=rows)
+    spare = ("WHOLE", "SHARED", "CARD", "USED", "LARGEST SHARE")
+    return Sheet(columns=columns, rows=rows, spare=spare, prose=("STATE",))
 
 
 def _node(node: NodeView, *, wide: bool) -> list[Cell]:
@@ -148,7 +166,15 @@ def _devices(node: NodeView, pods: Mapping[str, PodView], *, wide: bool) -> Shee
     rows = [row for device in node.devices for row in _device(device, pods, wide=wide)]
     title = f"{node.name}{address}: {said}, {node.gpus} GPUs, {gpus_up(node.used_nano)} used"
     slices = "".join(f", MIG {one.profile}: {one.used} of {one.total} used" for one in node.slices)
-    return Sheet(title=title + slices, columns=columns, rows=rows)
+    return Sheet(
+        title=title + slices,
+        columns=columns,
+        rows=rows,
+        spare=("DIALECT", "MEMORY", "ASKS", "FREE", "USED"),
+        prose=("STATE", "ASKS"),
+        folds=("GPU", "POD", "SHARE"),
+        of=("NODE", node.name),
+    )
 
 
 def _device(device: DeviceView, pods: Mapping[str, PodView], *, wide: bool) -> Iterator[list[Cell]]:
@@ -164,7 +190,11 @@ def _device(device: DeviceView, pods: Mapping[str, PodView], *, wide: bool) -> I
     tenants = [_tenant(tenant, pods) for tenant in device.tenants] or [[Cell(_NONE)] * 4]
     yield [*head, *tenants[0], *tail]
     for further in tenants[1:]:
-        yield [*([Cell("")] * len(head)), *further, *([Cell("")] * len(tail))]
+        yield [*map(_again, head), *further, *map(_again, tail)]
+
+
+def _again(cell: Cell) -> Cell:
+    return msgspec.structs.replace(cell, repeats=True)
 
 
 def _tenant(tenant: TenantView, pods: Mapping[str, PodView]) -> list[Cell]:

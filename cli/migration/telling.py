@@ -7,12 +7,10 @@ from typing import Final
 
 from cli.checks.finding import some_of
 from cli.migration.rows import Level, Row
+from cli.options.output import FOR_PROGRAMS, WIDE
 from cli.printable import line
 from cli.writing import write
 
-LINES: Final = "lines"
-WIDE: Final = "wide"
-OUTPUTS: Final = (LINES, WIDE, "json", "yaml")
 _WIDTH: Final = max(len(level.value) for level in Level)
 
 
@@ -26,7 +24,7 @@ def tell(rows: Sequence[Row], *, output: str, details: bool = False) -> None:
 
     ``details``: with those that say that nothing changes, too; programs get them in any case.
     """
-    if output in {"json", "yaml"}:
+    if output in FOR_PROGRAMS:
         write({"counts": counts(rows), "rows": [row.told() for row in rows]}, output)
         return
     shown = [row for row in rows if details or not row.is_detail]

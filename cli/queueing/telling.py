@@ -99,6 +99,8 @@ def _division(level: LevelView, division: DivisionView, names: set[str], *, wide
         title=f"{total}, {_among(division.queues)}.{beside}",
         columns=("QUEUE", "PRIORITY", "QUOTA", "LIMIT", "WEIGHT", *_used_head(division), "REQUESTED", "FAIR SHARE"),
         rows=[_part(at, division.queues[number], names) for number in shown],
+        spare=("WEIGHT", "PRIORITY", "USED BEFORE", "LIMIT", "QUOTA"),
+        folds=("QUEUE",),
     )
     yield _steps(at, division, shown, names)
 
@@ -157,7 +159,9 @@ def _steps(at: int, division: DivisionView, shown: Sequence[int], names: set[str
     if (more := len(division.steps) - len(rows)) > 0:
         rows.append([Cell(f"{more} further steps"), *([Cell("")] * (width + 1))])
     rows.append([Cell("nobody gets"), Cell(amount(at, division.left, up=True)), *([Cell("")] * width)])
-    return Sheet(columns=("STEP", "OFFERED", *heads, *([_OTHERS] if has_others else [])), rows=rows)
+    columns = ("STEP", "OFFERED", *heads, *([_OTHERS] if has_others else []))
+    spare = (_OTHERS, *(head for head in reversed(heads) if head not in names), "OFFERED")
+    return Sheet(columns=columns, rows=rows, spare=spare, prose=("STEP",))
 
 
 def _step(kind: str, priority: int | None, rounds: int) -> str:
@@ -189,6 +193,9 @@ def _order(order: OrderView, names: set[str]) -> Sheet:
         title=f"Turns of the queues {of}:",
         columns=("TURN", "QUEUE", "NEXT WORKLOAD", "REQUESTS", "WHY NOT EARLIER"),
         rows=rows,
+        spare=("REQUESTS",),
+        prose=("NEXT WORKLOAD", "REQUESTS", "WHY NOT EARLIER"),
+        folds=("QUEUE",),
     )
 
 

@@ -57,43 +57,45 @@ def tree_sheets(queues: Sequence[QueueView], *, wide: bool = False) -> list[Shee
         return [Sheet(title=_NOTHING, columns=(), rows=())]
     columns = ["QUEUE", "RESOURCE", *_COLUMNS, *_FURTHER] if wide else ["QUEUE", *_COLUMNS]
     shown = range(GPU, -1, -1) if wide else [GPU]
-    rows = [_row(depth, queue, shown, wide=wide) for depth, queue in in_tree(queues)]
-    sheets = [Sheet(title="" if wide else "GPUs:", columns=columns, rows=rows)]
+    rows = [row for depth, queue in in_tree(queues) for row in _rows(depth, queue, shown, wide=wide)]
+    spare = ("REQUESTED", "LIMIT", "QUOTA")
+    sheets = [Sheet(title="" if wide else "GPUs:", columns=columns, rows=rows, spare=spare, folds=("QUEUE",))]
     unusable = [(queue.name, queue.unusable.message) for queue in queues if queue.unusable is not None]
     if unusable:
         reasons = [(Cell(name), Cell(message, "yellow")) for name, message in unusable]
-        sheets.append(Sheet(title="Queues that take nobody:", columns=("QUEUE", "WHY"), rows=reasons))
+        title = "Queues that take nobody:"
+        sheets.append(Sheet(title=title, columns=("QUEUE", "WHY"), rows=reasons, prose=("WHY",), folds=("QUEUE",)))
     return sheets
 
 
-def _row(depth: int, queue: QueueView, shown: Sequence[int], *, wide: bool) -> list[Cell]:
-    name = Cell(_INDENT * depth + queue.name, "yellow" if queue.unusable is not None else "")
-    cells = [
-        _cell(queue.quota, shown),
-        Cell("-") if queue.unusable is not None else _cell(queue.fair_share, shown, up=True),
-        _cell(queue.allocated, shown, up=True),
-        _cell(queue.requested, shown, up=True),
-        _cell(queue.limit, shown),
-    ]
-    if not wide:
-        return [name, *cells]
-    weights = (queue.weight_millionths.cpu, queue.weight_millionths.memory, queue.weight_millionths.gpu)
-    return [
-        name,
-        Cell("\n".join(COUNTED[at] for at in shown)),
-        *cells,
-        _cell(queue.allocated_non_preemptible, shown, up=True),
-        _cell(queue.terminating, shown, up=True),
-        Cell("\n".join(weight(weights[at]) for at in shown)),
-        Cell(str(queue.priority)),
-        Cell(str(queue.pods)),
-    ]
+def _rows(depth: int, queue: QueueView, shown: Sequence[int], *, wide: bool) -> Iterator[list[Cell]]:
+    """A line for each resource that is shown. What is of the whole queue is the same in all of them."""
+    style = "yellow" if queue.unusable is not None else ""
+    for number, at in enumerate(shown):
+        repeats = number > 0
+        name = Cell(_INDENT * depth + queue.name, style, repeats)
+        cells = [
+            _cell(queue.quota, at),
+            Cell("-") if queue.unusable is not None else _cell(queue.fair_share, at, up=True),
+            _cell(queue.allocated, at, up=True),
+            _cell(queue.requested, at, up=True),
+            _cell(queue.limit, at),
+        ]
+        if not wide:
+            yield [name, *cells]
+            continue
+        weights = (queue.weight_millionths.cpu, queue.weight_millionths.memory, queue.weight_millionths.gpu)
+        yield [
+            name,
+            Cell(COUNTED[at]),
+            *cells,
+            _cell(queue.allocated_non_preemptible, at, up=True),
+            _cell(queue.terminating, at, up=True),
+            Cell(weight(weights[at])),
+            Cell(str(queue.priority), repeats=repeats),
+            Cell(str(queue.pods), repeats=repeats),
+        ]
 
 
-def _cell(amounts: Amounts, shown: Sequence[int], *, up: bool = False) -> Cell:
-    return Cell("\n".join(_lines(amounts, shown, up=up)))
-
-
-def _lines(amounts: Amounts, shown: Sequence[int], *, up: bool) -> Iterator[str]:
-    by_dimension = each_of(amounts)
-    return (amount(at, by_dimension[at], up=up) for at in shown)
+def _cell(amounts: Amounts, at: int, *, up: bool = False) -> Cell:
+    return Cell(amount(at, each_of(amounts)[at], up=up))

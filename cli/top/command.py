@@ -8,14 +8,17 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from cli import namespaces
-from cli.options import connection
+from cli.options import connection, output, selection
 from cli.refusing import BadInput
 from cli.top.colours import COLOURS
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
 NAME: Final = "top"
+_FOR_PROGRAMS: Final = "programs and -o wide: moorage inspect"
+_ALL_COUNT: Final = (
+    "not with top, which counts all pods on a GPU; pods with labels are listed by: moorage inspect pod -l"
+)
 
 
 def add_command(commands: _Commands) -> None:
@@ -41,7 +44,8 @@ def add_command(commands: _Commands) -> None:
         metavar="NxGxMEM",
         help="with --simulate: N nodes of G cards of MEM (default 3x8x80GiB and 1x4x24GiB)",
     )
-    namespaces.add_option(parser)
+    selection.add(parser, default="all", labels="")
+    output.add(parser, (output.TABLE,), hint=_FOR_PROGRAMS, has_header=False)
     connection.add(parser)
     parser.set_defaults(run=_top)
 
@@ -49,7 +53,8 @@ def add_command(commands: _Commands) -> None:
 def _top(arguments: argparse.Namespace) -> int:
     if arguments.nodes and not arguments.simulate:
         raise BadInput("--nodes: allowed with --simulate")
-    namespaces.chosen(arguments)
+    selection.namespaces(arguments)
+    selection.refuse_labels(arguments, _ALL_COUNT)
     from cli.top import process  # noqa: PLC0415 - lazily, so that --help costs nothing
 
     return process.run(arguments)

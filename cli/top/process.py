@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from cli import namespaces
 from cli.leaders import by_server
+from cli.options import selection
 from cli.page.following import Following
 from cli.page.publishing import Publishing
 from cli.printable import line
@@ -52,7 +52,7 @@ async def _run(arguments: argparse.Namespace) -> int:
         publishing = Publishing("top", every_s=_EVERY_S)
         dated, leaders = by_server(cluster.transport)
         api = cluster.api(dated, tries=TRIES)
-        some = namespaces.chosen(arguments)
+        some = selection.namespaces(arguments)
         watching = None if arguments.simulate else leaders
         following = Following(api, publishing.objects, rng=rng(), namespaces=some, leaders=watching)
         top = Top(publishing, following, View(_PLAIN_WIDTH, _EVERYTHING, **_how(arguments)))

@@ -21,7 +21,7 @@ from cli.main import main, plugin_parser
 from cli.refusing import BadInput
 from kube.client.clock import SystemClock
 from kube.client.errors import Forbidden
-from kube.client.resources import PODS, QUEUES
+from kube.client.resources import NODES, PODS, QUEUES
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from simulator.world import World
@@ -366,6 +366,65 @@ async def test_people_get_tables(capsys: pytest.CaptureFixture[str]) -> None:
             assert capsys.readouterr().out.startswith(first)
         inspectprocess.show(await looked(world), understood("--format", "aliyun"))
         assert "12/24" in capsys.readouterr().out
+
+
+async def test_labels_select_nodes_pods_and_queues() -> None:
+    async with stage.stage("2x2x24GiB") as world:
+        await create_queues(world)
+        labelled = share("a")
+        labelled["metadata"]["labels"] = {"app": "web"}
+        await create(world, labelled, share("b"), pod("w", gpus=7))
+        await settle()
+        await world.api.patch(NODES, "node-1", {"metadata": {"labels": {"zone": "x"}}})
+        await world.api.patch(QUEUES, "speech", {"metadata": {"labels": {"zone": "x"}}})
+        assert [view.name for view in (await looked(world, "pod", "-l", "app=web")).pods] == ["a"]
+        assert [view.name for view in (await looked(world, "pod", "-A", "-l", "app!=web")).pods] == ["b", "w"]
+        seen = await looked(world, "-l", "zone=x")
+        assert [view.name for view in seen.nodes] == ["node-1"]
+        assert {view.node for view in seen.pods} <= {"node-1", ""}
+        assert "w" in {view.name for view in seen.pods}
+        assert [view.name for view in (await looked(world, "queues", "-l", "zone in (x)")).queues] == ["speech"]
+        with pytest.raises(BadInput, match="-l a in: "):
+            await looked(world, "pod", "-l", "a in")
+
+
+async def test_several_namespaces_are_read_and_no_others() -> None:
+    async with stage.stage("1x4x24GiB") as world:
+        for namespace in (TEAM, "two", "three"):
+            made = share(f"in-{namespace}")
+            made["metadata"]["namespace"] = namespace
+            await world.api.create(PODS, made, namespace=namespace)
+        await settle()
+        world.server.faults.on_request += [refuse("pods", "three"), refuse("pods")]
+        seen = await looked(world, "pod", "-n", TEAM, "-n", "two")
+        assert {view.name for view in seen.pods} == {f"in-{TEAM}", "in-two"}
+
+
+async def test_names_are_those_that_kubectl_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    async with stage.stage("1x2x24GiB") as world:
+        await create_queues(world)
+        await create(world, share("a"))
+        await settle()
+        for given, named in [
+            ([], ["node/node-0"]),
+            (["node"], ["node/node-0"]),
+            (["pod"], ["pod/a"]),
+            (["queue", "vision"], ["queue.scheduling.run.ai/vision"]),
+        ]:
+            inspectprocess.show(await looked(world, *given), understood(*given, "-o", "name"))
+            assert capsys.readouterr().out.splitlines() == named
+
+
+async def test_rows_come_alone_and_nothing_found_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    async with stage.stage("1x2x24GiB") as world:
+        await create(world, share("a"), pod("w", gpus=7))
+        await settle()
+        inspectprocess.show(await looked(world), understood("--no-headers"))
+        assert [row.split()[0] for row in capsys.readouterr().out.splitlines()] == ["node-0", "team-a/w"]
+        given = ("pod", "-l", "app=none")
+        inspectprocess.show(await looked(world, *given), understood(*given))
+        told = capsys.readouterr()
+        assert (told.out, told.err) == ("", "nothing has these labels: app=none\n")
 
 
 def queued(name: str, team: str, gpus: int) -> dict[str, Any]:

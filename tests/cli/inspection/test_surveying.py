@@ -26,7 +26,9 @@ NODE = node(gpus=4, mem_mib=CARD_MIB)
 def seen(*objects: Any, namespace: str = "", **found: Any) -> Inspection:
     pods = [each for each in objects if isinstance(each, Pod)]
     requests = [each for each in objects if isinstance(each, BindRequest)]
-    return survey(Found(nodes=[NODE], pods=pods, requests=requests, **found), namespace=namespace)
+    return survey(
+        Found(nodes=[NODE], pods=pods, requests=requests, **found), namespaces=(namespace,) if namespace else ()
+    )
 
 
 def only(*objects: Any, **found: Any) -> PodView:

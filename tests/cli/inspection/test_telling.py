@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cli.inspection.sheets import Cell, Sheet, plain, show
+from cli.inspection.sheets import Sheet, plain, show
 from cli.inspection.surveying import Found, survey
 from cli.inspection.telling import cluster_sheets, gpus_up, node_sheets, percent_down, percent_up, pod_sheets
 from cli.inspection.values import Inspection
@@ -33,28 +33,6 @@ def card(**more: Any) -> Pod:
 
 def lines(sheets: list[Sheet]) -> list[str]:
     return [line for sheet in sheets for line in plain(sheet)]
-
-
-def test_columns_are_as_wide_as_they_need_and_lines_have_no_blanks_at_the_end() -> None:
-    rows = [[Cell("a"), Cell("one\ntwo"), Cell("x")], [Cell("long"), Cell("b"), Cell("")]]
-    assert plain(Sheet(title="T:", columns=("A", "B", "C"), rows=rows)) == [
-        "T:",
-        "A      B     C",
-        "a      one   x",
-        "       two",
-        "long   b",
-    ]
-
-
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_sheet_without_columns_is_its_title_alone(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool
-) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("TERM", "dumb")
-    show([Sheet(title="said", columns=(), rows=()), Sheet(columns=("A",), rows=[[Cell("b")]])], [])
-    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == ["said", "", "A", "b"]
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
@@ -131,8 +109,7 @@ def test_pods_that_wait_say_why_in_one_line() -> None:
     assert lines(cluster_sheets(seen(msgspec.structs.replace(waiting, status=status))))[2:] == [
         "Waiting pods:",
         "POD    DIALECT   ASKS                        WHY",
-        "ns/w   plugin    main: 9 times a whole GPU   Unschedulable: a b",
-        "                                             last attempt: DeviceTaken: late",
+        "ns/w   plugin    main: 9 times a whole GPU   Unschedulable: a b; last attempt: DeviceTaken: late",
     ]
 
 
@@ -148,13 +125,14 @@ def test_devices_that_take_nobody_say_why() -> None:
 
 def test_a_node_is_a_line_for_each_device_and_further_tenant() -> None:
     other = bound(pod("u", fraction="0.25"), "n1", ("g", NANO // 4), uuid="GPU-1")
-    head = "1     24576 MiB   shared   58.34% 14336 MiB   41.66% 10240 MiB   "
+    head = "n1     1     24576 MiB   shared   58.34% 14336 MiB   41.66% 10240 MiB   "
     assert lines(node_sheets(seen(card(), TENANT, other))) == [
         "n1: ready, 2 GPUs, 0.59 used",
-        "GPU   MEMORY      STATE    USED               FREE               POD    SHARE             DIALECT   ASKS",
-        "0     24576 MiB   free     0% 0 MiB           100% 24576 MiB     -      -                 -         -",
+        "NODE   GPU   MEMORY      STATE    USED               FREE               "
+        "POD    SHARE             DIALECT   ASKS",
+        "n1     0     24576 MiB   free     0% 0 MiB           100% 24576 MiB     -      -                 -         -",
         f"{head}ns/t   33.34% 8192 MiB   kai       main: 50% of a GPU",
-        f"{'':{len(head)}}ns/u   25% 6144 MiB      kai       main: 25% of a GPU",
+        f"{head}ns/u   25% 6144 MiB      kai       main: 25% of a GPU",
     ]
 
 

@@ -45,8 +45,8 @@ def test_wide_has_each_resource() -> None:
     assert "NON-PREEMPTIBLE" in head
     assert [row.split() for row in rows[3:6]] == [
         ["a", "GPUs", "2", "3", "4", "3", "unlimited", "0", "1", "1", "100", "2"],
-        ["Memory", "(GB)", "unlimited", "0", "0", "0", "unlimited", "0", "0", "1"],
-        ["CPU", "cores", "unlimited", "8", "8", "8", "unlimited", "0", "0", "1"],
+        ["a", "Memory", "(GB)", "unlimited", "0", "0", "0", "unlimited", "0", "0", "1", "100", "2"],
+        ["a", "CPU", "cores", "unlimited", "8", "8", "8", "unlimited", "0", "0", "1", "100", "2"],
     ]
 
 
