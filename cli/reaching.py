@@ -102,6 +102,14 @@ async def _found(where: Where) -> Credentials:
         raise ConfigError(f"{error}; name --kubeconfig, or set KUBECONFIG, or have {_DEFAULT}") from error
 
 
+def is_configured(where: Where) -> bool:
+    """Whether options, a kubeconfig or the pod around us name a cluster. Raises BadInput."""
+    try:
+        return bool(_kubeconfig(where) or where.server or os.environ.get("KUBERNETES_SERVICE_HOST"))
+    except ConfigError as error:
+        raise BadInput(str(error)) from error
+
+
 def _kubeconfig(where: Where) -> str:
     """The file or files to read; "" for none. Raises ConfigError for those that are named and not there."""
     is_of_file = where.kubeconfig or where.context or where.cluster

@@ -1,16 +1,33 @@
-"""``moorage version``: which version this is. The same number is in pyproject.toml and in the chart."""
+"""``moorage version``: which version this is, and which ones a cluster has.
+
+The same number is in pyproject.toml and in the chart. Only argparse is imported here; what reads a cluster is
+cli/versionprocess.py.
+"""
 
 from __future__ import annotations
 
 import argparse
 from typing import Final
 
+from cli.options import connection, output
+from cli.refusing import BadInput
+
 VERSION: Final = "0.1.0"
 
 
 def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
-    parser = commands.add_parser("version", help="print the version", description="Print the version of this program.")
+    parser = commands.add_parser(
+        "version",
+        help="print the versions of this program and of a cluster's components",
+        description=(
+            "Print the version of this program and, where a cluster is configured, those of Kubernetes and of "
+            "Moorage's components. Exit code 0: printed; 1: the cluster can't be read; 2: bad input."
+        ),
+    )
+    parser.add_argument("--client", action="store_true", help="print the version of this program alone")
+    output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML))
+    connection.add(parser)
     parser.set_defaults(run=_run)
 
 
@@ -19,6 +36,13 @@ def add_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--version", action="version", version=f"moorage {VERSION}", help="print the version and exit")
 
 
-def _run(_arguments: argparse.Namespace) -> int:
-    print(f"moorage {VERSION}")
-    return 0
+def _run(arguments: argparse.Namespace) -> int:
+    output.check(arguments)
+    if arguments.client and connection.chosen(arguments) != connection.Where():
+        raise BadInput("--client: not with options of a connection such as --context")
+    if arguments.client and arguments.output == output.TABLE:
+        print(f"moorage {VERSION}")
+        return 0
+    from cli import versionprocess  # noqa: PLC0415 - lazily, so that --help costs nothing
+
+    return versionprocess.run(arguments)

@@ -10,7 +10,7 @@ from cli.main import _parser, main
 from cli.options import connection
 from cli.options.connection import Where
 
-COMMANDS = ("inspect", "explain", "top", "check", "check-kai", "clean-nodes", "upgrade-crds", "ui")
+COMMANDS = ("inspect", "explain", "top", "check", "check-kai", "clean-nodes", "upgrade-crds", "ui", "version")
 OPTIONS = {
     "--kubeconfig", "--context", "--cluster", "-s", "--server", "--ca-file", "--certificate-authority", "--token-file",
     "--as", "--as-group", "--request-timeout",

@@ -10,6 +10,7 @@ from cli.main import main
 from cli.options import output
 
 GROUPS = {
+    "version": "table, wide, json and yaml",
     "inspect": "table, wide, json, yaml and name",
     "explain": "table, wide, json and yaml",
     "top": "table; programs and -o wide: moorage inspect",
@@ -37,7 +38,7 @@ def test_a_form_that_a_command_has_not_is_refused_with_those_that_it_has(
     assert f"{given!r}: allowed {'is' if command == 'top' else 'are'} {GROUPS[command]} (see" in refused(words, capsys)
 
 
-@pytest.mark.parametrize("command", [command for command in GROUPS if command != "inspect"])
+@pytest.mark.parametrize("command", [command for command in GROUPS if command not in {"inspect", "version"}])
 def test_what_prints_no_header_refuses_to_leave_it_out(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = [command, *(["queue", "q"] if command == "explain" else []), "--no-headers"]
     assert f"--no-headers: moorage {command} prints no header lines" in refused(words, capsys)
