@@ -175,14 +175,19 @@ def accounts(
         if queue is None:
             total = total.minus(each.kept)
             continue
-        for number in queue.path:
-            account = of[number]
-            account.held = account.held.plus(each.held)
-            account.fixed = account.fixed.plus(each.fixed)
-            account.kept = account.kept.plus(each.kept)
-            account.asked = account.asked.plus(each.asked)
+        _add(of[queue.number], each)
+    for queue in reversed(tree.queues):  # parents come first in it
+        if queue.parent >= 0:
+            _add(of[queue.parent], of[queue.number])
     total = Resources(*(max(0, each) for each in total))
     fair = fair_shares(tree, total, [account.asked for account in of], used=used, records=records, known=known)
     for account, queue, share in zip(of, tree.queues, fair, strict=True):
         account.fair, account.allocatable = share, allocatable(queue, share)
     return Accounts(tree, total, of)
+
+
+def _add(account: Account, more: Account | Sum) -> None:
+    account.held = account.held.plus(more.held)
+    account.fixed = account.fixed.plus(more.fixed)
+    account.kept = account.kept.plus(more.kept)
+    account.asked = account.asked.plus(more.asked)

@@ -34,9 +34,11 @@ class Records:
 class Divisions:
     """The divisions of one tree as they were made last: one of the same numbers is not made again.
 
-    By the number of the queue whose share is divided, and dimension: what it was made of, and the shares.
+    ``levels``: by the number of the queue whose share is divided, what it was made of, and the shares; ``of``: the same
+    of each dimension by itself.
     """
 
+    levels: dict[int, tuple[object, list[Resources]]] = field(default_factory=dict)
     of: dict[tuple[int, int], tuple[object, list[int]]] = field(default_factory=dict)
 
 
@@ -54,32 +56,58 @@ def fair_shares(
     ``records``: takes the steps of each division. ``known``: what may be taken over, and takes what is made; of this
     tree.
     """
-    fair, used_ppb = [NOTHING] * len(tree.queues), use_by_number(tree, used)
-
-    def divided(numbers: Sequence[int], at: int, has: int, record: DivisionRecord | None) -> list[int]:
-        siblings = [_sibling(tree.queues[n], at, asked[n], used_ppb[n][at]) for n in numbers]
-        divide(has, siblings, unit=UNITS[at], k_milli=used.k_milli, record=record)
-        return [each.fair for each in siblings]
-
-    def shares(parent: int, numbers: Sequence[int], at: int, has: int) -> list[int]:
-        if known is None:
-            return divided(numbers, at, has, None)
-        made_of = has, used.k_milli, [asked[n][at] for n in numbers], [used_ppb[n][at] for n in numbers]
-        found = known.of.get((parent, at))
-        if found is None or found[0] != made_of:
-            found = known.of[parent, at] = made_of, divided(numbers, at, has, None)
-        return found[1]
-
+    dividing = _Dividing(tree, asked, use_by_number(tree, used), used.k_milli, known or Divisions())
+    fair = [NOTHING] * len(tree.queues)
     levels = [(TOP, tree.top), *((queue.number, queue.children) for queue in tree.queues if queue.children)]
     for parent, numbers in levels:
         has = total if parent == TOP else fair[parent]
-        if records is not None:
-            by_dimension = [divided(numbers, at, has[at], record) for at, record in enumerate(records.open(parent))]
+        if records is None:
+            shares = dividing.known_shares(parent, numbers, has)
         else:
-            by_dimension = [shares(parent, numbers, at, has[at]) for at in range(len(UNITS))]
-        for number, share in zip(numbers, starmap(Resources, zip(*by_dimension, strict=True)), strict=True):
+            shares = dividing.shares(numbers, has, records.open(parent))
+        for number, share in zip(numbers, shares, strict=True):
             fair[number] = share
     return fair
+
+
+@dataclass(slots=True)
+class _Dividing:
+    """What all divisions of one time are made of. ``asked``, ``used_ppb``: by number."""
+
+    tree: Tree
+    asked: Sequence[Resources]
+    used_ppb: Sequence[Ppb]
+    k_milli: int
+    known: Divisions
+
+    def known_shares(self, parent: int, numbers: Sequence[int], has: Resources) -> list[Resources]:
+        """The shares of the children of a queue, taken over if they were made of the same."""
+        made_of = has, self.k_milli, [self.asked[n] for n in numbers], [self.used_ppb[n] for n in numbers]
+        found = self.known.levels.get(parent)
+        if found is None or found[0] != made_of:
+            by_dimension = [self._known(parent, numbers, at, has[at]) for at in range(len(UNITS))]
+            found = self.known.levels[parent] = made_of, _joined(by_dimension)
+        return found[1]
+
+    def _known(self, parent: int, numbers: Sequence[int], at: int, has: int) -> list[int]:
+        made_of = has, self.k_milli, [self.asked[n][at] for n in numbers], [self.used_ppb[n][at] for n in numbers]
+        found = self.known.of.get((parent, at))
+        if found is None or found[0] != made_of:
+            found = self.known.of[parent, at] = made_of, self._divided(numbers, at, has, None)
+        return found[1]
+
+    def shares(self, numbers: Sequence[int], has: Resources, records: Sequence[DivisionRecord]) -> list[Resources]:
+        """The shares of queues side by side, which divide what the one above them has, with each step on record."""
+        return _joined([self._divided(numbers, at, has[at], record) for at, record in enumerate(records)])
+
+    def _divided(self, numbers: Sequence[int], at: int, has: int, record: DivisionRecord | None) -> list[int]:
+        siblings = [_sibling(self.tree.queues[n], at, self.asked[n], self.used_ppb[n][at]) for n in numbers]
+        divide(has, siblings, unit=UNITS[at], k_milli=self.k_milli, record=record)
+        return [each.fair for each in siblings]
+
+
+def _joined(by_dimension: Sequence[Sequence[int]]) -> list[Resources]:
+    return list(starmap(Resources, zip(*by_dimension, strict=True)))
 
 
 def use_by_number(tree: Tree, used: UseOverTime) -> list[Ppb]:
@@ -111,10 +139,9 @@ def allocatable(queue: TreeQueue, fair: Resources) -> Resources:
 
     KAI's AllocatableShare: the limit where the quota has no end.
     """
-    record = queue.record
+    (cpu, mem, gpu), (most_cpu, most_mem, most_gpu) = queue.record.quota, queue.record.limit
     return Resources(
-        *(
-            limit if quota >= UNLIMITED else min(limit, max(quota, share))
-            for quota, limit, share in zip(record.quota, record.limit, fair, strict=True)
-        )
+        most_cpu if cpu >= UNLIMITED else min(most_cpu, max(cpu, fair[0])),
+        most_mem if mem >= UNLIMITED else min(most_mem, max(mem, fair[1])),
+        most_gpu if gpu >= UNLIMITED else min(most_gpu, max(gpu, fair[2])),
     )
