@@ -6,6 +6,9 @@ never too strict: a node that a closer look would refuse may wake the class, one
 
 Some classes depend on more than single nodes: those that name devices or exclude some, and those whose volumes nodes
 limit. Their verdicts hold only as long as nothing at all changes.
+
+A gang whose members ask one thing starts if enough of them fit. On nodes that got nothing since it was tried as many
+fit as then, at most. So it sleeps on while these, and all that fit on the other nodes, are fewer than it needs.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
+import msgspec
+
 from scheduler.core.backlog.gang_pace import GangPace
-from scheduler.core.backlog.sums import Columns, Needs, needs_of, passing
+from scheduler.core.backlog.sums import Columns, Needs, has_slots, needs_of, passing
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.ledger import Ledger
@@ -44,22 +49,26 @@ class Kept:
     needs: Needs
 
 
-@dataclass(frozen=True, slots=True)
-class KeptGang:
+class KeptGang(msgspec.Struct, frozen=True):
     """The verdict on a gang that could not start, good for the very same members. ``sure_at``, ``charged``: as above.
 
-    ``asked``: all that it depends on beside the nodes. ``is_alike``: all of its members are of one class that asks one
-    thing, so that what fits of them in all is what fits on each node, whatever order they are placed in. Of others
-    nobody can tell which change helps them: their verdict holds as long as no node changes.
+    ``asked``: all that it depends on beside the nodes. ``depends_on_all``: a member's class does, as above.
+
+    ``needs``: of each of its members, if all are of one class that asks one thing: then what fits of them in all is
+    what fits on each node, whatever order they are placed in. Of others nobody can tell which change helps them: their
+    verdict holds as long as no node changes. ``lacks``: so many more of such members have to find a place than did
+    when it was tried; 1 if that is not known. ``more``: rows that got something since, as of ``sure_at`` not enough.
     """
 
     verdict: Verdict
     asked: Hashable
-    classes: frozenset[PodClass]
-    is_alike: bool
+    depends_on_all: bool
     sure_at: int
     generation: int
     charged: frozenset[int]
+    needs: Needs | None
+    lacks: int = 1
+    more: frozenset[int] = _NO_ROWS
 
 
 class Asleep:
@@ -130,17 +139,22 @@ class Asleep:
         """
         if _depends_on_all(cls):
             return None
-        is_known = kept.needs.resources == len(self._ledger.table.resources)
-        needs = kept.needs if is_known else needs_of(self._ledger, cls)
+        needs = self._as_of_today(kept.needs)
         found = passing(self._ledger, needs, self._to_look_at(kept))
         if found and (tried is None or passing(self._ledger, needs, found, tried)):
             return None
         return replace(kept, sure_at=self._ledger.changes.last, charged=frozenset(found), needs=needs)
 
+    def _as_of_today(self, needs: Needs) -> Needs:
+        """The same, where a resource has come that no node had before."""
+        is_known = needs.resources == len(self._ledger.table.resources)
+        return needs if is_known else needs_of(self._ledger, needs.cls)
+
     def _to_look_at(self, kept: Kept | KeptGang) -> Sequence[int]:
         """Rows on which what did not fit may fit now."""
         rows = self._ledger.changes.helped_since(kept.sure_at)
-        return sorted(kept.charged.union(rows)) if kept.charged else rows
+        known = kept.charged | kept.more if isinstance(kept, KeptGang) else kept.charged
+        return sorted(known.union(rows)) if known else rows
 
     def is_light(self, cls: PodClass, kept: Kept) -> bool:
         """Whether a class may stop being sure without any node having got more."""
@@ -148,12 +162,32 @@ class Asleep:
 
     # --- gangs ---------------------------------------------------------------------------------------------------
     def kept_gang(
-        self, verdict: Verdict, *, asked: Hashable, classes: Iterable[PodClass], charged: Iterable[int], generation: int
+        self,
+        verdict: Verdict,
+        *,
+        asked: Hashable,
+        classes: Iterable[PodClass],
+        charged: Iterable[int],
+        generation: int,
+        lacks: int = 1,
     ) -> KeptGang:
-        """The verdict on a gang that could not start, as it can be kept. ``charged``: as for classes."""
-        last, rows, found = self._ledger.changes.last, frozenset(charged), frozenset(classes)
-        is_alike = len(found) == 1 and not any(cls.alternatives or cls.places for cls in found)
-        return KeptGang(verdict, asked, found, is_alike, last, generation, rows)
+        """The verdict on a gang that could not start, as it can be kept. ``charged``: as for classes.
+
+        ``lacks``: how many of its members found no place, where all others that it needs did.
+        """
+        found = set(classes)
+        asks_one = len(found) == 1 and not any(cls.alternatives or cls.places for cls in found)
+        is_countable = asks_one and not any(cls.request.is_shared for cls in found)
+        return KeptGang(
+            verdict,
+            asked,
+            depends_on_all=any(map(_depends_on_all, found)),
+            sure_at=self._ledger.changes.last,
+            generation=generation,
+            charged=frozenset(charged),
+            needs=needs_of(self._ledger, found.pop()) if asks_one else None,
+            lacks=lacks if is_countable else 1,
+        )
 
     def put_gang(self, key: Key, kept: KeptGang) -> None:
         """Keep the verdict on a gang."""
@@ -167,24 +201,26 @@ class Asleep:
         """Whether the gang can't start, as can be told without trying it."""
         if kept.charged:
             return False
-        if any(map(_depends_on_all, kept.classes)):
+        if kept.depends_on_all:
             return kept.generation == generation
-        if not kept.is_alike:
+        if kept.needs is None:
             return kept.sure_at == self._ledger.changes.last
         return not self._ledger.changes.has_helped_since(kept.sure_at)
 
     def still_out_gang(self, kept: KeptGang) -> KeptGang | None:
         """Compare a gang that is not sure with the nodes, as ``still_out``; None if it may start now."""
-        if not kept.is_alike or any(map(_depends_on_all, kept.classes)):
+        if kept.needs is None or kept.depends_on_all:
             return None
-        rows = self._to_look_at(kept)
-        if any(passing(self._ledger, needs_of(self._ledger, cls), rows) for cls in kept.classes):
+        needs = self._as_of_today(kept.needs)
+        found = passing(self._ledger, needs, self._to_look_at(kept))
+        if has_slots(self._ledger, needs, found, kept.lacks):
             return None
-        return replace(kept, sure_at=self._ledger.changes.last, charged=_NO_ROWS)
+        last = self._ledger.changes.last
+        return msgspec.structs.replace(kept, sure_at=last, charged=_NO_ROWS, needs=needs, more=frozenset(found))
 
     def is_light_gang(self, kept: KeptGang) -> bool:
         """Whether a gang's verdict may end without any node having got more."""
-        return bool(kept.charged) or not kept.is_alike or any(map(_depends_on_all, kept.classes))
+        return bool(kept.charged) or kept.needs is None or kept.depends_on_all
 
     @property
     def size(self) -> int:

@@ -74,22 +74,41 @@ def passing(ledger: Ledger, needs: Needs, rows: Sequence[int], columns: Columns 
     return found
 
 
+def has_slots(ledger: Ledger, needs: Needs, rows: Sequence[int], wanted: int) -> bool:
+    """Whether so many pods of the class may fit on rows on which it passes, by the ledger's own table."""
+    found = 0
+    for row in rows:
+        found += slots(ledger.table, needs, row)
+        if found >= wanted:
+            return True
+    return False
+
+
+def slots(table: Table, needs: Needs, column: int) -> int:
+    """How many pods of a class that passes there a column takes at most, idle reservations included."""
+    if needs.asks:
+        return 1
+    return max(1, min((_left(table, at, column) // amount for at, amount in needs.amounts or ()), default=1))
+
+
+def _left(table: Table, at: int, column: int) -> int:
+    """What a column may have of a resource: of GPUs with those that idle reservations hold."""
+    left = int(table.free.item(at, column))
+    if at == GPUS:
+        left += int(table.extra.item(IDLE, column)) + int(table.extra.item(LEAVING, column))
+    return left
+
+
 def _same(row: int) -> int:
     return row
 
 
 def _passes(table: Table, needs: Needs, column: int) -> bool:
-    free = table.free
-    for at, amount in needs.amounts or ():
-        left = int(free.item(at, column))
-        if at == GPUS:
-            left += int(table.extra.item(IDLE, column)) + int(table.extra.item(LEAVING, column))
-        if left < amount:
-            return False
+    if any(_left(table, at, column) < amount for at, amount in needs.amounts or ()):
+        return False
     if not needs.asks:
         return True
-    could_open = int(free.item(GPUS, column)) + int(table.extra.item(IDLE, column))
-    could_open += int(table.extra.item(LEAVING, column))
+    could_open = _left(table, GPUS, column)
     return all(could_open > needs.gpus or _takes(table, ask, column) for ask in needs.asks)
 
 

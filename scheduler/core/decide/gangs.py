@@ -227,7 +227,7 @@ class WholeGang:
             return
         if cost > LARGE:
             self.alike, asked = None, self._asked(ready)
-        self._keep(verdict, asked, charged)
+        self._keep(verdict, asked, charged, lacks=self._lacks(start, ready))
         self._wait_for_room(verdict, is_counted=self._is_counted(charged))
 
     def _carry_out(self, start: Start) -> None:
@@ -250,18 +250,24 @@ class WholeGang:
         said = self.attempts.snapshot.backlog.said.verdict(ready[0].uid)
         return said if said is not None and said.code in _OF_QUEUES else None
 
-    def _keep(self, verdict: Verdict, asked: Hashable, charged: set[int]) -> None:
-        kept = self._as_of_now(verdict, asked, charged)
+    def _lacks(self, start: Start, ready: Sequence[PodRecord]) -> int:
+        """How many members found no place: enough to know where others of their class don't either; else 1."""
+        if start.first_failure is None or self.state.has_choice(ready) or any(pod.alone for pod in ready):
+            return 1
+        return max(1, self.state.missing(ready).total - len(start.placed) - len(start.waiting))
+
+    def _keep(self, verdict: Verdict, asked: Hashable, charged: set[int], *, lacks: int) -> None:
+        kept = self._as_of_now(verdict, asked, charged, lacks=lacks)
         if self.alike is not None:
             self.attempts.notes.alike_failed(self.alike, kept, is_counted=self._is_counted(charged))
         else:
             self.attempts.notes.gang_failed(self.gang.key, kept)
 
-    def _as_of_now(self, verdict: Verdict, asked: Hashable, charged: set[int]) -> KeptGang:
+    def _as_of_now(self, verdict: Verdict, asked: Hashable, charged: set[int], *, lacks: int = 1) -> KeptGang:
         """A verdict on the gang, as it can be kept: it holds for what nodes have now."""
         snapshot = self.attempts.snapshot
         return snapshot.backlog.asleep.kept_gang(
-            verdict, asked=asked, classes=self.classes, charged=charged, generation=snapshot.generation
+            verdict, asked=asked, classes=self.classes, charged=charged, generation=snapshot.generation, lacks=lacks
         )
 
     def _wait_for_room(self, verdict: Verdict, *, is_counted: bool = False) -> None:

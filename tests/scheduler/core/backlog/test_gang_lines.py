@@ -42,15 +42,15 @@ def test_nobody_in_a_line_is_awake_until_a_node_has_room() -> None:
     assert awake(made) == []
     assert made.backlog.awake_gangs() == []
     free(made)
-    assert awake(made) == [("a", 2), ("a", 3), ("b", 2)]
+    assert awake(made) == [("a", 2), ("b", 2)]
 
 
-def test_one_gpu_too_few_wakes_those_whose_single_members_would_fit_and_no_others() -> None:
-    made = full(gang("g1"), gang("wide", gpus=2))
+def test_a_gpu_wakes_those_for_whom_it_is_enough_and_no_others() -> None:
+    made = full(gang("g1"), gang("single", size=1), gang("wide", gpus=2))
     made.remove_pod("uid-old0")
-    assert awake(made) == [("a", 2)]
-    assert [*placements(made.decide(0).entries)] == []
-    assert awake(made) == []
+    assert awake(made) == [("a", 1)]
+    made.remove_pod("uid-old1")
+    assert awake(made) == [("a", 1), ("a", 2)]
 
 
 def test_the_first_of_all_lines_starts_and_the_others_sleep_on() -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.backlog import sums
-from scheduler.core.backlog.sums import Columns, needs_of, passing
+from scheduler.core.backlog.sums import Columns, has_slots, needs_of, passing, slots
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.placer import Placer
 from tests.scheduler.core.objects import Fed, bound, cluster, node, pod, reservation
 
 _SHARES = st.sampled_from([{"fraction": "0.3"}, {"fraction": "0.7"}, {"mem": 30_000}, {"gpus": 1}, {"gpus": 2}, {}])
+_WHOLE = st.sampled_from([{"gpus": 1}, {"gpus": 2}, {}])
 _NODES = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 3), st.booleans(), st.sampled_from([0, 250, 600, 1_000])), max_size=20
 )
@@ -47,6 +50,25 @@ def test_few_rows_pass_as_many_do_and_whatever_takes_a_pod_passes(
     assert sorted(set(passing(ledger, needs, many))) == one_by_one
     placed = Placer(made.snapshot()).place(record)
     assert placed is None or ledger.row_of[placed.node] in one_by_one
+
+
+@given(nodes=_NODES, asked=_WHOLE)
+def test_a_row_has_at_least_as_many_slots_as_pods_find_a_place_there(
+    nodes: list[tuple[int, int, bool, int]], asked: dict[str, object]
+) -> None:
+    made = _made(nodes, asked)
+    record, ledger = made.pod("uid-p"), made.refresh()
+    assert record is not None
+    needs = needs_of(ledger, record.cls)
+    had = {row: slots(ledger.table, needs, row) for row in passing(ledger, needs, sorted(ledger.row_of.values()))}
+    assert all(has_slots(ledger, needs, [row], count) for row, count in had.items())
+    assert not has_slots(ledger, needs, list(had), sum(had.values()) + 1)
+    placer, found = Placer(made.snapshot()), Counter[int]()
+    while (placed := placer.place(record)) is not None:
+        found[ledger.row_of[placed.node]] += 1
+    while (room := placer.wait_for_device(record)) is not None:
+        found[ledger.row_of[room[0]]] += 1
+    assert found == had
 
 
 def test_a_class_passes_nowhere_while_no_node_has_its_resource() -> None:

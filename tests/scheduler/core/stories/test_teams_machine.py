@@ -67,6 +67,9 @@ class Teams(Scheduling):
 
     @override
     def _arrive(self, rng: random.Random) -> None:
+        if rng.random() < 0.2:
+            self._arrive_alike(rng)
+            return
         group, count = "", rng.randint(1, 3)
         if rng.random() < 0.5:
             group = f"g{self.created}"
@@ -78,6 +81,14 @@ class Teams(Scheduling):
             priority = rng.choice([0, 0, 0, 100])
             made = pod(f"p{self.created:03}", group=group, labels=self._labels(rng), priority=priority, **asked)
             self.world.put_pod(made)
+
+    def _arrive_alike(self, rng: random.Random) -> None:
+        """A gang whose members ask one thing, some of which may find a place while it can't start."""
+        count, asked, group = rng.randint(2, 6), rng.choice(_ASKS), f"g{self.created}"
+        self._put_group(rng, group, count - rng.choice([0, 0, 1]))
+        for _ in range(count):
+            self.created += 1
+            self.world.put_pod(pod(f"p{self.created:03}", group=group, **asked))
 
     def _labels(self, rng: random.Random) -> dict[str, str]:
         labels = {names.QUEUE_LABEL: rng.choice(_TEAMS), names.PREEMPTIBILITY_LABEL: rng.choice(_PREEMPTIBILITY)}
