@@ -173,13 +173,22 @@ QUEUE_FAIR: Final = tuple(
     gauge(f"kai_queue_fair_share_{unit}", "KAI's name: fair share of the queue, by the last decision.", _QUEUE)
     for unit in ("gpu", "cpu_cores", "memory_gb")
 )
+QUEUE_USED: Final = tuple(
+    gauge(
+        f"kai_queue_{resource}_usage",
+        "KAI's name: what the queue used of the cluster over time, 1 for all of it; not there unless that counts.",
+        _QUEUE,
+    )
+    for resource in ("cpu", "memory", "gpu")
+)
 QUEUE_OWED: Final = gauge(
     "moorage_queue_owed_nano_gpus",
     "GPUs, in nano-GPU, that pods of the queue wait for and that its quota guarantees, within all limits.",
     {"queue_metadata_name": _QUEUE["queue_metadata_name"]},
 )
 QUEUES: Final = (
-    QUEUE_INFO, *QUEUE_QUOTA, *QUEUE_LIMIT, *QUEUE_ALLOCATED, *QUEUE_FIXED, *QUEUE_REQUESTED, *QUEUE_FAIR, QUEUE_OWED,
+    QUEUE_INFO, *QUEUE_QUOTA, *QUEUE_LIMIT, *QUEUE_ALLOCATED, *QUEUE_FIXED, *QUEUE_REQUESTED, *QUEUE_FAIR, *QUEUE_USED,
+    QUEUE_OWED,
 )  # fmt: skip
 SCHEDULER: Final = (
     DECISIONS, VERDICTS, WAITING, STAGE_SECONDS, WAITED, COMMITS, POOLS, LEDGER_DIFFERENCES,

@@ -14,6 +14,7 @@ from cli.metrics.declared import (
     QUEUE_OWED,
     QUEUE_QUOTA,
     QUEUE_REQUESTED,
+    QUEUE_USED,
     QUEUES,
 )
 from cli.metrics.metric import Metric
@@ -24,6 +25,7 @@ from scheduler.report.standing import QueueStanding, Standing
 _NANO: Final = 10**9
 _MILLI: Final = 1000
 _GB: Final = 10**9
+_PPB: Final = 10**9
 _UNLIMITED: Final = -1.0
 
 
@@ -56,6 +58,9 @@ def _samples(queue: QueueStanding) -> Iterator[tuple[Metric, Sample]]:
         gpus, cores, memory = _values(state.fair)
         for metric, value in zip(QUEUE_FAIR, (gpus, cores, memory / _GB), strict=True):
             yield metric, (labels, value)
+    if queue.used_ppb is not None:
+        for metric, used in zip(QUEUE_USED, queue.used_ppb, strict=True):
+            yield metric, (labels, used / _PPB)
 
 
 def _values(amounts: Resources) -> tuple[float, float, float]:

@@ -12,6 +12,8 @@ from typing import Final
 import msgspec
 
 from scheduler.core.model.verdict import Code
+from scheduler.core.queues.shares import use_by_number
+from scheduler.core.queues.use_over_time import Ppb
 from scheduler.core.report.pool_use import Pool, Use, use_of_pools
 from scheduler.core.report.queue_owed import owed_nano_gpus
 from scheduler.core.report.queue_state import QueueState, queue_states
@@ -24,11 +26,15 @@ UNDECIDED: Final = "Undecided"
 
 
 class QueueStanding(msgspec.Struct, frozen=True, gc=False):
-    """One queue. ``owed``: nano-GPU that its pods wait for and that its quota guarantees."""
+    """One queue. ``owed``: nano-GPU that its pods wait for and that its quota guarantees.
+
+    ``used_ppb``: what it and all queues below it used of the cluster over time; None where that does not count.
+    """
 
     state: QueueState
     display_name: str
     owed: int = 0
+    used_ppb: Ppb | None = None
 
 
 class Standing:
@@ -63,9 +69,11 @@ class Standing:
         queues = self._cache.cluster.queues
         accounts = queues.accounts()
         owed = owed_nano_gpus(accounts)
+        used = use_by_number(accounts.tree, queues.used) if queues.used.is_counted else [None] * len(owed)
         found = []
         for state in queue_states(queues.records.all(), accounts, queues.sums.sums):
             shown, at = self._cache.queues.get(state.record.name), accounts.tree.find(state.record.name)
             display_name = "" if shown is None else shown.what.display_name
-            found.append(QueueStanding(state, display_name, 0 if at is None else owed[at.number]))
+            of_tree = (0, None) if at is None else (owed[at.number], used[at.number])
+            found.append(QueueStanding(state, display_name, *of_tree))
         return found

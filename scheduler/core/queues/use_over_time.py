@@ -42,6 +42,15 @@ class Window(enum.StrEnum):
     TUMBLING = "tumbling"
 
 
+class Source(enum.StrEnum):
+    """Who counted the use of queues."""
+
+    #: Nobody: it counts nowhere.
+    NONE = "none"
+    #: The scheduler that leads.
+    SCHEDULER = "scheduler"
+
+
 class UsePeriod(msgspec.Struct, frozen=True, kw_only=True):
     """Which use counts. ``half_life_s`` above 0 takes the place of the window.
 
@@ -78,10 +87,16 @@ class UseOverTime(msgspec.Struct, frozen=True, kw_only=True):
 
     of: Mapping[str, Ppb] = {}
     k_milli: int = 1000
+    source: Source = Source.SCHEDULER
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether use over time counts in this cluster."""
+        return self.source is not Source.NONE
 
 
 #: Where use over time does not count.
-NOT_COUNTED: Final = UseOverTime()
+NOT_COUNTED: Final = UseOverTime(source=Source.NONE)
 
 
 def begun(period: UsePeriod, now_s: int) -> UseRecord:

@@ -26,7 +26,7 @@ from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.shares import TOP, Records, use_by_number
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.queues.use import is_fixed
-from scheduler.core.queues.use_over_time import NOT_COUNTED, Ppb
+from scheduler.core.queues.use_over_time import Ppb
 from scheduler.core.report.queue_view import Amounts, QueueView, Say, Why, amounts, children, queue_view, shown, why
 
 #: The unit that each dimension is counted in.
@@ -133,7 +133,7 @@ def explanation(snapshot: Snapshot, name: str, now_ns: int, say: Say) -> Explana
         return Explanation(name=name, path=path, unusable=path[0].unusable)
     parents = [TOP, *reversed(queue.path)]
     turns = _Turns(snapshot, order_of_turns(snapshot, now_ns), made, say)
-    used = None if queues.used is NOT_COUNTED else use_by_number(made.tree, queues.used)
+    used = use_by_number(made.tree, queues.used) if queues.used.is_counted else None
     return Explanation(
         name=name,
         path=path,

@@ -15,6 +15,8 @@ from cli.metrics.registry import Registry
 from kube.client.api import Api
 from kube.client.resources import QUEUES as QUEUE_OBJECTS
 from scheduler.app import Scheduler
+from scheduler.core.queues.use_over_time import UsePeriod
+from scheduler.settings import SchedulerSettings
 from simulator import shape
 from simulator.parts import Parts
 from simulator.virtualtime import VirtualClock
@@ -33,11 +35,14 @@ def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
 class Scraped:
     """A cluster whose queues are shown."""
 
-    def __init__(self, *shapes: str) -> None:
+    def __init__(self, *shapes: str, settings: SchedulerSettings | None = None) -> None:
         self.registry = Registry()
         clock = VirtualClock(asyncio.get_running_loop())
         self.world = World(
-            shape.parse(shapes), clock=clock, settings=WorldSettings(seed=1), parts=Parts(scheduler=self._make)
+            shape.parse(shapes),
+            clock=clock,
+            settings=WorldSettings(seed=1, scheduler=settings or SchedulerSettings()),
+            parts=Parts(scheduler=self._make),
         )
 
     def _make(self, api: Api, **given: Any) -> Scheduler:
@@ -52,8 +57,8 @@ class Scraped:
 
 
 @asynccontextmanager
-async def scraped(*shapes: str) -> AsyncIterator[Scraped]:
-    made = Scraped(*shapes)
+async def scraped(*shapes: str, settings: SchedulerSettings | None = None) -> AsyncIterator[Scraped]:
+    made = Scraped(*shapes, settings=settings)
     async with made.world:
         yield made
 
@@ -106,6 +111,26 @@ async def test_a_queue_that_cannot_be_used_shows_what_it_holds_and_no_share() ->
         await use(it.world, "a", "a0")
         await settle()
         assert (it.of("requested_gpus", "a"), it.of("fair_share_gpu", "a")) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("period", "expected"),
+    [(None, {"a": None, "b": None, "top": None}), (UsePeriod(), {"a": 0.75, "b": 0, "top": 0.75})],
+)
+async def test_use_over_time_is_a_part_of_the_cluster_where_it_counts(
+    period: UsePeriod | None, expected: dict[str, float | None]
+) -> None:
+    async with scraped("1x4x80GiB", settings=SchedulerSettings(queue_use=period)) as it:
+        await create_queue(it.world, "top")
+        await create_queue(it.world, "a", "top")
+        await create_queue(it.world, "b", "top")
+        await use(it.world, "a", "a0", "a1", "a2")
+        await settle(36_000)
+        used = {name: it.of("gpu_usage", name) for name in expected}
+        assert {name: each if each is None else round(each, 2) for name, each in used.items()} == expected
+        idle = None if period is None else 0
+        assert [it.of(f"{resource}_usage", "a") for resource in ("cpu", "memory")] == [idle, idle]
+        assert every_sample_once(it.registry)
 
 
 async def test_what_a_quota_guarantees_and_is_not_given_is_owed() -> None:
