@@ -47,10 +47,11 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
 
 def _queue_use(options: SchedulerOptions) -> UsePeriod | None:
     """Which use of queues over time counts; None: none."""
-    if options.queue_use_window is None:
+    if options.queue_use_window is None and options.queue_use_window_cron is None:
         return None
     return UsePeriod(
-        window_s=round(options.queue_use_window),
+        window_s=round(options.queue_use_window or UsePeriod().window_s),
+        cron=options.queue_use_window_cron,
         window=options.queue_use_window_type,
         half_life_s=round(options.queue_use_half_life or 0),
         begins_s=options.queue_use_window_start,

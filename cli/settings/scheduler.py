@@ -9,12 +9,15 @@ from cli.settings import kinds
 from cli.settings.common import Address, Replica
 from cli.settings.declaring import Setting
 from scheduler.core.model.settings import Strategy
+from scheduler.core.queues import cron
+from scheduler.core.queues.cron import Cron
 from scheduler.core.queues.use_over_time import UsePeriod, Window
 from scheduler.settings import ScalingSettings, SchedulerSettings
 from wire import names
 
 _SCALING: Final = ScalingSettings()
 _MINUTE_S: Final = 60.0
+_CRON: Final = kinds.Kind(metavar="CRON", allowed=cron.ALLOWED, read=cron.parsed, written=lambda one: str(one.text))
 #: A year.
 _LONGEST_WINDOW_S: Final = 8784 * 3600.0
 
@@ -90,6 +93,14 @@ class SchedulerOptions(Replica, frozen=True, kw_only=True):
             kind=kinds.whole("SECONDS", least=0, most=999_999_999),
         ),
     ] = UsePeriod().begins_s
+    queue_use_window_cron: Annotated[
+        Cron | None,
+        Setting(
+            help="a window begins at these times, UTC; takes the place of its type and its length",
+            kind=_CRON,
+            default="none",
+        ),
+    ] = None
     queue_use_half_life: Annotated[
         float | None,
         Setting(

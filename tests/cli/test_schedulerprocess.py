@@ -5,6 +5,8 @@ import pytest
 from cli import schedulerprocess
 from cli.main import _parser
 from gpu.cdi import Cdi
+from scheduler.core.queues.cron import parsed
+from scheduler.core.queues.use_over_time import UsePeriod
 from scheduler.settings import ScalingSettings
 from tests.cli.given import options
 
@@ -65,6 +67,27 @@ def test_limits_need_not_be_enforced_unless_it_is_asked_for(given: list[str], is
 )
 def test_statuses_are_written_unless_that_is_switched_off(given: list[str], is_written: bool) -> None:
     assert schedulerprocess.settings(options("scheduler", given)).object_status is is_written
+
+
+@pytest.mark.parametrize(
+    ("given", "period"),
+    [
+        ([], None),
+        (["--queue-use-half-life=1h"], None),
+        (["--queue-use-window=2h"], UsePeriod(window_s=7200)),
+        (["--queue-use-window=2h", "--queue-use-half-life=1h"], UsePeriod(window_s=7200, half_life_s=3600)),
+        (["--queue-use-window-cron=0 0 * * 1"], UsePeriod(cron=parsed("0 0 * * 1"))),
+    ],
+)
+def test_use_over_time_counts_only_where_a_window_is_given(given: list[str], period: UsePeriod | None) -> None:
+    assert schedulerprocess.settings(options("scheduler", given)).queue_use == period
+
+
+def test_a_cron_expression_that_names_no_time_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["scheduler", "--queue-use-window-cron", "0 0 31 2 *"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "'0 0 31 2 *' names no time" in line
 
 
 def test_the_scheduler_is_told_how_devices_are_named() -> None:

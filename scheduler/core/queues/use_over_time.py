@@ -2,11 +2,11 @@
 
 A record adds up, at each tick, what each queue keeps times the seconds since the last tick, and the capacity of the
 cluster likewise. The use of a queue is its part of that capacity, in billionths (ppb). Time that nobody measured, as
-while no scheduler led, counts for nobody. Three kinds of window, as in KAI:
+while no scheduler led, counts for nobody. The kinds of window are KAI's:
 
 - half-life: what was added loses half of its weight in this time;
 - sliding: this window, and the last one as far as it still lies inside;
-- tumbling: since the window began; it begins again after its length.
+- tumbling: since the window began; it begins again after its length, or when a cron expression says (cron.py).
 
 Exact integers, so two processes that were given the same ticks have the same record. Names are kept only of queues that
 exist: pods may name others, as many as they like.
@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.model.resources import DIMENSIONS, NOTHING, Resources
+from scheduler.core.queues.cron import Cron
 
 #: The use of a queue in each dimension, in billionths of what the cluster had.
 Ppb = tuple[int, int, int]
@@ -54,7 +55,8 @@ class Source(enum.StrEnum):
 class UsePeriod(msgspec.Struct, frozen=True, kw_only=True):
     """Which use counts. ``half_life_s`` above 0 takes the place of the window.
 
-    ``begins_s``: seconds since the epoch at which some tumbling window begins. ``tick_s``: between two ticks.
+    ``begins_s``: seconds since the epoch at which some tumbling window begins. ``cron``: when each does; then
+    ``window`` and its length mean nothing. ``tick_s``: between two ticks.
     ``k_milli``: how much use counts in the division, in thousandths (KAI's kValue).
     """
 
@@ -62,6 +64,7 @@ class UsePeriod(msgspec.Struct, frozen=True, kw_only=True):
     window: Window = Window.SLIDING
     half_life_s: int = 0
     begins_s: int = 0
+    cron: Cron | None = None
     tick_s: int = 60
     k_milli: int = 1000
 
@@ -164,12 +167,15 @@ def _moved_on(record: UseRecord, period: UsePeriod) -> UseRecord:
     if began_s <= record.began_s:
         # A window that begins in the future was begun by a clock that was ahead.
         return msgspec.structs.replace(record, began_s=min(record.began_s, record.at_s))
-    follows = period.window is Window.SLIDING and began_s - record.began_s == period.window_s
+    slides = period.window is Window.SLIDING and period.cron is None
+    follows = slides and began_s - record.began_s == period.window_s
     return msgspec.structs.replace(record, began_s=began_s, now=Added(), last=record.now if follows else Added())
 
 
 def _window_of(period: UsePeriod, anchor_s: int, now_s: int) -> int:
     """When the window began that it is in now: windows of one length follow ``anchor_s`` without gaps."""
+    if period.cron is not None:
+        return period.cron.last_s(now_s)
     if period.window is Window.TUMBLING:
         anchor_s = period.begins_s
     return now_s - (now_s - anchor_s) % period.window_s

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.model.queue_record import QueueRecord
 from scheduler.core.model.resources import Resources
+from scheduler.core.queues.cron import parsed
 from scheduler.core.queues.shares import fair_shares
 from scheduler.core.queues.tree import Tree
 from scheduler.core.queues.use_over_time import (
@@ -65,6 +66,16 @@ def test_nothing_was_used_of_a_cluster_that_has_nothing() -> None:
     period = UsePeriod()
     record = counted(begun(period, START), period, START + 60, kept={"a": gpus(1)}, capacity=Resources())
     assert use_over_time(record, period).of == {"a": (0, 0, 0)}
+
+
+def test_a_window_by_cron_forgets_everything_when_the_next_one_begins() -> None:
+    hour_of_start = START - START % HOUR
+    period = UsePeriod(cron=parsed("@hourly"))
+    record = ticked(period, 30, begun(period, hour_of_start), a=8)
+    assert gpu_percent(record, period) == {"a": 100}
+    record = ticked(period, 40, record, b=2)
+    assert (record.at_s - record.began_s, record.began_s) == (10 * MINUTE, hour_of_start + HOUR)
+    assert gpu_percent(record, period) == {"b": 25}
 
 
 @pytest.mark.parametrize(
