@@ -128,7 +128,8 @@ class Repairing:
         if written is not None and written.book is not None:
             tenants = len(written.book.entries)
             withdrawn = len(loss.withdrawn)
-            self._tell(held, f"the book was written again with {tenants} bound pods; {withdrawn} unbound were withdrawn")
+            outcome = f"the book was written again with {tenants} bound pods; {withdrawn} unbound were withdrawn"
+            self._tell(held, outcome)
 
     def _tell_why(self, held: Reservation, loss: _Loss, why: str) -> None:
         if loss.told != why:

@@ -39,7 +39,7 @@ def taken_back(pod: Pod, request: GpuRequest) -> str:
         for index, container in enumerate(containers):
             ref = ContainerRef(kind, index)
             if ref.key not in shared and _source(pod, ref) == Source.CONFIG_MAP:
-                return f"container {container.name} shares no GPU any more, but reads which: delete the pod and create it again"
+                return f"container {container.name} shares no GPU any more, but reads which: create the pod again"
     return ""
 
 
