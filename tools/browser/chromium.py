@@ -29,6 +29,14 @@ _PROGRAMS: Final = ("chromium", "chromium-browser", "google-chrome")
 _START_WITHIN_S: Final = 90.0
 _ANSWER_WITHIN_S: Final = 60.0
 _LOOK_AGAIN_S: Final = 0.05
+#: Whether only the fragment of the address will change; then ``arrived`` is a promise that the page hears of it.
+_LISTENS: Final = """
+((to) => {
+  const stays = to.hash !== "" && location.href !== to.href && location.href.split("#")[0] === to.href.split("#")[0];
+  globalThis.arrived = stays && new Promise((done) => addEventListener("hashchange", () => done(true), {once: true}));
+  return stays;
+})(new URL(ADDRESS))
+"""
 _LARGEST_MESSAGE: Final = 1 << 28
 _NOBODY_LISTENS: Final = "net::ERR_CONNECTION_REFUSED"
 _OPTIONS: Final = (
@@ -133,8 +141,14 @@ class Tab:
         return await self._browser.call(method, self._session, **parameters)
 
     async def open(self, address: str) -> None:
-        """Go there, and wait until all that the page names is loaded."""
+        """Go there, and wait until all that the page names is loaded.
+
+        Where only the fragment changes, the page stays, and is complete as before: it has to have heard of the change.
+        """
+        is_there = await self.evaluate(_LISTENS.replace("ADDRESS", msgspec.json.encode(address).decode()))
         await self.call("Page.navigate", url=address)
+        if is_there:
+            await self.evaluate("globalThis.arrived")
         await self.until("document.readyState === 'complete' && document.documentElement !== null")
 
     async def evaluate(self, script: str) -> Any:
