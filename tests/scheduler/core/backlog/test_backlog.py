@@ -106,6 +106,16 @@ def test_a_gang_of_unlike_members_says_that_it_is_incomplete_as_long_as_nothing_
     assert _placed(made) == ["a", "b"]
 
 
+def test_of_very_many_kinds_of_pods_each_is_tried_again_when_a_node_has_more() -> None:
+    """The first thousand are compared with the node before they are woken, the others are woken at once."""
+    names = [f"p{number:04}" for number in range(1_010)]
+    made = cluster(node(cpu="1", pods=2_000), *(pod(name, cpu=f"{2_000 + at}m") for at, name in enumerate(names)))
+    limits = Limits(most=10**9, retold=0)
+    assert list(placements(made.decide(0, limits).entries)) == []
+    feed(made, node(cpu="9000", pods=2_000))
+    assert sorted(placement.name for placement in placements(made.decide(1, limits).entries)) == names
+
+
 def test_a_member_beyond_the_minimum_waits_while_others_of_its_gang_have_another_class() -> None:
     """One of two classes may fit after a change: the gang wakes, and only that member starts."""
     running = bound(pod("r", group="g", gpus=1), "n1")
