@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu.request import FractionAsk, MemoryAsk
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
-from tests.scheduler.core.objects import NANO, Fed, bound, cluster, node, pod, reservation
+from tests.scheduler.core.model.test_records import said
+from tests.scheduler.core.objects import NANO, Fed, bound, cluster, node, pod, recorded, reservation
 from wire import names
 
 HALF = NANO // 2
@@ -139,6 +141,11 @@ def test_the_verdict_says_what_is_missing_and_how_much_would_help(
 ) -> None:
     assert _reasons(*objects, pod(**asked)) == reasons
     assert _verdict(*objects, pod(**asked)).shortfall == shortfall
+
+
+def test_a_card_of_unknown_memory_keeps_out_whoever_asks_memory_beside_a_fraction() -> None:
+    asks = ((FractionAsk(HALF),), (MemoryAsk(100),))
+    assert _reasons(node("a", 2), recorded(said(*asks))) == {"no-gpu-memory-label": 1}
 
 
 def test_a_resource_that_no_node_has_is_named() -> None:

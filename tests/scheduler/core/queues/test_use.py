@@ -9,7 +9,7 @@ from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues import use
-from tests.scheduler.core.model.test_records import said
+from tests.scheduler.core.model.test_records import HALF, TENTH, said
 from tests.scheduler.core.objects import NANO, bound, node, pod, recorded
 from wire.core import Pod
 
@@ -64,6 +64,13 @@ def test_a_pod_without_a_grant_counts_for_what_it_asks_of_its_nodes_card() -> No
     runs = bound(pod(mem=10_000), "n1", ("g", 0), with_grant=False)
     assert use.held(read(runs), card(40_000)) == Resources(gpu_nano=NANO // 4)
     assert use.held(read(runs), None) == Resources(gpu_nano=NANO)
+
+
+@pytest.mark.parametrize(("groups", "nano"), [("g", HALF), ("gh", HALF + TENTH), ("ghi", HALF + 2 * TENTH)])
+def test_asks_that_differ_stand_for_the_groups_of_a_pod_without_a_grant_in_their_order(groups: str, nano: int) -> None:
+    asks = recorded(said((FractionAsk(HALF), FractionAsk(TENTH))))
+    runs = bound(asks, "n1", *((group, 1) for group in groups), with_grant=False)
+    assert use.held(read(runs), card(0)) == Resources(gpu_nano=nano)
 
 
 def test_a_part_of_a_slice_counts_as_a_part_of_its_compute_slices() -> None:
