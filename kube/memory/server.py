@@ -123,9 +123,9 @@ class MemoryApiServer:
         self._store.add(kind)
         self._registry.add(kind)
 
-    def compact(self, rv: int | None = None) -> None:
-        """Forget history up to ``rv``, the current version by default."""
-        self._store.compact(self._store.rv if rv is None else rv)
+    def compact(self) -> None:
+        """Forget all history up to the current version."""
+        self._store.compact()
 
     def restore(self, rv: int, cut: Callable[[Call], bool] = lambda _: True) -> None:
         """Set the whole cluster back to version ``rv``, or to the oldest that is known.

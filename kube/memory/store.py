@@ -140,9 +140,9 @@ class Store:
         self._record(table, Change(rv=gone.rv, key=key, old=old, new=None, gone=gone))
         return gone
 
-    def compact(self, rv: int) -> None:
-        """Forget all history up to and including ``rv``."""
-        self.compacted_rv = max(self.compacted_rv, min(rv, self.rv))
+    def compact(self) -> None:
+        """Forget all history up to and including the current version."""
+        self.compacted_rv = self.rv
         for table in self.tables.values():
             table.log.forget(self.compacted_rv)
 
@@ -159,7 +159,7 @@ class Store:
             for key, stored in before.items():
                 if table.objects.get(key) is not stored:
                     self._put_back(table, key, stored)
-        self.compact(self.rv)
+        self.compact()
 
     def _put_back(self, table: Table, key: str, stored: Stored) -> None:
         old = table.objects.get(key)

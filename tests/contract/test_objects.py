@@ -206,6 +206,8 @@ async def test_a_put_of_a_lease_creates_it_but_replaces_only_with_a_version(api_
 async def test_a_lease_time_without_six_digits_is_refused(api_server: Cluster, time: str) -> None:
     body = {"metadata": {"name": "l"}, "spec": {"renewTime": time}}
     assert (await api_server.send("POST", api_server.leases, body)).failure == (400, "BadRequest")
+    await api_server.made(api_server.leases, {"metadata": {"name": "l"}, "spec": {}})
+    assert (await api_server.send("PUT", f"{api_server.leases}/l", body)).failure == (400, "BadRequest")
     bad_event = {**event("e"), "eventTime": time}
     assert (await api_server.send("POST", api_server.events, bad_event)).failure == (400, "BadRequest")
 

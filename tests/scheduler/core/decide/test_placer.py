@@ -83,6 +83,7 @@ def _busy(name: str, gpus: int, on: str, **asked: Any) -> Any:
         ("spread", [node("n1"), node("n2"), reservation("g", "n2", book={"a": HALF})], {"fraction": "0.5"}, "n1"),
         # CPU only: nodes without GPUs first
         ("binpack", [node("n1"), node("n2", 0)], {"cpu": "1"}, "n2"),
+        ("binpack", [node("n1", 1), node("n2", 0)], {"cpu": "1"}, "n2"),
         ("binpack", [node("n1"), node("n2", 0, cpu="1")], {"cpu": "2"}, "n1"),
         ("binpack", [node("n1", 0, cpu="8"), node("n2", 0, cpu="4")], {"cpu": "2"}, "n2"),
         ("spread", [node("n1", 0, cpu="4"), node("n2", 0, cpu="8"), _busy("x", 0, "n2", cpu="1")], {"cpu": "2"}, "n1"),

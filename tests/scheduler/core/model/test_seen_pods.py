@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from scheduler.core.convert.objects import node_record
+from scheduler.core.convert.objects import node_record, pod_record
+from scheduler.core.model.records import PodRecord
+from scheduler.core.model.seen_pods import Pods
+from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import bound, cluster, feed, free_gpus, node, pod
 
 
@@ -32,3 +35,27 @@ def test_lists_replace_everything_that_is_not_on_them() -> None:
     made.replace_pod_groups([])
     assert made.node("n2") is None
     assert made.pods_beside({"uid-b"}) == ["uid-a"]
+
+
+def _read(number: int) -> PodRecord:
+    record = pod_record(pod(f"p{number}", cpu=f"{number}m"), Settings())
+    assert record is not None
+    return record
+
+
+def test_classes_of_pods_long_gone_are_dropped_only_when_the_number_of_classes_has_doubled() -> None:
+    """Each time costs a walk through all pods."""
+    pods = Pods()
+    for number in range(1, 1_200):
+        record = _read(number)
+        pods.intern(record.cls)
+        pods.put(record)
+    strange = pods.intern(_read(5_000).cls)
+    for number in range(6_000, 6_800):
+        pods.intern(_read(number).cls)
+    assert pods.intern(_read(5_000).cls) is strange
+    for number in range(7_000, 7_200):
+        pods.intern(_read(number).cls)
+    assert pods.intern(_read(5_000).cls) is not strange
+    known = pods.records["uid-p1"].cls
+    assert pods.intern(_read(1).cls) is known
