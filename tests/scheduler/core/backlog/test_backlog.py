@@ -18,7 +18,7 @@ from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.model.test_records import said
 from tests.scheduler.core.objects import NANO, Fed, bound, cluster, feed, node, pod, pod_group, recorded, reservation
-from wire.core import Job
+from wire.core import Job, Pod
 
 _S = 1_000_000_000
 #: No verdict is judged again for its counts alone.
@@ -80,13 +80,15 @@ def test_a_pod_that_excludes_a_device_is_tried_again_though_that_has_only_become
     assert _placed(made) == ["p"]
 
 
-def test_a_gang_of_unlike_members_is_tried_again_though_a_node_has_only_lost_something() -> None:
+@pytest.mark.parametrize("runs", [[], [bound(pod("m", group="g"), "n1")]], ids=["none runs", "one runs"])
+def test_a_gang_of_unlike_members_is_tried_again_though_a_node_has_only_lost_something(runs: list[Pod]) -> None:
     """The first member goes to the emptier node. Once that is the other one, the second member has its CPU."""
     members = [pod("a", group="g", gpus=3), pod("b", group="g", gpus=2, cpu="10")]
     made = cluster(
         node("n1", 4),
         node("n2", 3, cpu="4"),
-        pod_group("g", 2),
+        pod_group("g", 2 + len(runs)),
+        *runs,
         *members,
         settings=Settings(gpu_strategy=Strategy.SPREAD),
     )

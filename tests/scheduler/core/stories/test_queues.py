@@ -171,6 +171,15 @@ def test_a_gang_at_the_limit_waits_whole_and_starts_when_there_is_room_for_all()
     assert len(placed(made)) == 3
 
 
+def test_what_a_gang_would_have_used_that_found_no_room_is_left_to_the_next_of_its_queue() -> None:
+    made = cluster(node("n1", 2), queue("a", gpu=(0, 1, 3)), pod_group("g", 3, queue="a"))
+    feed(made, *(pod(f"m{i}", gpus=1, group="g", priority=1) for i in range(3)), of("a", "next", gpus=2))
+    plan = made.decide(0)
+    assert [placement.name for placement in placements(plan.entries)] == ["next"]
+    (told,) = [entry.verdict.code for entry in plan.entries if isinstance(entry, Explain)]
+    assert told is Code.GANG_INCOMPLETE
+
+
 def test_one_gpu_that_comes_free_wakes_few_of_many_gangs() -> None:
     made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 1)), bound(of("a", "old"), "n1"))
     for i in range(200):
