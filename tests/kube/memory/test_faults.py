@@ -167,6 +167,20 @@ async def test_a_dead_client_hears_and_does_nothing_more(server: MemoryApiServer
         group.cancel_scope.cancel()
 
 
+async def test_what_a_client_says_while_it_is_cut_off_arrives_when_that_is_mended(server: MemoryApiServer) -> None:
+    transport = server.transport()
+    transport.mend()
+    transport.cut()
+    async with anyio.create_task_group() as group:
+        group.start_soon(send, transport, "POST", PODS, pod("p"))
+        with pytest.raises(Timeout):
+            await send(transport, "POST", PODS, pod("given-up"), timeout_s=5)
+        assert not await _exists(server, "p")
+        transport.mend()
+    assert await _exists(server, "p")
+    assert not await _exists(server, "given-up")
+
+
 async def test_a_write_carried_out_before_the_death_stays(server: MemoryApiServer) -> None:
     transport = server.transport("victim")
     server.faults.on_request.append(once(Fault(answer_delay_s=5), when=_creates))
