@@ -21,6 +21,7 @@ from rich.text import Text
 
 from binder.settings import BinderSettings
 from cli import tables
+from cli.inspection.sheets import Look, Sheet, drawn
 from cli.refusing import BadInput
 from kube.client import errors
 from simulator import manifests, outcome, shape
@@ -73,7 +74,7 @@ def run(
     result = anyio.run(_show, steps, settings, console, pause, backend_options={"loop_factory": VirtualTimeLoop})
     if isinstance(result, BadInput):
         raise result
-    tables.show(result, console, details=details)
+    tables.show(result, console, details=details, is_wide=True)
     return 0 if result.all_held else 1
 
 
@@ -153,6 +154,11 @@ class _Stage:
                     self._pause(1 / _FRAMES_A_SECOND)
                 await anyio.sleep(1 / _FRAMES_A_SECOND)
 
+    def _waiting(self, table: Sheet | None) -> list[str]:
+        is_coloured = self._console.color_system is not None
+        width = self._console.width
+        return drawn([table], width, Look(is_wide=True), is_coloured=is_coloured) if table else []
+
     def _is_new(self) -> bool:
         before = self._shown
         self._shown = (self._now.plain, outcome.pods(self._world), outcome.nodes(self._world))
@@ -169,6 +175,6 @@ class _Stage:
             self._now,
             state,
             tables.gpu_map(outcome.nodes(self._world), width=self._console.width),
-            *([waiting] if waiting else []),
+            *(Text.from_ansi(line) for line in self._waiting(waiting)),
         ]
         return Group(*parts)

@@ -96,7 +96,7 @@ def _check_format(arguments: argparse.Namespace) -> None:
         return
     if arguments.what in {POD, QUEUE}:
         raise BadInput("--format aliyun: allowed with cluster and node")
-    if arguments.output not in {"table", "json"}:
-        raise BadInput(f"-o {arguments.output}: allowed with --format aliyun are table and json")
+    if arguments.output not in {output.TABLE, output.WIDE, output.JSON}:
+        raise BadInput(f"-o {arguments.output}: allowed with --format aliyun are table, wide and json")
     if arguments.no_headers:
         raise BadInput("--no-headers: not with --format aliyun")

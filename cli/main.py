@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from cli import check, checkkai, explain, inspect, manifestfiles, offline, ui, version
+from cli.options import output
 from cli.printable import line
 from cli.refusing import BadInput
 from cli.top import command as top
@@ -178,7 +179,7 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
         metavar="NxGxMEM",
         help="N nodes of G cards of MEM: 4x8x80GiB; cards that differ: 1x2x24GiB+2x80GiB; may be repeated",
     )
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="form of the result")
+    output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML), has_header=False)
     parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same run (default 0)")
     parser.add_argument("--delay", default="0s", metavar="DURATION", help="watch events are late by up to so much")
     parser.add_argument(

@@ -15,7 +15,9 @@ _FACTS = {"refused": "red", "note": "yellow", "change": "dim", "or": "dim"}
 
 def show_facts(rows: Iterable[tuple[str, Sequence[tuple[str, str]]]]) -> None:
     """One row a pod: where it stands, and what is known of it, each fact with what it is about."""
-    table = Table("pod", "what Moorage makes of it", header_style="dim", show_lines=True)
+    table = Table(header_style="dim", show_lines=True)
+    for title in ("pod", "what Moorage makes of it"):
+        table.add_column(title, overflow="fold")
     for place, facts in rows:
         cell = Text()
         for number, (what, text) in enumerate(facts):
@@ -28,7 +30,9 @@ def show_facts(rows: Iterable[tuple[str, Sequence[tuple[str, str]]]]) -> None:
 
 def show_findings(rows: Iterable[tuple[str, str, str]], summary: str) -> None:
     """One row a finding: place, level and words; then the sum."""
-    table = Table("where", "level", "what", header_style="dim")
+    table = Table(header_style="dim")
+    for title in ("where", "level", "what"):
+        table.add_column(title, overflow="fold")
     for place, level, text in rows:
         table.add_row(Text(place), Text(level, style=_LEVELS.get(level, "")), Text(text))
     if table.row_count:

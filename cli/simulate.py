@@ -14,6 +14,7 @@ import yaml
 from cli import manifestfiles, tables
 from cli.documents import documents
 from cli.memory import HARDLY_EVER, rare_collections
+from cli.options.output import FOR_PROGRAMS, WIDE
 from cli.page.simulated import Recorder, recorded
 from cli.printable import line
 from cli.progress import Progress
@@ -58,10 +59,11 @@ def run(request: Request, progress: Progress | None = None) -> int:
         result = anyio.run(_simulate, shapes, objects, request, progress, backend_options=loop)
         if isinstance(result, BadInput):
             raise result
-        if request.output == "json":
+        if request.output in FOR_PROGRAMS:
             write(result, request.output)
         else:
-            tables.show(result, tables.console(), details=request.details)
+            is_wide = request.output == WIDE
+            tables.show(result, tables.console(), details=request.details, is_wide=is_wide)
     return 0 if result.all_held else 1
 
 

@@ -11,6 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from cli.inspection.sheets import Cell, Look, Sheet, drawn, plain
 from gpu.share import NANO_PER_DEVICE
 from simulator.outcome import Amounts, DeviceOutcome, DeviceShare, NodeOutcome, Outcome, PodOutcome, QueueOutcome
 from simulator.violations import HELD, SOUND
@@ -24,13 +25,15 @@ _MOST_TENANTS: Final = 4
 _NAME_WIDTH: Final = 14
 #: Of a column: its line, and a space on each side.
 _EDGES: Final = 3
+_NONE: Final = "-"
+_CLOSED: Final = ("CAN'T BE USED",)
 _PHASES: Final = {"Running": "green", "Succeeded": "green", "Pending": "yellow", "Failed": "red"}
 
 
 def console(*, stderr: bool = False) -> Console:
     """Return a console; where there is no terminal, lines are wide enough for the tables."""
-    plain = Console(stderr=stderr, highlight=False)
-    return plain if plain.is_terminal else Console(stderr=stderr, highlight=False, width=140)
+    made = Console(stderr=stderr, highlight=False)
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=140)
 
 
 def gpu_map(nodes: Sequence[NodeOutcome], *, width: int) -> RenderableType:
@@ -55,53 +58,78 @@ def gpu_map(nodes: Sequence[NodeOutcome], *, width: int) -> RenderableType:
     return Group(table, Text(f"and {len(nodes) - _MOST_NODES} more nodes", style="dim"))
 
 
-def pod_table(pods: Sequence[PodOutcome]) -> Table:
+def pod_table(pods: Sequence[PodOutcome]) -> Sheet:
     """List pods: where they run, which devices their containers saw, how long it took to bind them."""
-    table = Table("pod", "phase", "node", "devices that its containers saw", "bound after", header_style="dim")
-    for pod in pods:
-        phase = Text(pod.phase, style=_PHASES.get(pod.phase, ""))
-        bound = "" if pod.to_bind_s is None else f"{pod.to_bind_s:.2f} s"
-        devices = "\n".join(_share(share) for share in pod.devices)
-        table.add_row(f"{pod.namespace}/{pod.name}", phase, pod.node, devices, bound)
-    return table
+    rows = [
+        [
+            Cell(f"{pod.namespace}/{pod.name}"),
+            Cell(pod.phase, _PHASES.get(pod.phase, "")),
+            Cell(pod.node or _NONE),
+            Cell("\n".join(_share(share) for share in pod.devices) or _NONE),
+            Cell(_NONE if pod.to_bind_s is None else f"{pod.to_bind_s:.2f} s"),
+        ]
+        for pod in pods
+    ]
+    return Sheet(
+        title="Pods:",
+        columns=("POD", "PHASE", "NODE", "DEVICES SEEN", "BOUND AFTER"),
+        rows=rows,
+        spare=("BOUND AFTER", "PHASE"),
+        prose=("DEVICES SEEN",),
+        folds=("POD",),
+    )
 
 
-def waiting_table(pods: Sequence[PodOutcome]) -> Table | None:
+def waiting_table(pods: Sequence[PodOutcome]) -> Sheet | None:
     """List pods that wait or failed, each with its reason; None when there is none."""
-    unlucky = [pod for pod in pods if pod.verdict]
-    if not unlucky:
+    rows = [
+        [Cell(f"{pod.namespace}/{pod.name}"), Cell(pod.reason or _NONE), Cell(" ".join(pod.verdict.split()))]
+        for pod in pods
+        if pod.verdict
+    ]
+    if not rows:
         return None
-    table = Table("pod", "reason", "why", header_style="dim")
-    for pod in unlucky:
-        table.add_row(f"{pod.namespace}/{pod.name}", pod.reason, " ".join(pod.verdict.split()))
-    return table
+    columns = ("POD", "REASON", "WHY")
+    return Sheet(title="Waiting pods:", columns=columns, rows=rows, spare=("REASON",), prose=("WHY",), folds=("POD",))
 
 
-def queue_table(queues: Sequence[QueueOutcome]) -> Table | None:
+def queue_table(queues: Sequence[QueueOutcome]) -> Sheet | None:
     """List queues, each below its parent: pods, GPUs in use and waited for, and what it may have; None without any."""
     if not queues:
         return None
-    table = Table(header_style="dim")
-    for title in (
-        "queue",
-        "pods placed",
-        "pods waiting",
-        "GPUs used",
-        "GPUs waited for",
-        "GPU quota",
-        "GPU limit",
-        "can't be used",
-    ):
-        table.add_column(title, justify="left" if title in {"queue", "can't be used"} else "right")
+    has_closed = any(queue.closed for queue in queues)
     depth: dict[str, int] = {}
+    rows = []
     for queue in queues:
         depth[queue.name] = 0 if queue.closed else depth.get(queue.parent, -1) + 1
         gpus = map(_gpus, (queue.used, queue.waits_for, queue.quota, queue.limit))
         indented = f"{'  ' * depth[queue.name]}{queue.name}"
-        table.add_row(indented, str(queue.placed), str(queue.waiting), *gpus, queue.closed)
-    if not any(queue.closed for queue in queues):
-        table.columns.pop()
-    return table
+        texts = [
+            indented,
+            str(queue.placed),
+            str(queue.waiting),
+            *gpus,
+            *([queue.closed or _NONE] if has_closed else []),
+        ]
+        rows.append([Cell(text) for text in texts])
+    return Sheet(
+        title="Queues:",
+        columns=("QUEUE", "PLACED", "WAITING", "GPUS USED", "GPUS AWAITED", "QUOTA", "LIMIT", *(_CLOSED * has_closed)),
+        rows=rows,
+        spare=("LIMIT", "QUOTA", "WAITING", "PLACED"),
+        prose=_CLOSED,
+        folds=("QUEUE",),
+    )
+
+
+def print_sheets(sheets: Sequence[Sheet], to: Console, *, is_wide: bool = False) -> None:
+    """Print tables within the width of a terminal; elsewhere a line for each row."""
+    if to.is_terminal:
+        lines = drawn(sheets, to.width, Look(is_wide=is_wide), is_coloured=to.color_system is not None)
+    else:
+        lines = [line for sheet in sheets for line in ("", *plain(sheet))][1:]
+    for line in lines:
+        to.print(Text.from_ansi(line), soft_wrap=True)
 
 
 def _gpus(amounts: Amounts) -> str:
@@ -127,14 +155,12 @@ def invariants_line(outcome: Outcome, *, details: bool = False) -> Text:
     return line
 
 
-def show(outcome: Outcome, to: Console, *, details: bool = False) -> None:
-    """Print all of an outcome. ``details``: each invariant by its name."""
+def show(outcome: Outcome, to: Console, *, details: bool = False, is_wide: bool = False) -> None:
+    """Print all of an outcome. ``details``: each invariant by its name. ``is_wide``: no column is left out."""
     to.print(gpu_map(outcome.nodes, width=to.width))
-    to.print(pod_table(outcome.pods))
-    if waiting := waiting_table(outcome.pods):
-        to.print(waiting)
-    if queues := queue_table(outcome.queues):
-        to.print(queues)
+    found = (pod_table(outcome.pods), waiting_table(outcome.pods), queue_table(outcome.queues))
+    print_sheets([sheet for sheet in found if sheet is not None], to, is_wide=is_wide)
+    to.print()
     if not outcome.idle:
         to.print(f"stopped after {outcome.ended_at_s:g} s, before everything was done", style="yellow")
     to.print(invariants_line(outcome, details=details))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+from cli.inspection.layout import Kinds, laid_out, told_left_out, wrapped
 from cli.inspection.options import UNITS_MIB
+from cli.inspection.sheets import terminal_width
 from cli.inspection.values import Inspection
+from cli.options.output import WIDE
 from cli.writing import write
 from scheduler.core.report.gpushare import UNKNOWN, Answer, DeviceUse, NodeUse, node_use
 from scheduler.core.report.node_view import NodeView
@@ -21,14 +24,16 @@ def show(seen: Inspection, *, unit: str, details: bool, output: str) -> None:
     if output == "json":
         write(Answer(tuple(use for _, use in uses)), output)
     else:
-        sys.stdout.writelines(f"{line}\n" for line in (_details(uses, unit) if details else summary(uses, unit)))
+        width = None if output == WIDE else terminal_width()
+        made = (_details if details else summary)(uses, unit, width)
+        sys.stdout.writelines(f"{line}\n" for line in made)
     unknown = [node.name for node in seen.nodes if node.gpus and not node.smallest_card_mib]
     sys.stderr.writelines(f"not known: how much memory the cards of {name} have; shown as 0\n" for name in unknown)
     sys.stderr.writelines(f"not read: {note}\n" for note in seen.unread)
 
 
-def summary(uses: Sequence[tuple[NodeView, NodeUse]], unit: str) -> list[str]:
-    """A line for each node, and the sum of the cluster."""
+def summary(uses: Sequence[tuple[NodeView, NodeUse]], unit: str, width: int | None = None) -> list[str]:
+    """A line for each node, and the sum of the cluster. ``width``: the terminal's; None: no column is left out."""
     most = _columns(use for _, use in uses)
     has_pending = any(_pending(use) for _, use in uses)
     header = ["NAME", "IPADDRESS", *(f"GPU{index}(Allocated/Total)" for index in range(most))]
@@ -37,17 +42,21 @@ def summary(uses: Sequence[tuple[NodeView, NodeUse]], unit: str) -> list[str]:
         slots = [f"{used}/{total}" for used, total in _slots(use, most)]
         pending = [str(_pending(use))] if has_pending else []
         rows.append([use.name, node.address or "-", *slots, *pending, f"{use.used}/{use.total}"])
-    return [*(lines := _aligned(rows)), *_sum(uses, width=max(len(line) for line in lines))]
+    left_out: dict[str, None] = {}
+    lines = _aligned(_kept(rows, width, left_out))
+    return [*lines, *_sum(uses, width=max(len(line) for line in lines)), *_told(left_out, width)]
 
 
-def _details(uses: Sequence[tuple[NodeView, NodeUse]], unit: str) -> list[str]:
+def _details(uses: Sequence[tuple[NodeView, NodeUse]], unit: str, width: int | None = None) -> list[str]:
     """A table of its pods for each node, and the sum of the cluster."""
     lines: list[str] = []
+    left_out: dict[str, None] = {}
     for node, use in uses:
-        block = ["", f"NAME:       {use.name}", f"IPADDRESS:  {node.address or '-'}", "", *_aligned(_pods(use))]
+        table = _aligned(_kept(_pods(use), width, left_out))
+        block = ["", f"NAME:       {use.name}", f"IPADDRESS:  {node.address or '-'}", "", *table]
         block += [f"Allocated :  {use.used} ({_percent(use.used, use.total)})", f"Total :      {use.total}"]
         lines += [*block, "-" * max(len(line) for line in block)]
-    return [*lines, "", *_sum(uses, width=0), f"(in {unit})"]
+    return [*lines, "", *_sum(uses, width=0), f"(in {unit})", *_told(left_out, width)]
 
 
 def _pods(use: NodeUse) -> list[list[str]]:
@@ -94,6 +103,22 @@ def _sum(uses: Sequence[tuple[NodeView, NodeUse]], *, width: int) -> list[str]:
 
 def _percent(used: int, total: int) -> str:
     return f"{used * 100 // total}%" if total else "0%"
+
+
+def _kept(rows: list[list[str]], width: int | None, left_out: dict[str, None]) -> list[list[str]]:
+    """The columns that there is room for: those of GPUs are left out from the last one, then the address."""
+    if width is None:
+        return rows
+    titles = rows[0]
+    spare = [*(title for title in reversed(titles) if title.startswith("GPU") and title[3:4].isdigit()), "IPADDRESS"]
+    natural = [max(len(row[column]) for row in rows) for column in range(len(titles))]
+    layout = laid_out(titles, natural, Kinds(spare=spare), width, gap=len(_GAP))
+    left_out |= dict.fromkeys(layout.left_out)
+    return [[row[column] for column in layout.columns] for row in rows]
+
+
+def _told(left_out: Collection[str], width: int | None) -> list[str]:
+    return ["", *wrapped(told_left_out(left_out), width)] if left_out and width is not None else []
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

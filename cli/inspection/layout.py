@@ -7,13 +7,13 @@ table gives, then what may be folded is. Names of nodes are neither.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 GAP: Final = "   "
 #: Prose that is wrapped has at least so much room, or what it needs.
 _LEAST_PROSE: Final = 24
-_LEAST_FOLDED: Final = 20
+_LEAST_FOLDED: Final = 12
 _WIDE: Final = frozenset("WF")
 
 
@@ -33,22 +33,23 @@ class Kinds(NamedTuple):
     folds: Collection[str] = ()
 
 
-def laid_out(titles: Sequence[str], natural: Sequence[int], kinds: Kinds, width: int) -> Layout:
+def laid_out(titles: Sequence[str], natural: Sequence[int], kinds: Kinds, width: int, *, gap: int = len(GAP)) -> Layout:
     """Make room within a width. ``natural``: how wide each column is with its text in one line."""
     columns = list(range(len(titles)))
     left_out: list[str] = []
     for title in kinds.spare:
-        if _needed(_least(titles, natural, kinds.prose, columns)) <= width:
+        if _needed(_least(titles, natural, kinds.prose, columns), gap) <= width:
             break
         if title in titles:
             columns.remove(titles.index(title))
             left_out.append(title)
     wraps = kinds.prose
     least = _least(titles, natural, wraps, columns)
-    if _needed(least) > width:
+    if _needed(least, gap) > width:
         wraps = {*kinds.prose, *kinds.folds}
         least = _least(titles, natural, wraps, columns, room=_LEAST_FOLDED)
-    widths = _widened(least, [natural[at] for at in columns], width)
+    rest = max(0, width - _needed(least, gap))
+    widths = _widened(least, [natural[at] for at in columns], rest)
     return Layout(tuple(columns), tuple(widths), tuple(left_out))
 
 
@@ -63,20 +64,24 @@ def _least(
     return [min(natural[at], max(room, cells(titles[at]))) if titles[at] in wraps else natural[at] for at in columns]
 
 
-def _needed(widths: Sequence[int]) -> int:
-    return sum(widths) + len(GAP) * max(0, len(widths) - 1)
+def _needed(widths: Sequence[int], gap: int) -> int:
+    return sum(widths) + gap * max(0, len(widths) - 1)
 
 
-def _widened(least: Sequence[int], natural: Sequence[int], width: int) -> list[int]:
+def _widened(least: Sequence[int], natural: Sequence[int], rest: int) -> list[int]:
     """Divide what is left among the columns that are narrower than their text: the shortest first get all they need."""
     widths = list(least)
-    rest = max(0, width - _needed(widths))
     narrow = sorted((at for at, each in enumerate(widths) if each < natural[at]), key=lambda at: natural[at])
     for number, at in enumerate(narrow):
         given = min(natural[at] - widths[at], rest // (len(narrow) - number))
         widths[at] += given
         rest -= given
     return widths
+
+
+def told_left_out(titles: Iterable[str]) -> str:
+    """Name the columns that are left out, and how to see them."""
+    return f"Columns left out at this width: {', '.join(titles)}. All of them: -o wide"
 
 
 def wrapped(text: str, width: int) -> list[str]:

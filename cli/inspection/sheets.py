@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from cli.inspection.layout import GAP, Kinds, Layout, cells, laid_out, wrapped
+from cli.inspection.layout import GAP, Kinds, Layout, cells, laid_out, told_left_out, wrapped
 from cli.printable import line
 
 #: Between the lines of a cell, where a row is one line.
@@ -56,14 +56,19 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 def show(sheets: Sequence[Sheet], notes: Iterable[str] = (), look: Look | None = None) -> None:
     """Print tables to stdout, and what is missing in them to stderr."""
     look = look or Look()
-    if sys.stdout.isatty():
-        width = shutil.get_terminal_size(_UNKNOWN_SIZE).columns
+    width = terminal_width()
+    if width is not None:
         is_coloured = not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in _PLAIN_TERMINALS
         made = drawn(sheets, width, look, is_coloured=is_coloured)
     else:
         made = _apart([plain(sheet, look) for sheet in sheets], look)
     sys.stdout.writelines(f"{each}\n" for each in made)
     sys.stderr.writelines(f"not read: {line(note)}\n" for note in notes)
+
+
+def terminal_width() -> int | None:
+    """How many columns the terminal on stdout has; None where it is no terminal."""
+    return shutil.get_terminal_size(_UNKNOWN_SIZE).columns if sys.stdout.isatty() else None
 
 
 def plain(sheet: Sheet, look: Look | None = None) -> list[str]:
@@ -90,8 +95,8 @@ def drawn(sheets: Sequence[Sheet], width: int, look: Look, *, is_coloured: bool 
         blocks.append(list(_drawn(sheet, layout, width, look, is_coloured=is_coloured)))
     made = _apart(blocks, look)
     if left_out and look.has_headers:
-        told = f"Columns left out at this width: {', '.join(map(line, left_out))}. All of them: -o wide"
-        made += ["", *(_styled(each, "dim", is_coloured=is_coloured) for each in wrapped(told, width))]
+        told = wrapped(told_left_out(map(line, left_out)), width)
+        made += ["", *(_styled(each, "dim", is_coloured=is_coloured) for each in told)]
     return made
 
 

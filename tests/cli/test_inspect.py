@@ -74,7 +74,7 @@ def test_what_is_meant_is_written_as_for_kubectl(given: list[str], what: str, of
         (["pod", "-f", "x"], "-f: allowed with queue"),
         (["-d"], "-d: allowed with --format aliyun"),
         (["pod", "--format", "aliyun"], "--format aliyun: allowed with cluster and node"),
-        (["--format", "aliyun", "-o", "yaml"], "-o yaml: allowed with --format aliyun are table and json"),
+        (["--format", "aliyun", "-o", "yaml"], "-o yaml: allowed with --format aliyun are table, wide and json"),
         (["--kubeconfig", "/nowhere/to/be/found"], "/nowhere/to/be/found"),
     ],
 )
