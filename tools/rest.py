@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 60.0
 
 
 class RestError(Exception):

@@ -59,7 +59,7 @@ async def opened(plane: ControlPlane, namespaces: Mapping[str, Mapping[str, str]
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=tls),
         headers={"Authorization": f"Bearer {plane.token}"},
-        timeout=aiohttp.ClientTimeout(total=30),
+        timeout=aiohttp.ClientTimeout(total=120),
     ) as session:
         door = Door(session, plane.url)
         await door.made("/apis/node.k8s.io/v1/runtimeclasses", _RUNTIME_CLASS)

@@ -169,7 +169,7 @@ async def cluster(control_plane: ControlPlane) -> AsyncIterator[Cluster]:
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=tls),
         headers={"Authorization": f"Bearer {control_plane.token}"},
-        timeout=aiohttp.ClientTimeout(total=30),
+        timeout=aiohttp.ClientTimeout(total=120),
     ) as session:
         world = Cluster(session, control_plane.url, *spaces)
         for space in spaces:

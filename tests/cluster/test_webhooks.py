@@ -96,7 +96,7 @@ async def cluster(least_rights: ControlPlane, tmp_path: Path, request: pytest.Fi
             aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(ssl=tls),
                 headers={"Authorization": f"Bearer {least_rights.token}"},
-                timeout=aiohttp.ClientTimeout(total=30),
+                timeout=aiohttp.ClientTimeout(total=120),
             )
         )
         world = Cluster(session, least_rights.url, f"door-{mark}")

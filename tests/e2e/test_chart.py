@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import http.client
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -203,32 +204,34 @@ def test_an_upgrade_brings_older_crds_along_and_leaves_newer_ones(plane: Control
     assert "backoffLimit" not in _fields(_crd(plane, "bindrequests"))
 
 
-@pytest.mark.parametrize("component", ["scheduler", "binder", "workloads"])
 async def test_renewals_of_leases_are_not_queued_behind_the_components_own_requests(
-    plane: ControlPlane, release: Release, component: str
+    plane: ControlPlane, release: Release
 ) -> None:
     """What the API server says of each request: by which flow schema it was queued."""
     release.install(VALUES)
     schemas = json.loads(plane.kubectl("get", "flowschemas", "-o", "json"))["items"]
     named = {schema["metadata"]["uid"]: schema["metadata"]["name"] for schema in schemas}
-    token = plane.service_account_token("kai-scheduler", f"moorage-{component}")
-    asked = {
-        "/apis/coordination.k8s.io/v1/namespaces/kai-scheduler/leases/moorage-" + component: "moorage-leader-election",
-        "/api/v1/pods?limit=1": "moorage",
-    }
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kai-scheduler/leases"
+    for component in ("scheduler", "binder", "workloads"):
+        token = plane.service_account_token("kai-scheduler", f"moorage-{component}")
+        asked = {f"{leases}/moorage-{component}": "moorage-leader-election", "/api/v1/pods?limit=1": "moorage"}
+        is_so = functools.partial(_are_queued, plane, token, asked, named)
+        # The API server takes a moment to queue by schemas that are new.
+        await eventually(is_so, f"requests of {component} to be queued as {asked}", within_s=PATIENCE_S)
 
-    async def is_so() -> bool | None:
-        return {path: named[_queued_by(plane, path, token)] for path in asked} == asked or None
 
-    # The API server takes a moment to queue by schemas that are new.
-    await eventually(is_so, f"requests to be queued by {sorted(asked.values())}", within_s=PATIENCE_S)
+async def _are_queued(
+    plane: ControlPlane, token: str, asked: Mapping[str, str], named: Mapping[str, str]
+) -> bool | None:
+    """Whether each path is queued by the schema of this name."""
+    return {path: named[_queued_by(plane, path, token)] for path in asked} == asked or None
 
 
 def _queued_by(plane: ControlPlane, path: str, token: str) -> str:
     """UID of the flow schema."""
     server = urlsplit(plane.url)
     trust = ssl.create_default_context(cadata=plane.ca_pem)
-    connection = http.client.HTTPSConnection(server.hostname or "", server.port, timeout=30, context=trust)
+    connection = http.client.HTTPSConnection(server.hostname or "", server.port, timeout=60, context=trust)
     with contextlib.closing(connection):
         connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
         headers = connection.getresponse().headers

@@ -59,7 +59,7 @@ async def served(made: Cluster, *, in_step: bool = True, **settings: Any) -> Asy
     async with anyio.create_task_group() as tasks:
         await tasks.start(inspecting.run, listener)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        async with aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=10)) as session:
+        async with aiohttp.ClientSession(url, timeout=aiohttp.ClientTimeout(total=60)) as session:
             yield session
         tasks.cancel_scope.cancel()
 
