@@ -155,13 +155,24 @@ async def test_an_entry_that_can_not_bind_any_more_is_taken_out_of_its_book(
     gated["spec"]["schedulingGates"] = [{"name": "example.com/wait"}]
     ghost = (await crowd.tenant.create(gated))["metadata"]
     group = first["metadata"]["labels"][names.GPU_GROUP_LABEL]
-    reservation = await _reservation(crowd, group)
-    entries = json.loads(reservation["metadata"]["annotations"][names.TENANTS])
     left = {"nano": 1, "attempt": "left", "rv": "1", "since": 0, "pod": f"{crowd.tenant.namespace}/ghost"}
-    patch = {"metadata": {"annotations": {names.TENANTS: json.dumps({**entries, ghost["uid"]: left})}}}
     token = control_plane.service_account_token(names.SYSTEM_NAMESPACE, "moorage-binder")
     async with identity(control_plane, token, names.RESERVATION_NAMESPACE) as binder:
-        await binder.patch(reservation["metadata"]["name"], patch)
+
+        async def is_added() -> bool | None:
+            """Into the book as it is: the neighbour may come into it meanwhile."""
+            held = (await _reservation(crowd, group))["metadata"]
+            book = json.dumps({**json.loads(held["annotations"][names.TENANTS]), ghost["uid"]: left})
+            version = {"resourceVersion": held["resourceVersion"]}
+            try:
+                await binder.patch(held["name"], {"metadata": {**version, "annotations": {names.TENANTS: book}}})
+            except client.ApiException as error:
+                if error.status != 409:
+                    raise
+                return None
+            return True
+
+        await eventually(is_added, "the entry to be added", within_s=PATIENCE_S)
 
     async def is_out() -> bool | None:
         found = await _reservation(crowd, group)
