@@ -317,16 +317,19 @@ async def test_a_holder_who_renews_while_a_process_gets_in_step_stays() -> None:
         tasks.cancel_scope.cancel()
 
 
-async def test_a_server_that_fails_while_a_process_gets_in_step_shortens_no_wait() -> None:
+@pytest.mark.parametrize("state", ["is refused", "is forbidden"])
+async def test_a_server_that_fails_while_a_process_gets_in_step_shortens_no_wait(state: str) -> None:
     new = Candidate("b", LeaseServer(LEFT_BEHIND, 7))
-    new.link.state = "is refused"
+    new.link.state = state
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(take_part_after, new, 20.0)
         await anyio.sleep(20.0)
+        asked = new.link.requests
         new.link.state = "up"
         await anyio.sleep(40.0)
         tasks.cancel_scope.cancel()
     assert new.terms[0][0] >= 35.0
+    assert asked <= 60, "it is not asked without a pause"
 
 
 async def test_history_that_is_set_back_while_a_process_gets_in_step_is_found_when_it_takes_part() -> None:
