@@ -50,6 +50,16 @@ def test_the_first_by_rank_wake_a_few_or_as_many_as_the_queue_takes(times: int, 
     assert (len(made), made.have_more) == (50 - woken, woken < 50)
 
 
+@pytest.mark.parametrize(("held_back", "have_more"), [(0, True), (31, True), (32, False)])
+def test_a_queue_takes_more_unless_all_that_woke_were_held_back_again(held_back: int, have_more: bool) -> None:
+    names = [f"g{at:02}" for at in range(50)]
+    made = asleep(*((name, at, ONE) for at, name in enumerate(names)))
+    due(made, 1)
+    for at in range(held_back):
+        made.put(("ns", names[at]), rank(at), ONE)
+    assert made.have_more is have_more
+
+
 def test_nobody_wakes_while_the_queue_takes_nothing() -> None:
     made = asleep(("a", 1, ONE))
     assert due(made, 0) == []

@@ -92,3 +92,15 @@ def test_members_that_need_one_claim_for_themselves_do_not_complete_a_gang_toget
         group = made.pod_group("ns", "g")
         assert group is not None
         assert can_complete(made.snapshot(), group, candidates(made.snapshot(), group, 0), 0) is is_completed
+
+
+def test_what_fitted_nowhere_beside_one_choice_of_subgroups_may_fit_with_another() -> None:
+    subgroups = [{"name": name, "minMember": least} for name, least in (("runs", 1), ("a", 2), ("b", 2))]
+    runs = bound(pod("runs", group="g", subgroup="runs", gpus=1), "n1")
+    of_a = [pod("a0", group="g", subgroup="a", gpus=2), pod("a1", group="g", subgroup="a", gpus=1)]
+    of_b = [pod(name, group="g", subgroup="b", gpus=1) for name in ("b0", "b1")]
+    for gpus, is_completed in ((2, False), (3, True)):
+        made = cluster(node(gpus=gpus), runs, *of_a, *of_b, pod_group("g", minSubGroup=2, subGroups=subgroups))
+        group = made.pod_group("ns", "g")
+        assert group is not None
+        assert can_complete(made.snapshot(), group, candidates(made.snapshot(), group, 0), 0) is is_completed
