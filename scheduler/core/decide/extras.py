@@ -1,7 +1,7 @@
 """Members of a gang beyond its minimum: one after another, and the gang's rank is looked at again after each.
 
 A gang that has just its minimum comes before those that have more (kai-contract 14.12). So it gets one member, and the
-next one is placed in its new turn. While the minimum of a gang is on its way none of the others is placed; but
+next one is placed in its new turn: by then another queue may have less of its share. While the minimum of a gang is on its way none of the others is placed; but
 room is kept for them in their turn, or gangs that started a moment earlier would get all of it.
 """
 
@@ -37,12 +37,10 @@ class Extras:
     _has_failed: bool = False
 
     def turn(self) -> bool:
-        """Decide until the rank changes; return whether there is another turn to come."""
+        """Decide until one is placed; return whether there is another turn to come."""
         while (pod := self.surplus.take()) is not None:
-            if not (self.attempts.keep_room(pod) if self.is_starting else self._is_served(pod)):
-                continue
-            self.surplus.placed()
-            if self.above < ABOVE:
+            if self.attempts.keep_room(pod) if self.is_starting else self._is_served(pod):
+                self.surplus.placed()
                 self.above = ABOVE
                 return True
         return False

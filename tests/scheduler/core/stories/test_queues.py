@@ -292,6 +292,13 @@ def test_memory_of_a_gpu_counts_by_the_card_and_a_larger_one_is_taken_for_the_li
     assert [placement.node for placement in placements(plan.entries)] == ["zlarge"]
 
 
+def test_members_beyond_a_minimum_come_in_turn_with_pods_of_other_teams() -> None:
+    runs = bound(pod("m0", gpus=1, group="g"), "n1")
+    made = cluster(node("n1", 8), queue("a"), queue("b"), pod_group("g", 1, queue="a"), runs)
+    feed(made, *(pod(f"m{i}", gpus=1, group="g") for i in range(1, 8)), *several("b", 7))
+    assert teams(placed(made)) == {"m": 3, "b": 4}
+
+
 def test_an_elastic_gang_grows_up_to_the_limit_and_further_when_it_is_raised() -> None:
     made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 3)), pod_group("g", 1, queue="a"))
     first = bound(pod("m0", gpus=1, group="g"), "n1")
