@@ -35,7 +35,7 @@ class Request:
 
 @dataclass(slots=True)
 class Watch:
-    """The answer to one watch: its lines, each after a pause, and how it ends.
+    """The answer to one watch: its lines, each after a pause or at once, as what is buffered comes, and how it ends.
 
     ``end`` is an error to raise after the lines, "eof", or "silence".
     """
@@ -96,7 +96,8 @@ class ScriptedTransport:
 
 async def _lines(watch: Watch) -> AsyncIterator[bytes]:
     for line in watch.lines:
-        await anyio.sleep(watch.pauses_s)
+        if watch.pauses_s:
+            await anyio.sleep(watch.pauses_s)
         yield line
     if isinstance(watch.end, Exception):
         raise watch.end

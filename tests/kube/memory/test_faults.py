@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections.abc import AsyncIterator
 
 import anyio
 import msgspec
@@ -13,6 +14,7 @@ from kube.client.errors import Timeout, Unreachable
 from kube.client.transport import Response
 from kube.memory.calls import Call
 from kube.memory.faults import End, Fault, once, sometimes
+from kube.memory.lines import BrokenOff, come_through
 from kube.memory.server import MemoryApiServer
 from tests.kube.memory.calls import CONFIG_MAPS, PODS, decoded, pod, send
 
@@ -314,6 +316,28 @@ async def test_a_watch_ends_as_its_fault_says(server: MemoryApiServer, end: End,
         except Unreachable:
             how = "broken"
     assert (lines, how, len(told)) == (seen, ended, 1)
+
+
+@pytest.mark.parametrize(
+    ("end", "rest", "closes"),
+    [(End.BREAKS, b"", False), (End.BREAKS_INSIDE, b"se", False), (End.CLOSES_INSIDE, b"se", True)],
+)
+async def test_whoever_carries_a_watch_is_told_what_of_a_line_came_and_whether_the_stream_ends_in_order(
+    end: End, rest: bytes, *, closes: bool
+) -> None:
+    async def lines() -> AsyncIterator[bytes]:
+        yield b"first"
+        yield b"second"
+
+    fault, came = Fault(end=end, after_lines=1, kept_permille=400), list[bytes]()
+
+    async def carry() -> None:
+        async for each in come_through(lines(), fault, lambda: None):
+            came.append(each)
+
+    with pytest.raises(BrokenOff) as broken:
+        await carry()
+    assert (came, broken.value.rest, broken.value.closes) == ([b"first"], rest, closes)
 
 
 def _brief(line: bytes) -> str:

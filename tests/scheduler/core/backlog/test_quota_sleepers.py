@@ -72,6 +72,13 @@ def test_a_use_that_is_taken_does_not_wake_another_one() -> None:
     assert ("ns", "a") in made
 
 
+def test_who_would_use_something_else_now_wakes_for_that() -> None:
+    made = asleep(("a", 1, TWO), ("b", 2, ONE))
+    made.put(("ns", "a"), rank(3), ONE)
+    assert due(made, 5, only=TWO) == []
+    assert due(made, 5, only=ONE) == ["b", "a"]
+
+
 def test_who_left_is_passed_over() -> None:
     made = asleep(("a", 1, ONE), ("b", 2, ONE))
     made.drop(("ns", "a"))

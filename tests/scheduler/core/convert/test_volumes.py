@@ -21,6 +21,17 @@ def _claim(spec: dict[str, Any], **metadata: Any) -> PersistentVolumeClaim:
 
 
 @pytest.mark.parametrize(
+    ("text", "zones"),
+    [("a", ("a",)), ("b__a", ("a", "b")), ("a__ a", ("a",)), ("", ()), ("a__", ())],
+)
+def test_a_volume_is_of_the_zones_that_its_label_names_if_it_names_none_that_is_empty(
+    text: str, zones: tuple[str, ...]
+) -> None:
+    rule = volumes.volume_record(volume("pv", labels={"topology.kubernetes.io/zone": text})).rule
+    assert (rule.zones if rule is not None else ()) == ((("topology.kubernetes.io/zone", zones),) if zones else ())
+
+
+@pytest.mark.parametrize(
     ("made", "expected"),
     [
         (_claim({}), {}),
