@@ -22,7 +22,7 @@ from scheduler.app import Scheduler
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues.use_over_time import UsePeriod
 from scheduler.report.inspecting import Inspected, Inspecting
-from scheduler.settings import InspectSettings, ScalingSettings, SchedulerSettings
+from scheduler.settings import InspectSettings, ScalingSettings, SchedulerSettings, UseSource
 from wire import names
 
 
@@ -42,12 +42,13 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         object_status=options.object_status,
         cdi=options.cdi_enabled,
         queue_use=_queue_use(options),
+        use_source=_use_source(options),
     )
 
 
 def _queue_use(options: SchedulerOptions) -> UsePeriod | None:
     """Which use of queues over time counts; None: none."""
-    if options.queue_use_window is None and options.queue_use_window_cron is None:
+    if options.queue_use_window is None and options.queue_use_window_cron is None and not options.queue_use_prometheus:
         return None
     return UsePeriod(
         window_s=round(options.queue_use_window or UsePeriod().window_s),
@@ -56,6 +57,19 @@ def _queue_use(options: SchedulerOptions) -> UsePeriod | None:
         half_life_s=round(options.queue_use_half_life or 0),
         begins_s=options.queue_use_window_start,
         k_milli=options.queue_use_weight,
+    )
+
+
+def _use_source(options: SchedulerOptions) -> UseSource | None:
+    """Who says what queues used over time; None: the scheduler counts."""
+    if not options.queue_use_prometheus:
+        return None
+    return UseSource(
+        url=options.queue_use_prometheus,
+        fetch_s=round(options.queue_use_fetch_interval),
+        stale_s=round(options.queue_use_staleness_period),
+        timeout_s=options.queue_use_query_timeout,
+        resolution_s=round(options.queue_use_query_resolution),
     )
 
 

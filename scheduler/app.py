@@ -42,6 +42,7 @@ from scheduler.telemetry.tracing import Traced
 from scheduler.upkeep.answering import Answering
 from scheduler.upkeep.ledger_audit import Recounting
 from scheduler.upkeep.queue_use import QueueUse
+from scheduler.upkeep.queue_use_asked import AskedUse
 from scheduler.upkeep.stale_gangs import Releasing
 from scheduler.watch.cache import Cache, NodeSink, PodGroupSink, PodSink, RequestSink
 from scheduler.watch.watched import secondary
@@ -104,11 +105,7 @@ class Scheduler(Follower):
         self._remarking = Remarking(self.cache, events)
         self._answering = Answering(self.cache, answer_s=settings.answer_s)
         self._scaling = scaling
-        self._queue_use = (
-            None
-            if settings.queue_use is None
-            else QueueUse(api, self.cache, clock=api.clock, period=settings.queue_use)
-        )
+        self._queue_use = _queue_use(api, cache, settings)
         self._queue_statuses = QueueStatuses(api, cache, clock=clock) if settings.object_status else None
         self._group_statuses = PodGroupStatuses(api, cache, clock=clock) if settings.object_status else None
         self._cycle = Cycle(
@@ -174,6 +171,16 @@ class Scheduler(Follower):
             if self._group_statuses is not None:
                 tasks.start_soon(self._group_statuses.run)
             tasks.start_soon(self._cycle.run)
+
+
+def _queue_use(api: Api, cache: Cache, settings: SchedulerSettings) -> QueueUse | AskedUse | None:
+    """Who says what queues used over time; None: that does not count."""
+    period, source = settings.queue_use, settings.use_source
+    if period is None:
+        return None
+    if source is None:
+        return QueueUse(api, cache, clock=api.clock, period=period)
+    return AskedUse(api, cache, clock=api.clock, period=period, source=source)
 
 
 def _traces(tracer: Tracer | None, settings: SchedulerSettings) -> Traces:

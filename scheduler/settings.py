@@ -5,7 +5,7 @@ Settings of decisions are scheduler/core/model/settings.py's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -15,6 +15,9 @@ from scheduler.core.queues.use_over_time import UsePeriod
 from wire import names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
     from scheduler.core.scores.score import Scores
 
 
@@ -41,6 +44,29 @@ class InspectSettings(msgspec.Struct, frozen=True, kw_only=True):
     fresh_s: float = 1.0
 
 
+class Asked(Protocol):
+    """A Prometheus."""
+
+    async def ask(self, query: str, at_s: int) -> bytes:
+        """The answer to an instant query, as of a time in seconds since the epoch. Raises NoAnswer (prometheus.py)."""
+        ...
+
+
+class UseSource(msgspec.Struct, frozen=True, kw_only=True):
+    """A Prometheus that says what queues used over time, at ``url``; times are KAI's (kai-contract 2.5).
+
+    It is asked every ``fetch_s`` for the sum of one sample each ``resolution_s``, and has ``timeout_s`` for a query.
+    What it said counts for nothing any more after ``stale_s``. ``asking``: connects to it; None: over HTTP.
+    """
+
+    url: str
+    fetch_s: int = 60
+    stale_s: int = 300
+    timeout_s: float = 10.0
+    resolution_s: int = 60
+    asking: Callable[[UseSource], AbstractAsyncContextManager[Asked]] | None = None
+
+
 class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds of the event loop's clock.
 
@@ -56,7 +82,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     autoscalers are asked for nothing. ``object_status``: the status of Queues and PodGroups is written. ``cdi``: how
     containers are told their devices. ``scores``: those that ``decisions`` may name; None: the registry's (not imported
     here: NumPy, for ``--help``).
-    ``queue_use``: which use of queues over time counts in their fair shares; None: none.
+    ``queue_use``: which use of queues over time counts in their fair shares; None: none. ``use_source``: who knows it;
+    None: the scheduler counts.
     """
 
     decisions: Settings = Settings()
@@ -73,3 +100,4 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     cdi: Cdi = Cdi.AUTO
     scores: Scores | None = None
     queue_use: UsePeriod | None = None
+    use_source: UseSource | None = None

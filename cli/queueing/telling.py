@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -37,7 +38,7 @@ _BECAUSE: Final = {
 def sheets(explained: Explanation, *, wide: bool = False) -> list[Sheet]:
     """All that is known of a queue. ``wide``: also divisions in which each queue gets what it requests."""
     names = {view.name for view in explained.path}
-    found = [_said(_summary(explained))]
+    found = [_said(_summary(explained)), *_no_use(explained.use_stale_since_s)]
     found += [_numbers(view) for view in explained.path]
     for level in explained.levels:
         for division in level.divisions:
@@ -50,6 +51,15 @@ def sheets(explained: Explanation, *, wide: bool = False) -> list[Sheet]:
 
 def _said(text: str) -> Sheet:
     return Sheet(title=text, columns=(), rows=())
+
+
+def _no_use(since_s: int | None) -> Iterator[Sheet]:
+    """That use over time counts for nobody, and why."""
+    if since_s is None:
+        return
+    since = datetime.datetime.fromtimestamp(since_s, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    answered = f"answered last at {since}" if since_s else "has never answered"
+    yield _said(f"Use over time counts for no queue now: Prometheus {answered}.")
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------

@@ -12,12 +12,23 @@ from scheduler.core.model.settings import Strategy
 from scheduler.core.queues import cron
 from scheduler.core.queues.cron import Cron
 from scheduler.core.queues.use_over_time import UsePeriod, Window
-from scheduler.settings import ScalingSettings, SchedulerSettings
+from scheduler.settings import ScalingSettings, SchedulerSettings, UseSource
 from wire import names
 
 _SCALING: Final = ScalingSettings()
+_SOURCE: Final = UseSource(url="")
 _MINUTE_S: Final = 60.0
 _CRON: Final = kinds.Kind(metavar="CRON", allowed=cron.ALLOWED, read=cron.parsed, written=lambda one: str(one.text))
+
+
+def _prometheus(given: str) -> str:
+    if "@" in given:
+        # What stands before it may be a password.
+        raise ValueError("a URL with a user is not taken; allowed: http://HOST:PORT or https://HOST")
+    return str(kinds.COLLECTOR.read(given))
+
+
+_PROMETHEUS: Final = kinds.Kind(metavar="URL", allowed=kinds.COLLECTOR.allowed, read=_prometheus)
 #: A year.
 _LONGEST_WINDOW_S: Final = 8784 * 3600.0
 
@@ -116,6 +127,34 @@ class SchedulerOptions(Replica, frozen=True, kw_only=True):
             kind=kinds.whole("MILLI", least=0, most=1_000_000),
         ),
     ] = UsePeriod().k_milli
+    queue_use_prometheus: Annotated[
+        str,
+        Setting(
+            help="a Prometheus that says what queues used over time, in place of the scheduler's own record",
+            kind=_PROMETHEUS,
+            default="none",
+        ),
+    ] = ""
+    queue_use_fetch_interval: Annotated[
+        float, Setting(help="how often Prometheus is asked", kind=kinds.seconds(1.0, most_s=3600.0))
+    ] = _SOURCE.fetch_s
+    queue_use_staleness_period: Annotated[
+        float,
+        Setting(
+            help="what Prometheus said counts for so long, when it does not answer any more",
+            kind=kinds.seconds(1.0, most_s=_LONGEST_WINDOW_S),
+        ),
+    ] = _SOURCE.stale_s
+    queue_use_query_timeout: Annotated[
+        float, Setting(help="how long Prometheus may take for a query", kind=kinds.seconds(above=True, most_s=600.0))
+    ] = _SOURCE.timeout_s
+    queue_use_query_resolution: Annotated[
+        float,
+        Setting(
+            help="Prometheus sums up one sample in this time; longer is cheaper for it",
+            kind=kinds.seconds(1.0, most_s=86_400.0),
+        ),
+    ] = _SOURCE.resolution_s
     inspect_address: Annotated[
         Address | None,
         Setting(

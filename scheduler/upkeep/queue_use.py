@@ -16,9 +16,6 @@ import anyio
 
 from kube.client.api import Api
 from kube.client.clock import Clock
-from kube.client.errors import ApiError, Forbidden, NotFound
-from kube.client.patience import until_answered
-from kube.client.resources import CONFIG_MAPS
 from scheduler.core.queues.use_over_time import (
     UsePeriod,
     UseRecord,
@@ -30,6 +27,7 @@ from scheduler.core.queues.use_over_time import (
     without_gone,
     written,
 )
+from scheduler.upkeep.queue_use_map import QueueUseMap
 from scheduler.watch.cache import Cache
 from wire import names
 
@@ -44,7 +42,7 @@ class QueueUse:
     """Counts and keeps the use of queues over time. ``clock``: the API server's."""
 
     def __init__(self, api: Api, cache: Cache, *, clock: Clock, period: UsePeriod) -> None:
-        self._api = api
+        self._map = QueueUseMap(api)
         self._cache = cache
         self._clock = clock
         self._period = period
@@ -76,7 +74,7 @@ class QueueUse:
 
     async def _kept(self) -> UseRecord:
         """The record of the leader before, or one of nothing."""
-        text = await until_answered(self._text)
+        text = (await self._map.read()).get(_KEY)
         if text is None:
             return begun(self._period, self._now_s())
         record = read(text)
@@ -85,27 +83,7 @@ class QueueUse:
             return begun(self._period, self._now_s())
         return record
 
-    async def _text(self) -> str | None:
-        try:
-            found = await self._api.get(CONFIG_MAPS, names.QUEUE_USE, namespace=names.SYSTEM_NAMESPACE)
-        except NotFound:
-            return None
-        except Forbidden as error:
-            _log.error("use of queues over time is counted from now on, as the record may not be read: %s", error)
-            return None
-        return (found.data or {}).get(_KEY)
-
     async def _is_kept(self, record: UseRecord) -> bool:
         """Write the record; return whether it is written. If not, the next tick tries again."""
         counts = counts_written(use_over_time(record, self._period))
-        data = {"data": {_KEY: written(record), names.QUEUE_USE_COUNTS: counts}}
-        try:
-            try:
-                await self._api.patch(CONFIG_MAPS, names.QUEUE_USE, data, namespace=names.SYSTEM_NAMESPACE)
-            except NotFound:
-                new = {"metadata": {"name": names.QUEUE_USE}, **data}
-                await self._api.create(CONFIG_MAPS, new, namespace=names.SYSTEM_NAMESPACE)
-        except ApiError as error:
-            _log.warning("use of queues was not written to ConfigMap %s, again later: %s", names.QUEUE_USE, error)
-            return False
-        return True
+        return await self._map.write({_KEY: written(record), names.QUEUE_USE_COUNTS: counts})

@@ -7,7 +7,7 @@ from cli.main import _parser
 from gpu.cdi import Cdi
 from scheduler.core.queues.cron import parsed
 from scheduler.core.queues.use_over_time import UsePeriod
-from scheduler.settings import ScalingSettings
+from scheduler.settings import ScalingSettings, UseSource
 from tests.cli.given import options
 
 FLAG = "--default-staleness-grace-period"
@@ -77,10 +77,46 @@ def test_statuses_are_written_unless_that_is_switched_off(given: list[str], is_w
         (["--queue-use-window=2h"], UsePeriod(window_s=7200)),
         (["--queue-use-window=2h", "--queue-use-half-life=1h"], UsePeriod(window_s=7200, half_life_s=3600)),
         (["--queue-use-window-cron=0 0 * * 1"], UsePeriod(cron=parsed("0 0 * * 1"))),
+        (["--queue-use-prometheus=http://p:9090"], UsePeriod()),
     ],
 )
 def test_use_over_time_counts_only_where_a_window_is_given(given: list[str], period: UsePeriod | None) -> None:
     assert schedulerprocess.settings(options("scheduler", given)).queue_use == period
+
+
+@pytest.mark.parametrize(
+    ("given", "source"),
+    [
+        ([], None),
+        (["--queue-use-staleness-period=1m"], None),
+        (["--queue-use-prometheus=http://p:9090/of/us"], UseSource(url="http://p:9090/of/us")),
+        (
+            [
+                "--queue-use-prometheus=https://p",
+                "--queue-use-fetch-interval=30s",
+                "--queue-use-staleness-period=2m",
+                "--queue-use-query-timeout=1.5s",
+                "--queue-use-query-resolution=5m",
+            ],
+            UseSource(url="https://p", fetch_s=30, stale_s=120, timeout_s=1.5, resolution_s=300),
+        ),
+    ],
+)
+def test_a_prometheus_is_asked_only_where_one_is_named(given: list[str], source: UseSource | None) -> None:
+    assert schedulerprocess.settings(options("scheduler", given)).use_source == source
+
+
+@pytest.mark.parametrize(
+    ("url", "why"), [("p:9090", "is not http://"), ("http://u:secret@p", "a URL with a user is not taken")]
+)
+def test_an_address_of_prometheus_that_is_none_is_refused(
+    url: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["scheduler", "--queue-use-prometheus", url])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert why in line
+    assert "secret" not in line
 
 
 def test_a_cron_expression_that_names_no_time_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

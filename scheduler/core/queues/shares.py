@@ -115,7 +115,8 @@ def use_by_number(tree: Tree, used: UseOverTime) -> list[Ppb]:
     of = [NO_USE] * len(tree.queues)
     for name, (cpu, mem, gpu) in used.of.items():
         queue = tree.find(name)
-        for number in () if queue is None else queue.path:
+        path = () if queue is None else queue.path[:1] if used.is_summed else queue.path
+        for number in path:
             before = of[number]
             of[number] = before[0] + cpu, before[1] + mem, before[2] + gpu
     return of

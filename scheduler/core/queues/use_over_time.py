@@ -50,6 +50,10 @@ class Source(enum.StrEnum):
     NONE = "none"
     #: The scheduler that leads.
     SCHEDULER = "scheduler"
+    #: A Prometheus. It says what a queue and all queues below it used.
+    PROMETHEUS = "prometheus"
+    #: A Prometheus that has not answered for long: use counts for nobody until it does.
+    STALE = "stale"
 
 
 class UsePeriod(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,16 +90,25 @@ class UseRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UseOverTime(msgspec.Struct, frozen=True, kw_only=True):
-    """What the division needs: use by name of the queue, without that of the queues below it."""
+    """What the division needs: use by name of the queue, without that of the queues below it unless it ``is_summed``.
+
+    ``since_s``: the last answer of a source that is stale, in seconds since the epoch; 0: it never answered.
+    """
 
     of: Mapping[str, Ppb] = {}
     k_milli: int = 1000
     source: Source = Source.SCHEDULER
+    since_s: int = 0
 
     @property
     def is_counted(self) -> bool:
         """Whether use over time counts in this cluster."""
-        return self.source is not Source.NONE
+        return self.source not in {Source.NONE, Source.STALE}
+
+    @property
+    def is_summed(self) -> bool:
+        """Whether the use of a queue is that of all queues below it, too."""
+        return self.source is Source.PROMETHEUS
 
 
 #: Where use over time does not count.
@@ -127,6 +140,12 @@ def counted(
         of[name] = of.get(name, NOTHING).plus(amounts.times(added_s))
     now = Added(of=of, cluster=record.now.cluster.plus(capacity.times(added_s)))
     return _moved_on(msgspec.structs.replace(record, at_s=now_s, now=now), period)
+
+
+def window_began_s(period: UsePeriod, now_s: int) -> int:
+    """When the window began that reaches until now."""
+    is_sliding = period.window is Window.SLIDING and period.cron is None
+    return now_s - period.window_s if is_sliding else _window_of(period, now_s, now_s)
 
 
 def without_gone(record: UseRecord, names: Collection[str]) -> UseRecord:

@@ -26,7 +26,7 @@ from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.shares import TOP, Records, use_by_number
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.queues.use import is_fixed
-from scheduler.core.queues.use_over_time import Ppb
+from scheduler.core.queues.use_over_time import Ppb, Source
 from scheduler.core.report.queue_view import Amounts, QueueView, Say, Why, amounts, children, queue_view, shown, why
 
 #: The unit that each dimension is counted in.
@@ -109,6 +109,8 @@ class Explanation(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="c
     """Everything about one queue. ``path``: itself first, then each above it. Levels and orders from the top down.
 
     The last level is that of the queues below it, if it has some. ``next``: what it gives next, None: nothing waits.
+    ``use_stale_since_s``: use over time counts for nobody, as Prometheus answered then for the last time (seconds since
+    the epoch, 0: never); None: it counts, or was never to count.
     """
 
     name: str
@@ -117,6 +119,7 @@ class Explanation(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="c
     levels: tuple[LevelView, ...] = ()
     orders: tuple[OrderView, ...] = ()
     next: NextView | None = None
+    use_stale_since_s: int | None = None
 
 
 def explanation(snapshot: Snapshot, name: str, now_ns: int, say: Say) -> Explanation | None:
@@ -140,6 +143,7 @@ def explanation(snapshot: Snapshot, name: str, now_ns: int, say: Say) -> Explana
         levels=tuple(_level(made, parent, records.of[parent], used) for parent in parents if parent in records.of),
         orders=tuple(order for parent in parents if (order := turns.below(parent)).turns),
         next=turns.next_of(queue),
+        use_stale_since_s=queues.used.since_s if queues.used.source is Source.STALE else None,
     )
 
 

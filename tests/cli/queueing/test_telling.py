@@ -9,7 +9,7 @@ import pytest
 from cli.inspection.sheets import plain
 from cli.queueing.telling import _BECAUSE, sheets
 from scheduler.core.queues.order import Criterion
-from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
+from scheduler.core.queues.use_over_time import NOT_COUNTED, Source, UseOverTime
 from tests.cli.queueing.seen import explained, of
 from tests.scheduler.core.objects import bound, node, queue
 
@@ -133,3 +133,13 @@ def test_use_over_time_stands_beside_the_weight_that_it_changes() -> None:
         "a       100        1       unlimited   2        75%           9           3",
         "b       100        0       unlimited   1        0%            11          2",
     ]
+
+
+@pytest.mark.parametrize(
+    ("since_s", "expected"), [(0, "has never answered"), (1_790_000_000, "answered last at 2026-09-21T14:13:20Z")]
+)
+def test_use_that_counts_no_more_is_told_with_the_last_answer(since_s: int, expected: str) -> None:
+    lines = told("b", *CLUSTER, used=UseOverTime(source=Source.STALE, since_s=since_s))
+    assert f"Use over time counts for no queue now: Prometheus {expected}." in lines
+    assert not any("USED BEFORE" in line for line in lines)
+    assert not any("Prometheus" in line for line in told("b", *CLUSTER))

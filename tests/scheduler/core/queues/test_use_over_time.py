@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 from scheduler.core.model.queue_record import QueueRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.queues.cron import parsed
-from scheduler.core.queues.shares import fair_shares
+from scheduler.core.queues.shares import fair_shares, use_by_number
 from scheduler.core.queues.tree import Tree
 from scheduler.core.queues.use_over_time import (
+    NOT_COUNTED,
     Added,
+    Ppb,
+    Source,
     UseOverTime,
     UsePeriod,
     UseRecord,
@@ -23,6 +26,7 @@ from scheduler.core.queues.use_over_time import (
     read,
     read_counts,
     use_over_time,
+    window_began_s,
     without_gone,
     written,
 )
@@ -226,3 +230,37 @@ def test_what_counts_survives_being_written() -> None:
     assert read_counts(counts_written(used)) == used
     assert isinstance(read_counts("{"), str)
     assert isinstance(read_counts('{"of":{"a":[1,2]}}'), str)
+
+
+@pytest.mark.parametrize(
+    ("source", "of_top", "expected"), [(Source.SCHEDULER, None, (0, 0, 5)), (Source.PROMETHEUS, (0, 0, 7), (0, 0, 7))]
+)
+def test_what_prometheus_says_of_a_queue_includes_those_below_it(
+    source: Source, of_top: Ppb | None, expected: Ppb
+) -> None:
+    tree = Tree([QueueRecord(name="top"), QueueRecord(name="a", parent="top"), QueueRecord(name="b", parent="top")])
+    of: dict[str, Ppb] = {"a": (0, 0, 2), "b": (0, 0, 3)}
+    used = UseOverTime(of={**of, "top": of_top} if of_top else of, source=source)
+    found = use_by_number(tree, used)
+    assert {queue.name: found[queue.number] for queue in tree.queues} == {**of, "top": expected}
+
+
+@pytest.mark.parametrize(
+    ("used", "is_counted"),
+    [(UseOverTime(), True), (UseOverTime(source=Source.PROMETHEUS), True), (UseOverTime(source=Source.STALE), False)],
+)
+def test_what_nobody_knows_counts_for_nobody(used: UseOverTime, is_counted: bool) -> None:
+    assert (used.is_counted, NOT_COUNTED.is_counted) == (is_counted, False)
+    assert read_counts(counts_written(used)) == used
+
+
+@pytest.mark.parametrize(
+    ("period", "began_s"),
+    [
+        (UsePeriod(window_s=HOUR), START - HOUR),
+        (UsePeriod(window_s=HOUR, window=Window.TUMBLING, begins_s=START - 90 * MINUTE), START - 30 * MINUTE),
+        (UsePeriod(cron=parsed("@daily")), START - START % (24 * HOUR)),
+    ],
+)
+def test_a_window_reaches_from_its_begin_until_now(period: UsePeriod, began_s: int) -> None:
+    assert window_began_s(period, START) == began_s
