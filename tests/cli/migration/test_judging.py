@@ -287,6 +287,37 @@ def test_what_a_pod_group_asks_and_who_made_it(
             ],
         ),
         (
+            {
+                "usageDBConfig": {
+                    "clientType": "prometheus",
+                    "connectionString": "http://p:9090",
+                    "usageParams": {
+                        "windowType": "sliding",
+                        "halfLifePeriod": "12h",
+                        "stalenessPeriod": "5m",
+                        "extraParams": {"gpuCapacityMetric": "gpus"},
+                    },
+                }
+            },
+            [
+                (
+                    Code.OPTION_MAPPED,
+                    "SchedulingShard s: usageDBConfig.connectionString",
+                    "scheduler.args.queue-use-prometheus=http://p:9090",
+                ),
+                (
+                    Code.OPTION_MISSING,
+                    "SchedulingShard s: usageDBConfig.usageParams.extraParams.gpuCapacityMetric",
+                    "gpus",
+                ),
+                (
+                    Code.OPTION_MAPPED,
+                    "SchedulingShard s: usageDBConfig.usageParams.halfLifePeriod",
+                    "scheduler.args.queue-use-half-life=12h",
+                ),
+            ],
+        ),
+        (
             {"plugins": {"numa": {"enabled": True}}, "fromTheFuture": {"a": 1}},
             [
                 (Code.OPTION_MISSING, "SchedulingShard s: fromTheFuture.a", "1"),
