@@ -107,7 +107,9 @@ class Scheduler(Follower):
         self._scaling = scaling
         self._queue_use = _queue_use(api, cache, settings)
         self._queue_statuses = QueueStatuses(api, cache, clock=clock) if settings.object_status else None
-        self._group_statuses = PodGroupStatuses(api, cache, clock=clock) if settings.object_status else None
+        self._group_statuses = (
+            PodGroupStatuses(api, cache, clock=clock, events=events) if settings.object_status else None
+        )
         self._cycle = Cycle(
             api,
             self.cache,

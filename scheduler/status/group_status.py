@@ -1,8 +1,9 @@
 """Writes the status of PodGroups: what their pods hold and ask for, and why a gang waits.
 
 Sums are written when they change. Why a gang waits is written when its reasons change, not their numbers: else one GPU
-that comes free would cost a write for each of 10,000 gangs that wait. What comes together, such as the pods of a gang
-and its start, is one write (paced.py). A plan that meets such a write is decided on again at once (commit/gangs.py).
+that comes free would cost a write for each of 10,000 gangs that wait. An event says the same then. What comes together,
+such as the pods of a gang and its start, is one write (paced.py). A plan that meets such a write is decided on again at
+once (commit/gangs.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from kube.client.api import Api
 from kube.client.clock import Clock, rfc3339
 from kube.client.resources import POD_GROUPS
+from kube.events import EventRecorder
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.verdict import Reasons
 from scheduler.core.queues.use import is_fixed
@@ -26,9 +28,12 @@ from scheduler.status.group_fields import (
     with_condition,
 )
 from scheduler.status.paced import PacedWrites
+from scheduler.status.reasons import told
 from scheduler.watch.cache import Cache
 from scheduler.watch.shown import Shown
+from wire.core import ObjectReference
 from wire.crds.podgroup import PodGroupStatus, SchedulingCondition
+from wire.events import WARNING
 
 Key = tuple[str, str]
 
@@ -55,8 +60,9 @@ class _Look(NamedTuple):
 class PodGroupStatuses:
     """Follows sums and verdicts of PodGroups, and writes where an object shows something else."""
 
-    def __init__(self, api: Api, cache: Cache, *, clock: Clock) -> None:
+    def __init__(self, api: Api, cache: Cache, *, clock: Clock, events: EventRecorder) -> None:
         self._api = api
+        self._events = events
         self._cache = cache
         self._clock = clock
         self._writes = PacedWrites[Key](
@@ -153,5 +159,22 @@ class PodGroupStatuses:
             resource_version=look.known.rv,
         )
         if "schedulingConditions" in patch:
-            self._said[key] = look.reasons
+            before, self._said[key] = self._said.get(key), look.reasons
+            if before != look.reasons:
+                self._tell(look)
         self._cache.note_pod_group(written)
+
+    def _tell(self, look: _Look) -> None:
+        """Record an event of why it waits, in KAI's words, if it does (kai-contract 4.10)."""
+        said = [told(verdict) for verdict in look.state.verdicts or ()]
+        if not said:
+            return
+        (namespace, name), note = look.key, "\n".join(each.message for each in said)
+        regarding = ObjectReference(
+            api_version=POD_GROUPS.api_version,
+            kind=POD_GROUPS.kind,
+            name=name,
+            namespace=namespace,
+            uid=look.known.uid,
+        )
+        self._events.record(regarding, reason=said[0].reason, action="Scheduling", note=note, type=WARNING)

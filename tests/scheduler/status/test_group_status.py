@@ -8,7 +8,7 @@ import anyio
 import msgspec
 import pytest
 
-from kube.client.resources import NODES, POD_GROUPS, PODS
+from kube.client.resources import EVENTS, NODES, POD_GROUPS, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from scheduler.settings import SchedulerSettings
@@ -40,6 +40,20 @@ async def amounts_of(world: World, name: str = "g") -> tuple[Any, Any, Any]:
     assert shown is not None
     fields = (shown.allocated, shown.allocated_non_preemptible, shown.requested)
     return fields[0] and fields[0][GPU], fields[1] and fields[1][GPU], fields[2] and fields[2][GPU]
+
+
+async def told(world: World, name: str = "g") -> list[tuple[str, str, str, str]]:
+    """Events of the scheduler about a PodGroup, the first said first: reason, type, action, note."""
+    listed = (await world.api.list(EVENTS, namespace=stage.TEAM)).items
+    of_group = [each for each in listed if each.regarding is not None and each.regarding.kind == "PodGroup"]
+    assert all(each.regarding is not None and each.regarding.uid for each in of_group)
+    of_name = [each for each in of_group if each.regarding is not None and each.regarding.name == name]
+    in_order = sorted(of_name, key=lambda each: each.event_time or "")
+    return [(each.reason, each.type, each.action, each.note) for each in in_order]
+
+
+async def first_note(world: World) -> str:
+    return (await told(world))[0][3]
 
 
 def count(world: World) -> int:
@@ -78,6 +92,26 @@ async def test_a_gang_that_waits_shows_what_it_asks_and_why_it_waits() -> None:
         assert reason.message == said.message == stage.waits_because(world, "m0")
         assert "Resources were found for 2 pods while 3 are required" in reason.message
         assert count(world) == 1
+
+
+async def test_an_event_on_the_podgroup_says_why_a_gang_waits_once_for_each_reason() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "g", 3, *members(2, 2))
+        await settle(20)
+        await create(world, pod("m2", gpus=2, annotations={names.POD_GROUP_NAME: "g"}))
+        await settle(20)
+        await settle(600)
+        said = await says(world)
+        assert said is not None
+        assert await told(world) == [
+            ("NotReady", "Warning", "Scheduling", await first_note(world)),
+            ("Unschedulable", "Warning", "Scheduling", said.message),
+        ]
+        assert "currently 2 exist" in await first_note(world)
+        await world.api.patch(POD_GROUPS, "g", {"spec": {"minMember": 2}}, namespace=stage.TEAM)
+        await settle(60)
+        assert bound(world) >= {"m0", "m1"}
+        assert len(await told(world)) == 2
 
 
 async def test_what_a_gang_says_goes_when_it_has_started() -> None:
