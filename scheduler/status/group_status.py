@@ -169,7 +169,7 @@ class PodGroupStatuses:
         said = [told(verdict) for verdict in look.state.verdicts or ()]
         if not said:
             return
-        (namespace, name), note = look.key, "\n".join(each.message for each in said)
+        (namespace, name), reason, note = look.key, said[0].reason, "\n".join(each.message for each in said)
         regarding = ObjectReference(
             api_version=POD_GROUPS.api_version,
             kind=POD_GROUPS.kind,
@@ -177,4 +177,4 @@ class PodGroupStatuses:
             namespace=namespace,
             uid=look.known.uid,
         )
-        self._events.record(regarding, reason=said[0].reason, action="Scheduling", note=note, type=WARNING)
+        self._events.record(regarding, reason=reason, action="Scheduling", note=note, type=WARNING)
