@@ -49,9 +49,12 @@ def add_command(commands: _Commands) -> None:
 
 def _inspect(arguments: argparse.Namespace) -> int:
     put_right(arguments)
-    from cli import inspectprocess  # noqa: PLC0415 - lazily, so that --help costs nothing
+    from cli.memory import rare_collections  # noqa: PLC0415 - lazily, so that --help costs nothing
 
-    return inspectprocess.run(arguments)
+    with rare_collections():
+        from cli import inspectprocess  # noqa: PLC0415 - as above
+
+        return inspectprocess.run(arguments)
 
 
 def put_right(arguments: argparse.Namespace) -> None:

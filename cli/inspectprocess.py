@@ -1,4 +1,8 @@
-"""What ``moorage inspect`` does when it is called: read, survey, print."""
+"""What ``moorage inspect`` does when it is called: read, survey, print.
+
+Importing is most of what it costs: what only queues or gpushare's table need is imported for them, and nothing here
+needs NumPy (tests/cli/test_startup.py).
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,13 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
 
 from cli import writing
-from cli.inspection import aliyun, reading, sheets, telling
+from cli.inspection import reading, sheets, telling
 from cli.inspection.options import ALIYUN, CLUSTER, NODE, POD, QUEUE
 from cli.inspection.sheets import Sheet
 from cli.inspection.surveying import survey
@@ -22,17 +26,14 @@ from cli.options import selection
 from cli.options.output import FOR_PROGRAMS, NAME, WIDE
 from cli.printable import line
 from cli.progress import Progress
-from cli.queueing import files
-from cli.queueing import reading as queue_reading
-from cli.queueing.counting import Known
-from cli.queueing.tree import tree_sheets
 from cli.reaching import reached
 from cli.refusing import BadInput
 from kube.client.api import Api
 from kube.client.errors import ApiError, BadRequest, Forbidden
 from kube.client.resources import QUEUES
-from scheduler.core.report.queue_view import queue_views
-from scheduler.status.reasons import told
+
+if TYPE_CHECKING:
+    from cli.queueing.counting import Known
 
 _DEFAULT_NAMESPACE: Final = "default"
 
@@ -50,6 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _of_files(arguments: argparse.Namespace) -> Inspection:
+    from cli.queueing import files  # noqa: PLC0415 - of queues
+
     return queues_seen(files.read(arguments.filename), arguments.names)
 
 
@@ -86,6 +89,8 @@ async def _looked(api: Api, arguments: argparse.Namespace, own_namespace: str) -
     some = selection.namespaces(arguments)
     labels: str = arguments.selector
     if arguments.what == QUEUE:
+        from cli.queueing import reading as queue_reading  # noqa: PLC0415 - of queues
+
         seen = queues_seen(await queue_reading.read(api), arguments.names)
         return await _labelled(api, seen, labels) if labels else seen
     if arguments.what == POD:
@@ -108,6 +113,9 @@ async def _labelled(api: Api, seen: Inspection, labels: str) -> Inspection:
 
 def queues_seen(known: Known, wanted: Sequence[str]) -> Inspection:
     """All queues, or these. Raises BadInput for one that is not there."""
+    from scheduler.core.report.queue_view import queue_views  # noqa: PLC0415 - of queues
+    from scheduler.status.reasons import told  # noqa: PLC0415 - of queues
+
     queues = known.snapshot.queues
     views = queue_views(queues, queues.accounts(), lambda verdict: told(verdict).message)
     if missing := sorted(set(wanted) - {view.name for view in views}):
@@ -119,6 +127,8 @@ def queues_seen(known: Known, wanted: Sequence[str]) -> Inspection:
 def show(seen: Inspection, arguments: argparse.Namespace) -> None:
     """Print an inspection as the command line asks for it."""
     if arguments.format == ALIYUN:
+        from cli.inspection import aliyun  # noqa: PLC0415 - for those who ask for it
+
         aliyun.show(seen, unit=arguments.memory_unit, details=arguments.details, output=arguments.output)
     elif arguments.output in FOR_PROGRAMS:
         writing.write(seen, arguments.output)
@@ -134,11 +144,17 @@ def show(seen: Inspection, arguments: argparse.Namespace) -> None:
         sys.stderr.writelines(f"warning: {line(warning)}\n" for warning in seen.warnings)
 
 
+def _tree(seen: Inspection, *, wide: bool) -> list[Sheet]:
+    from cli.queueing.tree import tree_sheets  # noqa: PLC0415 - of queues
+
+    return tree_sheets(seen.queues, wide=wide)
+
+
 _SHEETS: Final[Mapping[str, Callable[..., list[Sheet]]]] = {
     CLUSTER: telling.cluster_sheets,
     NODE: telling.node_sheets,
     POD: telling.pod_sheets,
-    QUEUE: lambda seen, wide: tree_sheets(seen.queues, wide=wide),
+    QUEUE: _tree,
 }
 
 

@@ -11,7 +11,6 @@ block, and would take 25 us longer; a decision over 10,000 nodes would take 1.2 
 
 from __future__ import annotations
 
-import ctypes
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +33,8 @@ async def trim_now_and_then(library: Any = None) -> None:
     It takes some milliseconds (14 for 10 MiB in pieces, on a busy machine), and the pages that are used again are
     faulted in once.
     """
+    import ctypes  # noqa: PLC0415 - for processes that stay: commands need it not
+
     trim = getattr(library or ctypes.CDLL(None), "malloc_trim", None)
     while trim is not None:
         await anyio.sleep(_TRIM_EVERY_S)

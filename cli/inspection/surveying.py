@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
+from cli.inspection.counting import Count
 from cli.inspection.podviews import Surroundings, came_past_the_door, is_of_interest, may_be_of_interest, pod_view
 from cli.inspection.values import Inspection, PodView
 from gpu import order, reservation
 from gpu.order import Order
 from gpu.reservation import Reservation
-from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
 from scheduler.core.report.node_view import NodeView, TenantView
 from wire import names
@@ -21,6 +21,37 @@ from wire.crds.bindrequest import BindRequest
 from wire.quantity import MalformedQuantity, whole
 
 _INTERNAL_IP: Final = "InternalIP"
+
+
+class Counted(Protocol):
+    """What was counted, by the scheduler or here."""
+
+    def node_names(self) -> list[str]:
+        """Names of all nodes, sorted."""
+        ...
+
+    def view(self, name: str) -> NodeView | None:
+        """Show a node; None if there is none of that name."""
+        ...
+
+
+class Fed(Protocol):
+    """What counts objects."""
+
+    def upsert_node(self, node: Node) -> object:
+        """Take a node."""
+        ...
+
+    def upsert_bind_request(self, request: BindRequest) -> object:
+        """Take a hand-over."""
+        ...
+
+    def upsert_pod(self, pod: Pod) -> object:
+        """Take a pod."""
+        ...
+
+
+F = TypeVar("F", bound=Fed)
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,15 +70,15 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def survey(
-    found: Found, *, namespaces: Collection[str] = (), settings: Settings | None = None, cluster: Cluster | None = None
+    found: Found, *, namespaces: Collection[str] = (), settings: Settings | None = None, cluster: Counted | None = None
 ) -> Inspection:
     """Show all nodes, and the pods that have to do with GPUs and have not ended; ``namespaces`` () for all.
 
     The pods of other namespaces count as used, but are not named where some are asked for. ``cluster``: what
-    was found as ``counted``, for who needs that, too.
+    was found, counted by who needs that, too.
     """
     settings = settings or Settings()
-    cluster = cluster or counted(found, settings)
+    cluster = cluster or fed(Count(settings), found)
     views = {name: view for name in cluster.node_names() if (view := cluster.view(name)) is not None}
     around = Surroundings(
         reservations={held.group: held for held in _reservations(found.pods, settings)},
@@ -82,9 +113,8 @@ def matters(pod: Pod) -> bool:
     return any(key == names.GPU_RESOURCE or key.startswith(names.MIG_RESOURCE_PREFIX) for one in listed for key in one)
 
 
-def counted(found: Found, settings: Settings) -> Cluster:
-    """Count what was found, as the scheduler does."""
-    cluster = Cluster(settings)
+def fed(cluster: F, found: Found) -> F:
+    """Have a cluster take what was found, and return it."""
     for node in found.nodes:
         cluster.upsert_node(node)
     for request in found.requests:

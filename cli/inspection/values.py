@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from scheduler.core.report.node_view import NodeView
-from scheduler.core.report.queue_view import QueueView
+
+if TYPE_CHECKING:  # nobody decodes these values, and pods and nodes are shown without it
+    from scheduler.core.report.queue_view import QueueView
 
 
 class GivenView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from cli.inspection.surveying import Found, counted, survey
+from cli.inspection.surveying import Found, fed, survey
 from cli.inspection.values import PodView
 from cli.page.values import (
     Device,
@@ -59,7 +59,7 @@ class Drawn(msgspec.Struct, frozen=True):
 def draw_node(node: Node | None, pods: Sequence[Pod], requests: Sequence[BindRequest]) -> Drawn:
     """Draw a node (None: there is none of that name) with its pods and those on their way to it."""
     found = Found(nodes=[node] if node else [], pods=pods, requests=requests)
-    cluster = counted(found, SETTINGS)
+    cluster = fed(Cluster(SETTINGS), found)
     seen = survey(found, settings=SETTINGS, cluster=cluster)
     known = {pod.metadata.uid: pod for pod in pods}
     lines = tuple(pod_line(view, known[view.uid]) for view in seen.pods)

@@ -5,22 +5,23 @@ the server turned away unread (429) are: after anything else the write may have 
 how to settle that (docs/design/protocol.md, step 3). 409 is never retried in place: the caller's premise is gone.
 
 Waiting goes through anyio and the limit is counted on the event loop's clock, so both are virtual in simulations;
-tenacity's own ``stop_after_delay`` reads the machine's clock and is not used for that reason.
+tenacity's own ``stop_after_delay`` reads the machine's clock and is not used for that reason. tenacity is imported when
+a first try has failed: commands that people run would wait 15 ms for it.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
-from tenacity.stop import stop_base
-from typing_extensions import override
 
 from kube.client.backoff import BackoffRange
 from kube.client.errors import ServerError, TooManyRequests, Unreachable
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
 
 R = TypeVar("R")
 
@@ -56,9 +57,11 @@ class Retry:
             if not passing(error):
                 raise
             failed: list[Exception] = [error]
+        from tenacity import AsyncRetrying, retry_if_exception  # noqa: PLC0415 - see the module's docstring
+
         retrying = AsyncRetrying(
             sleep=anyio.sleep,
-            stop=stop_after_attempt(self._tries) | _StopBefore(give_up_at),
+            stop=lambda state: self._is_over(state, give_up_at),
             wait=self._wait_s,
             retry=retry_if_exception(passing),
             reraise=True,
@@ -72,6 +75,10 @@ class Retry:
 
         return await retrying(attempt)
 
+    def _is_over(self, state: RetryCallState, give_up_at: float) -> bool:
+        """Whether no try is left, or the next one would start after a time of the event loop's clock."""
+        return state.attempt_number >= self._tries or anyio.current_time() + state.upcoming_sleep > give_up_at
+
     def _wait_s(self, state: RetryCallState) -> float:
         wait_s = _WAITS.jittered_s(state.attempt_number, self._rng)
         error = state.outcome.exception() if state.outcome else None
@@ -79,17 +86,6 @@ class Retry:
             # Later than asked by the jitter, never earlier.
             return error.retry_after_s + wait_s
         return wait_s
-
-
-class _StopBefore(stop_base):
-    """Stops when the next try would start after a time of the event loop's clock."""
-
-    def __init__(self, deadline: float) -> None:
-        self._deadline = deadline
-
-    @override
-    def __call__(self, retry_state: RetryCallState) -> bool:
-        return anyio.current_time() + retry_state.upcoming_sleep > self._deadline
 
 
 def _is_passing_for_a_read(error: BaseException) -> bool:

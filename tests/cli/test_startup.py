@@ -1,12 +1,21 @@
-"""``kubectl moorage`` is to answer within 150 ms, and nearly all of that is what Python loads (bench/asking.py)."""
+"""``kubectl moorage`` is to answer within 150 ms, and within 300 ms of CPU time where it reads a cluster.
+
+Nearly all of that is what Python loads (bench/asking.py), so that is held here.
+"""
 
 from __future__ import annotations
 
+import http.server
+import json
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
+from typing_extensions import override
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = "examples/01-fraction-pair.yaml"
@@ -76,3 +85,69 @@ def test_what_reads_manifests_loads_nothing_that_talks_to_clusters_or_draws(argu
     assert {"gpu", "wire", "yaml"} <= packages
     judged = JUDGING if arguments[0] == "lint" else frozenset()
     assert packages & ELSEWHERE == judged
+
+
+# --- what reads a cluster --------------------------------------------------------------------------------------------
+#: What only plug-ins, exporters, components and terminals need, and what decides.
+NOT_FOR_READING: Final = (
+    "aiohttp.web_runner", "binder", "cli.logs", "cli.page", "cli.queueing", "cli.settings", "cli.tracing",
+    "kubernetes_asyncio", "numpy", "opentelemetry", "prometheus_client", "rich", "scheduler.core.backlog",
+    "scheduler.core.cluster", "scheduler.core.cluster_state", "scheduler.core.decide", "scheduler.core.explain",
+    "scheduler.core.nodes.ledger", "scheduler.core.queues", "scheduler.core.scores", "simulator", "tenacity",
+)  # fmt: skip
+MODULES = """
+import atexit, sys
+from cli.main import kubectl
+atexit.register(lambda: print(*sorted(sys.modules)))
+kubectl()
+"""
+
+
+@pytest.fixture
+def cluster() -> Iterator[str]:
+    """The address of an API server that has nothing."""
+
+    class Empty(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            is_one = "/leases/" in self.path
+            told = {"metadata": {"resourceVersion": "1"}, "items": []} if not is_one else {"kind": "Status"}
+            body = json.dumps(told).encode()
+            self.send_response(404 if is_one else 200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        @override
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Empty) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("given", [[], ["pod", "-A"], ["pod", "-A", "-o", "json"]], ids=" ".join)
+def test_inspecting_with_a_kubeconfig_loads_nothing_that_decides_or_asks_plugins(
+    given: list[str], cluster: str, tmp_path: Path
+) -> None:
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": cluster}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(config), encoding="utf-8")
+    words = ["inspect", *given, "--kubeconfig", str(tmp_path / "config")]
+    done = subprocess.run(
+        [sys.executable, "-c", MODULES, *words], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded_modules = done.stdout.splitlines()[-1].split()
+    assert "cli.inspectprocess" in loaded_modules
+    assert [
+        module
+        for module in loaded_modules
+        if any(module == each or module.startswith(f"{each}.") for each in NOT_FOR_READING)
+    ] == []
