@@ -1,4 +1,4 @@
-"""``moorage check``: does a cluster keep what docs/security.md promises? The work is done by cli/checks."""
+"""``moorage admin check``: does a cluster keep what docs/security.md promises? The work is done by cli/checks."""
 
 from __future__ import annotations
 
@@ -19,15 +19,12 @@ _DESCRIPTION: Final = (
 
 
 NAME: Final = "check"
+HELP: Final = "see whether a cluster is as safe as it should be"
 
 
-def add_command(commands: _Commands, *, is_called: bool = True) -> None:
-    """Add the sub-command, and its options where it is called: loading what declares them takes time."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        NAME, help="see whether a cluster is as safe as it should be", description=_DESCRIPTION
-    )
-    if not is_called:
-        return
+def add_command(commands: _Commands, **shown: str) -> None:
+    """Add the sub-command; ``shown``: its help, where a list has it."""
+    parser: argparse.ArgumentParser = commands.add_parser(NAME, description=_DESCRIPTION, **shown)
     output.add(parser, (output.TABLE, output.JSON, output.YAML), has_header=False)
     parser.add_argument(
         "--runtime-class",
@@ -39,7 +36,7 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    import anyio  # noqa: PLC0415 - as above
+    import anyio  # noqa: PLC0415 - lazily, so that --help costs nothing
 
     process = importlib.import_module("cli.checkprocess")
     code: int = anyio.run(functools.partial(process.run, arguments))

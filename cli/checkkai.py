@@ -1,7 +1,7 @@
-"""``moorage check-kai``: what would differ if Moorage took a cluster over from KAI? The work is cli/migration's.
+"""``moorage admin check-kai``: what would differ if Moorage took a cluster over from KAI? The work is cli/migration's.
 
-A command of its own, since ``moorage check`` asks about a cluster in which Moorage is at work, and this one about one
-in which it is not yet. There is none that migrates: nothing has to be moved, the binder adopts what it finds.
+A command of its own, since ``moorage admin check`` asks about a cluster in which Moorage is at work, and this one about
+one in which it is not yet. There is none that migrates: nothing has to be moved, the binder adopts what it finds.
 """
 
 from __future__ import annotations
@@ -23,16 +23,12 @@ _DESCRIPTION: Final = (
 
 
 NAME: Final = "check-kai"
+HELP: Final = "see what would differ if Moorage took over from KAI Scheduler"
 
 
-def add_command(commands: _Commands, *, is_called: bool = True) -> None:
-    """Add the sub-command, and its options where it is called: loading what declares them takes time."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        NAME, help="see what would differ if Moorage took over from KAI Scheduler", description=_DESCRIPTION
-    )
-    if not is_called:
-        return
-
+def add_command(commands: _Commands, **shown: str) -> None:
+    """Add the sub-command; ``shown``: its help, where a list has it."""
+    parser: argparse.ArgumentParser = commands.add_parser(NAME, description=_DESCRIPTION, **shown)
     output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML), has_header=False)
     parser.add_argument(
         "--details", action="store_true", help="name the options of KAI's that change nothing here, too"
@@ -42,7 +38,7 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    import anyio  # noqa: PLC0415 - as above
+    import anyio  # noqa: PLC0415 - lazily, so that --help costs nothing
 
     process = importlib.import_module("cli.checkkaiprocess")
     code: int = anyio.run(functools.partial(process.run, arguments))

@@ -1,4 +1,4 @@
-"""The process of ``moorage check-kai``."""
+"""The process of ``moorage admin check-kai``."""
 
 from __future__ import annotations
 

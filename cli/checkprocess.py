@@ -1,4 +1,4 @@
-"""The process of ``moorage check``."""
+"""The process of ``moorage admin check``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``moorage clean-nodes``: remove what device plugins of other systems have left in the status of nodes.
+"""``moorage admin clean-nodes``: remove what device plugins of other systems have left in the status of nodes.
 
 What it runs is cli/cleannodesprocess.py, imported when called.
 """
@@ -10,12 +10,9 @@ import functools
 import importlib
 from typing import Any, Final
 
-import anyio
-
 from cli import durations
 from cli.options import connection, output
 from cli.refusing import BadInput
-from wire import names
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
@@ -27,11 +24,13 @@ _DESCRIPTION: Final = (
 )
 
 
-def add_command(commands: _Commands) -> None:
-    """Add the sub-command."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "clean-nodes", help="remove what other systems' device plugins left on nodes", description=_DESCRIPTION
-    )
+NAME: Final = "clean-nodes"
+HELP: Final = "remove what other systems' device plugins left on nodes"
+
+
+def add_command(commands: _Commands, **shown: str) -> None:
+    """Add the sub-command; ``shown``: its help, where a list has it."""
+    parser: argparse.ArgumentParser = commands.add_parser(NAME, description=_DESCRIPTION, **shown)
     parser.add_argument("nodes", nargs="*", metavar="NODE", help="look at these nodes only")
     parser.add_argument(
         "--resource",
@@ -59,12 +58,16 @@ def _clean(arguments: argparse.Namespace) -> int:
         arguments.settle_s = durations.seconds(arguments.settle)
     except ValueError as error:
         raise BadInput(f"--settle: {error}") from error
+    import anyio  # noqa: PLC0415 - lazily, so that --help costs nothing
+
     process = importlib.import_module("cli.cleannodesprocess")
     code: int = anyio.run(functools.partial(process.run, arguments))
     return code
 
 
 def _refuse_ours(resource: str) -> None:
+    from wire import names  # noqa: PLC0415 - as above
+
     is_own = resource == names.GPU_RESOURCE or resource.startswith(names.MIG_RESOURCE_PREFIX)
     if is_own or not all(resource.partition("/")[::2]):
         raise BadInput(

@@ -1,4 +1,4 @@
-"""The process of ``moorage clean-nodes``."""
+"""The process of ``moorage admin clean-nodes``."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def _typed(before: Sequence[str]) -> _Typed:
                 _note_where(typed, action, value)
             elif action is not None and action.nargs != 0:
                 typed.open = action
-        elif not typed.command and word in _commands(typed.parser):
+        elif not typed.positionals and word in _commands(typed.parser):
             typed.command, typed.parser = word, _commands(typed.parser)[word]
         else:
             typed.positionals.append(word)
@@ -115,8 +115,8 @@ def _values(action: argparse.Action | None, typed: _Typed, ask: Names) -> tuple[
 
 
 def _positionals(typed: _Typed, ask: Names) -> tuple[Sequence[str], str]:
-    if not typed.command:
-        return sorted(_commands(typed.parser)), _NO_FILES
+    if _commands(typed.parser):
+        return sorted(_shown(typed.parser)), _NO_FILES
     if typed.command not in _KINDS:
         return (), _FILES
     offered, spellings = _KINDS[typed.command]
@@ -131,6 +131,13 @@ def _positionals(typed: _Typed, ask: Names) -> tuple[Sequence[str], str]:
 
 def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     return {name: sub for action in _actions(parser) for name, sub in _choices(action)}
+
+
+def _shown(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """The commands that help lists: not the old names of others."""
+    for action in _actions(parser):
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as below
+            yield from (each.dest for each in action._get_subactions())  # noqa: SLF001 - as below
 
 
 def _choices(action: argparse.Action) -> Iterator[tuple[str, argparse.ArgumentParser]]:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from cli import check, checkkai, explain, inspect, manifestfiles, offline, ui, version
+from cli import admin, explain, inspect, manifestfiles, offline, ui, version
 from cli.options import output
 from cli.printable import line
 from cli.refusing import BadInput
@@ -145,20 +145,17 @@ def _add_asking(parser: argparse.ArgumentParser, called: str | None) -> argparse
     top.add_command(commands)
     offline.add_commands(commands)
     version.add_command(commands)
-    for each in (check, checkkai, ui):
-        each.add_command(commands, is_called=called in {each.NAME, None})
+    ui.add_command(commands, is_called=called in {ui.NAME, None})
+    admin.add_command(commands)
     return commands
 
 
 def _add_others(commands: argparse._SubParsersAction[_Parser]) -> None:
-    from cli import admin, cleannodes, components, nodes, upgradecrds  # noqa: PLC0415 - lazily: they load what talks to a cluster
+    from cli import components, nodes  # noqa: PLC0415 - lazily: they load what talks to a cluster
 
     _add_simulate(commands)
     _add_demo(commands)
     nodes.add_command(commands)
-    admin.add_command(commands)
-    cleannodes.add_command(commands)
-    upgradecrds.add_command(commands)
     components.add_commands(commands)
 
 

@@ -1,4 +1,4 @@
-"""``moorage upgrade-crds``: bring the cluster's CRDs to this version. What it runs is cli/upgradecrdsprocess.py."""
+"""``moorage admin upgrade-crds``: bring a cluster's CRDs to this version. It runs cli/upgradecrdsprocess.py."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import argparse
 import functools
 import importlib
 from typing import Any, Final
-
-import anyio
 
 from cli.options import connection, output
 
@@ -21,17 +19,21 @@ _DESCRIPTION: Final = (
 )
 
 
-def add_command(commands: _Commands) -> None:
-    """Add the sub-command."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "upgrade-crds", help="bring the cluster's CRDs to this version", description=_DESCRIPTION
-    )
+NAME: Final = "upgrade-crds"
+HELP: Final = "bring the cluster's CRDs to this version"
+
+
+def add_command(commands: _Commands, **shown: str) -> None:
+    """Add the sub-command; ``shown``: its help, where a list has it."""
+    parser: argparse.ArgumentParser = commands.add_parser(NAME, description=_DESCRIPTION, **shown)
     output.add(parser, (output.TABLE, output.JSON, output.YAML), has_header=False)
     connection.add(parser)
     parser.set_defaults(run=_upgrade)
 
 
 def _upgrade(arguments: argparse.Namespace) -> int:
+    import anyio  # noqa: PLC0415 - lazily, so that --help costs nothing
+
     process = importlib.import_module("cli.upgradecrdsprocess")
     code: int = anyio.run(functools.partial(process.run, arguments))
     return code

@@ -1,4 +1,4 @@
-"""The process of ``moorage upgrade-crds``."""
+"""The process of ``moorage admin upgrade-crds``."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ async def check_node_resources(reader: Reader) -> list[Finding]:
 
 def _left(resource: str, nodes: list[str]) -> Finding:
     said = f"{resource} is left at 0 on {some_of(nodes)} by a device plugin that has gone"
-    return Finding(Level.WARNING, _CHECK, said, "see what moorage clean-nodes would remove")
+    return Finding(Level.WARNING, _CHECK, said, "see what moorage admin clean-nodes would remove")
 
 
 def _offered(resource: str, nodes: list[str]) -> Finding:

@@ -164,7 +164,7 @@ def _of_guard(answer: Answer, *, is_off_here: bool) -> Finding:
 
 def _of_refusal(trial: _Trial, answer: Answer) -> Finding:
     if answer.was_not_allowed:
-        do = "run moorage check as an administrator to have it tried"
+        do = "run moorage admin check as an administrator to have it tried"
         return Finding(Level.WARNING, _CHECK, f"{trial.what} was not tried: {answer.message}", do)
     if trial.by in answer.message:
         return Finding(Level.OK, _CHECK, f"{trial.what} is refused")

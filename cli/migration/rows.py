@@ -1,4 +1,4 @@
-"""What ``moorage check-kai`` finds, as data; the words for it stand here and nowhere else."""
+"""What ``moorage admin check-kai`` finds, as data; the words for it stand here and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as lines for people, as ``moorage check`` has them, and as JSON or YAML for programs."""
+"""Rows as lines for people, as ``moorage admin check`` has them, and as JSON or YAML for programs."""
 
 from __future__ import annotations
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+
 import pytest
 
-from cli.main import main
+from cli.main import _parser, main, plugin_parser
 
 _COMMANDS = ("check", "check-kai", "clean-nodes", "upgrade-crds")
 
@@ -29,3 +31,10 @@ def test_each_command_has_the_same_options_in_the_group_as_without_it(
         helps.append(capsys.readouterr().out.partition("options:")[2])
     assert helps[0]
     assert helps[0] == helps[1]
+
+
+@pytest.mark.parametrize("parser", [_parser(), plugin_parser()], ids=["moorage", "kubectl moorage"])
+def test_no_list_shows_the_old_names(parser: argparse.ArgumentParser) -> None:
+    listed = {line.split()[0] for line in parser.format_help().partition("COMMAND\n")[2].splitlines() if line.strip()}
+    assert "admin" in listed
+    assert not listed & set(_COMMANDS)

@@ -18,7 +18,7 @@ KUBECTL = Path(sys.executable).with_name("kubectl")
 
 
 #: All that kubectl moorage has.
-COMMANDS = ("check", "check-kai", "explain", "inspect", "lint", "top", "translate", "ui", "version")
+COMMANDS = ("admin", "explain", "inspect", "lint", "top", "translate", "ui", "version")
 
 
 def names(kind: str, where: Sequence[str]) -> Sequence[str]:
@@ -54,6 +54,9 @@ def names(kind: str, where: Sequence[str]) -> Sequence[str]:
         (["inspect", "--fo"], ["--format", ":4"]),
         (["inspect", "-A", "p"], ["pod", ":4"]),
         (["check", "-o", ""], ["table", "json", "yaml", ":4"]),
+        (["admin", ""], ["check", "check-kai", "clean-nodes", "upgrade-crds", ":4"]),
+        (["admin", "check", "-o", "j"], ["json", ":4"]),
+        (["ch"], [":4"]),
         (["check-kai", "--out"], ["--output", ":4"]),
         (["ui", "--sim"], ["--simulate", ":4"]),
         (["translate", ""], [":0"]),

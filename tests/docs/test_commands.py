@@ -76,10 +76,12 @@ def test_what_is_made_is_a_target(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_a_command_of_ours_is_there_with_its_options(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in sorted(_shown(page)):
-        found = re.match(r"(?:kubectl )?moorage ([a-z][a-z-]*)((?: .*)?)$", command.partition("|")[0].partition("#")[0])
+        found = re.match(
+            r"(?:kubectl )?moorage ((?:admin )?[a-z][a-z-]*)((?: .*)?)$", command.partition("|")[0].partition("#")[0]
+        )
         if found:
             with pytest.raises(SystemExit) as ended:
-                main([found[1], "--help"])
+                main([*found[1].split(), "--help"])
             assert ended.value.code == 0, command
             told = capsys.readouterr().out
             options = re.findall(r"(?<= )--[a-z][a-z-]*", found[2])
