@@ -113,6 +113,7 @@ async def _follow(arguments: argparse.Namespace, settings: PageSettings, door: D
                     access,
                     source=name,
                     hosts=hosts,
+                    drawn=publishing.begun,
                     warnings=door.warnings,
                     trace_url=settings.trace_url,
                 )

@@ -114,6 +114,7 @@ class Source(Protocol):
 class Answering:
     """``hosts``: names (without a port, which tunnels change) by which readers may ask for this page, None for any.
 
+    ``drawn``: set once there is a first picture of what is followed; None: there is one from the start.
     ``warnings`` says what the page's health is to say beside what can't be read; ``trace_url``: cli/page/settings.py.
     """
 
@@ -126,11 +127,13 @@ class Answering:
         source: str,
         hosts: Collection[str] | None,
         pulse_s: float = PULSE_S,
+        drawn: anyio.Event | None = None,
         limits: Limits | None = None,
         warnings: Callable[[], tuple[str, ...]] = tuple,
         trace_url: str = "",
     ) -> None:
         self._publishing = publishing
+        self._drawn = drawn
         self._following = following
         self._access = access
         self._source = source
@@ -204,7 +207,8 @@ class Answering:
 
     async def _sight(self, request: web.Request) -> Sight | Turned:
         # What is read but not drawn yet would look like a cluster that has nothing.
-        if not (self._following.is_in_step and self._publishing.begun.is_set()):
+        is_drawn = self._drawn is None or self._drawn.is_set()
+        if not (self._following.is_in_step and is_drawn):
             why = "; ".join(self._following.troubles()) or "the cluster is being read"
             return Turned(503, f"not in step with the cluster yet: {why}")
         try:

@@ -52,7 +52,13 @@ async def served(
     api = Api(transport, retry=Retry(random.Random(0)))
     following = Following(api, publishing.objects, rng=random.Random(0), namespaces=namespaces, leaders=leaders)
     answering = Answering(
-        publishing, following, access or Open(), source="a test", hosts=hosts, **{"pulse_s": 0.2, **how}
+        publishing,
+        following,
+        access or Open(),
+        source="a test",
+        hosts=hosts,
+        drawn=publishing.begun,
+        **{"pulse_s": 0.2, **how},
     )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         door = Door(listener)

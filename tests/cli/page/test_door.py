@@ -70,7 +70,6 @@ class Page:
         for number in range(0, kib, 5):
             note = "".join(rng.choices("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+-", k=5 * 1365))
             publishing.objects.put_event(EventLine(key=f"n/{number}", namespace="n", pod="p", note=note))
-        publishing.begun.set()
         self.answering = Answering(
             publishing,
             Source(),
