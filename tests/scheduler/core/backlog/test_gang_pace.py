@@ -44,6 +44,17 @@ def test_a_large_gang_that_failed_is_tried_again_after_ten_times_what_its_start_
     assert _kinds(made.decide(again.wake_at_ns)) == [Gang]
 
 
+def test_a_start_costs_for_all_members_that_were_passed_over_though_few_found_a_place() -> None:
+    pods = [pod(f"m{i:04}", group="g", cpu="1") for i in range(1_000)]
+    made = cluster(node(cpu="1", pods=1000), pod_group("g", 150), *pods)
+    assert _kinds(made.decide(0)) == [Explain]
+    feed(made, node(cpu="200", pods=1000))
+    again = made.decide(1)
+    assert _kinds(again) == [Explain]
+    assert again.wake_at_ns is not None
+    assert Gang in _kinds(made.decide(again.wake_at_ns))
+
+
 def test_a_gang_that_needs_less_than_when_it_was_told_is_looked_at_in_its_pause() -> None:
     made = _with_gang(150, cpu=120)
     made.decide(0)
