@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import Explain
 from tests.scheduler.core.objects import (
     NANO,
     bind_request,
@@ -15,6 +16,7 @@ from tests.scheduler.core.objects import (
     free_gpus,
     node,
     pod,
+    pod_group,
     reservation,
 )
 
@@ -70,3 +72,25 @@ def test_of_a_pod_that_is_gone_only_its_hand_over_tells_as_long_as_it_is_there(*
     made.remove_bind_request("ns", "w")
     made.commits.forget_departed("uid-w")
     assert free_gpus(made) == 8
+
+
+def test_a_pod_that_finds_no_room_says_so_of_the_nodes_that_are_still_there() -> None:
+    made = cluster(node("n1", gpus=1), node("n2", gpus=1), WAITS)
+    assert _nodes_told(made) == 2
+    made.remove_node("n2")
+    assert _nodes_told(made) == 1
+
+
+def _nodes_told(made: Cluster) -> int:
+    (told,) = made.decide(0).entries
+    assert isinstance(told, Explain)
+    return sum(reason.nodes for reason in told.verdict.node_reasons)
+
+
+def test_a_list_of_pod_groups_brings_those_on_it_and_takes_all_others() -> None:
+    made = cluster(pod_group("old", 2))
+    made.replace_pod_groups([pod_group("new", 3)])
+    new = made.pod_group("ns", "new")
+    assert new is not None
+    assert new.minimum == 3
+    assert made.pod_group("ns", "old") is None

@@ -11,7 +11,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.convert.selectors import namespace_record
 from scheduler.core.model.plan import Bind, Explain, Plan
 from scheduler.core.model.verdict import Code
-from tests.scheduler.core.objects import bind_request, bound, changed, cluster, feed, node, pod
+from tests.scheduler.core.objects import bind_request, bound, changed, cluster, feed, node, pod, pod_group
 from wire import names
 from wire.core import Namespace, Pod
 
@@ -184,3 +184,17 @@ def test_a_crowd_of_sets_of_namespaces_takes_everybody() -> None:
     owners = [_owner(_term(labels={}, namespaces=[f"team-{i}-{k}" for k in range(5)]), name=f"r{i}") for i in range(33)]
     assert _place(cluster(*_NODES, *owners[:32], _waiting())) == "a"
     assert _place(cluster(*_NODES, *owners, _waiting())) == "b"
+
+
+def test_a_gang_that_terms_take_is_not_decided_on_again_while_no_term_has_changed() -> None:
+    member = pod("p", gpus=1, group="g", labels={"app": "web"})
+    made = cluster(node("a"), _owner(_term()), pod_group("g", 1), member)
+    made.decide(0)
+    feed(made, pod("other", cpu="1", bound_to="a"))
+    made.decide(1)
+    feed(made, pod("another", cpu="1", bound_to="a"))
+    made.prepared(2)
+    assert not list(made.backlog.awake_gangs())
+    feed(made, _owner(_term(), name="s"))
+    made.prepared(3)
+    assert list(made.backlog.awake_gangs())
