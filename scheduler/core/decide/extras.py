@@ -1,8 +1,9 @@
 """Members of a gang beyond its minimum: one after another, and the gang's rank is looked at again after each.
 
 A gang that has just its minimum comes before those that have more (kai-contract 14.12). So it gets one member, and the
-next one is placed in its new turn: by then another queue may have less of its share. While the minimum of a gang is on its way none of the others is placed; but
-room is kept for them in their turn, or gangs that started a moment earlier would get all of it.
+next one is placed in its new turn: by then another queue may have less of its share. While the minimum of a gang is on
+its way none of the others is placed; but room is kept for them in their turn, or gangs that started a moment earlier
+would get all of it.
 """
 
 from __future__ import annotations
