@@ -1,0 +1,129 @@
+"""Values of making room (docs/design/room.md): who is evicted for whom, and why nobody is.
+
+An *intent* names holders, their places, and victims. It is written before the first eviction, and charged from the
+moment it is decided until its holders are bound or it is given up.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+import msgspec
+
+from gpu.handover import PlannedDevice
+from scheduler.core.model.verdict import Code
+
+
+class Action(enum.Enum):
+    """By which rule room is made; the values are KAI's names of its actions."""
+
+    #: From other queues that have more than their share.
+    RECLAIM = "reclaim"
+    #: From pods of lower priority in the same queue.
+    PREEMPT = "preempt"
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where a holder (a pod that an intent makes room for) is to be. ``devices``: parts of devices, as planned."""
+
+    pod_uid: str
+    node: str
+    devices: tuple[PlannedDevice, ...] = ()
+
+
+class Victim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A pod that has to go. ``owner``: the UID that evictions are counted by: of its PodGroup, its maker, or its own."""
+
+    pod_uid: str
+    namespace: str
+    name: str
+    node: str
+    owner: str
+
+
+class Intent(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A decision to make room. ``pod_group``: of the holders, "" for a pod alone, which is the only holder then.
+
+    ``id`` is unique: made of the first holder's UID and ``number``, the number of intents that it had before.
+    """
+
+    id: str
+    action: Action
+    namespace: str
+    pod_group: str = ""
+    number: int = 0
+    places: tuple[Place, ...]
+    victims: tuple[Victim, ...]
+
+
+class Unit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The smallest thing worth evicting: one pod above its group's minimum, or all that is left of a group.
+
+    ``group``: namespace and PodGroup; for a pod alone its namespace and UID. ``is_core``: all that is left of a group
+    that can't do with less. ``pods``: UIDs, in the order in which they go.
+    """
+
+    group: tuple[str, str]
+    queue: str
+    priority: int
+    is_core: bool
+    pods: tuple[str, ...]
+
+
+class Kept(enum.Enum):
+    """What kept a pod from being evicted for a group."""
+
+    NOT_PREEMPTIBLE = "not-preemptible"
+    PRIORITY = "priority"
+    #: Its queue would be left with less than it may keep.
+    IN_SHARE = "in-share"
+    #: It has not run for the minimum time yet.
+    MIN_RUNTIME = "min-runtime"
+    #: It was evicted for others before, not long ago.
+    PROTECTED = "protected"
+    #: A PodDisruptionBudget, or the API server's last answer.
+    BUDGET = "budget"
+    #: It waits for others of its gang, is terminating, or another intent takes it.
+    BUSY = "busy"
+
+
+class Bound(enum.Enum):
+    """Which bound proves that no permitted evictions help (batch.md 5.4)."""
+
+    #: The taker's own queue: its share, quota or limit.
+    QUEUE = "queue"
+    #: Not even all preemptible pods of the cluster would leave enough.
+    NODES = "nodes"
+    #: Not even all pods that may be taken would.
+    CANDIDATES = "candidates"
+
+
+class KeptPods(NamedTuple):
+    """Pods that could go but for one reason. ``until_s``: when time alone ends it (wall clock), 0: never."""
+
+    why: Kept
+    pods: int
+    nano_gpu: int
+    until_s: int = 0
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """Room can be made: ``units`` have to go, and then the holders fit at ``places``."""
+
+    action: Action
+    units: tuple[Unit, ...]
+    places: tuple[Place, ...]
+
+
+class NoRoom(msgspec.Struct, frozen=True, kw_only=True):
+    """No room can be made. ``bound``: what proves it; None: searched, nothing found, not proven.
+
+    ``queue_code``: with ``Bound.QUEUE``, what the queue says. ``until_s``: when time alone may change the answer (wall
+    clock), 0: it does not.
+    """
+
+    bound: Bound | None = None
+    queue_code: Code | None = None
+    kept: tuple[KeptPods, ...] = ()
+    until_s: int = 0
