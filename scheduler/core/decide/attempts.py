@@ -213,6 +213,10 @@ class Attempts:
         self.keeping[namespace] += PLACING
         return True
 
+    def place_on_paper(self, pod: PodRecord) -> Placement | HeldBack | None:
+        """Place and charge a pod whatever is known of its class; None if it fits nowhere. It learns nothing."""
+        return self._place(pod, self.placer.all_but(pod.cls.excluded))
+
     def _place(self, pod: PodRecord, mask: NodeMask) -> Placement | HeldBack | None:
         """Place a pod where its queue takes what it uses there, by the first of its requests for which there is such.
 

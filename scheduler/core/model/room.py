@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpu.handover import PlannedDevice
+from scheduler.core.model.records import Requirement
 from scheduler.core.model.verdict import Code
 
 
@@ -33,7 +34,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
 
 class Victim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A pod that has to go. ``owner``: the UID that evictions are counted by: of its PodGroup, its maker, or its own."""
+    """A pod that has to go. ``owner``: the UID that counts evictions: of its PodGroup, its maker, or its own."""
 
     pod_uid: str
     namespace: str
@@ -97,6 +98,46 @@ class Bound(enum.Enum):
     NODES = "nodes"
     #: Not even all pods that may be taken would.
     CANDIDATES = "candidates"
+    #: Nobody is looked at before its own ``preemptionDelay`` has passed.
+    DELAY = "delay"
+
+
+class Method(enum.Enum):
+    """Whose ``reclaimMinRuntime`` protects a pod from other queues; the values are KAI's."""
+
+    #: Of the queue just below the lowest one above both taker and victim, then upward.
+    LCA = "lca"
+    #: Of the victim's own queue, then upward.
+    QUEUE = "queue"
+
+
+class RoomSettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What an administrator may set about making room.
+
+    ``multiplier_milli``: by how much a taker's use of its share counts more beside that of those it takes from; less
+    than 1,000 counts as that. ``preempt_min_ns``, ``reclaim_min_ns``: of queues that say nothing, nor any above them.
+    """
+
+    multiplier_milli: int = 1_000
+    preempt_min_ns: int = 0
+    reclaim_min_ns: int = 0
+    reclaim_method: Method = Method.LCA
+
+
+class Budget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A PodDisruptionBudget. ``selector`` None takes nothing. ``allowed``: pods that may still be evicted now."""
+
+    namespace: str
+    name: str
+    selector: tuple[Requirement, ...] | None
+    allowed: int
+
+
+class Evicted(NamedTuple):
+    """How often pods of one owner were evicted for others within the hour, and when last (wall clock)."""
+
+    times: int
+    last_s: int
 
 
 class KeptPods(NamedTuple):

@@ -1,0 +1,104 @@
+"""A search for room on what a decision has tried so far (room/trial.py).
+
+What a decision learned of classes rests on "it only ever charges". A search evicts on paper, so it neither reads nor
+writes that: it places pods by itself, in the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.core.decide import queue_use
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.gang_search import Search, Tried
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.room import Place
+from scheduler.core.queues.accounts import HeldBack
+from scheduler.core.room.need import Need
+from scheduler.core.room.trial import Trial
+
+
+def room_trial(attempts: Attempts, *, wall_s: int, **given: Any) -> Trial:
+    """Make a trial of a decision's attempts; ``given``: the other fields of ``Trial``."""
+    snapshot = attempts.snapshot
+    return Trial(
+        statement=attempts.placer.statement,
+        accounts=attempts.accounts,
+        paper=OnPaper(attempts),
+        pods=snapshot.pods,
+        pod_groups=snapshot.pod_groups,
+        quorum=snapshot.quorum,
+        queues=snapshot.queues,
+        wall_s=wall_s,
+        **given,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OnPaper:
+    """Places needs on a decision's working copy."""
+
+    attempts: Attempts
+
+    def place(self, need: Need) -> tuple[Place, ...] | None:
+        """Place and charge what a need lacks; None if that is not possible, with something charged perhaps."""
+        trying = _Trying(self.attempts)
+        if need.quorum is None:
+            return tuple(trying.placed) if trying.place(need.pods[0]) is Tried.PLACED else None
+        if not need.quorum.is_reachable(need.pods):
+            return None
+        return tuple(trying.placed) if Search(need.quorum, need.pods, trying).run() else None
+
+
+@dataclass(slots=True)
+class _Trying:
+    """Members of one need. ``unplaced``: classes that fit nowhere beside what is placed."""
+
+    attempts: Attempts
+    placed: list[Place] = field(default_factory=list)
+    unplaced: dict[PodClass, None] = field(default_factory=dict)
+
+    def place(self, pod: PodRecord) -> Tried:
+        """Give a member a place, or one that comes free when idle reservations go."""
+        if pod.cls in self.unplaced or self.attempts.placer.taken_claim(pod):
+            return Tried.PASSED
+        found = self.attempts.place_on_paper(pod)
+        if isinstance(found, HeldBack):
+            return Tried.STOPPED
+        if isinstance(found, Placement):
+            self.placed.append(Place(pod.uid, found.node, found.devices))
+            return Tried.PLACED
+        return self._wait_for_device(pod)
+
+    def _wait_for_device(self, pod: PodRecord) -> Tried:
+        attempts = self.attempts
+        use = queue_use.asked(attempts.snapshot, [pod])
+        if attempts.accounts.refusal(use) is not None:
+            return Tried.STOPPED
+        found = attempts.placer.wait_for_device(pod, attempts.placer.all_but(pod.cls.excluded))
+        if found is None:
+            self.unplaced[pod.cls] = None
+            return Tried.PASSED
+        attempts.accounts.charge(use)
+        self.placed.append(Place(pod.uid, found[0]))
+        return Tried.PLACED
+
+    def failed(self, subgroup: str, placed: int) -> None:
+        """Nobody asks why."""
+
+    def checkpoint(self) -> tuple[int, int, int, int]:
+        """A point to come back to."""
+        attempts = self.attempts
+        statement, accounts = attempts.placer.statement.checkpoint(), attempts.accounts.checkpoint()
+        return statement, accounts, len(self.placed), len(self.unplaced)
+
+    def rollback(self, mark: tuple[int, int, int, int]) -> None:
+        """Take back all places since ``mark``."""
+        statement, accounts, placed, unplaced = mark
+        self.attempts.placer.statement.rollback(statement)
+        self.attempts.accounts.rollback(accounts)
+        del self.placed[placed:]
+        while len(self.unplaced) > unplaced:
+            self.unplaced.popitem()

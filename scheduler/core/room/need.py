@@ -1,0 +1,33 @@
+"""What room is made for: a pod alone, or what a gang's minimum still lacks."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scheduler.core.groups.quorum import Quorum
+from scheduler.core.model.records import PodGroupRecord, PodRecord
+
+
+class Need(msgspec.Struct, frozen=True, kw_only=True):
+    """``pods`` wait and are judged, in the order in which they are placed: of a gang all that may be placed now.
+
+    ``group`` and ``quorum``: of a gang; ``quorum`` says how many of ``pods`` it needs. A pod alone, and one beyond its
+    gang's minimum, has no ``quorum`` and is the only one. ``queue``, ``priority``, ``is_fixed`` (it can't be preempted
+    itself): of all pods. ``created`` as the API server writes it, and ``delay_ns`` (``preemptionDelay``) from then on:
+    before that it takes from nobody.
+    """
+
+    pods: tuple[PodRecord, ...]
+    group: PodGroupRecord | None = None
+    quorum: Quorum | None = None
+    queue: str
+    priority: int
+    is_fixed: bool = False
+    created: str = ""
+    delay_ns: int = 0
+
+    @property
+    def owner(self) -> str:
+        """The UID that evictions of its pods are counted by."""
+        first = self.pods[0]
+        return self.group.uid if self.group is not None else first.controller or first.uid

@@ -1,0 +1,60 @@
+"""What a search for room reads and what it tries on: statement and accounts of a decision, left as they were.
+
+``decide/room_trial.py`` makes one of a decision's attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from scheduler.core.groups.quorum import Quorum
+from scheduler.core.model.records import PodGroupRecord
+from scheduler.core.model.room import Budget, Evicted, Place, RoomSettings
+from scheduler.core.model.seen_pods import Pods
+from scheduler.core.queues.accounts import Accounts
+from scheduler.core.queues.queues import Queues
+from scheduler.core.room.need import Need
+from scheduler.core.snapshot.statement import Statement
+
+_NOBODY: Final[Set[str]] = frozenset()
+_DEFAULTS: Final = RoomSettings()
+
+
+class Paper(Protocol):
+    """Places a need on the statement as a decision would."""
+
+    def place(self, need: Need) -> tuple[Place, ...] | None:
+        """Place and charge the pods that a need lacks, on nodes and in its queue; None if that is not possible now.
+
+        Then something may be charged already: the caller goes back to its checkpoint.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """``statement`` and ``accounts``: of the decision. ``wall_s``: the time, by the wall clock.
+
+    ``taken``: UIDs of pods that other intents take. ``leaving``: of pods that are terminating and that may be counted
+    on: they are gone before anybody is evicted. ``labels``: of bound pods in namespaces that have a budget, by UID; a
+    pod there whose labels are not known is nobody's victim. ``refused``: pods that the API server would not evict when
+    it was last asked. ``evicted``: by the UID of the pods' owner (``Victim.owner``).
+    """
+
+    statement: Statement
+    accounts: Accounts
+    paper: Paper
+    pods: Pods
+    pod_groups: Mapping[tuple[str, str], PodGroupRecord]
+    quorum: Callable[[PodGroupRecord], Quorum]
+    queues: Queues
+    wall_s: int
+    taken: Set[str] = _NOBODY
+    leaving: Set[str] = _NOBODY
+    refused: Set[str] = _NOBODY
+    budgets: tuple[Budget, ...] = ()
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    evicted: Mapping[str, Evicted] = field(default_factory=dict)
+    settings: RoomSettings = _DEFAULTS
