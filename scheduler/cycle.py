@@ -24,7 +24,20 @@ from scheduler.commit.direct import Direct
 from scheduler.commit.gangs import Gangs
 from scheduler.commit.handed import HandedOver
 from scheduler.core.assumed.in_flight import State
-from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Hold, Join, Placement, Plan, Retire, Withdraw
+from scheduler.core.model.plan import (
+    Attempt,
+    Bind,
+    Explain,
+    Gang,
+    GiveUp,
+    Hold,
+    Join,
+    MakeRoom,
+    Placement,
+    Plan,
+    Retire,
+    Withdraw,
+)
 from scheduler.settings import SchedulerSettings
 from scheduler.telemetry.observing import Observer, Stage
 from scheduler.watch.cache import Cache
@@ -162,8 +175,8 @@ class Cycle:
                     self._assume(entry.placements)
                     start = self._timed(Stage.GANG, self._gangs.start)
                     tasks.start_soon(self._carry_out, entry.placements, start, entry)
-                case Retire() | Withdraw() | Explain():
-                    self._give_up(entry, tasks)
+                case Retire() | Withdraw() | Explain() | MakeRoom() | GiveUp():
+                    self._begin(entry, tasks)
         for joining in joins.values():
             join = self._timed(Stage.JOIN, self._direct.join)
             tasks.start_soon(self._carry_out, joining, self._limited, limiter, join, joining)
@@ -172,12 +185,20 @@ class Cycle:
             self._cache.cluster.told(explained)
             self._explain(explained)
 
-    def _give_up(self, entry: Retire | Withdraw | Explain, tasks: TaskGroup) -> None:
-        """Start to take away what is there already, if that is what an entry asks."""
-        if isinstance(entry, Retire):
-            self._start_retiring(entry, tasks)
-        elif isinstance(entry, Withdraw):
-            self._move_on(entry.placement, tasks)
+    def _begin(self, entry: Retire | Withdraw | Explain | MakeRoom | GiveUp, tasks: TaskGroup) -> None:
+        """Start to take away what is there already, if that is what an entry asks; charge what is kept for holders."""
+        intents = self._cache.cluster.commits.intents
+        match entry:
+            case Retire():
+                self._start_retiring(entry, tasks)
+            case Withdraw(placement=placement):
+                self._move_on(placement, tasks)
+            case MakeRoom(intent=intent):
+                intents.put(intent)
+            case GiveUp(intent_id=intent_id):
+                intents.drop(intent_id)
+            case Explain():
+                pass
 
     def _move_on(self, placement: Placement, tasks: TaskGroup) -> None:
         """Take a share back from a node that is late: one that is held is decided on anew at once.

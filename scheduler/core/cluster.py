@@ -24,6 +24,7 @@ from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.model.plan import Explain, Plan, placements
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.kept_room import count_kept
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.recount import differences
@@ -248,13 +249,10 @@ class Cluster(ClusterState):
 
     # --- counting ------------------------------------------------------------------------------------------------
     def _count(self, name: str) -> Occupancy:
-        return occupancy(
-            self._nodes.get(name),
-            pods=self._pods.bound_to(name),
-            reservations=self._pods.reserved_on(name),
-            charges=self.commits.charges_at(name),
-            settings=self.settings,
-        )
+        node, pods, settings = self._nodes.get(name), list(self._pods.bound_to(name)), self.settings
+        reservations, charges = self._pods.reserved_on(name), self.commits.charges_at(name)
+        used = occupancy(node, pods=pods, reservations=reservations, charges=charges, settings=settings)
+        return count_kept(used, self.commits.intents.kept_at(name), pods=pods, node=node, settings=settings)
 
     def differences(self, name: str) -> list[str]:
         """Count one node anew from what is known of it; say where the ledger differs. A marked node is not judged yet.

@@ -298,7 +298,8 @@ class ClusterState:
     def _row(self, pod: PodRecord) -> Row | None:
         group = self._pod_groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
         charges = () if pod.node else self.commits.charges_of(pod.uid)
-        return self.queues.row(pod, group, charges, self._nodes.get(pod.node))
+        is_victim = pod.uid in self.commits.intents.victims
+        return self.queues.row(pod, group, charges, self._nodes.get(pod.node), is_victim=is_victim)
 
     def _mark_members(self, group: Key) -> None:
         """The queue of a gang may be another one."""

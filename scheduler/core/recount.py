@@ -9,6 +9,7 @@ from scheduler.core.assumed.assumed import Commits
 from scheduler.core.model.records import NodeRecord
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.kept_room import count_kept
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import occupancy
 
@@ -27,14 +28,12 @@ def differences(
     bound = _by_node((pod.node, pod) for pod in pods.records.values())
     reserved = _by_node((r.node, r) for r in pods.reservations.values())
     charges = _by_node((charge.node, charge) for charge in commits.all_charges())
+    kept = _by_node(commits.intents.all_kept())
     for name, node in sorted(nodes.items()):
-        used = occupancy(
-            node,
-            pods=bound.get(name, ()),
-            reservations=reserved.get(name, ()),
-            charges=charges.get(name, ()),
-            settings=settings,
-        )
+        here = bound.get(name, ())
+        reservations, under_way = reserved.get(name, ()), charges.get(name, ())
+        used = occupancy(node, pods=here, reservations=reservations, charges=under_way, settings=settings)
+        count_kept(used, kept.get(name, ()), pods=here, node=node, settings=settings)
         problems += ledger.differences(name, used)
     return problems
 

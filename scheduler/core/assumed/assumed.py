@@ -13,6 +13,7 @@ from gpu.reservation import Reservation
 from scheduler.core.assumed.backoff import Setback
 from scheduler.core.assumed.bind_requests import HandOvers
 from scheduler.core.assumed.in_flight import Flight, Flights, State
+from scheduler.core.assumed.intents import Intents
 from scheduler.core.assumed.planned_members import Promises
 from scheduler.core.assumed.slow_nodes import Probation
 from scheduler.core.model.plan import Placement
@@ -35,15 +36,22 @@ class Commits:
         self._pods = pods
         self._settings = settings
         self._changed = changed
-        self._touched = touched
-        self._flights = Flights(changed, touched)
+        self._told = touched
+        self._flights = Flights(changed, self._touched)
         self._setbacks: dict[str, Setback] = {}
         #: BindRequests, as they are seen.
-        self.hand_overs = HandOvers(pods.records, is_held=pods.is_held, changed=changed, touched=touched)
+        self.hand_overs = HandOvers(pods.records, is_held=pods.is_held, changed=changed, touched=self._touched)
         #: Places of gangs' written plans, as they are seen.
-        self.promises = Promises(pods.records, changed, touched)
+        self.promises = Promises(pods.records, changed, self._touched)
         #: Nodes that owe an answer.
         self.probation = Probation(changed)
+        #: Who is to go for whom, and what is kept for holders.
+        self.intents = Intents(pods.records, is_spoken_for=self.is_spoken_for, changed=changed, touched=touched)
+
+    def _touched(self, uid: str) -> None:
+        """A pod is under way now, or is not any more: an intent keeps its place only while it waits."""
+        self.intents.pod_changed(uid)
+        self._told(uid)
 
     # --- our own -------------------------------------------------------------------------------------------------
     def assume(self, placement: Placement, state: State = State.DIRECT) -> None:
@@ -197,6 +205,7 @@ class Commits:
             self._setbacks.pop(uid, None)
         self.hand_overs.pod_changed(uid)
         self.promises.pod_changed(uid)
+        self.intents.pod_changed(uid)
 
     def version_seen(self, uid: str) -> None:
         """A pod was seen to have a new version and nothing else new: it matters to a hand-over that names another."""
@@ -217,6 +226,7 @@ class Commits:
         self.probation.forget_reservation(uid)
         self.hand_overs.pod_changed(uid)
         self.promises.pod_changed(uid)
+        self.intents.pod_changed(uid)
 
     # --- who waits for a node that is late -----------------------------------------------------------------------
     def stuck(self) -> list[Placement]:
@@ -248,8 +258,9 @@ class Commits:
 
     @property
     def are_settled(self) -> bool:
-        """Whether all that is charged can be seen on pods and reservations: nothing is under way, nothing planned."""
-        return not (self._flights.all() or self.hand_overs.departed() or self.promises.are_open())
+        """Whether all that is charged can be seen on pods and reservations: nothing is under way, planned or kept."""
+        are_open = self.promises.are_open() or bool(self.intents.all())
+        return not (self._flights.all() or self.hand_overs.departed() or are_open)
 
     def charges_at(self, node: str) -> tuple[Charge, ...]:
         """What is under way to a node."""
@@ -263,7 +274,8 @@ class Commits:
         """Where this pod is on its way to, or has a place kept."""
         flight = self._flights.get(uid)
         own = () if flight is None else (flight.charge,)
-        return (*own, *self.hand_overs.charges_of(uid), *self.promises.charges_of(uid))
+        planned = (*self.hand_overs.charges_of(uid), *self.promises.charges_of(uid))
+        return (*own, *planned, *self.intents.charges_of(uid))
 
     def all_charges(self) -> tuple[Charge, ...]:
         """What is under way anywhere, without the indexes."""

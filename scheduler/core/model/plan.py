@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from gpu.handover import PlannedDevice
+from scheduler.core.model.room import Ended, Intent
 from scheduler.core.model.verdict import Verdict
 
 
@@ -93,9 +94,26 @@ class Explain(msgspec.Struct, frozen=True, gc=False, tag="explain", kw_only=True
     verdict: Verdict
 
 
+class MakeRoom(msgspec.Struct, frozen=True, gc=False, tag="make-room"):
+    """Pods have to go for others (room.md): whoever carries it out charges the intent before the next event is taken.
+
+    That is ``Commits.intents.put``. Then the intent is written, and its victims are evicted once it is. If it is not
+    written, ``drop`` takes the charge back, and nobody was evicted.
+    """
+
+    intent: Intent
+
+
+class GiveUp(msgspec.Struct, frozen=True, gc=False, tag="give-up"):
+    """An intent is over: ``Commits.intents.drop``. Its victims that were not asked to go yet stay."""
+
+    intent_id: str
+    because: Ended
+
+
 #: An entry that places one pod.
 Alone = Bind | Join | Attempt | Hold
-Entry = Alone | Gang | Retire | Withdraw | Explain
+Entry = Alone | Gang | Retire | Withdraw | Explain | MakeRoom | GiveUp
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -26,11 +26,15 @@ class Action(enum.Enum):
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
-    """Where a holder (a pod that an intent makes room for) is to be. ``devices``: parts of devices, as planned."""
+    """Where a holder (a pod that an intent makes room for) is to be. ``devices``: parts of devices, as planned.
+
+    ``emptied``: groups of shared devices there that have to come back whole for it; all their tenants are victims.
+    """
 
     pod_uid: str
     node: str
     devices: tuple[PlannedDevice, ...] = ()
+    emptied: tuple[str, ...] = ()
 
 
 class Victim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -56,6 +60,21 @@ class Intent(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     number: int = 0
     places: tuple[Place, ...]
     victims: tuple[Victim, ...]
+
+
+class Ended(enum.Enum):
+    """Why an intent is over."""
+
+    #: All its holders are bound.
+    BOUND = "bound"
+    #: A holder is gone, or is being deleted.
+    HOLDER_GONE = "holder-gone"
+    #: A holder may not start now: it is gated, or something beside room keeps it.
+    HOLDER_KEPT = "holder-kept"
+    #: The holders ask otherwise now, or are other pods of their gang: their places are not what they need.
+    ASKS_OTHERWISE = "asks-otherwise"
+    #: All holders were placed elsewhere, where nobody has to go.
+    BETTER_PLACE = "better-place"
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -128,9 +128,17 @@ class Queues:
 
     # --- what pods count for -----------------------------------------------------------------------------------------
     def row(
-        self, pod: PodRecord, group: PodGroupRecord | None, charges: Iterable[Charge], node: NodeRecord | None
+        self,
+        pod: PodRecord,
+        group: PodGroupRecord | None,
+        charges: Iterable[Charge],
+        node: NodeRecord | None,
+        *,
+        is_victim: bool = False,
     ) -> Row | None:
         """What a pod counts for, and where; None: for nothing. ``charges``: where it is on its way to.
+
+        ``is_victim``: it has to go for others, and counts as one that is terminating.
 
         One that is counted twice, as its hand-over and its plan both name it, counts with the most that one says.
         """
@@ -138,7 +146,7 @@ class Queues:
             return None
         queue, is_fixed = group.queue if group is not None else pod.queue, use.is_fixed(pod, group)
         of_group = (pod.namespace, pod.pod_group) if pod.pod_group else None
-        has_place = Stage.LEAVING if pod.deleting else Stage.HELD
+        has_place = Stage.LEAVING if pod.deleting or is_victim else Stage.HELD
         if pod.node:
             return Row(queue, use.held(pod, node), has_place, is_fixed, of_group)
         planned = [use.planned(pod.cls.demand, charge.devices) for charge in charges]

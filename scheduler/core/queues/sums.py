@@ -27,7 +27,7 @@ class Stage(enum.Enum):
     WAITING = "waiting"
     #: It has one, or is on its way there.
     HELD = "held"
-    #: It has one and is terminating: it counts against limits until it is gone.
+    #: It has one and is terminating, or has to go for others: it counts against limits until it is gone.
     LEAVING = "leaving"
 
 

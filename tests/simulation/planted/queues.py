@@ -41,9 +41,15 @@ class ForgetsWhatIsOnItsWay(Queues):
 
     @override
     def row(
-        self, pod: PodRecord, group: PodGroupRecord | None, charges: Iterable[Charge], node: NodeRecord | None
+        self,
+        pod: PodRecord,
+        group: PodGroupRecord | None,
+        charges: Iterable[Charge],
+        node: NodeRecord | None,
+        *,
+        is_victim: bool = False,
     ) -> Row | None:
-        return super().row(pod, group, (), node)
+        return super().row(pod, group, (), node, is_victim=is_victim)
 
 
 class LooksAtLeavesOnly(Queues):

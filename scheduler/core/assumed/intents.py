@@ -1,0 +1,171 @@
+"""Intents that stand: who is to go for whom, and what is kept of nodes for holders until they are bound.
+
+They outlive the scheduler that decided them: the next one reads them from the record, and puts them here before its
+first decision. What they charge is counted with the node (nodes/kept_room.py), from what stands here and from the pods
+that are there: as victims go the charge grows by what they held, so nobody else gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from scheduler.core.model.index import Membership
+from scheduler.core.model.records import PodRecord
+from scheduler.core.model.room import Intent, Place
+from scheduler.core.nodes.kept_room import KeptPlace, KeptRoom
+from scheduler.core.nodes.node_usage import Charge
+
+
+class Intents:
+    """Intents by id, those decided first at the front. ``pods`` are the cluster's, read only.
+
+    ``changed`` is called with nodes on which more or less is charged, ``touched`` with a pod (UID) that is a holder
+    or a victim now, or is none any more. ``is_spoken_for``: whether a pod has its place, charged by who places it.
+    """
+
+    __slots__ = ("_at", "_changed", "_holders", "_intents", "_is_spoken_for", "_pods", "_touched", "_victims")
+
+    def __init__(
+        self,
+        pods: Mapping[str, PodRecord],
+        *,
+        is_spoken_for: Callable[[str], bool],
+        changed: Callable[..., None],
+        touched: Callable[[str], None],
+    ) -> None:
+        self._pods = pods
+        self._is_spoken_for = is_spoken_for
+        self._changed = changed
+        self._touched = touched
+        self._intents: dict[str, Intent] = {}
+        self._victims: dict[str, Intent] = {}
+        self._holders: dict[str, Intent] = {}
+        #: Ids with the node, by node: an intent may have places on several.
+        self._at: Membership[tuple[str, str]] = Membership()
+
+    # --- what stands ---------------------------------------------------------------------------------------------
+    def put(self, intent: Intent) -> None:
+        """Let an intent stand; one of the same id is replaced, and keeps its age.
+
+        In the order of the record at a start, since the oldest has its places first. Raises ValueError if another one
+        has one of its holders or takes one of its victims: two intents never take one pod.
+        """
+        known = self._intents.get(intent.id)
+        if known == intent:
+            return
+        self._check(intent)
+        if known is not None:
+            self._forget(known)
+        self._intents[intent.id] = intent
+        self._holders.update((place.pod_uid, intent) for place in intent.places)
+        self._victims.update((victim.pod_uid, intent) for victim in intent.victims)
+        for node in _nodes(intent):
+            self._at.move((intent.id, node), node)
+        self._tell(intent)
+
+    def _check(self, intent: Intent) -> None:
+        for uid in (*(place.pod_uid for place in intent.places), *(victim.pod_uid for victim in intent.victims)):
+            other = self._holders.get(uid) or self._victims.get(uid)
+            if other is not None and other.id != intent.id:
+                raise ValueError(f"intent {intent.id} has pod {uid}, which intent {other.id} has already")
+
+    def drop(self, intent_id: str) -> None:
+        """An intent is over, or was not written: what it kept is free, and its victims count as before."""
+        intent = self._intents.get(intent_id)
+        if intent is not None:
+            self._forget(intent)
+            del self._intents[intent_id]
+            self._tell(intent)
+
+    def _forget(self, intent: Intent) -> None:
+        for place in intent.places:
+            self._holders.pop(place.pod_uid, None)
+        for victim in intent.victims:
+            self._victims.pop(victim.pod_uid, None)
+        for node in _nodes(intent):
+            self._at.move((intent.id, node), "")
+        self._tell(intent)
+
+    def _tell(self, intent: Intent) -> None:
+        self._changed(*_nodes(intent))
+        for uid in (*(place.pod_uid for place in intent.places), *(victim.pod_uid for victim in intent.victims)):
+            self._touched(uid)
+
+    def get(self, intent_id: str) -> Intent | None:
+        """The standing intent of this id."""
+        return self._intents.get(intent_id)
+
+    def all(self) -> tuple[Intent, ...]:
+        """All that stand, the oldest first."""
+        return tuple(self._intents.values())
+
+    @property
+    def victims(self) -> Mapping[str, Intent]:
+        """Pod UID -> the intent that takes it."""
+        return self._victims
+
+    @property
+    def holders(self) -> Mapping[str, Intent]:
+        """Pod UID -> the intent that keeps a place for it."""
+        return self._holders
+
+    def waits(self, uid: str) -> bool:
+        """Whether this pod waits for the place that an intent keeps for it."""
+        pod = self._pods.get(uid)
+        return uid in self._holders and pod is not None and not pod.node and not self._is_spoken_for(uid)
+
+    def pod_changed(self, uid: str) -> None:
+        """A holder or a victim was seen to have changed, is on its way to a node, or is not any more."""
+        intent = self._holders.get(uid) or self._victims.get(uid)
+        if intent is not None:
+            self._changed(*_nodes(intent))
+
+    # --- what counts ---------------------------------------------------------------------------------------------
+    def kept_at(self, node: str) -> list[KeptRoom]:
+        """What intents keep on a node, the oldest first."""
+        if not self._at.has(node):
+            return []
+        here = {intent_id for intent_id, _ in self._at.at(node)}
+        return [self._kept(intent, node) for intent in self._intents.values() if intent.id in here]
+
+    def all_kept(self) -> Iterator[tuple[str, KeptRoom]]:
+        """The same of all nodes, without the indexes."""
+        for intent in self._intents.values():
+            for node in _nodes(intent):
+                yield node, self._kept(intent, node)
+
+    def charges_of(self, uid: str) -> list[Charge]:
+        """The place that is kept for a holder that waits: it counts as held in its queue."""
+        if not self.waits(uid):
+            return []
+        demand = self._pods[uid].cls.demand
+        places = (place for place in self._holders[uid].places if place.pod_uid == uid)
+        return [Charge(pod_uid=uid, node=place.node, demand=demand, devices=place.devices) for place in places]
+
+    def _kept(self, intent: Intent, node: str) -> KeptRoom:
+        return kept_room(intent, intent.places, node, waits=self.waits, pods=self._pods)
+
+
+def kept_room(
+    intent: Intent,
+    places: tuple[Place, ...],
+    node: str,
+    *,
+    waits: Callable[[str], bool],
+    pods: Mapping[str, PodRecord],
+) -> KeptRoom:
+    """What an intent keeps on a node for those of its holders that wait for their places."""
+    return KeptRoom(
+        intent.id,
+        tuple(
+            KeptPlace(place.pod_uid, pods[place.pod_uid].cls.demand, place.devices, place.emptied)
+            for place in places
+            if place.node == node and waits(place.pod_uid)
+        ),
+        frozenset(victim.pod_uid for victim in intent.victims if victim.node == node),
+    )
+
+
+def _nodes(intent: Intent) -> list[str]:
+    """Nodes with places, in their order."""
+    return list(dict.fromkeys(place.node for place in intent.places))
