@@ -53,7 +53,7 @@ _LOOKS: Final = 4
 class Cycle:
     """Decides and commits. Every placement is charged in the same breath as it was decided.
 
-    ``explain`` is told why pods wait, after each decision.
+    ``explain`` is told why pods wait, after each decision. Ages of objects are told by the API server's clock.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Cycle:
         before: Plan | None = None
         while not self._is_finishing:
             began = anyio.current_time()
-            plan = self._cache.cluster.decide(monotonic_ns())
+            plan = self._cache.cluster.decide(monotonic_ns(), wall_s=self._api.clock.now_ns() // 1_000_000_000)
             decided = anyio.current_time()
             self._commit(plan, tasks, limiter, is_new=plan is not before)
             if plan is not before:

@@ -104,8 +104,10 @@ class Cluster(ClusterState):
         return self.commits.probation.doubts(self.commits.owes)
 
     # --- deciding ------------------------------------------------------------------------------------------------
-    def decide(self, now_ns: int, limits: Limits = LIMITS) -> Plan:
+    def decide(self, now_ns: int, limits: Limits = LIMITS, *, wall_s: int = 0) -> Plan:
         """Say what is to be done now, and keep what was learned by that.
+
+        ``wall_s``: seconds since the epoch, by which ages of objects are told. ``now_ns``: of a clock that never jumps.
 
         Explains are for pods that have not been told yet (``told``). Deciding again when nothing changed and
         ``wake_at_ns`` has not come costs nothing.
@@ -113,7 +115,7 @@ class Cluster(ClusterState):
         known = self._remembered(now_ns)
         if known is not None:
             return known
-        decision = decide(self.prepared(now_ns, limits), now_ns, limits)
+        decision = decide(self.prepared(now_ns, limits), now_ns, limits, wall_s=wall_s)
         plan = self.learn(decision, now_ns, limits)
         self._memo = _Memo(self.generation, plan)
         self._placed = frozenset(placed.pod_uid for placed in placements(plan.entries))

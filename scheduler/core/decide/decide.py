@@ -74,10 +74,14 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     has_put_off: bool
 
 
-def decide(snapshot: Snapshot, now_ns: int, limits: Limits = LIMITS) -> Decision:
-    """Say what is to be done now. Raises StaleSnapshot if the cluster has changed since the snapshot was made."""
+def decide(snapshot: Snapshot, now_ns: int, limits: Limits = LIMITS, *, wall_s: int = 0) -> Decision:
+    """Say what is to be done now. Raises StaleSnapshot if the cluster has changed since the snapshot was made.
+
+    ``wall_s``: seconds since the epoch. Only ages that objects tell are counted by it (minimum run times, delays): a
+    wall clock that jumps makes a protection longer or shorter, and nothing else.
+    """
     snapshot.check()
-    return _Deciding(snapshot, now_ns, limits).made()
+    return _Deciding(snapshot, now_ns, limits, wall_s).made()
 
 
 def order_of_turns(snapshot: Snapshot, now_ns: int, limits: Limits = LIMITS) -> QueueOrder[Waiting]:
@@ -95,6 +99,7 @@ class _Deciding:
     snapshot: Snapshot
     now_ns: int
     limits: Limits
+    wall_s: int = 0
     attempts: Attempts = field(init=False)
     entries: list[Entry] = field(default_factory=list)
     order: QueueOrder[Waiting] = field(init=False)

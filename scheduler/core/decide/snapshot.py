@@ -26,6 +26,7 @@ from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.device_sightings import Sightings
+from scheduler.core.nodes.kept_room import count_kept
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.nodes.volume_limits import AttachStatement
@@ -124,13 +125,16 @@ class Snapshot:
     # --- nodes ---------------------------------------------------------------------------------------------------
     def used(self, node: NodeRecord, supposed: Supposed) -> Occupancy:
         """Count a node as if that had happened."""
-        return occupancy(
+        pods = [pod for pod in self.pods.bound_to(node.name) if pod.uid not in supposed.evicted]
+        used = occupancy(
             node,
-            pods=(pod for pod in self.pods.bound_to(node.name) if pod.uid not in supposed.evicted),
+            pods=pods,
             reservations=map(supposed.reservation, self.pods.reserved_on(node.name)),
             charges=supposed.charges(self.commits.charges_at(node.name)),
             settings=self.settings,
         )
+        kept = supposed.kept(self.commits.intents.kept_at(node.name))
+        return count_kept(used, kept, pods=pods, node=node, settings=self.settings)
 
     # --- volumes -------------------------------------------------------------------------------------------------
     def attaching(self, position_of: Mapping[str, int]) -> AttachStatement:

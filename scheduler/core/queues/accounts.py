@@ -65,17 +65,21 @@ class Accounts:
     total: Resources
     of: list[Account]
     #: Charges of this decision, to take them back.
-    _journal: list[Use] = field(default_factory=list)
+    _journal: list[tuple[Use, Resources]] = field(default_factory=list)
 
     # --- what a decision charges -------------------------------------------------------------------------------------
     def charge(self, use: Use) -> None:
         """Count pods that are placed now. They were asked for already."""
-        self._journal.append(use)
         self._add(use, use.amounts)
+
+    def release(self, use: Use, *, is_leaving: bool = False) -> None:
+        """Take pods off that would go. ``is_leaving``: they are terminating, so that they are not kept any more."""
+        amounts = NOTHING.minus(use.amounts)
+        self._add(use._replace(amounts=amounts), NOTHING if is_leaving else amounts)
 
     def charged_since(self, mark: int) -> Resources:
         """The sum of all charges since ``mark``."""
-        return reduce(Resources.plus, (use.amounts for use in self._journal[mark:]), NOTHING)
+        return reduce(Resources.plus, (use.amounts for use, _ in self._journal[mark:]), NOTHING)
 
     def checkpoint(self) -> int:
         """A point to come back to."""
@@ -84,17 +88,21 @@ class Accounts:
     def rollback(self, mark: int) -> None:
         """Take back all charges since ``mark``."""
         while len(self._journal) > mark:
-            use = self._journal.pop()
-            self._add(use, NOTHING.minus(use.amounts))
+            use, kept = self._journal.pop()
+            self._count(use._replace(amounts=NOTHING.minus(use.amounts)), NOTHING.minus(kept))
 
-    def _add(self, use: Use, amounts: Resources) -> None:
+    def _add(self, use: Use, kept: Resources) -> None:
+        self._journal.append((use, kept))
+        self._count(use, kept)
+
+    def _count(self, use: Use, kept: Resources) -> None:
         queue = self.tree.find(use.queue)
         for at in () if queue is None else queue.path:
             account = self.of[at]
-            account.held = account.held.plus(amounts)
-            account.kept = account.kept.plus(amounts)
+            account.held = account.held.plus(use.amounts)
+            account.kept = account.kept.plus(kept)
             if use.is_fixed:
-                account.fixed = account.fixed.plus(amounts)
+                account.fixed = account.fixed.plus(use.amounts)
 
     # --- whether pods may start at all -------------------------------------------------------------------------------
     def refusal(self, use: Use) -> Verdict | None:

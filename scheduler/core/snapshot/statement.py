@@ -70,16 +70,17 @@ class Room:
 class _Changed:
     """What one change of a node has changed, to take it back. ``amounts``: what was taken, by row.
 
-    ``placed``, ``evicted``, ``retired``: what it supposes; as in Supposed. ``free``: the column before, where it was
-    written as a whole.
+    ``placed``, ``evicted``, ``retired``: what it supposes; as in Supposed. ``lifted``: an intent, and whether its
+    charge is off from here on. ``free``: the column before, where it was written as a whole.
     """
 
     position: int
     devices: tuple[Device, ...]
     amounts: list[tuple[int, int]] = field(default_factory=list)
     placed: Charge | None = None
-    evicted: str = ""
+    evicted: frozenset[str] = frozenset()
     retired: frozenset[str] = frozenset()
+    lifted: tuple[str, bool] | None = None
     attached: list[Attached] = field(default_factory=list)
     claims: tuple[ClaimKey, ...] = ()
     free: Int64s | None = None
@@ -267,15 +268,33 @@ class Statement:
         self.table.put_devices(position, self.nodes[position], closed)
         self.touched.append(position)
 
-    def evict(self, pod: PodRecord) -> None:
-        """Take a pod that is bound off its node, as far as the table goes: its volumes stay attached until it is gone.
+    def evict(self, *pods: PodRecord) -> None:
+        """Take bound pods off their nodes, as far as the table goes: their volumes stay attached until they are gone.
 
-        Raises LookupError if its node is not there.
+        Each node is counted again once. Raises LookupError if a node is not there.
         """
-        position = self.position_of[pod.node]
+        on: dict[int, list[str]] = {}
+        for pod in pods:
+            on.setdefault(self.position_of[pod.node], []).append(pod.uid)
+        for position, uids in on.items():
+            self._count_again(position, evicted=frozenset(uids))
+
+    def lift(self, intent_id: str, nodes: Iterable[str], *, is_off: bool = True) -> None:
+        """Take off what an intent charges on these nodes, as its holders are to be placed; else put it back.
+
+        Nodes that are gone are passed over.
+        """
+        for name in nodes:
+            position = self.position_of.get(name)
+            if position is not None:
+                self._count_again(position, lifted=(intent_id, is_off))
+
+    def _count_again(
+        self, position: int, *, evicted: frozenset[str] = frozenset(), lifted: tuple[str, bool] | None = None
+    ) -> None:
         node, table = self.nodes[position], self.table
-        changed = _Changed(position, table.devices[position], evicted=pod.uid, free=table.free[:, position].copy())
-        self._note(changed)
+        devices, free = table.devices[position], table.free[:, position].copy()
+        self._note(_Changed(position, devices, evicted=evicted, lifted=lifted, free=free))
         used = self._count(node, self._supposed(position))
         table.free[:, position] = table.total[:, position] - self._ledger.used(used)
         table.put_devices(position, node, devices_of(used))
@@ -285,8 +304,11 @@ class Statement:
         here = self._changes_at[position]
         return Supposed(
             placed=tuple(change.placed for change in here if change.placed is not None),
-            evicted={change.evicted for change in here if change.evicted},
+            evicted={uid for change in here for uid in change.evicted},
             retired={group for change in here for group in change.retired},
+            lifted={
+                intent_id for intent_id, is_off in dict(filter(None, (each.lifted for each in here))).items() if is_off
+            },
         )
 
     def _note(self, change: _Changed) -> None:

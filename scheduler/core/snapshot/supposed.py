@@ -1,4 +1,7 @@
-"""What a decision supposes of one node: pods that it places there, evicts, and idle devices that it gives back."""
+"""What a decision supposes of one node: pods that it places there, evicts, and idle devices that it gives back.
+
+And intents whose charge it has taken off, to place their holders.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,20 @@ import msgspec
 
 from gpu.book import Book
 from gpu.reservation import Reservation
+from scheduler.core.nodes.kept_room import KeptRoom
 from scheduler.core.nodes.node_usage import Charge
 
 
 class Supposed(msgspec.Struct, frozen=True):
-    """``evicted``: UIDs of pods. ``retired``: groups whose reservations are on their way out."""
+    """``evicted``: UIDs of pods. ``retired``: groups whose reservations are on their way out.
+
+    ``lifted``: ids of intents that charge nothing.
+    """
 
     placed: tuple[Charge, ...] = ()
     evicted: Set[str] = frozenset()
     retired: Set[str] = frozenset()
+    lifted: Set[str] = frozenset()
 
     def reservation(self, held: Reservation) -> Reservation:
         """A reservation as it would be."""
@@ -29,3 +37,7 @@ class Supposed(msgspec.Struct, frozen=True):
     def charges(self, under_way: Iterable[Charge]) -> Iterable[Charge]:
         """What would be under way."""
         return (*(charge for charge in under_way if charge.pod_uid not in self.evicted), *self.placed)
+
+    def kept(self, rooms: Iterable[KeptRoom]) -> list[KeptRoom]:
+        """What intents would keep."""
+        return [room for room in rooms if room.intent_id not in self.lifted]

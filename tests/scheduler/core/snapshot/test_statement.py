@@ -16,6 +16,7 @@ from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Placement
 from scheduler.core.nodes.table import GPUS, Table
 from scheduler.core.snapshot.statement import Statement
+from tests.scheduler.core.nodes.test_kept_room import intent, place, running
 from tests.scheduler.core.objects import NANO, bound, changed, claim, cluster, csi_node, node, pod, reservation, volume
 from tests.scheduler.core.stories.test_slices import SLICE, asking, cut, single
 from wire import names
@@ -170,6 +171,37 @@ def test_a_pod_of_a_node_that_is_gone_can_not_be_evicted() -> None:
     assert victim is not None
     with pytest.raises(LookupError):
         Placer(made.snapshot()).statement.evict(victim)
+
+
+# --- intents -----------------------------------------------------------------------------------------------------
+def test_the_charge_of_an_intent_is_taken_off_and_put_back_and_others_stay() -> None:
+    made = cluster(node("n1"), node("n2"), *(pod(name, gpus=gpus) for name, gpus in (("h", 3), ("k", 2), ("o", 1))))
+    made.commits.intents.put(intent(place("h"), place("k", node_name="n2"), id_="i"))
+    made.commits.intents.put(intent(place("o"), id_="j"))
+    statement = Placer(made.snapshot()).statement
+    before, marks = _image(statement), [statement.checkpoint()]
+    free = [statement.table.free[GPUS].tolist()]
+    for is_off in (True, False, True):
+        statement.lift("i", ["n1", "n2", "gone"], is_off=is_off)
+        marks.append(statement.checkpoint())
+        free.append(statement.table.free[GPUS].tolist())
+    assert free == [[4, 6], [7, 8], [4, 6], [7, 8]]
+    statement.rollback(marks[2])
+    assert statement.table.free[GPUS].tolist() == [4, 6]
+    statement.rollback(marks[0])
+    assert _image(statement) == before
+
+
+def test_a_victim_that_goes_on_paper_leaves_its_room_to_the_holder() -> None:
+    made = cluster(node(), running("v", 5), pod("h", gpus=4))
+    made.commits.intents.put(intent(place("h"), victims=("v",)))
+    statement, victim = Placer(made.snapshot()).statement, made.pod("uid-v")
+    assert victim is not None
+    free = [int(statement.table.free[GPUS, 0])]
+    statement.evict(victim)
+    free.append(int(statement.table.free[GPUS, 0]))
+    statement.lift("i", ["n1"])
+    assert [*free, int(statement.table.free[GPUS, 0])] == [3, 4, 8]
 
 
 # --- evictions ---------------------------------------------------------------------------------------------------
