@@ -199,8 +199,19 @@ def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, 
             return f"The last attempt failed, trying again soon: {verdict.detail}"
         case Code.WAITING_FOR_DEVICE:
             return f"Waiting for an idle GPU reservation to be removed: {verdict.detail}"
+        case Code.WAITS_FOR_ROOM:
+            return _waits_for_room(verdict)
         case _:
             return verdict.detail
+
+
+def _waits_for_room(verdict: Verdict) -> str:
+    """How many pods have to end before it starts."""
+    where = f"node {verdict.detail}" if verdict.detail else "several nodes"
+    left = verdict.required - verdict.present
+    if not left:
+        return f"Room was made on {where}. Waiting until what {verdict.required} evicted pods used there is free"
+    return f"Room is being made on {where}. Waiting for {left} of {verdict.required} pods to end there"
 
 
 def _found_for(verdict: Verdict) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, KeysView
+from collections.abc import Collection, KeysView, Set
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
 
@@ -65,11 +65,12 @@ class Turns(Generic[R]):
 
     __slots__ = ("_in_order", "of", "taken")
 
-    def __init__(self, of: R) -> None:
+    def __init__(self, of: R, settled: Set[str] = frozenset()) -> None:
+        """``settled``: UIDs of whom some have had their turn already."""
         self.of = of
         self._in_order = of.in_order()
         #: UIDs of those that have had their turn.
-        self.taken: set[str] = set()
+        self.taken: set[str] = settled & of.uids if settled else set()
 
     def first(self) -> Rank | None:
         """The rank of the one that is decided on next, None if there is none."""

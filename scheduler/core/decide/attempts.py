@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from scheduler.core.backlog.asleep import Kept
 from scheduler.core.backlog.notes import Notes
+from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.sums import Columns
 from scheduler.core.decide import queue_use
 from scheduler.core.decide.allowance import Allowance, Limits
@@ -72,6 +73,9 @@ class Attempts:
     #: What it has cost to keep room, by namespace, and classes for which there was none.
     keeping: Counter[str] = field(default_factory=Counter)
     roomless_on_paper: set[PodClass] = field(default_factory=set)
+    #: Pods (UIDs) and gangs that have had their turn already, as holders of intents (holders.py).
+    settled: set[str] = field(default_factory=set)
+    settled_gangs: set[Key] = field(default_factory=set)
     #: What judging again for the counts has cost.
     recounting: int = 0
     #: What queues have, and were charged by this decision.
@@ -213,9 +217,9 @@ class Attempts:
         self.keeping[namespace] += PLACING
         return True
 
-    def place_on_paper(self, pod: PodRecord) -> Placement | HeldBack | None:
+    def place_on_paper(self, pod: PodRecord, mask: NodeMask = None) -> Placement | HeldBack | None:
         """Place and charge a pod whatever is known of its class; None if it fits nowhere. It learns nothing."""
-        return self._place(pod, self.placer.all_but(pod.cls.excluded))
+        return self._place(pod, both(mask, self.placer.all_but(pod.cls.excluded)))
 
     def _place(self, pod: PodRecord, mask: NodeMask) -> Placement | HeldBack | None:
         """Place a pod where its queue takes what it uses there, by the first of its requests for which there is such.

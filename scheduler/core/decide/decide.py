@@ -19,6 +19,7 @@ from scheduler.core.backlog.ranked import Turns
 from scheduler.core.decide.allowance import LIMITS, Allowance, Limits
 from scheduler.core.decide.attempts import PLACING, Attempts
 from scheduler.core.decide.gangs import whole_gang
+from scheduler.core.decide.holders import Holders
 from scheduler.core.decide.lines import WholeLine
 from scheduler.core.decide.shapes import WholeShape
 from scheduler.core.decide.snapshot import Snapshot
@@ -103,6 +104,8 @@ class _Deciding:
     attempts: Attempts = field(init=False)
     entries: list[Entry] = field(default_factory=list)
     order: QueueOrder[Waiting] = field(init=False)
+    #: Who room is made for; None: it is not made.
+    holders: Holders | None = None
 
     def made(self) -> Decision:
         """Decide everything, or as much as one decision may."""
@@ -111,6 +114,8 @@ class _Deciding:
             if first.decide():
                 self._give_turn(first)
         self._move_on(self._stuck())
+        if self.holders is not None:
+            self.holders.conclude()
         return Decision(tuple(self.entries), tuple(self.attempts.notes.taken), self.attempts.has_put_off)
 
     def line_up(self) -> None:
@@ -124,14 +129,24 @@ class _Deciding:
         allowance = Allowance(namespaces=len(namespaces), most=self.limits.most)
         self.attempts = Attempts(snapshot, self.now_ns, self.limits, allowance, Notes(backlog))
         self.order = QueueOrder(self.attempts.accounts)
+        self._serve_holders()
         for shape in shapes.values():
-            self._give_turn(WholeShape(Turns(shape), self.attempts, self.entries))
+            self._give_turn(WholeShape(Turns(shape, self.attempts.settled), self.attempts, self.entries))
         for gang in gangs:
+            if gang.key in self.attempts.settled_gangs:
+                continue
             whole = whole_gang(gang, self.attempts, self.entries)
             if whole is not None:
                 self._give_turn(whole)
         for line in lines:
             self._give_turn(WholeLine(Turns(line), self.attempts, self.entries))
+
+    def _serve_holders(self) -> None:
+        """Holders whose places are free come before all others: what is kept is kept for them."""
+        snapshot = self.snapshot
+        if snapshot.settings.makes_room and snapshot.commits.intents.all():
+            self.holders = Holders(self.attempts, self.entries)
+            self.holders.serve()
 
     def _give_turn(self, waiting: Waiting) -> None:
         """Its rank is looked at again: what was placed may have changed it.

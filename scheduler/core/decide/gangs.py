@@ -362,6 +362,10 @@ def whole_gang(gang: WaitingGang, attempts: Attempts, entries: list[Entry]) -> W
     if not pods:
         notes.drop_gang(gang.key)
         return None
+    if attempts.settled:
+        pods = [pod for pod in pods if pod.uid not in attempts.settled]
+        if not pods:
+            return None
     group = snapshot.pod_group(*gang.key)
     if group is not None:
         return WholeGang(gang, group, pods, snapshot.quorum(group), attempts, entries)

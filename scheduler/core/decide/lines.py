@@ -55,6 +55,8 @@ class WholeLine:
         """
         line = self.turns.of
         key, before = line.gang(self.turns.take()), len(self.entries)
+        if key in self.attempts.settled_gangs:
+            return True
         whole = whole_gang(self.attempts.snapshot.backlog.gang(key), self.attempts, self.entries)
         if whole is None:
             return True

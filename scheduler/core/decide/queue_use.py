@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from gpu.handover import PlannedDevice
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import PodClass, PodRecord
@@ -25,7 +26,12 @@ def asked(snapshot: Snapshot, pods: Sequence[PodRecord]) -> Use:
 
 def placed(snapshot: Snapshot, pod: PodRecord, placement: Placement) -> Use:
     """What a pod uses where it is placed: memory is a larger part of a smaller card (kai-contract 14.4)."""
-    return _use(snapshot, [pod], planned(pod.cls.demand, placement.devices))
+    return planned_for(snapshot, pod, placement.devices)
+
+
+def planned_for(snapshot: Snapshot, pod: PodRecord, devices: Iterable[PlannedDevice]) -> Use:
+    """What a pod uses on the devices that are planned for it."""
+    return _use(snapshot, [pod], planned(pod.cls.demand, devices))
 
 
 def _use(snapshot: Snapshot, pods: Sequence[PodRecord], amounts: Resources) -> Use:

@@ -43,3 +43,5 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     are_grouped: bool = False
     #: All pods wait for nodes that enforce what they wish, not only those that say so themselves.
     require_enforcement: bool = False
+    #: Pods are evicted for others that have a right to what they use (docs/design/room.md).
+    makes_room: bool = False

@@ -54,6 +54,9 @@ class Code(enum.Enum):
     BACKING_OFF = "BackingOff"
     #: Room is being made: an idle reservation is being removed; ``detail`` names the node.
     WAITING_FOR_DEVICE = "WaitingForDevice"
+    #: Room is being made: of ``required`` pods that have to go, ``present`` are gone; ``detail`` names the node, if it
+    #: is one only.
+    WAITS_FOR_ROOM = "WaitsForRoom"
     #: A PersistentVolumeClaim that the pod mounts is not there: ``detail`` names it, as all that follow do.
     CLAIM_NOT_FOUND = "ClaimNotFound"
     #: The claim of a generic ephemeral volume has not been made yet.

@@ -26,6 +26,13 @@ def all_but(names: Iterable[str], position_of: Mapping[str, int]) -> NodeMask:
     return mask
 
 
+def only(names: Iterable[str], position_of: Mapping[str, int]) -> Bools:
+    """These nodes and no others; names that are no node's are passed over."""
+    mask = np.zeros(len(position_of), np.bool_)
+    mask[[position_of[name] for name in names if name in position_of]] = True
+    return mask
+
+
 def both(one: NodeMask, other: NodeMask) -> NodeMask:
     """Nodes that both let through."""
     if one is None or other is None:

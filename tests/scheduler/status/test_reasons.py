@@ -64,6 +64,16 @@ TEXTS = [
         id="waits-for-turn",
     ),
     pytest.param(
+        Verdict(code=Code.WAITS_FOR_ROOM, required=3, present=1, detail="n1"),
+        "Room is being made on node n1. Waiting for 2 of 3 pods to end there",
+        id="waits-for-room",
+    ),
+    pytest.param(
+        Verdict(code=Code.WAITS_FOR_ROOM, required=3, present=3),
+        "Room was made on several nodes. Waiting until what 3 evicted pods used there is free",
+        id="waits-for-room-that-was-made",
+    ),
+    pytest.param(
         Verdict(code=Code.GANG_NOT_READY, required=3, present=2, gated=1),
         "Job is not ready for scheduling. Waiting for 3 pods, currently 2 exist, 1 are gated",
         id="gang-not-ready",

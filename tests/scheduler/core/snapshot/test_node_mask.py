@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.snapshot.node_mask import NodeMask, all_but, both
+from scheduler.core.snapshot.node_mask import NodeMask, all_but, both, only
 
 _POSITIONS = {"a": 0, "b": 1, "c": 2}
 
@@ -25,3 +25,8 @@ def test_of_two_masks_only_nodes_are_left_that_both_let_through(one: str, other:
     first, second = all_but(one, _POSITIONS), all_but(other, _POSITIONS)
     assert _names(both(first, second)) == left
     assert (_names(first), _names(second)) == (_names(all_but(one, _POSITIONS)), _names(all_but(other, _POSITIONS)))
+
+
+def test_only_nodes_that_are_there_are_let_through() -> None:
+    assert only(["b", "gone"], {"a": 0, "b": 1, "c": 2}).tolist() == [False, True, False]
+    assert only([], {"a": 0}).tolist() == [False]

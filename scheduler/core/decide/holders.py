@@ -1,0 +1,259 @@
+"""Holders of standing intents: the first phase of a decision (docs/design/room.md).
+
+The oldest intent comes first. With its own charge taken off its holders are placed where it keeps room for them, all of
+a gang or none; what is taken back of that goes back to being charged. Else they have their usual turn beside it, and
+one that finds a place where nobody has to go ends its intent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from scheduler.core.decide import queue_use
+from scheduler.core.decide.attempts import PLACING, Attempts
+from scheduler.core.decide.filing import obstacle
+from scheduler.core.decide.gang_start import Start
+from scheduler.core.filters.registry import OK
+from scheduler.core.model.plan import Entry, Gang, GiveUp, Placement, placements
+from scheduler.core.model.records import PodGroupRecord, PodRecord
+from scheduler.core.model.room import Ended, Intent, Place
+from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.snapshot.node_mask import NodeMask, only
+from scheduler.core.snapshot.supposed import Supposed
+
+#: What keeps a holder for a while only: its intent stands meanwhile.
+_FOR_A_WHILE: Final = frozenset({Code.BACKING_OFF, Code.NOT_READ, Code.OWNER_NOT_SEEN})
+
+
+@dataclass(slots=True)
+class Holders:
+    """Those of one decision. ``entries`` takes what is to be done."""
+
+    attempts: Attempts
+    entries: list[Entry]
+    #: Intents that are neither over nor served, with what their holders say.
+    _waiting: list[tuple[Intent, Verdict]] = field(default_factory=list)
+
+    def serve(self) -> None:
+        """Place holders whose places are free, and end the intents that are over."""
+        for intent in self.attempts.snapshot.commits.intents.all():
+            self._serve(intent)
+
+    def _serve(self, intent: Intent) -> None:
+        standing = Standing(intent, self.attempts)
+        because = standing.ended()
+        if because is None and standing.is_to_be_tried:
+            because = self._try(standing)
+        if because is not None:
+            standing.lift()
+            self.entries.append(GiveUp(intent.id, because))
+
+    def _try(self, standing: Standing) -> Ended | None:
+        found = standing.placed() or (standing.placed(before_younger=True) if standing.is_all_gone() else None)
+        if found is None:
+            if standing.is_all_gone():
+                return Ended.PLACE_TAKEN
+            self._waiting.append((standing.intent, standing.verdict()))
+            return None
+        if found.waiting:
+            self.entries.extend(found.retired)
+            self._waiting.append((standing.intent, Verdict(code=Code.WAITING_FOR_DEVICE, detail=found.waits_on)))
+            return None
+        self.entries.extend(standing.settle(found))
+        return None
+
+    def conclude(self) -> None:
+        """After all turns: who was placed elsewhere gives up its intent, all others say for whom they wait."""
+        placed = {placement.pod_uid for placement in placements(self.entries)}
+        gangs = {entry.pod_group for entry in self.entries if isinstance(entry, Gang)}
+        for intent, verdict in self._waiting:
+            key = (intent.namespace, intent.pod_group)
+            uids = [place.pod_uid for place in intent.places]
+            if key in gangs or not placed.isdisjoint(uids):
+                self.attempts.placer.statement.lift(intent.id, {place.node for place in intent.places})
+                self.entries.append(GiveUp(intent.id, Ended.BETTER_PLACE))
+            else:
+                self.attempts.notes.say(uids, verdict, key if intent.pod_group else None)
+
+
+@dataclass(slots=True)
+class Standing:
+    """One intent in a decision. ``waiting``: its holders that wait, judged, with their places."""
+
+    intent: Intent
+    attempts: Attempts
+    waiting: list[tuple[Place, PodRecord]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        snapshot, intents = self.attempts.snapshot, self.attempts.snapshot.commits.intents
+        known = [(place, snapshot.pod(place.pod_uid)) for place in self.intent.places if intents.waits(place.pod_uid)]
+        now_ns = self.attempts.now_ns
+        self.waiting = [(place, snapshot.judged(pod, now_ns)) for place, pod in known if pod is not None]
+
+    @property
+    def group(self) -> PodGroupRecord | None:
+        """The PodGroup of its holders."""
+        return self.attempts.snapshot.pod_group(self.intent.namespace, self.intent.pod_group)
+
+    # --- whether it is over --------------------------------------------------------------------------------------
+    def ended(self) -> Ended | None:
+        """Why it is over, whatever nodes have; None if it is not."""
+        snapshot = self.attempts.snapshot
+        holders = [snapshot.pod(place.pod_uid) for place in self.intent.places]
+        if not self.waiting and any(pod is not None and not pod.node for pod in holders if not _is_going(pod)):
+            return None  # they are on their way
+        if not self.waiting:
+            return Ended.BOUND if any(pod is not None and pod.node for pod in holders) else Ended.HOLDER_GONE
+        if any(map(_is_going, holders)):
+            return Ended.HOLDER_GONE
+        if any(map(self._is_kept, (pod for _, pod in self.waiting))):
+            return Ended.HOLDER_KEPT
+        return self._gang_ended() if self.intent.pod_group else self._place_ended()
+
+    def _is_kept(self, pod: PodRecord) -> bool:
+        verdict = obstacle(self.attempts.snapshot, pod, self.attempts.now_ns)[0]
+        return pod.gated or (verdict is not None and verdict.code not in _FOR_A_WHILE)
+
+    def _gang_ended(self) -> Ended | None:
+        group, pods = self.group, [pod for _, pod in self.waiting]
+        if group is None or group.blocker is not None:
+            return Ended.HOLDER_KEPT
+        state = self.attempts.snapshot.quorum(group)
+        if not state.is_met and not state.is_starting and not state.is_reachable(pods):
+            return Ended.ASKS_OTHERWISE
+        return self._place_ended()
+
+    def _place_ended(self) -> Ended | None:
+        if any(pod.pod_group != self.intent.pod_group for _, pod in self.waiting):
+            return Ended.ASKS_OTHERWISE
+        return None if all(self._takes(place.node, pod) for place, pod in self.waiting) else Ended.PLACE_GONE
+
+    def _takes(self, node: str, pod: PodRecord) -> bool:
+        """Whether a holder may be on its node at all: it is there, ready, and no attempt failed there just now."""
+        placer = self.attempts.placer
+        position = placer.statement.position_of.get(node)
+        if position is None or node in pod.cls.excluded:
+            return False
+        return any(placer.ranking(way).eligible[position] == OK for way in placer.ways(pod.cls))
+
+    def is_all_gone(self) -> bool:
+        """Whether nothing is left to wait for: no victim, nor anything of one, and nobody else that is terminating."""
+        snapshot, victims = self.attempts.snapshot, {victim.pod_uid for victim in self.intent.victims}
+        if any(uid in snapshot.pods.records for uid in victims):
+            return False
+        emptied = {group for place, _ in self.waiting for group in place.emptied}
+        for name in {place.node for place, _ in self.waiting}:
+            node = self.attempts.placer.statement.nodes[self.attempts.placer.statement.position_of[name]]
+            if any(pod.deleting for pod in snapshot.pods.bound_to(name)):
+                return False
+            groups = snapshot.used(node, Supposed(lifted={self.intent.id})).groups.values()
+            if any(
+                not victims.isdisjoint(group.charges) or (group.id in emptied and group.devices) for group in groups
+            ):
+                return False
+        return True
+
+    # --- its places ----------------------------------------------------------------------------------------------
+    @property
+    def is_to_be_tried(self) -> bool:
+        """Whether its holders may be placed now: nothing keeps them for a while, and they are not starting already."""
+        snapshot, now_ns = self.attempts.snapshot, self.attempts.now_ns
+        group = self.group if self.intent.pod_group else None
+        if group is not None and not (state := snapshot.quorum(group)).is_met and state.is_starting:
+            return False
+        return bool(self.waiting) and all(obstacle(snapshot, pod, now_ns)[0] is None for _, pod in self.waiting)
+
+    def placed(self, *, before_younger: bool = False) -> Start | None:
+        """Place all holders where it keeps room for them, or where a device has to come back for it; else None.
+
+        ``before_younger``: what younger intents keep there is theirs as well. Only a start without waiting is left
+        charged.
+        """
+        attempts = self.attempts
+        mark, start = attempts.checkpoint(), Start()
+        self._release()
+        lifted: dict[str, None] = {}
+        for place, pod in self._in_order():
+            if place.node not in lifted:
+                lifted[place.node] = None
+                self._lift_at(place.node, before_younger=before_younger)
+            if not self._put(place, pod, start):
+                attempts.rollback(mark)
+                return None
+        if start.waiting:
+            attempts.rollback(mark)
+            return start
+        for intent in self._younger() if before_younger else ():
+            attempts.placer.statement.lift(intent.id, lifted, is_off=False)
+        start.is_whole = True
+        return start
+
+    def _in_order(self) -> list[tuple[Place, PodRecord]]:
+        """Those first whose nodes still have a victim: the first that doesn't fit is the last that is looked at."""
+        records = self.attempts.snapshot.pods.records
+        there = {victim.node for victim in self.intent.victims if victim.pod_uid in records}
+        return sorted(self.waiting, key=lambda each: each[0].node not in there)
+
+    def _put(self, place: Place, pod: PodRecord, start: Start) -> bool:
+        attempts, mask = self.attempts, self._mask(place.node)
+        found = attempts.place_on_paper(pod, mask)
+        if isinstance(found, Placement):
+            start.placed.append((pod, found))
+            return True
+        room = None if found is not None else attempts.placer.wait_for_device(pod, mask)
+        if room is None:
+            return False
+        start.waiting.append(room)
+        return True
+
+    def _mask(self, node: str) -> NodeMask:
+        return only([node], self.attempts.placer.statement.position_of)
+
+    def _lift_at(self, node: str, *, before_younger: bool) -> None:
+        statement = self.attempts.placer.statement
+        statement.lift(self.intent.id, [node])
+        for intent in self._younger() if before_younger else ():
+            if any(place.node == node for place in intent.places):
+                statement.lift(intent.id, [node])
+
+    def _younger(self) -> Iterable[Intent]:
+        all_of_them = self.attempts.snapshot.commits.intents.all()
+        return all_of_them[all_of_them.index(self.intent) + 1 :]
+
+    def _release(self) -> None:
+        """Take off what its places count for in queues: whoever gets one is charged for it."""
+        snapshot = self.attempts.snapshot
+        for place, pod in self.waiting:
+            self.attempts.accounts.release(queue_use.planned_for(snapshot, pod, place.devices))
+
+    def lift(self) -> None:
+        """It is over: take its charges off for the rest of the decision."""
+        self._release()
+        self.attempts.placer.statement.lift(self.intent.id, {place.node for place in self.intent.places})
+
+    def settle(self, start: Start) -> list[Entry]:
+        """Entries of holders that got their places, who have no other turn in this decision."""
+        attempts, group = self.attempts, self.group if self.intent.pod_group else None
+        attempts.allowance.spend(self.intent.namespace, PLACING * len(start.placed))
+        if group is None or attempts.snapshot.quorum(group).is_met:
+            attempts.settled.update(pod.uid for pod, _ in start.placed)
+            return [attempts.placer.entry_alone(pod, placement) for pod, placement in start.placed]
+        attempts.settled_gangs.add((group.namespace, group.name))
+        return [start.entry(group, attempts)]
+
+    def verdict(self) -> Verdict:
+        """What its holders say: how many of its victims are gone."""
+        records, nodes = self.attempts.snapshot.pods.records, {place.node for place in self.intent.places}
+        gone = sum(victim.pod_uid not in records for victim in self.intent.victims)
+        return Verdict(
+            code=Code.WAITS_FOR_ROOM,
+            present=gone,
+            required=len(self.intent.victims),
+            detail=next(iter(nodes)) if len(nodes) == 1 else "",
+        )
+
+
+def _is_going(pod: PodRecord | None) -> bool:
+    return pod is None or pod.deleting
