@@ -267,6 +267,8 @@ class PodStatus(WireStruct, frozen=True, gc=False):
     resources: ResourceRequirements | None = None
     allocated_resources: dict[str, str | int | float] | None = None
     nominated_node_name: str = ""
+    #: When its node took it up.
+    start_time: str | None = None
 
 
 class Pod(WireStruct, frozen=True, gc=False):

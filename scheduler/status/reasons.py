@@ -111,11 +111,10 @@ _QUEUE_WORDS: Final = {
     Code.QUEUE_PARENT_NOT_FOUND: "Queue {name} can't be used: queue {at}, a parent of it, does not exist",
     Code.QUEUE_CYCLE: "Queue {name} can't be used: the parents of queue {at} form a cycle",
     Code.QUEUE_TOO_DEEP: "Queue {name} can't be used: more than {deepest} queues stand above each other",
-    Code.QUEUE_CLOSED: (
-        "Queue {name} can't be used: spec.{field} of queue {at} is {value}; allowed: -1 for no limit, or a number "
-        "from 0 below 2^60 in its smallest unit"
-    ),
+    Code.QUEUE_CLOSED: ("Queue {name} can't be used: spec.{field} of queue {at} is {value}; allowed: {allowed}"),
 }
+_AMOUNTS: Final = "-1 for no limit, or a number from 0 below 2^60 in its smallest unit"
+_DURATIONS: Final = "a duration such as 90s or 1h30m"
 
 #: What is said where no device of a node has enough memory left, here and by gpushare's scheduler (A3).
 _NO_GPU_MEMORY: Final = "node(s) didn't have enough resources: GPU memory"
@@ -267,6 +266,7 @@ def _of_queue(verdict: Verdict, cause: QueueCause) -> str:
         asked=asked,
         field=cause.field,
         value=cause.value,
+        allowed=_DURATIONS if cause.field.endswith("MinRuntime") else _AMOUNTS,
         deepest=verdict.required,
     )
 

@@ -68,6 +68,7 @@ _MIG_ENABLED_LABEL = "node-role.kubernetes.io/mig-enabled"
 #: What a node says is cut to a billion cores and a million devices, so that ranks fit into 64 bits (ranking.py).
 _MOST_CPU_MILLI = 2**40
 _MOST_GPUS = 2**20
+_S: Final = 1_000_000_000
 
 
 def is_ours(pod: Pod, settings: Settings) -> bool:
@@ -137,6 +138,7 @@ def _bound(pod: Pod, settings: Settings) -> PodRecord:
         is_reservation=is_reservation(pod, settings),
         held=_held(pod),
         has_legacy_slice=is_ours(pod, settings) and bool(constraints.legacy_slice(pod)),
+        started_s=max(0, (rfc3339.parse_ns(pod.status.start_time or "") or 0) // _S),
     )
 
 
@@ -358,6 +360,7 @@ def pod_group_record(group: PodGroup) -> PodGroupRecord:
         unsupported=_unsupported_in(group, minimum),
         stale_ns=stale_ns,
         unread_stale=unread_stale,
+        delay_ns=_delay_ns(spec.preemption_delay),
         stale_since=(meta.annotations or {}).get(names.STALE_SINCE, "")[: rfc3339.LONGEST + 1],
         ignored=ignored_in(group),
         controller=_controller(meta),
@@ -405,6 +408,14 @@ def _stale(text: str | None) -> tuple[int | None, str | None]:
         return goduration.parse_ns(text), None
     except goduration.MalformedDuration:
         return None, shown(text)
+
+
+def _delay_ns(text: str | None) -> int:
+    """``preemptionDelay``; what can't be read, or is below zero, delays nothing. The webhook refuses what can't be."""
+    try:
+        return max(0, goduration.parse_ns(text)) if text is not None else 0
+    except goduration.MalformedDuration:
+        return 0
 
 
 def bind_request_record(request: BindRequest) -> BindRequestRecord | None:

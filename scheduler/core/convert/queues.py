@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from sys import intern
 from typing import Final
 
+from gpu.refusal import shown
 from scheduler.core.model.queue_record import BadField, QueueRecord
 from scheduler.core.model.resources import DIMENSIONS, Resources
 from scheduler.core.model.resources import UNLIMITED as WITHOUT_END
-from wire import names
+from wire import goduration, names
 from wire.crds.podgroup import NON_PREEMPTIBLE, PREEMPTIBLE
 from wire.crds.queue import DEFAULT_PRIORITY, UNITS, UNLIMITED, WEIGHT_UNITS, Queue, QueueResource, counted
 
@@ -33,6 +34,8 @@ def queue_record(queue: Queue) -> QueueRecord:
         quota=Resources(*(reader.amount(name, "quota", one.quota) for name, one in each)),
         limit=Resources(*(reader.amount(name, "limit", one.limit) for name, one in each)),
         weight=Resources(*(reader.weight(name, one.over_quota_weight) for name, one in each)),
+        preempt_min_runtime_ns=reader.duration_ns("preemptMinRuntime", spec.preempt_min_runtime),
+        reclaim_min_runtime_ns=reader.duration_ns("reclaimMinRuntime", spec.reclaim_min_runtime),
         bad=reader.bad,
     )
 
@@ -52,6 +55,14 @@ class _Reader:
     def weight(self, resource: str, value: float | None) -> int:
         """In millionths."""
         return self._read(resource, "overQuotaWeight", value, WEIGHT_UNITS)
+
+    def duration_ns(self, field: str, written: str | None) -> int | None:
+        """A duration as Go writes it; None if it is absent."""
+        try:
+            return None if written is None else goduration.parse_ns(written)
+        except goduration.MalformedDuration:
+            self.bad = self.bad or BadField(field, shown(written or ""))
+        return None
 
     def _read(self, resource: str, field: str, value: float | None, scale: int) -> int:
         if value is None:

@@ -19,6 +19,8 @@ class QueueRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     ``quota`` and ``limit``: UNLIMITED for -1. ``weight``: share of what is left above the quotas, in millionths, by
     dimension. ``created`` as the API server writes it. ``bad``: the queue is closed because of this field.
+    ``preempt_min_runtime_ns``, ``reclaim_min_runtime_ns``: how long a group runs before it may be evicted for others of
+    its queue, and of other queues; None: not said.
     """
 
     name: str
@@ -29,6 +31,8 @@ class QueueRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     quota: Resources = NOTHING
     limit: Resources = WITHOUT_END
     weight: Resources = NOTHING
+    preempt_min_runtime_ns: int | None = None
+    reclaim_min_runtime_ns: int | None = None
     bad: BadField | None = None
 
     @property

@@ -236,6 +236,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     queue: str = ""
     #: Whether it may be preempted, as its label says; None: its priority decides.
     is_preemptible: bool | None = None
+    #: Of a bound pod: since when its node runs it, in seconds since the epoch; 0: not known (yet).
+    started_s: int = 0
     #: Of a bound pod that counts in no queue: it is another scheduler's, so queues can't divide what it uses.
     is_foreign: bool = False
 
@@ -324,6 +326,7 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``stale_ns``: how long it may run below its minimum before the rest is evicted; None: as long as the scheduler says,
     below zero: for ever. ``unread_stale``: what stands there and is no duration, so that it counts as not said.
     ``stale_since``: since when it has been below its minimum, as its annotation says (not read yet), "" if it doesn't.
+    ``delay_ns``: how long it waits before others are evicted for it.
     """
 
     namespace: str
@@ -337,6 +340,7 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     unsupported: str = ""
     stale_ns: int | None = None
     unread_stale: str | None = None
+    delay_ns: int = 0
     stale_since: str = ""
     #: What it prefers and nobody looks at yet, by the field's name.
     ignored: str = ""

@@ -124,7 +124,8 @@ class Pods:
         # The indexes go on with the first UID as their key: a second one would be kept beside it.
         record = msgspec.structs.replace(record, uid=known.uid, name=known.name)
         self.records[record.uid] = record
-        if msgspec.structs.replace(known, rv=record.rv) == record:
+        # When a node took it up frees nothing and holds nothing: it is no news.
+        if msgspec.structs.replace(known, rv=record.rv, started_s=record.started_s) == record:
             return News.NOTHING if record.rv == known.rv else News.VERSION
         self._place(record)
         return News.CONTENT

@@ -172,6 +172,16 @@ TEXTS = [
         id="queue-closed",
     ),
     pytest.param(
+        Verdict(
+            code=Code.QUEUE_CLOSED,
+            detail="team",
+            queue=QueueCause(at="dept", field="reclaimMinRuntime", value="5 minutes"),
+        ),
+        "Queue team can't be used: spec.reclaimMinRuntime of queue dept is 5 minutes; allowed: a duration such as 90s "
+        "or 1h30m",
+        id="queue-closed-by-a-duration",
+    ),
+    pytest.param(
         Verdict(code=Code.QUEUE_PARENT_NOT_FOUND, detail="team", queue=QueueCause(at="dept")),
         "Queue team can't be used: queue dept, a parent of it, does not exist",
         id="no-parent",

@@ -596,3 +596,22 @@ def test_what_one_part_of_a_pod_group_prefers_is_named(preferring: int) -> None:
 def test_a_slice_that_a_container_asks_one_way_only_is_asked_for(kind: str) -> None:
     containers = [{"name": "c", "resources": {kind: {"nvidia.com/mig-1g.5gb": "1"}}}]
     assert _read(pod(annotations={"nvidia.com/mig-1g.5gb": "1"}, spec={"containers": containers})).blocker is None
+
+
+@pytest.mark.parametrize(
+    ("written", "ns"),
+    [(None, 0), ("90s", 90 * 10**9), ("-1s", 0), ("soon", 0)],
+    ids=["absent", "said", "below", "none"],
+)
+def test_how_long_a_gang_waits_before_others_are_evicted_for_it(written: str | None, ns: int) -> None:
+    assert objects.pod_group_record(pod_group("g", preemptionDelay=written)).delay_ns == ns
+
+
+@pytest.mark.parametrize(
+    ("written", "started_s"),
+    [("2026-01-01T00:00:10Z", 1_767_225_610), (None, 0), ("today", 0), ("1960-01-01T00:00:00Z", 0)],
+)
+def test_a_bound_pod_says_since_when_its_node_runs_it(written: str | None, started_s: int) -> None:
+    seen = pod("p", bound_to="n1")
+    seen = msgspec.structs.replace(seen, status=msgspec.structs.replace(seen.status, start_time=written))
+    assert _read(seen).started_s == started_s

@@ -87,3 +87,17 @@ def test_a_pod_is_charged_to_the_queue_of_its_labels(labels: dict[str, str], exp
 )
 def test_preemptibility_is_said_in_two_words(written: str | None, expected: bool | None) -> None:
     assert is_preemptible(written) is expected
+
+
+@pytest.mark.parametrize(("written", "ns"), [(None, None), ("0", 0), ("1h30m", 5_400 * 10**9), ("-1s", -(10**9))])
+def test_minimum_runtimes_are_read_as_go_writes_durations(written: str | None, ns: int | None) -> None:
+    preempts = queue_record(Queue(metadata=ObjectMeta(name="q"), spec=QueueSpec(preempt_min_runtime=written)))
+    reclaims = queue_record(Queue(metadata=ObjectMeta(name="q"), spec=QueueSpec(reclaim_min_runtime=written)))
+    assert (preempts.preempt_min_runtime_ns, preempts.reclaim_min_runtime_ns, preempts.bad) == (ns, None, None)
+    assert (reclaims.preempt_min_runtime_ns, reclaims.reclaim_min_runtime_ns, reclaims.bad) == (None, ns, None)
+
+
+@pytest.mark.parametrize("written", ["", "5 minutes", "10"])
+def test_a_minimum_runtime_that_is_no_duration_closes_the_queue(written: str) -> None:
+    record = queue_record(Queue(metadata=ObjectMeta(name="q"), spec=QueueSpec(reclaim_min_runtime=written)))
+    assert record.bad == BadField("reclaimMinRuntime", written)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from scheduler.core.convert.objects import node_record, pod_record
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
-from tests.scheduler.core.objects import bound, cluster, feed, free_gpus, node, pod
+from tests.scheduler.core.objects import bound, changed, cluster, feed, free_gpus, node, pod
 
 
 def test_an_event_older_than_what_is_known_changes_nothing() -> None:
@@ -59,3 +61,15 @@ def test_classes_of_pods_long_gone_are_dropped_only_when_the_number_of_classes_h
     assert pods.intern(_read(5_000).cls) is not strange
     known = pods.records["uid-p1"].cls
     assert pods.intern(_read(1).cls) is known
+
+
+def test_when_a_node_took_a_pod_up_is_known_and_no_news() -> None:
+    placed = pod("a", gpus=3, bound_to="n1")
+    made = cluster(node(), placed)
+    made.refresh()
+    generation = made.generation
+    status = msgspec.structs.replace(placed.status, start_time="2026-01-01T00:00:10Z")
+    feed(made, changed(msgspec.structs.replace(placed, status=status)))
+    record = made.pod("uid-a")
+    assert record is not None
+    assert (record.started_s, made.generation) == (1_767_225_610, generation)
