@@ -23,12 +23,14 @@ from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.model.plan import Explain, Plan, placements
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
+from scheduler.core.model.room import RoomFacts
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.kept_room import count_kept
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.recount import differences
 from scheduler.core.report.node_view import Known, NodeView, node_view
+from scheduler.core.room.search import FindRoom, find_room
 from scheduler.core.scores.registry import SCORES
 from scheduler.core.scores.score import Scores
 
@@ -44,9 +46,18 @@ class _Memo:
 class Cluster(ClusterState):
     """The ledger counted from what is known, decisions on it, and what others ask of both."""
 
-    def __init__(self, settings: Settings, filters: Filters = FILTERS, scores: Scores = SCORES) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        filters: Filters = FILTERS,
+        scores: Scores = SCORES,
+        *,
+        find_room: FindRoom = find_room,
+    ) -> None:
         super().__init__(settings, filters)
         self._scores = scores
+        self._find_room = find_room
+        self._room_facts = RoomFacts()
         self._doubts: Mapping[str, Doubt] = {}
         self._memo: _Memo | None = None
 
@@ -93,7 +104,15 @@ class Cluster(ClusterState):
             backlog=self.backlog,
             scores=self._scores,
             queues=self.queues,
+            find_room=self._find_room,
+            room_facts=self._room_facts,
         )
+
+    def note_room_facts(self, facts: RoomFacts) -> None:
+        """Take what the shell knows of who may be evicted (budgets, answers of the API server, recent evictions)."""
+        if facts != self._room_facts:
+            self._room_facts = facts
+            self._changed()
 
     def waiting(self) -> list[PodRecord]:
         """Pods of ours that name no node, have no placement under way and none in a gang's plan, in no order."""
@@ -137,7 +156,7 @@ class Cluster(ClusterState):
             note.take(self.backlog)
         placed = {placement.pod_uid for placement in placements(decision.entries)}
         news = self.backlog.said.news(placed)
-        times = (self.backlog.next_ns, recounts.next_ns(self.backlog, now_ns, limits.retold))
+        times = (self.backlog.next_ns, self.backlog.room.next_ns, recounts.next_ns(self.backlog, now_ns, limits.retold))
         has_more = decision.has_put_off or self.backlog.quota_sleepers.have_more
         wake_at_ns = now_ns if has_more else min((at for at in times if at is not None), default=None)
         return Plan(entries=(*decision.entries, *news), wake_at_ns=wake_at_ns)

@@ -226,7 +226,7 @@ class Commits:
         self.probation.forget_reservation(uid)
         self.hand_overs.pod_changed(uid)
         self.promises.pod_changed(uid)
-        self.intents.pod_changed(uid)
+        self.intents.forget_pod(uid)
 
     # --- who waits for a node that is late -----------------------------------------------------------------------
     def stuck(self) -> list[Placement]:

@@ -23,7 +23,17 @@ class Intents:
     or a victim now, or is none any more. ``is_spoken_for``: whether a pod has its place, charged by who places it.
     """
 
-    __slots__ = ("_at", "_changed", "_holders", "_intents", "_is_spoken_for", "_pods", "_touched", "_victims")
+    __slots__ = (
+        "_at",
+        "_changed",
+        "_holders",
+        "_intents",
+        "_is_spoken_for",
+        "_numbers",
+        "_pods",
+        "_touched",
+        "_victims",
+    )
 
     def __init__(
         self,
@@ -40,6 +50,8 @@ class Intents:
         self._intents: dict[str, Intent] = {}
         self._victims: dict[str, Intent] = {}
         self._holders: dict[str, Intent] = {}
+        #: How many intents a pod was the first holder of, until it is gone.
+        self._numbers: dict[str, int] = {}
         #: Ids with the node, by node: an intent may have places on several.
         self._at: Membership[tuple[str, str]] = Membership()
 
@@ -57,6 +69,8 @@ class Intents:
         if known is not None:
             self._forget(known)
         self._intents[intent.id] = intent
+        first = intent.places[0].pod_uid if intent.places else ""
+        self._numbers[first] = max(self._numbers.get(first, 0), intent.number + 1)
         self._holders.update((place.pod_uid, intent) for place in intent.places)
         self._victims.update((victim.pod_uid, intent) for victim in intent.victims)
         for node in _nodes(intent):
@@ -108,6 +122,15 @@ class Intents:
     def holders(self) -> Mapping[str, Intent]:
         """Pod UID -> the intent that keeps a place for it."""
         return self._holders
+
+    def next_number(self, uid: str) -> int:
+        """How many intents this pod was the first holder of."""
+        return self._numbers.get(uid, 0)
+
+    def forget_pod(self, uid: str) -> None:
+        """A pod is gone."""
+        self._numbers.pop(uid, None)
+        self.pod_changed(uid)
 
     def waits(self, uid: str) -> bool:
         """Whether this pod waits for the place that an intent keeps for it."""

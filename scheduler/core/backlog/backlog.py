@@ -17,6 +17,7 @@ from typing import Final
 from scheduler.core.backlog.asleep import LOOKED_AT, Asleep, Kept, KeptGang
 from scheduler.core.backlog.gang_lines import Alike, GangLines, Lined
 from scheduler.core.backlog.quota_sleepers import Item, QuotaSleepers
+from scheduler.core.backlog.room_memo import NEVER_LOOKED
 from scheduler.core.backlog.sayings import Key, Sayings
 from scheduler.core.backlog.shape import Shape, ShapeKey
 from scheduler.core.model.priority_order import Rank, rank_alone
@@ -90,6 +91,8 @@ class Backlog:
         self._timer_of: dict[str | Key, int] = {}
         self._timers_set = 0
         self._woken_at = -1
+        #: Needs for which room was looked for.
+        self.room = NEVER_LOOKED
         #: When counts in verdicts are brought up to date next.
         self.recount_ns = 0
 
@@ -362,6 +365,14 @@ class Backlog:
     def of_class(self, cls: PodClass) -> Iterator[Shape]:
         """Shapes of a class, one for each namespace, and for each pod that is apart."""
         return (self._shapes[key] for key in self._of_class.get(cls, ()))
+
+    def shapes(self) -> Iterator[Shape]:
+        """All shapes, in no order."""
+        return iter(self._shapes.values())
+
+    def gangs_for_room(self) -> list[Key]:
+        """Gangs in no line that sleep since they could not start for want of room."""
+        return [key for key in self._apart if self._gangs[key].until is Until.MAY_START]
 
     def stale_gangs(self, count: int) -> list[WaitingGang]:
         """Gangs whose counts may have changed, those that were counted longest ago.

@@ -189,6 +189,10 @@ class GangLines:
         """Lines whose first has to be decided on."""
         return [self._lines[line] for alike in self._awake for line in self._of[alike]]
 
+    def all(self) -> list[GangLine]:
+        """All lines, in no order."""
+        return list(self._lines.values())
+
     def stale(self, count: int) -> list[Key]:
         """A gang of each of those whose counts may have changed, that were counted longest ago."""
         last, looked_at = self._ledger.changes.last, islice(self._counted_at, LOOKED_AT * count)

@@ -16,6 +16,7 @@ from scheduler.core.backlog.asleep import Kept, KeptGang
 from scheduler.core.backlog.backlog import Backlog, Until
 from scheduler.core.backlog.gang_lines import Alike, Lined
 from scheduler.core.backlog.gang_pace import LARGE, GangPace
+from scheduler.core.backlog.room_memo import RoomMemo
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.shape import ShapeKey
 from scheduler.core.model.priority_order import Rank
@@ -217,6 +218,16 @@ class StartFailed(msgspec.Struct, frozen=True):
         backlog.asleep.pace.failed(self.key, self.operations, self.now_ns)
 
 
+class RoomLooked(msgspec.Struct, frozen=True):
+    """Room was looked for, or it was not the time for that."""
+
+    memo: RoomMemo
+
+    def take(self, backlog: Backlog) -> None:
+        """Remember who was refused."""
+        backlog.room = self.memo
+
+
 class Notes:
     """Notes of the decision under way, in order."""
 
@@ -313,6 +324,10 @@ class Notes:
     def line_up(self, lined: Lined, *, is_counted: bool) -> None:
         """Let a gang sleep behind those that ask the same."""
         self.taken.append(LinedUp(lined, is_counted))
+
+    def room_looked(self, memo: RoomMemo) -> None:
+        """Remember what was looked for, and when that is to be done again."""
+        self.taken.append(RoomLooked(memo))
 
     @property
     def pace(self) -> GangPace:

@@ -22,12 +22,14 @@ class Limits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Bounds of one decision. ``most``: operations in all; the default takes some 30 ms.
 
     ``retold``: so many classes are judged again though nothing may help them, those told longest ago first, because the
-    counts in their verdicts may have changed. ``retelling``: operations that this may take, about.
+    counts in their verdicts may have changed. ``retelling``: operations that this may take, about. ``searching``:
+    operations of searches for room, for each way to make it.
     """
 
     most: int = 30_000
     retold: int = 20
     retelling: int = 5_000
+    searching: int = 50_000
 
 
 LIMITS: Final = Limits()

@@ -21,6 +21,7 @@ from scheduler.core.decide.attempts import PLACING, Attempts
 from scheduler.core.decide.gangs import whole_gang
 from scheduler.core.decide.holders import Holders
 from scheduler.core.decide.lines import WholeLine
+from scheduler.core.decide.making import Making
 from scheduler.core.decide.shapes import WholeShape
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Entry, Placement, Withdraw
@@ -116,6 +117,8 @@ class _Deciding:
         self._move_on(self._stuck())
         if self.holders is not None:
             self.holders.conclude()
+        if self.snapshot.settings.makes_room:
+            Making(self.attempts, self.entries, self.wall_s).run()
         return Decision(tuple(self.entries), tuple(self.attempts.notes.taken), self.attempts.has_put_off)
 
     def line_up(self) -> None:

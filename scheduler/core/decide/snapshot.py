@@ -22,6 +22,7 @@ from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.groups.succeeded import Succeeded
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
+from scheduler.core.model.room import RoomFacts
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.claims import Storage
@@ -31,6 +32,7 @@ from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.nodes.volume_limits import AttachStatement
 from scheduler.core.queues.queues import Queues
+from scheduler.core.room.search import FindRoom
 from scheduler.core.scores.score import Scores
 from scheduler.core.snapshot.supposed import Supposed
 
@@ -45,7 +47,8 @@ class Snapshot:
 
     ``generation``: the cluster's when this was made, ``now_at`` tells the one that it has. ``judge`` adds to a pod
     that waits what its claims and others' terms ask of nodes, or why they keep it waiting. ``doubts``: nodes that come
-    last when a device has to be opened (slow_nodes.py).
+    last when a device has to be opened (slow_nodes.py). ``find_room``: says who has to go for a need, by what the shell
+    knows (``room_facts``).
     """
 
     generation: int
@@ -64,6 +67,8 @@ class Snapshot:
     backlog: Backlog
     scores: Scores
     queues: Queues
+    find_room: FindRoom
+    room_facts: RoomFacts
     recounts: Recounts = NOTHING
 
     def check(self) -> None:

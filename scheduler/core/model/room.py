@@ -7,6 +7,7 @@ moment it is decided until its holders are bound or it is given up.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -161,6 +162,20 @@ class Evicted(NamedTuple):
 
     times: int
     last_s: int
+
+
+class RoomFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the shell knows, and the rules of making room read: as in ``Trial`` (room/trial.py).
+
+    ``version`` is another one whenever anything of it is.
+    """
+
+    version: int = 0
+    refused: frozenset[str] = frozenset()
+    budgets: tuple[Budget, ...] = ()
+    labels: Mapping[str, Mapping[str, str]] = {}
+    evicted: Mapping[str, Evicted] = {}
+    settings: RoomSettings = RoomSettings()
 
 
 class KeptPods(NamedTuple):

@@ -1,0 +1,39 @@
+"""What is remembered of needs for which room was looked for, so that nothing is searched twice for the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+import msgspec
+
+from scheduler.core.model.room import NoRoom
+
+#: What a need is known by: a shape, a line of gangs, or a gang.
+NeedKey = Hashable
+#: What answers depend on; equal stamps, equal answers, but for times.
+Stamp = tuple[object, ...]
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A need that was refused at ``at_ns``. ``again_ns``: when time alone may change the answer; None: it does not."""
+
+    stamp: Stamp
+    at_ns: int
+    answer: NoRoom
+    again_ns: int | None = None
+
+
+class RoomMemo(msgspec.Struct, frozen=True):
+    """As of the last look, at ``looked_ns``. ``next_ns``: when there is something to look for again.
+
+    ``leaving``: pods (UIDs) that were to go then, and since when that is known.
+    """
+
+    looked_ns: int | None = None
+    stamp: Stamp = ()
+    refused: Mapping[NeedKey, Refused] = {}
+    leaving: Mapping[str, int] = {}
+    next_ns: int | None = None
+
+
+NEVER_LOOKED = RoomMemo()

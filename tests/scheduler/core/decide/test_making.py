@@ -1,0 +1,381 @@
+"""Needs for which room is made: who is searched for, when, in which order, and what comes of what is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.decide.allowance import Limits
+from scheduler.core.model.plan import MakeRoom, Plan
+from scheduler.core.model.room import Action, Evicted, Found, Intent, NoRoom, Place, RoomFacts, Unit
+from scheduler.core.model.settings import Settings
+from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.room.need import Need
+from scheduler.core.room.trial import Trial
+from tests.scheduler.core.nodes.test_kept_room import intent, place, running, share
+from tests.scheduler.core.objects import (
+    NANO,
+    Fed,
+    bound,
+    commit,
+    feed,
+    node,
+    pod,
+    pod_group,
+    queue,
+    reservation,
+)
+from wire import names
+
+S = 1_000_000_000
+MS = 1_000_000
+HALF = NANO // 2
+NO: NoRoom = NoRoom()
+
+
+def in_queue(name: str) -> dict[str, str]:
+    return {names.QUEUE_LABEL: name}
+
+
+@dataclass
+class Searches:
+    """A search by the plainest rule, and what it was asked: pods of ``may_go`` go in this order until the need fits.
+
+    ``by``: the action that finds somebody. ``asked``: pods and actions, in order.
+    """
+
+    may_go: list[str] = field(default_factory=list)
+    by: Action = Action.RECLAIM
+    answer: NoRoom = NO
+    asked: list[tuple[str, Action]] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+
+    def __call__(self, need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoRoom:
+        self.asked += ((need.pods[0].name, action) for action in actions)
+        self.trials.append(trial)
+        mark = trial.statement.checkpoint(), trial.accounts.checkpoint()
+        try:
+            return self._found(need, trial, actions[0])
+        finally:
+            trial.statement.rollback(mark[0])
+            trial.accounts.rollback(mark[1])
+
+    def _found(self, need: Need, trial: Trial, action: Action) -> Found | NoRoom:
+        units: list[Unit] = []
+        names_of = [name for name in self.may_go if f"uid-{name}" not in trial.taken] if action is self.by else []
+        for name in ["", *names_of]:
+            if name and (victim := trial.pods.records.get(f"uid-{name}")) is not None:
+                trial.statement.evict(victim)
+                units.append(Unit(group=("ns", name), queue="", priority=0, is_core=True, pods=(victim.uid,)))
+            mark = trial.statement.checkpoint(), trial.accounts.checkpoint()
+            places = trial.paper.place(need)
+            if places is not None:
+                return Found(action=action, units=tuple(units), places=places)
+            trial.statement.rollback(mark[0])
+            trial.accounts.rollback(mark[1])
+        return self.answer
+
+    @property
+    def needs(self) -> list[str]:
+        return [name for name, action in self.asked if action is Action.RECLAIM]
+
+
+def making(search: Callable[[Need, Trial, Sequence[Action]], Found | NoRoom], *objects: Fed) -> Cluster:
+    made = Cluster(Settings(makes_room=True), find_room=search)
+    feed(made, *objects)
+    return made
+
+
+def intents(plan: Plan) -> list[Intent]:
+    return [entry.intent for entry in plan.entries if isinstance(entry, MakeRoom)]
+
+
+def take(made: Cluster, plan: Plan) -> list[Intent]:
+    """Charge what a plan decides, as the shell does."""
+    commit(made, plan)
+    found = intents(plan)
+    for each in found:
+        made.commits.intents.put(each)
+    return found
+
+
+def gone(each: Intent) -> list[str]:
+    return [victim.name for victim in each.victims]
+
+
+# --- what comes of it --------------------------------------------------------------------------------------------
+def test_a_pod_that_fits_nowhere_has_room_made_and_the_intent_names_all() -> None:
+    made = making(Searches(["v"]), node(gpus=4), running("v", 3), pod("h", gpus=2))
+    (found,) = intents(made.decide(0))
+    assert (found.id, found.action, found.namespace, found.pod_group) == ("uid-h-0", Action.RECLAIM, "ns", "")
+    assert found.places == (Place("uid-h", "n1"),)
+    (victim,) = found.victims
+    assert (victim.pod_uid, victim.namespace, victim.name, victim.node) == ("uid-v", "ns", "v", "n1")
+    said = made.backlog.said.verdict("uid-h")
+    assert said == Verdict(code=Code.WAITS_FOR_ROOM, required=1, detail="n1")
+
+
+def test_evictions_are_counted_by_the_group_or_by_who_made_the_pod_or_by_the_pod() -> None:
+    made = making(Searches(["v", "w", "m"]), node(gpus=3), pod_group("g", 1), pod("h", gpus=3))
+    feed(made, running("v", 1), bound(pod("w", gpus=1, owner=("apps/v1", "ReplicaSet")), "n1"))
+    feed(made, bound(pod("m", gpus=1, group="g"), "n1"))
+    (found,) = intents(made.decide(0))
+    assert [victim.owner for victim in found.victims] == ["uid-v", "o", "pg-g"]
+
+
+def test_without_the_setting_nobody_is_searched_for() -> None:
+    search = Searches(["v"])
+    made = Cluster(Settings(), find_room=search)
+    feed(made, node(gpus=4), running("v", 3), pod("h", gpus=2))
+    assert (intents(made.decide(0)), search.asked) == ([], [])
+
+
+def test_a_pod_that_fits_is_not_searched_for() -> None:
+    search = Searches(["v"])
+    made = making(search, node(gpus=4), running("v", 2), pod("h", gpus=2))
+    assert (intents(made.decide(0)), search.asked) == ([], [])
+
+
+def test_pods_of_one_shape_get_an_intent_each_and_no_victim_goes_twice() -> None:
+    pods = [pod(f"h{at}", gpus=2) for at in range(3)]
+    made = making(Searches(["v", "w"]), node(gpus=4), running("v", 2), running("w", 2), *pods)
+    found = take(made, made.decide(0))
+    assert [(each.id, gone(each)) for each in found] == [("uid-h0-0", ["v"]), ("uid-h1-0", ["w"])]
+    assert made.validate() == []
+
+
+def test_what_one_victim_leaves_beside_its_holder_is_used_before_another_has_to_go() -> None:
+    pods = [pod(f"h{at}", gpus=1) for at in range(3)]
+    search = Searches(["v", "w"])
+    made = making(search, node(gpus=4), running("v", 2), running("w", 2), *pods)
+    found = intents(made.decide(0))
+    assert [(each.id, gone(each)) for each in found] == [("uid-h0-0", ["v"]), ("uid-h2-0", ["w"])]
+
+
+def test_a_pod_that_is_terminating_is_waited_for_before_anybody_is_evicted() -> None:
+    made = making(Searches(["v"]), node(gpus=4), running("v", 2), bound(pod("t", gpus=2, deleting=True), "n1"))
+    feed(made, pod("h", gpus=2), pod("k", gpus=2))
+    assert [gone(each) for each in intents(made.decide(0))] == [["v"]]
+
+
+def test_a_pod_that_does_not_end_is_not_waited_for_for_ever() -> None:
+    made = making(Searches(["v"]), node(gpus=4), running("v", 2), bound(pod("t", gpus=2, deleting=True), "n1"))
+    feed(made, pod("h", gpus=2))
+    assert intents(made.decide(0)) == []
+    made.count_again("n1")
+    assert intents(made.decide(119 * S)) == []
+    made.count_again("n1")
+    assert [gone(each) for each in intents(made.decide(121 * S))] == [["v"]]
+
+
+def test_holders_of_a_standing_intent_are_not_searched_for_again() -> None:
+    search = Searches(["v", "w"])
+    made = making(search, node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=2))
+    take(made, made.decide(0))
+    assert intents(made.decide(2 * S)) == []
+    assert search.needs == ["h"]
+
+
+def test_the_next_intent_of_a_pod_has_another_name() -> None:
+    made = making(Searches(["v", "w"]), node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=2))
+    (first,) = take(made, made.decide(0))
+    made.commits.intents.drop(first.id)
+    (second,) = intents(made.decide(2 * S))
+    assert (first.id, second.id, second.number) == ("uid-h-0", "uid-h-1", 1)
+
+
+# --- gangs and shares --------------------------------------------------------------------------------------------
+def test_a_gang_has_room_made_for_its_minimum_and_no_more() -> None:
+    members = [pod(f"m{at}", gpus=2, group="g") for at in range(3)]
+    made = making(Searches(["v", "w"]), node(gpus=4), running("v", 2), running("w", 2), pod_group("g", 2), *members)
+    (found,) = intents(made.decide(0))
+    assert (found.pod_group, len(found.places), gone(found)) == ("g", 2, ["v", "w"])
+    assert found.id == "uid-m0-0"
+    assert made.backlog.said.verdict("uid-m0") == Verdict(code=Code.WAITS_FOR_ROOM, required=2, detail="n1")
+
+
+def test_gangs_that_ask_the_same_are_searched_for_one_by_one_until_one_is_refused() -> None:
+    groups: list[Fed] = []
+    for name in ("g0", "g1", "g2", "g3"):
+        groups += [pod_group(name, 2), *(pod(f"{name}-{at}", gpus=1, group=name) for at in range(2))]
+    search = Searches(["v"])
+    made = making(search, node(gpus=4), running("v", 2), running("w", 2), *groups)
+    found = intents(made.decide(0))
+    assert [each.pod_group for each in found] == ["g0"]
+    again = Searches(["v"])
+    made = making(again, node(gpus=4), running("v", 2), running("w", 2), *groups)
+    take(made, made.decide(0))
+    made.decide(2 * S)
+    assert again.needs.count("g0-0") == 1
+
+
+@pytest.mark.parametrize("group", [pod_group("g", 3), pod_group("g", 2, minSubGroup=1)])
+def test_a_gang_that_waits_for_others_or_can_not_be_read_is_not_searched_for(group: Fed) -> None:
+    search = Searches(["v"])
+    made = making(search, node(gpus=4), running("v", 4), group, *(pod(f"m{at}", gpus=2, group="g") for at in range(2)))
+    made.decide(0)
+    assert search.asked == []
+
+
+def test_a_fraction_gets_a_part_of_the_device_that_a_fraction_has_to_leave() -> None:
+    made = making(Searches(["v"]), node(gpus=1), reservation("g", book={"uid-v": HALF, "uid-o": HALF}))
+    feed(made, share("v", HALF), share("o", HALF), pod("h", fraction="0.5"))
+    (found,) = intents(made.decide(0))
+    assert [(device.group, device.nano) for device in found.places[0].devices] == [("g", HALF)]
+
+
+def test_a_whole_gpu_names_the_device_that_all_its_tenants_have_to_leave() -> None:
+    made = making(Searches(["v", "o"]), node(gpus=1), reservation("g", book={"uid-v": HALF, "uid-o": HALF}))
+    feed(made, share("v", HALF), share("o", HALF), pod("h", gpus=1))
+    (found,) = take(made, made.decide(0))
+    assert found.places == (Place("uid-h", "n1", emptied=("g",)),)
+    assert gone(found) == ["v", "o"]
+
+
+# --- who is searched for, and when -------------------------------------------------------------------------------
+def test_whoever_is_held_back_by_a_queue_is_not_searched_for() -> None:
+    search = Searches(["v"])
+    made = making(search, queue("a", gpu=(0, 1, 1)), node(gpus=4), running("v", 4))
+    feed(made, pod("h", gpus=2, labels=in_queue("a")))
+    made.decide(0)
+    assert search.asked == []
+
+
+def test_whoever_backs_off_is_not_searched_for_until_that_is_over() -> None:
+    search = Searches(["v"])
+    made = making(search, node(gpus=4), running("v", 4), pod("h", gpus=2))
+    made.commits.failed("uid-h", "", "no answer", now_ns=0)
+    plan = made.decide(0)
+    assert (search.asked, plan.wake_at_ns) == ([], S)
+    assert [gone(each) for each in intents(made.decide(S))] == [["v"]]
+
+
+def test_a_need_that_was_refused_is_searched_for_again_only_when_something_has_changed_and_a_second_later() -> None:
+    search = Searches()
+    made = making(search, node(gpus=4), running("v", 4), pod("h", gpus=2))
+    assert made.decide(0).wake_at_ns is None
+    assert search.needs == ["h"]
+    made.count_again("n1")
+    assert made.decide(5 * S).wake_at_ns is None
+    assert search.needs == ["h"]
+    feed(made, node("n2", 1))
+    assert made.decide(6 * S).wake_at_ns is None
+    assert search.needs == ["h", "h"]
+    feed(made, node("n3", 1))
+    plan = made.decide(6 * S + 300 * MS)
+    assert (search.needs, plan.wake_at_ns) == (["h", "h"], 7 * S)
+    assert made.decide(7 * S).wake_at_ns is None
+    assert search.needs == ["h", "h", "h"]
+
+
+def test_a_need_is_searched_for_again_when_time_alone_changes_the_answer() -> None:
+    search = Searches(answer=NoRoom(until_s=1_010))
+    made = making(search, node(gpus=4), running("v", 4), pod("h", gpus=2))
+    plan = made.decide(3 * S, wall_s=1_000)
+    assert plan.wake_at_ns == 13 * S
+    search.may_go.append("v")
+    assert [gone(each) for each in intents(made.decide(13 * S, wall_s=1_010))] == [["v"]]
+    assert [trial.wall_s for trial in search.trials] == [1_000, 1_000, 1_010]
+
+
+def test_what_the_shell_learns_of_evictions_is_read_and_has_needs_searched_for_again() -> None:
+    search = Searches()
+    made = making(search, node(gpus=4), running("v", 4), pod("h", gpus=2))
+    made.decide(0)
+    made.note_room_facts(RoomFacts(version=1, refused=frozenset({"uid-v"}), evicted={"o": Evicted(1, 2)}))
+    made.decide(2 * S)
+    assert [len(trial.refused) for trial in search.trials] == [0, 0, 1, 1]
+    assert search.trials[-1].evicted == {"o": Evicted(1, 2)}
+
+
+def test_room_is_looked_for_five_times_a_second_at_most() -> None:
+    search = Searches()
+    made = making(search, node(gpus=4), running("v", 4), pod("h", gpus=2))
+    made.decide(0)
+    feed(made, pod("k", gpus=3))
+    plan = made.decide(50 * MS)
+    assert (search.needs, plan.wake_at_ns) == (["h"], 200 * MS)
+    made.decide(200 * MS)
+    assert search.needs == ["h", "k"]
+
+
+def test_nothing_is_looked_for_while_nothing_changes() -> None:
+    search = Searches()
+    made = making(search, node(gpus=4), running("v", 4), pod("h", gpus=2))
+    made.decide(0)
+    assert made.decide(100 * S).wake_at_ns is None
+    made.count_again("n1")
+    made.decide(200 * S)
+    assert search.needs == ["h"]
+
+
+def test_reclaim_comes_before_preempt_for_all() -> None:
+    search = Searches(["v"], by=Action.PREEMPT)
+    made = making(search, node(gpus=4), running("v", 4), pod("h", gpus=2, priority=9), pod("k", gpus=3))
+    found = intents(made.decide(0))
+    order = [("h", Action.RECLAIM), ("k", Action.RECLAIM), ("h", Action.PREEMPT), ("k", Action.PREEMPT)]
+    assert (search.asked, [each.action for each in found]) == (order, [Action.PREEMPT])
+
+
+def test_queues_have_their_turn_by_fairness() -> None:
+    queues = [queue("a", gpu=(0, 1, -1)), queue("b", gpu=(0, 1, -1))]
+    made = making(Searches(["v"]), *queues, node(gpus=4), bound(pod("v", gpus=2, labels=in_queue("a")), "n1"))
+    feed(made, bound(pod("x", gpus=2, labels=in_queue("a")), "n1"))
+    feed(made, pod("h", gpus=2, labels=in_queue("a"), priority=9), pod("k", gpus=2, labels=in_queue("b")))
+    assert [each.id for each in intents(made.decide(0))] == ["uid-k-0"]
+
+
+def _many(count: int, namespace: str) -> list[Fed]:
+    """Pods of which each is of a class of its own."""
+    return [pod(f"{namespace}{at}", namespace=namespace, gpus=2, cpu=f"{at + 1}m", priority=9) for at in range(count)]
+
+
+def test_the_work_of_a_decision_is_bounded_and_the_rest_comes_first_the_next_time() -> None:
+    search = Searches()
+    made = making(search, node(gpus=4), running("v", 4), *_many(8, "x"))
+    limits = Limits(searching=3 * 2_000)
+    plan = made.decide(0, limits)
+    assert (search.needs, plan.wake_at_ns) == (["x0", "x1", "x2"], 200 * MS)
+    for at in range(1, 4):
+        plan = made.decide(at * 200 * MS, limits)
+    assert (sorted(search.needs), plan.wake_at_ns) == ([f"x{at}" for at in range(8)], None)
+
+
+def test_one_namespace_with_many_needs_does_not_keep_another_from_its_search() -> None:
+    search = Searches()
+    made = making(search, node(gpus=4), running("v", 4), *_many(20, "x"), pod("late", namespace="y", gpus=3))
+    made.decide(0, Limits(searching=4 * 2_000))
+    assert "late" in search.needs
+    assert len(search.needs) <= 6
+
+
+def test_needs_that_were_refused_longest_ago_are_searched_for_first() -> None:
+    search, limits = Searches(), Limits(searching=2 * 2_000)
+    made = making(search, node(gpus=4), running("v", 4), *_many(14, "x"))
+    for at in range(21):
+        feed(made, node(f"new{at}", 1))
+        made.decide(at * 200 * MS, limits)
+    all_of_them = sorted(f"x{n}" for n in range(14))
+    assert [sorted(search.needs[at : at + 14]) for at in (0, 14, 28)] == [all_of_them] * 3
+
+
+def test_a_found_set_with_a_victim_of_another_intent_is_not_taken() -> None:
+    def careless(need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoRoom:
+        unit = Unit(group=("ns", "v"), queue="", priority=0, is_core=True, pods=("uid-v",))
+        assert "uid-v" in trial.taken
+        return Found(action=actions[0], units=(unit,), places=(Place(need.pods[0].uid, "n1"),))
+
+    made = making(careless, node(gpus=4), running("v", 4), pod("h", gpus=3), pod("k", gpus=4))
+    made.commits.intents.put(intent(place("h"), victims=("v",)))
+    assert intents(made.decide(0)) == []
+
+
+def test_deciding_twice_on_the_same_gives_the_same() -> None:
+    found = [
+        intents(making(Searches(["v", "w"]), node(gpus=4), running("v", 2), running("w", 2), *_many(4, "x")).decide(0))
+        for _ in range(2)
+    ]
+    assert found[0] == found[1] != []
