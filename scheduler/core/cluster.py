@@ -30,7 +30,8 @@ from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.recount import differences
 from scheduler.core.report.node_view import Known, NodeView, node_view
-from scheduler.core.room.search import FindRoom, find_room
+from scheduler.core.room.search import find_room
+from scheduler.core.room.trial import FindRoom
 from scheduler.core.scores.registry import SCORES
 from scheduler.core.scores.score import Scores
 

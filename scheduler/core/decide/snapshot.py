@@ -32,7 +32,7 @@ from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.nodes.volume_limits import AttachStatement
 from scheduler.core.queues.queues import Queues
-from scheduler.core.room.search import FindRoom
+from scheduler.core.room.trial import FindRoom
 from scheduler.core.scores.score import Scores
 from scheduler.core.snapshot.supposed import Supposed
 

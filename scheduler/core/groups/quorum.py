@@ -64,6 +64,8 @@ class Quorum:
     is_starting: bool
     active: Mapping[str, int]
     most: int
+    #: Of ``done``: how many of each subgroup.
+    succeeded: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_met(self) -> bool:
@@ -189,6 +191,7 @@ def quorum(
         is_starting=bool(underway),
         active=bound if total > 0 else bound + underway,
         most=max(group.minimum, tree.needed_at_most(costs)),
+        succeeded=succeeded,
     )
 
 

@@ -198,8 +198,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class NoRoom(msgspec.Struct, frozen=True, kw_only=True):
     """No room can be made. ``bound``: what proves it; None: searched, nothing found, not proven.
 
-    ``queue_code``: with ``Bound.QUEUE``, what the queue says. ``until_s``: when time alone may change the answer (wall
-    clock), 0: it does not.
+    ``queue_code``: with ``Bound.QUEUE``, what the queue says; None: it would be above its fair share. ``until_s``: when
+    time alone may change the answer (wall clock), 0: it does not.
     """
 
     bound: Bound | None = None

@@ -99,6 +99,16 @@ def test_charges_count_up_to_the_top_and_are_taken_back() -> None:
     assert [each.fixed for each in found.of] == [NOTHING] * 3
 
 
+@pytest.mark.parametrize(("is_leaving", "kept"), [(False, 2), (True, 5)])
+def test_what_would_go_is_taken_off_and_what_is_terminating_is_not_kept_any_more(is_leaving: bool, kept: int) -> None:
+    found = made(a=held(2, fixed=1), b=held(3))
+    mark, before = found.checkpoint(), [(each.held, each.kept) for each in found.of]
+    found.release(Use("b", gpus(3)), is_leaving=is_leaving)
+    assert (found.of[0].held, found.of[0].kept) == (gpus(2), gpus(kept))
+    found.rollback(mark)
+    assert [(each.held, each.kept) for each in found.of] == before
+
+
 def test_there_is_room_for_as_many_as_the_tightest_queue_takes() -> None:
     found = made(b=held(3))
     assert [found.room_for(Use("a", gpus(count))) for count in (1, 2, 3, 4)] == [3, 1, 1, 0]

@@ -1,1 +1,229 @@
-"""Who goes for whom."""
+"""Who goes for whom: against all sets of victims of small clusters, and one story each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.core.model.room import Action, Bound, Budget, Evicted, Found, Kept, NoRoom
+from scheduler.core.queues.accounts import Use
+from scheduler.core.room.bounds import least
+from scheduler.core.room.budgets import Budgets
+from scheduler.core.room.rules import Rules
+from scheduler.core.room.search import find_room
+from scheduler.core.room.sequence import by_queues, permitted
+from scheduler.core.room.trial import Trial
+from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
+from tests.scheduler.core.room.reference import Reference, Set
+from tests.scheduler.core.room.scenes import NOON_S, Scene, at, device, need_of, running, sharing, trial_of, waiting
+from wire.crds.podgroup import PodGroup
+
+_TEAMS = (queue("a", gpu=(2, 1, -1)), queue("b", gpu=(2, 1, -1)))
+#: Whatever ``b`` has is more than its share, as long as ``a`` asks for it.
+_OWED = (queue("a", gpu=(2, 1, -1)), queue("b", gpu=(0, 1, -1)))
+
+
+# --- all sets ------------------------------------------------------------------------------------------------------
+def _image(trial: Trial) -> Any:
+    table = trial.statement.table
+    accounts = [(of.held, of.kept, of.fixed) for of in trial.accounts.of]
+    return table.free.tolist(), table.extra.tolist(), table.devices[:], accounts
+
+
+@given(st.integers(0, 1 << 32), st.sampled_from(Action))
+def test_what_is_found_is_permitted_enough_and_minimal_and_no_proof_is_wrong(seed: int, action: Action) -> None:
+    trial = trial_of(Scene(seed, most_units=6).cluster())
+    reference = Reference(trial, need_of(trial, "mine"), action)
+    before = _image(trial)
+    answer = find_room(reference.need, trial, (action,))
+    assert _image(trial) == before
+    if reference.claim(frozenset()) is not None:
+        assert isinstance(answer, Found)
+        assert not answer.units
+        return
+    solutions = set(reference.solutions())
+    if isinstance(answer, NoRoom):
+        assert not solutions if answer.bound else not any(map(_in_turn(reference), solutions))
+        return
+    order = [[unit.unit for unit in reference.units].index(unit) for unit in answer.units]
+    found = frozenset(order)
+    claim = reference.claim(found)
+    assert found in solutions
+    assert claim is not None
+    assert reference.is_permitted(order, claim)
+    assert not any(found - {unit} in solutions for unit in found)
+
+
+def _in_turn(reference: Reference) -> Callable[[Set], bool]:
+    """Whether a set is part of the sequence that is looked at first."""
+    trial, need, action = reference.trial, reference.need, reference.action
+    leaf, claim = trial.accounts.tree.find(need.queue), least(need, trial).claim
+    assert leaf is not None
+    use = Use(need.queue, claim, need.is_fixed)
+    rules = Rules(action, trial.accounts, leaf, use, need.priority, trial.settings)
+    mark = trial.accounts.checkpoint()
+    sequence = list(permitted(by_queues(reference.units, trial.accounts), rules, Budgets((), {})))
+    trial.accounts.rollback(mark)
+    units = [unit.unit for unit in sequence]
+    return lambda found: all(reference.units[unit].unit in units for unit in found)
+
+
+# --- stories ---------------------------------------------------------------------------------------------------------
+def _answer(*objects: Any, of: str = "mine", **given: Any) -> Found | NoRoom:
+    trial = trial_of(cluster(*objects), **given)
+    return find_room(need_of(trial, of), trial)
+
+
+def _gone(answer: Found | NoRoom) -> list[str] | None:
+    """Names of the pods that go, in their order; None: nobody helps."""
+    if isinstance(answer, NoRoom):
+        return None
+    return [uid.removeprefix("uid-") for unit in answer.units for uid in unit.pods]
+
+
+def test_a_team_gets_its_own_back_from_the_newest_of_the_one_above_its_share() -> None:
+    old, new = running("old", "b", "n1", age_s=7_200, gpus=2), running("new", "b", "n2", age_s=300, gpus=2)
+    answer = _answer(*_TEAMS, node("n1", 2), node("n2", 2), old, new, waiting("mine", "a", gpus=2))
+    assert isinstance(answer, Found)
+    assert (answer.action, _gone(answer)) == (Action.RECLAIM, ["new"])
+    assert [(place.pod_uid, place.node) for place in answer.places] == [("uid-mine", "n2")]
+
+
+def test_a_team_within_its_share_keeps_what_it_has() -> None:
+    answer = _answer(
+        *_TEAMS,
+        node("n1", 4),
+        running("x", "b", "n1", gpus=2),
+        running("y", "a", "n1", gpus=2),
+        waiting("mine", "a", gpus=1),
+    )
+    assert isinstance(answer, NoRoom)
+    assert answer.bound is Bound.CANDIDATES  # of preemption, which is asked last: nobody of its own has less priority
+
+
+@pytest.mark.parametrize(("priority", "gone"), [(50, None), (51, ["low"])])
+def test_urgent_work_takes_from_less_urgent_work_of_its_own_queue(priority: int, gone: list[str] | None) -> None:
+    low = running("low", "a", "n1", gpus=2, priority=50)
+    assert _gone(_answer(queue("a"), node("n1", 2), low, waiting("mine", "a", gpus=1, priority=priority))) == gone
+
+
+def test_what_can_not_be_preempted_stays_and_is_told() -> None:
+    fixed = running("fixed", "b", "n1", gpus=2, priority=100)
+    answer = _answer(*_TEAMS, node("n1", 2), fixed, waiting("mine", "a", gpus=1))
+    assert isinstance(answer, NoRoom)
+    assert answer.bound is Bound.NODES
+    assert [(kept.why, kept.pods, kept.nano_gpu) for kept in answer.kept] == [(Kept.NOT_PREEMPTIBLE, 1, 2 * NANO)]
+
+
+def _elastic(minimum: int) -> list[Any]:
+    members = [
+        running(f"m{number}", "b", f"n{number}", age_s=600 - number, gpus=1, group="gang") for number in range(3)
+    ]
+    return [*_OWED, pod_group("gang", minimum, queue="b"), *members] + [node(f"n{number}", 1) for number in range(3)]
+
+
+@pytest.mark.parametrize(("minimum", "gone"), [(1, ["m2"]), (2, ["m2"]), (3, ["m0", "m1", "m2"])])
+def test_surplus_shrinks_first_and_a_core_goes_whole(minimum: int, gone: list[str]) -> None:
+    assert _gone(_answer(*_elastic(minimum), waiting("mine", "a", gpus=1))) == gone
+
+
+def test_a_core_goes_with_all_its_surplus() -> None:
+    two = [pod_group("mine", 2, queue="a"), *(waiting(f"w{number}", "a", gpus=1, group="mine") for number in range(2))]
+    assert _gone(_answer(*_elastic(2), *two)) == ["m2", "m0", "m1"]
+
+
+def test_a_part_of_a_device_is_reclaimed_from_a_part_of_it() -> None:
+    shares = [
+        device("g", "n1", x=NANO // 2, y=NANO // 2),
+        sharing("x", "b", "n1", "g", NANO // 2, age_s=100),
+        sharing("y", "b", "n1", "g", NANO // 2, age_s=200),
+    ]
+    half = _answer(*_OWED, node("n1", 1), *shares, waiting("mine", "a", fraction="0.5"))
+    assert _gone(half) == ["x"]
+    assert isinstance(half, Found)
+    assert [part.group for place in half.places for part in place.devices] == ["g"]
+
+
+def test_for_a_whole_gpu_all_tenants_of_a_device_go() -> None:
+    shares = [
+        device("g", "n1", x=NANO // 2, y=NANO // 4),
+        sharing("x", "b", "n1", "g", NANO // 2, age_s=100),
+        sharing("y", "b", "n1", "g", NANO // 4, age_s=200),
+    ]
+    assert sorted(_gone(_answer(*_OWED, node("n1", 1), *shares, waiting("mine", "a", gpus=1))) or ()) == ["x", "y"]
+
+
+def test_what_is_terminating_is_counted_on_before_anybody_is_evicted() -> None:
+    gone = running("x", "b", "n1", gpus=1)
+    leaving = msgspec.structs.replace(
+        gone, metadata=msgspec.structs.replace(gone.metadata, deletion_timestamp=at(43_190))
+    )
+    objects = [*_TEAMS, node("n1", 2), leaving, running("y", "b", "n1", gpus=1), waiting("mine", "a", gpus=1)]
+    assert _gone(_answer(*objects, leaving={"uid-x"})) == []
+    assert _gone(_answer(*objects)) is None
+
+
+def test_a_limit_is_kept_by_what_goes() -> None:
+    top, teams = queue("top", gpu=(4, 1, 2)), (queue("a", "top", gpu=(1, 1, -1)), queue("b", "top", gpu=(1, 1, -1)))
+    both = [running("x", "b", "n1", gpus=1), running("y", "b", "n1", gpus=1)]
+    assert _gone(_answer(top, *teams, node("n1", 4), *both, waiting("mine", "a", gpus=1))) == ["y"]
+
+
+def test_what_a_queue_may_never_use_is_refused_before_nodes_are_looked_at() -> None:
+    answer = _answer(queue("a", gpu=(0, 1, 1)), node("n1", 4), waiting("mine", "a", gpus=2))
+    assert isinstance(answer, NoRoom)
+    assert answer.bound is Bound.QUEUE
+
+
+# --- what protects ---------------------------------------------------------------------------------------------------
+def _one(**given: Any) -> Found | NoRoom:
+    """A pod ``x`` of 1 h that may be taken but for what is given."""
+    return _answer(*_OWED, node("n1", 1), running("x", "b", "n1", gpus=1), waiting("mine", "a", gpus=1), **given)
+
+
+def test_nobody_is_evicted_past_a_budget() -> None:
+    budget = Budget(namespace="ns", name="pdb", selector=(), allowed=0)
+    labels = {"uid-x": {"app": "x"}}
+    assert _gone(_one()) == ["x"]
+    assert _gone(_one(budgets=(budget,), labels=labels)) is None
+    assert _gone(_one(budgets=(msgspec.structs.replace(budget, allowed=1),), labels=labels)) == ["x"]
+
+
+def test_a_pod_that_was_evicted_not_long_ago_is_left_alone_for_a_while() -> None:
+    answer = _one(evicted={"uid-x": Evicted(1, NOON_S - 10)})
+    assert isinstance(answer, NoRoom)
+    assert (answer.until_s, [kept.why for kept in answer.kept]) == (NOON_S + 20, [Kept.PROTECTED])
+    assert _gone(_one(evicted={"uid-x": Evicted(1, NOON_S - 30)})) == ["x"]
+
+
+def test_a_pod_that_another_intent_takes_is_not_taken_twice() -> None:
+    assert _gone(_one(taken={"uid-x"})) is None
+
+
+def test_minimum_runtimes_protect_a_core_and_not_its_surplus() -> None:
+    slow = msgspec.structs.replace(
+        queue("b", gpu=(0, 1, -1)), spec=msgspec.structs.replace(queue("b").spec, reclaim_min_runtime="2h")
+    )
+    objects: list[Any] = [slow if getattr(each.metadata, "name", "") == "b" else each for each in _elastic(2)]
+    assert _gone(_answer(*objects, waiting("mine", "a", gpus=1))) == ["m2"]
+    core = [
+        msgspec.structs.replace(each, spec=each.spec)
+        if not isinstance(each, PodGroup)
+        else pod_group("gang", 3, queue="b")
+        for each in objects
+    ]
+    answer = _answer(*core, waiting("mine", "a", gpus=1))
+    assert isinstance(answer, NoRoom)
+    assert (answer.bound, answer.until_s) == (Bound.CANDIDATES, NOON_S + 7_200 - 598)
+
+
+def test_a_gang_takes_from_nobody_before_its_delay_is_over() -> None:
+    objects = [*_OWED, node("n1", 1), running("x", "b", "n1", gpus=1), waiting("w", "a", gpus=1, group="mine")]
+    late = pod_group("mine", 1, queue="a", preemptionDelay="13h")  # created at midnight
+    assert _answer(*objects, late) == NoRoom(bound=Bound.DELAY, until_s=NOON_S + 3_600)
+    assert _gone(_answer(*objects, pod_group("mine", 1, queue="a", preemptionDelay="11h"))) == ["x"]

@@ -1,0 +1,47 @@
+"""What a set of victims costs: compared by the highest priority in it, the work that is lost, pods, and UIDs.
+
+A pod's loss is its weight times its run time. Its weight is its dominant claim, as nano of a GPU: the largest part that
+it has of any dimension of the cluster, times the GPUs of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from scheduler.core.model.resources import UNITS, Resources
+from scheduler.core.room.units import Resident
+
+
+class Cost(NamedTuple):
+    """Less is better. ``loss``: nano of a GPU times seconds."""
+
+    priority: int
+    loss: int
+    pods: int
+    uids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """``total``: what queues divide. ``wall_s``: now."""
+
+    total: Resources
+    wall_s: int
+
+    def loss(self, victim: Resident) -> int:
+        """What is lost with one unit. A pod whose start nobody knows has done nothing."""
+        return self.weight_nano(victim.amounts) * max(0, self.wall_s - (victim.started_s or self.wall_s))
+
+    def weight_nano(self, amounts: Resources) -> int:
+        """The dominant claim as nano of a GPU; where there is none, of the cluster."""
+        gpus = self.total.gpu_nano or UNITS[-1]
+        return max(amount * gpus // has if has > 0 else 0 for amount, has in zip(amounts, self.total, strict=True))
+
+    def cost(self, victims: Iterable[Resident]) -> Cost:
+        """What a set costs."""
+        victims = list(victims)
+        uids = sorted(uid for victim in victims for uid in victim.unit.pods)
+        priority = max((victim.unit.priority for victim in victims), default=-(1 << 63))
+        return Cost(priority, sum(map(self.loss, victims)), len(uids), tuple(uids))

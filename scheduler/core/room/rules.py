@@ -1,0 +1,128 @@
+"""Who may take from whom (batch.md 5.2, kai-contract 4.6): integers only, ratios by cross-multiplication.
+
+Victims are judged one after the other in one order; ``lost`` is what queues have lost so far by that. Their numbers
+are those of the accounts before anybody is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from scheduler.core.model.resources import NOTHING, Resources
+from scheduler.core.model.room import Action, RoomSettings
+from scheduler.core.queues.accounts import Accounts, Use
+from scheduler.core.queues.tree import TreeQueue
+from scheduler.core.room.protection import parting
+from scheduler.core.room.units import Resident
+
+
+@dataclass(slots=True)
+class Rules:
+    """Of one taker and one action. ``claim``: what its pods come to use; ``accounts`` are not changed meanwhile."""
+
+    action: Action
+    accounts: Accounts
+    taker: TreeQueue
+    claim: Use
+    priority: int
+    settings: RoomSettings
+    _kept: list[Resources] = field(init=False)
+    #: By leaf: where taker and victim part; and whether the taker stays within its quotas there with the claim.
+    _parting: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _within: dict[int, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._kept = [account.kept for account in self.accounts.of]
+
+    # --- the taker ---------------------------------------------------------------------------------------------------
+    def is_entitled(self) -> bool:
+        """Whether the taker's own queue stays within its fair share in every dimension, if it is to reclaim."""
+        if self.action is Action.PREEMPT:
+            return True
+        account = self.accounts.of[self.taker.number]
+        return _fits(account.kept.plus(self.claim.amounts), account.fair)
+
+    def may_ask(self, victim: TreeQueue) -> bool:
+        """Whether it is the right queue to take from, before anything of it is looked at."""
+        return (victim.number == self.taker.number) is (self.action is Action.PREEMPT)
+
+    # --- each victim -------------------------------------------------------------------------------------------------
+    def may_take(self, victim: Resident, lost: dict[int, Resources]) -> bool:
+        """Whether it may be taken next, with what queues have lost before."""
+        if self.action is Action.PREEMPT:
+            return victim.unit.priority < self.priority
+        _, other = self.partings(victim.leaf)
+        account, record = self.accounts.of[other], self.accounts.tree.queues[other].record
+        left = self._kept[other].minus(lost.get(other, NOTHING))
+        if not _fits(left, account.allocatable):
+            return True
+        return self._is_within_quota(victim.leaf) and not _fits(left, record.quota)
+
+    def partings(self, leaf: TreeQueue) -> tuple[int, int]:
+        """The queues of taker and victim just below the lowest one above both."""
+        known = self._parting.get(leaf.number)
+        if known is None:
+            known = self._parting[leaf.number] = parting(self.taker, leaf)
+        return known
+
+    def _is_within_quota(self, leaf: TreeQueue) -> bool:
+        own = self.partings(leaf)[0]
+        known = self._within.get(own)
+        if known is None:
+            after = self._kept[own].plus(self.claim.amounts)
+            known = self._within[own] = _fits(after, self.accounts.tree.queues[own].record.quota)
+        return known
+
+    def take(self, victim: Resident, lost: dict[int, Resources]) -> None:
+        """Count what the victim's queue and all above it lose."""
+        for number in victim.leaf.path:
+            lost[number] = lost.get(number, NOTHING).plus(victim.amounts)
+
+    def permit(self, victims: Iterable[Resident]) -> dict[int, Resources] | None:
+        """Judge victims in their order: what queues lose in the end; None if one of them may not be taken."""
+        lost: dict[int, Resources] = {}
+        for victim in victims:
+            if not self.may_take(victim, lost):
+                return None
+            self.take(victim, lost)
+        return lost
+
+    # --- afterwards --------------------------------------------------------------------------------------------------
+    def holds(self, lost: dict[int, Resources]) -> bool:
+        """Whether, at each level, the taker's queue is then not above its share and at least as far as one that lost.
+
+        Only dimensions count that are asked or lost.
+        """
+        if self.action is Action.PREEMPT:
+            return True
+        claim, total = self.claim.amounts, _most(lost.values())
+        involved = [at for at in range(len(claim)) if claim[at] > 0 or total[at] > 0]
+        return all(self._stays(number, sibling, involved, lost) for number, sibling in self._beside(lost))
+
+    def _beside(self, lost: dict[int, Resources]) -> list[tuple[int, int]]:
+        queues, path = self.accounts.tree.queues, self.taker.path
+        parents = {queues[number].parent: number for number in path}
+        others = (number for number in lost if number not in path)
+        return [(parents[queues[other].parent], other) for other in others if queues[other].parent in parents]
+
+    def _stays(self, own: int, sibling: int, involved: Iterable[int], lost: dict[int, Resources]) -> bool:
+        of, multiplier = self.accounts.of, max(1_000, self.settings.multiplier_milli)
+        has = self._kept[own].minus(lost.get(own, NOTHING)).plus(self.claim.amounts)
+        left = self._kept[sibling].minus(lost[sibling])
+        fair, others = of[own].fair, of[sibling].fair
+        return not any(
+            has[at] > fair[at] and others[at] > 0 and has[at] * multiplier * others[at] >= left[at] * fair[at] * 1_000
+            for at in involved
+        )
+
+
+def _fits(amounts: Resources, most: Resources) -> bool:
+    return amounts[0] <= most[0] and amounts[1] <= most[1] and amounts[2] <= most[2]
+
+
+def _most(lost: Iterable[Resources]) -> Resources:
+    found = NOTHING
+    for each in lost:
+        found = Resources(*map(max, found, each))
+    return found

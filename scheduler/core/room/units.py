@@ -1,0 +1,186 @@
+"""Bound pods of groups that may be preempted, as units: what may go alone, and what goes whole (batch.md 1).
+
+Of a gang the pods above its minimum go one by one, in the reverse of the order in which they came: the last of the
+surplus first (kai-contract 14.2). What is left, the core, goes whole, and not before the surplus.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from scheduler.core.groups.quorum import Quorum
+from scheduler.core.groups.surplus import Surplus
+from scheduler.core.model.priority_order import order_members
+from scheduler.core.model.records import PodGroupRecord, PodRecord
+from scheduler.core.model.resources import NOTHING, Resources
+from scheduler.core.model.room import Kept, Unit
+from scheduler.core.queues.tree import TreeQueue
+from scheduler.core.queues.use import held, is_fixed
+from scheduler.core.room.trial import Trial
+
+#: A start that is not known comes after all others.
+_NEVER: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resident:
+    """A unit with what a search asks of it. ``owner``: UID that evictions are counted by.
+
+    ``started_s``: since when its pod runs, or its group's minimum; 0: not known. ``created``, ``uid``: of the group.
+    ``chain``: of a core, the surplus of its group, which goes with it.
+    """
+
+    unit: Unit
+    pods: tuple[PodRecord, ...]
+    leaf: TreeQueue
+    amounts: Resources
+    owner: str
+    started_s: int
+    created: str
+    uid: str
+    chain: tuple[Resident, ...] = ()
+
+    @property
+    def is_core(self) -> bool:
+        """Whether it is all that is left of a group."""
+        return self.unit.is_core
+
+
+@dataclass(slots=True)
+class Residents:
+    """All units, and pods that can't go whoever asks. ``kept``: why, and of which queue."""
+
+    units: list[Resident] = field(default_factory=list)
+    kept: list[tuple[Kept, TreeQueue, PodRecord, Resources]] = field(default_factory=list)
+
+
+def residents(trial: Trial) -> Residents:
+    """Find all units. Pods that count in no queue (reservations, scaling pods, other schedulers') are nobody's."""
+    reader, gangs = _Reader(trial), dict[tuple[str, str], list[PodRecord]]()
+    for pod in trial.pods.records.values():
+        if not pod.node or not pod.queue:
+            continue
+        key = (pod.namespace, pod.pod_group)
+        if pod.pod_group and key in trial.pod_groups:
+            gangs.setdefault(key, []).append(pod)
+        else:
+            reader.read([pod], None)
+    for key, pods in gangs.items():
+        reader.read(pods, trial.pod_groups[key])
+    return reader.found
+
+
+@dataclass(slots=True)
+class _Reader:
+    trial: Trial
+    found: Residents = field(default_factory=Residents)
+
+    def read(self, pods: Sequence[PodRecord], group: PodGroupRecord | None) -> None:
+        """Make the units of one group, or of a pod alone."""
+        leaf = self.trial.accounts.tree.leaf(pods[0].queue if group is None else group.queue)
+        if not isinstance(leaf, TreeQueue):
+            return
+        leaving = self.trial.taken | self.trial.leaving
+        staying = [pod for pod in pods if not pod.deleting and pod.uid not in leaving]
+        self._keep(Kept.BUSY, leaf, (pod for pod in pods if pod.deleting or pod.uid in self.trial.taken))
+        if group is None:
+            self._alone(staying, leaf)
+        elif staying:
+            self._gang(staying, group, leaf)
+
+    def _keep(self, why: Kept, leaf: TreeQueue, pods: Iterable[PodRecord]) -> None:
+        self.found.kept += ((why, leaf, pod, self._amounts(pod)) for pod in pods)
+
+    def _amounts(self, pod: PodRecord) -> Resources:
+        return amounts(self.trial, pod)
+
+    def _alone(self, pods: Sequence[PodRecord], leaf: TreeQueue) -> None:
+        for pod in pods:
+            if is_fixed(pod, None):
+                self._keep(Kept.NOT_PREEMPTIBLE, leaf, [pod])
+                continue
+            unit = Unit(
+                group=(pod.namespace, pod.uid), queue=leaf.name, priority=pod.priority, is_core=True, pods=(pod.uid,)
+            )
+            owner, claim = pod.controller or pod.uid, self._amounts(pod)
+            self.found.units.append(Resident(unit, (pod,), leaf, claim, owner, pod.started_s, pod.created, pod.uid))
+
+    def _gang(self, pods: list[PodRecord], group: PodGroupRecord, leaf: TreeQueue) -> None:
+        state = self.trial.quorum(group)
+        if state.is_starting and not state.is_met:
+            self._keep(Kept.BUSY, leaf, pods)
+            return
+        fixed = {pod.uid for pod in pods if is_fixed(pod, group)}
+        self._keep(Kept.NOT_PREEMPTIBLE, leaf, (pod for pod in pods if pod.uid in fixed))
+        core, surplus = split(pods, group, Counter(state.succeeded))
+        started_s, priority = _since(pods, state), max(pod.priority for pod in pods)
+
+        def made(members: Sequence[PodRecord], *, is_core: bool, chain: tuple[Resident, ...] = ()) -> Resident:
+            unit = Unit(
+                group=(group.namespace, group.name),
+                queue=leaf.name,
+                priority=priority,
+                is_core=is_core,
+                pods=tuple(pod.uid for pod in members),
+            )
+            claim = _sum(map(self._amounts, members))
+            return Resident(unit, tuple(members), leaf, claim, group.uid, started_s, group.created, group.uid, chain)
+
+        going = tuple(made([pod], is_core=False) for pod in surplus if pod.uid not in fixed)
+        self.found.units += going
+        if core and not fixed:
+            self.found.units.append(made(core, is_core=True, chain=going))
+
+
+def amounts(trial: Trial, pod: PodRecord) -> Resources:
+    """What a bound pod counts for in its queue."""
+    at = trial.statement.position_of.get(pod.node)
+    return held(pod, None if at is None else trial.statement.nodes[at])
+
+
+def split(
+    pods: Sequence[PodRecord], group: PodGroupRecord, done: Counter[str]
+) -> tuple[list[PodRecord], list[PodRecord]]:
+    """The core of a gang in the order of its members, and its surplus in the order in which it goes.
+
+    All of a gang that runs below its minimum is core.
+    """
+    members, tree = order_members(pods), group.tree
+    there = Counter(pod.subgroup for pod in members) + done
+    costs = tree.costs(tree.lacking(there))
+    if costs[0] or there.total() < group.minimum:
+        return members, []
+    needed = {tree.names[leaf]: tree.pods[leaf] - done[tree.names[leaf]] for leaf in tree.chosen(costs)}
+    core, rest = list[PodRecord](), list[PodRecord]()
+    for pod in members:
+        is_needed = needed.get(pod.subgroup, 0) > 0
+        needed[pod.subgroup] = needed.get(pod.subgroup, 0) - is_needed
+        (core if is_needed else rest).append(pod)
+    came = list(_as_they_came(group, Counter(pod.subgroup for pod in core) + done, rest))
+    more = max(0, group.minimum - done.total() - len(core))
+    return [*core, *came[:more]], came[more:][::-1]
+
+
+def _as_they_came(group: PodGroupRecord, active: Counter[str], rest: Sequence[PodRecord]) -> Iterator[PodRecord]:
+    """Members beyond the minimum in the order in which they are placed."""
+    surplus = Surplus(group, active, rest)
+    while (pod := surplus.take()) is not None:
+        yield pod
+        surplus.placed()
+
+
+def _since(pods: Sequence[PodRecord], state: Quorum) -> int:
+    """Since when the minimum of a gang runs; 0: not known."""
+    starts = sorted(pod.started_s or _NEVER for pod in pods)
+    at = starts[min(len(starts), max(1, state.minimum - state.done)) - 1]
+    return 0 if at == _NEVER else at
+
+
+def _sum(amounts: Iterable[Resources]) -> Resources:
+    total = NOTHING
+    for each in amounts:
+        total = total.plus(each)
+    return total

@@ -1,0 +1,63 @@
+"""No, and proven."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.core.model.resources import Resources
+from scheduler.core.room.bounds import least, reach, reaches_without
+from scheduler.core.room.units import residents
+from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
+from tests.scheduler.core.room.scenes import need_of, running, trial_of, waiting
+
+
+def _gang(minimum: int, *gpus: int, **group: Any) -> list[Any]:
+    members = [waiting(f"w{at}", "a", gpus=count, group="mine") for at, count in enumerate(gpus)]
+    return [queue("a"), pod_group("mine", minimum, queue="a", **group), *members]
+
+
+@pytest.mark.parametrize(
+    ("minimum", "gpus", "pods", "claim"),
+    [
+        (2, (1, 1, 1), {1: 2}, 2),
+        (3, (1, 1, 2), {1: 2, 2: 1}, 4),
+        (2, (1, 1, 2), {1: 1}, 2),
+        (1, (1, 2, 3), {}, 1),
+        (2, (4, 4, 4, 1), {4: 1}, 5),
+    ],
+)
+def test_a_need_takes_no_less_however_its_members_are_chosen(
+    minimum: int, gpus: tuple[int, ...], pods: dict[int, int], claim: int
+) -> None:
+    trial = trial_of(cluster(node("n1"), *_gang(minimum, *gpus)))
+    found = least(need_of(trial, "mine"), trial)
+    assert {cls.demand.gpus: count for cls, count in found.pods.items()} == pods
+    assert found.claim == Resources(0, 0, claim * NANO)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "gpus", "nodes", "reached"),
+    [
+        (2, (2, 2), (2, 2), True),
+        (2, (2, 2), (3, 1), False),
+        (2, (3, 1), (3, 1), True),
+        (2, (3, 2), (3, 1), False),
+        (3, (1, 1, 1), (1, 1), False),
+    ],
+)
+def test_a_need_is_out_of_reach_where_nodes_have_too_few_slots_or_too_little_in_all(
+    minimum: int, gpus: tuple[int, ...], nodes: tuple[int, ...], reached: bool
+) -> None:
+    there = [node(f"n{at}", count) for at, count in enumerate(nodes)]
+    trial = trial_of(cluster(*there, *_gang(minimum, *gpus)))
+    assert reach(trial, least(need_of(trial, "mine"), trial)) is reached
+
+
+def test_the_statement_is_left_as_it_was() -> None:
+    trial = trial_of(cluster(node("n1", 2), running("x", "a", "n1", gpus=2), *_gang(2, 1, 1)))
+    wanted, before = least(need_of(trial, "mine"), trial), trial.statement.table.free.tolist()
+    assert not reach(trial, wanted)
+    assert reaches_without(trial, wanted, residents(trial).units)
+    assert trial.statement.table.free.tolist() == before
