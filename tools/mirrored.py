@@ -42,6 +42,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/convert/written_plan.py": "tests/scheduler/core/convert/test_objects.py",
     "scheduler/core/decide/alone.py": "tests/scheduler/core/decide/test_decide.py",
     "scheduler/core/decide/attempts.py": "tests/scheduler/core/decide/test_decide.py",
+    "scheduler/core/decide/charging.py": "tests/scheduler/core/decide/test_making.py",
     "scheduler/core/decide/gang_start.py": "tests/scheduler/core/decide/test_filing.py",
     "scheduler/core/decide/gangs.py": "tests/scheduler/core/decide/test_filing.py",
     "scheduler/core/decide/needs.py": "tests/scheduler/core/decide/test_making.py",

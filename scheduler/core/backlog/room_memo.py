@@ -26,13 +26,15 @@ class Refused(msgspec.Struct, frozen=True):
 class RoomMemo(msgspec.Struct, frozen=True):
     """As of the last look, at ``looked_ns``. ``next_ns``: when there is something to look for again.
 
-    ``leaving``: pods (UIDs) that were to go then, and since when that is known.
+    ``leaving``: pods (UIDs) that were to go then, and since when that is known. ``revised``: how often intents were, by
+    id.
     """
 
     looked_ns: int | None = None
     stamp: Stamp = ()
     refused: Mapping[NeedKey, Refused] = {}
     leaving: Mapping[str, int] = {}
+    revised: Mapping[str, int] = {}
     next_ns: int | None = None
 
 

@@ -118,7 +118,8 @@ class _Deciding:
         if self.holders is not None:
             self.holders.conclude()
         if self.snapshot.settings.makes_room:
-            Making(self.attempts, self.entries, self.wall_s).run()
+            failing = self.holders.failing if self.holders is not None else {}
+            Making(self.attempts, self.entries, self.wall_s, failing).run()
         return Decision(tuple(self.entries), tuple(self.attempts.notes.taken), self.attempts.has_put_off)
 
     def line_up(self) -> None:

@@ -23,6 +23,8 @@ from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.snapshot.node_mask import NodeMask, only
 from scheduler.core.snapshot.supposed import Supposed
 
+#: These are no reason to end an intent if others can be found (revising.py).
+_REVISED: Final = frozenset({Ended.PLACE_GONE, Ended.PLACE_TAKEN})
 #: What keeps a holder for a while only: its intent stands meanwhile.
 _FOR_A_WHILE: Final = frozenset({Code.BACKING_OFF, Code.NOT_READ, Code.OWNER_NOT_SEEN})
 
@@ -33,6 +35,8 @@ class Holders:
 
     attempts: Attempts
     entries: list[Entry]
+    #: Intents (ids) that don't come about as they are, and why.
+    failing: dict[str, Ended] = field(default_factory=dict)
     #: Intents that are neither over nor served, with what their holders say.
     _waiting: list[tuple[Intent, Verdict]] = field(default_factory=list)
 
@@ -46,7 +50,10 @@ class Holders:
         because = standing.ended()
         if because is None and standing.is_to_be_tried:
             because = self._try(standing)
-        if because is not None:
+        if because in _REVISED:
+            self.failing[intent.id] = because
+            self._waiting.append((intent, standing.verdict()))
+        elif because is not None:
             standing.lift()
             self.entries.append(GiveUp(intent.id, because))
 

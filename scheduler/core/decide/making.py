@@ -11,27 +11,25 @@ bounded, and divided between namespaces; what is left over comes first the next 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from scheduler.core.backlog.room_memo import NeedKey, Refused, RoomMemo, Stamp
-from scheduler.core.decide import queue_use
 from scheduler.core.decide.allowance import Allowance
 from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.charging import Charging
 from scheduler.core.decide.needs import Needing, needs
+from scheduler.core.decide.revising import Revising
 from scheduler.core.decide.room_trial import room_trial
-from scheduler.core.model.plan import Entry, MakeRoom, Placement, placements
+from scheduler.core.model.plan import Entry, GiveUp, placements
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import Action, Found, Intent, NoRoom, Place, Victim
-from scheduler.core.model.verdict import Code, Verdict
-from scheduler.core.queues.accounts import Use
+from scheduler.core.model.room import Action, Ended, Found, NoRoom
 from scheduler.core.queues.order import QueueOrder
 from scheduler.core.queues.tree import TreeQueue
-from scheduler.core.queues.use import held, is_fixed
-from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
-from scheduler.core.snapshot.node_mask import only
 
 _MS: Final = 1_000_000
 _S: Final = 1_000_000_000
@@ -48,38 +46,38 @@ _ROWS_PER_OPERATION: Final = 4
 
 @dataclass(slots=True)
 class Making:
-    """One decision's. ``entries`` takes intents, and has what was decided before."""
+    """One decision's. ``entries`` takes intents, and has what was decided before.
+
+    ``failing``: standing intents (ids) that don't come about as they are, and why.
+    """
 
     attempts: Attempts
     entries: list[Entry]
     wall_s: int
+    failing: dict[str, Ended]
     trial: Trial = field(init=False)
+    charging: Charging = field(init=False)
     _refused: dict[NeedKey, Refused] = field(default_factory=dict)
-    _taken: set[str] = field(default_factory=set)
     _leaving: dict[str, int] = field(default_factory=dict)
-    _is_put_off: bool = False
+    _revised: dict[str, int] = field(default_factory=dict)
+    #: When something is to be looked at again.
+    _times: list[int] = field(default_factory=list)
 
     def run(self) -> None:
         """Look for room, if it is time to."""
         memo, now_ns = self.attempts.snapshot.backlog.room, self.attempts.now_ns
         stamp = self._stamp()
         if memo.looked_ns is not None and memo.looked_ns <= now_ns < memo.looked_ns + EVERY_NS:
-            self._wait(memo, memo.looked_ns + EVERY_NS, has_changed=stamp != memo.stamp)
+            self._wait(memo, memo.looked_ns + EVERY_NS, has_changed=stamp != memo.stamp or bool(self.failing))
             return
         found = self._needs()
         due = [need for need in found if self._is_due(memo.refused.get(need.key), stamp)]
         self._refused = {need.key: memo.refused[need.key] for need in found if need.key in memo.refused}
-        if due:
+        self._note_victims(memo)
+        if due or self.failing:
             self._look(due, memo, stamp)
-        self.attempts.notes.room_looked(
-            RoomMemo(
-                looked_ns=now_ns,
-                stamp=stamp,
-                refused=self._refused,
-                leaving=self._leaving if due else memo.leaving,
-                next_ns=self._next_ns(stamp),
-            )
-        )
+        next_ns = self._next_ns(stamp)
+        self.attempts.notes.room_looked(RoomMemo(now_ns, stamp, self._refused, self._leaving, self._revised, next_ns))
 
     # --- when ----------------------------------------------------------------------------------------------------
     def _stamp(self) -> Stamp:
@@ -89,18 +87,11 @@ class Making:
         return (snapshot.ledger.changes.last, queues.sums.version, queues.tree, snapshot.room_facts.version)
 
     def _wait(self, memo: RoomMemo, at_ns: int, *, has_changed: bool) -> None:
-        next_ns = at_ns if has_changed or memo.next_ns is not None else None
-        if not has_changed and memo.next_ns is not None:
-            next_ns = max(at_ns, memo.next_ns)
-        self.attempts.notes.room_looked(
-            RoomMemo(
-                looked_ns=memo.looked_ns,
-                stamp=memo.stamp,
-                refused=memo.refused,
-                leaving=memo.leaving,
-                next_ns=next_ns,
-            )
-        )
+        """Leave everything as it is until the time has come."""
+        next_ns = at_ns if has_changed else memo.next_ns
+        if next_ns is not None:
+            next_ns = max(at_ns, next_ns)
+        self.attempts.notes.room_looked(msgspec.structs.replace(memo, next_ns=next_ns))
 
     def _is_due(self, refused: Refused | None, stamp: Stamp) -> bool:
         now_ns = self.attempts.now_ns
@@ -112,12 +103,9 @@ class Making:
 
     def _next_ns(self, stamp: Stamp) -> int | None:
         """When there is something to look for again, as far as is known now."""
-        now_ns = self.attempts.now_ns
-        times = [each.again_ns for each in self._refused.values() if each.again_ns is not None]
-        times += [each.at_ns + AGAIN_NS for each in self._refused.values() if each.stamp != stamp]
-        if self._is_put_off:
-            times.append(now_ns)
-        return max(min(times), now_ns + EVERY_NS) if times else None
+        times = [*self._times, *(each.again_ns for each in self._refused.values() if each.again_ns is not None)]
+        times += (each.at_ns + AGAIN_NS for each in self._refused.values() if each.stamp != stamp)
+        return max(min(times), self.attempts.now_ns + EVERY_NS) if times else None
 
     # --- who -----------------------------------------------------------------------------------------------------
     def _needs(self) -> list[Needing]:
@@ -126,50 +114,63 @@ class Making:
         gangs = {(pod.namespace, pod.pod_group) for pod in map(snapshot.pod, served) if pod and pod.pod_group}
         return list(needs(self.attempts, served, gangs))
 
+    def _note_victims(self, memo: RoomMemo) -> None:
+        """Note since when victims are to go, and which intents wait for one that does not."""
+        snapshot, now_ns = self.attempts.snapshot, self.attempts.now_ns
+        self._leaving = {uid: at_ns for uid, at_ns in memo.leaving.items() if uid in snapshot.pods.records}
+        over = {entry.intent_id for entry in self.entries if isinstance(entry, GiveUp)}
+        self.failing = {key: because for key, because in self.failing.items() if key not in over}
+        standing = [intent for intent in snapshot.commits.intents.all() if intent.id not in over]
+        self._revised = {intent.id: memo.revised[intent.id] for intent in standing if intent.id in memo.revised}
+        for intent in standing:
+            for victim in intent.victims:
+                pod = snapshot.pod(victim.pod_uid)
+                if pod is None:
+                    continue
+                over_ns = self._leaving.setdefault(pod.uid, now_ns) + pod.grace_s * _S + STAYING_NS
+                if over_ns > now_ns:
+                    self._times.append(over_ns)
+                elif snapshot.commits.intents.waits(intent.places[0].pod_uid):
+                    self.failing.setdefault(intent.id, Ended.VICTIM_STAYS)
+
     def _look(self, due: Sequence[Needing], memo: RoomMemo, stamp: Stamp) -> None:
         """Search for those that are due: reclaim for all of them first, then preempt for those that are left."""
         facts = self.attempts.snapshot.room_facts
-        self._taken.update(self.attempts.snapshot.commits.intents.victims)
+        self.charging = Charging(self.attempts, self.entries, set(self.attempts.snapshot.commits.intents.victims))
         self.trial = room_trial(
             self.attempts,
             wall_s=self.wall_s,
-            taken=self._taken,
+            taken=self.charging.taken,
             refused=facts.refused,
             budgets=facts.budgets,
             labels=facts.labels,
             evicted=facts.evicted,
             settings=facts.settings,
         )
-        self._leave(memo)
+        stuck = self._leave()
+        revising = Revising(self.attempts, self.trial, self.charging, stuck, self._revised)
+        revising.revise(self.failing)
+        if revising.is_put_off:
+            self._times.append(self.attempts.now_ns)
         left = list(due)
         for action in (Action.RECLAIM, Action.PREEMPT):
             left = self._search(left, memo, stamp, action)
 
-    def _leave(self, memo: RoomMemo) -> None:
-        """Take off whoever goes anyway, and was not said to so long ago that nobody knows whether it will."""
-        snapshot, now_ns, statement = self.attempts.snapshot, self.attempts.now_ns, self.attempts.placer.statement
-        victims, leaving = snapshot.commits.intents.victims, list[PodRecord]()
+    def _leave(self) -> set[str]:
+        """Take off whoever goes anyway; return those who should have been gone long ago."""
+        snapshot, now_ns, there = self.attempts.snapshot, self.attempts.now_ns, self.attempts.placer.statement
+        victims, leaving, stuck = snapshot.commits.intents.victims, list[PodRecord](), set[str]()
         for pod in snapshot.pods.records.values():
             if not pod.node or not (pod.deleting or pod.uid in victims):
                 continue
-            since_ns = self._leaving[pod.uid] = memo.leaving.get(pod.uid, now_ns)
+            since_ns = self._leaving.setdefault(pod.uid, now_ns)
             patience_ns = pod.grace_s * _S + STAYING_NS if pod.uid in victims else LEAVING_NS
-            if now_ns < since_ns + patience_ns and pod.node in statement.position_of:
+            if now_ns >= since_ns + patience_ns:
+                stuck.add(pod.uid)
+            elif pod.node in there.position_of:
                 leaving.append(pod)
-        self._release(leaving, is_leaving=True)
-        statement.evict(*leaving)
-
-    def _release(self, pods: Iterable[PodRecord], *, is_leaving: bool = False) -> None:
-        for pod in pods:
-            if pod.queue:
-                self.attempts.accounts.release(self._use(pod), is_leaving=is_leaving)
-
-    def _use(self, pod: PodRecord) -> Use:
-        """What a bound pod counts for."""
-        snapshot, statement = self.attempts.snapshot, self.attempts.placer.statement
-        group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
-        node = statement.nodes[statement.position_of[pod.node]]
-        return Use(pod.queue if group is None else group.queue, held(pod, node), is_fixed(pod, group))
+        self.charging.leave(leaving)
+        return stuck
 
     # --- searches ------------------------------------------------------------------------------------------------
     def _search(self, due: Sequence[Needing], memo: RoomMemo, stamp: Stamp, action: Action) -> list[Needing]:
@@ -182,7 +183,7 @@ class Making:
                 self._line_up(order, need)
             while (first := order.pop()) is not None:
                 if not allowance.has_left(first.namespace):
-                    self._is_put_off = True
+                    self._times.append(self.attempts.now_ns)
                     continue
                 allowance.spend(first.namespace, self._cost())
                 if self._is_made(first, action, stamp):
@@ -207,7 +208,7 @@ class Making:
             first.take()
             return True
         answer = self.attempts.snapshot.find_room(need, self.trial, (action,))
-        if isinstance(answer, Found) and self._take(need, answer):
+        if isinstance(answer, Found) and self.charging.take(need, answer):
             self._refused.pop(first.key, None)
             first.take()
             return True
@@ -220,89 +221,6 @@ class Making:
         if before is not None and before.at_ns == now_ns and before.again_ns is not None:
             again_ns = before.again_ns if again_ns is None else min(again_ns, before.again_ns)
         self._refused[key] = Refused(stamp, now_ns, answer, again_ns)
-
-    # --- what is found -------------------------------------------------------------------------------------------
-    def _take(self, need: Need, found: Found) -> bool:
-        """Charge what was found, on paper as it will be; False if that is not possible after all."""
-        attempts, statement = self.attempts, self.attempts.placer.statement
-        mark = statement.checkpoint(), attempts.accounts.checkpoint()
-        victims = self._victims(found)
-        places = None if victims is None else self._places(need, found, victims)
-        if victims is None or places is None:
-            statement.rollback(mark[0])
-            attempts.accounts.rollback(mark[1])
-            return False
-        if victims:
-            self._begin(need, found.action, places, victims)
-        return True
-
-    def _victims(self, found: Found) -> list[PodRecord] | None:
-        """Those who have to go; None if one of them can't, as another intent takes it or it is gone."""
-        pods = [self.attempts.snapshot.pod(uid) for unit in found.units for uid in unit.pods]
-        there = [pod for pod in pods if pod is not None and pod.node and pod.uid not in self._taken]
-        return there if len(there) == len(pods) else None
-
-    def _places(self, need: Need, found: Found, victims: Sequence[PodRecord]) -> tuple[Place, ...] | None:
-        statement, pods = self.attempts.placer.statement, {pod.uid: pod for pod in need.pods}
-        here = [pod for pod in victims if pod.node in statement.position_of]
-        self._release(here)
-        statement.evict(*here)
-        places = []
-        for place in found.places:
-            put = self._put(pods[place.pod_uid], place.node)
-            if put is None:
-                return None
-            places.append(put)
-        return tuple(places)
-
-    def _put(self, pod: PodRecord, node: str) -> Place | None:
-        """Charge a holder where it is to be, on devices as they are chosen now."""
-        attempts, mask = self.attempts, only([node], self.attempts.placer.statement.position_of)
-        placed = attempts.place_on_paper(pod, mask)
-        if isinstance(placed, Placement):
-            return Place(pod.uid, placed.node, placed.devices)
-        if placed is not None:
-            return None
-        use = queue_use.asked(attempts.snapshot, [pod])
-        devices = attempts.placer.statement.table.devices[attempts.placer.statement.position_of[node]]
-        if attempts.accounts.refusal(use) is not None:
-            return None
-        room = attempts.placer.wait_for_device(pod, mask)
-        if room is None:
-            return None
-        attempts.accounts.charge(use)
-        retired = {retire.reservation_uid for retire in room[1]}
-        emptied = (dev.group for dev in devices if dev.reservation is not None and dev.reservation.uid in retired)
-        return Place(pod.uid, node, emptied=tuple(emptied))
-
-    def _begin(self, need: Need, action: Action, places: tuple[Place, ...], victims: Sequence[PodRecord]) -> None:
-        first = places[0].pod_uid
-        number = self.attempts.snapshot.commits.intents.next_number(first)
-        group = need.group
-        intent = Intent(
-            id=f"{first}-{number}",
-            action=action,
-            namespace=need.pods[0].namespace,
-            pod_group=group.name if group is not None else "",
-            number=number,
-            places=places,
-            victims=tuple(self._victim(pod) for pod in victims),
-        )
-        self._taken.update(pod.uid for pod in victims)
-        self.entries.append(MakeRoom(intent))
-        nodes = {place.node for place in places}
-        verdict = Verdict(
-            code=Code.WAITS_FOR_ROOM,
-            required=len(victims),
-            detail=next(iter(nodes)) if len(nodes) == 1 else "",
-        )
-        key = (group.namespace, group.name) if group is not None else None
-        self.attempts.notes.say([place.pod_uid for place in places], verdict, key)
-
-    def _victim(self, pod: PodRecord) -> Victim:
-        group = self.attempts.snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
-        owner = group.uid if group is not None else pod.controller or pod.uid
-        return Victim(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, node=pod.node, owner=owner)
 
 
 def _by_age(due: Sequence[Needing], memo: RoomMemo, most: int) -> tuple[Sequence[Needing], Sequence[Needing]]:

@@ -112,17 +112,20 @@ class ShapeNeeds:
         if known is None:
             return None
         pod = attempts.snapshot.judged(known, attempts.now_ns)
-        if pod.cls != self.turns.of.key.cls or obstacle(attempts.snapshot, pod, attempts.now_ns)[0] is not None:
-            return None
-        if attempts.held_back([pod]) is not None or attempts.placer.taken_claim(pod):
-            return None
-        return Need(
-            pods=(pod,), queue=pod.queue, priority=pod.priority, is_fixed=is_fixed(pod, None), created=pod.created
-        )
+        return pod_need(pod, attempts) if pod.cls == self.turns.of.key.cls else None
 
     def take(self) -> None:
         """The next pod has had its turn."""
         self.turns.take()
+
+
+def pod_need(pod: PodRecord, attempts: Attempts) -> Need | None:
+    """A pod alone, judged, if room is all that it lacks."""
+    if pod.gated or obstacle(attempts.snapshot, pod, attempts.now_ns)[0] is not None:
+        return None
+    if attempts.held_back([pod]) is not None or attempts.placer.taken_claim(pod):
+        return None
+    return Need(pods=(pod,), queue=pod.queue, priority=pod.priority, is_fixed=is_fixed(pod, None), created=pod.created)
 
 
 def gang_need(key: Key, attempts: Attempts) -> Need | None:

@@ -80,6 +80,8 @@ class Ended(enum.Enum):
     PLACE_GONE = "place-gone"
     #: All victims are gone, and the holders don't fit: somebody else came, or they ask more.
     PLACE_TAKEN = "place-taken"
+    #: A victim is still there long after it should have ended.
+    VICTIM_STAYS = "victim-stays"
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False, kw_only=True):

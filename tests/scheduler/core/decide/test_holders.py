@@ -144,7 +144,7 @@ def test_an_intent_is_given_up_when_nobody_can_use_what_it_keeps(happens: Any, b
     made.commits.intents.put(intent(place("h"), victims=("v",)))
     assert done(made) == []
     happens(made)
-    assert done(made)[:1] == [GiveUp("i", because)]
+    assert done(made, 1_000_000_000)[:1] == [GiveUp("i", because)]
 
 
 def test_what_keeps_a_holder_for_a_while_ends_nothing() -> None:

@@ -1,0 +1,136 @@
+"""What was found for a need, charged on nodes and in queues: on paper as it will be once all victims are gone.
+
+So the next need of the decision sees it. Places are those that the search names, with devices as they are chosen now; a
+place that does not come about after all is no place, and nothing is charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from scheduler.core.decide import queue_use
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.model.plan import Entry, MakeRoom, Placement
+from scheduler.core.model.records import PodRecord
+from scheduler.core.model.room import Found, Intent, Place, Victim
+from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.queues.accounts import Use
+from scheduler.core.queues.use import held, is_fixed
+from scheduler.core.room.need import Need
+from scheduler.core.snapshot.node_mask import only
+
+
+@dataclass(slots=True)
+class Charging:
+    """One decision's. ``entries`` takes intents; ``taken``: UIDs of all victims, those of standing intents included."""
+
+    attempts: Attempts
+    entries: list[Entry]
+    taken: set[str]
+
+    def leave(self, pods: Sequence[PodRecord]) -> None:
+        """Take off whoever goes anyway: nobody is evicted for a need that fits then."""
+        self._release(pods, is_leaving=True)
+        self.attempts.placer.statement.evict(*pods)
+
+    def take(self, need: Need, found: Found, *, standing: Intent | None = None, still: Sequence[Victim] = ()) -> bool:
+        """Charge what was found, and begin the intent; False if that is not possible after all.
+
+        ``standing``: the intent that is revised, and ``still``: victims of it that may be on their way out; those stay
+        its victims where a place is. Nobody has to go for a need that fits without: there is no intent for it then.
+        """
+        attempts, statement = self.attempts, self.attempts.placer.statement
+        mark = statement.checkpoint(), attempts.accounts.checkpoint()
+        victims = self._victims(found)
+        places = None if victims is None else self._places(need, found, victims)
+        if victims is None or places is None:
+            statement.rollback(mark[0])
+            attempts.accounts.rollback(mark[1])
+            return False
+        if victims or standing is not None:
+            nodes = {place.node for place in places}
+            left = (victim for victim in still if victim.node in nodes)
+            intent = self._intent(need, found, places, standing)
+            self._begin(need, msgspec.structs.replace(intent, victims=(*left, *map(self._victim, victims))))
+        return True
+
+    def _victims(self, found: Found) -> list[PodRecord] | None:
+        """Those who have to go; None if one of them can't, as another intent takes it or it is gone."""
+        pods = [self.attempts.snapshot.pod(uid) for unit in found.units for uid in unit.pods]
+        there = [pod for pod in pods if pod is not None and pod.node and pod.uid not in self.taken]
+        return there if len(there) == len(pods) else None
+
+    def _places(self, need: Need, found: Found, victims: Sequence[PodRecord]) -> tuple[Place, ...] | None:
+        statement, pods = self.attempts.placer.statement, {pod.uid: pod for pod in need.pods}
+        here = [pod for pod in victims if pod.node in statement.position_of]
+        self._release(here)
+        statement.evict(*here)
+        places = []
+        for place in found.places:
+            put = self._put(pods[place.pod_uid], place.node)
+            if put is None:
+                return None
+            places.append(put)
+        return tuple(places)
+
+    def _put(self, pod: PodRecord, node: str) -> Place | None:
+        """Charge a holder where it is to be, on devices as they are chosen now."""
+        attempts, mask = self.attempts, only([node], self.attempts.placer.statement.position_of)
+        placed = attempts.place_on_paper(pod, mask)
+        if isinstance(placed, Placement):
+            return Place(pod.uid, placed.node, placed.devices)
+        if placed is not None:
+            return None
+        use = queue_use.asked(attempts.snapshot, [pod])
+        devices = attempts.placer.statement.table.devices[attempts.placer.statement.position_of[node]]
+        if attempts.accounts.refusal(use) is not None:
+            return None
+        room = attempts.placer.wait_for_device(pod, mask)
+        if room is None:
+            return None
+        attempts.accounts.charge(use)
+        retired = {retire.reservation_uid for retire in room[1]}
+        emptied = (dev.group for dev in devices if dev.reservation is not None and dev.reservation.uid in retired)
+        return Place(pod.uid, node, emptied=tuple(emptied))
+
+    def _intent(self, need: Need, found: Found, places: tuple[Place, ...], standing: Intent | None) -> Intent:
+        first, group = places[0].pod_uid, need.group
+        number = self.attempts.snapshot.commits.intents.next_number(first) if standing is None else standing.number
+        return Intent(
+            id=f"{first}-{number}" if standing is None else standing.id,
+            action=found.action,
+            namespace=need.pods[0].namespace,
+            pod_group=group.name if group is not None else "",
+            number=number,
+            places=places,
+            victims=(),
+        )
+
+    def _begin(self, need: Need, intent: Intent) -> None:
+        self.taken.update(victim.pod_uid for victim in intent.victims)
+        self.entries.append(MakeRoom(intent))
+        nodes, group = {place.node for place in intent.places}, need.group
+        where = next(iter(nodes)) if len(nodes) == 1 else ""
+        verdict = Verdict(code=Code.WAITS_FOR_ROOM, required=len(intent.victims), detail=where)
+        key = (group.namespace, group.name) if group is not None else None
+        self.attempts.notes.say([place.pod_uid for place in intent.places], verdict, key)
+
+    def _victim(self, pod: PodRecord) -> Victim:
+        group = self.attempts.snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
+        owner = group.uid if group is not None else pod.controller or pod.uid
+        return Victim(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, node=pod.node, owner=owner)
+
+    def _release(self, pods: Iterable[PodRecord], *, is_leaving: bool = False) -> None:
+        for pod in pods:
+            if pod.queue:
+                self.attempts.accounts.release(self._use(pod), is_leaving=is_leaving)
+
+    def _use(self, pod: PodRecord) -> Use:
+        """What a bound pod counts for."""
+        snapshot, statement = self.attempts.snapshot, self.attempts.placer.statement
+        group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
+        node = statement.nodes[statement.position_of[pod.node]]
+        return Use(pod.queue if group is None else group.queue, held(pod, node), is_fixed(pod, group))

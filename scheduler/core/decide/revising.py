@@ -1,0 +1,64 @@
+"""Intents that don't come about as they are: searched for again, so that what was freed for their holders stays theirs.
+
+A victim stays although its time is over, the node of a place is gone, or somebody else came. The intent then gets other
+places and further victims, and keeps its age; those that stay are counted on no more. If nobody is found, or it was
+revised three times already, it is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
+from typing import Final
+
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.charging import Charging
+from scheduler.core.decide.holders import Standing
+from scheduler.core.decide.needs import gang_need, pod_need
+from scheduler.core.model.plan import GiveUp
+from scheduler.core.model.room import Action, Ended, Found, Intent
+from scheduler.core.room.need import Need
+from scheduler.core.room.trial import Trial
+
+#: An intent is revised so often at most, and so many in one decision.
+MOST: Final = 3
+_AT_ONCE: Final = 8
+
+
+@dataclass(slots=True)
+class Revising:
+    """One decision's. ``stuck``: victims (UIDs) that are counted on no more. ``revised``: how often, by id."""
+
+    attempts: Attempts
+    trial: Trial
+    charging: Charging
+    stuck: Set[str]
+    revised: dict[str, int]
+    is_put_off: bool = field(default=False)
+
+    def revise(self, failing: Mapping[str, Ended]) -> None:
+        """Search again for these intents, the oldest first."""
+        intents = [each for each in self.attempts.snapshot.commits.intents.all() if each.id in failing]
+        self.is_put_off = len(intents) > _AT_ONCE
+        for intent in intents[:_AT_ONCE]:
+            if not self._is_revised(intent):
+                self.revised.pop(intent.id, None)
+                self.charging.entries.append(GiveUp(intent.id, failing[intent.id]))
+
+    def _is_revised(self, intent: Intent) -> bool:
+        standing = Standing(intent, self.attempts)
+        standing.lift()
+        times = self.revised[intent.id] = self.revised.get(intent.id, 0) + 1
+        need = self._need(standing)
+        if need is None or times > MOST:
+            return False
+        found = self.attempts.snapshot.find_room(need, self.trial, (Action.RECLAIM, Action.PREEMPT))
+        records = self.attempts.snapshot.pods.records
+        still = [each for each in intent.victims if each.pod_uid in records and each.pod_uid not in self.stuck]
+        return isinstance(found, Found) and self.charging.take(need, found, standing=intent, still=still)
+
+    def _need(self, standing: Standing) -> Need | None:
+        intent = standing.intent
+        if intent.pod_group:
+            return gang_need((intent.namespace, intent.pod_group), self.attempts)
+        return pod_need(standing.waiting[0][1], self.attempts) if standing.waiting else None
