@@ -1,0 +1,303 @@
+"""Stories of making room, with the real search and a shell that is a few lines: victims go when asked, late, or never."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import (
+    Attempt,
+    Bind,
+    Entry,
+    Explain,
+    Gang,
+    GiveUp,
+    Hold,
+    Join,
+    MakeRoom,
+    Placement,
+    Retire,
+)
+from scheduler.core.model.room import Action, Ended, Intent
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.table import GPUS
+from tests.scheduler.core.objects import NANO, Fed, bound, changed, feed, node, pod, pod_group, queue, reservation
+from wire import names
+from wire.core import Node, Pod
+from wire.crds.podgroup import PodGroup
+from wire.crds.queue import Queue
+
+S = 1_000_000_000
+HALF = NANO // 2
+
+
+@dataclass
+class Shell:
+    """Carries out plans on a cluster of pods, nodes, and a record. ``late``: victims are only asked to go."""
+
+    late: bool = False
+    objects: dict[str, Fed] = field(default_factory=dict)
+    books: dict[str, dict[str, int]] = field(default_factory=dict)
+    record: dict[str, Intent] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    ended: list[GiveUp] = field(default_factory=list)
+    placed: dict[str, str] = field(default_factory=dict)
+    now_ns: int = 0
+    cluster: Cluster = field(default_factory=lambda: Cluster(Settings(makes_room=True)))
+
+    def feed(self, *objects: Fed) -> Shell:
+        """See these objects."""
+        for obj in objects:
+            kind = type(obj).__name__
+            key = obj.metadata.uid if isinstance(obj, Pod) else f"{kind} {obj.metadata.name}"  # type: ignore[union-attr]
+            self.objects[key] = obj
+        feed(self.cluster, *objects)
+        return self
+
+    def gone(self, *pods: str) -> None:
+        """These pods have ended, and their entries are withdrawn."""
+        for name in pods:
+            del self.objects[f"uid-{name}"]
+            for group, book in self.books.items():
+                if book.pop(f"uid-{name}", None) is not None:
+                    self._write_book(group)
+            self.cluster.remove_pod(f"uid-{name}")
+
+    def share(self, name: str, nano: int, group: str, queue_name: str) -> None:
+        """A share runs on the device of a group on n1."""
+        self.books.setdefault(group, {})[f"uid-{name}"] = nano
+        self._write_book(group)
+        asking = pod(name, fraction=str(nano / NANO), labels=of(queue_name))
+        self.feed(bound(asking, "n1", (group, nano), reservation=f"r-{group}", uuid=f"GPU-{group}"))
+
+    def _write_book(self, group: str) -> None:
+        self.feed(reservation(group, book=self.books[group], uuid=f"GPU-{group}"))
+
+    def restart(self) -> None:
+        """Another one takes over: it has the record, and lists everything else in another order."""
+        self.cluster = Cluster(Settings(makes_room=True))
+        for intent in self.record.values():
+            self.cluster.commits.intents.put(intent)
+        feed(self.cluster, *reversed(self.objects.values()))
+
+    def run(self, decisions: int = 3) -> Shell:
+        """Decide so often, a second after each other, and carry out what is decided."""
+        for _ in range(decisions):
+            self.now_ns += S
+            entries = self.cluster.decide(self.now_ns, wall_s=self.now_ns // S).entries
+            self.cluster.told([entry for entry in entries if isinstance(entry, Explain)])
+            for entry in entries:
+                self._carry_out(entry)
+            assert self.cluster.validate() == []
+            assert _is_sound(self)
+        return self
+
+    def _carry_out(self, entry: Entry) -> None:
+        match entry:
+            case Bind(placement) | Join(placement) | Attempt(placement) | Hold(placement):
+                self._bind([placement])
+            case Gang(placements=placements):
+                self._bind(placements)
+            case Retire(reservation_uid=uid):
+                self.cluster.remove_pod(uid)
+                self.objects.pop(uid)
+            case MakeRoom(intent=intent):
+                taken = {
+                    victim.pod_uid for each in self.record.values() if each.id != intent.id for victim in each.victims
+                }
+                assert taken.isdisjoint(victim.pod_uid for victim in intent.victims)
+                self.cluster.commits.intents.put(intent)
+                self.record[intent.id] = intent
+                self._evict(intent)
+            case GiveUp(intent_id=intent_id):
+                self.cluster.commits.intents.drop(intent_id)
+                self.record.pop(intent_id)
+                self.ended.append(entry)
+            case _:
+                pass
+
+    def _evict(self, intent: Intent) -> None:
+        for victim in intent.victims:
+            self.asked.append(victim.name)
+            if not self.late:
+                self.gone(victim.name)
+            elif isinstance(was := self.objects[victim.pod_uid], Pod):
+                self.feed(changed(was, deletion_timestamp="2026-01-02T00:00:00Z"))
+
+    def _bind(self, placements: Sequence[Placement]) -> None:
+        for each in placements:
+            self.cluster.commits.assume(each)
+        for each in placements:
+            was = self.objects[each.pod_uid]
+            assert isinstance(was, Pod)
+            for device in each.devices:
+                self.books.setdefault(device.group, {})[each.pod_uid] = device.nano
+                self._write_book(device.group)
+            parts = [(device.group, device.nano) for device in each.devices]
+            group = each.devices[0].group if each.devices else ""
+            self.feed(bound(was, each.node, *parts, reservation=f"r-{group}", uuid=f"GPU-{group}"))
+            self.placed[each.name] = each.node
+
+
+def _is_sound(shell: Shell) -> bool:
+    """Whether no node has more than it can hold by what stands there alone, whatever intents keep."""
+    alone = Cluster(Settings())
+    feed(alone, *shell.objects.values())
+    table = alone.refresh().table
+    return bool((table.free[GPUS] >= 0).all())
+
+
+def of(name: str) -> dict[str, str]:
+    return {names.QUEUE_LABEL: name}
+
+
+def running(name: str, queue_name: str, gpus: int = 1, on: str = "n1", **asked: int) -> Pod:
+    return bound(pod(name, gpus=gpus, labels=of(queue_name), **asked), on)  # type: ignore[arg-type]
+
+
+def waiting(name: str, queue_name: str, gpus: int = 1, **asked: int) -> Pod:
+    return pod(name, gpus=gpus, labels=of(queue_name), **asked)  # type: ignore[arg-type]
+
+
+def two_teams(gpus: int = 8) -> list[Node | Queue]:
+    return [node(gpus=gpus), queue("a", gpu=(gpus // 2, 1, -1)), queue("b", gpu=(gpus // 2, 1, -1))]
+
+
+# --- stories -----------------------------------------------------------------------------------------------------
+def test_a_team_gets_its_own_back_and_then_all_is_quiet() -> None:
+    shell = Shell().feed(*two_teams(), *(running(f"b{at}", "b") for at in range(8)))
+    shell.feed(*(waiting(f"a{at}", "a") for at in range(6))).run(10)
+    assert (len(shell.asked), len(shell.placed)) == (4, 4)
+    assert {ended.because for ended in shell.ended} == {Ended.BOUND}
+    assert shell.record == {}
+    assert shell.cluster.decide(shell.now_ns + 3600 * S, wall_s=4000).entries == ()
+
+
+def test_urgent_work_takes_the_place_of_lesser_work_of_its_team() -> None:
+    shell = Shell().feed(node(gpus=4), queue("a"), *(running(f"low{at}", "a", 2, priority=10) for at in range(2)))
+    shell.feed(waiting("high", "a", 2, priority=50)).run()
+    assert (len(shell.asked), shell.placed) == (1, {"high": "n1"})
+
+
+def test_nobody_else_gets_what_was_freed_however_urgent() -> None:
+    shell = Shell(late=True).feed(*two_teams(), *(running(f"b{at}", "b", 2) for at in range(4)))
+    shell.feed(waiting("mine", "a", 4)).run(1)
+    assert len(shell.asked) == 2
+    shell.feed(waiting("urgent", "b", 1, priority=90), waiting("other", "a", 1, priority=80)).run(2)
+    shell.gone(shell.asked[0])
+    shell.run(2)
+    assert shell.placed == {}
+    shell.gone(shell.asked[1])
+    shell.run(2)
+    assert shell.placed == {"mine": "n1"}
+
+
+def test_a_holder_that_is_deleted_gives_up_and_what_was_freed_is_anybodys() -> None:
+    shell = Shell(late=True).feed(*two_teams(), *(running(f"b{at}", "b", 2) for at in range(4)))
+    shell.feed(waiting("mine", "a", 4), waiting("other", "b", 2)).run(1)
+    shell.gone(shell.asked[0])
+    shell.run(2)
+    assert shell.placed == {}
+    shell.gone("mine")
+    shell.run(2)
+    assert [ended.because for ended in shell.ended] == [Ended.HOLDER_GONE]
+    assert shell.placed == {"other": "n1"}
+    assert len(shell.asked) == 2
+
+
+def test_a_victim_that_does_not_die_is_replaced_where_its_team_has_more_than_its_quota() -> None:
+    shell = Shell(late=True).feed(node(gpus=6), queue("a", gpu=(2, 1, -1)), queue("b", gpu=(2, 1, -1)))
+    shell.feed(*(running(f"b{at}", "b") for at in range(6)), waiting("mine", "a", 2)).run(2)
+    first, stays = shell.asked
+    shell.gone(first)
+    shell.feed(waiting("other", "b")).run(95)
+    assert len(shell.asked) == 3
+    (intent,) = shell.record.values()
+    assert [victim.name for victim in intent.victims] == shell.asked[2:] != [stays]
+    shell.gone(shell.asked[2])
+    shell.run(2)
+    assert (shell.placed, shell.ended[0].because) == ({"mine": "n1"}, Ended.BOUND)
+
+
+def test_a_victim_that_does_not_die_ends_the_intent_where_nobody_else_may_go() -> None:
+    shell = Shell(late=True).feed(*two_teams(4), *(running(f"b{at}", "b") for at in range(4)))
+    shell.feed(waiting("mine", "a", 2)).run(2)
+    shell.gone(shell.asked[0])
+    shell.feed(waiting("small", "a")).run(95)
+    assert ([ended.because for ended in shell.ended], shell.placed) == ([Ended.VICTIM_STAYS], {"small": "n1"})
+    assert len(shell.asked) == 2
+
+
+def test_a_gang_starts_together_when_its_last_victim_is_gone() -> None:
+    shell = Shell(late=True).feed(node("n1", 4), node("n2", 4), queue("a", gpu=(4, 1, -1)), queue("b", gpu=(4, 1, -1)))
+    shell.feed(*(running(f"b{at}", "b", 2, on=f"n{1 + at % 2}") for at in range(4)), pod_group("g", 2, queue="a"))
+    shell.feed(*(pod(f"m{at}", gpus=2, group="g", labels=of("a")) for at in range(2))).run(1)
+    assert len(shell.asked) == 2
+    shell.gone(shell.asked[0])
+    shell.run(2)
+    assert shell.placed == {}
+    shell.gone(shell.asked[1])
+    shell.run(2)
+    assert set(shell.placed) == {"m0", "m1"}
+    assert [ended.because for ended in shell.ended] == [Ended.BOUND]
+
+
+def test_a_fraction_takes_the_place_of_a_fraction() -> None:
+    shell = Shell().feed(node(gpus=1), queue("a", gpu=(0.5, 1, -1)), queue("b", gpu=(0.5, 1, -1)))
+    for name in ("b0", "b1"):
+        shell.share(name, HALF, "g", "b")
+    shell.feed(pod("mine", fraction="0.5", labels=of("a")), pod("other", fraction="0.5", labels=of("b"))).run(4)
+    assert (len(shell.asked), shell.placed) == (1, {"mine": "n1"})
+
+
+def test_a_whole_gpu_takes_a_device_that_all_its_tenants_leave() -> None:
+    shell = Shell(late=True).feed(node(gpus=2), queue("a", gpu=(1, 1, -1)), queue("b", gpu=(1, 1, -1)))
+    for name, group in (("b0", "g"), ("b1", "g"), ("b2", "k"), ("b3", "k")):
+        shell.share(name, HALF, group, "b")
+    shell.feed(waiting("mine", "a", 1), pod("other", fraction="0.5", labels=of("b"))).run(1)
+    assert len(shell.asked) == 2
+    shell.gone(*shell.asked)
+    shell.run(4)
+    assert shell.placed == {"mine": "n1"}
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_another_scheduler_goes_on_with_the_record(late: bool) -> None:
+    shell = Shell(late=late).feed(*two_teams(), *(running(f"b{at}", "b", 2) for at in range(4)))
+    shell.feed(waiting("mine", "a", 4), waiting("other", "b", 2)).run(1)
+    for name in shell.asked if late else []:
+        shell.restart()
+        shell.run(2)
+        assert shell.placed == {}
+        shell.gone(name)
+    shell.restart()
+    shell.run(3)
+    assert (shell.placed, len(shell.asked)) == ({"mine": "n1"}, 2)
+    assert [ended.because for ended in shell.ended] == [Ended.BOUND]
+
+
+def test_two_needs_never_take_one_victim() -> None:
+    shell = Shell(late=True).feed(*two_teams(), *(running(f"b{at}", "b", 2) for at in range(4)))
+    shell.feed(*(waiting(f"mine{at}", "a", 2) for at in range(2))).run(4)
+    victims = [victim.name for intent in shell.record.values() for victim in intent.victims]
+    assert (len(victims), len(set(victims)), len(shell.record)) == (2, 2, 2)
+    assert {intent.action for intent in shell.record.values()} == {Action.RECLAIM}
+
+
+def test_a_node_that_comes_up_meanwhile_spares_whoever_was_not_asked_yet() -> None:
+    shell = Shell(late=True).feed(*two_teams(), *(running(f"b{at}", "b", 2) for at in range(4)))
+    shell.feed(waiting("mine", "a", 4)).run(1)
+    shell.feed(node("n2", 4)).run(2)
+    assert (shell.placed, shell.record) == ({"mine": "n2"}, {})
+    assert [ended.because for ended in shell.ended] == [Ended.BETTER_PLACE]
+
+
+def test_an_elastic_gang_shrinks_before_another_ends() -> None:
+    shell = Shell().feed(*two_teams(4), pod_group("e", 1, queue="b"))
+    shell.feed(*(bound(pod(f"e{at}", gpus=1, group="e", labels=of("b")), "n1") for at in range(4)))
+    shell.feed(waiting("mine", "a", 2)).run(4)
+    assert (len(shell.asked), shell.placed) == (2, {"mine": "n1"})
+    assert isinstance(shell.objects["PodGroup e"], PodGroup)
