@@ -1,4 +1,4 @@
-"""Stories of making room, with the real search and a shell that is a few lines: victims go when asked, late, or never."""
+"""Stories of making room, with the real search and a shell of a few lines: victims go when asked, late, or never."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ class Shell:
     late: bool = False
     objects: dict[str, Fed] = field(default_factory=dict)
     books: dict[str, dict[str, int]] = field(default_factory=dict)
+    device_on: dict[str, str] = field(default_factory=dict)
+    made: int = 0
     record: dict[str, Intent] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     ended: list[GiveUp] = field(default_factory=list)
@@ -52,10 +54,15 @@ class Shell:
         """See these objects."""
         for obj in objects:
             kind = type(obj).__name__
-            key = obj.metadata.uid if isinstance(obj, Pod) else f"{kind} {obj.metadata.name}"  # type: ignore[union-attr]
+            key = obj.metadata.uid if isinstance(obj, Pod) else f"{kind} {obj.metadata.name}"
             self.objects[key] = obj
         feed(self.cluster, *objects)
         return self
+
+    def new_name(self, kind: str) -> str:
+        """A name that nobody had before."""
+        self.made += 1
+        return f"{kind}{self.made}"
 
     def gone(self, *pods: str) -> None:
         """These pods have ended, and their entries are withdrawn."""
@@ -69,12 +76,13 @@ class Shell:
     def share(self, name: str, nano: int, group: str, queue_name: str) -> None:
         """A share runs on the device of a group on n1."""
         self.books.setdefault(group, {})[f"uid-{name}"] = nano
+        self.device_on[group] = "n1"
         self._write_book(group)
         asking = pod(name, fraction=str(nano / NANO), labels=of(queue_name))
         self.feed(bound(asking, "n1", (group, nano), reservation=f"r-{group}", uuid=f"GPU-{group}"))
 
     def _write_book(self, group: str) -> None:
-        self.feed(reservation(group, book=self.books[group], uuid=f"GPU-{group}"))
+        self.feed(reservation(group, self.device_on[group], book=self.books[group], uuid=f"GPU-{group}"))
 
     def restart(self) -> None:
         """Another one takes over: it has the record, and lists everything else in another order."""
@@ -104,6 +112,7 @@ class Shell:
             case Retire(reservation_uid=uid):
                 self.cluster.remove_pod(uid)
                 self.objects.pop(uid)
+                del self.books[uid.removeprefix("r-")]
             case MakeRoom(intent=intent):
                 taken = {
                     victim.pod_uid for each in self.record.values() if each.id != intent.id for victim in each.victims
@@ -121,10 +130,14 @@ class Shell:
 
     def _evict(self, intent: Intent) -> None:
         for victim in intent.victims:
+            was = self.objects[victim.pod_uid]
+            assert isinstance(was, Pod)
+            if was.metadata.deletion_timestamp is not None:
+                continue
             self.asked.append(victim.name)
             if not self.late:
                 self.gone(victim.name)
-            elif isinstance(was := self.objects[victim.pod_uid], Pod):
+            else:
                 self.feed(changed(was, deletion_timestamp="2026-01-02T00:00:00Z"))
 
     def _bind(self, placements: Sequence[Placement]) -> None:
@@ -135,6 +148,7 @@ class Shell:
             assert isinstance(was, Pod)
             for device in each.devices:
                 self.books.setdefault(device.group, {})[each.pod_uid] = device.nano
+                self.device_on[device.group] = each.node
                 self._write_book(device.group)
             parts = [(device.group, device.nano) for device in each.devices]
             group = each.devices[0].group if each.devices else ""
