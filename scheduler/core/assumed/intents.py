@@ -24,15 +24,8 @@ class Intents:
     """
 
     __slots__ = (
-        "_at",
-        "_changed",
-        "_holders",
-        "_intents",
-        "_is_spoken_for",
-        "_numbers",
-        "_pods",
-        "_touched",
-        "_victims",
+        *("_ages", "_at", "_changed", "_holders", "_intents", "_is_spoken_for", "_numbers", "_pods", "_put"),
+        *("_touched", "_victims"),
     )
 
     def __init__(
@@ -48,6 +41,9 @@ class Intents:
         self._changed = changed
         self._touched = touched
         self._intents: dict[str, Intent] = {}
+        #: By id: how many were put before.
+        self._ages: dict[str, int] = {}
+        self._put = 0
         self._victims: dict[str, Intent] = {}
         self._holders: dict[str, Intent] = {}
         #: How many intents a pod was the first holder of, until it is gone.
@@ -69,6 +65,9 @@ class Intents:
         if known is not None:
             self._forget(known)
         self._intents[intent.id] = intent
+        if known is None:
+            self._put += 1
+            self._ages[intent.id] = self._put
         first = intent.places[0].pod_uid if intent.places else ""
         self._numbers[first] = max(self._numbers.get(first, 0), intent.number + 1)
         self._holders.update((place.pod_uid, intent) for place in intent.places)
@@ -88,7 +87,7 @@ class Intents:
         intent = self._intents.get(intent_id)
         if intent is not None:
             self._forget(intent)
-            del self._intents[intent_id]
+            del self._intents[intent_id], self._ages[intent_id]
             self._tell(intent)
 
     def _forget(self, intent: Intent) -> None:
@@ -148,8 +147,8 @@ class Intents:
         """What intents keep on a node, the oldest first."""
         if not self._at.has(node):
             return []
-        here = {intent_id for intent_id, _ in self._at.at(node)}
-        return [self._kept(intent, node) for intent in self._intents.values() if intent.id in here]
+        here = sorted((self._ages[intent_id], intent_id) for intent_id, _ in self._at.at(node))
+        return [self._kept(self._intents[intent_id], node) for _, intent_id in here]
 
     def all_kept(self) -> Iterator[tuple[str, KeptRoom]]:
         """The same of all nodes, without the indexes."""

@@ -20,6 +20,7 @@ from scheduler.core.model.plan import Entry, Gang, GiveUp, Placement, placements
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.room import Ended, Intent, Place
 from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.nodes.table import GPUS
 from scheduler.core.snapshot.node_mask import NodeMask, only
 from scheduler.core.snapshot.supposed import Supposed
 
@@ -178,15 +179,18 @@ class Standing:
         ``before_younger``: what younger intents keep there is theirs as well. Only a start without waiting is left
         charged.
         """
-        attempts = self.attempts
+        attempts, places = self.attempts, self._in_order()
+        if not before_younger and not self._may_fit(places[0][0].node):
+            return None
         mark, start = attempts.checkpoint(), Start()
         self._release()
         lifted: dict[str, None] = {}
-        for place, pod in self._in_order():
-            if place.node not in lifted:
+        for place, pod in places:
+            may_fit = before_younger or place.node in lifted or self._may_fit(place.node)
+            if may_fit and place.node not in lifted:
                 lifted[place.node] = None
                 self._lift_at(place.node, before_younger=before_younger)
-            if not self._put(place, pod, start):
+            if not may_fit or not self._put(place, pod, start):
                 attempts.rollback(mark)
                 return None
         if start.waiting:
@@ -202,6 +206,23 @@ class Standing:
         records = self.attempts.snapshot.pods.records
         there = {victim.node for victim in self.intent.victims if victim.pod_uid in records}
         return sorted(self.waiting, key=lambda each: each[0].node not in there)
+
+    def _may_fit(self, name: str) -> bool:
+        """Whether a node may have enough whole GPUs with its charge taken off; a look that needs no count of the node.
+
+        Its charge is what places need beyond what victims have. So it is not enough if less is free than victims still
+        have of that.
+        """
+        attempts, statement = self.attempts, self.attempts.placer.statement
+        position, records = statement.position_of[name], attempts.snapshot.pods.records
+        there = (records.get(victim.pod_uid) for victim in self.intent.victims if victim.node == name)
+        groups = {device.group for device in statement.table.devices[position]}
+        emptied = {group for place, _ in self.waiting if place.node == name for group in place.emptied}
+        held = sum(pod.cls.demand.gpus for pod in there if pod is not None)
+        needed = sum(pod.cls.demand.gpus for place, pod in self.waiting if place.node == name)
+        if emptied & groups:
+            return True
+        return int(statement.table.free[GPUS, position]) >= min(held, needed)
 
     def _put(self, place: Place, pod: PodRecord, start: Start) -> bool:
         attempts, mask = self.attempts, self._mask(place.node)

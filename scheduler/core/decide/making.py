@@ -112,7 +112,7 @@ class Making:
         snapshot = self.attempts.snapshot
         served = {placement.pod_uid for placement in placements(self.entries)} | snapshot.commits.intents.holders.keys()
         gangs = {(pod.namespace, pod.pod_group) for pod in map(snapshot.pod, served) if pod and pod.pod_group}
-        return list(needs(self.attempts, served, gangs))
+        return [need for need in needs(self.attempts, served, gangs) if need.rank is not None]
 
     def _note_victims(self, memo: RoomMemo) -> None:
         """Note since when victims are to go, and which intents wait for one that does not."""
