@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
+from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import MakeRoom, Plan
 from scheduler.core.model.room import Intent
 from scheduler.core.model.settings import Settings
@@ -101,7 +102,9 @@ class Careful(Shell):
         self.now_ns += S
         before, standing = self._free(), list(self.record.values())
         short = self.short(standing)
-        plan = self.cluster.decide(self.now_ns, wall_s=self.now_ns // S)
+        snapshot, wall_s = self.cluster.prepared(self.now_ns), self.now_ns // S
+        assert decide(snapshot, self.now_ns, wall_s=wall_s) == decide(snapshot, self.now_ns, wall_s=wall_s)
+        plan = self.cluster.decide(self.now_ns, wall_s=wall_s)
         self._carry_out_all(plan)
         assert self.cluster.validate() == []
         after = self._free()
