@@ -217,7 +217,7 @@ class Making:
 
     def _refuse(self, key: NeedKey, answer: NoRoom, stamp: Stamp) -> None:
         now_ns, before = self.attempts.now_ns, self._refused.get(key)
-        again_ns = now_ns + max(0, answer.until_s - self.wall_s) * _S if answer.until_s else None
+        again_ns = now_ns + max(1, answer.until_s - self.wall_s) * _S if answer.until_s else None
         if before is not None and before.at_ns == now_ns and before.again_ns is not None:
             again_ns = before.again_ns if again_ns is None else min(again_ns, before.again_ns)
         self._refused[key] = Refused(stamp, now_ns, answer, again_ns)

@@ -76,7 +76,9 @@ def _count_rows(
     used.mem_mib += max(0, places.mem_mib - held.mem_mib)
     used.ephemeral_mib += max(0, places.ephemeral_mib - held.ephemeral_mib)
     used.pods += max(0, places.pods - held.pods)
-    used.gpus += max(0, places.gpus - held.gpus)
+    kept_gpus = max(0, places.gpus - held.gpus)
+    used.gpus += kept_gpus
+    used.kept_gpus += kept_gpus
     for name, amount in places.extended.items():
         more = max(0, amount - held.extended.get(name, 0))
         used.extended[name] = used.extended.get(name, 0) + more

@@ -130,13 +130,17 @@ class Group:
 
 @dataclass(slots=True)
 class Occupancy:
-    """Everything used on one node. ``extended`` by resource name; ``gpus`` in whole devices, shared ones included."""
+    """Everything used on one node. ``extended`` by resource name; ``gpus`` in whole devices, shared ones included.
+
+    ``kept_gpus``: those of them that nobody has, as intents keep them for their holders (kept_room.py).
+    """
 
     cpu_milli: int = 0
     mem_mib: int = 0
     ephemeral_mib: int = 0
     pods: int = 0
     gpus: int = 0
+    kept_gpus: int = 0
     extended: dict[str, int] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
 

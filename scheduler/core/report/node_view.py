@@ -176,7 +176,7 @@ def node_view(
         is_multiplied=node.is_multiplied,
         gpus=node.capacity.gpus,
         free_gpus=free,
-        lost_gpus=used.gpus - held,
+        lost_gpus=used.gpus - used.kept_gpus - held,
         smallest_card_mib=node.smallest_card_mib,
         largest_card_mib=node.largest_card_mib,
         used_nano=sum(device.used_nano for device in devices if device.is_gpu),

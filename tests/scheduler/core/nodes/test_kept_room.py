@@ -123,3 +123,11 @@ def test_more_than_the_node_has_is_less_than_nothing_for_others() -> None:
     made.remove_pod("uid-v")
     feed(made, bound(pod("foreign", gpus=2, scheduler="another"), "n1"))
     assert free_gpus(made) == -2
+
+
+def test_what_is_kept_is_shown_as_neither_free_nor_lost() -> None:
+    made = cluster(node(), running("w", 2), pod("h", gpus=5))
+    made.commits.intents.put(intent(place("h")))
+    view = made.view("n1")
+    assert view is not None
+    assert (view.gpus, view.free_gpus, view.lost_gpus) == (8, 1, 0)
