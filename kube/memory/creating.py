@@ -7,14 +7,14 @@ import uuid
 from typing import Any
 
 from kube.client.clock import Clock, rfc3339
-from kube.memory import pods
+from kube.memory import budgets, pods
 from kube.memory.admission import Admission, Attributes
 from kube.memory.calls import Call
 from kube.memory.microtimes import check_micro_times
 from kube.memory.podadmission import admitted, check_runtime_class
 from kube.memory.refusals import already_exists, bad_request, forbidden, internal, invalid, not_found
 from kube.memory.store import Store
-from kube.memory.types import NAMESPACES, PODS, PRIORITY_CLASSES, ResourceType
+from kube.memory.types import NAMESPACES, POD_DISRUPTION_BUDGETS, PODS, PRIORITY_CLASSES, ResourceType
 from kube.memory.validation import check_maps, check_new_meta, check_type, strip_server_fields
 from kube.memory.watchlog import Stored
 
@@ -74,6 +74,8 @@ class Creation:
             return _with_namespace_defaults(obj)
         if call.kind is PRIORITY_CLASSES:
             obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+        if call.kind is POD_DISRUPTION_BUDGETS:
+            return budgets.with_first_status(obj)
         if call.kind.custom and call.kind.has_status:
             obj.pop("status", None)
         return obj

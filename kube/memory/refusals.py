@@ -138,6 +138,17 @@ def unsupported_media_type(accepted: tuple[str, ...]) -> Refusal:
     return Refusal(415, "UnsupportedMediaType", message)
 
 
+def too_many_requests(cause: str, *, retry_after_s: int | None) -> Refusal:
+    """429 of an eviction that a PodDisruptionBudget forbids."""
+    details: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
+    if retry_after_s is not None:
+        details["retryAfterSeconds"] = retry_after_s
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    refusal = Refusal(429, "TooManyRequests", message, details=details)
+    refusal.retry_after_s = retry_after_s
+    return refusal
+
+
 def expired(message: str) -> Refusal:
     """410: the history asked for was compacted away."""
     return Refusal(410, "Expired", message)

@@ -1,7 +1,6 @@
 """DELETE of one object or of a selection, and the Eviction sub-resource.
 
-PodDisruptionBudgets do not exist here: an eviction is a graceful deletion that says so in a condition. A 429 can be
-had from the faults.
+An eviction is a graceful deletion that PodDisruptionBudgets allow (budgets.py), and that says so in a condition.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kube.client.clock import Clock, rfc3339
+from kube.memory import budgets
 from kube.memory.admission import Admission
 from kube.memory.calls import Call
 from kube.memory.collect import Collector
@@ -67,11 +67,13 @@ class Removing:
         if current is None:
             raise not_found(PODS, call.name)
         options = parse_options(body.get("deleteOptions") or {}, None, None)
-        check_preconditions(PODS, current.obj["metadata"], options)
         await self._admitted(call, current)
         current = self._store.get(PODS, call.key)
         if current is None:
             raise not_found(PODS, call.name)
+        # In this order, as the real server does it: an eviction that was meant for another pod costs its budget, too.
+        budgets.spend(self._store, current.obj, now_ns=self._clock.now_ns())
+        check_preconditions(PODS, current.obj["metadata"], options)
         self.remove(PODS, call.key, self._marked_evicted(call.key, current), options)
 
     def remove(self, kind: ResourceType, key: str, current: Stored, options: DeleteOptions) -> tuple[Stored, bool]:

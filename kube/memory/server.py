@@ -3,8 +3,8 @@
 Deterministic: identities come from the random source, times from the clock, order from the order of requests. Works
 under a virtual-time loop. That it may be trusted is the business of tests/contract, which runs against it and against
 a real server. Left out: authorisation, managedFields and server-side apply (415), dry runs (501), foreground deletion
-(501), PodDisruptionBudgets, schemas of custom resources, the core group's view of events, the not-ready taint of new
-nodes and the token volume of new pods.
+(501), the disruption controller, schemas of custom resources, the core group's view of events, the not-ready taint of
+new nodes and the token volume of new pods.
 """
 
 from __future__ import annotations

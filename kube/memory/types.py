@@ -183,6 +183,16 @@ JOBS = ResourceType(
     has_generation=True,
     blank=b'"spec":{"template":{"spec":{"containers":null}}},"status":{}',
 )
+POD_DISRUPTION_BUDGETS = ResourceType(
+    group="policy",
+    version="v1",
+    plural="poddisruptionbudgets",
+    kind="PodDisruptionBudget",
+    has_status=True,
+    has_generation=True,
+    unconditional_update=False,
+    blank=b'"spec":{},"status":{"disruptionsAllowed":0,"currentHealthy":0,"desiredHealthy":0,"expectedPods":0}',
+)
 LEASES = ResourceType(
     group="coordination.k8s.io",
     version="v1",
@@ -217,6 +227,7 @@ BUILT_IN = (
     CSI_NODES,
     VOLUME_ATTACHMENTS,
     JOBS,
+    POD_DISRUPTION_BUDGETS,
     LEASES,
     EVENTS,
 )
