@@ -78,7 +78,7 @@ def parse(text: str | None) -> Handover:
     if handover.alternative < 0:
         raise MalformedHandover(f"alternative is {handover.alternative}, at least 0 is allowed")
     for device in handover.devices:
-        _check(device)
+        check_device(device)
     if len({device.group for device in handover.devices}) != len(handover.devices):
         raise MalformedHandover("the groups must be distinct")
     return handover
@@ -90,10 +90,10 @@ def _unknown(said: dict[str, Any]) -> str:
     return min(said.keys() - _FIELDS | further, default="")
 
 
-def _check(device: PlannedDevice) -> None:
-    """The group becomes a label of the pod, which a Binding's server does not validate, the resource a pod's request.
+def check_device(device: PlannedDevice) -> None:
+    """Check a charge. Raises MalformedHandover.
 
-    Raises MalformedHandover.
+    The group becomes a label of the pod, which a Binding's server does not validate, the resource a pod's request.
     """
     if not _LABEL_VALUE.fullmatch(device.group):
         raise MalformedHandover(f"group {device.group!r} can't be the value of a label")

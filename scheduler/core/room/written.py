@@ -1,0 +1,296 @@
+"""Intents and evictions as the text of one ConfigMap, read back strictly: an intent is read as a whole, or not at all.
+
+What can't be read counts for nothing, and is named for the log. Nobody was evicted for an intent that was not read
+back whole here before: the evictor goes by what stands.
+
+UIDs of pods and owners are 22 characters: what a UUID says, in base64url. Any other UID stands as it is, after a ``=``,
+which that alphabet doesn't have.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import uuid
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any, Final
+
+import msgspec
+
+from gpu.handover import MalformedHandover, PlannedDevice, check_device
+from scheduler.core.model.room import Action, Evicted, Intent, Place, Victim
+
+#: Evictions count for so long.
+WINDOW_S: Final = 3600
+#: So many evictions of one owner are kept: the newest. More than may happen within the hour (batch.md 6.4).
+MOST_TIMES: Final = 16
+#: Where a ConfigMap's bytes end is 1 MiB, all of the object.
+MOST_BYTES: Final = 900 * 1024
+#: What a text has beside its intents and owners.
+_FRAME_BYTES: Final = 64
+#: Numbers of JSON are exact below.
+_MOST: Final = 1 << 53
+_OTHER: Final = "="
+_UUID_CHARACTERS: Final = 36
+_SHORT_CHARACTERS: Final = 22
+
+
+class Record(msgspec.Struct, frozen=True):
+    """``intents``: those decided first at the front. ``evicted``: owner -> when (wall clock), the oldest first."""
+
+    intents: tuple[Intent, ...] = ()
+    evicted: Mapping[str, tuple[int, ...]] = {}
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What a text says, and what of it could not be read, in words."""
+
+    record: Record
+    unread: tuple[str, ...] = ()
+
+
+class _Victim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    pod: str
+    namespace: str
+    name: str
+    node: str
+    owner: str
+
+
+class _Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    pod: str
+    node: str
+    devices: tuple[dict[str, Any], ...] = ()
+    emptied: tuple[str, ...] = ()
+
+
+class _Intent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    id: str
+    action: Action
+    namespace: str
+    pod_group: str = ""
+    number: int = 0
+    places: tuple[_Place, ...]
+    victims: tuple[_Victim, ...]
+
+
+class _Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    intents: list[Any]
+    evicted: dict[str, list[Any]]
+
+
+_decoder: Final = msgspec.json.Decoder(_Text)
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+def written(record: Record) -> str:
+    """The record as text."""
+    intents = [_written_intent(intent) for intent in record.intents]
+    evicted = {short(owner): list(times) for owner, times in sorted(record.evicted.items())}
+    return _encode({"intents": intents, "evicted": evicted}).decode()
+
+
+def added(record: Record, intents: Sequence[Intent], *, now_s: int, most_bytes: int = MOST_BYTES) -> Record:
+    """The record with those of these intents that there is room for, in their order; each owner is evicted once more.
+
+    ``Record.intents`` says which they are: the others wait. Evictions that no longer count are taken out.
+    """
+    evicted = {owner: left for owner, times in record.evicted.items() if (left := _counting(times, now_s))}
+    room = most_bytes - _FRAME_BYTES - sum(map(_bytes_of_intent, record.intents))
+    room -= sum(_bytes_of_owner(owner, times) for owner, times in evicted.items())
+    kept = list(record.intents)
+    for intent in intents:
+        more = {owner: (*evicted.get(owner, ()), now_s)[-MOST_TIMES:] for owner in owners(intent)}
+        takes = _bytes_of_intent(intent) + sum(_bytes_of_owner(owner, times) for owner, times in more.items())
+        takes -= sum(_bytes_of_owner(owner, evicted[owner]) for owner in more if owner in evicted)
+        if takes <= room:
+            room -= takes
+            kept.append(intent)
+            evicted |= more
+    return Record(tuple(kept), evicted)
+
+
+def without(record: Record, ids: Iterable[str], *, now_s: int) -> Record:
+    """The record without these intents, and without evictions that no longer count."""
+    over = set(ids)
+    evicted = {owner: left for owner, times in record.evicted.items() if (left := _counting(times, now_s))}
+    return Record(tuple(intent for intent in record.intents if intent.id not in over), evicted)
+
+
+def owners(intent: Intent) -> list[str]:
+    """Whose pods go, each once."""
+    return list(dict.fromkeys(victim.owner for victim in intent.victims))
+
+
+def evictions(record: Record, *, now_s: int) -> dict[str, Evicted]:
+    """How often pods of each owner were evicted within the hour."""
+    counting = ((owner, _counting(times, now_s)) for owner, times in record.evicted.items())
+    return {owner: Evicted(len(times), times[-1]) for owner, times in counting if times}
+
+
+def _counting(times: Sequence[int], now_s: int) -> tuple[int, ...]:
+    """Those of the last hour; one in the future is of a clock that was ahead, and counts."""
+    return tuple(at_s for at_s in times if at_s > now_s - WINDOW_S)
+
+
+def _bytes_of_intent(intent: Intent) -> int:
+    return len(_encode(_written_intent(intent))) + 1
+
+
+def _bytes_of_owner(owner: str, times: Sequence[int]) -> int:
+    return len(_encode({short(owner): times}))
+
+
+def _written_intent(intent: Intent) -> _Intent:
+    return _Intent(
+        id=intent.id,
+        action=intent.action,
+        namespace=intent.namespace,
+        pod_group=intent.pod_group,
+        number=intent.number,
+        places=tuple(
+            _Place(short(place.pod_uid), place.node, tuple(map(msgspec.to_builtins, place.devices)), place.emptied)
+            for place in intent.places
+        ),
+        victims=tuple(
+            _Victim(short(victim.pod_uid), victim.namespace, victim.name, victim.node, short(victim.owner))
+            for victim in intent.victims
+        ),
+    )
+
+
+def short(uid: str) -> str:
+    """A UID as it is written."""
+    if len(uid) == _UUID_CHARACTERS:
+        try:
+            known = uuid.UUID(uid)
+        except ValueError:
+            return _OTHER + uid
+        if str(known) == uid:
+            return base64.urlsafe_b64encode(known.bytes)[:_SHORT_CHARACTERS].decode()
+    return _OTHER + uid
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+def read(text: str | bytes) -> Reading:
+    """What a text says. Nothing in it raises."""
+    try:
+        said = _decoder.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        return Reading(Record(), (f"nothing can be read: {error}",))
+    unread: list[str] = []
+    intents = _intents(said.intents, unread)
+    return Reading(Record(intents, _evicted(said.evicted, unread)), tuple(unread))
+
+
+def _intents(said: list[Any], unread: list[str]) -> tuple[Intent, ...]:
+    found: dict[str, Intent] = {}
+    pods: set[str] = set()
+    for at, one in enumerate(said):
+        try:
+            intent = _intent(msgspec.convert(one, _Intent))
+            _check_alone(intent, found, pods)
+        except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+            unread.append(f"intents[{at}]: {error}")
+            continue
+        found[intent.id] = intent
+        pods.update(pods_of(intent))
+    return tuple(found.values())
+
+
+def _check_alone(intent: Intent, found: Mapping[str, Intent], pods: Set[str]) -> None:
+    """Raises ValueError for an intent that shares something with itself or with one before it."""
+    mine = pods_of(intent)
+    if intent.id in found:
+        raise ValueError(f"id: {intent.id!r} stands twice")
+    if len(set(mine)) != len(mine) or not pods.isdisjoint(mine):
+        raise ValueError("a pod is in it that stands in it, or in an intent before it, already")
+
+
+def pods_of(intent: Intent) -> list[str]:
+    """UIDs of its holders and its victims."""
+    return [*(place.pod_uid for place in intent.places), *(victim.pod_uid for victim in intent.victims)]
+
+
+def _intent(said: _Intent) -> Intent:
+    """Raises ValueError."""
+    for field in ("id", "namespace"):
+        _require(getattr(said, field), field)
+    if not said.places or not said.victims:
+        raise ValueError("places and victims: at least one of each is needed")
+    if not 0 <= said.number < _MOST:
+        raise ValueError(f"number: {said.number}; allowed: 0 and above, below 2^53")
+    return Intent(
+        id=said.id,
+        action=said.action,
+        namespace=said.namespace,
+        pod_group=said.pod_group,
+        number=said.number,
+        places=tuple(map(_place, said.places)),
+        victims=tuple(map(_victim, said.victims)),
+    )
+
+
+def _place(said: _Place) -> Place:
+    _require(said.node, "places: node")
+    for group in said.emptied:
+        _require(group, "places: emptied")
+    return Place(_long(said.pod), said.node, tuple(map(_device, said.devices)), said.emptied)
+
+
+def _device(said: dict[str, Any]) -> PlannedDevice:
+    unknown = said.keys() - set(PlannedDevice.__struct_fields__)
+    if unknown:
+        raise ValueError(f"places: devices: {min(unknown)} is not known here")
+    device = msgspec.convert(said, PlannedDevice)
+    try:
+        check_device(device)
+    except MalformedHandover as error:
+        raise ValueError(f"places: devices: {error}") from error
+    if device.mem_mib >= _MOST:
+        raise ValueError(f"places: devices: mem_mib is {device.mem_mib}, below 2^53 is allowed")
+    return device
+
+
+def _victim(said: _Victim) -> Victim:
+    for field in ("namespace", "name", "node"):
+        _require(getattr(said, field), f"victims: {field}")
+    return Victim(
+        pod_uid=_long(said.pod), namespace=said.namespace, name=said.name, node=said.node, owner=_long(said.owner)
+    )
+
+
+def _require(text: str, field: str) -> None:
+    if not text:
+        raise ValueError(f"{field}: it must not be empty")
+
+
+def _long(text: str) -> str:
+    """A UID that was written. Raises ValueError for what nobody writes."""
+    if text.startswith(_OTHER):
+        uid = text[1:]
+    else:
+        try:
+            uid = str(uuid.UUID(bytes=base64.b64decode(text.encode() + b"==", altchars=b"-_", validate=True)))
+        except (binascii.Error, ValueError) as error:
+            raise ValueError(f"{text!r} is no UID") from error
+    if not uid or short(uid) != text:
+        raise ValueError(f"{text!r} is no UID")
+    return uid
+
+
+def _evicted(said: dict[str, list[Any]], unread: list[str]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for owner, times in said.items():
+        try:
+            found[_long(owner)] = _times(times)
+        except ValueError as error:
+            unread.append(f"evicted: {owner!r:.80}: {error}")
+    return found
+
+
+def _times(said: list[Any]) -> tuple[int, ...]:
+    if not 1 <= len(said) <= MOST_TIMES or not all(type(at_s) is int and 0 <= at_s < _MOST for at_s in said):
+        raise ValueError(f"{said!r:.80}; allowed: 1 to {MOST_TIMES} times in seconds")
+    return tuple(sorted(said))

@@ -1,0 +1,191 @@
+"""The record of intents: what is written is read back, and what was not written so is not taken for an intent."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu.handover import PlannedDevice
+from scheduler.core.model.room import Action, Evicted, Intent, Place, Victim
+from scheduler.core.room import written
+from scheduler.core.room.written import MOST_TIMES, Record, added, evictions, pods_of, read, without
+from tests.fuzzing import fuzzed
+
+NOW_S = 1_800_000_000
+_words = st.text(min_size=1, max_size=12).filter(lambda text: not any("\ud800" <= c <= "\udfff" for c in text))
+_uids = st.uuids().map(str) | _words
+_devices = st.builds(
+    PlannedDevice,
+    group=st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True),
+    nano=st.integers(1, 10**9),
+    mem_mib=st.integers(0, 10**6),
+    mode=st.sampled_from(["", "mps"]),
+    compute_percent=st.integers(0, 100),
+)
+_places = st.builds(
+    Place, _uids, _words, st.lists(_devices, max_size=2).map(tuple), st.lists(_words, max_size=2).map(tuple)
+)
+_victims = st.builds(Victim, pod_uid=_uids, namespace=_words, name=_words, node=_words, owner=_uids)
+_intents = st.builds(
+    Intent,
+    id=_words,
+    action=st.sampled_from(Action),
+    namespace=_words,
+    pod_group=_words | st.just(""),
+    number=st.integers(0, 2**40),
+    places=st.lists(_places, min_size=1, max_size=3).map(tuple),
+    victims=st.lists(_victims, min_size=1, max_size=3).map(tuple),
+)
+_times = st.lists(st.integers(0, 2 * NOW_S), min_size=1, max_size=MOST_TIMES).map(lambda times: tuple(sorted(times)))
+
+
+def _is_one_record(intents: list[Intent]) -> bool:
+    pods = [uid for intent in intents for uid in pods_of(intent)]
+    return len(set(pods)) == len(pods) and len({intent.id for intent in intents}) == len(intents)
+
+
+_records = st.builds(
+    Record,
+    st.lists(_intents, max_size=4).filter(_is_one_record).map(tuple),
+    st.dictionaries(_uids, _times, max_size=4),
+)
+
+
+def uid(number: int) -> str:
+    return str(uuid.UUID(int=number))
+
+
+def intent(name: str = "a-0", *, first: int = 1, victims: int = 1, owner: str = "") -> Intent:
+    gone = tuple(
+        Victim(pod_uid=uid(first + at), namespace="team", name=f"v{at}", node="n1", owner=owner or uid(first + at))
+        for at in range(1, victims + 1)
+    )
+    return Intent(id=name, action=Action.RECLAIM, namespace="team", places=(Place(uid(first), "n1"),), victims=gone)
+
+
+@fuzzed
+@given(_records)
+def test_what_is_written_is_read_back(record: Record) -> None:
+    assert read(written.written(record)) == written.Reading(record)
+
+
+@fuzzed
+@given(st.binary() | st.text())
+def test_whatever_stands_there_does_not_raise(text: bytes | str) -> None:
+    read(text)
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@st.composite
+def _spoilt(draw: st.DrawFn) -> str:
+    """A record with one value somewhere that is another one."""
+    whole = json.loads(written.written(Record((intent(victims=2), intent("b-0", first=9)), {uid(1): (NOW_S,)})))
+    at: Any = whole
+    while True:
+        key = draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
+        if isinstance(at[key], dict | list) and at[key] and draw(st.booleans()):
+            at = at[key]
+            continue
+        at[key] = draw(_json)
+        return json.dumps(whole)
+
+
+@fuzzed
+@given(_spoilt())
+def test_what_is_read_of_a_spoilt_record_can_be_written_again(text: str) -> None:
+    found = read(text).record
+    assert read(written.written(found)).record == found
+
+
+GOOD = json.loads(written.written(Record((intent(),))))["intents"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "because"),
+    [
+        ({"id": ""}, "id: it must not be empty"),
+        ({"action": "consolidate"}, "Invalid enum value"),
+        ({"places": []}, "at least one of each"),
+        ({"victims": []}, "at least one of each"),
+        ({"number": -1}, "number: -1"),
+        ({"until": 7}, "unknown field"),
+        ({"places": [["x", "n1"]]}, "'x' is no UID"),
+        ({"places": [["AAAAAAAAAAAAAAAAAAAAAB", "n1"]]}, "is no UID"),
+        ({"places": [["AAAAAAAAAAAAAAAAAAAAAQ", ""]]}, "node: it must not be empty"),
+        ({"places": [["AAAAAAAAAAAAAAAAAAAAAQ", "n1", [{"group": "g", "nano": 0}]]]}, "nano is 0"),
+        ({"places": [["AAAAAAAAAAAAAAAAAAAAAQ", "n1", [{"group": "g", "nano": 1, "new": 1}]]]}, "new is not known"),
+        ({"victims": [["=", "team", "v", "n1", "=o"]]}, "is no UID"),
+        ({"victims": [["AAAAAAAAAAAAAAAAAAAAAQ", "team", "v", "n1", "=o"]]}, "a pod is in it"),
+    ],
+)
+def test_an_intent_is_read_whole_or_not_at_all(change: dict[str, Any], because: str) -> None:
+    other = json.loads(written.written(Record((intent("b-0", first=9),))))["intents"][0]
+    found = read(msgspec.json.encode({"intents": [{**GOOD, **change}, other], "evicted": {}}))
+    assert [kept.id for kept in found.record.intents] == ["b-0"]
+    (said,) = found.unread
+    assert said.startswith("intents[0]: ")
+    assert because in said
+
+
+def test_of_two_intents_that_have_one_pod_the_first_stands() -> None:
+    text = msgspec.json.encode({"intents": [GOOD, {**GOOD, "id": "c-0"}, GOOD], "evicted": {}})
+    found = read(text)
+    assert [kept.id for kept in found.record.intents] == ["a-0"]
+    assert len(found.unread) == 2
+
+
+def test_a_uid_takes_22_characters() -> None:
+    given_uid = "5e2b0f0c-6a7d-4e0f-9f55-0d4f1a2b3c4d"
+    assert len(written.short(given_uid)) == 22
+    assert written.short(given_uid.upper()) == f"={given_uid.upper()}"
+
+
+def test_what_does_not_fit_waits_and_what_comes_after_it_may_fit() -> None:
+    many = [intent("a-0"), intent("b-0", first=10, victims=400), intent("c-0", first=1000)]
+    found = added(Record(), many, now_s=NOW_S, most_bytes=1000)
+    assert [kept.id for kept in found.intents] == ["a-0", "c-0"]
+    assert len(written.written(found)) <= 1000
+    assert [kept.id for kept in added(found, [many[1]], now_s=NOW_S, most_bytes=1000).intents] == ["a-0", "c-0"]
+
+
+@given(st.lists(st.integers(1, 40), max_size=12), st.integers(100, 6000))
+def test_the_bound_holds_exactly(victims: list[int], most_bytes: int) -> None:
+    many = [intent(f"i{at}", first=1 + at * 100, victims=count) for at, count in enumerate(victims)]
+    found = added(Record(), many, now_s=NOW_S, most_bytes=most_bytes)
+    assert len(written.written(found)) <= most_bytes
+
+
+def test_eight_thousand_holders_fit() -> None:
+    many = [intent(f"{uid(at * 10)}-0", first=1 + at * 10, owner=uid(7)) for at in range(4000)]
+    assert len(added(Record(), many, now_s=NOW_S).intents) == 4000
+
+
+def test_an_owner_is_evicted_once_by_an_intent_and_for_an_hour() -> None:
+    record = Record()
+    for at in range(20):
+        taken = intent(f"i{at}", first=1 + at * 10, victims=3, owner="job")
+        record = added(record, [taken], now_s=NOW_S + at * 60)
+    assert len(record.evicted["job"]) == MOST_TIMES
+    assert evictions(record, now_s=NOW_S + 19 * 60) == {"job": Evicted(16, NOW_S + 19 * 60)}
+    assert evictions(record, now_s=NOW_S + 3600 + 18 * 60) == {"job": Evicted(1, NOW_S + 19 * 60)}
+    assert evictions(record, now_s=NOW_S + 3600 + 19 * 60) == {}
+
+
+def test_what_is_over_goes_and_with_it_evictions_that_no_longer_count() -> None:
+    record = added(Record(), [intent("a-0"), intent("b-0", first=9)], now_s=NOW_S)
+    left = without(record, ["a-0", "x"], now_s=NOW_S + 10)
+    assert [kept.id for kept in left.intents] == ["b-0"]
+    assert set(left.evicted) == {uid(2), uid(10)}
+    assert without(left, (), now_s=NOW_S + 3600).evicted == {}
