@@ -1,0 +1,269 @@
+"""The evictor: pods that have to go are evicted by the Eviction API, in the order in which they are asked for.
+
+All evictions of the scheduler go through one evictor: so many a second and side by side, whoever wants them. A pod is
+named by its UID, so its successor of the same name is safe. Right before each request the asker says whether it is
+still due. What the API server answers:
+
+- evicted, gone, or another pod by now: that was it.
+- 429 because of a PodDisruptionBudget: the pod is *refused*, first for 10 s, then doubled up to 10 min. A pod under
+  several budgets (500) is refused for 10 min at once. Then it is asked again, if it is still due.
+- Anything else: asked again with growing pauses. If the outcome is unknown, the pod is read first.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from kube.client.api import Api
+from kube.client.errors import ApiError, Conflict, Forbidden, NotFound, Refused, ServerError, TooManyRequests
+from kube.client.patience import doubled_s
+from kube.client.resources import PODS
+from kube.telemetry.logevents import LogEvent, about
+from kube.watch.signal import Signal
+
+_log: Final = logging.getLogger(__name__)
+
+FIRST_REFUSAL_S: Final = 10.0
+LONGEST_REFUSAL_S: Final = 600.0
+_FIRST_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 10.0
+#: A right that is missing is given by a person.
+_LONGEST_FORBIDDEN_S: Final = 300.0
+_CAUSE: Final = "DisruptionBudget"
+#: In the API server's answer about a pod under several budgets, which has no reason (docs/design/api-server-facts.md).
+_SEVERAL: Final = "more than one PodDisruptionBudget"
+
+
+class Answer(enum.Enum):
+    """What became of a request. The value is its stable name for machines."""
+
+    EVICTED = "evicted"
+    #: It is gone, or is going already.
+    GONE = "gone"
+    #: A pod of another UID has its name.
+    OTHER_POD = "other-pod"
+    #: A PodDisruptionBudget forbids it now.
+    REFUSED = "refused"
+    #: No clear answer, or not allowed: it is asked again.
+    FAILED = "failed"
+    #: Nobody needs it to go any more, so it was not asked.
+    SPARED = "spared"
+
+
+#: After these nobody is asked again.
+ENDS: Final = frozenset({Answer.EVICTED, Answer.GONE, Answer.OTHER_POD, Answer.SPARED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A pod that is to go. ``is_due`` is asked right before each request; ``told`` hears each answer."""
+
+    uid: str
+    namespace: str
+    name: str
+    is_due: Callable[[], bool]
+    told: Callable[[Answer], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Asking:
+    """``failures``: answers in a row that say nothing. ``is_unclear``: the last request may have been carried out."""
+
+    wanted: Wanted
+    failures: int = 0
+    is_unclear: bool = False
+
+
+class Bucket:
+    """Lets ``per_s`` through each second, and ``burst`` at once after a pause."""
+
+    def __init__(self, per_s: int, burst: int) -> None:
+        self._each_s = 1 / per_s
+        self._burst_s = (burst - 1) / per_s
+        self._next = float("-inf")
+
+    async def take(self) -> None:
+        """Wait for one's turn."""
+        now = anyio.current_time()
+        at = max(self._next, now - self._burst_s)
+        self._next = at + self._each_s
+        if at > now:
+            await anyio.sleep(at - now)
+
+
+class Evictor:
+    """Evicts. ``on_refused`` is told of a pod (UID) and whether it is refused from now on, or not any more."""
+
+    def __init__(self, api: Api, *, per_s: int, burst: int, side_by_side: int) -> None:
+        self._api = api
+        self._bucket = Bucket(per_s, burst)
+        self._limiter_size = side_by_side
+        #: (when to ask, order, which) by the event loop's time; one that ``_asking`` does not have was replaced.
+        self._due: list[tuple[float, int, _Asking]] = []
+        self._order = 0
+        self._asking: dict[str, _Asking] = {}
+        #: Pod -> (refusals in a row, until when it is refused).
+        self._refused: dict[str, tuple[int, float]] = {}
+        self._news = Signal()
+        self.on_refused: Callable[[str, bool], None] = _ignore
+
+    def ask(self, wanted: Wanted) -> None:
+        """Have a pod evicted; what was wanted of it before counts no more. One that is refused waits until it isn't."""
+        asking = self._asking[wanted.uid] = _Asking(wanted)
+        self._put(asking, self._refused.get(wanted.uid, (0, 0.0))[1])
+
+    def _put(self, asking: _Asking, at: float) -> None:
+        self._order += 1
+        heapq.heappush(self._due, (max(at, anyio.current_time()), self._order, asking))
+        self._news.set()
+
+    def forget_refusals(self) -> None:
+        """Tell of pods that are not refused any more; how often they were is forgotten after a while."""
+        now = anyio.current_time()
+        for uid, (_, until) in [*self._refused.items()]:
+            if until <= now:
+                self.on_refused(uid, False)
+            if until + LONGEST_REFUSAL_S <= now:
+                del self._refused[uid]
+
+    async def run(self) -> None:
+        """Evict until cancelled."""
+        limiter = anyio.CapacityLimiter(self._limiter_size)
+        async with anyio.create_task_group() as tasks:
+            while True:
+                asking = await self._next()
+                if asking is not None:
+                    await self._begin(asking, tasks, limiter)
+
+    async def _next(self) -> _Asking | None:
+        """The first whose time has come; None if there may be another one to wait for."""
+        if not self._due:
+            await self._news.wait()
+            return None
+        left_s = self._due[0][0] - anyio.current_time()
+        if left_s > 0:
+            with anyio.move_on_after(left_s):
+                await self._news.wait()
+            return None
+        asking = heapq.heappop(self._due)[2]
+        return asking if self._asking.get(asking.wanted.uid) is asking else None
+
+    async def _begin(self, asking: _Asking, tasks: TaskGroup, limiter: anyio.CapacityLimiter) -> None:
+        if not self._is_still_due(asking):
+            return
+        await self._bucket.take()
+        await limiter.acquire_on_behalf_of(asking)
+        tasks.start_soon(self._carry_out, asking, limiter)
+
+    def _is_still_due(self, asking: _Asking) -> bool:
+        """Whether to ask. If the last request may have been carried out, the pod is looked at in any case."""
+        if asking.wanted.is_due() or asking.is_unclear:
+            return True
+        self._end(asking, Answer.SPARED)
+        return False
+
+    async def _carry_out(self, asking: _Asking, limiter: anyio.CapacityLimiter) -> None:
+        """The edge of one request: what goes wrong with one pod stops nothing else."""
+        try:
+            if self._is_still_due(asking):
+                await self._request(asking)
+        except Exception:  # noqa: BLE001 - the edge of the component
+            _log.exception("an eviction was broken off: %s/%s", asking.wanted.namespace, asking.wanted.name)
+            asking.is_unclear = True
+            self._again(asking, Answer.FAILED)
+        finally:
+            limiter.release_on_behalf_of(asking)
+
+    async def _request(self, asking: _Asking) -> None:
+        wanted = asking.wanted
+        try:
+            if asking.is_unclear:
+                seen = await self._seen(wanted)
+                asking.is_unclear = False
+                if seen is not None:
+                    self._end(asking, seen)
+                    return
+                if not self._is_still_due(asking):
+                    return
+            await self._api.evict(wanted.namespace, wanted.name, uid=wanted.uid)
+        except NotFound:
+            self._end(asking, Answer.GONE)
+        except ApiError as error:
+            self._failed(asking, error)
+        else:
+            self._end(asking, Answer.EVICTED)
+
+    async def _seen(self, wanted: Wanted) -> Answer | None:
+        """What became of a pod whose eviction was not answered clearly; None: it stays so far. Raises ApiError."""
+        pod = await self._api.get(PODS, wanted.name, namespace=wanted.namespace)
+        if pod.metadata.uid != wanted.uid:
+            return Answer.OTHER_POD
+        return Answer.EVICTED if pod.metadata.deletion_timestamp is not None else None
+
+    def _failed(self, asking: _Asking, error: ApiError) -> None:
+        refused_s = self._refused_s(asking.wanted, error)
+        if refused_s:
+            self._refuse(asking, refused_s, error)
+            return
+        # Of a Conflict the pod tells which: another one by now, or it has changed in this moment.
+        asking.is_unclear = error.outcome_unknown or isinstance(error, Conflict)
+        place, pause_s = f"{asking.wanted.namespace}/{asking.wanted.name}", self._again(asking, Answer.FAILED, error)
+        tell = _log.error if isinstance(error, Forbidden) else _log.warning
+        tell("no clear answer to the eviction of %s, asking again in %.1f s: %s", place, pause_s, error)
+
+    def _refused_s(self, wanted: Wanted, error: ApiError) -> float:
+        """For how long a pod is refused by this answer; 0: it is not about budgets."""
+        if isinstance(error, ServerError):
+            return LONGEST_REFUSAL_S if _SEVERAL in str(error) else 0.0
+        if not (isinstance(error, TooManyRequests) and _is_of_budget(error)):
+            return 0.0
+        times = self._refused.get(wanted.uid, (0, 0.0))[0]
+        return doubled_s(FIRST_REFUSAL_S, times, longest_s=LONGEST_REFUSAL_S)
+
+    def _refuse(self, asking: _Asking, refused_s: float, error: ApiError) -> None:
+        wanted = asking.wanted
+        until = anyio.current_time() + refused_s
+        self._refused[wanted.uid] = (self._refused.get(wanted.uid, (0, 0.0))[0] + 1, until)
+        asking.failures = 0
+        self._put(asking, until)
+        place = f"{wanted.namespace}/{wanted.name}"
+        extra = about(LogEvent.EVICTION_REFUSED, pod=place, again_s=refused_s)
+        _log.info("it may not be evicted now: %s", error, extra=extra)
+        wanted.told(Answer.REFUSED)
+        self.on_refused(wanted.uid, True)
+
+    def _again(self, asking: _Asking, answer: Answer, error: ApiError | None = None) -> float:
+        longest_s = _LONGEST_FORBIDDEN_S if isinstance(error, Forbidden) else _LONGEST_PAUSE_S
+        pause_s = doubled_s(_FIRST_PAUSE_S, asking.failures, longest_s=longest_s)
+        if isinstance(error, TooManyRequests) and error.retry_after_s is not None:
+            pause_s = max(pause_s, min(error.retry_after_s, longest_s))
+        asking.failures += 1
+        self._put(asking, anyio.current_time() + pause_s)
+        asking.wanted.told(answer)
+        return pause_s
+
+    def _end(self, asking: _Asking, answer: Answer) -> None:
+        uid = asking.wanted.uid
+        if self._asking.get(uid) is asking:
+            del self._asking[uid]
+            if answer is not Answer.SPARED and self._refused.pop(uid, None) is not None:
+                self.on_refused(uid, False)
+        asking.wanted.told(answer)
+
+
+def _is_of_budget(error: Refused) -> bool:
+    """Whether a 429 is a budget's answer, and not that of a server with too much to do."""
+    causes = (error.status.details or {}).get("causes") or ()
+    return any(isinstance(cause, dict) and cause.get("reason") == _CAUSE for cause in causes)
+
+
+def _ignore(_: str, __: bool) -> None:
+    return

@@ -1,0 +1,281 @@
+"""The evictor: what each answer of the API server leads to, and how fast it asks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from kube.client.api import Api
+from kube.client.resources import PODS
+from kube.client.retry import Retry
+from kube.memory.calls import Call
+from kube.memory.faults import Fault
+from kube.memory.server import MemoryApiServer
+from scheduler.room.evicting import Answer, Evictor, Wanted
+from simulator.virtualtime import VirtualClock
+from tests.kube.memory.calls import send
+
+NS = "team"
+BUDGETS = f"/apis/policy/v1/namespaces/{NS}/poddisruptionbudgets"
+
+
+class Stage:
+    """A server with running pods, an evictor, and what was told, with the second in which it was."""
+
+    def __init__(self, **settings: int) -> None:
+        clock = VirtualClock(asyncio.get_running_loop())
+        self.server = MemoryApiServer(clock=clock, rng=random.Random(1), auto_namespaces=True)
+        self.api = Api(self.server.transport("scheduler"), retry=Retry(random.Random(1)))
+        self.evictor = Evictor(self.api, **{"per_s": 300, "burst": 600, "side_by_side": 16, **settings})
+        self.told: list[tuple[str, Answer, int]] = []
+        self.refused: list[tuple[str, bool]] = []
+        self.evictor.on_refused = lambda uid, is_refused: self.refused.append((uid, is_refused))
+        self.due: dict[str, bool] = {}
+        self._began = anyio.current_time()
+
+    @property
+    def now_s(self) -> float:
+        return anyio.current_time() - self._began
+
+    async def pods(self, *names: str, is_running: bool = True) -> dict[str, str]:
+        """Make pods; their UIDs by name."""
+        uids = {}
+        for name in names:
+            spec = {"nodeName": "n1", "containers": [{"name": "main", "image": "i"}]}
+            made = await self.api.create(
+                PODS, {"metadata": {"name": name, "labels": {"app": "a"}}, "spec": spec}, namespace=NS
+            )
+            uids[name] = made.metadata.uid
+            if is_running:
+                status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+                await self.api.patch(PODS, name, {"status": status}, namespace=NS, subresource="status")
+        return uids
+
+    async def budget(self, name: str, allowed: int) -> None:
+        client = self.server.transport()
+        await send(client, "POST", BUDGETS, {"metadata": {"name": name}, "spec": {"selector": {}}})
+        await self.allow(name, allowed)
+
+    async def allow(self, name: str, allowed: int) -> None:
+        status = {"observedGeneration": 1, "disruptionsAllowed": allowed}
+        await send(self.server.transport(), "PATCH", f"{BUDGETS}/{name}/status", {"status": status})
+
+    def ask(self, name: str, uid: str) -> None:
+        def told(answer: Answer) -> None:
+            self.told.append((name, answer, int(self.now_s)))
+
+        self.due.setdefault(name, True)
+        self.evictor.ask(Wanted(uid=uid, namespace=NS, name=name, is_due=lambda: self.due[name], told=told))
+
+    def requests(self) -> list[Any]:
+        return [entry for entry in self.server.audit if entry.subresource == "eviction"]
+
+    async def is_there(self, name: str) -> bool:
+        listed = await self.api.list(PODS, namespace=NS)
+        return any(pod.metadata.name == name and not pod.metadata.deletion_timestamp for pod in listed.items)
+
+
+@asynccontextmanager
+async def stage(**settings: int) -> AsyncIterator[Stage]:
+    made = Stage(**settings)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(made.evictor.run)
+        tasks.start_soon(made.server.run)
+        yield made
+        tasks.cancel_scope.cancel()
+
+
+def once(fault: Fault, is_struck: Callable[[Call], bool] = lambda call: call.subresource == "eviction") -> Any:
+    """A rule that strikes one request."""
+    left = [fault]
+    return lambda call: left.pop() if left and is_struck(call) else None
+
+
+async def test_a_pod_is_evicted_once() -> None:
+    async with stage() as at:
+        uids = await at.pods("p")
+        at.ask("p", uids["p"])
+        await anyio.sleep(60)
+        assert at.told == [("p", Answer.EVICTED, 0)]
+        assert not await at.is_there("p")
+        assert len(at.requests()) == 1
+
+
+async def test_a_pod_that_is_gone_and_one_that_is_another_now_are_left_alone() -> None:
+    async with stage() as at:
+        await at.pods("p")
+        at.ask("p", "another")
+        at.ask("q", "nobody")
+        await anyio.sleep(60)
+        assert [answer for name, answer, _ in at.told if name == "p"] == [Answer.FAILED, Answer.OTHER_POD]
+        assert [answer for name, answer, _ in at.told if name == "q"] == [Answer.GONE]
+        assert await at.is_there("p")
+
+
+async def test_a_pod_that_is_not_due_any_more_is_spared() -> None:
+    async with stage(per_s=1, burst=1) as at:
+        uids = await at.pods("p", "q")
+        at.ask("p", uids["p"])
+        at.ask("q", uids["q"])
+        await anyio.sleep(0.5)
+        at.due["q"] = False
+        await anyio.sleep(10)
+        assert at.told == [("p", Answer.EVICTED, 0), ("q", Answer.SPARED, 1)]
+        assert await at.is_there("q")
+
+
+async def test_a_pod_whose_budget_is_spent_is_asked_less_and_less_often_until_it_may_go() -> None:
+    async with stage() as at:
+        uids = await at.pods("p")
+        await at.budget("b", 0)
+        at.ask("p", uids["p"])
+        await anyio.sleep(3000)
+        assert [second for _, answer, second in at.told if answer is Answer.REFUSED] == [
+            0, 10, 30, 70, 150, 310, 630, 1230, 1830, 2430,
+        ]  # fmt: skip
+        await at.allow("b", 1)
+        await anyio.sleep(100)
+        assert at.told[-1] == ("p", Answer.EVICTED, 3030)
+        assert at.refused[-1] == (uids["p"], False)
+
+
+async def test_who_is_refused_is_told_and_so_is_that_it_may_be_asked_again() -> None:
+    async with stage() as at:
+        uids = await at.pods("p")
+        await at.budget("b", 0)
+        at.ask("p", uids["p"])
+        at.due["p"] = True
+        await anyio.sleep(1)
+        assert at.refused == [(uids["p"], True)]
+        at.due["p"] = False
+        at.evictor.forget_refusals()
+        assert at.refused == [(uids["p"], True)]
+        await anyio.sleep(10)
+        at.evictor.forget_refusals()
+        assert at.refused[-1] == (uids["p"], False)
+        assert at.told[-1] == ("p", Answer.SPARED, 10)
+
+
+async def test_one_that_is_wanted_again_while_it_is_refused_waits_until_it_is_not() -> None:
+    async with stage() as at:
+        uids = await at.pods("p")
+        await at.budget("b", 0)
+        at.ask("p", uids["p"])
+        await anyio.sleep(1)
+        at.ask("p", uids["p"])
+        await anyio.sleep(8)
+        assert len(at.requests()) == 1
+        await anyio.sleep(2)
+        assert len(at.requests()) == 2
+
+
+async def test_a_pod_under_two_budgets_is_refused_for_ten_minutes_at_once() -> None:
+    async with stage() as at:
+        uids = await at.pods("p")
+        await at.budget("b", 1)
+        await at.budget("c", 1)
+        at.ask("p", uids["p"])
+        await anyio.sleep(1300)
+        assert [second for _, answer, second in at.told if answer is Answer.REFUSED] == [0, 600, 1200]
+
+
+async def test_a_server_with_too_much_to_do_is_not_taken_for_a_budget() -> None:
+    async with stage() as at:
+        uids = await at.pods("p")
+        at.server.faults.on_request.append(once(Fault(refuse_with=429, retry_after_s=7)))
+        at.ask("p", uids["p"])
+        await anyio.sleep(60)
+        assert at.told == [("p", Answer.FAILED, 0), ("p", Answer.EVICTED, 7)]
+        assert at.refused == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "answers"),
+    [
+        (Fault(refuse_with=500), [Answer.FAILED, Answer.EVICTED]),
+        (Fault(refuse_with=500, carried_out=True), [Answer.FAILED, Answer.EVICTED]),
+        (Fault(refuse_with=403), [Answer.FAILED, Answer.EVICTED]),
+        (Fault(lost="request"), [Answer.FAILED, Answer.EVICTED]),
+        (Fault(lost="answer"), [Answer.FAILED, Answer.EVICTED]),
+        (Fault(lost="request", lands_after_s=3.0), [Answer.FAILED, Answer.EVICTED]),
+    ],
+    ids=["500", "500 that lies", "403", "request lost", "answer lost", "late"],
+)
+async def test_what_is_not_answered_clearly_ends_with_one_eviction(fault: Fault, answers: list[Answer]) -> None:
+    async with stage() as at:
+        uids = await at.pods("p")
+        at.server.faults.on_request.append(once(fault))
+        at.ask("p", uids["p"])
+        await anyio.sleep(120)
+        assert [answer for _, answer, _ in at.told] == answers
+        assert not await at.is_there("p")
+        assert sum(entry.code < 300 for entry in at.requests()) == 1
+
+
+async def test_one_whose_eviction_was_not_answered_is_told_even_when_it_is_not_due_any_more() -> None:
+    async with stage() as at:
+        uids = await at.pods("p")
+        at.server.faults.on_request.append(once(Fault(lost="answer", breaks=True)))
+        at.ask("p", uids["p"])
+        await anyio.sleep(0.1)
+        at.due["p"] = False  # a watch shows that it goes
+        await anyio.sleep(60)
+        assert [answer for _, answer, _ in at.told] == [Answer.FAILED, Answer.EVICTED]
+
+
+async def test_a_pod_that_nobody_may_read_holds_up_no_other() -> None:
+    async with stage() as at:
+        uids = await at.pods("p", "q")
+        at.server.faults.on_request.append(lambda call: Fault(refuse_with=403) if call.name == "p" else None)
+        at.ask("p", uids["p"])
+        at.ask("q", uids["q"])
+        await anyio.sleep(1)
+        assert ("q", Answer.EVICTED, 0) in at.told
+        assert await at.is_there("p")
+
+
+async def test_what_breaks_one_request_stops_nothing_else() -> None:
+    async with stage() as at:
+        uids = await at.pods("p", "q")
+        broken = [RuntimeError("something that nobody expects")]
+
+        def strike(call: Call) -> None:
+            if call.subresource == "eviction" and broken:
+                raise broken.pop()
+
+        at.server.faults.on_request.append(strike)
+        at.ask("p", uids["p"])
+        at.ask("q", uids["q"])
+        await anyio.sleep(60)
+        assert Counter(answer for _, answer, _ in at.told) == {Answer.FAILED: 1, Answer.EVICTED: 2}
+
+
+async def test_so_many_at_once_and_then_so_many_a_second() -> None:
+    async with stage(per_s=10, burst=20) as at:
+        uids = await at.pods(*(f"p{i}" for i in range(60)))
+        for name, uid in uids.items():
+            at.ask(name, uid)
+        await anyio.sleep(0.05)
+        assert len(at.told) == 20
+        await anyio.sleep(2)
+        assert len(at.told) == 40
+        assert [name for name, _, _ in at.told] == [f"p{i}" for i in range(40)]
+
+
+async def test_so_many_side_by_side() -> None:
+    async with stage(side_by_side=4) as at:
+        uids = await at.pods(*(f"p{i}" for i in range(10)))
+        at.server.faults.on_request.append(lambda call: Fault(delay_s=1.0) if call.subresource == "eviction" else None)
+        for name, uid in uids.items():
+            at.ask(name, uid)
+        await anyio.sleep(1.5)
+        assert len(at.told) == 4
+        await anyio.sleep(1)
+        assert len(at.told) == 8
