@@ -53,6 +53,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/filters/filter.py": "tests/scheduler/core/stories/test_adding_a_filter.py",
     "scheduler/core/filters/readiness.py": "tests/scheduler/core/filters/test_place.py",
     "scheduler/core/filters/requirements.py": "tests/scheduler/core/filters/test_node_affinity.py",
+    "scheduler/core/model/budget_record.py": "tests/scheduler/core/convert/test_budgets.py",
     "scheduler/core/model/facts.py": "tests/scheduler/core/nodes/test_claims.py",
     "scheduler/core/model/index.py": "tests/scheduler/core/model/test_records.py",
     "scheduler/core/model/plan.py": "tests/scheduler/core/decide/test_placer.py",

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from wire import core, events, names, storage
+from wire import core, events, names, policy, storage
 from wire.admissionregistration import WebhookConfiguration
 from wire.clusterpolicy import ClusterPolicy
 from wire.crds.bindrequest import BindRequest
@@ -95,6 +95,14 @@ VOLUME_ATTACHMENTS = Resource(
     type=storage.VolumeAttachment,
 )
 JOBS = Resource(group="batch", version="v1", plural="jobs", kind="Job", namespaced=True, type=core.Job)
+POD_DISRUPTION_BUDGETS = Resource(
+    group="policy",
+    version="v1",
+    plural="poddisruptionbudgets",
+    kind="PodDisruptionBudget",
+    namespaced=True,
+    type=policy.PodDisruptionBudget,
+)
 LEASES = Resource(
     group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", namespaced=True, type=core.Lease
 )

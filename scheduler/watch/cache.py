@@ -46,7 +46,8 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
 class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """All that is kept of a pod at one version. ``finished`` names the PodGroup of which it has succeeded.
 
-    ``is_told``: it carries the condition on what its node can't enforce (scheduler/status/enforcing.py).
+    ``is_told``: it carries the condition on what its node can't enforce (scheduler/status/enforcing.py). ``labels``: of
+    one that is bound, where its namespace has a PodDisruptionBudget.
     """
 
     pod: SeenPod
@@ -54,6 +55,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     waiting: Waiting | None
     finished: tuple[str, str] | None
     is_told: bool = False
+    labels: dict[str, str] | None = None
 
 
 class QueueShown(msgspec.Struct, frozen=True, gc=False):
@@ -125,7 +127,19 @@ class Cache:
             waiting=_waiting(pod) if is_ours and not pod.spec.node_name else None,
             finished=(pod.metadata.namespace, group) if group and has_succeeded else None,
             is_told=is_ours and bool(pod.spec.node_name) and says_unenforced(pod),
+            labels=self._labels_of(pod),
         )
+
+    def _labels_of(self, pod: Pod) -> dict[str, str] | None:
+        """What budgets may select a pod by; None where nobody asks."""
+        is_kept = pod.spec.node_name and self.cluster.room.has_budget(pod.metadata.namespace)
+        return (pod.metadata.labels or {}) if is_kept else None
+
+    def note_labels(self, uid: str, namespace: str, rv: str, labels: dict[str, str]) -> None:
+        """Take the labels of a pod that was read because of its namespace's first budget."""
+        known = self.cluster.pod(uid)
+        if known is not None and known.node:
+            self.cluster.room.put_labels(uid, namespace, rv, labels)
 
     def take_pod(self, seen: Seen) -> None:
         """Take a pod that was read; of one that is older than what is known only a success still counts."""
@@ -138,6 +152,10 @@ class Cache:
                 self.on_waited(anyio.current_time() - since)
         if taken is not None and taken.pod_group:
             self.on_gang((taken.namespace, taken.pod_group))
+        if taken is None:
+            self.cluster.room.drop_labels(seen.pod.uid)
+        elif seen.labels is not None:
+            self.cluster.room.put_labels(taken.uid, taken.namespace, seen.pod.rv, seen.labels)
         if seen.finished is not None:
             self.finished.add(seen.finished)
         if seen.pod.reservation is not None:
@@ -182,6 +200,7 @@ class Cache:
         """Its deletion was seen."""
         self._note_freed(self.cluster.pod(uid))
         self.cluster.remove_pod(uid)
+        self.cluster.room.drop_labels(uid)
         self._forget_waiting(uid)
         self.unenforced.pop(uid, None)
         for group in self._groups_of.pop(uid, ()):

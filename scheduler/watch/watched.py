@@ -10,15 +10,26 @@ from kube.client.resources import (
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
+    POD_DISRUPTION_BUDGETS,
     QUEUES,
     STORAGE_CLASSES,
     VOLUME_ATTACHMENTS,
 )
 from kube.lead.secondary import Kind
 from scheduler.core.convert import job_owners, selectors, volumes
+from scheduler.core.convert.budgets import budget_record
 from scheduler.watch.cache import Cache
 from scheduler.watch.fact_sink import FactSink
 from scheduler.watch.queue_sink import QueueSink
+
+
+def budgets(cache: Cache) -> Kind[Any]:
+    """What to follow where pods are evicted for others."""
+    return Kind(
+        POD_DISRUPTION_BUDGETS,
+        FactSink(cache, cache.cluster.room.budgets, budget_record),
+        "pods are asked to go for others by the budgets that were read before, and the API server refuses what it must",
+    )
 
 
 def secondary(cache: Cache) -> tuple[Kind[Any], ...]:

@@ -60,13 +60,13 @@ def _anti_term(term: PodAffinityTerm, namespace: str) -> AntiTerm:
         listed = frozenset((namespace,))
     return AntiTerm(
         term.topology_key,
-        selector=_requirements(term.label_selector),
+        selector=requirements(term.label_selector),
         namespaces=listed,
-        namespace_selector=_requirements(term.namespace_selector),
+        namespace_selector=requirements(term.namespace_selector),
     )
 
 
-def _requirements(selector: LabelSelector | None) -> tuple[Requirement, ...] | None:
+def requirements(selector: LabelSelector | None) -> tuple[Requirement, ...] | None:
     """Read a selector. One that can't be read takes everything: too much is kept off rather than too little."""
     if selector is None:
         return None

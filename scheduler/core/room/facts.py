@@ -1,0 +1,99 @@
+"""What a search for room has to know of the world outside of nodes, queues and pods: the shell keeps it up to date.
+
+``given`` is what ``Trial`` takes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from scheduler.core.model.budget_record import BudgetRecord
+from scheduler.core.model.facts import Facts
+from scheduler.core.model.room import Evicted
+from wire.versions import is_older
+
+Labels = Mapping[str, str]
+Key = tuple[str, str]
+
+
+class RoomFacts:
+    """Budgets, labels of pods that they may select, who is refused, and evictions of the last hour.
+
+    ``changed`` is called when another answer may follow. Labels are kept in namespaces that have a budget, and only
+    there: ``on_namespace`` is told of one whose pods have to be read, as its first budget appeared.
+    """
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self.budgets: Facts[Key, BudgetRecord] = Facts(self._budget_changed, read_changed=changed)
+        self.on_namespace: Callable[[str], None] = _ignore
+        #: Namespace -> names of its budgets.
+        self._named: dict[str, set[str]] = {}
+        #: Pod UID -> its labels, and the pod's version and namespace.
+        self._labels: dict[str, Labels] = {}
+        self._of: dict[str, tuple[str, str]] = {}
+        self._refused: frozenset[str] = frozenset()
+        self._evicted: Mapping[str, Evicted] = {}
+
+    def given(self) -> dict[str, Any]:
+        """All of it, under the names of ``Trial``'s fields."""
+        return {
+            "budgets": tuple(self.budgets.all()),
+            "labels": MappingProxyType(self._labels),
+            "refused": self._refused,
+            "evicted": self._evicted,
+        }
+
+    # --- budgets and labels ----------------------------------------------------------------------------------------
+    def _budget_changed(self, record: BudgetRecord) -> None:
+        names = self._named.setdefault(record.namespace, set())
+        had_one = bool(names)
+        (names.add if record.key in self.budgets else names.discard)(record.name)
+        if not names:
+            del self._named[record.namespace]
+            self._forget_namespace(record.namespace)
+        elif not had_one:
+            self.on_namespace(record.namespace)
+        self._changed()
+
+    def has_budget(self, namespace: str) -> bool:
+        """Whether labels of pods of this namespace are to be kept."""
+        return namespace in self._named
+
+    def put_labels(self, uid: str, namespace: str, rv: str, labels: Labels) -> None:
+        """Take the labels of a bound pod of a namespace with a budget, unless newer ones are known."""
+        known = self._of.get(uid)
+        if not self.has_budget(namespace) or (known is not None and is_older(rv, known[0])):
+            return
+        self._of[uid] = (rv, namespace)
+        if self._labels.get(uid) != labels:
+            self._labels[uid] = labels
+            self._changed()
+
+    def drop_labels(self, uid: str) -> None:
+        """A pod is gone, or has ended."""
+        if self._of.pop(uid, None) is not None:
+            del self._labels[uid]
+
+    def _forget_namespace(self, namespace: str) -> None:
+        for uid in [uid for uid, (_, of) in self._of.items() if of == namespace]:
+            self.drop_labels(uid)
+
+    # --- what the API server said, and what was done ------------------------------------------------------------------
+    def note_refused(self, uid: str, is_refused: bool) -> None:
+        """Take whether the API server lets a pod go."""
+        if (uid in self._refused) != is_refused:
+            self._refused = self._refused | {uid} if is_refused else self._refused - {uid}
+            self._changed()
+
+    def note_evicted(self, evicted: Mapping[str, Evicted]) -> None:
+        """Take evictions of the last hour, by owner."""
+        if evicted != self._evicted:
+            self._evicted = evicted
+            self._changed()
+
+
+def _ignore(_: str) -> None:
+    return
