@@ -30,6 +30,8 @@ from scheduler.core.model.plan import Explain
 from scheduler.core.scores.registry import SCORES
 from scheduler.cycle import Cycle
 from scheduler.report.standing import Standing
+from scheduler.room.evicting import Evictor
+from scheduler.room.making import MakingRoom
 from scheduler.settings import SchedulerSettings
 from scheduler.status.enforcing import Enforcing
 from scheduler.status.group_status import PodGroupStatuses
@@ -44,8 +46,9 @@ from scheduler.upkeep.ledger_audit import Recounting
 from scheduler.upkeep.queue_use import QueueUse
 from scheduler.upkeep.queue_use_asked import AskedUse
 from scheduler.upkeep.stale_gangs import Releasing
+from scheduler.watch.budget_labels import BudgetLabels
 from scheduler.watch.cache import Cache, NodeSink, PodGroupSink, PodSink, RequestSink
-from scheduler.watch.watched import secondary
+from scheduler.watch.watched import budgets, secondary
 
 
 class Scheduler(Follower):
@@ -68,6 +71,7 @@ class Scheduler(Follower):
         self.cache = cache = Cache(
             cluster or Cluster(settings.decisions, scores=settings.scores or SCORES), traces=traces
         )
+        kinds = (*secondary(cache), budgets(cache)) if settings.makes_room else secondary(cache)
         scaling = None if settings.scaling is None else Scaling(api, cache, clock=clock, settings=settings.scaling)
         cdi = CdiNames(api, settings.cdi)
         # In this order: a pod whose PodGroup, BindRequest or claim is not known yet is not taken for one without it.
@@ -77,7 +81,7 @@ class Scheduler(Follower):
                 Reflector(api, NODES, NodeSink(cache), rng=rng),  # what there is to give
                 Reflector(api, POD_GROUPS, PodGroupSink(cache), rng=rng),  # devices that a plan promises to a gang
                 Reflector(api, BIND_REQUESTS, RequestSink(cache), rng=rng),  # devices that are on their way to a pod
-                Secondary(api, secondary(cache), rng=rng),
+                Secondary(api, kinds, rng=rng),
                 Reflector(api, PODS, PodSink(cache), rng=rng),  # devices that are used; books, in reservation pods
                 *(() if scaling is None else (scaling.reflector(rng),)),  # pods once more: no second one is made
                 cdi,
@@ -110,6 +114,13 @@ class Scheduler(Follower):
         self._group_statuses = (
             PodGroupStatuses(api, cache, clock=clock, events=events) if settings.object_status else None
         )
+        self._evictor = Evictor(api, per_s=settings.evictions_per_s)
+        self._budget_labels = BudgetLabels(api, cache) if settings.makes_room else None
+        self._making = (
+            MakingRoom(api, cache, evictor=self._evictor, clock=api.clock, events=events, observer=observer)
+            if settings.makes_room
+            else None
+        )
         self._cycle = Cycle(
             api,
             self.cache,
@@ -120,6 +131,8 @@ class Scheduler(Follower):
             settings=settings,
             observer=observer,
         )
+        if self._making is not None:
+            self._cycle.make_room = self._making.take
 
     def _waited(self, waited_s: float) -> None:
         if self.standing.is_leading:
@@ -172,6 +185,12 @@ class Scheduler(Follower):
                 tasks.start_soon(self._queue_statuses.run)
             if self._group_statuses is not None:
                 tasks.start_soon(self._group_statuses.run)
+            if self._budget_labels is not None:
+                tasks.start_soon(self._budget_labels.run)
+            tasks.start_soon(self._evictor.run)
+            if self._making is not None:
+                await self._making.begin()  # what is kept for holders is charged before the first decision
+                tasks.start_soon(self._making.run)
             tasks.start_soon(self._cycle.run)
 
 

@@ -73,6 +73,8 @@ class Cycle:
         self._direct = direct
         self._gangs = gangs
         self._handed = handed
+        #: Takes who is to go for whom, and charges it at once.
+        self.make_room: Callable[[MakeRoom | GiveUp], None] = _refuse
         self._explain = explain
         self._settings = settings
         self._observer = observer
@@ -187,16 +189,13 @@ class Cycle:
 
     def _begin(self, entry: Retire | Withdraw | Explain | MakeRoom | GiveUp, tasks: TaskGroup) -> None:
         """Start to take away what is there already, if that is what an entry asks; charge what is kept for holders."""
-        intents = self._cache.cluster.commits.intents
         match entry:
             case Retire():
                 self._start_retiring(entry, tasks)
             case Withdraw(placement=placement):
                 self._move_on(placement, tasks)
-            case MakeRoom(intent=intent):
-                intents.put(intent)
-            case GiveUp(intent_id=intent_id):
-                intents.drop(intent_id)
+            case MakeRoom() | GiveUp():
+                self.make_room(entry)
             case Explain():
                 pass
 
@@ -332,6 +331,10 @@ class Cycle:
             return
         except ApiError as error:
             _log.warning("reservation %s was not removed: %s", entry.reservation_uid, error)
+
+
+def _refuse(entry: MakeRoom | GiveUp) -> None:
+    raise ValueError(f"nobody is set to make room: {entry}")
 
 
 def _log_cycle(plan: Plan, took_s: float) -> None:

@@ -85,7 +85,8 @@ DECISIONS: Final = counter(
     "Decisions that were started.",
     {
         "kind": "`bind` (no shared GPU), `join` (a share of a known GPU), `attempt` (handed to the binder), "
-        "`hold` (waits for a GPU that is being opened), `gang`, `retire` (an idle reservation), `withdraw`"
+        "`hold` (waits for a GPU that is being opened), `gang`, `retire` (an idle reservation), `withdraw`, "
+        "`make-room` (pods are evicted for others), `give-up` (not any more)"
     },
 )
 VERDICTS: Final = counter(
@@ -130,6 +131,24 @@ POOLS: Final = gauge(
 LEDGER_DIFFERENCES: Final = counter(
     "moorage_ledger_differences_total",
     "Nodes whose ledger row differed from a recount. Anything above 0 is a bug.",
+)
+EVICTIONS: Final = counter(
+    "moorage_evictions_total",
+    "Evictions that were asked for, by what came of it.",
+    {
+        "action": "`reclaim` or `preempt` (for other pods), `stalegangeviction` (what is left of a gang)",
+        "result": "`evicted`; `gone` or `other-pod`: no need any more; asked again later: `refused` (by a "
+        "PodDisruptionBudget), `failed` (no clear answer); `spared`: not asked any more",
+    },
+)
+EVICTED_IN_VAIN: Final = counter(
+    "moorage_evictions_without_start_total",
+    "Pods that were evicted for others that did not start in their place.",
+)
+INTENTS: Final = gauge(
+    "moorage_intents",
+    "Decisions to evict pods for others that stand, as the leader sees them.",
+    {"action": "`reclaim` or `preempt`"},
 )
 _KAI_MS: Final = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0, 2560.0)
 KAI_E2E: Final = gauge(
@@ -192,6 +211,7 @@ QUEUES: Final = (
 )  # fmt: skip
 SCHEDULER: Final = (
     DECISIONS, VERDICTS, WAITING, STAGE_SECONDS, WAITED, COMMITS, POOLS, LEDGER_DIFFERENCES,
+    EVICTIONS, EVICTED_IN_VAIN, INTENTS,
     KAI_E2E, KAI_TASK, KAI_BIND, *QUEUES,
 )  # fmt: skip
 

@@ -12,6 +12,9 @@ from typing_extensions import override
 from cli.metrics.declared import (
     COMMITS,
     DECISIONS,
+    EVICTED_IN_VAIN,
+    EVICTIONS,
+    INTENTS,
     KAI_BIND,
     KAI_E2E,
     KAI_TASK,
@@ -23,13 +26,26 @@ from cli.metrics.declared import (
     WAITING,
 )
 from cli.metrics.registry import Registry, Sample
-from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Hold, Join, Plan, Retire, Withdraw
+from scheduler.core.model.plan import (
+    Attempt,
+    Bind,
+    Explain,
+    Gang,
+    GiveUp,
+    Hold,
+    Join,
+    MakeRoom,
+    Plan,
+    Retire,
+    Withdraw,
+)
 from scheduler.core.model.verdict import Code
 from scheduler.report.standing import Standing
-from scheduler.telemetry.observing import Ended, Observer, Stage
+from scheduler.telemetry.observing import Answer, Ended, Evicts, Observer, Stage
 
 _KINDS: Final = {
     Bind: "bind", Join: "join", Attempt: "attempt", Hold: "hold", Gang: "gang", Retire: "retire", Withdraw: "withdraw",
+    MakeRoom: "make-room", GiveUp: "give-up",
 }  # fmt: skip
 
 
@@ -45,6 +61,11 @@ class SchedulingCounted(Observer):
         self._seconds = {stage: seconds.labels(stage.value) for stage in Stage}
         self._waited = registry.histogram(WAITED)
         self._differences = registry.counter(LEDGER_DIFFERENCES)
+        evictions = registry.counter(EVICTIONS)
+        self._evictions = {
+            (why, answer): evictions.labels(why.value, answer.value) for why in Evicts for answer in Answer
+        }
+        self._in_vain = registry.counter(EVICTED_IN_VAIN)
         self._kais = _UnderKaisNames(registry)
 
     @override
@@ -80,6 +101,16 @@ class SchedulingCounted(Observer):
         """Count it."""
         self._differences.inc()
 
+    @override
+    def asked_to_go(self, why: Evicts, answer: Answer) -> None:
+        """Count it."""
+        self._evictions[why, answer].inc()
+
+    @override
+    def evicted_in_vain(self, pods: int) -> None:
+        """Count them."""
+        self._in_vain.inc(pods)
+
 
 class _UnderKaisNames:
     """What dashboards for KAI's scheduler ask for, where it means the same here (kai-contract 6.5)."""
@@ -112,3 +143,4 @@ def show_standing(registry: Registry, standing: Standing) -> None:
 
     registry.read(WAITING, lambda: [((why,), count) for why, count in standing.waiting().items()])
     registry.read(POOLS, pools)
+    registry.read(INTENTS, lambda: [((action,), count) for action, count in standing.intents().items()])

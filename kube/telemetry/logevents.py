@@ -42,6 +42,10 @@ class LogEvent(enum.Enum):
     POD_EVICTED = "pod.evicted"
     #: A pod has to go, and the API server does not let it be evicted yet.
     EVICTION_REFUSED = "eviction.refused"
+    #: Who is evicted for whom was written, before anybody is.
+    ROOM_MADE = "room.made"
+    #: Nobody is evicted for it any more, and what it kept is free: its pods run, or do not need it.
+    ROOM_GIVEN_UP = "room.given-up"
     #: A BindRequest was made.
     ATTEMPT_MADE = "attempt.made"
     ATTEMPT_FAILED = "attempt.failed"

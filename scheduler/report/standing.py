@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from scheduler.core.model.room import Action
 from scheduler.core.model.verdict import Code
 from scheduler.core.queues.shares import use_by_number
 from scheduler.core.queues.use_over_time import Ppb
@@ -61,6 +62,13 @@ class Standing:
     def pools(self) -> Mapping[Pool, Use]:
         """What is used of each pool of GPUs, and what is not, by the ledger as it is now."""
         return use_of_pools(self._cache.cluster.refresh()) if self.is_leading else {}
+
+    def intents(self) -> Mapping[str, int]:
+        """How many decisions to evict pods for others stand, by action."""
+        if not self.is_leading:
+            return {}
+        found = Counter(intent.action for intent in self._cache.cluster.commits.intents.all())
+        return {action.value: found[action] for action in Action}
 
     def queues(self) -> Sequence[QueueStanding]:
         """How each queue stands, by the counts of the last decision."""

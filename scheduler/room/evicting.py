@@ -12,7 +12,6 @@ still due. What the API server answers:
 
 from __future__ import annotations
 
-import enum
 import heapq
 import logging
 from collections.abc import Callable
@@ -28,9 +27,11 @@ from kube.client.patience import doubled_s
 from kube.client.resources import PODS
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.signal import Signal
+from scheduler.telemetry.observing import Answer
 
 _log: Final = logging.getLogger(__name__)
 
+SIDE_BY_SIDE: Final = 16
 FIRST_REFUSAL_S: Final = 10.0
 LONGEST_REFUSAL_S: Final = 600.0
 _FIRST_PAUSE_S: Final = 0.2
@@ -40,22 +41,6 @@ _LONGEST_FORBIDDEN_S: Final = 300.0
 _CAUSE: Final = "DisruptionBudget"
 #: In the API server's answer about a pod under several budgets, which has no reason (docs/design/api-server-facts.md).
 _SEVERAL: Final = "more than one PodDisruptionBudget"
-
-
-class Answer(enum.Enum):
-    """What became of a request. The value is its stable name for machines."""
-
-    EVICTED = "evicted"
-    #: It is gone, or is going already.
-    GONE = "gone"
-    #: A pod of another UID has its name.
-    OTHER_POD = "other-pod"
-    #: A PodDisruptionBudget forbids it now.
-    REFUSED = "refused"
-    #: No clear answer, or not allowed: it is asked again.
-    FAILED = "failed"
-    #: Nobody needs it to go any more, so it was not asked.
-    SPARED = "spared"
 
 
 #: After these nobody is asked again.
@@ -102,9 +87,9 @@ class Bucket:
 class Evictor:
     """Evicts. ``on_refused`` is told of a pod (UID) and whether it is refused from now on, or not any more."""
 
-    def __init__(self, api: Api, *, per_s: int, burst: int, side_by_side: int) -> None:
+    def __init__(self, api: Api, *, per_s: int, side_by_side: int = SIDE_BY_SIDE) -> None:
         self._api = api
-        self._bucket = Bucket(per_s, burst)
+        self._bucket = Bucket(per_s, 2 * per_s)
         self._limiter_size = side_by_side
         #: (when to ask, order, which) by the event loop's time; one that ``_asking`` does not have was replaced.
         self._due: list[tuple[float, int, _Asking]] = []
@@ -126,13 +111,9 @@ class Evictor:
         self._news.set()
 
     def forget_refusals(self) -> None:
-        """Tell of pods that are not refused any more; how often they were is forgotten after a while."""
+        """Forget how often pods were refused that were not asked again for a while."""
         now = anyio.current_time()
-        for uid, (_, until) in [*self._refused.items()]:
-            if until <= now:
-                self.on_refused(uid, False)
-            if until + LONGEST_REFUSAL_S <= now:
-                del self._refused[uid]
+        self._refused = {uid: told for uid, told in self._refused.items() if told[1] + LONGEST_REFUSAL_S > now}
 
     async def run(self) -> None:
         """Evict until cancelled."""
@@ -254,8 +235,10 @@ class Evictor:
         uid = asking.wanted.uid
         if self._asking.get(uid) is asking:
             del self._asking[uid]
-            if answer is not Answer.SPARED and self._refused.pop(uid, None) is not None:
+            if uid in self._refused:
                 self.on_refused(uid, False)
+            if answer is not Answer.SPARED:
+                self._refused.pop(uid, None)
         asking.wanted.told(answer)
 
 

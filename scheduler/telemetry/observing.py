@@ -51,6 +51,33 @@ def ended_by(because: str) -> Ended:
     return next((ended for ended in Ended if ended.value == name), Ended.OVERTAKEN)
 
 
+class Evicts(enum.Enum):
+    """Why a pod is evicted; the values are KAI's names of its actions."""
+
+    #: From a queue with more than its share, for a pod of another queue.
+    RECLAIM = "reclaim"
+    #: For a pod of higher priority in the same queue.
+    PREEMPT = "preempt"
+    #: What is left of a gang below its minimum.
+    STALE_GANG = "stalegangeviction"
+
+
+class Answer(enum.Enum):
+    """What became of asking for an eviction. The value is its stable name for machines."""
+
+    EVICTED = "evicted"
+    #: It is gone, or is going already.
+    GONE = "gone"
+    #: A pod of another UID has its name.
+    OTHER_POD = "other-pod"
+    #: A PodDisruptionBudget forbids it now: it is asked again.
+    REFUSED = "refused"
+    #: No clear answer, or not allowed: it is asked again.
+    FAILED = "failed"
+    #: Nobody needs it to go any more, so it was not asked.
+    SPARED = "spared"
+
+
 class Observer(Protocol):
     """Is told what happens. It must not raise, and what it does takes microseconds."""
 
@@ -76,6 +103,14 @@ class Observer(Protocol):
 
     def ledger_differs(self) -> None:
         """A node's row of the ledger was not what a recount gives."""
+        ...
+
+    def asked_to_go(self, why: Evicts, answer: Answer) -> None:
+        """The eviction of a pod was asked for, or it was spared in the end."""
+        ...
+
+    def evicted_in_vain(self, pods: int) -> None:
+        """Room was given up for which so many pods were evicted, and nobody started there."""
         ...
 
 
@@ -104,4 +139,12 @@ class Unobserved(Observer):
 
     @override
     def ledger_differs(self) -> None:
+        """Nothing."""
+
+    @override
+    def asked_to_go(self, why: Evicts, answer: Answer) -> None:
+        """Nothing."""
+
+    @override
+    def evicted_in_vain(self, pods: int) -> None:
         """Nothing."""

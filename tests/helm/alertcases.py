@@ -93,6 +93,17 @@ LAG: Final = "moorage_watch_lag_seconds"
 LOOP: Final = "moorage_event_loop_lag_seconds"
 
 
+def evicted(values: str) -> Series:
+    """Evictions for others; those of stale gangs don't count."""
+    return one("moorage_evictions_total", values, "scheduler", action="reclaim", result="evicted") | one(
+        "moorage_evictions_total", "0+1000x60", "scheduler", action="stalegangeviction", result="evicted"
+    )
+
+
+def without_start(values: str) -> Series:
+    return one("moorage_evictions_without_start_total", values, "scheduler")
+
+
 def failed_review(values: str) -> Series:
     return one(f"{REVIEWS}_count", values, "admission", webhook="mutate", answer="failed")
 
@@ -247,6 +258,14 @@ def _fires_for_queues() -> Iterator[Case]:
     yield Case("two GPUs are owed", "MoorageQueueStarved", owed("0x3 2000000000x30"), 20, ((labels, lacks),))
     taken_over = owed("1000000000x8 stale") | owed("_x9 1000000000x30", "b")
     yield Case("owed across a hand-over", "MoorageQueueStarved", taken_over, 18, ((labels, lacks),))
+    in_vain = "More than a tenth of the pods evicted for others were evicted for pods that did not start"
+    yield Case(
+        "every second eviction",
+        "MoorageEvictionsInVain",
+        evicted("0+2x60") | without_start("0+1x60"),
+        30,
+        (({}, in_vain),),
+    )
     above = "Queue research has more allocated than its limit"
     for resource, limit in (("gpus", 8), ("cpu_cores", 64), ("memory_bytes", 10**11)):
         series = used(resource, f"{limit}x3 {limit + 1}x20", f"{limit}x30")
@@ -257,6 +276,8 @@ def _fires_for_queues() -> Iterator[Case]:
 
 def _silent_about_queues() -> Iterator[Case]:
     yield Case("owed for ten minutes", "MoorageQueueStarved", owed("0x3 2000000000x9 0x30"), 40)
+    yield Case("one in twenty", "MoorageEvictionsInVain", evicted("0+20x60") | without_start("0+1x60"), 55)
+    yield Case("five of six in an hour", "MoorageEvictionsInVain", evicted("0x9 6x60") | without_start("0x9 5x60"), 55)
     at_it = used("gpus", "8x30", "8x30") | used("cpu_cores", "63.5x30", "64x30")
     yield Case("at its limit", "MoorageQueueAboveLimit", at_it, 30)
     endless = used("gpus", "80x30", "-1x30") | used("memory_bytes", "80x30", "-1x30")

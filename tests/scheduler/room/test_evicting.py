@@ -18,7 +18,8 @@ from kube.client.retry import Retry
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from kube.memory.server import MemoryApiServer
-from scheduler.room.evicting import Answer, Evictor, Wanted
+from scheduler.room.evicting import Evictor, Wanted
+from scheduler.telemetry.observing import Answer
 from simulator.virtualtime import VirtualClock
 from tests.kube.memory.calls import send
 
@@ -33,7 +34,7 @@ class Stage:
         clock = VirtualClock(asyncio.get_running_loop())
         self.server = MemoryApiServer(clock=clock, rng=random.Random(1), auto_namespaces=True)
         self.api = Api(self.server.transport("scheduler"), retry=Retry(random.Random(1)))
-        self.evictor = Evictor(self.api, **{"per_s": 300, "burst": 600, "side_by_side": 16, **settings})
+        self.evictor = Evictor(self.api, **{"per_s": 300, **settings})
         self.told: list[tuple[str, Answer, int]] = []
         self.refused: list[tuple[str, bool]] = []
         self.evictor.on_refused = lambda uid, is_refused: self.refused.append((uid, is_refused))
@@ -120,14 +121,14 @@ async def test_a_pod_that_is_gone_and_one_that_is_another_now_are_left_alone() -
 
 
 async def test_a_pod_that_is_not_due_any_more_is_spared() -> None:
-    async with stage(per_s=1, burst=1) as at:
-        uids = await at.pods("p", "q")
-        at.ask("p", uids["p"])
-        at.ask("q", uids["q"])
+    async with stage(per_s=1) as at:
+        uids = await at.pods("o", "p", "q")
+        for name, uid in uids.items():
+            at.ask(name, uid)
         await anyio.sleep(0.5)
         at.due["q"] = False
         await anyio.sleep(10)
-        assert at.told == [("p", Answer.EVICTED, 0), ("q", Answer.SPARED, 1)]
+        assert at.told == [("o", Answer.EVICTED, 0), ("p", Answer.EVICTED, 0), ("q", Answer.SPARED, 1)]
         assert await at.is_there("q")
 
 
@@ -151,16 +152,31 @@ async def test_who_is_refused_is_told_and_so_is_that_it_may_be_asked_again() -> 
         uids = await at.pods("p")
         await at.budget("b", 0)
         at.ask("p", uids["p"])
-        at.due["p"] = True
         await anyio.sleep(1)
         assert at.refused == [(uids["p"], True)]
         at.due["p"] = False
-        at.evictor.forget_refusals()
-        assert at.refused == [(uids["p"], True)]
-        await anyio.sleep(10)
-        at.evictor.forget_refusals()
-        assert at.refused[-1] == (uids["p"], False)
+        await anyio.sleep(8)
+        assert len(at.refused) == 1
+        await anyio.sleep(2)
+        assert at.refused[1:] == [(uids["p"], False)]
         assert at.told[-1] == ("p", Answer.SPARED, 10)
+
+
+@pytest.mark.parametrize(("pause_s", "again_s"), [(500.0, 20), (700.0, 10)], ids=["remembered", "forgotten"])
+async def test_how_often_one_was_refused_is_remembered_for_ten_minutes(pause_s: float, again_s: int) -> None:
+    async with stage() as at:
+        uids = await at.pods("p")
+        await at.budget("b", 0)
+        at.ask("p", uids["p"])
+        await anyio.sleep(1)
+        at.due["p"] = False
+        await anyio.sleep(pause_s)
+        at.evictor.forget_refusals()
+        at.due["p"] = True
+        at.ask("p", uids["p"])
+        await anyio.sleep(again_s + 1)
+        *_, (_, _, first), (_, _, second) = at.told
+        assert second - first == again_s
 
 
 async def test_one_that_is_wanted_again_while_it_is_refused_waits_until_it_is_not() -> None:
@@ -258,7 +274,7 @@ async def test_what_breaks_one_request_stops_nothing_else() -> None:
 
 
 async def test_so_many_at_once_and_then_so_many_a_second() -> None:
-    async with stage(per_s=10, burst=20) as at:
+    async with stage(per_s=10) as at:
         uids = await at.pods(*(f"p{i}" for i in range(60)))
         for name, uid in uids.items():
             at.ask(name, uid)

@@ -1,0 +1,280 @@
+"""Carries out that room is made: what was decided is written, and then evicted; what is over leaves the record.
+
+Nobody is evicted for an intent that is not on the record in exactly these words. Evictions of the hour are counted with
+the write that allows them, so a crash between the two counts one too many, and never one too few.
+
+A term begins with the record: what stands there is charged before the first decision, and its victims are asked for
+again. Without the right to read it nothing is evicted for others, and all else goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import anyio
+
+from kube.client.api import Api
+from kube.client.clock import Clock
+from kube.client.errors import Refused
+from kube.client.patience import doubled_s
+from kube.events import EventRecorder
+from kube.telemetry.logevents import LogEvent, about
+from kube.watch.signal import Signal
+from scheduler.core.model.plan import GiveUp, MakeRoom
+from scheduler.core.model.room import Ended, Intent, Victim
+from scheduler.core.report.queue_state import QueueState
+from scheduler.core.room.written import MOST_BYTES, Record, added, evictions, without
+from scheduler.room.evicting import Evictor, Wanted
+from scheduler.room.record import Kept, RoomRecord
+from scheduler.room.telling import Evictions
+from scheduler.telemetry.observing import Answer, Observer
+from scheduler.watch.cache import Cache
+
+_log: Final = logging.getLogger(__name__)
+_S: Final = 1_000_000_000
+_SWEEP_S: Final = 60.0
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 300.0
+
+
+class MakingRoom:
+    """Writes intents and has their victims evicted. ``clock``: the API server's."""
+
+    def __init__(
+        self,
+        api: Api,
+        cache: Cache,
+        *,
+        evictor: Evictor,
+        clock: Clock,
+        events: EventRecorder,
+        observer: Observer,
+    ) -> None:
+        self._cache = cache
+        self._intents = cache.cluster.commits.intents
+        self._evictor = evictor
+        self._clock = clock
+        self._observer = observer
+        self._record = RoomRecord(api)
+        self._evictions = Evictions(cache, events, observer)
+        #: What stands and is to be written, by id.
+        self._fresh: dict[str, Intent] = {}
+        #: What stands on the record, as it is written there, by id.
+        self._kept: dict[str, Intent] = {}
+        #: What this process gave up, or could not write: it is not taken for an intent if it is read again.
+        self._over: set[str] = set()
+        #: Victims that were evicted, by intent.
+        self._evicted: dict[str, int] = {}
+        self._is_read = False
+        #: So long the text may be; what does not fit waits.
+        self.most_bytes = MOST_BYTES
+        #: Writes that were refused in a row.
+        self._refusals = 0
+        self._news = Signal()
+        evictor.on_refused = self._note_refused
+
+    # --- what is decided -------------------------------------------------------------------------------------------
+    def take(self, entry: MakeRoom | GiveUp) -> None:
+        """Take what was decided: it is charged, or free, when this returns."""
+        match entry:
+            case MakeRoom(intent=intent):
+                self._intents.put(intent)
+                self._over.discard(intent.id)
+                self._fresh[intent.id] = intent
+                self._news.set()
+            case GiveUp(intent_id=intent_id, because=because):
+                self._give_up(intent_id, because)
+
+    def _give_up(self, intent_id: str, because: Ended) -> None:
+        intent = self._intents.get(intent_id)
+        if intent is None:
+            return
+        evicted = self._evicted.pop(intent_id, 0)
+        if evicted and because is not Ended.BOUND:
+            self._observer.evicted_in_vain(evicted)
+        extra = about(LogEvent.ROOM_GIVEN_UP, intent=intent_id, because=because.value, evicted=evicted)
+        _log.info("an intent is over", extra=extra)
+        self._drop(intent_id)
+        if self._fresh:
+            self._news.set()  # one that did not fit may fit now
+
+    def _drop(self, intent_id: str) -> None:
+        self._intents.drop(intent_id)
+        self._fresh.pop(intent_id, None)
+        self._kept.pop(intent_id, None)
+        self._over.add(intent_id)
+
+    # --- a term ------------------------------------------------------------------------------------------------------
+    async def begin(self) -> None:
+        """Read the record, and let stand what stands there. Before the first decision of a term."""
+        await self._read()
+
+    async def run(self) -> None:
+        """Write what is decided, until cancelled. The evictor runs by itself."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._sweep)
+            while True:
+                await self._news.wait()
+                if not self._is_read:
+                    await self._read()
+                if not self._is_read:
+                    await self._refuse([*self._fresh.values()])
+                elif self._fresh or self._has_more():
+                    await self._write()
+
+    async def _sweep(self) -> None:
+        """What is over leaves the record now and then, and what did not fit is tried again."""
+        while True:
+            await anyio.sleep(_SWEEP_S)
+            self._note_evictions()
+            self._evictor.forget_refusals()
+            self._news.set()
+
+    def _has_more(self) -> bool:
+        """Whether the record has something that is over."""
+        return self._base() != self._record.record
+
+    async def _read(self) -> None:
+        try:
+            await self._record.read()
+        except Refused as error:
+            _log.error("nothing is evicted for others, as the record of it can't be read: %s", error)
+            return
+        self._is_read = True
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Let stand what the record says, the oldest first, and ask for the victims.
+
+        What was decided and never written gives way to it. What was written stands, whoever took it from the record.
+        """
+        before, self._kept = self._kept, {}
+        for intent_id in self._fresh.keys() - before.keys():
+            self._drop(intent_id)
+        for intent in self._record.record.intents:
+            if intent.id in self._over or self._is_another(intent):
+                continue
+            try:
+                self._intents.put(intent)
+            except ValueError as error:
+                _log.warning("an intent of the record is left out: %s", error)
+                continue
+            self._kept[intent.id] = intent
+            if intent.id not in before:
+                self._evicted[intent.id] = sum(not self._is_there(victim) for victim in intent.victims)
+        for intent_id in before.keys() - self._kept.keys():
+            if (standing := self._intents.get(intent_id)) is not None:
+                self._fresh[intent_id] = standing
+                self._news.set()
+        self._ask(self._kept.values())
+        self._note_evictions()
+        self._cache.wake.set()
+
+    def _is_another(self, intent: Intent) -> bool:
+        """Whether another version of this intent stands here."""
+        known = self._intents.get(intent.id)
+        return known is not None and known != intent
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+    def _now_s(self) -> int:
+        return self._clock.now_ns() // _S
+
+    def _base(self) -> Record:
+        """The record without what is over, and without what is to be written anew."""
+        over = [
+            intent.id
+            for intent in self._record.record.intents
+            if intent.id not in self._kept or intent.id in self._fresh
+        ]
+        return without(self._record.record, over, now_s=self._now_s())
+
+    async def _write(self) -> None:
+        """One write for all that was decided and for all that is over."""
+        fresh = {**self._fresh}
+        record = added(self._base(), [*fresh.values()], now_s=self._now_s(), most_bytes=self.most_bytes)
+        wanted = self._in_order(record)
+        mine = [intent for intent in wanted.intents if fresh.get(intent.id) is intent]
+        if len(mine) < len(fresh):
+            _log.warning("%d intents wait, as the record is full", len(fresh) - len(mine))
+        match await self._record.write(wanted):
+            case Kept.WRITTEN:
+                self._refusals = 0
+                self._written(mine)
+            case Kept.OVERTAKEN:
+                self._adopt()
+            case Kept.REFUSED:
+                await self._refuse(mine)
+
+    def _in_order(self, record: Record) -> Record:
+        """By age: a new leader puts them in this order."""
+        ages = {intent.id: at for at, intent in enumerate(self._intents.all())}
+        return Record(tuple(sorted(record.intents, key=lambda intent: ages.get(intent.id, len(ages)))), record.evicted)
+
+    def _written(self, mine: list[Intent]) -> None:
+        asked = []
+        for intent in mine:
+            if self._fresh.get(intent.id) is intent:
+                del self._fresh[intent.id]
+            if self._intents.get(intent.id) is not None:
+                self._kept[intent.id] = intent
+                asked.append(intent)
+            extra = about(LogEvent.ROOM_MADE, intent=intent.id, action=intent.action.value, victims=len(intent.victims))
+            _log.info("who goes for whom is written", extra=extra)
+        self._over &= {intent.id for intent in self._record.record.intents}
+        self._ask(asked)
+        self._note_evictions()
+
+    async def _refuse(self, intents: list[Intent]) -> None:
+        """They can't be written, so nobody goes for them.
+
+        They are dropped after a pause: they would be decided again in the same moment.
+        """
+        await anyio.sleep(doubled_s(_FIRST_PAUSE_S, self._refusals, longest_s=_LONGEST_PAUSE_S))
+        self._refusals += 1
+        for intent in intents:
+            if self._fresh.get(intent.id) is intent:
+                self._drop(intent.id)
+        self._cache.wake.set()
+
+    def _note_evictions(self) -> None:
+        self._cache.cluster.room.note_evicted(evictions(self._record.record, now_s=self._now_s()))
+
+    # --- evicting ----------------------------------------------------------------------------------------------------
+    def _ask(self, intents: Iterable[Intent]) -> None:
+        """Have the victims evicted, unit by unit as they were chosen."""
+        intents = [intent for intent in intents if intent.victims]
+        states = self._evictions.states() if intents else {}
+        for intent in intents:
+            for victim in intent.victims:
+                self._ask_for(intent, victim, states)
+
+    def _ask_for(self, intent: Intent, victim: Victim, states: Mapping[str, QueueState]) -> None:
+        note = self._evictions.note(intent, victim, states)
+
+        def is_due() -> bool:
+            return self._is_due(intent, victim)
+
+        def told(answer: Answer) -> None:
+            if answer is Answer.EVICTED and self._kept.get(intent.id) == intent:
+                self._evicted[intent.id] = self._evicted.get(intent.id, 0) + 1
+            self._evictions.told(intent, victim, note, answer)
+
+        self._evictor.ask(
+            Wanted(uid=victim.pod_uid, namespace=victim.namespace, name=victim.name, is_due=is_due, told=told)
+        )
+
+    def _is_due(self, intent: Intent, victim: Victim) -> bool:
+        """Whether the intent stands as it is written, a holder waits for it, and the victim is where it was."""
+        if self._kept.get(intent.id) != intent or self._intents.get(intent.id) != intent:
+            return False
+        return self._is_there(victim) and any(self._intents.waits(place.pod_uid) for place in intent.places)
+
+    def _is_there(self, victim: Victim) -> bool:
+        pod = self._cache.cluster.pod(victim.pod_uid)
+        return pod is not None and pod.node == victim.node and not pod.deleting
+
+    def _note_refused(self, uid: str, is_refused: bool) -> None:
+        self._cache.cluster.room.note_refused(uid, is_refused)
+        self._cache.wake.set()

@@ -1,0 +1,112 @@
+"""The record of intents: one ConfigMap, written by the scheduler alone, before anybody is evicted.
+
+Two leaders meet here: each write names the version that was read, so the one that comes second fails, and reads. An
+outcome that is not known is settled before anything rests on it: the same write is asked for again until it is
+answered. Both can't land, as they name the same version.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from typing import Final
+
+from kube.client.api import Api
+from kube.client.errors import ApiError, Conflict, NotFound, Refused, TooLate
+from kube.client.patience import until_answered
+from kube.client.resources import CONFIG_MAPS
+from scheduler.core.room.written import Record, read, written
+from wire import names
+from wire.core import ConfigMap
+
+_log: Final = logging.getLogger(__name__)
+_KEY: Final = "room"
+
+
+class Kept(enum.Enum):
+    """What became of a write."""
+
+    WRITTEN = enum.auto()
+    #: Somebody else has written: their record was read.
+    OVERTAKEN = enum.auto()
+    #: The API server does not take it: nothing was written.
+    REFUSED = enum.auto()
+
+
+class RoomRecord:
+    """``record``: as it was read or written last."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.record = Record()
+        #: Its version, "" if it is not there.
+        self._version = ""
+        self._text = ""
+
+    async def read(self) -> None:
+        """Read it, however long that takes. Raises Forbidden."""
+        found = await until_answered(self._found)
+        if isinstance(found, Refused):
+            raise found
+        self._take(found)
+
+    async def _found(self) -> ConfigMap | Refused | None:
+        try:
+            return await self._api.get(CONFIG_MAPS, names.ROOM, namespace=names.SYSTEM_NAMESPACE)
+        except NotFound:
+            return None
+        except Refused as error:
+            if error.code == 403:
+                return error
+            raise
+
+    def _take(self, found: ConfigMap | None) -> None:
+        self._version = "" if found is None else found.metadata.resource_version
+        self._text = "" if found is None else (found.data or {}).get(_KEY, "")
+        if found is None:
+            self.record = Record()
+            return
+        reading = read(self._text)
+        for problem in reading.unread:
+            _log.warning("ConfigMap %s: %s; what it kept is free", names.ROOM, problem)
+        self.record = reading.record
+
+    async def write(self, record: Record) -> Kept:
+        """Write it in place of the version that was read or written last."""
+        text = written(record)
+        if text == self._text:
+            return Kept.WRITTEN
+        try:
+            found = await until_answered(lambda: self._sent(text))
+            if isinstance(found, ApiError):
+                _log.warning("ConfigMap %s was not written: %s", names.ROOM, found)
+                return Kept.REFUSED
+            if found is None:
+                await self.read()
+                if self._text != text:
+                    return Kept.OVERTAKEN
+                return Kept.WRITTEN
+        except Refused as error:
+            _log.error("ConfigMap %s can't be read: %s", names.ROOM, error)
+            return Kept.REFUSED
+        self._version, self._text, self.record = found.metadata.resource_version, text, record
+        return Kept.WRITTEN
+
+    async def _sent(self, text: str) -> ConfigMap | ApiError | None:
+        """The ConfigMap as written; None: another version is there; an error: it was not written. Raises ApiError."""
+        data = {"data": {_KEY: text}}
+        try:
+            if not self._version:
+                new = {"metadata": {"name": names.ROOM}, **data}
+                return await self._api.create(CONFIG_MAPS, new, namespace=names.SYSTEM_NAMESPACE)
+            return await self._api.patch(
+                CONFIG_MAPS, names.ROOM, data, namespace=names.SYSTEM_NAMESPACE, resource_version=self._version
+            )
+        except (Conflict, NotFound) as error:
+            if isinstance(error, NotFound) and not self._version:
+                return error  # it is the namespace that is not there
+            return None
+        except (Refused, TooLate) as error:
+            if error.outcome_unknown:
+                raise
+            return error

@@ -1,0 +1,75 @@
+"""Tells of evictions for others: an event for people, a line of the log, a count."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from kube.client.resources import POD_GROUPS, PODS
+from kube.events import EventRecorder
+from kube.telemetry.logevents import LogEvent, about
+from scheduler.core.model.records import PodRecord
+from scheduler.core.model.room import Action, Intent, Victim
+from scheduler.core.report.queue_state import QueueState, queue_states
+from scheduler.status import reasons
+from scheduler.telemetry.observing import Answer, Evicts, Observer
+from scheduler.watch.cache import Cache
+from wire import names
+from wire.core import ObjectReference
+from wire.events import WARNING
+
+_log: Final = logging.getLogger(__name__)
+_WHY: Final = {Action.RECLAIM: Evicts.RECLAIM, Action.PREEMPT: Evicts.PREEMPT}
+
+
+class Evictions:
+    """Tells what became of victims. What an event says is put together while the victim is known."""
+
+    def __init__(self, cache: Cache, events: EventRecorder, observer: Observer) -> None:
+        self._cache = cache
+        self._events = events
+        self._observer = observer
+
+    def states(self) -> Mapping[str, QueueState]:
+        """How queues stand, by name; to be asked once for all that is written together."""
+        queues = self._cache.cluster.queues
+        return {
+            state.record.name: state
+            for state in queue_states(queues.records.all(), queues.accounts(), queues.sums.sums)
+        }
+
+    def note(self, intent: Intent, victim: Victim, states: Mapping[str, QueueState]) -> tuple[ObjectReference, str]:
+        """About what an event is, and what it says."""
+        pod = self._cache.cluster.pod(victim.pod_uid)
+        place, taker = f"{victim.namespace}/{victim.name}", self._cache.cluster.pod(intent.places[0].pod_uid)
+        workload = f"{intent.namespace}/{intent.pod_group or (taker.name if taker is not None else '')}"
+        if intent.action is Action.PREEMPT:
+            text = reasons.preempted_text(place, workload)
+        else:
+            queues = dict.fromkeys(self._queue(one) for one in (pod, taker) if one is not None)
+            text = reasons.reclaimed_text(place, workload, [states[name] for name in queues if name in states])
+        return self._regarding(victim, pod), text
+
+    def _queue(self, pod: PodRecord) -> str:
+        group = self._cache.cluster.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
+        return pod.queue if group is None else group.queue
+
+    def _regarding(self, victim: Victim, pod: PodRecord | None) -> ObjectReference:
+        """The victim's PodGroup, or the pod where there is none."""
+        group = None if pod is None else self._cache.cluster.pod_group(pod.namespace, pod.pod_group)
+        kind, name, uid = (PODS, victim.name, victim.pod_uid) if group is None else (POD_GROUPS, group.name, group.uid)
+        return ObjectReference(
+            api_version=kind.api_version, kind=kind.kind, name=name, namespace=victim.namespace, uid=uid
+        )
+
+    def told(self, intent: Intent, victim: Victim, note: tuple[ObjectReference, str], answer: Answer) -> None:
+        """Tell of an answer; people hear of evictions only."""
+        self._observer.asked_to_go(_WHY[intent.action], answer)
+        if answer is not Answer.EVICTED:
+            return
+        regarding, text = note
+        place, action = f"{victim.namespace}/{victim.name}", intent.action.value
+        extra = about(LogEvent.POD_EVICTED, pod=place, node=victim.node, action=action, intent=intent.id)
+        _log.info("evicted: %s", text, extra=extra)
+        self._events.record(regarding, reason=names.REASON_EVICT, action="Evicting", note=text, type=WARNING)

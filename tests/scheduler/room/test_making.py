@@ -1,0 +1,432 @@
+"""Making room: written before anybody is evicted, kept for its holder, and nobody asked for what is over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from kube.client.resources import CONFIG_MAPS, POD_GROUPS, PODS
+from kube.memory.calls import Call
+from kube.memory.faults import Fault
+from scheduler.core.model.room import Action, Ended, Evicted
+from scheduler.core.room import written
+from scheduler.telemetry.observing import Answer, Evicts
+from tests.kube.memory.calls import send
+from tests.scheduler.room.roomstage import BUDGETS, NODE, NS, Process, Stage, stage
+from wire import names
+
+TAKEN = tuple(f"v{i}" for i in range(8))
+SWEEP_S = 61
+
+
+@asynccontextmanager
+async def making(*holders: str) -> AsyncIterator[tuple[Stage, Process]]:
+    """A full node, pods that wait, and a process that leads."""
+    async with stage(*TAKEN) as (at, tasks):
+        for name in holders or ("h",):
+            await at.pod(name, is_bound=False)
+        process = Process(at, "scheduler")
+        await process.start(tasks)
+        yield at, process
+
+
+async def another(at: Stage, name: str = "scheduler-2") -> Process:
+    """A process that leads from now on, beside whatever else runs."""
+    process = Process(at, name)
+    await process.start(at.tasks)
+    return process
+
+
+def is_record(call: Call) -> bool:
+    return call.kind.plural == "configmaps" and call.verb in {"create", "patch"}
+
+
+def strike(at: Stage, fault: Fault, times: int = 1, verb: str = "") -> None:
+    left = [fault] * times
+    at.server.faults.on_request.append(
+        lambda call: (
+            left.pop()
+            if left and call.kind.plural == "configmaps" and (call.verb == verb if verb else is_record(call))
+            else None
+        )
+    )
+
+
+# --- written, then evicted
+
+
+async def test_all_intents_of_a_decision_are_one_write_and_then_their_victims_go_in_order() -> None:
+    async with making("h", "i") as (at, process):
+        process.decide(at.intent("h-0", "h", "v3", "v1"), at.intent("i-0", "i", "v2"))
+        await anyio.sleep(5)
+        assert at.evictions() == ["v3", "v1", "v2"]
+        assert at.writes("scheduler", "configmaps") == 1
+        assert [intent.id for intent in at.record.intents] == ["h-0", "i-0"]
+        assert process.observer.answers == [(Evicts.RECLAIM, Answer.EVICTED)] * 3
+
+
+async def test_an_intent_is_charged_at_once_and_what_its_victims_leave_is_kept_until_its_holder_is_bound() -> None:
+    async with making() as (at, process):
+        process.decide(at.intent("h-0", "h", "v0", "v1"))
+        assert [intent.id for intent in process.intents] == ["h-0"]
+        await anyio.sleep(5)
+        assert process.free_gpus() == 1  # two are gone, one of them is the holder's
+        process.give_up(process.intents[0], Ended.HOLDER_GONE)
+        assert process.free_gpus() == 2
+
+
+async def test_nobody_is_evicted_while_the_write_is_under_way() -> None:
+    async with making() as (at, process):
+        strike(at, Fault(delay_s=3.0))
+        process.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(2.5)
+        assert at.evictions() == []
+        await anyio.sleep(1)
+        assert at.evictions() == ["v0"]
+
+
+async def test_an_intent_that_is_given_up_while_it_is_written_evicts_nobody_and_leaves_the_record() -> None:
+    async with making() as (at, process):
+        strike(at, Fault(answer_delay_s=3.0))
+        intent = at.intent("h-0", "h", "v0")
+        process.decide(intent)
+        await anyio.sleep(1)
+        process.give_up(intent)
+        await anyio.sleep(SWEEP_S)
+        assert at.evictions() == []
+        assert at.record.intents == ()
+
+
+async def test_what_is_over_leaves_the_record_with_the_next_write() -> None:
+    async with making("h", "i") as (at, process):
+        first = at.intent("h-0", "h", "v0")
+        process.decide(first)
+        await anyio.sleep(1)
+        process.give_up(first, Ended.BOUND)
+        process.decide(at.intent("i-0", "i", "v1"))
+        await anyio.sleep(1)
+        assert [intent.id for intent in at.record.intents] == ["i-0"]
+        assert at.writes("scheduler", "configmaps") == 2
+
+
+async def test_what_is_over_leaves_the_record_within_a_minute_and_nothing_is_written_after_that() -> None:
+    async with making() as (at, process):
+        intent = at.intent("h-0", "h", "v0")
+        process.decide(intent)
+        await anyio.sleep(1)
+        process.give_up(intent, Ended.BOUND)
+        await anyio.sleep(SWEEP_S)
+        assert at.record.intents == ()
+        assert at.writes("scheduler", "configmaps") == 2
+        await anyio.sleep(1000)
+        assert at.writes("scheduler", "configmaps") == 2
+
+
+async def test_an_intent_that_is_decided_again_with_others_is_written_again_before_they_go() -> None:
+    async with making("h", "i") as (at, process):
+        process.decide(at.intent("h-0", "h", "v0"), at.intent("i-0", "i", "v5"))
+        await anyio.sleep(1)
+        process.decide(at.intent("h-0", "h", "v0", "v1"))
+        await anyio.sleep(1)
+        assert at.evictions() == ["v0", "v5", "v1"]
+        assert [intent.id for intent in at.record.intents] == ["h-0", "i-0"]  # it keeps its age
+
+
+# --- who is spared
+
+
+async def test_a_victim_is_spared_when_nobody_waits_for_its_place_any_more() -> None:
+    async with making() as (at, process):
+        await protect(at, 0)
+        process.decide(at.intent("h-0", "h", "v0", "v1"))
+        await anyio.sleep(1)
+        await at.api.delete(PODS, "h", namespace=NS)
+        await allow(at, 8)
+        await anyio.sleep(60)
+        assert at.evictions() == []
+
+
+async def test_a_victim_that_ended_by_itself_is_not_asked() -> None:
+    async with making() as (at, process):
+        strike(at, Fault(delay_s=2.0))
+        process.decide(at.intent("h-0", "h", "v0", "v1"))
+        await at.api.delete(PODS, "v0", namespace=NS, grace_s=0)
+        await anyio.sleep(5)
+        assert at.evictions() == ["v1"]
+
+
+async def test_evictions_for_which_nobody_started_are_counted() -> None:
+    async with making("h", "i") as (at, process):
+        lost, found = at.intent("h-0", "h", "v0", "v1"), at.intent("i-0", "i", "v2")
+        process.decide(lost, found)
+        await anyio.sleep(1)
+        process.give_up(lost, Ended.HOLDER_GONE)
+        process.give_up(found, Ended.BOUND)
+        assert process.observer.in_vain == 2
+
+
+# --- writes that fail
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(refuse_with=500),
+        Fault(refuse_with=500, carried_out=True),
+        Fault(lost="request"),
+        Fault(lost="answer"),
+        Fault(lost="request", lands_after_s=4.0),
+        Fault(refuse_with=429, retry_after_s=2),
+    ],
+    ids=["500", "500 that lies", "request lost", "answer lost", "late", "429"],
+)
+async def test_a_write_whose_outcome_is_not_known_is_settled_and_then_the_victims_go(fault: Fault) -> None:
+    async with making() as (at, process):
+        strike(at, fault)
+        process.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(60)
+        assert at.evictions() == ["v0"]
+        assert [intent.id for intent in at.record.intents] == ["h-0"]
+
+
+async def test_what_may_not_be_written_evicts_nobody_and_is_dropped_after_a_pause_that_grows() -> None:
+    async with making() as (at, process):
+        strike(at, Fault(refuse_with=403), times=3)
+        for pause_s in (1, 2, 4):
+            process.decide(at.intent("h-0", "h", "v0"))
+            await anyio.sleep(pause_s - 0.5)
+            assert [intent.id for intent in process.intents] == ["h-0"]
+            await anyio.sleep(1)
+            assert process.intents == []
+        assert at.evictions() == []
+        process.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(1)
+        assert at.evictions() == ["v0"]
+
+
+async def test_one_that_does_not_fit_waits_until_another_one_is_over() -> None:
+    async with making("h", "i") as (at, process):
+        first, second = at.intent("h-0", "h", "v0"), at.intent("i-0", "i", "v1")
+        most = len(written.written(written.added(written.Record(), [first], now_s=10**9))) + 100
+        process.making.most_bytes = most
+        process.decide(first, second)
+        await anyio.sleep(120)
+        assert at.evictions() == ["v0"]
+        assert len(at.text()) <= most
+        process.give_up(first, Ended.BOUND)
+        await anyio.sleep(1)
+        assert at.evictions() == ["v0", "v1"]
+
+
+async def test_a_record_that_people_deleted_is_written_again() -> None:
+    async with making("h", "i") as (at, process):
+        process.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(1)
+        await at.drop_record()
+        process.decide(at.intent("i-0", "i", "v1"))
+        await anyio.sleep(1)
+        assert [intent.id for intent in process.intents] == ["h-0"]  # the new one is decided again
+        assert [intent.id for intent in at.record.intents] == ["h-0"]
+
+
+# --- a new leader
+
+
+async def test_a_new_leader_charges_what_is_written_and_asks_for_who_is_still_there() -> None:
+    async with making("h", "i") as (at, process):
+        await protect(at, 1)
+        process.decide(at.intent("h-0", "h", "v0"), at.intent("i-0", "i", "v1", "v2"))
+        await anyio.sleep(1)
+        assert at.evictions() == ["v0"]
+        process.kill()
+        await allow(at, 8)
+        second = await another(at)
+        assert [intent.id for intent in second.intents] == ["h-0", "i-0"]
+        assert second.free_gpus() == 0
+        await anyio.sleep(1)
+        assert at.evictions() == ["v0", "v1", "v2"]
+
+
+async def test_a_new_leader_asks_nobody_who_is_on_the_way_out() -> None:
+    async with making() as (at, process):
+        await at.pod("slow", grace_s=300)
+        process.decide(at.intent("h-0", "h", "slow"))
+        await anyio.sleep(1)
+        process.kill()
+        await another(at)
+        await anyio.sleep(60)
+        assert at.evictions() == ["slow"]
+
+
+async def test_a_new_leader_counts_what_the_one_before_evicted() -> None:
+    async with making() as (at, process):
+        process.decide(at.intent("h-0", "h", "v0", "v1"))
+        await anyio.sleep(1)
+        process.kill()
+        second = await another(at)
+        (evicted,) = {second.cache.cluster.room.given()["evicted"][f"owner-{name}"] for name in ("v0", "v1")}
+        assert evicted == Evicted(1, evicted.last_s)
+        second.give_up(second.intents[0], Ended.HOLDER_GONE)
+        assert second.observer.in_vain == 2
+
+
+async def test_a_record_that_cannot_be_read_keeps_nothing_and_is_written_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with making() as (at, process):
+        process.kill()
+        new = {"metadata": {"name": names.ROOM}, "data": {"room": "{"}}
+        await at.api.create(CONFIG_MAPS, new, namespace=names.SYSTEM_NAMESPACE)
+        with caplog.at_level(logging.WARNING):
+            second = await another(at)
+        assert "moorage-room: nothing can be read" in caplog.text
+        second.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(1)
+        assert at.evictions() == ["v0"]
+
+
+async def test_without_the_right_to_read_the_record_nobody_is_evicted_until_it_is_given() -> None:
+    async with making() as (at, process):
+        process.kill()
+        may = [False]
+        at.server.faults.on_request.append(
+            lambda call: (
+                Fault(refuse_with=403)
+                if call.user == "scheduler-2" and call.kind.plural == "configmaps" and not may[0]
+                else None
+            )
+        )
+        second = await another(at)
+        second.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(100)
+        assert (at.evictions(), second.intents) == ([], [])
+        may[0] = True
+        await anyio.sleep(SWEEP_S)
+        second.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(1)
+        assert at.evictions() == ["v0"]
+
+
+# --- two leaders
+
+
+async def test_of_two_leaders_the_second_one_loses_its_write_reads_and_decides_again() -> None:
+    async with making("h", "i") as (at, process):
+        second = await another(at)
+        process.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(1)
+        second.decide(at.intent("i-0", "i", "v0", "v1"))  # it takes the same victim, as it knows no better
+        await anyio.sleep(1)
+        assert at.evictions() == ["v0"]
+        assert [intent.id for intent in second.intents] == ["h-0"]
+        assert second.free_gpus() == 0
+        second.decide(at.intent("i-0", "i", "v1"))
+        await anyio.sleep(1)
+        assert at.evictions() == ["v0", "v1"]
+        assert [intent.id for intent in at.record.intents] == ["h-0", "i-0"]
+
+
+async def test_two_leaders_that_write_at_the_same_time_evict_what_one_of_them_wrote() -> None:
+    async with making("h", "i") as (at, process):
+        second = await another(at)
+        process.decide(at.intent("h-0", "h", "v0"))
+        second.decide(at.intent("i-0", "i", "v0"))
+        await anyio.sleep(2)
+        assert at.evictions() == ["v0"]
+        (standing,) = at.record.intents
+        assert process.intents == second.intents or not (process.intents and second.intents)
+        assert standing.id in {"h-0", "i-0"}
+
+
+async def test_a_write_of_a_leader_that_is_gone_lands_late_and_is_charged_by_the_next_one() -> None:
+    async with making("h", "i") as (at, process):
+        strike(at, Fault(lost="request", lands_after_s=5.0))
+        process.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(0.1)
+        process.kill()
+        second = await another(at)
+        assert second.intents == []
+        await anyio.sleep(10)
+        second.decide(at.intent("i-0", "i", "v0"))
+        await anyio.sleep(1)
+        assert [intent.id for intent in second.intents] == ["h-0"]
+        assert at.evictions() == ["v0"]
+
+
+# --- budgets
+
+
+async def protect(at: Stage, allowed: int) -> None:
+    client = at.server.transport()
+    await send(
+        client, "POST", BUDGETS, {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"app": "a"}}}}
+    )
+    await allow(at, allowed)
+
+
+async def allow(at: Stage, allowed: int) -> None:
+    status = {"observedGeneration": 1, "disruptionsAllowed": allowed}
+    await send(at.server.transport(), "PATCH", f"{BUDGETS}/b/status", {"status": status})
+
+
+async def test_who_is_refused_is_known_to_decisions_and_asked_again() -> None:
+    async with making() as (at, process):
+        await protect(at, 0)
+        process.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(1)
+        assert process.cache.cluster.room.given()["refused"] == {at.uids["v0"]}
+        await allow(at, 1)
+        await anyio.sleep(10)
+        assert at.evictions() == ["v0"]
+        assert process.cache.cluster.room.given()["refused"] == frozenset()
+        answers = [answer for _, answer in process.observer.answers]
+        assert answers == [Answer.REFUSED, Answer.EVICTED]
+
+
+# --- what people read
+
+
+async def test_a_reclaimed_pod_has_an_event_in_kais_words_with_how_both_queues_stand() -> None:
+    async with making() as (at, process):
+        process.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(10)
+        ((kind, name, said),) = await at.notes()
+        assert (kind, name) == ("Pod", "v0")
+        assert said == (
+            "Pod team/v0 was preempted by workload team/h. "
+            "a uses <GPU: 8, CPU: 0 (cores), memory: 0 (GB)> with a quota of <GPU: 2, CPU: 0 (cores), memory: 0 (GB)>, "
+            "fair-share of <GPU: 2, CPU: 0 (cores), memory: 0 (GB)> and queue priority of <100>. "
+            "b uses <GPU: 0, CPU: 0 (cores), memory: 0 (GB)> with a quota of <GPU: unlimited, CPU: 0 (cores), "
+            "memory: 0 (GB)>, fair-share of <GPU: 1, CPU: 0 (cores), memory: 0 (GB)> and queue priority of <100>."
+        )
+
+
+async def test_a_preempted_pod_of_a_gang_has_its_event_on_the_podgroup() -> None:
+    async with stage(*TAKEN[:7]) as (at, tasks):
+        for name in ("g", "urgent"):
+            await at.api.create(POD_GROUPS, {"metadata": {"name": name}, "spec": {"minMember": 1}}, namespace=NS)
+        await at.pod("member", group="g")
+        await at.pod("h", is_bound=False, group="urgent")
+        process = Process(at, "scheduler")
+        await process.start(tasks)
+        process.decide(at.intent("h-0", "h", "member", action=Action.PREEMPT, group="urgent"))
+        await anyio.sleep(10)
+        said = "Pod team/member was preempted by higher priority workload team/urgent"
+        assert await at.notes() == [("PodGroup", "g", said)]
+        assert process.observer.answers == [(Evicts.PREEMPT, Answer.EVICTED)]
+
+
+async def test_one_line_of_the_log_tells_of_each_step(caplog: pytest.LogCaptureFixture) -> None:
+    async with making() as (at, process):
+        with caplog.at_level(logging.INFO):
+            process.decide(at.intent("h-0", "h", "v0"))
+            await anyio.sleep(1)
+            process.give_up(process.intents[0], Ended.BOUND)
+        told = {r.__dict__["event"]: r.__dict__["fields"] for r in caplog.records if "event" in r.__dict__}
+        assert told["room.made"] == {"intent": "h-0", "action": "reclaim", "victims": 1}
+        assert told["pod.evicted"] == {"pod": "team/v0", "node": NODE, "action": "reclaim", "intent": "h-0"}
+        assert told["room.given-up"] == {"intent": "h-0", "because": "bound", "evicted": 1}
