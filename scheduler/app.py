@@ -105,7 +105,15 @@ class Scheduler(Follower):
         self._enforcing = Enforcing(
             api, self.cache, clock=clock, retry_s=settings.condition_s, in_flight=settings.explain_in_flight
         )
-        self._releasing = Releasing(api, self.cache, events=events, grace_s=settings.broken_gang_s)
+        self._evictor = Evictor(api, per_s=settings.evictions_per_s)
+        self._releasing = Releasing(
+            api,
+            self.cache,
+            evictor=self._evictor,
+            events=events,
+            observer=observer,
+            grace_s=settings.broken_gang_s,
+        )
         self._remarking = Remarking(self.cache, events)
         self._answering = Answering(self.cache, answer_s=settings.answer_s)
         self._scaling = scaling
@@ -114,7 +122,6 @@ class Scheduler(Follower):
         self._group_statuses = (
             PodGroupStatuses(api, cache, clock=clock, events=events) if settings.object_status else None
         )
-        self._evictor = Evictor(api, per_s=settings.evictions_per_s)
         self._budget_labels = BudgetLabels(api, cache) if settings.makes_room else None
         self._making = (
             MakingRoom(api, cache, evictor=self._evictor, clock=api.clock, events=events, observer=observer)

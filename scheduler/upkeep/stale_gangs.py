@@ -11,13 +11,15 @@ A gang that waiting members could complete is not released yet: the next decisio
 have half a minute for it.
 Since when it has been below its minimum stands on the PodGroup (stale_stamps.py), so that a restart changes nothing.
 
-The cache only makes it look: what is evicted is judged on quorum reads of the PodGroup and of all pods around it.
+The cache only makes it look: what is evicted is judged on quorum reads of the PodGroup and of all pods around it. The
+evictor (scheduler/room/evicting.py) asks for them; after a refusal, or no clear answer, the gang is judged again later.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import anyio
@@ -33,7 +35,9 @@ from scheduler.core.convert import objects
 from scheduler.core.decide.completing import can_complete, candidates
 from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.model.records import PodGroupRecord
+from scheduler.room.evicting import ENDS, Evictor, Wanted
 from scheduler.status import reasons
+from scheduler.telemetry.observing import Answer, Evicts, Observer
 from scheduler.upkeep.stale_stamps import Key, Stamps
 from scheduler.watch.cache import Cache
 from wire import names
@@ -51,13 +55,32 @@ _TRIES: Final = 500
 _ENDED: Final = frozenset({names.SUCCEEDED, names.FAILED})
 
 
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """What is left of a gang, as it was judged. ``left``: pods whose eviction is not over. ``is_over``: judge again."""
+
+    left: int
+    is_over: bool = False
+
+
 class Releasing:
     """Looks for gangs below their minimum, and releases them when their time is over."""
 
-    def __init__(self, api: Api, cache: Cache, *, events: EventRecorder, grace_s: float) -> None:
+    def __init__(
+        self,
+        api: Api,
+        cache: Cache,
+        *,
+        evictor: Evictor,
+        events: EventRecorder,
+        observer: Observer,
+        grace_s: float,
+    ) -> None:
         self._api = api
         self._cache = cache
+        self._evictor = evictor
         self._events = events
+        self._observer = observer
         self._grace_s = grace_s
         #: Gang -> since when (event loop's time) it has been below its minimum.
         self._since: dict[Key, float] = {}
@@ -65,6 +88,8 @@ class Releasing:
         #: Gangs with a stamp that is out of date: they were seen not to be below their minimum.
         self._recovered: set[Key] = set()
         self._has_looked = False
+        #: Gangs whose evictions are asked for.
+        self._asked: dict[Key, _Asked] = {}
         #: Gang -> (evictions that were refused in a row, when to ask again).
         self._refused: dict[Key, tuple[int, float]] = {}
         #: What gangs were told about words of theirs that are left out of account, by UID and reason.
@@ -114,7 +139,7 @@ class Releasing:
         held = self._completing([broken[key] for key in due], now)
         self._refused = {key: told for key, told in self._refused.items() if key in self._since}
         for key in due:
-            is_due = now >= self._refused.get(key, (0, now))[1]
+            is_due = now >= self._refused.get(key, (0, now))[1] and key not in self._asked
             if is_due and key not in held and not self._cache.cluster.is_gang_in_flight(*key):
                 await self._release_safely(key, broken[key])
 
@@ -159,14 +184,17 @@ class Releasing:
         return 0 <= group.stale_ns <= broken_s * 1_000_000_000
 
     async def _release_safely(self, key: Key, group: PodGroupRecord) -> None:
-        """What is refused (a PodDisruptionBudget) or not answered is asked again, less and less often."""
+        """What is refused (a PodDisruptionBudget) or not answered is judged again, less and less often."""
         try:
             await self._release(group)
         except ApiError as error:
-            refusals = self._refused.get(key, (0, 0.0))[0] + 1
-            pause_s = doubled_s(self._grace_s, refusals, longest_s=_LONGEST_PAUSE_S)
-            self._refused[key] = (refusals, anyio.current_time() + pause_s)
-            _log.warning("the rest of gang %s/%s was not released, asking again in %.0f s: %s", *key, pause_s, error)
+            self._pause(key, str(error))
+
+    def _pause(self, key: Key, because: str) -> None:
+        refusals = self._refused.get(key, (0, 0.0))[0] + 1
+        pause_s = doubled_s(self._grace_s, refusals, longest_s=_LONGEST_PAUSE_S)
+        self._refused[key] = (refusals, anyio.current_time() + pause_s)
+        _log.warning("the rest of gang %s/%s was not released, looking again in %.0f s: %s", *key, pause_s, because)
 
     async def _release(self, group: PodGroupRecord) -> None:
         """Evict the bound members, if the API server agrees that they are too few. Raises ApiError."""
@@ -193,11 +221,28 @@ class Releasing:
             or now.uid != group.uid
         ):
             return
+        asked = self._asked[group.namespace, group.name] = _Asked(len(active))
         for pod in sorted(active, key=lambda member: member.metadata.name):
-            if not self._is_due(group):
-                return
-            await self._api.evict(pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid)
-            self._tell(group, pod, state)
+            self._ask(group, pod, state, asked)
+
+    def _ask(self, group: PodGroupRecord, pod: Pod, state: Quorum, asked: _Asked) -> None:
+        key, meta = (group.namespace, group.name), pod.metadata
+
+        def is_due() -> bool:
+            return not asked.is_over and self._is_due(group)
+
+        def told(answer: Answer) -> None:
+            self._observer.asked_to_go(Evicts.STALE_GANG, answer)
+            if answer is Answer.EVICTED:
+                self._tell(group, pod, state)
+            asked.left -= answer in ENDS
+            if answer not in ENDS and not asked.is_over:
+                asked.is_over = True
+                self._pause(key, f"pod {meta.name} was not evicted ({answer.value})")
+            if (asked.is_over or not asked.left) and self._asked.get(key) is asked:
+                del self._asked[key]
+
+        self._evictor.ask(Wanted(uid=meta.uid, namespace=meta.namespace, name=meta.name, is_due=is_due, told=told))
 
     def _is_due(self, group: PodGroupRecord) -> bool:
         """Whether the gang is still below its minimum, and no member on its way: requests take time."""
