@@ -71,7 +71,7 @@ class Scheduler(Follower):
         self.cache = cache = Cache(
             cluster or Cluster(settings.decisions, scores=settings.scores or SCORES), traces=traces
         )
-        kinds = (*secondary(cache), budgets(cache)) if settings.makes_room else secondary(cache)
+        kinds = (*secondary(cache), budgets(cache)) if settings.decisions.makes_room else secondary(cache)
         scaling = None if settings.scaling is None else Scaling(api, cache, clock=clock, settings=settings.scaling)
         cdi = CdiNames(api, settings.cdi)
         # In this order: a pod whose PodGroup, BindRequest or claim is not known yet is not taken for one without it.
@@ -122,10 +122,10 @@ class Scheduler(Follower):
         self._group_statuses = (
             PodGroupStatuses(api, cache, clock=clock, events=events) if settings.object_status else None
         )
-        self._budget_labels = BudgetLabels(api, cache) if settings.makes_room else None
+        self._budget_labels = BudgetLabels(api, cache) if settings.decisions.makes_room else None
         self._making = (
             MakingRoom(api, cache, evictor=self._evictor, clock=api.clock, events=events, observer=observer)
-            if settings.makes_room
+            if settings.decisions.makes_room
             else None
         )
         self._cycle = Cycle(

@@ -98,6 +98,7 @@ class Cycle:
         before: Plan | None = None
         while not self._is_finishing:
             began = anyio.current_time()
+            self._cache.note_room_facts()
             plan = self._cache.cluster.decide(monotonic_ns(), wall_s=self._api.clock.now_ns() // 1_000_000_000)
             decided = anyio.current_time()
             self._commit(plan, tasks, limiter, is_new=plan is not before)

@@ -82,8 +82,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     autoscalers are asked for nothing. ``object_status``: the status of Queues and PodGroups is written. ``cdi``: how
     containers are told their devices. ``scores``: those that ``decisions`` may name; None: the registry's (not imported
     here: NumPy, for ``--help``).
-    ``makes_room``: the record of intents is read and written, and pods are evicted for others. Nothing decides that so
-    far, so no flag sets it. ``evictions_per_s``: of all kinds together; twice as many at once after a pause.
+    ``evictions_per_s``: of all kinds together; twice as many at once after a pause.
     ``queue_use``: which use of queues over time counts in their fair shares; None: none. ``use_source``: who knows it;
     None: the scheduler counts.
     """
@@ -103,5 +102,4 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     scores: Scores | None = None
     queue_use: UsePeriod | None = None
     use_source: UseSource | None = None
-    makes_room: bool = False
     evictions_per_s: int = 300

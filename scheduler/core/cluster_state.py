@@ -30,7 +30,6 @@ from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
-from scheduler.core.room.facts import RoomFacts
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -61,8 +60,6 @@ class ClusterState:
         #: What anti-affinity of pods that have a node keeps others off.
         self.others = OthersTerms(self._nodes.get, self._terms_changed)
         self._have_terms_changed = False
-        #: What making room has to know beside nodes, queues and pods.
-        self.room = RoomFacts(self._changed)
         #: Which devices were seen where.
         self.sightings = Sightings()
         self._marked: set[str] = set()

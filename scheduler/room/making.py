@@ -229,17 +229,20 @@ class MakingRoom:
     async def _refuse(self, intents: list[Intent]) -> None:
         """They can't be written, so nobody goes for them.
 
-        They are dropped after a pause: they would be decided again in the same moment.
+        They are dropped after a pause: they would be decided again in the same moment. One that was revised stands, as
+        it keeps what was freed for it, and is written later.
         """
         await anyio.sleep(doubled_s(_FIRST_PAUSE_S, self._refusals, longest_s=_LONGEST_PAUSE_S))
         self._refusals += 1
         for intent in intents:
-            if self._fresh.get(intent.id) is intent:
+            if intent.id in self._kept:
+                self._news.set()
+            elif self._fresh.get(intent.id) is intent:
                 self._drop(intent.id)
         self._cache.wake.set()
 
     def _note_evictions(self) -> None:
-        self._cache.cluster.room.note_evicted(evictions(self._record.record, now_s=self._now_s()))
+        self._cache.room.note_evicted(evictions(self._record.record, now_s=self._now_s()))
 
     # --- evicting ----------------------------------------------------------------------------------------------------
     def _ask(self, intents: Iterable[Intent]) -> None:
@@ -276,5 +279,5 @@ class MakingRoom:
         return pod is not None and pod.node == victim.node and not pod.deleting
 
     def _note_refused(self, uid: str, is_refused: bool) -> None:
-        self._cache.cluster.room.note_refused(uid, is_refused)
+        self._cache.room.note_refused(uid, is_refused)
         self._cache.wake.set()

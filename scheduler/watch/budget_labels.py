@@ -25,7 +25,7 @@ class BudgetLabels:
         self._cache = cache
         self._wanted: dict[str, None] = {}
         self._news = Signal()
-        cache.cluster.room.on_namespace = self._note
+        cache.room.on_namespace = self._note
 
     def _note(self, namespace: str) -> None:
         self._wanted[namespace] = None
@@ -42,7 +42,7 @@ class BudgetLabels:
             await self._news.wait()
 
     async def _read(self, namespace: str) -> None:
-        if not self._cache.cluster.room.has_budget(namespace):
+        if not self._cache.room.has_budget(namespace):
             return
         listing = await self._api.digest(PODS, _seen, namespace=namespace, field_selector=_BOUND)
         for uid, rv, labels in listing.items:

@@ -22,6 +22,7 @@ from scheduler.core.convert import objects
 from scheduler.core.model.index import Membership
 from scheduler.core.model.records import NO_WISHES, NodeRecord, PodRecord, SeenPod
 from scheduler.telemetry.traces import Traces, Untraced
+from scheduler.watch.known_for_room import KnownForRoom
 from scheduler.watch.shown import Shown, ShownObjects
 from wire import names
 from wire.core import Condition, Node, Pod
@@ -75,6 +76,9 @@ class Cache:
         self.cluster = cluster
         self.traces = traces or Untraced()
         self.wake = Signal()
+        #: What rules of making room read beside nodes, queues and pods.
+        self.room = KnownForRoom()
+        self._room_version = 0
         #: Pods of ours that name no node, by UID.
         self.waiting: dict[str, Waiting] = {}
         #: Since when each has been seen to wait (event loop's time).
@@ -132,14 +136,20 @@ class Cache:
 
     def _labels_of(self, pod: Pod) -> dict[str, str] | None:
         """What budgets may select a pod by; None where nobody asks."""
-        is_kept = pod.spec.node_name and self.cluster.room.has_budget(pod.metadata.namespace)
+        is_kept = pod.spec.node_name and self.room.has_budget(pod.metadata.namespace)
         return (pod.metadata.labels or {}) if is_kept else None
+
+    def note_room_facts(self) -> None:
+        """Have decisions go by what is known for making room now."""
+        if self.room.version != self._room_version:
+            self._room_version = self.room.version
+            self.cluster.note_room_facts(self.room.facts())
 
     def note_labels(self, uid: str, namespace: str, rv: str, labels: dict[str, str]) -> None:
         """Take the labels of a pod that was read because of its namespace's first budget."""
         known = self.cluster.pod(uid)
         if known is not None and known.node:
-            self.cluster.room.put_labels(uid, namespace, rv, labels)
+            self.room.put_labels(uid, namespace, rv, labels)
 
     def take_pod(self, seen: Seen) -> None:
         """Take a pod that was read; of one that is older than what is known only a success still counts."""
@@ -153,9 +163,9 @@ class Cache:
         if taken is not None and taken.pod_group:
             self.on_gang((taken.namespace, taken.pod_group))
         if taken is None:
-            self.cluster.room.drop_labels(seen.pod.uid)
+            self.room.drop_labels(seen.pod.uid)
         elif seen.labels is not None:
-            self.cluster.room.put_labels(taken.uid, taken.namespace, seen.pod.rv, seen.labels)
+            self.room.put_labels(taken.uid, taken.namespace, seen.pod.rv, seen.labels)
         if seen.finished is not None:
             self.finished.add(seen.finished)
         if seen.pod.reservation is not None:
@@ -200,7 +210,7 @@ class Cache:
         """Its deletion was seen."""
         self._note_freed(self.cluster.pod(uid))
         self.cluster.remove_pod(uid)
-        self.cluster.room.drop_labels(uid)
+        self.room.drop_labels(uid)
         self._forget_waiting(uid)
         self.unenforced.pop(uid, None)
         for group in self._groups_of.pop(uid, ()):

@@ -27,7 +27,7 @@ def budgets(cache: Cache) -> Kind[Any]:
     """What to follow where pods are evicted for others."""
     return Kind(
         POD_DISRUPTION_BUDGETS,
-        FactSink(cache, cache.cluster.room.budgets, budget_record),
+        FactSink(cache, cache.room.budgets, budget_record),
         "pods are asked to go for others by the budgets that were read before, and the API server refuses what it must",
     )
 

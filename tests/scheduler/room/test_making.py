@@ -268,7 +268,7 @@ async def test_a_new_leader_counts_what_the_one_before_evicted() -> None:
         await anyio.sleep(1)
         process.kill()
         second = await another(at)
-        (evicted,) = {second.cache.cluster.room.given()["evicted"][f"owner-{name}"] for name in ("v0", "v1")}
+        (evicted,) = {second.cache.room.facts().evicted[f"owner-{name}"] for name in ("v0", "v1")}
         assert evicted == Evicted(1, evicted.last_s)
         second.give_up(second.intents[0], Ended.HOLDER_GONE)
         assert second.observer.in_vain == 2
@@ -378,11 +378,11 @@ async def test_who_is_refused_is_known_to_decisions_and_asked_again() -> None:
         await protect(at, 0)
         process.decide(at.intent("h-0", "h", "v0"))
         await anyio.sleep(1)
-        assert process.cache.cluster.room.given()["refused"] == {at.uids["v0"]}
+        assert process.cache.room.facts().refused == {at.uids["v0"]}
         await allow(at, 1)
         await anyio.sleep(10)
         assert at.evictions() == ["v0"]
-        assert process.cache.cluster.room.given()["refused"] == frozenset()
+        assert process.cache.room.facts().refused == frozenset()
         answers = [answer for _, answer in process.observer.answers]
         assert answers == [Answer.REFUSED, Answer.EVICTED]
 

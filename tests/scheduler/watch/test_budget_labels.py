@@ -13,7 +13,7 @@ from tests.scheduler.room.roomstage import BUDGETS, NS, Process, stage
 
 
 def labels(process: Process) -> Mapping[str, Mapping[str, str]]:
-    known: Mapping[str, Mapping[str, str]] = process.cache.cluster.room.given()["labels"]
+    known: Mapping[str, Mapping[str, str]] = process.cache.room.facts().labels
     return known
 
 

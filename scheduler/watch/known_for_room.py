@@ -1,33 +1,29 @@
-"""What a search for room has to know of the world outside of nodes, queues and pods: the shell keeps it up to date.
-
-``given`` is what ``Trial`` takes of it.
-"""
+"""What rules of making room read beside nodes, queues and pods, as the shell comes to know it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 
 from scheduler.core.model.budget_record import BudgetRecord
 from scheduler.core.model.facts import Facts
-from scheduler.core.model.room import Evicted
+from scheduler.core.model.room import Evicted, RoomFacts
 from wire.versions import is_older
 
 Labels = Mapping[str, str]
 Key = tuple[str, str]
 
 
-class RoomFacts:
+class KnownForRoom:
     """Budgets, labels of pods that they may select, who is refused, and evictions of the last hour.
 
-    ``changed`` is called when another answer may follow. Labels are kept in namespaces that have a budget, and only
+    ``version`` grows whenever another answer may follow. Labels are kept in namespaces that have a budget, and only
     there: ``on_namespace`` is told of one whose pods have to be read, as its first budget appeared.
     """
 
-    def __init__(self, changed: Callable[[], None]) -> None:
-        self._changed = changed
-        self.budgets: Facts[Key, BudgetRecord] = Facts(self._budget_changed, read_changed=changed)
+    def __init__(self) -> None:
+        self.version = 0
+        self.budgets: Facts[Key, BudgetRecord] = Facts(self._budget_changed, read_changed=self._changed)
         self.on_namespace: Callable[[str], None] = _ignore
         #: Namespace -> names of its budgets.
         self._named: dict[str, set[str]] = {}
@@ -37,14 +33,18 @@ class RoomFacts:
         self._refused: frozenset[str] = frozenset()
         self._evicted: Mapping[str, Evicted] = {}
 
-    def given(self) -> dict[str, Any]:
-        """All of it, under the names of ``Trial``'s fields."""
-        return {
-            "budgets": tuple(self.budgets.all()),
-            "labels": MappingProxyType(self._labels),
-            "refused": self._refused,
-            "evicted": self._evicted,
-        }
+    def facts(self) -> RoomFacts:
+        """All of it, as of now."""
+        return RoomFacts(
+            version=self.version,
+            refused=self._refused,
+            budgets=tuple(self.budgets.all()),
+            labels=MappingProxyType(self._labels),
+            evicted=self._evicted,
+        )
+
+    def _changed(self) -> None:
+        self.version += 1
 
     # --- budgets and labels ----------------------------------------------------------------------------------------
     def _budget_changed(self, record: BudgetRecord) -> None:

@@ -1,0 +1,74 @@
+"""What a search has to know beside nodes, queues and pods: each change of it asks for a decision, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.core.model.budget_record import BudgetRecord
+from scheduler.core.model.room import Evicted
+from scheduler.watch.known_for_room import KnownForRoom
+
+
+class Seen:
+    """What is known, and namespaces that were asked for."""
+
+    def __init__(self) -> None:
+        self.namespaces: list[str] = []
+        self.known = KnownForRoom()
+        self.known.on_namespace = self.namespaces.append
+        self._version = self.known.version
+
+    def changed(self) -> bool:
+        """Whether something has changed since this was asked last."""
+        before, self._version = self._version, self.known.version
+        return self.known.version != before
+
+
+def budget(namespace: str, name: str = "b", allowed: int = 1) -> BudgetRecord:
+    return BudgetRecord(namespace=namespace, name=name, selector=(), allowed=allowed)
+
+
+def test_a_namespace_is_asked_for_once_and_again_after_it_had_no_budget() -> None:
+    seen = Seen()
+    for record in (budget("a"), budget("a", "c"), budget("b"), budget("a", allowed=0)):
+        seen.known.budgets.put(record)
+        assert seen.changed()
+    assert seen.namespaces == ["a", "b"]
+    seen.known.put_labels("p", "a", "5", {"app": "x"})
+    seen.known.put_labels("q", "b", "5", {"app": "x"})
+    seen.known.budgets.drop(budget("a"))
+    assert seen.known.facts().labels.keys() == {"p", "q"}
+    seen.known.budgets.drop(budget("a", "c"))
+    assert seen.known.facts().labels.keys() == {"q"}
+    seen.known.budgets.put(budget("a"))
+    assert seen.namespaces == ["a", "b", "a"]
+
+
+def test_labels_are_kept_where_there_is_a_budget_and_the_newest_count() -> None:
+    seen = Seen()
+    seen.known.put_labels("p", "a", "5", {"app": "x"})
+    assert seen.known.facts().labels == {}
+    seen.known.budgets.put(budget("a"))
+    seen.changed()
+    for rv, labels, is_news in (("5", "x", True), ("4", "y", False), ("6", "x", False), ("7", "z", True)):
+        seen.known.put_labels("p", "a", rv, {"app": labels})
+        assert seen.changed() is is_news
+    assert seen.known.facts().labels == {"p": {"app": "z"}}
+    seen.known.drop_labels("p")
+    assert seen.known.facts().labels == {}
+
+
+def test_who_is_refused_and_how_often_owners_were_evicted_changes_decisions() -> None:
+    seen = Seen()
+    steps: list[tuple[Any, bool]] = [
+        (lambda: seen.known.note_refused("p", True), True),
+        (lambda: seen.known.note_refused("p", True), False),
+        (lambda: seen.known.note_refused("p", False), True),
+        (lambda: seen.known.note_refused("p", False), False),
+        (lambda: seen.known.note_evicted({"o": Evicted(1, 5)}), True),
+        (lambda: seen.known.note_evicted({"o": Evicted(1, 5)}), False),
+        (lambda: seen.known.note_evicted({}), True),
+    ]
+    for step, is_news in steps:
+        step()
+        assert seen.changed() is is_news
