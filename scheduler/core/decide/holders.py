@@ -61,7 +61,7 @@ class Holders:
     def _try(self, standing: Standing) -> Ended | None:
         found = standing.placed() or (standing.placed(before_younger=True) if standing.is_all_gone() else None)
         if found is None:
-            if standing.is_all_gone():
+            if standing.is_all_gone() and not standing.is_in_a_book():
                 return Ended.PLACE_TAKEN
             self._waiting.append((standing.intent, standing.verdict()))
             return None
@@ -145,6 +145,16 @@ class Standing:
         if position is None or node in pod.cls.excluded:
             return False
         return any(placer.ranking(way).eligible[position] == OK for way in placer.ways(pod.cls))
+
+    def is_in_a_book(self) -> bool:
+        """Whether a holder has an entry left of an attempt that broke off: what it takes is its own, and comes free."""
+        reserved_on = self.attempts.snapshot.pods.reserved_on
+        return any(
+            place.pod_uid in held.book.entries
+            for place in self.intent.places
+            for held in reserved_on(place.node)
+            if held.book is not None
+        )
 
     def is_all_gone(self) -> bool:
         """Whether nothing is left to wait for: no victim, nor anything of one, and nobody else that is terminating."""
