@@ -34,7 +34,8 @@ from scheduler.watch.cache import Cache
 
 _log: Final = logging.getLogger(__name__)
 _S: Final = 1_000_000_000
-_SWEEP_S: Final = 60.0
+#: Between two looks for what is over. One write holds all of it.
+_SWEEP_S: Final = 10.0
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 300.0
 
@@ -67,7 +68,7 @@ class MakingRoom:
         self._over: set[str] = set()
         #: Victims that were evicted, by intent.
         self._evicted: dict[str, int] = {}
-        self._is_read = False
+        self._is_read = self._is_forbidden = False
         #: So long the text may be; what does not fit waits.
         self.most_bytes = MOST_BYTES
         #: Writes that were refused in a row.
@@ -119,10 +120,10 @@ class MakingRoom:
                 await self._news.wait()
                 if not self._is_read:
                     await self._read()
-                if not self._is_read:
-                    await self._refuse([*self._fresh.values()])
-                elif self._fresh or self._has_more():
+                if self._is_read and (self._fresh or self._has_more()):
                     await self._write()
+                elif self._fresh and not self._is_read:
+                    await self._refuse([*self._fresh.values()])
 
     async def _sweep(self) -> None:
         """What is over leaves the record now and then, and what did not fit is tried again."""
@@ -133,15 +134,18 @@ class MakingRoom:
             self._news.set()
 
     def _has_more(self) -> bool:
-        """Whether the record has something that is over."""
-        return self._base() != self._record.record
+        """Whether the record has an intent that is over. Evictions that no longer count go with the next write."""
+        return any(intent.id not in self._kept for intent in self._record.record.intents)
 
     async def _read(self) -> None:
         try:
             await self._record.read()
         except Refused as error:
-            _log.error("nothing is evicted for others, as the record of it can't be read: %s", error)
+            if not self._is_forbidden:
+                self._is_forbidden = True
+                _log.error("nothing is evicted for others, as the record of it can't be read: %s", error)
             return
+        self._is_forbidden = False
         self._is_read = True
         self._adopt()
 
@@ -153,6 +157,7 @@ class MakingRoom:
         before, self._kept = self._kept, {}
         for intent_id in self._fresh.keys() - before.keys():
             self._drop(intent_id)
+            self._cache.room.note_unwritten()
         for intent in self._record.record.intents:
             if intent.id in self._over or self._is_another(intent):
                 continue
@@ -239,6 +244,7 @@ class MakingRoom:
                 self._news.set()
             elif self._fresh.get(intent.id) is intent:
                 self._drop(intent.id)
+                self._cache.room.note_unwritten()
         self._cache.wake.set()
 
     def _note_evictions(self) -> None:

@@ -88,6 +88,10 @@ class KnownForRoom:
             self._refused = self._refused | {uid} if is_refused else self._refused - {uid}
             self._changed()
 
+    def note_unwritten(self) -> None:
+        """An intent was not written, so it is to be decided again, though nothing else has changed."""
+        self._changed()
+
     def note_evicted(self, evicted: Mapping[str, Evicted]) -> None:
         """Take evictions of the last hour, by owner."""
         if evicted != self._evicted:
