@@ -27,7 +27,7 @@ from scheduler.core.model.room import Ended, Intent, Victim
 from scheduler.core.report.queue_state import QueueState
 from scheduler.core.room.written import MOST_BYTES, Record, added, evictions, without
 from scheduler.room.evicting import Evictor, Wanted
-from scheduler.room.record import Kept, RoomRecord
+from scheduler.room.record import RoomRecord, Wrote
 from scheduler.room.telling import Evictions
 from scheduler.telemetry.observing import Answer, Observer
 from scheduler.watch.cache import Cache
@@ -204,12 +204,12 @@ class MakingRoom:
         if len(mine) < len(fresh):
             _log.warning("%d intents wait, as the record is full", len(fresh) - len(mine))
         match await self._record.write(wanted):
-            case Kept.WRITTEN:
+            case Wrote.WRITTEN:
                 self._refusals = 0
                 self._written(mine)
-            case Kept.OVERTAKEN:
+            case Wrote.OVERTAKEN:
                 self._adopt()
-            case Kept.REFUSED:
+            case Wrote.REFUSED:
                 await self._refuse(mine)
 
     def _in_order(self, record: Record) -> Record:

@@ -23,7 +23,7 @@ _log: Final = logging.getLogger(__name__)
 _KEY: Final = "room"
 
 
-class Kept(enum.Enum):
+class Wrote(enum.Enum):
     """What became of a write."""
 
     WRITTEN = enum.auto()
@@ -71,26 +71,26 @@ class RoomRecord:
             _log.warning("ConfigMap %s: %s; what it kept is free", names.ROOM, problem)
         self.record = reading.record
 
-    async def write(self, record: Record) -> Kept:
+    async def write(self, record: Record) -> Wrote:
         """Write it in place of the version that was read or written last."""
         text = written(record)
         if text == self._text:
-            return Kept.WRITTEN
+            return Wrote.WRITTEN
         try:
             found = await until_answered(lambda: self._sent(text))
             if isinstance(found, ApiError):
                 _log.warning("ConfigMap %s was not written: %s", names.ROOM, found)
-                return Kept.REFUSED
+                return Wrote.REFUSED
             if found is None:
                 await self.read()
                 if self._text != text:
-                    return Kept.OVERTAKEN
-                return Kept.WRITTEN
+                    return Wrote.OVERTAKEN
+                return Wrote.WRITTEN
         except Refused as error:
             _log.error("ConfigMap %s can't be read: %s", names.ROOM, error)
-            return Kept.REFUSED
+            return Wrote.REFUSED
         self._version, self._text, self.record = found.metadata.resource_version, text, record
-        return Kept.WRITTEN
+        return Wrote.WRITTEN
 
     async def _sent(self, text: str) -> ConfigMap | ApiError | None:
         """The ConfigMap as written; None: another version is there; an error: it was not written. Raises ApiError."""

@@ -24,7 +24,7 @@ from scheduler.core.model.room import Action, Evicted, Intent, Place, Victim
 WINDOW_S: Final = 3600
 #: So many evictions of one owner are kept: the newest. More than may happen within the hour (batch.md 6.4).
 MOST_TIMES: Final = 16
-#: Where a ConfigMap's bytes end is 1 MiB, all of the object.
+#: A ConfigMap may have 1 MiB. Counted as it is sent, where the text is a string of JSON, and each quote is two bytes.
 MOST_BYTES: Final = 900 * 1024
 #: What a text has beside its intents and owners.
 _FRAME_BYTES: Final = 64
@@ -135,11 +135,16 @@ def _counting(times: Sequence[int], now_s: int) -> tuple[int, ...]:
 
 
 def _bytes_of_intent(intent: Intent) -> int:
-    return len(_encode(_written_intent(intent))) + 1
+    return sent_bytes(_encode(_written_intent(intent))) + 1
 
 
 def _bytes_of_owner(owner: str, times: Sequence[int]) -> int:
-    return len(_encode({short(owner): times}))
+    return sent_bytes(_encode({short(owner): times}))
+
+
+def sent_bytes(text: bytes) -> int:
+    """How long a text is within a string of JSON; what is JSON itself has nothing else to escape."""
+    return len(text) + text.count(b'"') + text.count(b"\\")
 
 
 def _written_intent(intent: Intent) -> _Intent:
@@ -217,8 +222,8 @@ def _intent(said: _Intent) -> Intent:
     """Raises ValueError."""
     for field in ("id", "namespace"):
         _require(getattr(said, field), field)
-    if not said.places or not said.victims:
-        raise ValueError("places and victims: at least one of each is needed")
+    if not said.places:
+        raise ValueError("places: at least one is needed")
     if not 0 <= said.number < _MOST:
         raise ValueError(f"number: {said.number}; allowed: 0 and above, below 2^53")
     return Intent(

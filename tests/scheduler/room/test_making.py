@@ -226,7 +226,8 @@ async def test_a_revised_intent_that_may_not_be_written_stands_and_is_written_la
 async def test_one_that_does_not_fit_waits_until_another_one_is_over() -> None:
     async with making("h", "i") as (at, process):
         first, second = at.intent("h-0", "h", "v0"), at.intent("i-0", "i", "v1")
-        most = len(written.written(written.added(written.Record(), [first], now_s=10**9))) + 100
+        record = written.added(written.Record(), [first], now_s=10**9)
+        most = written.sent_bytes(written.written(record).encode()) + 100
         process.making.most_bytes = most
         process.decide(first, second)
         await anyio.sleep(120)
