@@ -33,6 +33,7 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         cpu_strategy=options.cpu_strategy,
         require_enforcement=options.require_enforcement,
         are_grouped=options.workloads_are_grouped,
+        makes_room=options.make_room,
     )
     scaling = ScalingSettings(image=options.scaling_pod_image, memory_nano=options.gpu_memory_to_fraction_ratio)
     return SchedulerSettings(

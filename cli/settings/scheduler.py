@@ -72,6 +72,14 @@ class SchedulerOptions(Replica, frozen=True, kw_only=True):
             kind=kinds.SWITCH,
         ),
     ] = SchedulerSettings().object_status
+    make_room: Annotated[
+        bool,
+        Setting(
+            help="unfinished, for trials only: evict preemptible pods for others of higher priority, or of queues that "
+            "use less than their share",
+            kind=kinds.SWITCH,
+        ),
+    ] = False
     cluster_autoscaling: Annotated[
         bool,
         Setting(

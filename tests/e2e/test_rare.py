@@ -25,11 +25,15 @@ from kube.client.http import HttpTransport
 from kube.client.resources import CONFIG_MAPS, LEASES, PODS
 from kube.client.retry import Retry
 from kube.events import EventRecorder, EventSettings
+from kube.lead.secondary import Secondary
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues.use_over_time import UsePeriod
+from scheduler.core.room.written import Record
+from scheduler.room.record import RoomRecord, Wrote
 from scheduler.upkeep.queue_use import QueueUse
 from scheduler.watch.cache import Cache
+from scheduler.watch.watched import budgets
 from simulator.reporting import Reporter
 from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, share
 from tests.e2e.conftest import SetScene
@@ -311,4 +315,24 @@ async def test_the_scheduler_may_keep_what_queues_used_over_time(
                 return await record() != created or None
 
             await eventually(is_patched, "the record to be written again", within_s=PATIENCE_S)
+            tasks.cancel_scope.cancel()
+
+
+async def test_the_scheduler_may_keep_who_is_evicted_for_whom_and_follow_budgets(
+    control_plane: ControlPlane, moorage: Deployment
+) -> None:
+    """Only with --make-room, so its own code does it here."""
+    moorage.check()
+    async with _api(control_plane, SCHEDULER) as api:
+        record, cache = RoomRecord(api), Cache(Cluster(Settings()))
+        await record.read()
+        for evicted in ({"owner": (1,)}, {"owner": (1, 2)}):  # it is created, then patched
+            assert await record.write(Record(evicted=evicted)) is Wrote.WRITTEN
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(Secondary(api, (budgets(cache),), rng=random.Random(1)).run)
+
+            async def is_followed() -> bool | None:
+                return cache.room.budgets.is_current or None
+
+            await eventually(is_followed, "budgets to be listed and watched", within_s=10)
             tasks.cancel_scope.cancel()
