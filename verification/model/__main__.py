@@ -6,9 +6,13 @@ import argparse
 import sys
 
 from verification.model.configs import LARGE, QUICK, Named
-from verification.model.explorer import explore
+from verification.model.explorer import Result, explore
+from verification.model.room.configs import ROOM, ROOM_LARGE, NamedRoom
+from verification.model.room.exploring import explore_room
 
-CONFIGS: dict[str, tuple[Named, ...]] = {"quick": QUICK, "large": LARGE, "all": (*QUICK, *LARGE)}
+Kind = Named | NamedRoom
+CONFIGS: dict[str, tuple[Kind, ...]] = {"quick": (*QUICK, *ROOM), "large": (*LARGE, *ROOM_LARGE)}
+CONFIGS["all"] = (*CONFIGS["quick"], *CONFIGS["large"])
 
 
 def main() -> int:
@@ -24,10 +28,14 @@ def main() -> int:
         )
     found = 0
     for one in chosen:
-        result = explore(one.config, limit=arguments.limit)
+        result = _explored(one, arguments.limit)
         found += bool(result.violation)
         _tell("\n    ".join([f"{one.name}: {result.summary()}", *result.trace]))
     return 1 if found else 0
+
+
+def _explored(one: Kind, limit: int) -> Result:
+    return explore(one.config, limit=limit) if isinstance(one, Named) else explore_room(one.config, limit=limit)
 
 
 def _tell(line: str) -> None:

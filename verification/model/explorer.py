@@ -1,19 +1,20 @@
 """Explores all reachable states, breadth first: the first violation that is found has a shortest trace.
 
-States are kept by their representative (canonical.py), each with its parent; traces are told by telling.py.
+What is explored is an ``Explored``: the sharing protocol (``Sharing``) or making room (verification/model/room). States
+are kept by their representative, each with its parent.
 """
 
 from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from verification.model import server
 from verification.model.binding import Binding
-from verification.model.canonical import Canonical, Key
+from verification.model.canonical import Canonical
 from verification.model.collecting import Collecting
 from verification.model.config import Config
 from verification.model.ganging import Ganging
@@ -25,6 +26,7 @@ from verification.model.state import Step, World
 from verification.model.telling import told
 from verification.model.translating import Translator
 
+W = TypeVar("W")
 STUCK: Final = "L1/S9: it can't come to rest from here, with nothing left over and all bound that fits"
 
 
@@ -45,6 +47,31 @@ class Result:
         end = "complete" if self.is_complete else f"stopped at {self.states:,} states"
         found = f"; {self.violation}" if self.violation else ""
         return f"{self.states:,} states, {self.steps:,} steps, {self.seconds:.1f} s, {end}{found}"
+
+
+class Explored(Protocol[W]):
+    """A system of states: where it begins, what may happen next, and what must hold."""
+
+    #: Whether it is also checked that it can always come to rest.
+    rests: bool
+
+    def first(self) -> W:
+        """The state that it begins in."""
+
+    def steps(self, world: W) -> Iterable[tuple[tuple[Any, ...], W]]:
+        """Everything that may happen next, with labels; a label that begins with "!" is a fault, no progress."""
+
+    def canonical(self, world: W) -> tuple[W, Hashable]:
+        """Return what stands for all states that differ in names only, and its key."""
+
+    def violation(self, world: W) -> str:
+        """Which safety property a state violates, "" if none."""
+
+    def is_at_rest(self, world: W) -> bool:
+        """Whether nothing is left to do."""
+
+    def told(self, path: Sequence[W]) -> list[str]:
+        """One line for each step of a path of representatives, and the last state."""
 
 
 class Model:
@@ -83,19 +110,49 @@ class Model:
         return world._replace(pods=pods)
 
 
-def explore(config: Config, rules: Rules = BUILT, *, limit: int = 10_000_000) -> Result:
-    """Explore until a violation is found, everything was seen, or ``limit`` states are known."""
-    return _Exploration(config, rules, limit).run()
+class Sharing:
+    """The sharing protocol in one configuration, by one set of rules."""
 
-
-class _Exploration:
-    def __init__(self, config: Config, rules: Rules, limit: int) -> None:
+    def __init__(self, config: Config, rules: Rules = BUILT) -> None:
+        self.rests = config.rests
         self._config = config
-        self._limit = limit
-        self._model = Model(config, rules)
         self._canonical = Canonical(config.classes)
-        self._known: dict[Key, int] = {}
-        self._states: list[World] = []
+        self.canonical = self._canonical.__call__
+        self.steps = Model(config, rules).steps
+
+    def first(self) -> World:
+        """All pods are there, and nothing else but perhaps a reservation."""
+        return self._config.world()
+
+    def violation(self, world: World) -> str:
+        """S1 to S5."""
+        return violation(world, self._config)
+
+    def is_at_rest(self, world: World) -> bool:
+        """Nothing is left over, and every pod that fits is bound."""
+        return is_at_rest(world, self._config)
+
+    def told(self, path: Sequence[World]) -> list[str]:
+        """One line a step."""
+        return told(self.steps, self._canonical, path)
+
+
+def explore(config: Config, rules: Rules = BUILT, *, limit: int = 10_000_000) -> Result:
+    """Explore the sharing protocol: until a violation is found, everything was seen, or ``limit`` states are known."""
+    return explored(Sharing(config, rules), limit=limit)
+
+
+def explored(system: Explored[W], *, limit: int = 10_000_000) -> Result:
+    """Explore a system: until a violation is found, everything was seen, or ``limit`` states are known."""
+    return _Exploration(system, limit).run()
+
+
+class _Exploration(Generic[W]):
+    def __init__(self, system: Explored[W], limit: int) -> None:
+        self._system = system
+        self._limit = limit
+        self._known: dict[Hashable, int] = {}
+        self._states: list[W] = []
         self._parents = array("i")
         #: For each step that is progress: from, to.
         self._from = array("i")
@@ -104,23 +161,23 @@ class _Exploration:
         self._start = time.process_time()
 
     def run(self) -> Result:
-        self._add(*self._canonical(self._config.world()), -1)
+        self._add(*self._system.canonical(self._system.first()), -1)
         at = 0
         while at < len(self._states):
-            if (why := violation(self._states[at], self._config)) != "":
+            if (why := self._system.violation(self._states[at])) != "":
                 return self._result(why, at, is_complete=False)
             if len(self._states) >= self._limit:
                 return self._result("", -1, is_complete=False)
             self._expand(at)
             at += 1
-        if not self._config.rests:
+        if not self._system.rests:
             return self._result("", -1, is_complete=True)
         stuck, resting = self._stuck()
         result = self._result(STUCK if stuck >= 0 else "", stuck, is_complete=True)
         result.resting = resting
         return result
 
-    def _add(self, world: World, key: Key, parent: int) -> int:
+    def _add(self, world: W, key: Hashable, parent: int) -> int:
         at = self._known.setdefault(key, len(self._states))
         if at == len(self._states):
             self._states.append(world)
@@ -128,10 +185,11 @@ class _Exploration:
         return at
 
     def _expand(self, at: int) -> None:
-        rests = self._config.rests
-        for label, after in self._model.steps(self._states[at]):
+        rests = self._system.rests
+        canonical = self._system.canonical
+        for label, after in self._system.steps(self._states[at]):
             self._count += 1
-            to = self._add(*self._canonical(after), at)
+            to = self._add(*canonical(after), at)
             if rests and label[0][0] != "!":
                 self._from.append(at)
                 self._to.append(to)
@@ -141,7 +199,7 @@ class _Exploration:
         before: list[list[int]] = [[] for _ in self._states]
         for source, to in zip(self._from, self._to, strict=True):
             before[to].append(source)
-        resting = [at for at, world in enumerate(self._states) if is_at_rest(world, self._config)]
+        resting = [at for at, world in enumerate(self._states) if self._system.is_at_rest(world)]
         reached = bytearray(len(self._states))
         open_ = list(resting)
         for at in open_:
@@ -170,4 +228,4 @@ class _Exploration:
         while at >= 0:
             path.append(self._states[at])
             at = self._parents[at]
-        return told(self._model.steps, self._canonical, path[::-1])
+        return self._system.told(path[::-1])

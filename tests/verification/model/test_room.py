@@ -1,0 +1,17 @@
+"""Making room: safe in every state, and every intent comes to its end."""
+
+from __future__ import annotations
+
+import pytest
+
+from verification.model.room.configs import ROOM, NamedRoom
+from verification.model.room.exploring import explore_room
+
+
+@pytest.mark.parametrize("config", ROOM, ids=lambda one: one.name)
+def test_making_room_is_safe_and_every_intent_comes_to_its_end(config: NamedRoom) -> None:
+    found = explore_room(config.config)
+    print(f"\n{config.name}: {found.summary()}")
+    assert found.is_complete
+    assert found.violation == "", "\n  ".join([found.violation, *found.trace])
+    assert found.resting > 0
