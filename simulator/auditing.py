@@ -163,12 +163,13 @@ class Auditor:
     # --- rest
 
     async def judge_rest(self) -> None:
-        """Judge a cluster in which nothing happens any more: L1 to L5, and what S10 and S11 say of rest."""
+        """Judge a cluster in which nothing happens any more: L1 to L6, and what S10 and S11 say of rest."""
         await self._judge_placed()
         await self._pass()
         now_s = anyio.current_time()
         self._checker.judge_waiting(now_s)
         self._checker.judge_forgotten(self._stuck(), now_s)
+        self._checker.intents.judge_rest(now_s)
         await self._judge_quiet()
         await self._judge_freed()
         self._checker.findings.judged.add("L2")

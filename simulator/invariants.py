@@ -9,9 +9,9 @@ believes about it, does not count.
 The streams are not in step: a container may start before the checker has seen its pod bound. So the machines' records
 are judged in their order, each as soon as the version of the pod that it needs has come.
 
-S6 is judged whenever pods come to use more (simulator/checks/limits.py). S10 is a judgement on a whole run: after a
-restart, or with several schedulers or binders at once, nothing is over-committed (S1, S2, S5), and at rest no pod is
-forgotten.
+S6 is judged whenever pods come to use more (simulator/checks/limits.py), S14 whenever one is bound. S10 is a judgement
+on a whole run: after a restart, or with several schedulers or binders at once, nothing is over-committed (S1, S2, S5),
+and at rest no pod is forgotten.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Final
 from simulator import facts
 from simulator.checks import counting, placing, telling
 from simulator.checks.counting import NodeFacts
+from simulator.checks.intents import Intents
 from simulator.checks.keeping import Keeping
 from simulator.checks.ledgers import Ledger
 from simulator.checks.leftovers import leftovers
@@ -48,8 +49,13 @@ BIND_REQUESTS: Final = "bindrequests"
 CONFIG_MAPS: Final = "configmaps"
 NODES: Final = "nodes"
 QUEUES: Final = "queues"
-#: Kinds of which the checker wants to see every version.
+#: ConfigMaps of the scheduler's namespace: the record of intents is one of them.
+ROOM: Final = "room"
+BUDGETS: Final = "poddisruptionbudgets"
+#: Kinds of which the checker wants to see every version, all over the cluster.
 WATCHED: Final = (NODES, PODS, POD_GROUPS, BIND_REQUESTS, QUEUES)
+#: Those and what else it wants to see every version of.
+SHOWN: Final = (*WATCHED, ROOM, BUDGETS)
 ADDED: Final = "ADDED"
 DELETED: Final = "DELETED"
 #: For so long others may not have heard what happened: watches are late, and an eviction takes its time.
@@ -95,7 +101,17 @@ class Checker:
         self._recount = Recount(self.live, self._on_node, self._nodes)
         self._requests: set[str] = set()
         self._keeping = Keeping(self.findings, self.writes, self._cards, self.live, self._on_node)
-        self._evictions = Evictions(self.findings, self._is_releasable)
+        #: Room that is made: S7 and S13 of evictions for others, S14, L6.
+        self.intents = Intents(
+            self.findings,
+            self.limits,
+            pods=self._pods,
+            live=self.live,
+            nodes=self._nodes,
+            on_node=self._on_node,
+            find=self._named,
+        )
+        self._evictions = Evictions(self.findings, self._is_releasable, self.intents.evicted)
         self._release_s = release_s
         #: Device -> until when it was seen unhealthy.
         self._ill_at_s: dict[str, float] = {}
@@ -116,6 +132,7 @@ class Checker:
         # What lasted too long until now did so, even if this very version ends it.
         self._usage.judge_lost(at_s)
         self._gangs.judge(at_s)
+        self.intents.judge(at_s)
         if kind == PODS:
             self._pod(facts.pod(raw), is_gone=event == DELETED, at_s=at_s)
             self._judge_records()
@@ -129,6 +146,10 @@ class Checker:
                 self.limits.decided(raw, at_s)
             self._chosen[raw["metadata"]["uid"]] = (raw.get("spec") or {}).get("selectedNode", "")
             _keep(self._requests, raw["metadata"]["uid"], is_there=event != DELETED)
+        elif kind == BUDGETS:
+            self.intents.budget(raw, is_gone=event == DELETED)
+        elif kind == ROOM:
+            self.intents.record(raw, at_s, is_gone=event == DELETED)
         else:
             self._node(raw, is_gone=event == DELETED)
 
@@ -172,6 +193,7 @@ class Checker:
                 self.findings.add("S5", record.at_s, text)
         self._usage.judge_lost(at_s)
         self._gangs.judge(at_s, is_end=True)
+        self.intents.judge(at_s, is_end=True)
         if self._disturbance and self.findings.broken("S1", "S2", "S5"):
             self.findings.add("S10", at_s, f"S1, S2 or S5 was broken, and {self._disturbance}")
 
@@ -257,11 +279,15 @@ class Checker:
         return [pod for pod in self.live.values() if pod.waits]
 
     def _is_releasable(self, namespace: str, name: str, at_s: float) -> bool:
-        there = [pod for pod in self.live.values() if (pod.namespace, pod.name) == (namespace, name)]
+        there = [pod for pod in (self._named(namespace, name),) if pod is not None]
         broken = any(self._gangs.is_broken(pod.uid, at_s, for_s=self._release_s) for pod in there)
         return broken or any(
             self._usage.is_contended(pod) or self._was_ill(pod, at_s) or self._is_elsewhere(pod) for pod in there
         )
+
+    def _named(self, namespace: str, name: str) -> PodFacts | None:
+        there = (pod for pod in self.live.values() if (pod.namespace, pod.name) == (namespace, name))
+        return next(there, None)
 
     def _is_elsewhere(self, pod: PodFacts) -> bool:
         """Whether it was given a card of another machine (a reservation that lies): it can't run where it is."""
@@ -320,6 +346,7 @@ class Checker:
             self._judge_keeping(known, pod, at_s)
         self._gangs.pod(pod, is_gone=is_gone, at_s=at_s)
         self.limits.pod(pod, at_s, is_gone=is_gone)
+        self.intents.pod(pod, at_s, is_bound=known is not None and not known.node and bool(pod.node) and not is_gone)
         self._ill_at_s.update(dict.fromkeys(known.ill if known else (), at_s))
         self._ill_at_s.update(dict.fromkeys(pod.ill, at_s if is_gone else math.inf))
         if pod.is_reservation:

@@ -16,7 +16,7 @@ from anyio.abc import TaskStatus
 
 from kube.client import errors
 from kube.client.transport import Transport
-from simulator.invariants import BIND_REQUESTS, CONFIG_MAPS, DELETED, NODES, POD_GROUPS, PODS, QUEUES
+from simulator.invariants import BIND_REQUESTS, BUDGETS, CONFIG_MAPS, DELETED, NODES, POD_GROUPS, PODS, QUEUES, ROOM
 from wire import names
 
 #: (plural, ADDED | MODIFIED | DELETED, object)
@@ -29,6 +29,8 @@ PATHS: Final = {
     POD_GROUPS: "/apis/scheduling.run.ai/v2alpha2/podgroups",
     QUEUES: "/apis/scheduling.run.ai/v2/queues",
     BIND_REQUESTS: "/apis/scheduling.run.ai/v1alpha2/bindrequests",
+    ROOM: f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps",
+    BUDGETS: "/apis/policy/v1/poddisruptionbudgets",
 }
 _TIMEOUT_S: Final = 30.0
 _PAUSE_S: Final = 1.0

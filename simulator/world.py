@@ -46,6 +46,7 @@ from simulator.invariants import CONFIG_MAPS, DELETED, WATCHED, Checker
 from simulator.manifests import Manifest
 from simulator.nodeset import NodeSet
 from simulator.observer import Observer
+from simulator.overhearing import Overhearing
 from simulator.parts import PRODUCT, Parts
 from simulator.podtokens import always
 from simulator.replicas import BINDER, SCHEDULER, Replicas, Role, is_ours
@@ -127,6 +128,7 @@ class World:
         self.nodes.witness.listeners.append(self.checker.witnessed)
         self.server.faults.on_answer.append(self.auditor.answered)
         self.server.faults.on_strike.append(self.auditor.struck)
+        self.server.listen(Overhearing(self.checker).take)
         self._watching = self.server.transport(_OBSERVER)
         self.observers = {plural: Observer(self._watching, plural, self._observe) for plural in WATCHED}
         replicas = self._replicas(clock)
@@ -264,7 +266,7 @@ class World:
         self.checker.leftovers(objects, anyio.current_time())
 
     async def judge_rest(self) -> None:
-        """Have the checker judge what has to hold when nothing happens any more (L1-L5); it may delete a pod."""
+        """Have the checker judge what has to hold when nothing happens any more (L1-L6); it may delete a pod."""
         self._successors.stop()
         await self.auditor.judge_rest()
 

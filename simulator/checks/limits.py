@@ -64,7 +64,7 @@ class Limits:
     def __init__(
         self, findings: Findings, lateness: Lateness, smallest_mib: Callable[[str], int] = lambda _: 0
     ) -> None:
-        self._findings, self._lateness, self._smallest_mib = findings, lateness, smallest_mib
+        self._findings, self.lateness, self._smallest_mib = findings, lateness, smallest_mib
         self._tree = QueueTree({})
         #: Earlier versions, each with the time until which it stood.
         self._older: list[tuple[float, QueueTree]] = []
@@ -88,7 +88,7 @@ class Limits:
         others = {each: its for each, its in self._tree.specs.items() if each != name}
         if not is_gone and self._tree.specs.get(name) == spec:
             return
-        if self._pods or self._lateness != Lateness():
+        if self._pods or self.lateness != Lateness():
             self._older.append((at_s, self._tree))
         self._tree = QueueTree(others if is_gone else {**others, name: spec})
 
@@ -167,7 +167,7 @@ class Limits:
         key = _group_of(pod)
         planned_s = self._planned_s.get(key, at_s) if key is not None else at_s
         known_s = min(decided_s, planned_s, at_s)
-        return known_s - self._lateness.at(known_s - self._findings.start_s)
+        return known_s - self.lateness.at(known_s - self._findings.start_s)
 
     def _passed(self, tree: QueueTree, bound: Bound, row: Row, since_s: float) -> str:
         """How a queue above a pod uses more than a version of the Queues allows; "" if not, or if nobody can say."""
@@ -240,6 +240,11 @@ class Limits:
         if group is not None:
             return group["queue"] or names.DEFAULT_QUEUE
         return pod.labels.get(names.QUEUE_LABEL) or pod.labels.get(names.PROJECT_LABEL) or names.DEFAULT_QUEUE
+
+    def is_fixed(self, pod: PodFacts, *, since_s: float) -> bool:
+        """Whether a pod can't be preempted, and could not since then."""
+        row = self._sums.row(pod.uid)
+        return row is not None and row.is_fixed and self._moved_s.get(pod.uid, -math.inf) < since_s
 
     def _is_fixed(self, pod: PodFacts) -> bool:
         group = self._groups.get(_group_of(pod) or ("", ""))

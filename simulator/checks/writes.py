@@ -120,15 +120,16 @@ class Writes:
 
 @dataclass(slots=True)
 class Evictions:
-    """S7: nobody's pod is ever deleted, and two kinds are evicted: a broken gang's rest, and who uses what is not his.
+    """S7: nobody's pod is deleted. Evicted are a broken gang's rest, who uses what is not his, and some for others.
 
     ``is_releasable`` says of a pod (namespace, name) whether its gang has been below its minimum for long enough, or
-    somebody else has its device.
+    somebody else has its device. All other evictions are ``for_others`` (simulator/checks/evicting.py).
     Evictions that the API server refuses (a PodDisruptionBudget) took nobody's pod away.
     """
 
     findings: Findings
     is_releasable: Callable[[str, str, float], bool]
+    for_others: Callable[[Write], None]
 
     def take(self, write: Write) -> None:
         """Judge a write of ours that was carried out."""
@@ -137,5 +138,4 @@ class Evictions:
         if write.verb == "delete":
             self.findings.add("S7", write.at_s, f"{write.user} deleted pod {write.namespace}/{write.name}")
         elif write.subresource == "eviction" and not self.is_releasable(write.namespace, write.name, write.at_s):
-            text = f"{write.user} evicted pod {write.namespace}/{write.name}, whose gang and whose device are sound"
-            self.findings.add("S7", write.at_s, text)
+            self.for_others(write)

@@ -10,7 +10,7 @@ import anyio
 
 from kube.client import config
 from kube.client.http import HttpTransport
-from simulator.invariants import WATCHED, Checker
+from simulator.invariants import SHOWN, Checker
 from simulator.observer import Observer
 from tests.e2e.cluster import Scene
 from tools.cluster.plane import ControlPlane
@@ -28,7 +28,7 @@ async def judged(plane: ControlPlane, scene: Scene, *invariants: str) -> AsyncIt
 
     credentials = config.plain(plane.url, ca_file=str(ca_file), token=plane.token)
     async with HttpTransport(credentials) as transport, anyio.create_task_group() as tasks:
-        for plural in WATCHED:
+        for plural in SHOWN:
             await tasks.start(Observer(transport, plural, observe).run)
         scene.witness.listeners.append(checker.witnessed)
         yield checker

@@ -32,7 +32,7 @@ from kube.client.resources import NAMESPACES
 from kube.client.retry import Retry
 from simulator import shape
 from simulator.devices import Device, make_devices
-from simulator.invariants import PODS, WATCHED
+from simulator.invariants import PODS, SHOWN
 from simulator.observer import Observer
 from simulator.shape import NodeShape
 from tools.cluster.deployment import ADMISSION, BINDER, NODES, SCHEDULER, Deployment, Options
@@ -179,7 +179,7 @@ async def _chaos(*, seed: int, population: int) -> AsyncIterator[_Chaos]:
         anyio.create_task_group() as tasks,
     ):
         with Journal(plane.folder / "journal.jsonl") as journal:
-            observers = {plural: Observer(transport, plural, journal.take) for plural in WATCHED}
+            observers = {plural: Observer(transport, plural, journal.take) for plural in SHOWN}
             for each in observers.values():
                 await tasks.start(each.run)
             api = Api(transport, retry=Retry(_rng(seed, "retry")))

@@ -1,0 +1,70 @@
+"""Everything about room that is made: intents on record, evictions for others, room that is kept, budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from simulator import roomrecord
+from simulator.checks.budgets import Budgets
+from simulator.checks.counting import NodeFacts
+from simulator.checks.evicting import ForOthers
+from simulator.checks.keptroom import KeptRoom
+from simulator.checks.limits import Limits
+from simulator.checks.standing import Record
+from simulator.checks.writes import Write
+from simulator.facts import Json, PodFacts
+from simulator.violations import Findings
+
+
+class Intents:
+    """Judges S7 and S13 of evictions for others, S14, and L6.
+
+    ``pods``: all that were ever seen, ``live``: those that are there; ``on_node``: node -> UIDs of its pods; ``find``:
+    the pod of a namespace and name.
+    """
+
+    def __init__(
+        self,
+        findings: Findings,
+        limits: Limits,
+        *,
+        pods: Mapping[str, PodFacts],
+        live: Mapping[str, PodFacts],
+        nodes: Mapping[str, NodeFacts],
+        on_node: Mapping[str, Mapping[str, None]],
+        find: Callable[[str, str], PodFacts | None],
+    ) -> None:
+        self._findings = findings
+        self._record = Record(pods, live)
+        self._kept_room = KeptRoom(findings, self._record, nodes, on_node)
+        self._budgets = Budgets(live)
+        self._for_others = ForOthers(findings, self._record, limits, self._budgets, find)
+
+    def record(self, raw: Json, at_s: float, *, is_gone: bool) -> None:
+        """Take a version of a ConfigMap of the scheduler's namespace."""
+        if raw["metadata"]["name"] == roomrecord.NAME:
+            for text in self._record.take(raw, at_s, is_gone=is_gone):
+                self._findings.add("S13", at_s, text)
+
+    def budget(self, raw: Json, *, is_gone: bool) -> None:
+        """Take a version of a PodDisruptionBudget."""
+        self._budgets.take(raw, is_gone=is_gone)
+
+    def pod(self, pod: PodFacts, at_s: float, *, is_bound: bool) -> None:
+        """Take a version of a pod. ``is_bound``: it was bound by this."""
+        self._record.pod(pod, at_s)
+        if is_bound and pod.is_ours:
+            self._kept_room.bound(pod, at_s)
+
+    def evicted(self, write: Write) -> None:
+        """Take an eviction for others."""
+        self._for_others.take(write)
+
+    def judge(self, at_s: float, *, is_end: bool = False) -> None:
+        """Judge what happened long enough ago that all watches have told of it."""
+        self._for_others.judge(at_s, is_end=is_end)
+        self._kept_room.judge(at_s, is_end=is_end)
+
+    def judge_rest(self, at_s: float) -> None:
+        """L6: at rest every intent has come to its end."""
+        self._for_others.judge_rest(at_s)

@@ -1,0 +1,136 @@
+"""S14: what victims of a standing intent left is bound by nobody else of ours; of two intents the older comes first.
+
+Judged when a pod of ours is bound, by own count of what is free beside it then: whole devices, CPU, memory, and parts
+of devices. A pod is judged only on what it uses itself, since pods of others may take what they like.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from simulator.checks import counting
+from simulator.checks.counting import NANO, NodeFacts
+from simulator.checks.standing import SETTLED_S, Moment, Record, Standing
+from simulator.facts import PodFacts
+from simulator.violations import Findings
+from wire import names
+
+_GPUS: Final = "GPUs"
+_CPU: Final = "milli CPU"
+_MEMORY: Final = "MiB"
+
+Amounts = Counter[str]
+"""Of whole GPUs, CPU, memory, and (by its group) nano of a shared device."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Somebody was bound on what an intent had freed, if it stood then."""
+
+    when: Moment
+    by: Standing
+    text: str
+
+
+@dataclass(slots=True, eq=False)
+class KeptRoom:
+    """``nodes`` and ``on_node`` (node -> UIDs of its pods) are as the checker has them."""
+
+    findings: Findings
+    record: Record
+    nodes: Mapping[str, NodeFacts]
+    on_node: Mapping[str, Mapping[str, None]]
+    _open: deque[_Taken] = field(default_factory=deque)
+
+    def bound(self, pod: PodFacts, at_s: float) -> None:
+        """A pod of ours was just bound, and is counted on its node."""
+        node = self.nodes.get(pod.node)
+        kept = self._kept_from(pod)
+        if node is None or not kept or not node.is_ready:
+            return
+        when = Moment(pod.version, at_s)
+        free = self._free(node)
+        for each in kept:
+            owed = self._owed(each, pod.node, when)
+            short = [name for name, amount in self._uses(pod).items() if amount and free[name] < owed[name]]
+            if short:
+                who = ", ".join(sorted(map(self.record.key, each.intent.holders)))
+                text = f"pod {pod.key} was bound on {pod.node} on {short[0]} that were freed for {who}"
+                self._open.append(_Taken(when, each, text))
+            free.subtract(owed)
+
+    def judge(self, now_s: float, *, is_end: bool = False) -> None:
+        """Judge what happened long enough ago that the record is known that stood then."""
+        while self._open and (is_end or self._open[0].when.at_s + SETTLED_S <= now_s):
+            one = self._open.popleft()
+            if one.by.stood(one.when):
+                self.findings.add("S14", one.when.at_s, one.text)
+
+    def _kept_from(self, pod: PodFacts) -> list[Standing]:
+        """Intents that keep something on its node from this pod: all but its own, and those younger at its place."""
+        there = [each for each in self.record.standing if any(place.node == pod.node for place in each.intent.places)]
+        own = next((each for each in there if pod.uid in each.intent.holders), None)
+        is_placed = own is not None and any((p.uid, p.node) == (pod.uid, pod.node) for p in own.intent.places)
+        return [each for each in there if each is not own and not (own and is_placed and each.age > own.age)]
+
+    # --- amounts -----------------------------------------------------------------------------------------------------
+    def _pods(self, node: str) -> list[PodFacts]:
+        return [self.record.live[uid] for uid in self.on_node.get(node, ()) if uid in self.record.live]
+
+    def _free(self, node: NodeFacts) -> Amounts:
+        use = counting.count_node(self._pods(node.name))
+        shared = {group: NANO - sum(nano.values()) for group, nano in use.groups.items()}
+        whole = {_GPUS: node.gpus - use.gpus, _CPU: node.cpu_milli - use.cpu_milli, _MEMORY: node.mem_mib - use.mem_mib}
+        return Counter({**whole, **shared})
+
+    def _uses(self, pod: PodFacts) -> Amounts:
+        """What it takes; a device on which it is alone was a whole one."""
+        others = [grant.group for each in self._pods(pod.node) if each.uid != pod.uid for grant in each.grants]
+        uses = _demands(pod)
+        uses[_GPUS] += sum(grant.group not in others for grant in pod.grants)
+        return uses
+
+    def _owed(self, each: Standing, node: str, when: Moment) -> Amounts:
+        """What those who left for an intent have left of its places on a node, whose holders still wait."""
+        intent = each.intent
+        if not all(self._is_there(uid) for uid in intent.holders):
+            return Counter()
+        groups = {group for pod in self._pods(node) if pod.is_reservation for group in pod.groups}
+        wanted: Amounts = Counter()
+        for place in intent.places:
+            pod = self.record.pods.get(place.uid)
+            if place.node == node and pod is not None and self.record.waited(place.uid, when):
+                wanted.update(_whole(pod))
+                wanted.update({group: nano for group, nano in place.nano if group in groups})
+                wanted[_GPUS] += sum(group not in groups for group, _ in place.nano)
+        left = [v.uid for v in intent.victims if v.node == node and self.record.was_gone(v.uid, when)]
+        freed = _freed([self.record.pods[uid] for uid in left if uid in self.record.pods], groups)
+        return wanted & freed
+
+    def _is_there(self, uid: str) -> bool:
+        pod = self.record.live.get(uid)
+        return pod is not None and not pod.deleting and not pod.has_ended
+
+
+def _freed(pods: Iterable[PodFacts], groups: set[str]) -> Amounts:
+    """What pods have left: their parts of devices that are still shared, and whole devices that are not any more."""
+    freed: Amounts = Counter()
+    emptied: set[str] = set()
+    for pod in pods:
+        freed.update(_whole(pod))
+        freed.update({grant.group: grant.nano for grant in pod.grants if grant.group in groups})
+        emptied |= {grant.group for grant in pod.grants if grant.group not in groups}
+    freed[_GPUS] += len(emptied)
+    return freed
+
+
+def _demands(pod: PodFacts) -> Amounts:
+    return _whole(pod) + Counter({grant.group: grant.nano for grant in pod.grants})
+
+
+def _whole(pod: PodFacts) -> Amounts:
+    cpu, memory = counting.demand(pod, "cpu", per=counting.MILLI), counting.demand(pod, "memory", per=counting.MIB)
+    return Counter({_GPUS: counting.demand(pod, names.GPU_RESOURCE), _CPU: cpu, _MEMORY: memory})

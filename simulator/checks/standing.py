@@ -1,0 +1,138 @@
+"""Intents on record, when each stood there, and since when who is named by them waits or is there no more.
+
+Objects of different kinds are told by different watches, so what stood when something happened is asked by
+resourceVersion, which counts all objects of an API server, and a little later (``SETTLED_S``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from simulator import roomrecord
+from simulator.facts import Json, PodFacts
+from simulator.roomrecord import Intent
+
+#: So long after something happened all watches have told of it.
+SETTLED_S: Final = 2.0
+#: A request is on its way for so long at most: an eviction may land when its intent has just ended.
+ON_ITS_WAY_S: Final = 60.0
+_KEPT_S: Final = 2 * ON_ITS_WAY_S
+
+
+@dataclass(slots=True, eq=False)
+class Moment:
+    """When something happened: the resourceVersion (0 if nobody knows it), and the time."""
+
+    version: int
+    at_s: float
+
+    def is_before(self, other: Moment) -> bool:
+        """Whether it was before another, or is the same."""
+        if self.version and other.version:
+            return self.version <= other.version
+        return self.at_s <= other.at_s
+
+
+@dataclass(slots=True, eq=False)
+class Standing:
+    """One intent, for as long as it stood unchanged on the record. ``age``: its place there, the oldest is 0."""
+
+    intent: Intent
+    since: Moment
+    age: int
+    until: Moment | None = None
+
+    def stood(self, when: Moment, *, late_s: float = 0.0) -> bool:
+        """Whether it stood then, or until ``late_s`` before."""
+        is_known = bool(self.since.version and when.version)
+        if not self.since.is_before(when) and (is_known or self.since.at_s > when.at_s + SETTLED_S):
+            return False
+        return self.until is None or not self.until.is_before(when) or when.at_s - self.until.at_s < late_s
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """``pods``: every pod that was ever seen, its last version, by UID. ``live``: those that are there."""
+
+    pods: Mapping[str, PodFacts]
+    live: Mapping[str, PodFacts]
+    standing: list[Standing] = field(default_factory=list)
+    _past: list[Standing] = field(default_factory=list)
+    #: Pods (UID) that intents name.
+    _names: set[str] = field(default_factory=set)
+    #: Since when a pod that an intent names waits no more, and since when it is not there any more.
+    _placed: dict[str, Moment] = field(default_factory=dict)
+    _gone: dict[str, Moment] = field(default_factory=dict)
+
+    def take(self, raw: Json, at_s: float, *, is_gone: bool) -> Iterator[str]:
+        """Take a version of the ConfigMap; yield what is wrong with it."""
+        now = Moment(_version(raw), at_s)
+        listed = [] if is_gone else roomrecord.intents(raw)
+        before = {each.intent: each for each in self.standing}
+        there = set(listed)
+        for each in self.standing:
+            if each.intent not in there:
+                each.until = now
+                self._past.append(each)
+        self.standing = [before.get(intent) or Standing(intent, now, age) for age, intent in enumerate(listed)]
+        for age, each in enumerate(self.standing):
+            each.age = age
+        self._past = [each for each in self._past if each.until and at_s - each.until.at_s < _KEPT_S]
+        self._names = {uid for each in (*self._past, *self.standing) for uid in _named(each.intent)}
+        for uid in self._names:
+            if (pod := self.pods.get(uid)) is not None:
+                self._note(pod, at_s)
+        return self._doubled(listed)
+
+    def pod(self, pod: PodFacts, at_s: float) -> None:
+        """Take a version of a pod that an intent may name."""
+        if pod.uid in self._names:
+            self._note(pod, at_s)
+
+    def _note(self, pod: PodFacts, at_s: float) -> None:
+        now = Moment(pod.version, at_s)
+        if pod.uid not in self.live or pod.has_ended:
+            self._gone.setdefault(pod.uid, now)
+        if pod.node or pod.deleting or pod.uid in self._gone:
+            self._placed.setdefault(pod.uid, now)
+
+    def _doubled(self, listed: Iterable[Intent]) -> Iterator[str]:
+        seen: dict[str, str] = {}
+        for intent in listed:
+            for uid in _named(intent):
+                if uid in seen:
+                    yield f"pod {self.key(uid)} is named by the intents {seen[uid]} and {intent.id}"
+                seen[uid] = intent.id
+
+    # --- what was when -----------------------------------------------------------------------------------------------
+    def at(self, when: Moment, *, late_s: float = 0.0) -> list[Standing]:
+        """Intents that stood then, or until ``late_s`` before; the oldest first."""
+        return sorted(
+            (each for each in (*self._past, *self.standing) if each.stood(when, late_s=late_s)), key=lambda it: it.age
+        )
+
+    def waited(self, uid: str, when: Moment, *, late_s: float = 0.0) -> bool:
+        """Whether a holder was there and unbound then, or until ``late_s`` before."""
+        placed = self._placed.get(uid)
+        return placed is None or not placed.is_before(when) or when.at_s - placed.at_s < late_s
+
+    def was_gone(self, uid: str, when: Moment) -> bool:
+        """Whether a victim had left by then."""
+        gone = self._gone.get(uid)
+        return gone is not None and gone.is_before(when)
+
+    def key(self, uid: str) -> str:
+        """A pod for people."""
+        pod = self.pods.get(uid)
+        return pod.key if pod is not None else uid
+
+
+def _named(intent: Intent) -> list[str]:
+    return [*(place.uid for place in intent.places), *(victim.uid for victim in intent.victims)]
+
+
+def _version(raw: Json) -> int:
+    said = str(raw["metadata"].get("resourceVersion", ""))
+    return int(said) if said.isascii() and said.isdigit() else 0

@@ -1,0 +1,74 @@
+"""Records of intents for the checker's tests, made without the product's code."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from simulator.invariants import NODES, ROOM
+from tests.simulator.made_up import NODE, Story, node, pod, version
+
+Intent = dict[str, Any]
+
+
+def intent(holders: str, victims: str, *, id_: str = "", at: str = NODE, devices: Any = ()) -> Intent:
+    """Room for some pods by the going of others, all on one node; names are separated by spaces."""
+    return {
+        "id": id_ or f"for {holders}",
+        "action": "reclaim",
+        "namespace": "team",
+        "places": [[f"=uid-{name}", at, *([list(devices)] if devices else [])] for name in holders.split()],
+        "victims": [[f"=uid-{name}", "team", name, NODE, f"=owner-{name}"] for name in victims.split()],
+    }
+
+
+def record(*intents: Intent, at: int = 0, text: str | None = None) -> dict[str, Any]:
+    """A version of the ConfigMap."""
+    data = {"room": json.dumps({"intents": list(intents), "evicted": {}}) if text is None else text}
+    raw = {"metadata": {"namespace": "kai-scheduler", "name": "moorage-room", "uid": "uid-room"}, "data": data}
+    return version(raw, at) if at else raw
+
+
+def holding(name: str, gpus: int = 1, **more: Any) -> dict[str, Any]:
+    """A pod that asks for whole GPUs, bound unless it says otherwise."""
+    limits = {"limits": {"nvidia.com/gpu": str(gpus)}}
+    return pod(name, containers=[{"name": "main", "resources": limits}], **more)
+
+
+class RoomStory(Story):
+    """A node of two GPUs, both in use by ``v`` and ``w``; ``h``, ``g`` and ``x`` wait for one each."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.number = 10
+        self.sees(node(gpus=2), kind=NODES)
+        for name in "vw":
+            self.sees(holding(name))
+        for name in "hgx":
+            self.sees(holding(name, node=""))
+
+    def _next(self) -> int:
+        self.number += 1
+        return self.number
+
+    def records(self, *intents: Intent, at: int = 0) -> RoomStory:
+        """The record is written, and seen at once."""
+        self.sees(record(*intents, at=at or self._next()), kind=ROOM)
+        return self
+
+    def evicts(self, name: str, code: int = 201) -> RoomStory:
+        self.writes("create", "pods", name, subresource="eviction", code=code, version=self._next())
+        return self
+
+    def goes(self, name: str, **more: Any) -> RoomStory:
+        """It is gone, or (a pod that waits) was deleted."""
+        self.sees(version(holding(name, **more), self._next()), event="DELETED")
+        return self
+
+    def binds(self, name: str, **more: Any) -> RoomStory:
+        self.sees(version(holding(name, **more), self._next()))
+        return self
+
+    def later(self, seconds: float) -> RoomStory:
+        self.after(seconds)
+        return self
