@@ -57,6 +57,8 @@ _AT_ONCE_S: Final = 1.0
 _CATCHES_UP_S: Final = 120.0
 #: Faults that strike neither watches nor requests, nor who decides.
 _LEAVE_CACHES: Final = (admission, machines, nodes, reservations)
+#: Whether the scheduler evicts pods for others.
+_MAKES_ROOM: Final = False
 #: Containers that take no longer than this to end are within a gang's grace time already.
 _SHORT_STOP_S: Final = 5.0
 
@@ -200,6 +202,7 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
         schedulers=settings.schedulers,
         binders=settings.binders,
         duration_s=2 * duration_s,
+        makes_room=_MAKES_ROOM,
     )
     calm_s = max((*(action.at_s for action in actions), *(fault.end_s for fault in faults)), default=0.0)
     return Scenario(seed=seed, shapes=shapes, settings=settings, actions=actions, faults=faults, calm_s=calm_s)

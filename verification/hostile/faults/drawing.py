@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from simulator.shape import NodeShape
-from verification.hostile.faults.kinds import KINDS, Fault
+from verification.hostile.faults.kinds import KINDS, OF_ROOM, Fault
 
 #: Users on the API server other than the components that may be struck (simulator/world.py, replicas.py).
 _BYSTANDERS: Final = ("", "system:nodes", "reservation", "admission")
@@ -50,12 +50,15 @@ def draw(
     schedulers: int = 1,
     binders: int = 1,
     duration_s: float = 120.0,
+    makes_room: bool = False,
 ) -> tuple[Fault, ...]:
     """Draw the faults of a run, by time. ``kinds``: those that may occur (None: all; empty: none).
 
+    ``makes_room``: whether pods are evicted for others, so that "all" are those of evictions, too.
+
     Raises ValueError for a kind that is not known.
     """
-    allowed = _allowed(rng, kinds)
+    allowed = _allowed(rng, kinds, makes_room=makes_room)
     if not allowed:
         return ()
     scene = Scene(
@@ -68,10 +71,13 @@ def draw(
     return tuple(sorted(drawn, key=lambda fault: fault.at_s))
 
 
-def _allowed(rng: random.Random, kinds: Collection[str] | None) -> list[str]:
+def _allowed(rng: random.Random, kinds: Collection[str] | None, *, makes_room: bool) -> list[str]:
     if kinds is None:
         excusing = rng.randrange(100) < _EXCUSING_PERCENT
-        return sorted(name for name, kind in KINDS.items() if excusing or not kind.unpromised)
+        left_out = frozenset() if makes_room else OF_ROOM
+        return sorted(
+            name for name, kind in KINDS.items() if name not in left_out and (excusing or not kind.unpromised)
+        )
     unknown = sorted(set(kinds) - set(KINDS))
     if unknown:
         raise ValueError(f"faults {', '.join(unknown)}: not known; allowed: {', '.join(sorted(KINDS))}")
@@ -219,6 +225,16 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("cut-off", "for_s"): _STANDSTILL,
     ("etcd-restored", "for_s"): _between((40, 90), (60, 200)),
     ("etcd-restored-live", "for_s"): _between((20, 90), (60, 200)),
+    ("evictions-fail", "done_per_mille"): _one_of(0, 0, 500),
+    ("evictions-fail", "plural"): _one_of(""),
+    ("evictions-fail", "user"): _one_of(""),
+    ("evictions-refused", "for_s"): _between((0.5, 60), (60, 400)),
+    ("evictions-refused", "plural"): _one_of(""),
+    ("evictions-refused", "user"): _one_of(""),
+    ("evictions-slow", "back_s"): _one_of(0.0, 2.0, 9.0),
+    ("evictions-slow", "plural"): _one_of(""),
+    ("evictions-slow", "there_s"): _one_of(0.5, 2.0, 9.0),
+    ("evictions-slow", "user"): _one_of(""),
     ("gpu-ill", "for_s"): _between((5, 60), (60, 200)),
     ("kubelet-refuses", "count"): _one_of(1, 1, 2, 5),
     ("node-cut-off", "for_s"): _between((1, 30), (45, 120), (350, 400)),
@@ -247,6 +263,7 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("throttled", "for_s"): _between((0.5, 30)),
     ("throttled", "retry_after_s"): _one_of(1, 1, 5),
     ("two-leaders", "for_s"): _between((10, 60)),
+    ("victim-stays", "for_s"): _between((5, 60), (60, 400)),
     ("watch-cut", "every_s"): _one_of(0.5, 5.0, 30.0),
     ("watch-cut", "late_s"): _one_of(0.0, 0.1, 1.0),
     ("watch-delayed", "for_s"): _between((5, 120)),

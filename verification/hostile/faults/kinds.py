@@ -7,6 +7,7 @@ from typing import Final, Union, get_args
 
 from verification.hostile.faults.admission import AdmissionDown, AdmissionSlow, AdmissionTwice
 from verification.hostile.faults.clocks import ClockJump
+from verification.hostile.faults.evictions import EvictionsFail, EvictionsRefused, EvictionsSlow, VictimStays
 from verification.hostile.faults.machines import KubeletForgets, NodeReplaced
 from verification.hostile.faults.nodes import (
     GpuIll,
@@ -64,6 +65,9 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     CutOff,
     EtcdRestored,
     EtcdRestoredUnderWork,
+    EvictionsFail,
+    EvictionsRefused,
+    EvictionsSlow,
     Expired,
     Forbidden,
     GpuIll,
@@ -103,6 +107,7 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     TimeOuts,
     TwoLeaders,
     Unauthorized,
+    VictimStays,
     WatchCut,
     WatchDelayed,
     WatchExpired,
@@ -112,6 +117,9 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
 
 #: Name -> kind.
 KINDS: Final[Mapping[str, type[Timed]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Fault)}
+
+#: Those that are about evictions for others: drawn only where room is made, or by name.
+OF_ROOM: Final = frozenset({"evictions-refused", "evictions-fail", "evictions-slow", "victim-stays"})
 
 
 def unpromised(faults: Iterable[Timed]) -> frozenset[str]:

@@ -21,7 +21,7 @@ from verification.hostile.faults.timed import Timed
 Outcome = Literal["done", "not-done", "later"]
 
 
-class _Requests(Timed, frozen=True, kw_only=True):
+class Requests(Timed, frozen=True, kw_only=True):
     """Of a thousand requests of ``user`` ("": of all processes) ``per_mille`` are struck.
 
     ``plural``: only those for this resource; "": for all.
@@ -53,7 +53,7 @@ class _Requests(Timed, frozen=True, kw_only=True):
         raise NotImplementedError
 
 
-class _Refused(_Requests, frozen=True, kw_only=True):
+class _Refused(Requests, frozen=True, kw_only=True):
     """Any request, reads and watches too, is refused with ``_code``."""
 
     _code: ClassVar[int]
@@ -123,7 +123,7 @@ class ServerErrors(_Refused, frozen=True, kw_only=True, tag="server-error"):
         return Fault(refuse_with=500, carried_out=dice.randrange(1000) < self.done_per_mille)
 
 
-class _Lost(_Requests, frozen=True, kw_only=True):
+class _Lost(Requests, frozen=True, kw_only=True):
     """The answer to a write is lost; whether it was carried out, ``outcome`` says, and when, ``later_s``."""
 
     outcome: Outcome
@@ -147,7 +147,7 @@ class Resets(_Lost, frozen=True, kw_only=True, tag="reset"):
     _breaks = True
 
 
-class Slow(_Requests, frozen=True, kw_only=True, tag="slow"):
+class Slow(Requests, frozen=True, kw_only=True, tag="slow"):
     """Requests take up to ``there_s`` to the server and answers up to ``back_s`` from it, watches aside."""
 
     there_s: float

@@ -12,7 +12,7 @@ import pytest
 from simulator import shape
 from tests.verification.hostile.faults.grounds import stage
 from verification.hostile.faults.drawing import draw
-from verification.hostile.faults.kinds import KINDS, Fault, unpromised
+from verification.hostile.faults.kinds import KINDS, OF_ROOM, Fault, unpromised
 
 MACHINES = shape.parse(["2x2x40GiB"])
 
@@ -34,6 +34,7 @@ def test_the_names_are_those_that_the_plan_speaks_of() -> None:
         *("admission-down", "admission-slow", "admission-twice", "unauthorized", "forbidden"),
         *("node-replaced", "kubelet-forgets", "namespace-deleted", "reservations-deleted", "lease-deleted"),
         *("list-expired", "server-lags", "etcd-restored", "etcd-restored-live"),
+        *("evictions-refused", "evictions-fail", "evictions-slow", "victim-stays"),
     }
 
 
@@ -71,6 +72,13 @@ def test_most_runs_have_a_few_kinds_and_some_have_everything() -> None:
     sizes = Counter(len({fault.kind for fault in drawn(seed)}) for seed in range(400))
     assert 0.7 < sum(sizes[n] for n in (1, 2, 3)) / 400 < 0.9
     assert sum(count for size, count in sizes.items() if size > 20) > 20
+
+
+@pytest.mark.parametrize("makes_room", [False, True])
+def test_faults_of_evictions_are_drawn_where_room_is_made(makes_room: bool) -> None:
+    kinds = {fault.kind for seed in range(200) for fault in drawn(seed, makes_room=makes_room)}
+    assert kinds & OF_ROOM == (OF_ROOM if makes_room else set())
+    assert kinds | OF_ROOM == set(KINDS)
 
 
 def test_faults_name_only_what_is_there() -> None:
