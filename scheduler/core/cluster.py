@@ -107,6 +107,7 @@ class Cluster(ClusterState):
             queues=self.queues,
             find_room=self._find_room,
             room_facts=self._room_facts,
+            residents=self.residents,
         )
 
     def note_room_facts(self, facts: RoomFacts) -> None:

@@ -30,6 +30,7 @@ from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
+from scheduler.core.room.table import ResidentTable
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -57,6 +58,8 @@ class ClusterState:
         self._succeeded = Succeeded()
         #: Queues, and what pods count for in them.
         self.queues = Queues(self._changed)
+        #: Bound pods by what may go together, if somebody has to.
+        self.residents = ResidentTable()
         #: What anti-affinity of pods that have a node keeps others off.
         self.others = OthersTerms(self._nodes.get, self._terms_changed)
         self._have_terms_changed = False
@@ -179,6 +182,7 @@ class ClusterState:
 
     def _note_version(self, record: PodRecord) -> None:
         """Nothing but the version changed. It matters if a hand-over names it or the last plan would place the pod."""
+        self.residents.mark(record)  # since when it runs is no news
         self.commits.version_seen(record.uid)
         if record.uid in self._placed:
             self.generation += 1
@@ -303,11 +307,14 @@ class ClusterState:
 
     def _mark_members(self, group: Key) -> None:
         """The queue of a gang may be another one."""
+        self.residents.mark_group((*group, ""))
         self.queues.marked.update(pod.uid for pod in self.members(*group))
 
     def _mark_bound(self, node: str) -> None:
         """What pods without a grant count for depends on the cards of their node."""
-        self.queues.marked.update(pod.uid for pod in self._pods.bound_to(node))
+        for pod in self._pods.bound_to(node):
+            self.queues.marked.add(pod.uid)
+            self.residents.mark(pod)
 
     def _cards_changed(self) -> None:
         """What memory of a GPU counts for is another part of a card."""
@@ -327,11 +334,14 @@ class ClusterState:
         else:
             self.backlog.touch(uid)
         for pod in (before, known):
+            if pod is not None:
+                self.residents.mark(pod)
             if pod is not None and pod.pod_group:
                 self.backlog.touch_gang(pod.namespace, pod.pod_group, waits=pod is known and not pod.node)
 
     def _touch_gang(self, namespace: str, pod_group: str) -> None:
         self.backlog.touch_gang(namespace, pod_group)
+        self.residents.mark_group((namespace, pod_group, ""))
         self._changed()
 
     def _way_changed(self, uid: str) -> None:

@@ -31,6 +31,7 @@ def room_trial(attempts: Attempts, *, wall_s: int, **given: Any) -> Trial:
         pod_groups=snapshot.pod_groups,
         quorum=snapshot.quorum,
         queues=snapshot.queues,
+        residents=snapshot.residents,
         wall_s=wall_s,
         **given,
     )

@@ -32,6 +32,7 @@ from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.nodes.volume_limits import AttachStatement
 from scheduler.core.queues.queues import Queues
+from scheduler.core.room.table import ResidentTable
 from scheduler.core.room.trial import FindRoom
 from scheduler.core.scores.score import Scores
 from scheduler.core.snapshot.supposed import Supposed
@@ -48,7 +49,7 @@ class Snapshot:
     ``generation``: the cluster's when this was made, ``now_at`` tells the one that it has. ``judge`` adds to a pod
     that waits what its claims and others' terms ask of nodes, or why they keep it waiting. ``doubts``: nodes that come
     last when a device has to be opened (slow_nodes.py). ``find_room``: says who has to go for a need, by what the shell
-    knows (``room_facts``).
+    knows (``room_facts``). ``residents``: who may be evicted, read when that is asked.
     """
 
     generation: int
@@ -69,6 +70,7 @@ class Snapshot:
     queues: Queues
     find_room: FindRoom
     room_facts: RoomFacts
+    residents: ResidentTable
     recounts: Recounts = NOTHING
 
     def check(self) -> None:

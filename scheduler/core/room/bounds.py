@@ -10,26 +10,29 @@ shrinks), by priority, protection, and budgets.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.resources import NOTHING, Resources
-from scheduler.core.nodes.table import GPUS, IDLE, LEAVING
-from scheduler.core.room import going
+from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Bools, Int64s
+from scheduler.core.room.counting import freed
 from scheduler.core.room.need import Need
-from scheduler.core.room.slots import slots
+from scheduler.core.room.slots import asked, slots
 from scheduler.core.room.trial import Trial
-from scheduler.core.room.units import Resident
+
+_NOTHING: Final[Mapping[int, Int64s]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Least:
-    """What a need takes at least, however its members are chosen: ``pods`` by class, and the claim of all."""
+    """What a need takes at least, however its members are chosen: ``pods`` by class, ``count`` and claim of all."""
 
     pods: dict[PodClass, int]
+    count: int
     claim: Resources
 
 
@@ -43,7 +46,7 @@ def least(need: Need, trial: Trial) -> Least:
     for cls, count in pods.items():
         claim = claim.plus(trial.queues.least(cls).times(count))
     rest = wanted - sum(pods.values())
-    return Least(pods, claim.plus(Resources(*map(min, *of, of[0])).times(rest)))
+    return Least(pods, wanted, claim.plus(Resources(*map(min, *of, of[0])).times(rest)))
 
 
 def _wanted(need: Need) -> int:
@@ -53,15 +56,15 @@ def _wanted(need: Need) -> int:
     return min(len(need.pods), max(need.quorum.of_all, need.quorum.costs(need.pods)[0]))
 
 
-def reach(trial: Trial, wanted: Least) -> bool:
-    """Whether nodes hold a need as the statement stands, as far as counting tells."""
+def reach(trial: Trial, wanted: Least, more: Mapping[int, Int64s] = _NOTHING) -> bool:
+    """Whether nodes hold a need as the statement stands, as far as counting tells. ``more``: free besides, by row."""
     for cls, count in wanted.pods.items():
-        if int(np.minimum(slots(trial.statement, cls), count).sum()) < count:
+        if int(np.minimum(slots(trial.statement, cls, more), count).sum()) < count:
             return False
-    return len(wanted.pods) < 2 or all(_rows_suffice(trial, wanted))
+    return len(wanted.pods) < 2 or all(_rows_suffice(trial, wanted, more))
 
 
-def _rows_suffice(trial: Trial, wanted: Least) -> Iterator[bool]:
+def _rows_suffice(trial: Trial, wanted: Least, more: Mapping[int, Int64s]) -> Iterator[bool]:
     """For each resource, whether there is enough of it for all classes together."""
     asked, statement = Counter[int](), trial.statement
     for cls, count in wanted.pods.items():
@@ -69,15 +72,16 @@ def _rows_suffice(trial: Trial, wanted: Least) -> Iterator[bool]:
         for row in set.intersection(*(set(way) for way in ways)):
             asked[row] += count * min(way[row] for way in ways)
     for row, amount in asked.items():
-        free = statement.table.free[row]
-        more = statement.table.extra[IDLE] + statement.table.extra[LEAVING] if row == GPUS else 0
-        yield int(np.maximum(free + more, 0).sum()) >= amount
+        free = statement.table.free[row] + more.get(row, 0)
+        back = statement.table.extra[IDLE] + statement.table.extra[LEAVING] if row == GPUS else 0
+        yield int(np.maximum(free + back, 0).sum()) >= amount
 
 
-def reaches_without(trial: Trial, wanted: Least, gone: Iterable[Resident]) -> bool:
-    """The same with these units gone."""
-    mark = trial.statement.checkpoint()
-    going.evict(trial, gone)
-    found = reach(trial, wanted)
-    trial.statement.rollback(mark)
+def reaches_without(trial: Trial, wanted: Least, gone: Bools) -> bool:
+    """The same with the units of these rows gone."""
+    statement = trial.statement
+    mark = statement.checkpoint()
+    rows = {row for cls in wanted.pods for way in cls.ways() for row, _ in asked(statement, way)} | {GPUS}
+    found = reach(trial, wanted, freed(trial, trial.residents, gone, sorted(rows)))
+    statement.rollback(mark)
     return found

@@ -27,13 +27,13 @@ class Rules:
     claim: Use
     priority: int
     settings: RoomSettings
-    _kept: list[Resources] = field(init=False)
+    kept: list[Resources] = field(init=False)
     #: By leaf: where taker and victim part; and whether the taker stays within its quotas there with the claim.
     _parting: dict[int, tuple[int, int]] = field(default_factory=dict)
     _within: dict[int, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._kept = [account.kept for account in self.accounts.of]
+        self.kept = [account.kept for account in self.accounts.of]
 
     # --- the taker ---------------------------------------------------------------------------------------------------
     def is_entitled(self) -> bool:
@@ -52,12 +52,16 @@ class Rules:
         """Whether it may be taken next, with what queues have lost before."""
         if self.action is Action.PREEMPT:
             return victim.unit.priority < self.priority
-        _, other = self.partings(victim.leaf)
+        return self.gives(victim.leaf, lost)
+
+    def gives(self, leaf: TreeQueue, lost: dict[int, Resources]) -> bool:
+        """Whether a queue has to give to another one: it is above its share, or above its quota for who is within."""
+        _, other = self.partings(leaf)
         account, record = self.accounts.of[other], self.accounts.tree.queues[other].record
-        left = self._kept[other].minus(lost.get(other, NOTHING))
+        left = self.kept[other].minus(lost.get(other, NOTHING))
         if not _fits(left, account.allocatable):
             return True
-        return self._is_within_quota(victim.leaf) and not _fits(left, record.quota)
+        return self.is_within_quota(leaf) and not _fits(left, record.quota)
 
     def partings(self, leaf: TreeQueue) -> tuple[int, int]:
         """The queues of taker and victim just below the lowest one above both."""
@@ -66,11 +70,12 @@ class Rules:
             known = self._parting[leaf.number] = parting(self.taker, leaf)
         return known
 
-    def _is_within_quota(self, leaf: TreeQueue) -> bool:
+    def is_within_quota(self, leaf: TreeQueue) -> bool:
+        """Whether the taker stays within its quota with the claim, where both part."""
         own = self.partings(leaf)[0]
         known = self._within.get(own)
         if known is None:
-            after = self._kept[own].plus(self.claim.amounts)
+            after = self.kept[own].plus(self.claim.amounts)
             known = self._within[own] = _fits(after, self.accounts.tree.queues[own].record.quota)
         return known
 
@@ -108,8 +113,8 @@ class Rules:
 
     def _stays(self, own: int, sibling: int, involved: Iterable[int], lost: dict[int, Resources]) -> bool:
         of, multiplier = self.accounts.of, max(1_000, self.settings.multiplier_milli)
-        has = self._kept[own].minus(lost.get(own, NOTHING)).plus(self.claim.amounts)
-        left = self._kept[sibling].minus(lost[sibling])
+        has = self.kept[own].minus(lost.get(own, NOTHING)).plus(self.claim.amounts)
+        left = self.kept[sibling].minus(lost[sibling])
         fair, others = of[own].fair, of[sibling].fair
         return not any(
             has[at] > fair[at] and others[at] > 0 and has[at] * multiplier * others[at] >= left[at] * fair[at] * 1_000

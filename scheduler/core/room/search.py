@@ -6,27 +6,37 @@ would place it. Statement and accounts are left as they were.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
+
+import numpy as np
 
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.room import Action, Bound, Found, Kept, KeptPods, NoRoom, Place
 from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.nodes.table import Int64s
 from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room import bounds, going, protection
 from scheduler.core.room.budgets import Budgets
-from scheduler.core.room.cost import Pricing
+from scheduler.core.room.cost import Cost, Pricing
+from scheduler.core.room.counting import Counting
 from scheduler.core.room.need import Need
+from scheduler.core.room.nodewise import Choosing
+from scheduler.core.room.pools import by_budgets, by_size, of_low_priority
 from scheduler.core.room.rules import Rules
-from scheduler.core.room.sequence import by_queues, by_size, permitted
+from scheduler.core.room.sequence import permitted
 from scheduler.core.room.sifting import Sieve, Sifted
 from scheduler.core.room.trial import Trial
-from scheduler.core.room.units import Resident, Residents, residents
+from scheduler.core.room.units import Resident
 
 ACTIONS: Final = (Action.RECLAIM, Action.PREEMPT)
-_Order = Callable[[Iterable[Resident]], Iterable[Resident]]
+#: Where no more units than that go, each is judged by itself as well.
+_FEW: Final = 8
+#: How far a search came before it was answered no.
+_FARTHEST: Final = (Bound.DELAY, Bound.QUEUE, Bound.CANDIDATES, Bound.NODES, None)
 
 
 def find_room(need: Need, trial: Trial, actions: Sequence[Action] = ACTIONS) -> Found | NoRoom:
@@ -47,13 +57,15 @@ def _find(need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoRoom
     if isinstance(leaf, Verdict):
         return NoRoom(bound=Bound.QUEUE, queue_code=leaf.code)
     going.leave(trial)
-    searching = _Searching(need, trial, leaf, bounds.least(need, trial), residents(trial))
-    places = searching.places_without(())
-    if places is not None:
-        return Found(action=actions[0], units=(), places=places)
+    searching = _Searching(need, trial, leaf, bounds.least(need, trial))
+    if bounds.reach(trial, searching.wanted):
+        places = searching.places_without(())
+        if places is not None:
+            return Found(action=actions[0], units=(), places=places)
     delayed_s = protection.delayed_until_s(need, trial.evicted.get(need.owner), trial.wall_s)
     if delayed_s:
         return NoRoom(bound=Bound.DELAY, until_s=delayed_s)
+    trial.residents.refresh(trial)
     refused: list[NoRoom] = []
     for action in actions:
         found = searching.by(action)
@@ -71,7 +83,6 @@ class _Searching:
     trial: Trial
     leaf: TreeQueue
     wanted: bounds.Least
-    residents: Residents
     budgets: Budgets = field(init=False)
     pricing: Pricing = field(init=False)
 
@@ -86,15 +97,16 @@ class _Searching:
         rules = self._rules(action, self.wanted.claim)
         if not rules.is_entitled():
             return NoRoom(bound=Bound.QUEUE)
-        sifted = Sieve(self.trial, rules, self.budgets).sift(self.residents)
+        sifted = Sieve(self.trial, rules, self.budgets, self.trial.residents).sift()
         refused = self._bounded(sifted)
         if refused is not None:
             return refused
-        orders: tuple[_Order, ...] = (lambda units: by_queues(units, self.trial.accounts), by_size)
-        for order in orders:
-            found = self._in_order(rules, sifted, order)
-            if found is not None:
-                return found
+        sequence = by_budgets(self.trial.residents, permitted(self.trial.residents, sifted.able, rules), self.budgets)
+        for rows in self._sets(sequence, sifted, rules):
+            units = self._units(rows)
+            places = self.places_without(units, rules)
+            if places is not None:
+                return Found(action=rules.action, units=tuple(each.unit for each in units), places=places)
         return _no_room(sifted, None)
 
     def _rules(self, action: Action, claim: Resources) -> Rules:
@@ -103,30 +115,85 @@ class _Searching:
 
     def _bounded(self, sifted: Sifted) -> NoRoom | None:
         """What proves that no evictions that are permitted help."""
-        trial, mark = self.trial, self.trial.accounts.checkpoint()
-        going.release(trial, sifted.able)
+        trial, of = self.trial, self.trial.residents.units.of
+        mark, leaves = trial.accounts.checkpoint(), of["leaf"]
+        for number in np.unique(leaves[sifted.able]).tolist():
+            mine = sifted.able & (leaves == number)
+            amounts = Resources(*(int(of[name][mine].sum()) for name in ("cpu", "mem", "gpu")))
+            trial.accounts.release(Use(trial.accounts.tree.queues[number].name, amounts))
         verdict = trial.accounts.refusal(Use(self.need.queue, self.wanted.claim, self.need.is_fixed))
         trial.accounts.rollback(mark)
         if verdict is not None:
             return _no_room(sifted, Bound.QUEUE, verdict.code)
         if bounds.reaches_without(trial, self.wanted, sifted.able):
             return None
-        nodes = bounds.reaches_without(trial, self.wanted, self.residents.units)
+        nodes = bounds.reaches_without(trial, self.wanted, trial.residents.is_filled())
         return _no_room(sifted, Bound.CANDIDATES if nodes else Bound.NODES)
 
-    def _in_order(self, rules: Rules, sifted: Sifted, order: _Order) -> Found | None:
-        """Take units one after the other until the need fits, and give back who is not needed."""
-        mark = self.trial.accounts.checkpoint()
-        sequence = list(permitted(order(sifted.able), rules, self.budgets))
-        self.trial.accounts.rollback(mark)
-        prefix = self._shortest(sequence)
+    def _units(self, rows: Sequence[int]) -> list[Resident]:
+        found = (self.trial.residents.residents[row] for row in rows)
+        return [unit for unit in found if unit is not None]
+
+    # --- sets of victims, the best first -----------------------------------------------------------------------------
+    def _sets(self, sequence: Int64s, sifted: Sifted, rules: Rules) -> Iterator[Sequence[int]]:
+        """Sets that may be enough: those that were counted, then those that the placer was asked for one by one."""
+        counting = self._counting(rules)
+        if counting is not None:
+            found = self._in_turn(counting, sequence)
+            if not found or len(found[0]) <= _FEW:
+                found += self._out_of_turn(counting, sifted, rules)
+            yield from self._best_first(found)
+        yield from self._tried(sequence, rules)
+        yield from self._tried(by_size(self.trial.residents, sifted.able, rules, self.budgets), rules)
+
+    def _counting(self, rules: Rules) -> Counting | None:
+        """How to count for this need; None where that says too little: several classes, or a limit that is short."""
+        if len(self.wanted.pods) != 1 or self.trial.accounts.refusal(rules.claim) is not None:
+            return None
+        ((cls, count),) = self.wanted.pods.items()
+        ways = cls.ways()
+        return Counting(self.trial, self.trial.residents, ways[0]) if len(ways) == 1 and count == self._needed else None
+
+    @property
+    def _needed(self) -> int:
+        return self.wanted.count
+
+    def _in_turn(self, counting: Counting, sequence: Int64s) -> list[list[int]]:
+        """Node by node: out of the shortest part of the sequence that is enough, and out of a larger one."""
+        prefix = counting.prefix(sequence, self._needed)
         if prefix is None:
-            return None
-        units = self._give_back(sequence[:prefix], rules)
-        places = self.places_without(units, rules)
-        if places is None:
-            return None
-        return Found(action=rules.action, units=tuple(each.unit for each in units), places=places)
+            return []
+        found = self._chosen(counting, sequence[:prefix])
+        pool = of_low_priority(self.trial.residents, sequence, counting, self._needed)
+        # Where they are nearly the same, one look is enough.
+        return found + self._chosen(counting, pool) if 4 * prefix < 3 * len(pool) else found
+
+    def _out_of_turn(self, counting: Counting, sifted: Sifted, rules: Rules) -> list[list[int]]:
+        """Node by node, each unit judged when it is looked at: it need not go where the order would have it."""
+        allows = partial(self._allows, rules=rules)
+        found = Choosing(counting, self.pricing, self._needed, allows=allows).choose(np.flatnonzero(sifted.able))
+        return [] if found is None else [found]
+
+    def _chosen(self, counting: Counting, pool: Int64s) -> list[list[int]]:
+        """What is chosen out of a pool, in its order; nothing if the pool is not enough."""
+        found = Choosing(counting, self.pricing, self._needed).choose(pool)
+        place = {row: at for at, row in enumerate(pool.tolist())}
+        return [] if found is None else [sorted(found, key=place.__getitem__)]
+
+    def _best_first(self, found: Sequence[list[int]]) -> Sequence[list[int]]:
+        """What is nearer to KAI's order goes first, unless another one costs less than four fifths of it."""
+        if len(found) < 2:
+            return found
+        costs = [self.pricing.cost(self._units(rows)) for rows in found]
+        best = min(range(1, len(found)), key=costs.__getitem__)
+        at = best if _is_much_less(costs[best], costs[0]) else 0
+        return [found[at], *(rows for other, rows in enumerate(found) if other != at)]
+
+    def _allows(self, rows: Sequence[int], rules: Rules) -> bool:
+        units = self._units(rows)
+        if rules.permit(units) is None:
+            return False
+        return self.budgets.forbid_nothing or self.budgets.takes(pod for unit in units for pod in unit.pods) is not None
 
     # --- trying ----------------------------------------------------------------------------------------------------
     def places_without(self, units: Sequence[Resident], rules: Rules | None = None) -> tuple[Place, ...] | None:
@@ -149,41 +216,57 @@ class _Searching:
         lost = judging.permit(units)
         return places if lost is not None and judging.is_entitled() and judging.holds(lost) else None
 
-    def _shortest(self, sequence: Sequence[Resident]) -> int | None:
+    def _tried(self, sequence: Int64s, rules: Rules) -> Iterator[Sequence[int]]:
+        """Take units one after the other until the placer places the need, and give back who is not needed."""
+        rows = sequence.tolist()
+        enough = self._shortest(rows)
+        if enough is not None:
+            yield self._given_back(rows[:enough], rules)
+
+    def _fits(self, rows: Sequence[int]) -> bool:
+        return self.places_without(self._units(rows)) is not None
+
+    def _shortest(self, rows: Sequence[int]) -> int | None:
         """How many of the first are enough; None if all of them are not."""
         most = 1
-        while most < len(sequence) and self.places_without(sequence[:most]) is None:
+        while most < len(rows) and not self._fits(rows[:most]):
             most *= 2
-        most = min(most, len(sequence))
-        if not most or self.places_without(sequence[:most]) is None:
+        most = min(most, len(rows))
+        if not most or not self._fits(rows[:most]):
             return None
         least = most // 2
         while most - least > 1:
             middle = (most + least) // 2
-            if self.places_without(sequence[:middle]) is None:
-                least = middle
-            else:
+            if self._fits(rows[:middle]):
                 most = middle
+            else:
+                least = middle
         return most
 
-    def _give_back(self, units: Sequence[Resident], rules: Rules) -> list[Resident]:
+    def _given_back(self, rows: Sequence[int], rules: Rules) -> Sequence[int]:
         """Leave out whoever is not needed, the dearest first, as long as the others may be taken.
 
         Surplus stays as long as its core goes; so once a core was given back, all are looked at again.
         """
-        left, again = list(units), True
+        left, again, table = list(rows), True, self.trial.residents
         while again:
             again = False
-            for unit in sorted(left, key=self._dear, reverse=True):
-                others = [other for other in left if other is not unit]
-                if any(unit in other.chain for other in others):
+            for row in sorted(left, key=self._dear, reverse=True):
+                others = [other for other in left if other != row]
+                if int(table.units.of["core"][row]) in others:
                     continue
-                if rules.permit(others) is not None and self.places_without(others) is not None:
-                    left, again = others, again or bool(unit.chain)
+                if rules.permit(self._units(others)) is not None and self._fits(others):
+                    left, again = others, again or bool(table.surplus_of(row))
         return left
 
-    def _dear(self, unit: Resident) -> tuple[int, int, int]:
-        return unit.unit.priority, self.pricing.loss(unit), len(unit.pods)
+    def _dear(self, row: int) -> tuple[int, int]:
+        (unit,) = self._units([row])
+        return unit.unit.priority, self.pricing.loss(unit)
+
+
+def _is_much_less(one: Cost, other: Cost) -> bool:
+    """Whether a set has no higher priority and costs less than four fifths of the other."""
+    return one.priority <= other.priority and 5 * one.loss < 4 * other.loss
 
 
 def _no_room(sifted: Sifted, bound: Bound | None, code: Code | None = None) -> NoRoom:
@@ -211,7 +294,3 @@ def _together(why: Kept, parts: Sequence[KeptPods]) -> KeptPods:
     times = [part.until_s for part in parts if part.until_s]
     pods, nano = sum(part.pods for part in parts), sum(part.nano_gpu for part in parts)
     return KeptPods(why, pods, nano, min(times, default=0))
-
-
-#: How far a search came before it was answered no.
-_FARTHEST: Final = (Bound.DELAY, Bound.QUEUE, Bound.CANDIDATES, Bound.NODES, None)

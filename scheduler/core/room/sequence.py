@@ -1,96 +1,135 @@
 """In which order units go, and which of them may: each is judged with what those before it took (batch.md 5.5).
 
-``by_queues`` is KAI's order reversed: the queue that would be served last goes first, with what was taken of it off; in
-it the lowest priority, surplus before cores, the newest. ``by_size`` lets most be taken in all.
+KAI's order reversed: the queue that would be served last goes first, with what was taken of it off; in it the lowest
+priority, surplus before cores, the newest.
+
+All at once: what is taken of a queue makes its key smaller, never larger. So the key that a queue has when a unit has
+its turn follows from the units before it in the same queue, and to merge queues is to sort by those keys. Whether a
+unit may be taken follows likewise from those before it below the queue where it parts from the taker: they are cut off
+where the queue has no more to give.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
-from scheduler.core.model.resources import NOTHING, Resources
-from scheduler.core.queues.accounts import Accounts, Use
-from scheduler.core.queues.order import Key, key
-from scheduler.core.room.budgets import Budgets
+import numpy as np
+
+from scheduler.core.model.resources import UNITS, UNLIMITED, Resources
+from scheduler.core.model.room import Action
+from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.room.rules import Rules
-from scheduler.core.room.units import Resident
+from scheduler.core.room.table import ResidentTable
+
+_PLACES: Final = 1 << 32
+_VOID: Final = 1_000
+_TOP: Final = -1
 
 
-def permitted(order: Iterable[Resident], rules: Rules, budgets: Budgets) -> Iterator[Resident]:
-    """Those that may be taken, one after the other. A core goes with all its surplus, or not."""
-    lost: dict[int, Resources] = {}
-    taken, budget = set[Resident](), Counter[int]()
-    for victim in order:
-        if not rules.may_take(victim, lost) or not taken.issuperset(victim.chain):
-            continue
-        more = budgets.takes(victim.pods)
-        if more is None or not budgets.allow(budget + more):
-            continue
-        budget += more
-        rules.take(victim, lost)
-        taken.add(victim)
-        yield victim
+def permitted(table: ResidentTable, able: Bools, rules: Rules) -> Int64s:
+    """Rows of the units that may be taken one after the other, in order."""
+    return _Merging(table, rules, in_queue(table, np.flatnonzero(able))).all()
 
 
-def by_queues(units: Iterable[Resident], accounts: Accounts) -> Iterator[Resident]:
-    """KAI's order. What has been given is taken off the accounts: the caller goes back to its checkpoint."""
-    order = _Order(accounts)
-    for unit in reversed(in_queue(units)):
-        order.put(unit)
-    while order.left:
-        unit = order.pop()
-        accounts.release(Use(unit.leaf.name, unit.amounts))
-        yield unit
+def in_queue(table: ResidentTable, rows: Int64s) -> Int64s:
+    """Rows in the order in which they go in one queue."""
+    of = {name: table.units.of[name][rows] for name in ("priority", "is_core", "created_s", "uid", "place")}
+    order = np.lexsort((of["place"], -of["uid"], -of["created_s"], of["is_core"], of["priority"]))
+    return rows[order]
 
 
-class _Order:
-    """Units by queue, and the keys of queues as they stand."""
-
-    def __init__(self, accounts: Accounts) -> None:
-        self._accounts = accounts
-        self._waiting: dict[int, list[Resident]] = {}
-        #: How many are left below each queue.
-        self._counts = Counter[int]()
-        self._keys: dict[int, Key] = {}
-        self.left = 0
-
-    def put(self, unit: Resident) -> None:
-        """Add one that goes before those that were put before it."""
-        self._waiting.setdefault(unit.leaf.number, []).append(unit)
-        self._counts.update(unit.leaf.path)
-        self.left += 1
-
-    def pop(self) -> Resident:
-        """Give the next one of the queue that would be served last, at each level."""
-        tree = self._accounts.tree
-        number = self._last(tree.top)
-        while tree.queues[number].children:
-            number = self._last(tree.queues[number].children)
-        unit = self._waiting[number].pop()
-        self._counts.subtract(unit.leaf.path)
-        self.left -= 1
-        for above in unit.leaf.path:
-            self._keys.pop(above, None)
-        return unit
-
-    def _last(self, numbers: Sequence[int]) -> int:
-        there = [number for number in numbers if self._counts[number] > 0]
-        return there[0] if len(there) == 1 else max(there, key=self._key)
-
-    def _key(self, number: int) -> Key:
-        known = self._keys.get(number)
-        if known is None:
-            known = self._keys[number] = key(self._accounts, self._accounts.tree.queues[number], NOTHING)
-        return known
+def amounts(table: ResidentTable, rows: Int64s) -> Int64s:
+    """What units count for, by dimension."""
+    return np.stack([table.units.of[name][rows] for name in ("cpu", "mem", "gpu")])
 
 
-def in_queue(units: Iterable[Resident]) -> list[Resident]:
-    """In one queue: the lowest priority first, surplus before cores, the newest, pods of one group in their order."""
-    newest = sorted(units, key=lambda unit: (unit.created, unit.uid), reverse=True)
-    return sorted(newest, key=lambda unit: (unit.unit.priority, unit.is_core))
+@dataclass(slots=True)
+class _Merging:
+    """Merges the units of queues, from below upward. ``rows``: in the order that they have in one queue."""
+
+    table: ResidentTable
+    rules: Rules
+    rows: Int64s
+    _of_leaf: dict[int, Int64s] = field(default_factory=dict)
+
+    def all(self) -> Int64s:
+        """Those of all queues."""
+        if self.rules.action is Action.PREEMPT:
+            return self.rows
+        leaves = self.table.units.of["leaf"][self.rows]
+        order = np.argsort(leaves, kind="stable")
+        numbers, starts = np.unique(leaves[order], return_index=True)
+        parts = np.split(self.rows[order], starts[1:]) if len(numbers) else []
+        self._of_leaf = dict(zip(numbers.tolist(), parts, strict=True))
+        return self._merged(self.rules.accounts.tree.top)
+
+    def _below(self, number: int) -> Int64s:
+        """Those below a queue; of one that parts from the taker's as many as it has to give."""
+        queue, path = self.rules.accounts.tree.queues[number], self.rules.taker.path
+        none = self.rows[:0]
+        rows = self._merged(queue.children) if queue.children else self._of_leaf.get(number, none)
+        parts = number not in path and (queue.parent == _TOP or queue.parent in path)
+        return self._cut(number, rows) if parts and len(rows) else rows
+
+    def _merged(self, numbers: Sequence[int]) -> Int64s:
+        parts = [(number, rows) for number, rows in ((each, self._below(each)) for each in numbers) if len(rows)]
+        if len(parts) < 2:
+            return parts[0][1] if parts else self.rows[:0]
+        rows = np.concatenate([part for _, part in parts])
+        return rows[np.lexsort(self._keys(parts))]
+
+    def _keys(self, parts: Sequence[tuple[int, Int64s]]) -> list[Int64s]:
+        """The key of its queue at each unit's turn (order.py), last criterion first, the largest first."""
+        accounts, queues = self.rules.accounts, self.rules.accounts.tree.queues
+        numbers = [number for number, _ in parts]
+        lengths = [len(rows) for _, rows in parts]
+
+        def each(values: Sequence[Sequence[int]]) -> Int64s:
+            return np.repeat(np.array(values, np.int64).reshape(len(parts), -1).T, lengths, axis=1)
+
+        kept = each([self.rules.kept[number] for number in numbers])
+        kept -= np.concatenate([_before(amounts(self.table, rows)) for _, rows in parts], axis=1)
+        fair = each([accounts.of[number].fair for number in numbers])
+        quota = each([queues[number].record.quota for number in numbers])
+        most = [accounts.of[number].allocatable for number in numbers]
+        ties = sorted(
+            range(len(numbers)),
+            key=lambda at: ((*reversed(most[at]),), queues[numbers[at]].record.created, queues[numbers[at]].name),
+        )
+        rank = np.argsort(np.array(ties))
+        shares = each(most)
+        return [
+            -np.repeat(rank, lengths),
+            -_dominant(kept, shares, accounts.total),
+            -((kept > 0) & (shares == 0)).any(axis=0).astype(np.int64),
+            each([[queues[number].record.priority] for number in numbers])[0],
+            -(~(kept <= quota).all(axis=0)).astype(np.int64),
+            -(kept > fair).all(axis=0).astype(np.int64),
+        ]
+
+    def _cut(self, number: int, rows: Int64s) -> Int64s:
+        rules, leaf = self.rules, self.rules.accounts.tree.queues[number]
+        left = np.array(rules.kept[number], np.int64)[:, None] - _before(amounts(self.table, rows))
+        gives = (left > np.array(rules.accounts.of[number].allocatable, np.int64)[:, None]).any(axis=0)
+        if rules.is_within_quota(leaf):
+            gives |= (left > np.array(leaf.record.quota, np.int64)[:, None]).any(axis=0)
+        return rows if gives.all() else rows[: int(gives.argmin())]
 
 
-def by_size(units: Iterable[Resident]) -> list[Resident]:
-    """The smallest first: by GPUs, then CPU, then memory; cores that have surplus after it."""
-    return sorted(in_queue(units), key=lambda unit: (bool(unit.chain), *reversed(unit.amounts)))
+def _before(each: Int64s) -> Int64s:
+    """The sums of all before each one."""
+    sums: Int64s = np.cumsum(each, axis=1) - each
+    return sums
+
+
+def _dominant(kept: Int64s, most: Int64s, total: Resources) -> Int64s:
+    """The largest part that is kept of what a queue may come to use, in parts of 2^32: as in order.py."""
+    parts = []
+    for at, unit in enumerate(UNITS):
+        share = np.where(most[at] >= UNLIMITED, total[at], most[at])
+        void = kept[at].astype(np.float64) * _VOID / unit
+        parts.append(np.where(share > 0, kept[at] / np.maximum(share, 1), void))
+    dominant: Int64s = np.floor(np.maximum.reduce(parts) * _PLACES).astype(np.int64)
+    return dominant

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
-from scheduler.core.model.resources import Resources
+import numpy as np
+
 from scheduler.core.model.room import Action, Kept, KeptPods
+from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room import protection
 from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.rules import Rules
+from scheduler.core.room.table import EMPTY, ResidentTable
 from scheduler.core.room.trial import Trial
-from scheduler.core.room.units import Resident, Residents
+
+_S: Final = 1_000_000_000
+_OfLeaf = Callable[[TreeQueue], int]
 
 
 @dataclass(slots=True)
 class Sifted:
-    """``able``: units that may be taken first of all. ``kept``: pods by what keeps them."""
+    """``able``: rows of units that may be taken first of all. ``kept``: pods by what keeps them."""
 
-    able: list[Resident] = field(default_factory=list)
+    able: Bools
     kept: dict[Kept, KeptPods] = field(default_factory=dict)
 
-    def keep(self, why: Kept, amounts: Resources, *, pods: int, until_s: int = 0) -> None:
+    def keep(self, why: Kept, *, pods: int, nano: int, until_s: int = 0) -> None:
         """Count pods that something keeps; ``until_s``: the first time at which that ends by itself."""
+        if not pods:
+            return
         known = self.kept.get(why, KeptPods(why, 0, 0))
         times = [at for at in (known.until_s, until_s) if at]
-        self.kept[why] = KeptPods(why, known.pods + pods, known.nano_gpu + amounts.gpu_nano, min(times, default=0))
+        self.kept[why] = KeptPods(why, known.pods + pods, known.nano_gpu + nano, min(times, default=0))
 
 
 @dataclass(slots=True)
@@ -36,48 +44,80 @@ class Sieve:
     trial: Trial
     rules: Rules
     budgets: Budgets
-    #: Minimum runtimes by leaf.
-    _minimum_ns: dict[int, int] = field(default_factory=dict)
+    table: ResidentTable
 
-    def sift(self, found: Residents) -> Sifted:
+    def sift(self) -> Sifted:
         """Look at all units and pods."""
-        sifted, able = Sifted(), set[Resident]()
-        for always, leaf, _, amounts in found.kept:
-            if self.rules.may_ask(leaf):
-                sifted.keep(always, amounts, pods=1)
-        for unit in self._asked(found.units):
-            why, until_s = self._kept(unit)
-            if why is None and not able.issuperset(unit.chain):
-                why = Kept.BUDGET  # one of its surplus can't go: what keeps only that is a budget
-            if why is None:
-                able.add(unit)
-                sifted.able.append(unit)
-            else:
-                sifted.keep(why, unit.amounts, pods=len(unit.pods), until_s=until_s)
+        leaves = self.rules.accounts.tree.queues
+        asked_of = np.array([not leaf.children and self.rules.may_ask(leaf) for leaf in leaves], np.bool_)
+        sifted = Sifted(self.table.is_filled() & asked_of[self.table.units.of["leaf"]])
+        for key, pods in self.table.kept.items():
+            if asked_of[key.leaf]:
+                sifted.keep(key.why, pods=pods, nano=self.table.kept_nano[key])
+        self._by_rules(sifted)
+        self._by_time(sifted, asked_of)
+        self._by_evictions(sifted)
+        self._by_budgets(sifted)
         return sifted
 
-    def _asked(self, units: Iterable[Resident]) -> Iterable[Resident]:
-        return (unit for unit in units if self.rules.may_ask(unit.leaf))
+    def _out(self, sifted: Sifted, why: Kept, which: Bools, until_s: Int64s | None = None) -> None:
+        """Take units out that something keeps; a core of which surplus stays does, too."""
+        out = sifted.able & which
+        if not out.any():
+            return
+        sifted.able &= ~out
+        cores = self.table.units.of["core"][out]
+        held = np.zeros_like(out)
+        held[cores[cores != EMPTY]] = True
+        held &= sifted.able
+        sifted.able &= ~held
+        out |= held
+        first = 0 if until_s is None else int(until_s[out].min())
+        gpus = self.table.units.of["gpu"]
+        pods = np.count_nonzero(out[self.table.pods.of["unit"]] & (self.table.pods.of["unit"] != EMPTY))
+        sifted.keep(why, pods=int(pods), nano=int(gpus[out].sum()), until_s=first)
 
-    def _kept(self, unit: Resident) -> tuple[Kept | None, int]:
-        """What keeps a unit, looked at in this order; and until when, if time alone ends it."""
-        trial = self.trial
-        if not self.rules.may_take(unit, {}):
-            return Kept.PRIORITY if self.rules.action is Action.PREEMPT else Kept.IN_SHARE, 0
-        if unit.is_core and (
-            until_s := protection.has_run_at_s(unit.started_s, self._minimum(unit.leaf), trial.wall_s)
-        ):
-            return Kept.MIN_RUNTIME, until_s
-        evicted = trial.evicted.get(unit.owner)
-        if until_s := protection.protected_until_s(evicted, unit.started_s, trial.wall_s):
-            return Kept.PROTECTED, until_s
-        return (None if self.budgets.takes(unit.pods) is not None else Kept.BUDGET), 0
+    def _by_rules(self, sifted: Sifted) -> None:
+        rules, units = self.rules, self.table.units.of
+        if rules.action is Action.PREEMPT:
+            self._out(sifted, Kept.PRIORITY, units["priority"] >= rules.priority)
+            return
+        gives = self._of_leaves(lambda leaf: rules.gives(leaf, {}))
+        self._out(sifted, Kept.IN_SHARE, gives[units["leaf"]] == 0)
 
-    def _minimum(self, leaf: TreeQueue) -> int:
-        known = self._minimum_ns.get(leaf.number)
-        if known is None:
-            rules = self.rules
-            known = self._minimum_ns[leaf.number] = protection.minimum_ns(
-                rules.accounts.tree, rules.action, self.trial.settings, taker=rules.taker, victim=leaf
-            )
-        return known
+    def _by_time(self, sifted: Sifted, asked_of: Bools) -> None:
+        """Cores that have not run for their minimum time."""
+        rules, units, wall_s = self.rules, self.table.units.of, self.trial.wall_s
+        tree, settings = rules.accounts.tree, self.trial.settings
+        least_s = self._of_leaves(
+            lambda leaf: -(-protection.minimum_ns(tree, rules.action, settings, taker=rules.taker, victim=leaf) // _S)
+        )
+        if not (least_s[asked_of] > 0).any():
+            return
+        since_s = np.minimum(np.where(units["started_s"] > 0, units["started_s"], wall_s), wall_s)
+        mine_s = least_s[units["leaf"]]
+        until_s = since_s + mine_s
+        self._out(sifted, Kept.MIN_RUNTIME, (units["is_core"] == 1) & (mine_s > 0) & (until_s > wall_s), until_s)
+
+    def _of_leaves(self, value: _OfLeaf) -> Int64s:
+        """A number for each leaf that may be asked, by number."""
+        leaves = self.rules.accounts.tree.queues
+        may = self.rules.may_ask
+        return np.array([value(leaf) if not leaf.children and may(leaf) else 0 for leaf in leaves], np.int64)
+
+    def _by_evictions(self, sifted: Sifted) -> None:
+        """Groups that were evicted not long ago."""
+        trial, started_s = self.trial, self.table.units.of["started_s"]
+        until_s = np.zeros(len(started_s), np.int64)
+        for owner, evicted in trial.evicted.items():
+            for row in self.table.by_owner.get(owner, ()):
+                until_s[row] = protection.protected_until_s(evicted, int(started_s[row]), trial.wall_s)
+        self._out(sifted, Kept.PROTECTED, until_s > 0, until_s)
+
+    def _by_budgets(self, sifted: Sifted) -> None:
+        if not self.budgets.forbid_nothing:
+            which = np.zeros(len(sifted.able), np.bool_)
+            for row in np.flatnonzero(sifted.able).tolist():
+                unit = self.table.residents[row]
+                which[row] = unit is not None and self.budgets.takes(unit.pods) is None
+            self._out(sifted, Kept.BUDGET, which)

@@ -7,6 +7,7 @@ makes it fewer.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -15,60 +16,78 @@ from gpu.request import FractionAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import PodClass
-from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Int64s
+from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Bools, Int64s
 from scheduler.core.snapshot.node_mask import all_but
 from scheduler.core.snapshot.statement import Statement
 
 #: As many as nobody needs.
 MANY: Final = 1 << 40
+_ALL: Final = slice(None)
+_NOTHING: Final[Mapping[int, Int64s]] = {}
 
 
-def slots(statement: Statement, cls: PodClass) -> Int64s:
-    """By position, the most pods of a class, by the best of its requests."""
+def slots(statement: Statement, cls: PodClass, more: Mapping[int, Int64s] = _NOTHING) -> Int64s:
+    """By position, the most pods of a class, by the best of its requests. ``more``: what is free besides, by row."""
     found = np.zeros(len(statement.nodes), np.int64)
     for way in cls.ways():
-        np.maximum(found, _of_way(statement, way), out=found)
-    mask = all_but(cls.excluded, statement.position_of)
-    if mask is not None:
-        found[~mask] = 0
+        held = of_way(statement, way, more=more)
+        held[~may_be(statement, way)] = 0
+        np.maximum(found, held, out=found)
     return found
 
 
-def _of_way(statement: Statement, way: PodClass) -> Int64s:
-    resources, asks = statement.table.resources, way.request.shared
-    if not all(name in resources for name, _ in way.demand.extended):
-        return np.zeros(len(statement.nodes), np.int64)
-    found = np.full(len(statement.nodes), MANY, np.int64)
-    for row, amount in statement.amounts(way.demand):
-        np.minimum(found, _free(statement, row) // amount, out=found)
+def may_be(statement: Statement, way: PodClass) -> Bools:
+    """Where a class may be at all, whatever is free, and whomever others' anti-affinity keeps off: they may go."""
+    there: Bools = statement.eligible(way.constraints) == OK
+    if not all(name in statement.table.resources for name, _ in way.demand.extended):
+        return np.zeros_like(there)
+    mask = all_but(way.excluded, statement.position_of)
+    return there if mask is None else there & mask
+
+
+def of_way(statement: Statement, way: PodClass, at: slice = _ALL, *, more: Mapping[int, Int64s] = _NOTHING) -> Int64s:
+    """How many pods of one request these positions hold, if they may be there."""
+    asks = way.request.shared
+    found = np.full(len(range(*at.indices(len(statement.nodes)))), MANY, np.int64)
+    for row, amount in asked(statement, way):
+        free = _free(statement, row, at)
+        np.minimum(found, (free + more[row] if row in more else free) // amount, out=found)
     if asks:
-        np.minimum(found, _of_shares(statement, asks), out=found)
-    found[statement.eligible(way.constraints) != OK] = 0
+        np.minimum(found, _of_shares(statement, asks, at, more), out=found)
     return np.maximum(found, 0, out=found)
 
 
-def _free(statement: Statement, row: int) -> Int64s:
+def asked(statement: Statement, way: PodClass) -> list[tuple[int, int]]:
+    """Rows and amounts; of resources that no node has none."""
+    if not all(name in statement.table.resources for name, _ in way.demand.extended):
+        return []
+    return statement.amounts(way.demand)
+
+
+def _free(statement: Statement, row: int, at: slice) -> Int64s:
     table = statement.table
-    if row != GPUS:
-        free: Int64s = table.free[row]
-        return free
-    whole: Int64s = table.free[GPUS] + table.extra[IDLE] + table.extra[LEAVING]
-    return whole
+    free: Int64s = table.free[row, at]
+    if row == GPUS:
+        free = free + table.extra[IDLE, at] + table.extra[LEAVING, at]
+    return free
 
 
-def _of_shares(statement: Statement, asks: tuple[SharedAsk, ...]) -> Int64s | int:
+def _of_shares(
+    statement: Statement, asks: tuple[SharedAsk, ...], at: slice, more: Mapping[int, Int64s]
+) -> Int64s | int:
     """By the parts of cards: as many of the smallest as there are, by how many parts one pod asks."""
-    smallest = min(map(_least_nano, asks))
+    smallest = min(map(least_nano, asks))
     if smallest <= 0:
         return MANY
     table = statement.table
-    parts = np.maximum(table.free[GPUS], 0) * (NANO_PER_DEVICE // smallest)
-    for free in table.share_nano:
+    whole = table.free[GPUS, at] + more[GPUS] if GPUS in more else table.free[GPUS, at]
+    parts = np.maximum(whole, 0) * (NANO_PER_DEVICE // smallest)
+    for free in table.share_nano[:, at]:
         parts = parts + np.maximum(free, 0) // smallest
     found: Int64s = parts // len(asks)
     return found
 
 
-def _least_nano(ask: SharedAsk) -> int:
+def least_nano(ask: SharedAsk) -> int:
     """The least that it takes of a card; 0 where that says nothing: of slices, and memory of cards of any size."""
     return ask.nano if isinstance(ask, FractionAsk) and not ask.profile else 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.records import PodGroupRecord
@@ -17,6 +17,9 @@ from scheduler.core.queues.accounts import Accounts
 from scheduler.core.queues.queues import Queues
 from scheduler.core.room.need import Need
 from scheduler.core.snapshot.statement import Statement
+
+if TYPE_CHECKING:
+    from scheduler.core.room.table import ResidentTable
 
 _NOBODY: Final[Set[str]] = frozenset()
 _DEFAULTS: Final = RoomSettings()
@@ -35,7 +38,7 @@ class Paper(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """``statement`` and ``accounts``: of the decision. ``wall_s``: the time, by the wall clock.
+    """``statement`` and ``accounts``: of the decision. ``residents``: all units. ``wall_s``: now, by the wall clock.
 
     ``taken``: UIDs of pods that other intents take. ``leaving``: of pods that are terminating and that may be counted
     on: they are gone before anybody is evicted. ``labels``: of bound pods in namespaces that have a budget, by UID; a
@@ -50,6 +53,7 @@ class Trial:
     pod_groups: Mapping[tuple[str, str], PodGroupRecord]
     quorum: Callable[[PodGroupRecord], Quorum]
     queues: Queues
+    residents: ResidentTable
     wall_s: int
     taken: Set[str] = _NOBODY
     leaving: Set[str] = _NOBODY

@@ -59,7 +59,7 @@ class Residents:
 
 def residents(trial: Trial) -> Residents:
     """Find all units. Pods that count in no queue (reservations, scaling pods, other schedulers') are nobody's."""
-    reader, gangs = _Reader(trial), dict[tuple[str, str], list[PodRecord]]()
+    reader, gangs = Reader(trial), dict[tuple[str, str], list[PodRecord]]()
     for pod in trial.pods.records.values():
         if not pod.node or not pod.queue:
             continue
@@ -74,7 +74,9 @@ def residents(trial: Trial) -> Residents:
 
 
 @dataclass(slots=True)
-class _Reader:
+class Reader:
+    """Reads groups one by one."""
+
     trial: Trial
     found: Residents = field(default_factory=Residents)
 

@@ -8,7 +8,6 @@ import pytest
 
 from scheduler.core.model.resources import Resources
 from scheduler.core.room.bounds import least, reach, reaches_without
-from scheduler.core.room.units import residents
 from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
 from tests.scheduler.core.room.scenes import need_of, running, trial_of, waiting
 
@@ -59,5 +58,6 @@ def test_the_statement_is_left_as_it_was() -> None:
     trial = trial_of(cluster(node("n1", 2), running("x", "a", "n1", gpus=2), *_gang(2, 1, 1)))
     wanted, before = least(need_of(trial, "mine"), trial), trial.statement.table.free.tolist()
     assert not reach(trial, wanted)
-    assert reaches_without(trial, wanted, residents(trial).units)
+    trial.residents.refresh(trial)
+    assert reaches_without(trial, wanted, trial.residents.is_filled())
     assert trial.statement.table.free.tolist() == before

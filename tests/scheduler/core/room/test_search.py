@@ -16,9 +16,9 @@ from scheduler.core.room.bounds import least
 from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.search import find_room
-from scheduler.core.room.sequence import by_queues, permitted
 from scheduler.core.room.trial import Trial
 from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
+from tests.scheduler.core.room.one_by_one import by_queues, permitted
 from tests.scheduler.core.room.reference import Reference, Set
 from tests.scheduler.core.room.scenes import NOON_S, Scene, at, device, need_of, running, sharing, trial_of, waiting
 from wire.crds.podgroup import PodGroup

@@ -1,0 +1,242 @@
+"""What a search for room costs: ``python -m bench.room``. Nothing here is a test. Times are CPU time of the process.
+
+Full nodes of 8 GPUs, 20 queues without quotas, and one with a tenth of the cluster as its quota that has nothing yet.
+``singles``: a pod a GPU, of which a twentieth can't be preempted; ``fixed``: a half of them; ``mixed``: gangs of whole
+nodes and pods of 1, 2 and 4 GPUs, a fifth of which can't be; ``shares``: two tenants on each GPU.
+
+- ``reclaim``: a gang of pods of 8 GPUs for a twentieth of the nodes; ``hopeless``: the same where too few nodes can be
+  had whole.
+- ``one``: a pod of one GPU; ``part``: one of half a GPU; ``parts``: a gang of them.
+
+``ms``: median of six searches. ``units_ms``: what it takes to read all units, once in the life of a scheduler and
+whenever a Queue changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from bench.core import cluster_of, pod
+from gpu import book as books
+from gpu.book import Book, Entry
+from gpu.grant import DeviceGrant, Grant
+from gpu.share import NANO_PER_DEVICE
+from scheduler.core.backlog.notes import Notes
+from scheduler.core.cluster import Cluster
+from scheduler.core.convert import queues
+from scheduler.core.decide.allowance import LIMITS, Allowance
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.room_trial import room_trial
+from scheduler.core.model.priority_order import order_members
+from scheduler.core.model.room import Found
+from scheduler.core.room.need import Need
+from scheduler.core.room.search import find_room
+from scheduler.core.room.trial import Trial
+from wire import names
+from wire.core import Pod
+from wire.crds.podgroup import PodGroup
+from wire.crds.queue import Queue
+
+_GPUS = 8
+_QUEUES = 20
+_NOW_S = 1_767_268_800
+_EVENTS = 7
+MINE = "mine"
+
+
+def _queue(name: str, quota: int) -> Queue:
+    amounts = {"quota": 0, "limit": -1, "overQuotaWeight": 1}
+    free = {**amounts, "quota": -1}
+    resources = {"cpu": free, "memory": free, "gpu": {**amounts, "quota": quota}}
+    spec = {"parentQueue": "", "resources": resources}
+    return msgspec.convert({"metadata": {"name": name, "uid": name}, "spec": spec}, Queue, strict=False)
+
+
+def _group(name: str, queue: str, members: int) -> PodGroup:
+    group = {"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {"minMember": members, "queue": queue}}
+    return msgspec.convert(group, PodGroup)
+
+
+def _reservation(group: str, node: str, tenants: list[str], nano: int) -> Pod:
+    """The pod that holds a shared device, with its book."""
+    made = pod(f"gpu-reservation-{group}", node=node, namespace=names.RESERVATION_NAMESPACE, gpus=1)
+    entries = {name: Entry(nano, "attempt", "1", 0, f"ns/{name}") for name in tenants}
+    annotations = {names.RESERVE_FOR_GPU_INDEX: f"GPU-{group}", names.TENANTS: books.render(Book(entries))}
+    labels = {names.APP_LABEL: names.RESERVATION_APP, names.GPU_GROUP_LABEL: group}
+    meta = msgspec.structs.replace(made.metadata, uid=f"r-{group}", annotations=annotations, labels=labels)
+    spec = msgspec.structs.replace(made.spec, scheduler_name="default-scheduler")
+    status = msgspec.structs.replace(made.status, phase="Running")
+    return msgspec.structs.replace(made, metadata=meta, spec=spec, status=status)
+
+
+class Filling:
+    """A full cluster."""
+
+    def __init__(self, nodes: int, kind: str) -> None:
+        self.rng, self.nodes = random.Random(1), nodes
+        self.cluster = cluster_of(nodes)
+        for number in range(_QUEUES):
+            self.cluster.queues.records.put(queues.queue_record(_queue(f"q{number:02}", 0)))
+        self.cluster.queues.records.put(queues.queue_record(_queue(MINE, nodes * _GPUS // 10)))
+        getattr(self, kind)()
+        self.cluster.refresh()
+
+    def _run(
+        self, name: str, node: int, *, queue: str, priority: int, age_s: int, grant: Grant | None = None, **asked: Any
+    ) -> None:
+        made = pod(name, node=f"node-{node:05}", **asked)
+        granted = {names.GRANT: msgspec.json.encode(grant).decode()} if grant else {}
+        meta = msgspec.structs.replace(
+            made.metadata,
+            labels={names.QUEUE_LABEL: queue},
+            annotations={**(made.metadata.annotations or {}), **granted},
+        )
+        started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(_NOW_S - age_s))
+        status = msgspec.structs.replace(made.status, start_time=started)
+        spec = msgspec.structs.replace(made.spec, priority=priority)
+        self.cluster.upsert_pod(msgspec.structs.replace(made, metadata=meta, status=status, spec=spec))
+
+    def _asked(self) -> dict[str, Any]:
+        priority = 100 if self.rng.random() < 0.2 else 50
+        queue = f"q{self.rng.randrange(_QUEUES):02}"
+        return {"queue": queue, "priority": priority, "age_s": self.rng.randrange(86_400)}
+
+    def singles(self) -> None:
+        """A pod a GPU, on a twentieth of which nobody may be preempted."""
+        for node in range(self.nodes):
+            for gpu in range(_GPUS):
+                asked = self._asked() | {"priority": 100 if self.rng.random() < 0.05 else 50}
+                self._run(f"r{node}-{gpu}", node, gpus=1, **asked)
+
+    def fixed(self) -> None:
+        """A pod a GPU, on half of which nobody may be preempted."""
+        for node in range(self.nodes):
+            for gpu in range(_GPUS):
+                asked = self._asked() | {"priority": 100 if self.rng.random() < 0.5 else 50}
+                self._run(f"r{node}-{gpu}", node, gpus=1, **asked)
+
+    def shares(self) -> None:
+        """Two tenants on each GPU."""
+        half = NANO_PER_DEVICE // 2
+        for node in range(self.nodes):
+            for gpu in range(_GPUS):
+                group, where = f"d{node}-{gpu}", f"node-{node:05}"
+                tenants = [f"s{node}-{gpu}-{number}" for number in range(2)]
+                self.cluster.upsert_pod(_reservation(group, where, tenants, half))
+                for name in tenants:
+                    given = (DeviceGrant(group, f"r-{group}", f"GPU-{group}", half, names.GPU_RESOURCE, 0),)
+                    self._run(name, node, grant=Grant("attempt", given), fraction="0.5", **self._asked())
+
+    def mixed(self) -> None:
+        """Gangs of whole nodes, and nodes of smaller pods."""
+        order, at = self.rng.sample(range(self.nodes), self.nodes), 0
+        while at < self.nodes:
+            size = min(self.rng.choice([2, 4, 8, 16, 32]), self.nodes - at)
+            if self.rng.random() < 0.35:
+                asked = self._asked()
+                self.cluster.upsert_pod_group(_group(f"g{at}", asked["queue"], size))
+                for node in order[at : at + size]:
+                    self._run(f"g{at}-{node}", node, gpus=_GPUS, group=f"g{at}", **asked)
+                at += size
+                continue
+            left = _GPUS
+            while left:
+                gpus = min(left, self.rng.choice([1, 1, 1, 2, 4]))
+                left -= gpus
+                self._run(f"s{at}-{left}", order[at], gpus=gpus, **self._asked())
+            at += 1
+
+
+def trial(cluster: Cluster) -> Trial:
+    """A search's world."""
+    snapshot = cluster.snapshot()
+    allowance = Allowance(namespaces=1, most=LIMITS.most)
+    return room_trial(Attempts(snapshot, 0, LIMITS, allowance, Notes(snapshot.backlog)), wall_s=_NOW_S)
+
+
+def gang(cluster: Cluster, name: str, members: int, **asked: Any) -> Callable[[Trial], Need]:
+    """A gang of one class that waits."""
+    cluster.upsert_pod_group(_group(name, MINE, members))
+    for number in range(members):
+        cluster.upsert_pod(pod(f"{name}-{number:05}", group=name, **asked))
+
+    def need(of: Trial) -> Need:
+        group = of.pod_groups["ns", name]
+        pods = order_members(each for each in of.pods.members("ns", name) if not each.node)
+        return Need(pods=tuple(pods), group=group, quorum=of.quorum(group), queue=MINE, priority=50)
+
+    return need
+
+
+def _measured(cluster: Cluster, need_of: Callable[[Trial], Need]) -> dict[str, object]:
+    of = trial(cluster)
+    need, taken, found = need_of(of), list[float](), "nobody"
+    for _ in range(_EVENTS):
+        began = time.process_time()
+        answer = find_room(need, of)
+        taken.append((time.process_time() - began) * 1e3)
+        if isinstance(answer, Found):
+            found = f"{sum(len(unit.pods) for unit in answer.units)} pods go"
+        else:
+            found = f"{answer.bound}"
+    return {"ms": round(statistics.median(taken[1:]), 2), "found": found}
+
+
+def _read_ms(cluster: Cluster) -> float:
+    """What it takes to read all units once."""
+    of = trial(cluster)
+    began = time.process_time()
+    of.residents.refresh(of)
+    return round((time.process_time() - began) * 1e3, 1)
+
+
+def figures(nodes: int, kind: str) -> Iterator[dict[str, object]]:
+    """Measure one cluster."""
+    cluster = Filling(nodes, kind).cluster
+    units_ms = _read_ms(cluster)
+    for case, (members, asked) in _cases(nodes)[kind].items():
+        need = gang(cluster, case, members, **asked)
+        yield {
+            "bench": f"room_{case}_{kind}_{nodes}",
+            "nodes": nodes,
+            "units_ms": units_ms,
+            **_measured(cluster, need),
+        }
+        for number in range(members):
+            cluster.remove_pod(f"{case}-{number:05}")
+
+
+def _cases(nodes: int) -> dict[str, dict[str, tuple[int, dict[str, Any]]]]:
+    """By kind: cases, with members of the gang and what each asks."""
+    whole: tuple[int, dict[str, Any]] = (nodes // 20, {"gpus": _GPUS})
+    one: tuple[int, dict[str, Any]] = (1, {"gpus": 1})
+    return {
+        "mixed": {"reclaim": whole, "one": one},
+        "singles": {"reclaim": whole, "one": one},
+        "fixed": {"hopeless": whole},
+        "shares": {"part": (1, {"fraction": "0.5"}), "parts": (nodes // 20, {"fraction": "0.5"}), "one": one},
+    }
+
+
+def main() -> None:
+    """Print one JSON object a case."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[100, 500, 1_000])
+    parser.add_argument("--kind", nargs="+", default=["fixed", "singles", "mixed", "shares"])
+    told = parser.parse_args()
+    for nodes in told.nodes:
+        for kind in told.kind:
+            for each in figures(nodes, kind):
+                print(json.dumps(each), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,312 @@
+"""Which units of a pool go, node by node: first the one that costs least for each pod that it then holds.
+
+What a node would cost is estimated for all nodes at once; a close look is only taken at those that lead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu.share import NANO_PER_DEVICE
+from scheduler.core.nodes.table import CPU, GPUS, Int64s
+from scheduler.core.room.cost import Pricing
+from scheduler.core.room.counting import Counting
+from scheduler.core.room.slots import least_nano
+from scheduler.core.room.table import EMPTY
+
+#: Estimates say where to look first, and nothing else.
+Floats = npt.NDArray[np.float64]
+#: Costs are compared for each pod in parts of this.
+_PARTS: Final = 1 << 20
+
+
+class _Look(NamedTuple):
+    """Units of a node, and all that goes with them: what they cost for each pod that is gained."""
+
+    each: int
+    units: tuple[int, ...]
+    gains: dict[int, int]
+
+
+class _Wanted:
+    """What one node lacks for so many pods, with units off. Most nodes are summed up, others are counted again."""
+
+    def __init__(self, counting: Counting, position: int, count: int, gone: frozenset[int]) -> None:
+        self._counting, self._position, self._count = counting, position, count
+        self._gone = gone
+        self._lacks = counting.lacks(position, count)
+        for row in gone if self._lacks is not None else ():
+            self._add(row, -1)
+
+    def is_met_with(self, rows: Sequence[int]) -> bool:
+        """Take these off as well; whether it is enough then."""
+        self._gone = self._gone.union(rows)
+        for row in rows if self._lacks is not None else ():
+            self._add(row, -1)
+        return self._is_met(self._gone)
+
+    def is_met_without(self, row: int) -> bool:
+        """Whether it would be enough if this one stayed."""
+        if self._lacks is None:
+            return self._is_met(self._gone - {row})
+        held = self._counting.holds(row).get(self._position)
+        if held is None:
+            return True
+        return all(lack + amount <= 0 for lack, amount in zip(self._lacks, held, strict=True))
+
+    def drop(self, row: int) -> None:
+        """It stays."""
+        self._gone -= {row}
+        if self._lacks is not None:
+            self._add(row, 1)
+
+    def _add(self, row: int, sign: int) -> None:
+        held = self._counting.holds(row).get(self._position)
+        if held is not None and self._lacks is not None:
+            self._lacks = [lack + sign * amount for lack, amount in zip(self._lacks, held, strict=True)]
+
+    def _is_met(self, gone: frozenset[int]) -> bool:
+        if self._lacks is not None:
+            return max(self._lacks) <= 0
+        return self._counting.count(self._position, gone) >= self._count
+
+
+@dataclass(slots=True)
+class Choosing:
+    """``needed``: so many pods in all. ``allows``: whether units may go in this order; None: all may."""
+
+    counting: Counting
+    pricing: Pricing
+    needed: int
+    allows: Callable[[Sequence[int]], bool] | None = None
+    #: In the order in which they were chosen; and by position.
+    chosen: dict[int, None] = field(default_factory=dict)
+    _on: dict[int, frozenset[int]] = field(default_factory=dict)
+    _there: dict[int, int] = field(default_factory=dict)
+    _total: int = 0
+    _losses: dict[int, int] = field(default_factory=dict)
+    _candidates: dict[int, list[int]] = field(default_factory=dict)
+    _looks: dict[int, _Look | None] = field(default_factory=dict)
+
+    def choose(self, pool: Int64s) -> list[int] | None:
+        """The units that go; None if the whole pool is not enough."""
+        counting = self.counting
+        self._total = int(counting.here.sum())
+        heap = [(estimate, position) for position, estimate in self._estimates(pool)]
+        heapify(heap)
+        while self._total < self.needed and heap:
+            estimate, position = heappop(heap)
+            if position not in self._looks:
+                self._looks[position] = self._look(position)
+            look = self._looks[position]
+            if look is None:
+                continue
+            if heap and look.each > heap[0][0] and look.each != estimate:
+                heappush(heap, (look.each, position))
+                continue
+            for touched in self._take(look) | {position}:
+                self._looks.pop(touched, None)
+                if not all(row in self.chosen for row in self._candidates.get(touched, ())):
+                    heappush(heap, (0, touched))
+        return self._given_back() if self._total >= self.needed else None
+
+    # --- all nodes at once -------------------------------------------------------------------------------------------
+    def _estimates(self, pool: Int64s) -> Iterable[tuple[int, int]]:
+        """For each node with units of the pool about what its next slot costs, by parts of units at the best rate."""
+        counting = self.counting
+        inside = np.zeros(len(counting.table.units.of["leaf"]), np.bool_)
+        inside[pool] = True
+        unit, position = counting.unit, counting.position
+        pods = np.flatnonzero((unit != EMPTY) & (position >= 0) & inside[unit])
+        pods = pods[counting.where[position[pods]]]
+        if not len(pods):
+            return []
+        size, rate = self._sizes(pods), self._rates(unit[pods])
+        order = np.lexsort((rate, position[pods]))
+        pods, size, rate = pods[order], size[order], rate[order]
+        at = position[pods]
+        firsts = np.flatnonzero(np.r_[True, at[1:] != at[:-1]])
+        where = at[firsts]
+        self._index(unit[pods], firsts, where)
+        sums, costs = np.cumsum(size), np.cumsum(size * rate)
+        counts = np.diff(np.r_[firsts, len(pods)])
+        sums -= np.repeat(sums[firsts] - size[firsts], counts)
+        costs -= np.repeat(costs[firsts] - size[firsts] * rate[firsts], counts)
+        short = np.repeat(self._short(where), counts)
+        enough = np.where(sums >= short, np.arange(len(pods)), len(pods))
+        first = np.minimum(np.minimum.reduceat(enough, firsts), np.r_[firsts[1:], len(pods)] - 1)
+        least = costs[first] - np.maximum(0, sums[first] - short[firsts]) * rate[first]
+        # Where even all units are too few by their sizes, nothing is to be had; the statement says so of the others.
+        last = np.r_[firsts[1:], len(pods)] - 1
+        some = (sums[last] >= short[firsts]) | self.counting.special[where]
+        where, least = where[some], least[some]
+        return zip(where.tolist(), (np.maximum(least, 0) * _PARTS).astype(np.int64).tolist(), strict=True)
+
+    def _index(self, units: Int64s, firsts: Int64s, where: Int64s) -> None:
+        """Units of the pool by node, each once."""
+        parts = np.split(units, firsts[1:])
+        self._candidates = {
+            position: list(dict.fromkeys(part.tolist())) for position, part in zip(where.tolist(), parts, strict=True)
+        }
+
+    def _by_gpu(self) -> bool:
+        way = self.counting.way
+        return bool(way.demand.gpus or way.request.shared)
+
+    def _sizes(self, pods: Int64s) -> Floats:
+        """How large pods are in what is asked first: GPUs, or CPU."""
+        sizes: Floats = self.counting.table.pods.of["gpu" if self._by_gpu() else "cpu"][pods].astype(np.float64)
+        return sizes
+
+    def _rates(self, units: Int64s) -> Floats:
+        """What units cost for each part of what is asked: near enough to say where to look first."""
+        of = self.counting.table.units.of
+        wall_s = self.pricing.wall_s
+        ages = np.maximum(0, wall_s - np.where(of["started_s"][units] > 0, of["started_s"][units], wall_s))
+        gpus = float(self.pricing.total.gpu_nano or NANO_PER_DEVICE)
+        shares = [
+            of[name][units] * (gpus / has) if has else np.zeros(len(units))
+            for name, has in zip(("cpu", "mem", "gpu"), self.pricing.total, strict=True)
+        ]
+        size = of["gpu" if self._by_gpu() else "cpu"][units]
+        rates: Floats = np.maximum.reduce(shares) * ages / np.maximum(size, 1) / NANO_PER_DEVICE
+        return rates
+
+    def _short(self, where: Int64s) -> Floats:
+        """How much of that each node lacks for its next pod."""
+        way, free = self.counting.way, self.counting.trial.statement.table.free
+        if way.request.shared:
+            return np.full(len(where), max(1, min(map(least_nano, way.request.shared))), np.float64)
+        row, amount = (GPUS, way.demand.gpus) if way.demand.gpus else (CPU, max(1, way.demand.cpu_milli))
+        lacks = amount - np.maximum(free[row, where], 0) % amount
+        lacking: Floats = lacks * float(NANO_PER_DEVICE if row == GPUS else 1)
+        return lacking
+
+    # --- one node ----------------------------------------------------------------------------------------------------
+    def _look(self, position: int) -> _Look | None:
+        """The cheapest of a few ways to have one more pod there."""
+        there = [row for row in self._candidates.get(position, ()) if row not in self.chosen]
+        looks = []
+        for order in (self._loss, lambda row: self._per(position, row), self._per_all):
+            found = self._first(position, sorted(there, key=order))
+            if found is not None:
+                looks.append(found)
+        return min(looks, key=lambda look: look[:2], default=None)
+
+    def _per(self, position: int, row: int) -> float:
+        """What it costs for each part that it holds here."""
+        held = self.counting.holds(row).get(position, [1])
+        return self._loss(row) / (1 + held[-1])
+
+    def _per_all(self, row: int) -> float:
+        """What it costs for each part that it holds anywhere."""
+        return self._loss(row) / (1 + sum(held[-1] for held in self.counting.holds(row).values()))
+
+    def _loss(self, row: int) -> int:
+        known = self._losses.get(row)
+        if known is None:
+            unit = self.counting.table.residents[row]
+            known = self._losses[row] = self.pricing.loss(unit) if unit is not None else 0
+        return known
+
+    def _first(self, position: int, order: Sequence[int]) -> _Look | None:
+        """Units in an order until there is room for one more, and those left out that are not needed for it."""
+        wanted = _Wanted(self.counting, position, self._known(position) + 1, self._on.get(position, frozenset()))
+        picked: list[int] = []
+        for row in order:
+            if row in picked or not self._may(picked, row):
+                continue
+            more = self._with_surplus(picked, row)
+            picked += more
+            if wanted.is_met_with(more):
+                break
+        else:
+            return None
+        for row in sorted(picked, key=self._loss, reverse=True):
+            if wanted.is_met_without(row) and not self._is_bound(row, picked):
+                picked.remove(row)
+                wanted.drop(row)
+        if self.allows is not None and not self.allows([*self.chosen, *picked]):
+            return None
+        gains = self._gains(picked)
+        gain = min(self.needed - self._total, sum(gains.values()))
+        loss = sum(map(self._loss, picked))
+        return _Look(loss * _PARTS // NANO_PER_DEVICE // max(1, gain), tuple(picked), gains)
+
+    def _may(self, picked: Sequence[int], row: int) -> bool:
+        return self.allows is None or self.allows([*self.chosen, *picked, *self._with_surplus(picked, row)])
+
+    def _with_surplus(self, picked: Sequence[int], row: int) -> list[int]:
+        """A unit, and before it the surplus that a core takes with it."""
+        return [*(each for each in self._surplus(row) if each not in picked and each not in self.chosen), row]
+
+    def _surplus(self, row: int) -> Sequence[int]:
+        return self.counting.table.surplus_of(row)
+
+    def _is_bound(self, row: int, others: Iterable[int]) -> bool:
+        """Whether one of the others is the core that takes it along."""
+        core = int(self.counting.table.units.of["core"][row])
+        return core != EMPTY and core in others
+
+    def _count(self, position: int, gone: frozenset[int]) -> int:
+        return self.counting.count(position, gone)
+
+    def _known(self, position: int) -> int:
+        known = self._there.get(position)
+        return int(self.counting.here[position]) if known is None else known
+
+    def _gains(self, units: Sequence[int]) -> dict[int, int]:
+        """What each node gains by these."""
+        positions = {position: None for row in units for position in self.counting.holds(row)}
+        return {
+            position: self._count(position, self._on.get(position, frozenset()).union(units)) - self._known(position)
+            for position in positions
+        }
+
+    def _take(self, look: _Look) -> set[int]:
+        """Its units go; return the nodes that they touch."""
+        # On other nodes more may be gone since it was looked at.
+        gains = look.gains if len(look.gains) == 1 else self._gains(look.units)
+        for position, gain in gains.items():
+            self._there[position] = self._known(position) + gain
+            self._total += gain
+            self._on[position] = self._on.get(position, frozenset()).union(look.units)
+        self.chosen.update(dict.fromkeys(look.units))
+        return set(gains)
+
+    # --- what is not needed ------------------------------------------------------------------------------------------
+    def _given_back(self) -> list[int]:
+        """Those without whom there are too few, the dearest looked at first."""
+        again = True
+        while again:
+            again = False
+            for row in sorted(self.chosen, key=self._dear, reverse=True):
+                if self._is_bound(row, self.chosen) or not self._can_do_without(row):
+                    continue
+                again = again or bool(self._surplus(row))
+        return list(self.chosen)
+
+    def _dear(self, row: int) -> tuple[int, int]:
+        return int(self.counting.table.units.of["priority"][row]), self._loss(row)
+
+    def _can_do_without(self, row: int) -> bool:
+        lost = {}
+        for position in self.counting.holds(row):
+            left = self._on[position] - {row}
+            lost[position] = self._known(position) - self._count(position, left)
+        if self._total - sum(lost.values()) < self.needed:
+            return False
+        if self.allows is not None and not self.allows([other for other in self.chosen if other != row]):
+            return False
+        for position, count in lost.items():
+            self._there[position] = self._known(position) - count
+            self._on[position] -= {row}
+        self._total -= sum(lost.values())
+        del self.chosen[row]
+        return True

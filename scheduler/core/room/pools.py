@@ -1,0 +1,60 @@
+"""Which units a search chooses from."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from scheduler.core.model.resources import Resources
+from scheduler.core.nodes.table import Bools, Int64s
+from scheduler.core.room.budgets import Budgets
+from scheduler.core.room.counting import Counting
+from scheduler.core.room.rules import Rules
+from scheduler.core.room.sequence import in_queue
+from scheduler.core.room.table import ResidentTable
+
+
+def by_budgets(table: ResidentTable, sequence: Int64s, budgets: Budgets) -> Int64s:
+    """Those of a sequence that budgets allow together; a core of which surplus is left out stays as well."""
+    if budgets.forbid_nothing:
+        return sequence
+    taken, kept = Counter[int](), dict[int, None]()
+    for row in sequence.tolist():
+        unit = table.residents[row]
+        more = budgets.takes(unit.pods) if unit is not None else None
+        if more is None or not budgets.allow(taken + more) or not kept.keys() >= set(table.surplus_of(row)):
+            continue
+        taken += more
+        kept[row] = None
+    return np.array(list(kept), np.int64)
+
+
+def of_low_priority(table: ResidentTable, sequence: Int64s, counting: Counting, needed: int) -> Int64s:
+    """Those of a sequence up to the lowest priority that is enough."""
+    priorities = table.units.of["priority"][sequence]
+    for most in np.unique(priorities).tolist():
+        pool: Int64s = sequence[priorities <= most]
+        if len(pool) == len(sequence) or counting.prefix(pool, needed) is not None:
+            return pool
+    return sequence
+
+
+def by_size(table: ResidentTable, able: Bools, rules: Rules, budgets: Budgets) -> Int64s:
+    """Units that may be taken one after the other, the smallest first, so that most may be in all.
+
+    By GPUs, then CPU, then memory; cores that have surplus come after it.
+    """
+    rows = in_queue(table, np.flatnonzero(able))
+    of = table.units.of
+    has_surplus = np.array([bool(table.surplus_of(row)) for row in rows.tolist()], np.bool_)
+    order = np.lexsort((of["mem"][rows], of["cpu"][rows], of["gpu"][rows], has_surplus))
+    lost: dict[int, Resources] = {}
+    kept: dict[int, None] = {}
+    for row in rows[order].tolist():
+        unit = table.residents[row]
+        if unit is None or not rules.may_take(unit, lost) or not kept.keys() >= set(table.surplus_of(row)):
+            continue
+        rules.take(unit, lost)
+        kept[row] = None
+    return by_budgets(table, np.array(list(kept), np.int64), budgets)

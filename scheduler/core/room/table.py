@@ -1,0 +1,261 @@
+"""All units as arrays, one row each, kept from events: a search looks at them in a few steps along memory.
+
+Groups that something has happened to are marked, and read again before the next search (as queues count pods, sums.py).
+So is whoever another intent takes, or takes no more. Rows of what is gone are empty until they are used again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from scheduler.core.model.records import Demand, PodRecord
+from scheduler.core.model.room import Kept
+from scheduler.core.nodes.table import Bools, Int64s
+from scheduler.core.queues.tree import Tree
+from scheduler.core.room.trial import Trial
+from scheduler.core.room.units import Reader, Resident, Residents
+from wire import rfc3339
+
+#: Namespace and PodGroup, and "" or the UID of a pod without one.
+Key = tuple[str, str, str]
+_FEWEST: Final = 64
+_S: Final = 1_000_000_000
+#: In a row that is empty.
+EMPTY: Final = -1
+#: Fields of a unit, and of a pod of one.
+_UNIT: Final = (
+    *("leaf", "priority", "is_core", "started_s", "core"),
+    *("created_s", "uid", "place", "cpu", "mem", "gpu"),
+)
+_POD: Final = ("unit", "node", "demand", "is_special", "cpu", "gpu")
+
+
+def key_of(pod: PodRecord) -> Key:
+    """Of which group a pod is."""
+    return pod.namespace, pod.pod_group, "" if pod.pod_group else pod.uid
+
+
+class KeptKey(NamedTuple):
+    """Why pods of a queue can't go whoever asks."""
+
+    why: Kept
+    leaf: int
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Of one group. ``kept``: pods and nano that can't go, by why."""
+
+    units: list[int] = field(default_factory=list)
+    pods: list[int] = field(default_factory=list)
+    kept: dict[KeptKey, tuple[int, int]] = field(default_factory=dict)
+
+
+class Columns:
+    """Arrays of equal length that grow, and which of their rows are empty."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.of: dict[str, Int64s] = {name: np.full(_FEWEST, EMPTY, np.int64) for name in names}
+        self._free = list(range(_FEWEST))[::-1]
+
+    def put(self, **values: int) -> int:
+        """Fill a row; return its number."""
+        if not self._free:
+            self._grow()
+        row = self._free.pop()
+        for name, value in values.items():
+            self.of[name][row] = value
+        return row
+
+    def drop(self, row: int) -> None:
+        """Empty a row."""
+        for column in self.of.values():
+            column[row] = EMPTY
+        self._free.append(row)
+
+    def _grow(self) -> None:
+        length = len(next(iter(self.of.values())))
+        more = np.full(length, EMPTY, np.int64)
+        self.of = {name: np.concatenate([column, more]) for name, column in self.of.items()}
+        self._free = list(range(length, 2 * length))[::-1]
+
+
+class ResidentTable:
+    """``mark`` notes that something about a group has changed; ``refresh`` reads it again."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Key, _Rows] = {}
+        #: None: all are read again.
+        self._marked: set[Key] | None = None
+        self._tree: Tree | None = None
+        self._taken: Set[str] = frozenset()
+        self._leaving: Set[str] = frozenset()
+        self.units = Columns(_UNIT)
+        self.pods = Columns(_POD)
+        self.residents: list[Resident | None] = []
+        self.kept: Counter[KeptKey] = Counter()
+        self.kept_nano: Counter[KeptKey] = Counter()
+        #: Rows of units by the owner that evictions are counted by.
+        self.by_owner: dict[str, set[int]] = {}
+        self._surplus: dict[int, tuple[int, ...]] = {}
+        self._demands: dict[Demand, int] = {}
+        self._nodes: dict[str, int] = {}
+        self._positions: tuple[Mapping[str, int], int, Int64s] | None = None
+
+    # --- what is seen ------------------------------------------------------------------------------------------------
+    def mark(self, pod: PodRecord) -> None:
+        """Something about a pod has changed."""
+        self.mark_group(key_of(pod))
+
+    def mark_group(self, key: Key) -> None:
+        """Something about a group has changed."""
+        if self._marked is not None:
+            self._marked.add(key)
+            if len(self._marked) > 2 * len(self._rows) + _FEWEST:
+                self._marked = None
+
+    # --- what searches read ------------------------------------------------------------------------------------------
+    def refresh(self, trial: Trial) -> None:
+        """Read again what has changed since."""
+        taken, leaving, tree = frozenset(trial.taken), frozenset(trial.leaving), trial.accounts.tree
+        many = 2 * len(self.residents) + _FEWEST
+        if self._marked is None or tree is not self._tree or len(self._demands) > many or len(self._nodes) > many:
+            self._clear()
+            marked = {key_of(pod) for pod in trial.pods.records.values() if pod.node and pod.queue}
+        else:
+            moved = map(trial.pods.records.get, (taken ^ self._taken) | (leaving ^ self._leaving))
+            marked = self._marked | {key_of(pod) for pod in moved if pod is not None}
+        self._marked, self._tree, self._taken, self._leaving = set(), tree, taken, leaving
+        for key in sorted(marked):
+            self._read(key, trial)
+
+    def _clear(self) -> None:
+        self._rows.clear()
+        self.units, self.pods = Columns(_UNIT), Columns(_POD)
+        self.residents, self.by_owner, self._surplus = [], {}, {}
+        self.kept, self.kept_nano = Counter(), Counter()
+        self._demands, self._nodes, self._positions = {}, {}, None
+
+    def _read(self, key: Key, trial: Trial) -> None:
+        self._drop(key)
+        namespace, name, uid = key
+        if name:
+            pods = trial.pods.members(namespace, name)
+        else:
+            found = trial.pods.records.get(uid)
+            pods = [found] if found is not None and not found.pod_group else []
+        there = [pod for pod in pods if pod.node and pod.queue]
+        if not there:
+            return
+        reader = Reader(trial)
+        group = trial.pod_groups.get((namespace, name)) if name else None
+        if group is not None:
+            reader.read(there, group)
+        else:
+            for pod in there:
+                reader.read([pod], None)
+        self._put(key, reader.found)
+
+    def _put(self, key: Key, found: Residents) -> None:
+        rows = self._rows[key] = _Rows()
+        of: dict[Resident, int] = {}
+        for unit in found.units:
+            of[unit] = self._put_unit(unit, rows, len(of))
+        for unit in found.units:
+            if unit.chain:
+                self._surplus[of[unit]] = tuple(of[surplus] for surplus in unit.chain)
+                for surplus in unit.chain:
+                    self.units.of["core"][of[surplus]] = of[unit]
+        for why, leaf, _, amounts in found.kept:
+            kept = KeptKey(why, leaf.number)
+            pods, nano = rows.kept.get(kept, (0, 0))
+            rows.kept[kept] = pods + 1, nano + amounts.gpu_nano
+        for kept, (pods, nano) in rows.kept.items():
+            self.kept[kept] += pods
+            self.kept_nano[kept] += nano
+
+    def _put_unit(self, unit: Resident, rows: _Rows, place: int) -> int:
+        cpu, mem, gpu = unit.amounts
+        row = self.units.put(
+            leaf=unit.leaf.number,
+            priority=unit.unit.priority,
+            is_core=unit.is_core,
+            started_s=unit.started_s,
+            created_s=(rfc3339.parse_ns(unit.created) or 0) // _S,
+            uid=int.from_bytes(unit.uid.encode()[:7].ljust(7, b"\0")),
+            place=place,
+            cpu=cpu,
+            mem=mem,
+            gpu=gpu,
+        )
+        while len(self.residents) <= row:
+            self.residents.append(None)
+        self.residents[row] = unit
+        rows.units.append(row)
+        self.by_owner.setdefault(unit.owner, set()).add(row)
+        for pod in unit.pods:
+            node = self._nodes.setdefault(pod.node, len(self._nodes))
+            demand = self._demands.setdefault(pod.cls.demand, len(self._demands))
+            rows.pods.append(
+                self.pods.put(
+                    unit=row,
+                    node=node,
+                    demand=demand,
+                    is_special=pod.has_legacy_slice,
+                    cpu=pod.cls.demand.cpu_milli,
+                    gpu=unit.amounts.gpu_nano // len(unit.pods),
+                )
+            )
+        return row
+
+    def _drop(self, key: Key) -> None:
+        rows = self._rows.pop(key, None)
+        if rows is None:
+            return
+        for row in rows.units:
+            unit = self.residents[row]
+            if unit is not None:
+                owned = self.by_owner[unit.owner]
+                owned.discard(row)
+                if not owned:
+                    del self.by_owner[unit.owner]
+            self.residents[row] = None
+            self._surplus.pop(row, None)
+            self.units.drop(row)
+        for row in rows.pods:
+            self.pods.drop(row)
+        for kept, (pods, nano) in rows.kept.items():
+            self.kept[kept] -= pods
+            self.kept_nano[kept] -= nano
+
+    # --- as a statement sees it --------------------------------------------------------------------------------------
+    def positions(self, trial: Trial) -> Int64s:
+        """The position of each pod's node in the statement; -1: it is not there."""
+        position_of = trial.statement.position_of
+        known = self._positions
+        if known is None or known[0] is not position_of or known[1] != len(self._nodes):
+            found = np.array([position_of.get(name, -1) for name in self._nodes] or [-1], np.int64)
+            known = self._positions = position_of, len(self._nodes), found
+        return known[2][self.pods.of["node"]]
+
+    def demands(self, trial: Trial, rows: Iterable[int]) -> Int64s:
+        """What each pod holds of these rows of its node."""
+        wanted = list(rows)
+        by_demand = [dict(trial.statement.amounts(demand)) for demand in self._demands]
+        found = np.array([[each.get(row, 0) for row in wanted] for each in by_demand] or [[0] * len(wanted)], np.int64)
+        held: Int64s = found[self.pods.of["demand"]].T
+        return held
+
+    def surplus_of(self, core: int) -> tuple[int, ...]:
+        """The rows of units that go with a core."""
+        return self._surplus.get(core, ())
+
+    def is_filled(self) -> Bools:
+        """Which rows of units are."""
+        filled: Bools = self.units.of["leaf"] != EMPTY
+        return filled

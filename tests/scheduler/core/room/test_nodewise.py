@@ -1,0 +1,94 @@
+"""Which units of a pool go: against all subsets of small pools."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.core.room.cost import Pricing
+from scheduler.core.room.counting import Counting
+from scheduler.core.room.nodewise import Choosing
+from scheduler.core.room.trial import Trial
+from tests.scheduler.core.objects import cluster, node, pod_group, queue
+from tests.scheduler.core.room.scenes import Scene, need_of, running, trial_of, waiting
+
+
+def _choosing(trial: Trial, more: int) -> tuple[Choosing, list[int]]:
+    trial.residents.refresh(trial)
+    (way,) = need_of(trial, "mine").pods[0].cls.ways()
+    counting = Counting(trial, trial.residents, way)
+    needed = int(counting.here.sum()) + more
+    rows = [row for row, unit in enumerate(trial.residents.residents) if unit]
+    return Choosing(counting, Pricing(trial.accounts.total, trial.wall_s), needed), rows
+
+
+def _held(choosing: Choosing, gone: Any) -> int:
+    return sum(choosing.counting.count(position, frozenset(gone)) for position in range(len(choosing.counting.here)))
+
+
+def _is_closed(choosing: Choosing, rows: Any) -> bool:
+    return all(set(choosing.counting.table.surplus_of(row)) <= set(rows) for row in rows)
+
+
+@given(st.integers(0, 1 << 32))
+def test_what_is_chosen_is_enough_and_none_of_it_can_be_left_out(seed: int) -> None:
+    trial, rng = trial_of(Scene(seed, most_units=7).cluster()), random.Random(seed)
+    choosing, rows = _choosing(trial, rng.choice([1, 1, 2, 3]))
+    found = choosing.choose(np.array(rows, np.int64))
+    enough = [
+        gone
+        for size in range(len(rows) + 1)
+        for gone in combinations(rows, size)
+        if _is_closed(choosing, gone) and _held(choosing, gone) >= choosing.needed
+    ]
+    assert (found is None) is (not enough)
+    if found is not None:
+        assert _is_closed(choosing, found)
+        assert _held(choosing, found) >= choosing.needed
+        left = [set(found) - {row} for row in found]
+        assert not any(_is_closed(choosing, gone) and _held(choosing, gone) >= choosing.needed for gone in left)
+
+
+def _chosen(trial: Trial, more: int) -> list[str]:
+    choosing, rows = _choosing(trial, more)
+    found = choosing.choose(np.array(rows, np.int64))
+    units = [trial.residents.residents[row] for row in found or ()]
+    return sorted(uid.removeprefix("uid-") for unit in units if unit for uid in unit.unit.pods)
+
+
+def _full(*pods: Any, gpus: int = 2) -> Trial:
+    nodes = [node(f"n{number}", 2) for number in range(3)]
+    return trial_of(cluster(*nodes, queue("a"), *pods, waiting("mine", "a", gpus=gpus)))
+
+
+def test_the_node_goes_first_whose_pods_have_done_least() -> None:
+    pods = [running(f"p{at}{half}", "a", f"n{at}", gpus=1, age_s=100 * (3 - at)) for at in range(3) for half in "ab"]
+    assert _chosen(_full(*pods), 1) == ["p2a", "p2b"]
+    assert _chosen(_full(*pods), 2) == ["p1a", "p1b", "p2a", "p2b"]
+
+
+def test_a_gang_on_several_nodes_goes_where_it_costs_less_for_each_pod_than_others() -> None:
+    gang = [
+        pod_group("g", 2, queue="a"),
+        *(running(f"g{at}", "a", f"n{at}", gpus=2, age_s=80, group="g") for at in (0, 1)),
+    ]
+    alone = running("p", "a", "n2", gpus=2, age_s=100)
+    assert _chosen(_full(*gang, alone), 1) == ["p"]
+    assert _chosen(_full(*gang, alone), 2) == ["g0", "g1"]
+
+
+def test_a_judge_may_forbid_units() -> None:
+    pods = [running(f"p{at}", "a", f"n{at}", gpus=2, age_s=100 * (3 - at)) for at in range(3)]
+    choosing, rows = _choosing(_full(*pods), 1)
+    table = choosing.counting.table
+    choosing.allows = lambda gone: (
+        not any(unit is not None and unit.pods[0].name == "p2" for unit in map(table.residents.__getitem__, gone))
+    )
+    found = choosing.choose(np.array(rows, np.int64))
+    assert found is not None
+    assert [unit.pods[0].name for unit in map(table.residents.__getitem__, found) if unit] == ["p1"]
