@@ -64,6 +64,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/recount.py": "tests/scheduler/core/stories/test_machine.py",
     "scheduler/core/room/going.py": "tests/scheduler/core/room/test_search.py",
     "scheduler/core/room/need.py": "tests/scheduler/core/room/test_search.py",
+    "scheduler/core/room/tenants.py": "tests/scheduler/core/room/test_counting.py",
     "scheduler/core/room/trial.py": "tests/scheduler/core/decide/test_room_trial.py",
     "scheduler/core/scores/binpack.py": "tests/scheduler/core/scores/test_score.py",
     "scheduler/core/scores/ranking.py": "tests/scheduler/core/decide/test_placer.py",

@@ -10,21 +10,20 @@ shrinks), by priority, protection, and budgets.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.resources import NOTHING, Resources
-from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Bools, Int64s
-from scheduler.core.room.counting import freed
+from scheduler.core.nodes.table import GPUS, Bools
+from scheduler.core.room.counting import Counting, free_now
 from scheduler.core.room.need import Need
 from scheduler.core.room.slots import asked, slots
+from scheduler.core.room.table import EMPTY
+from scheduler.core.room.tenants import Tenants
 from scheduler.core.room.trial import Trial
-
-_NOTHING: Final[Mapping[int, Int64s]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,32 +55,36 @@ def _wanted(need: Need) -> int:
     return min(len(need.pods), max(need.quorum.of_all, need.quorum.costs(need.pods)[0]))
 
 
-def reach(trial: Trial, wanted: Least, more: Mapping[int, Int64s] = _NOTHING) -> bool:
-    """Whether nodes hold a need as the statement stands, as far as counting tells. ``more``: free besides, by row."""
+def reach(trial: Trial, wanted: Least) -> bool:
+    """Whether nodes hold a need as the statement stands, as far as counting tells."""
     for cls, count in wanted.pods.items():
-        if int(np.minimum(slots(trial.statement, cls, more), count).sum()) < count:
+        if int(np.minimum(slots(trial.statement, cls), count).sum()) < count:
             return False
-    return len(wanted.pods) < 2 or all(_rows_suffice(trial, wanted, more))
+    return len(wanted.pods) < 2 or all(_suffice(trial, wanted, None))
 
 
-def _rows_suffice(trial: Trial, wanted: Least, more: Mapping[int, Int64s]) -> Iterator[bool]:
-    """For each resource, whether there is enough of it for all classes together."""
-    asked, statement = Counter[int](), trial.statement
-    for cls, count in wanted.pods.items():
-        ways = [dict(statement.amounts(way.demand)) for way in cls.ways()]
-        for row in set.intersection(*(set(way) for way in ways)):
-            asked[row] += count * min(way[row] for way in ways)
-    for row, amount in asked.items():
-        free = statement.table.free[row] + more.get(row, 0)
-        back = statement.table.extra[IDLE] + statement.table.extra[LEAVING] if row == GPUS else 0
-        yield int(np.maximum(free + back, 0).sum()) >= amount
-
-
-def reaches_without(trial: Trial, wanted: Least, gone: Bools) -> bool:
+def reaches_without(trial: Trial, wanted: Least, gone: Bools, devices: Tenants) -> bool:
     """The same with the units of these rows gone."""
-    statement = trial.statement
-    mark = statement.checkpoint()
-    rows = {row for cls in wanted.pods for way in cls.ways() for row, _ in asked(statement, way)} | {GPUS}
-    found = reach(trial, wanted, freed(trial, trial.residents, gone, sorted(rows)))
-    statement.rollback(mark)
-    return found
+    for cls, count in wanted.pods.items():
+        ways = (Counting(trial, trial.residents, way, devices).without(gone) for way in cls.ways())
+        held = np.maximum.reduce(list(ways))
+        if int(np.minimum(held, count).sum()) < count:
+            return False
+    return len(wanted.pods) < 2 or all(_suffice(trial, wanted, gone))
+
+
+def _suffice(trial: Trial, wanted: Least, gone: Bools | None) -> Iterator[bool]:
+    """For each resource, whether there is enough of it for all classes together: what is free, and what units hold."""
+    needed = Counter[int]()
+    for cls, count in wanted.pods.items():
+        ways = [dict(asked(trial.statement, way)) for way in cls.ways()]
+        for row in set.intersection(*(set(way) for way in ways)):
+            needed[row] += count * min(way[row] for way in ways)
+    rows = sorted(needed.keys() | {GPUS})
+    has = np.maximum(free_now(trial, rows), 0).sum(axis=1)
+    if gone is not None:
+        unit = trial.residents.pods.of["unit"]
+        has += trial.residents.demands(trial, rows)[:, (unit != EMPTY) & gone[unit]].sum(axis=1)
+        has[rows.index(GPUS)] += sum(map(len, trial.statement.table.devices))
+    for row, amount in needed.items():
+        yield int(has[rows.index(row)]) >= amount

@@ -1,7 +1,8 @@
 """How many pods of one class nodes hold once units are gone: what a search counts before the placer has its word.
 
-What most nodes gain is the sum of what their pods hold, so it is counted for all of them at once. A node with shared
-devices is counted again by the statement: a device comes back when its last tenant goes.
+What a node gains is the sum of what its pods hold, so it is counted for all nodes at once. With shared devices it is
+not: a device comes back as a whole when its last tenant goes, and takes so many parts as fit into what is free of it
+(tenants.py). Odd nodes are counted again by the statement.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import numpy as np
 
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.model.records import PodClass
-from scheduler.core.nodes.table import GPUS, Bools, Int64s
+from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Bools, Int64s
 from scheduler.core.room.slots import MANY, asked, least_nano, may_be, of_way
 from scheduler.core.room.table import EMPTY, ResidentTable
+from scheduler.core.room.tenants import SharedDevice, Tenants
 from scheduler.core.room.trial import Trial
 
 
@@ -26,15 +28,16 @@ class Counting:
     trial: Trial
     table: ResidentTable
     way: PodClass
+    tenants: Tenants
     where: Bools = field(init=False)
-    special: Bools = field(init=False)
     here: Int64s = field(init=False)
     #: Of each pod of a unit: its unit, where it is, and what it holds of each row that is asked.
     unit: Int64s = field(init=False)
     position: Int64s = field(init=False)
     held: Int64s = field(init=False)
-    #: Parts of a card that one pod asks, and how many of the smallest of them a card holds; 0: that says nothing.
+    #: Parts of a card that one pod asks, the smallest of them, and how many of those a card holds; 0: nothing is said.
     _parts: int = field(init=False)
+    _smallest: int = field(init=False)
     _on_card: int = field(init=False)
     _asked: list[tuple[int, int]] = field(init=False)
     _rows: list[int] = field(init=False)
@@ -49,62 +52,126 @@ class Counting:
         # Parts of devices come out of whole ones.
         rows = [row for row, _ in self._asked]
         shared = self.way.request.shared
-        rows += [GPUS] if shared and GPUS not in rows else []
-        self._parts, smallest = len(shared), min(map(least_nano, shared), default=0)
-        self._on_card = NANO_PER_DEVICE // smallest if smallest else 0
+        rows += [GPUS] if GPUS not in rows else []
+        self._parts, self._smallest = len(shared), min(map(least_nano, shared), default=0)
+        self._on_card = NANO_PER_DEVICE // self._smallest if self._smallest else 0
         self.where = may_be(statement, self.way)
-        self.special = special(self.trial, table)
         self.here = np.where(self.where, of_way(statement, self.way), 0)
         self.unit = table.pods.of["unit"]
         self.position = table.positions(self.trial)
         self.held = table.demands(self.trial, rows)
         self._rows = rows
-        self._free = statement.table.free
+        self._free = free_now(self.trial, rows)
 
     # --- all nodes at once -------------------------------------------------------------------------------------------
+    def without(self, gone: Bools) -> Int64s:
+        """What each node holds without the units of these rows."""
+        mine = gone[self.unit] & (self.unit != EMPTY) & (self.position >= 0)
+        plain = mine & ~self.tenants.odd[self.position]
+        free = self._free.copy()
+        for at in range(len(self._rows)):
+            np.add.at(free[at], self.position[plain], self.held[at, plain])
+        left, back = self.tenants.without(gone)
+        where = self.tenants.position
+        parts = np.zeros(len(self.where), np.int64)
+        if self._smallest:
+            np.add.at(parts, where[self.tenants.is_open], left[self.tenants.is_open] // self._smallest)
+        else:
+            np.add.at(free[self._rows.index(GPUS)], where[back], 1)
+        found = np.where(self.where & ~self.tenants.odd, self._of(free, parts), 0)
+        odd = np.unique(self.position[mine & self.tenants.odd[self.position] & self.where[self.position]]).tolist()
+        for position in odd:
+            there = mine & (self.position == position)
+            found[position] = self.count(position, frozenset(self.unit[there].tolist()))
+        untouched = self.tenants.odd & self.where
+        untouched[odd] = False
+        found[untouched] = self.here[untouched]
+        return found
+
+    def _of(self, free: Int64s, parts: Int64s) -> Int64s:
+        """What nodes hold that have so much free; ``parts``: of devices that are shared."""
+        found = np.full(free.shape[1], MANY, np.int64)
+        for has, (_, amount) in zip(free, self._asked, strict=False):
+            np.minimum(found, has // amount, out=found)
+        if self._on_card:
+            whole = np.maximum(free[self._rows.index(GPUS)], 0)
+            np.minimum(found, (whole * self._on_card + parts) // self._parts, out=found)
+        return np.maximum(found, 0, out=found)
+
     def prefix(self, sequence: Int64s, needed: int) -> int | None:
         """How many of the first units are enough; None if all of them are not."""
         gained = np.zeros(len(sequence), np.int64)
-        rank = np.full(len(self.table.units.of["leaf"]), EMPTY, np.int64)
+        rank = np.full(len(self.table.units.of["leaf"]) + 1, EMPTY, np.int64)  # the last one: of no unit
         rank[sequence] = np.arange(len(sequence))
         mine = (self.unit != EMPTY) & (self.position >= 0)
         mine &= (rank[self.unit] != EMPTY) & self.where[self.position]
-        self._gain_plain(gained, rank, np.flatnonzero(mine & ~self.special[self.position]))
-        self._gain_special(gained, rank, np.flatnonzero(mine & self.special[self.position]))
+        odd = mine & self.tenants.odd[self.position]
+        self._gain(gained, self._events(rank, np.flatnonzero(mine & ~odd)))
+        self._gain_odd(gained, rank, np.flatnonzero(odd))
         total = int(self.here.sum()) + np.cumsum(gained)
         enough = int(np.searchsorted(total, needed))
         return enough + 1 if enough < len(total) else None
 
-    def _gain_plain(self, gained: Int64s, rank: Int64s, pods: Int64s) -> None:
-        """When each node gains its next slots, by one pass over its pods in their order."""
-        if not len(pods):
-            return
-        order = np.lexsort((rank[self.unit[pods]], self.position[pods]))
-        pods = pods[order]
+    def _events(self, rank: Int64s, pods: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+        """What comes free where and when, as columns: of each row, and of parts of shared devices."""
         at, when = self.position[pods], rank[self.unit[pods]]
-        firsts = np.flatnonzero(np.r_[True, at[1:] != at[:-1]])
-        counts = np.diff(np.r_[firsts, len(pods)])
-        held = np.cumsum(self.held[:, pods], axis=1)
-        before = held[:, firsts] - self.held[:, pods[firsts]]
-        held = held - np.repeat(before, counts, axis=1)
-        there = self._at(at, held)
+        free = np.concatenate([self.held[:, pods], np.zeros((1, len(pods)), np.int64)])
+        where, turn, gains = self._parts_free(rank) if self._smallest else self._come_back(rank)
+        more = np.zeros((len(free), len(where)), np.int64)
+        more[-1 if self._smallest else self._rows.index(GPUS)] = gains
+        here = self.where[where]
+        return (
+            np.concatenate([at, where[here]]),
+            np.concatenate([when, turn[here]]),
+            np.concatenate([free, more[:, here]], axis=1),
+        )
+
+    def _come_back(self, rank: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+        """Devices that come back as a whole: when the last tenant goes, if all of them do."""
+        of, turns = self.tenants.of_device, rank[self.tenants.row]
+        last = np.full(len(self.tenants.devices), EMPTY, np.int64)
+        np.maximum.at(last, of, turns)
+        never = np.zeros(len(last), np.bool_)
+        never[of[turns == EMPTY]] = True
+        goes = (last != EMPTY) & ~never
+        return self.tenants.position[goes], last[goes], np.ones(int(goes.sum()), np.int64)
+
+    def _parts_free(self, rank: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+        """Parts that come free of devices that are shared, tenant by tenant."""
+        turns = rank[self.tenants.row]
+        goes = np.flatnonzero((turns != EMPTY) & self.tenants.is_open[self.tenants.of_device])
+        goes = goes[np.lexsort((turns[goes], self.tenants.of_device[goes]))]
+        of = self.tenants.of_device[goes]
+        sums = _within(self.tenants.nano[goes][None], of)[0]
+        base = self.tenants.free_nano[of]
+        before = sums - self.tenants.nano[goes]
+        gains = (base + sums) // self._smallest - (base + before) // self._smallest
+        return self.tenants.position[of], turns[goes], gains
+
+    def _gain(self, gained: Int64s, events: tuple[Int64s, Int64s, Int64s]) -> None:
+        """When each node gains its next slots, by one pass over what comes free there in its order."""
+        at, when, free = events
+        if not len(at):
+            return
+        order = np.lexsort((when, at))
+        at, when, free = at[order], when[order], free[:, order]
+        sums = _within(free, at)
+        parts = self._parts_now()[at] + sums[-1]
+        there = self._of(self._free[:, at] + sums[:-1], parts)
         gain = there.copy()
         gain[1:] -= there[:-1]
+        firsts = np.flatnonzero(np.r_[True, at[1:] != at[:-1]])
         gain[firsts] = there[firsts] - self.here[at[firsts]]
         np.add.at(gained, when, gain)
 
-    def _at(self, at: Int64s, held: Int64s) -> Int64s:
-        """What nodes hold with so much more free."""
-        more = dict(zip(self._rows, held, strict=True))
-        found = np.full(len(at), MANY, np.int64)
-        for row, amount in self._asked:
-            np.minimum(found, (self._free[row, at] + more[row]) // amount, out=found)
-        if self._on_card:
-            whole = np.maximum(self._free[GPUS, at] + more[GPUS], 0)
-            np.minimum(found, whole * self._on_card // self._parts, out=found)
-        return np.maximum(found, 0, out=found)
+    def _parts_now(self) -> Int64s:
+        parts = np.zeros(len(self.where), np.int64)
+        if self._smallest:
+            of = self.tenants
+            np.add.at(parts, of.position[of.is_open], of.free_nano[of.is_open] // self._smallest)
+        return parts
 
-    def _gain_special(self, gained: Int64s, rank: Int64s, pods: Int64s) -> None:
+    def _gain_odd(self, gained: Int64s, rank: Int64s, pods: Int64s) -> None:
         """The same where the statement counts, node by node."""
         for position in np.unique(self.position[pods]).tolist():
             there = pods[self.position[pods] == position]
@@ -123,7 +190,7 @@ class Counting:
         key = position, gone
         known = self._known.get(key)
         if known is None:
-            exact = self._by_statement if self.special[position] else self._by_sums
+            exact = self._by_statement if self.tenants.odd[position] else self._by_sums
             known = self._known[key] = exact(position, gone)
         return known
 
@@ -136,35 +203,39 @@ class Counting:
         statement.rollback(mark)
         return found
 
-    def _by_sums(self, position: int, gone: Iterable[int]) -> int:
-        more = [0] * len(self._rows)
+    def _by_sums(self, position: int, gone: frozenset[int]) -> int:
+        free = list(self._free_at(position))
         for row in gone:
             for at, amount in enumerate(self.holds(row).get(position, ())):
-                more[at] += amount
-        return self.of_plain(position, more)
-
-    def of_plain(self, position: int, more: Sequence[int]) -> int:
-        """What a node without shared devices holds with so much more free."""
-        free = [has + amount for has, amount in zip(self._free_at(position), more, strict=True)]
+                free[at] += amount
+        devices, gpus = self.tenants.by_node.get(position, ()), self._rows.index(GPUS)
+        if not self._smallest:
+            free[gpus] += sum(device.comes_back(gone) for device in devices)
         found = min(has // amount for has, (_, amount) in zip(free, self._asked, strict=False))
         if self._on_card:
-            found = min(found, max(0, free[self._rows.index(GPUS)]) * self._on_card // self._parts)
+            found = min(found, (max(0, free[gpus]) * self._on_card + self._parts_of(devices, gone)) // self._parts)
         return max(0, found)
+
+    def _parts_of(self, devices: Iterable[SharedDevice], gone: frozenset[int]) -> int:
+        return sum(device.left_nano(gone) // self._smallest for device in devices if device.is_open)
 
     def _free_at(self, position: int) -> list[int]:
         known = self._frees.get(position)
         if known is None:
-            known = self._frees[position] = [int(self._free[row, position]) for row in self._rows]
+            known = self._frees[position] = self._free[:, position].tolist()
         return known
 
     def lacks(self, position: int, wanted: int) -> list[int] | None:
         """What a node lacks of each row for so many pods, all at once; None where that is not just a sum."""
-        if self.special[position] or (self._on_card and GPUS in dict(self._asked)):
+        is_mixed = self._on_card and GPUS in dict(self._asked)
+        if is_mixed or self.tenants.odd[position] or self.tenants.shared[position]:
             return None
         wants = [wanted * amount for _, amount in self._asked]
         if len(self._rows) > len(wants):
             wants.append(-(-wanted * self._parts // self._on_card) if self._on_card else 0)
-        return [want - has for want, has in zip(wants, self._free_at(position), strict=True)]
+        # A row that is not asked is never short.
+        lacks = [want - has for want, has in zip(wants, self._free_at(position), strict=True)]
+        return lacks if self._on_card or GPUS in dict(self._asked) else [*lacks[:-1], min(0, lacks[-1])]
 
     def holds(self, row: int) -> dict[int, list[int]]:
         """What a unit holds, by position: of each row that is asked."""
@@ -186,34 +257,19 @@ class Counting:
         return found
 
 
-def special(trial: Trial, table: ResidentTable) -> Bools:
-    """Nodes of which the statement has to count what comes free: with shared devices, or slices in an old form."""
-    statement = trial.statement
-    found = np.fromiter(map(bool, statement.table.devices), np.bool_, len(statement.nodes))
-    positions = table.positions(trial)
-    odd = (table.pods.of["is_special"] == 1) & (positions >= 0)
-    found[positions[odd]] = True
-    return found
+def _within(each: Int64s, of: Int64s) -> Int64s:
+    """Sums along each run of equal numbers."""
+    sums: Int64s = np.cumsum(each, axis=1)
+    if not len(of):
+        return sums
+    firsts = np.flatnonzero(np.r_[True, of[1:] != of[:-1]])
+    before = sums[:, firsts] - each[:, firsts]
+    return sums - np.repeat(before, np.diff(np.r_[firsts, len(of)]), axis=1)
 
 
-def freed(trial: Trial, table: ResidentTable, gone: Bools, rows: Sequence[int]) -> dict[int, Int64s]:
-    """Take the units of these rows off: what most nodes gain of resource rows is returned, the others' is evicted.
-
-    The caller goes back to its checkpoint of the statement.
-    """
-    unit, position = table.pods.of["unit"], table.positions(trial)
-    mine = (unit != EMPTY) & (position >= 0) & gone[unit]
-    odd = special(trial, table)[position]
-    there = mine & ~odd
-    found = {}
-    for row, held in zip(rows, table.demands(trial, rows), strict=True):
-        found[row] = np.zeros(len(trial.statement.nodes), np.int64)
-        np.add.at(found[row], position[there], held[there])
-    there = mine & odd
-    if there.any():
-        at = set(position[there].tolist())
-        position_of = trial.statement.position_of
-        units = [table.residents[row] for row in np.unique(unit[there]).tolist()]
-        pods = (pod for each in units if each is not None for pod in each.pods)
-        trial.statement.evict(*(pod for pod in pods if position_of.get(pod.node) in at))
-    return found
+def free_now(trial: Trial, rows: Sequence[int]) -> Int64s:
+    """What is free of these rows; whole GPUs that can be given back, or are on their way, count."""
+    table = trial.statement.table
+    free: Int64s = table.free[rows].copy()
+    free[rows.index(GPUS)] += table.extra[IDLE] + table.extra[LEAVING]
+    return free

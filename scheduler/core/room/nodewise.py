@@ -144,7 +144,7 @@ class Choosing:
         least = costs[first] - np.maximum(0, sums[first] - short[firsts]) * rate[first]
         # Where even all units are too few by their sizes, nothing is to be had; the statement says so of the others.
         last = np.r_[firsts[1:], len(pods)] - 1
-        some = (sums[last] >= short[firsts]) | self.counting.special[where]
+        some = (sums[last] >= short[firsts]) | (self.counting.tenants.odd | self.counting.tenants.shared)[where]
         where, least = where[some], least[some]
         return zip(where.tolist(), (np.maximum(least, 0) * _PARTS).astype(np.int64).tolist(), strict=True)
 

@@ -29,6 +29,7 @@ from scheduler.core.room.pools import by_budgets, by_size, of_low_priority
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.sequence import permitted
 from scheduler.core.room.sifting import Sieve, Sifted
+from scheduler.core.room.tenants import Tenants, tenants
 from scheduler.core.room.trial import Trial
 from scheduler.core.room.units import Resident
 
@@ -85,11 +86,19 @@ class _Searching:
     wanted: bounds.Least
     budgets: Budgets = field(init=False)
     pricing: Pricing = field(init=False)
+    _tenants: Tenants | None = None
 
     def __post_init__(self) -> None:
         trial = self.trial
         self.budgets = Budgets(trial.budgets, trial.labels, trial.refused)
         self.pricing = Pricing(trial.accounts.total, trial.wall_s)
+
+    @property
+    def tenants(self) -> Tenants:
+        """Shared devices, read when they are first asked for."""
+        if self._tenants is None:
+            self._tenants = tenants(self.trial, self.trial.residents)
+        return self._tenants
 
     # --- one action ----------------------------------------------------------------------------------------------
     def by(self, action: Action) -> Found | NoRoom:
@@ -125,9 +134,9 @@ class _Searching:
         trial.accounts.rollback(mark)
         if verdict is not None:
             return _no_room(sifted, Bound.QUEUE, verdict.code)
-        if bounds.reaches_without(trial, self.wanted, sifted.able):
+        if bounds.reaches_without(trial, self.wanted, sifted.able, self.tenants):
             return None
-        nodes = bounds.reaches_without(trial, self.wanted, trial.residents.is_filled())
+        nodes = bounds.reaches_without(trial, self.wanted, trial.residents.is_filled(), self.tenants)
         return _no_room(sifted, Bound.CANDIDATES if nodes else Bound.NODES)
 
     def _units(self, rows: Sequence[int]) -> list[Resident]:
@@ -152,7 +161,9 @@ class _Searching:
             return None
         ((cls, count),) = self.wanted.pods.items()
         ways = cls.ways()
-        return Counting(self.trial, self.trial.residents, ways[0]) if len(ways) == 1 and count == self._needed else None
+        if len(ways) > 1 or count != self._needed:
+            return None
+        return Counting(self.trial, self.trial.residents, ways[0], self.tenants)
 
     @property
     def _needed(self) -> int:

@@ -7,7 +7,6 @@ makes it fewer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -23,14 +22,13 @@ from scheduler.core.snapshot.statement import Statement
 #: As many as nobody needs.
 MANY: Final = 1 << 40
 _ALL: Final = slice(None)
-_NOTHING: Final[Mapping[int, Int64s]] = {}
 
 
-def slots(statement: Statement, cls: PodClass, more: Mapping[int, Int64s] = _NOTHING) -> Int64s:
-    """By position, the most pods of a class, by the best of its requests. ``more``: what is free besides, by row."""
+def slots(statement: Statement, cls: PodClass) -> Int64s:
+    """By position, the most pods of a class, by the best of its requests."""
     found = np.zeros(len(statement.nodes), np.int64)
     for way in cls.ways():
-        held = of_way(statement, way, more=more)
+        held = of_way(statement, way)
         held[~may_be(statement, way)] = 0
         np.maximum(found, held, out=found)
     return found
@@ -45,15 +43,14 @@ def may_be(statement: Statement, way: PodClass) -> Bools:
     return there if mask is None else there & mask
 
 
-def of_way(statement: Statement, way: PodClass, at: slice = _ALL, *, more: Mapping[int, Int64s] = _NOTHING) -> Int64s:
+def of_way(statement: Statement, way: PodClass, at: slice = _ALL) -> Int64s:
     """How many pods of one request these positions hold, if they may be there."""
     asks = way.request.shared
     found = np.full(len(range(*at.indices(len(statement.nodes)))), MANY, np.int64)
     for row, amount in asked(statement, way):
-        free = _free(statement, row, at)
-        np.minimum(found, (free + more[row] if row in more else free) // amount, out=found)
+        np.minimum(found, _free(statement, row, at) // amount, out=found)
     if asks:
-        np.minimum(found, _of_shares(statement, asks, at, more), out=found)
+        np.minimum(found, _of_shares(statement, asks, at), out=found)
     return np.maximum(found, 0, out=found)
 
 
@@ -72,16 +69,13 @@ def _free(statement: Statement, row: int, at: slice) -> Int64s:
     return free
 
 
-def _of_shares(
-    statement: Statement, asks: tuple[SharedAsk, ...], at: slice, more: Mapping[int, Int64s]
-) -> Int64s | int:
+def _of_shares(statement: Statement, asks: tuple[SharedAsk, ...], at: slice) -> Int64s | int:
     """By the parts of cards: as many of the smallest as there are, by how many parts one pod asks."""
     smallest = min(map(least_nano, asks))
     if smallest <= 0:
         return MANY
     table = statement.table
-    whole = table.free[GPUS, at] + more[GPUS] if GPUS in more else table.free[GPUS, at]
-    parts = np.maximum(whole, 0) * (NANO_PER_DEVICE // smallest)
+    parts = np.maximum(table.free[GPUS, at], 0) * (NANO_PER_DEVICE // smallest)
     for free in table.share_nano[:, at]:
         parts = parts + np.maximum(free, 0) // smallest
     found: Int64s = parts // len(asks)

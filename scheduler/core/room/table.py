@@ -103,6 +103,8 @@ class ResidentTable:
         #: Rows of units by the owner that evictions are counted by.
         self.by_owner: dict[str, set[int]] = {}
         self._surplus: dict[int, tuple[int, ...]] = {}
+        #: Rows of units by the UIDs of their pods.
+        self.row_of: dict[str, int] = {}
         self._demands: dict[Demand, int] = {}
         self._nodes: dict[str, int] = {}
         self._positions: tuple[Mapping[str, int], int, Int64s] | None = None
@@ -137,7 +139,7 @@ class ResidentTable:
     def _clear(self) -> None:
         self._rows.clear()
         self.units, self.pods = Columns(_UNIT), Columns(_POD)
-        self.residents, self.by_owner, self._surplus = [], {}, {}
+        self.residents, self.by_owner, self._surplus, self.row_of = [], {}, {}, {}
         self.kept, self.kept_nano = Counter(), Counter()
         self._demands, self._nodes, self._positions = {}, {}, None
 
@@ -200,6 +202,7 @@ class ResidentTable:
         self.by_owner.setdefault(unit.owner, set()).add(row)
         for pod in unit.pods:
             node = self._nodes.setdefault(pod.node, len(self._nodes))
+            self.row_of[pod.uid] = row
             demand = self._demands.setdefault(pod.cls.demand, len(self._demands))
             rows.pods.append(
                 self.pods.put(
@@ -220,6 +223,9 @@ class ResidentTable:
         for row in rows.units:
             unit = self.residents[row]
             if unit is not None:
+                for pod in unit.pods:
+                    if self.row_of.get(pod.uid) == row:
+                        del self.row_of[pod.uid]
                 owned = self.by_owner[unit.owner]
                 owned.discard(row)
                 if not owned:

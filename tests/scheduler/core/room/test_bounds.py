@@ -8,6 +8,7 @@ import pytest
 
 from scheduler.core.model.resources import Resources
 from scheduler.core.room.bounds import least, reach, reaches_without
+from scheduler.core.room.tenants import tenants
 from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
 from tests.scheduler.core.room.scenes import need_of, running, trial_of, waiting
 
@@ -59,5 +60,5 @@ def test_the_statement_is_left_as_it_was() -> None:
     wanted, before = least(need_of(trial, "mine"), trial), trial.statement.table.free.tolist()
     assert not reach(trial, wanted)
     trial.residents.refresh(trial)
-    assert reaches_without(trial, wanted, trial.residents.is_filled())
+    assert reaches_without(trial, wanted, trial.residents.is_filled(), tenants(trial, trial.residents))
     assert trial.statement.table.free.tolist() == before

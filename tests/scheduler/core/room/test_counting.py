@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.room.counting import Counting, freed, special
+from scheduler.core.room.counting import Counting
 from scheduler.core.room.slots import slots
+from scheduler.core.room.tenants import tenants
 from scheduler.core.room.trial import Trial
 from tests.scheduler.core.objects import NANO, cluster, node, queue
 from tests.scheduler.core.room.scenes import Scene, device, need_of, running, sharing, trial_of, waiting
@@ -19,7 +21,7 @@ from tests.scheduler.core.room.scenes import Scene, device, need_of, running, sh
 def _counting(trial: Trial) -> Counting:
     trial.residents.refresh(trial)
     (way,) = need_of(trial, "mine").pods[0].cls.ways()
-    return Counting(trial, trial.residents, way)
+    return Counting(trial, trial.residents, way, tenants(trial, trial.residents))
 
 
 def _by_statement(trial: Trial, counting: Counting, rows: list[int]) -> list[int]:
@@ -61,24 +63,31 @@ def test_the_shortest_prefix_is_the_shortest_that_the_statement_counts(seed: int
 
 
 @given(st.integers(0, 1 << 32))
-def test_what_units_free_is_summed_up_or_evicted(seed: int) -> None:
+def test_all_nodes_at_once_are_counted_as_the_statement_counts_them(seed: int) -> None:
     trial, rng = trial_of(Scene(seed).cluster()), random.Random(seed)
     counting = _counting(trial)
     gone = trial.residents.is_filled() & np.array([rng.random() < 0.6 for _ in trial.residents.is_filled()])
     expected = _by_statement(trial, counting, np.flatnonzero(gone).tolist())
-    mark, before = trial.statement.checkpoint(), trial.statement.table.free.tolist()
-    more = freed(trial, trial.residents, gone, range(5))
-    assert slots(trial.statement, counting.way, more).tolist() == expected
-    trial.statement.rollback(mark)
+    before = trial.statement.table.free.tolist()
+    assert counting.without(gone).tolist() == expected
     assert trial.statement.table.free.tolist() == before
 
 
-@pytest.mark.parametrize("is_shared", [True, False])
-def test_a_node_with_shared_devices_is_counted_by_the_statement(is_shared: bool) -> None:
-    shares = [device("g", "n1", x=NANO // 2), sharing("x", "a", "n1", "g", NANO // 2)]
-    pods = shares if is_shared else [running("x", "a", "n1", gpus=1)]
-    trial = trial_of(cluster(node("n1", 1), queue("a"), *pods, waiting("mine", "a", gpus=1)))
+@pytest.mark.parametrize(
+    ("objects", "is_odd"),
+    [
+        ([running("x", "a", "n1", gpus=1)], False),
+        ([device("g", "n1", x=NANO // 2), sharing("x", "a", "n1", "g", NANO // 2)], False),
+        ([device("g", "n1"), sharing("x", "a", "n1", "g", NANO // 2)], True),
+        ([device("g", "n1", x=NANO), sharing("x", "a", "n1", "g", NANO // 2)], False),
+        ([sharing("x", "a", "n1", "g", NANO // 2)], True),
+    ],
+    ids=["whole", "shared", "not in the book", "more in the book", "no reservation"],
+)
+def test_what_a_book_does_not_say_is_counted_by_the_statement(objects: list[Any], is_odd: bool) -> None:
+    trial = trial_of(cluster(node("n1", 1), queue("a"), *objects, waiting("mine", "a", gpus=1)))
     counting = _counting(trial)
-    assert special(trial, trial.residents).tolist() == [is_shared]
     (row,) = (row for row, unit in enumerate(trial.residents.residents) if unit)
-    assert (counting.here.tolist(), counting.count(0, frozenset((row,)))) == ([0], 1)
+    assert counting.tenants.odd.tolist() == [is_odd]
+    assert [counting.count(0, frozenset((row,)))] == _by_statement(trial, counting, [row])
+    assert counting.without(trial.residents.is_filled()).tolist() == _by_statement(trial, counting, [row])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scheduler.core.room.cost import Pricing
 from scheduler.core.room.counting import Counting
 from scheduler.core.room.nodewise import Choosing
+from scheduler.core.room.tenants import tenants
 from scheduler.core.room.trial import Trial
 from tests.scheduler.core.objects import cluster, node, pod_group, queue
 from tests.scheduler.core.room.scenes import Scene, need_of, running, trial_of, waiting
@@ -21,7 +22,7 @@ from tests.scheduler.core.room.scenes import Scene, need_of, running, trial_of, 
 def _choosing(trial: Trial, more: int) -> tuple[Choosing, list[int]]:
     trial.residents.refresh(trial)
     (way,) = need_of(trial, "mine").pods[0].cls.ways()
-    counting = Counting(trial, trial.residents, way)
+    counting = Counting(trial, trial.residents, way, tenants(trial, trial.residents))
     needed = int(counting.here.sum()) + more
     rows = [row for row, unit in enumerate(trial.residents.residents) if unit]
     return Choosing(counting, Pricing(trial.accounts.total, trial.wall_s), needed), rows

@@ -14,6 +14,7 @@ from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.counting import Counting
 from scheduler.core.room.pools import by_budgets, by_size, of_low_priority
 from scheduler.core.room.rules import Rules
+from scheduler.core.room.tenants import tenants
 from scheduler.core.room.trial import Trial
 from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
 from tests.scheduler.core.room.scenes import need_of, running, trial_of, waiting
@@ -49,7 +50,8 @@ def test_a_pool_goes_up_to_the_lowest_priority_that_is_enough(needed: int, pool:
     trial, rows = _trial(queue("b"), *pods, running("rest", "a", "n1", gpus=5))
     mine = np.array([row for row in rows if _names(trial, np.array([row])) != ["rest"]])
     (way,) = need_of(trial, "mine").pods[0].cls.ways()
-    found = _names(trial, of_low_priority(trial.residents, mine, Counting(trial, trial.residents, way), needed))
+    counting = Counting(trial, trial.residents, way, tenants(trial, trial.residents))
+    found = _names(trial, of_low_priority(trial.residents, mine, counting, needed))
     assert (found if isinstance(pool, list) else len(found)) == pool
 
 
