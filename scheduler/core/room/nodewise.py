@@ -17,8 +17,10 @@ from gpu.share import NANO_PER_DEVICE
 from scheduler.core.nodes.table import CPU, GPUS, Int64s
 from scheduler.core.room.cost import Pricing
 from scheduler.core.room.counting import Counting
+from scheduler.core.room.limits import Limits
 from scheduler.core.room.slots import least_nano
 from scheduler.core.room.table import EMPTY
+from scheduler.core.room.units import Resident
 
 #: Estimates say where to look first, and nothing else.
 Floats = npt.NDArray[np.float64]
@@ -79,12 +81,16 @@ class _Wanted:
 
 @dataclass(slots=True)
 class Choosing:
-    """``needed``: so many pods in all. ``allows``: whether units may go in this order; None: all may."""
+    """``needed``: so many pods in all. ``allows``: whether units may go in this order; None: all may.
+
+    ``limits``: what queues have to free besides.
+    """
 
     counting: Counting
     pricing: Pricing
     needed: int
     allows: Callable[[Sequence[int]], bool] | None = None
+    limits: Limits | None = None
     #: In the order in which they were chosen; and by position.
     chosen: dict[int, None] = field(default_factory=dict)
     _on: dict[int, frozenset[int]] = field(default_factory=dict)
@@ -114,7 +120,29 @@ class Choosing:
                 self._looks.pop(touched, None)
                 if not all(row in self.chosen for row in self._candidates.get(touched, ())):
                     heappush(heap, (0, touched))
-        return self._given_back() if self._total >= self.needed else None
+        if self._total < self.needed or not self._keep_limits(pool):
+            return None
+        return self._given_back()
+
+    def _keep_limits(self, pool: Int64s) -> bool:
+        """Take more, the cheapest first, until no queue is above its limit; whether that is so in the end."""
+        if self.limits is None or self.limits.are_met():
+            return True
+        for row in sorted(pool.tolist(), key=self._dear):
+            unit = self._unit(row)
+            if row in self.chosen or not self.limits.helps(unit) or not self._may((), row):
+                continue
+            units = tuple(self._with_surplus((), row))
+            self._take(_Look(0, units, self._gains(units)))
+            if self.limits.are_met():
+                return True
+        return False
+
+    def _unit(self, row: int) -> Resident:
+        unit = self.counting.table.residents[row]
+        if unit is None:
+            raise LookupError(f"row {row} is of no unit")
+        return unit
 
     # --- all nodes at once -------------------------------------------------------------------------------------------
     def _estimates(self, pool: Int64s) -> Iterable[tuple[int, int]]:
@@ -211,8 +239,7 @@ class Choosing:
     def _loss(self, row: int) -> int:
         known = self._losses.get(row)
         if known is None:
-            unit = self.counting.table.residents[row]
-            known = self._losses[row] = self.pricing.loss(unit) if unit is not None else 0
+            known = self._losses[row] = self.pricing.loss(self._unit(row))
         return known
 
     def _first(self, position: int, order: Sequence[int]) -> _Look | None:
@@ -278,7 +305,13 @@ class Choosing:
             self._total += gain
             self._on[position] = self._on.get(position, frozenset()).union(look.units)
         self.chosen.update(dict.fromkeys(look.units))
+        for row in look.units if self.limits is not None else ():
+            self._free_limits(row, 1)
         return set(gains)
+
+    def _free_limits(self, row: int, sign: int) -> None:
+        if self.limits is not None:
+            self.limits.take(self._unit(row), sign)
 
     # --- what is not needed ------------------------------------------------------------------------------------------
     def _given_back(self) -> list[int]:
@@ -296,6 +329,8 @@ class Choosing:
         return int(self.counting.table.units.of["priority"][row]), self._loss(row)
 
     def _can_do_without(self, row: int) -> bool:
+        if self.limits is not None and not self.limits.are_met_without(self._unit(row)):
+            return False
         lost = {}
         for position in self.counting.holds(row):
             left = self._on[position] - {row}
@@ -308,5 +343,6 @@ class Choosing:
             self._there[position] = self._known(position) - count
             self._on[position] -= {row}
         self._total -= sum(lost.values())
+        self._free_limits(row, -1)
         del self.chosen[row]
         return True

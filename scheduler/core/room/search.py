@@ -16,13 +16,14 @@ import numpy as np
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.room import Action, Bound, Found, Kept, KeptPods, NoRoom, Place
 from scheduler.core.model.verdict import Code, Verdict
-from scheduler.core.nodes.table import Int64s
+from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room import bounds, going, protection
 from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.cost import Cost, Pricing
 from scheduler.core.room.counting import Counting
+from scheduler.core.room.limits import Limits
 from scheduler.core.room.need import Need
 from scheduler.core.room.nodewise import Choosing
 from scheduler.core.room.pools import by_budgets, by_size, of_low_priority
@@ -87,6 +88,8 @@ class _Searching:
     budgets: Budgets = field(init=False)
     pricing: Pricing = field(init=False)
     _tenants: Tenants | None = None
+    #: Whether nodes would hold it if all were gone that may be preempted at all; None: not counted yet.
+    _nodes_reach: bool | None = None
 
     def __post_init__(self) -> None:
         trial = self.trial
@@ -124,20 +127,32 @@ class _Searching:
 
     def _bounded(self, sifted: Sifted) -> NoRoom | None:
         """What proves that no evictions that are permitted help."""
+        verdict = self._refusal_without(sifted)
+        if verdict is not None:
+            return _no_room(sifted, Bound.QUEUE, verdict.code)
+        if self._nodes_reach is not False and self._reaches_without(sifted.able):
+            return None
+        if self._nodes_reach is None:
+            self._nodes_reach = self._reaches_without(self.trial.residents.is_filled())
+        return _no_room(sifted, Bound.CANDIDATES if self._nodes_reach else Bound.NODES)
+
+    def _reaches_without(self, gone: Bools) -> bool:
+        return bounds.reaches_without(self.trial, self.wanted, gone, self.tenants)
+
+    def _refusal_without(self, sifted: Sifted) -> Verdict | None:
+        """What the taker's queue says if all that may be taken were gone."""
         trial, of = self.trial, self.trial.residents.units.of
+        claim = Use(self.need.queue, self.wanted.claim, self.need.is_fixed)
+        if trial.accounts.refusal(claim) is None:
+            return None
         mark, leaves = trial.accounts.checkpoint(), of["leaf"]
         for number in np.unique(leaves[sifted.able]).tolist():
             mine = sifted.able & (leaves == number)
             amounts = Resources(*(int(of[name][mine].sum()) for name in ("cpu", "mem", "gpu")))
             trial.accounts.release(Use(trial.accounts.tree.queues[number].name, amounts))
-        verdict = trial.accounts.refusal(Use(self.need.queue, self.wanted.claim, self.need.is_fixed))
+        verdict = trial.accounts.refusal(claim)
         trial.accounts.rollback(mark)
-        if verdict is not None:
-            return _no_room(sifted, Bound.QUEUE, verdict.code)
-        if bounds.reaches_without(trial, self.wanted, sifted.able, self.tenants):
-            return None
-        nodes = bounds.reaches_without(trial, self.wanted, trial.residents.is_filled(), self.tenants)
-        return _no_room(sifted, Bound.CANDIDATES if nodes else Bound.NODES)
+        return verdict
 
     def _units(self, rows: Sequence[int]) -> list[Resident]:
         found = (self.trial.residents.residents[row] for row in rows)
@@ -146,7 +161,7 @@ class _Searching:
     # --- sets of victims, the best first -----------------------------------------------------------------------------
     def _sets(self, sequence: Int64s, sifted: Sifted, rules: Rules) -> Iterator[Sequence[int]]:
         """Sets that may be enough: those that were counted, then those that the placer was asked for one by one."""
-        counting = self._counting(rules)
+        counting = self._counting()
         if counting is not None:
             found = self._in_turn(counting, sequence)
             if not found or len(found[0]) <= _FEW:
@@ -155,9 +170,9 @@ class _Searching:
         yield from self._tried(sequence, rules)
         yield from self._tried(by_size(self.trial.residents, sifted.able, rules, self.budgets), rules)
 
-    def _counting(self, rules: Rules) -> Counting | None:
-        """How to count for this need; None where that says too little: several classes, or a limit that is short."""
-        if len(self.wanted.pods) != 1 or self.trial.accounts.refusal(rules.claim) is not None:
+    def _counting(self) -> Counting | None:
+        """How to count for this need; None where that says too little: of several classes, or of several ways."""
+        if len(self.wanted.pods) != 1:
             return None
         ((cls, count),) = self.wanted.pods.items()
         ways = cls.ways()
@@ -171,23 +186,28 @@ class _Searching:
 
     def _in_turn(self, counting: Counting, sequence: Int64s) -> list[list[int]]:
         """Node by node: out of the shortest part of the sequence that is enough, and out of a larger one."""
-        prefix = counting.prefix(sequence, self._needed)
-        if prefix is None:
+        prefix, limited = counting.prefix(sequence, self._needed), self._limits().prefix(self._units(sequence.tolist()))
+        if prefix is None or limited is None:
             return []
+        prefix = max(prefix, limited)
         found = self._chosen(counting, sequence[:prefix])
-        pool = of_low_priority(self.trial.residents, sequence, counting, self._needed)
+        pool = of_low_priority(self.trial.residents, sequence, counting, self._needed) if not limited else sequence
         # Where they are nearly the same, one look is enough.
         return found + self._chosen(counting, pool) if 4 * prefix < 3 * len(pool) else found
 
     def _out_of_turn(self, counting: Counting, sifted: Sifted, rules: Rules) -> list[list[int]]:
         """Node by node, each unit judged when it is looked at: it need not go where the order would have it."""
-        allows = partial(self._allows, rules=rules)
-        found = Choosing(counting, self.pricing, self._needed, allows=allows).choose(np.flatnonzero(sifted.able))
+        allows, limits = partial(self._allows, rules=rules), self._limits()
+        choosing = Choosing(counting, self.pricing, self._needed, allows=allows, limits=limits)
+        found = choosing.choose(np.flatnonzero(sifted.able))
         return [] if found is None else [found]
+
+    def _limits(self) -> Limits:
+        return Limits(self.trial.accounts, self.leaf, self.wanted.claim)
 
     def _chosen(self, counting: Counting, pool: Int64s) -> list[list[int]]:
         """What is chosen out of a pool, in its order; nothing if the pool is not enough."""
-        found = Choosing(counting, self.pricing, self._needed).choose(pool)
+        found = Choosing(counting, self.pricing, self._needed, limits=self._limits()).choose(pool)
         place = {row: at for at, row in enumerate(pool.tolist())}
         return [] if found is None else [sorted(found, key=place.__getitem__)]
 

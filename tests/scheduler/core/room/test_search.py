@@ -174,6 +174,14 @@ def test_a_limit_is_kept_by_what_goes() -> None:
     assert _gone(_answer(top, *teams, node("n1", 4), *both, waiting("mine", "a", gpus=1))) == ["y"]
 
 
+def test_a_queue_at_its_limit_frees_what_costs_least_of_its_own() -> None:
+    pods = [running(f"x{at}", "a", f"n{at}", gpus=1, priority=10, age_s=900 - 100 * at) for at in range(3)]
+    nodes = [node(f"n{at}", 2) for at in range(3)]
+    limited = queue("a", gpu=(3, 1, 3))
+    assert _gone(_answer(limited, *nodes, *pods, waiting("mine", "a", gpus=1, priority=50))) == ["x2"]
+    assert _gone(_answer(limited, *nodes, *pods, waiting("mine", "a", gpus=2, priority=50))) == ["x2", "x1"]
+
+
 def test_what_a_queue_may_never_use_is_refused_before_nodes_are_looked_at() -> None:
     answer = _answer(queue("a", gpu=(0, 1, 1)), node("n1", 4), waiting("mine", "a", gpus=2))
     assert isinstance(answer, NoRoom)
