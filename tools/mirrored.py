@@ -63,6 +63,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/nodes/table.py": "tests/scheduler/core/snapshot/test_statement.py",
     "scheduler/core/recount.py": "tests/scheduler/core/stories/test_machine.py",
     "scheduler/core/room/going.py": "tests/scheduler/core/room/test_search.py",
+    "scheduler/core/room/joint.py": "tests/scheduler/core/room/test_nodewise.py",
     "scheduler/core/room/need.py": "tests/scheduler/core/room/test_search.py",
     "scheduler/core/room/tenants.py": "tests/scheduler/core/room/test_counting.py",
     "scheduler/core/room/trial.py": "tests/scheduler/core/decide/test_room_trial.py",

@@ -100,10 +100,11 @@ class Choosing:
     _candidates: dict[int, list[int]] = field(default_factory=dict)
     _looks: dict[int, _Look | None] = field(default_factory=dict)
 
-    def choose(self, pool: Int64s) -> list[int] | None:
-        """The units that go; None if the whole pool is not enough."""
-        counting = self.counting
-        self._total = int(counting.here.sum())
+    def __post_init__(self) -> None:
+        self._total = int(self.counting.here.sum())
+
+    def fill(self, pool: Int64s) -> bool:
+        """Choose units until there is room for all; return False if the whole pool is not enough."""
         heap = [(estimate, position) for position, estimate in self._estimates(pool)]
         heapify(heap)
         while self._total < self.needed and heap:
@@ -120,20 +121,22 @@ class Choosing:
                 self._looks.pop(touched, None)
                 if not all(row in self.chosen for row in self._candidates.get(touched, ())):
                     heappush(heap, (0, touched))
-        if self._total < self.needed or not self._keep_limits(pool):
-            return None
-        return self._given_back()
+        return self._total >= self.needed and self._keep_limits(pool)
+
+    def go(self, units: Sequence[int]) -> None:
+        """These go, whatever they bring here."""
+        if units:
+            self._take(_Look(0, tuple(units), self._gains(units)))
 
     def _keep_limits(self, pool: Int64s) -> bool:
         """Take more, the cheapest first, until no queue is above its limit; whether that is so in the end."""
         if self.limits is None or self.limits.are_met():
             return True
-        for row in sorted(pool.tolist(), key=self._dear):
+        for row in sorted(pool.tolist(), key=self.dear):
             unit = self._unit(row)
             if row in self.chosen or not self.limits.helps(unit) or not self._may((), row):
                 continue
-            units = tuple(self._with_surplus((), row))
-            self._take(_Look(0, units, self._gains(units)))
+            self.go(self._with_surplus((), row))
             if self.limits.are_met():
                 return True
         return False
@@ -314,35 +317,38 @@ class Choosing:
             self.limits.take(self._unit(row), sign)
 
     # --- what is not needed ------------------------------------------------------------------------------------------
-    def _given_back(self) -> list[int]:
-        """Those without whom there are too few, the dearest looked at first."""
-        again = True
-        while again:
-            again = False
-            for row in sorted(self.chosen, key=self._dear, reverse=True):
-                if self._is_bound(row, self.chosen) or not self._can_do_without(row):
-                    continue
-                again = again or bool(self._surplus(row))
-        return list(self.chosen)
+    def is_bound(self, row: int) -> bool:
+        """Whether it goes with a core."""
+        return self._is_bound(row, self.chosen)
 
-    def _dear(self, row: int) -> tuple[int, int]:
+    def has_surplus(self, row: int) -> bool:
+        """Whether others go with it."""
+        return bool(self._surplus(row))
+
+    def dear(self, row: int) -> tuple[int, int]:
+        """What it costs, its priority first."""
         return int(self.counting.table.units.of["priority"][row]), self._loss(row)
 
-    def _can_do_without(self, row: int) -> bool:
+    def can_do_without(self, row: int) -> bool:
+        """Whether there is room for all, and the others may go, if this one stays."""
         if self.limits is not None and not self.limits.are_met_without(self._unit(row)):
             return False
-        lost = {}
-        for position in self.counting.holds(row):
-            left = self._on[position] - {row}
-            lost[position] = self._known(position) - self._count(position, left)
-        if self._total - sum(lost.values()) < self.needed:
+        if self._total - sum(self._lost(row).values()) < self.needed:
             return False
-        if self.allows is not None and not self.allows([other for other in self.chosen if other != row]):
-            return False
-        for position, count in lost.items():
+        return self.allows is None or self.allows([other for other in self.chosen if other != row])
+
+    def stay(self, row: int) -> None:
+        """It stays."""
+        for position, count in self._lost(row).items():
             self._there[position] = self._known(position) - count
             self._on[position] -= {row}
-        self._total -= sum(lost.values())
+            self._total -= count
         self._free_limits(row, -1)
         del self.chosen[row]
-        return True
+
+    def _lost(self, row: int) -> dict[int, int]:
+        """What nodes hold less if it stays."""
+        return {
+            position: self._known(position) - self._count(position, self._on[position] - {row})
+            for position in self.counting.holds(row)
+        }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 
 from scheduler.core.model.resources import Resources
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.room.budgets import Budgets
-from scheduler.core.room.counting import Counting
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.sequence import in_queue
 from scheduler.core.room.table import ResidentTable
@@ -30,12 +30,12 @@ def by_budgets(table: ResidentTable, sequence: Int64s, budgets: Budgets) -> Int6
     return np.array(list(kept), np.int64)
 
 
-def of_low_priority(table: ResidentTable, sequence: Int64s, counting: Counting, needed: int) -> Int64s:
+def of_low_priority(table: ResidentTable, sequence: Int64s, is_enough: Callable[[Int64s], bool]) -> Int64s:
     """Those of a sequence up to the lowest priority that is enough."""
     priorities = table.units.of["priority"][sequence]
     for most in np.unique(priorities).tolist():
         pool: Int64s = sequence[priorities <= most]
-        if len(pool) == len(sequence) or counting.prefix(pool, needed) is not None:
+        if len(pool) == len(sequence) or is_enough(pool):
             return pool
     return sequence
 

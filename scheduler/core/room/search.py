@@ -19,13 +19,13 @@ from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.tree import TreeQueue
-from scheduler.core.room import bounds, going, protection
+from scheduler.core.room import bounds, going, joint, protection
 from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.cost import Cost, Pricing
 from scheduler.core.room.counting import Counting
+from scheduler.core.room.joint import Wanted
 from scheduler.core.room.limits import Limits
 from scheduler.core.room.need import Need
-from scheduler.core.room.nodewise import Choosing
 from scheduler.core.room.pools import by_budgets, by_size, of_low_priority
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.sequence import permitted
@@ -35,6 +35,8 @@ from scheduler.core.room.trial import Trial
 from scheduler.core.room.units import Resident
 
 ACTIONS: Final = (Action.RECLAIM, Action.PREEMPT)
+#: For so many pods more of each class room is made if classes are in each other's way.
+_MORE: Final = (1, 2, 4)
 #: Where no more units than that go, each is judged by itself as well.
 _FEW: Final = 8
 #: How far a search came before it was answered no.
@@ -161,53 +163,61 @@ class _Searching:
     # --- sets of victims, the best first -----------------------------------------------------------------------------
     def _sets(self, sequence: Int64s, sifted: Sifted, rules: Rules) -> Iterator[Sequence[int]]:
         """Sets that may be enough: those that were counted, then those that the placer was asked for one by one."""
-        counting = self._counting()
-        if counting is not None:
-            found = self._in_turn(counting, sequence)
+        wanted = self._countings()
+        if wanted:
+            found = self._in_turn(wanted, sequence)
             if not found or len(found[0]) <= _FEW:
-                found += self._out_of_turn(counting, sifted, rules)
+                found += self._out_of_turn(wanted, sifted, rules)
             yield from self._best_first(found)
+            yield from self._with_more(wanted, sequence, rules)
         yield from self._tried(sequence, rules)
         yield from self._tried(by_size(self.trial.residents, sifted.able, rules, self.budgets), rules)
 
-    def _counting(self) -> Counting | None:
-        """How to count for this need; None where that says too little: of several classes, or of several ways."""
-        if len(self.wanted.pods) != 1:
-            return None
-        ((cls, count),) = self.wanted.pods.items()
-        ways = cls.ways()
-        if len(ways) > 1 or count != self._needed:
-            return None
-        return Counting(self.trial, self.trial.residents, ways[0], self.tenants)
+    def _countings(self) -> list[Wanted]:
+        """How to count for this need; none where that says too little: of classes that may be placed in several ways.
 
-    @property
-    def _needed(self) -> int:
-        return self.wanted.count
+        Nor where it is not clear how many pods of each class are placed.
+        """
+        pods = self.wanted.pods
+        if sum(pods.values()) != self.wanted.count or any(len(cls.ways()) > 1 for cls in pods):
+            return []
+        trial, devices = self.trial, self.tenants
+        return [Wanted(Counting(trial, trial.residents, cls.ways()[0], devices), count) for cls, count in pods.items()]
 
-    def _in_turn(self, counting: Counting, sequence: Int64s) -> list[list[int]]:
+    def _in_turn(self, wanted: Sequence[Wanted], sequence: Int64s) -> list[list[int]]:
         """Node by node: out of the shortest part of the sequence that is enough, and out of a larger one."""
-        prefix, limited = counting.prefix(sequence, self._needed), self._limits().prefix(self._units(sequence.tolist()))
+        limited = self._limits().prefix(self._units(sequence.tolist()))
+        prefix = _prefix(wanted, sequence)
         if prefix is None or limited is None:
             return []
         prefix = max(prefix, limited)
-        found = self._chosen(counting, sequence[:prefix])
-        pool = of_low_priority(self.trial.residents, sequence, counting, self._needed) if not limited else sequence
+        found = self._chosen(wanted, sequence[:prefix])
+        pool = sequence
+        if not limited:
+            pool = of_low_priority(self.trial.residents, sequence, lambda rows: _prefix(wanted, rows) is not None)
         # Where they are nearly the same, one look is enough.
-        return found + self._chosen(counting, pool) if 4 * prefix < 3 * len(pool) else found
+        return found + self._chosen(wanted, pool) if 4 * prefix < 3 * len(pool) else found
 
-    def _out_of_turn(self, counting: Counting, sifted: Sifted, rules: Rules) -> list[list[int]]:
+    def _out_of_turn(self, wanted: Sequence[Wanted], sifted: Sifted, rules: Rules) -> list[list[int]]:
         """Node by node, each unit judged when it is looked at: it need not go where the order would have it."""
-        allows, limits = partial(self._allows, rules=rules), self._limits()
-        choosing = Choosing(counting, self.pricing, self._needed, allows=allows, limits=limits)
-        found = choosing.choose(np.flatnonzero(sifted.able))
+        able, allows = np.flatnonzero(sifted.able), partial(self._allows, rules=rules)
+        found = joint.choose(wanted, able, self.pricing, limits=self._limits(), allows=allows)
         return [] if found is None else [found]
+
+    def _with_more(self, wanted: Sequence[Wanted], sequence: Int64s, rules: Rules) -> Iterator[Sequence[int]]:
+        """With room for some more pods of each class, since they are in each other's way."""
+        for more in _MORE if len(wanted) > 1 else ():
+            for rows in self._chosen(wanted, sequence, more):
+                if self._fits(rows):
+                    yield self._given_back(rows, rules)
+                    return
 
     def _limits(self) -> Limits:
         return Limits(self.trial.accounts, self.leaf, self.wanted.claim)
 
-    def _chosen(self, counting: Counting, pool: Int64s) -> list[list[int]]:
+    def _chosen(self, wanted: Sequence[Wanted], pool: Int64s, more: int = 0) -> list[list[int]]:
         """What is chosen out of a pool, in its order; nothing if the pool is not enough."""
-        found = Choosing(counting, self.pricing, self._needed, limits=self._limits()).choose(pool)
+        found = joint.choose(wanted, pool, self.pricing, limits=self._limits(), more=more)
         place = {row: at for at, row in enumerate(pool.tolist())}
         return [] if found is None else [sorted(found, key=place.__getitem__)]
 
@@ -293,6 +303,12 @@ class _Searching:
     def _dear(self, row: int) -> tuple[int, int]:
         (unit,) = self._units([row])
         return unit.unit.priority, self.pricing.loss(unit)
+
+
+def _prefix(wanted: Sequence[Wanted], sequence: Int64s) -> int | None:
+    """How many of the first units are enough for each class by itself; None if all of them are not."""
+    found = [each.counting.prefix(sequence, each.pods) for each in wanted]
+    return None if None in found else max(each for each in found if each is not None)
 
 
 def _is_much_less(one: Cost, other: Cost) -> bool:

@@ -174,4 +174,7 @@ class Scene:
             return
         size = rng.choice([2, 2, 3])
         self.objects.append(pod_group("mine", rng.randint(1, size), queue=of))
-        self.objects += [waiting(f"m{number}", of, group="mine", **asked) for number in range(size)]
+        self.objects += [waiting(f"m{number}", of, group="mine", **asked) for number in range(size - 1)]
+        # Some have a member that is not like the others.
+        odd: dict[str, Any] = rng.choice([{}, {}, {"gpus": 0, "fraction": "", "cpu": "1"}, {"gpus": 2, "fraction": ""}])
+        self.objects.append(waiting("last", of, group="mine", **{**asked, **odd}))

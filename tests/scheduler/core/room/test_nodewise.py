@@ -10,8 +10,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.core.model.resources import NOTHING
+from scheduler.core.room import joint
 from scheduler.core.room.cost import Pricing
 from scheduler.core.room.counting import Counting
+from scheduler.core.room.joint import Wanted
+from scheduler.core.room.limits import Limits
 from scheduler.core.room.nodewise import Choosing
 from scheduler.core.room.tenants import tenants
 from scheduler.core.room.trial import Trial
@@ -28,6 +32,16 @@ def _choosing(trial: Trial, more: int) -> tuple[Choosing, list[int]]:
     return Choosing(counting, Pricing(trial.accounts.total, trial.wall_s), needed), rows
 
 
+def _choose(choosing: Choosing, rows: list[int]) -> list[int] | None:
+    wanted = [Wanted(choosing.counting, choosing.needed)]
+    trial = choosing.counting.trial
+    leaf = trial.accounts.tree.find(need_of(trial, "mine").queue)
+    assert leaf is not None
+    limits = Limits(trial.accounts, leaf, NOTHING)
+    pool = np.array(rows, np.int64)
+    return joint.choose(wanted, pool, choosing.pricing, limits=limits, allows=choosing.allows)
+
+
 def _held(choosing: Choosing, gone: Any) -> int:
     return sum(choosing.counting.count(position, frozenset(gone)) for position in range(len(choosing.counting.here)))
 
@@ -40,7 +54,7 @@ def _is_closed(choosing: Choosing, rows: Any) -> bool:
 def test_what_is_chosen_is_enough_and_none_of_it_can_be_left_out(seed: int) -> None:
     trial, rng = trial_of(Scene(seed, most_units=7).cluster()), random.Random(seed)
     choosing, rows = _choosing(trial, rng.choice([1, 1, 2, 3]))
-    found = choosing.choose(np.array(rows, np.int64))
+    found = _choose(choosing, rows)
     enough = [
         gone
         for size in range(len(rows) + 1)
@@ -57,7 +71,7 @@ def test_what_is_chosen_is_enough_and_none_of_it_can_be_left_out(seed: int) -> N
 
 def _chosen(trial: Trial, more: int) -> list[str]:
     choosing, rows = _choosing(trial, more)
-    found = choosing.choose(np.array(rows, np.int64))
+    found = _choose(choosing, rows)
     units = [trial.residents.residents[row] for row in found or ()]
     return sorted(uid.removeprefix("uid-") for unit in units if unit for uid in unit.unit.pods)
 
@@ -90,6 +104,6 @@ def test_a_judge_may_forbid_units() -> None:
     choosing.allows = lambda gone: (
         not any(unit is not None and unit.pods[0].name == "p2" for unit in map(table.residents.__getitem__, gone))
     )
-    found = choosing.choose(np.array(rows, np.int64))
+    found = _choose(choosing, rows)
     assert found is not None
     assert [unit.pods[0].name for unit in map(table.residents.__getitem__, found) if unit] == ["p1"]

@@ -51,7 +51,8 @@ def test_a_pool_goes_up_to_the_lowest_priority_that_is_enough(needed: int, pool:
     mine = np.array([row for row in rows if _names(trial, np.array([row])) != ["rest"]])
     (way,) = need_of(trial, "mine").pods[0].cls.ways()
     counting = Counting(trial, trial.residents, way, tenants(trial, trial.residents))
-    found = _names(trial, of_low_priority(trial.residents, mine, counting, needed))
+    pool_of = of_low_priority(trial.residents, mine, lambda units: counting.prefix(units, needed) is not None)
+    found = _names(trial, pool_of)
     assert (found if isinstance(pool, list) else len(found)) == pool
 
 

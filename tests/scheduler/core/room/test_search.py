@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from scheduler.core.model.room import Action, Bound, Budget, Evicted, Found, Kep
 from scheduler.core.queues.accounts import Use
 from scheduler.core.room.bounds import least
 from scheduler.core.room.budgets import Budgets
+from scheduler.core.room.cost import Pricing
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.search import find_room
 from scheduler.core.room.trial import Trial
@@ -71,6 +73,34 @@ def _in_turn(reference: Reference) -> Callable[[Set], bool]:
     trial.accounts.rollback(mark)
     units = [unit.unit for unit in sequence]
     return lambda found: all(reference.units[unit].unit in units for unit in found)
+
+
+def test_what_is_found_costs_hardly_more_than_the_cheapest_set() -> None:
+    ratios = list[Fraction]()
+    for seed in range(200):
+        trial = trial_of(Scene(seed, most_units=7).cluster())
+        pricing = Pricing(trial.accounts.total, trial.wall_s)
+        for action in Action:
+            reference = Reference(trial, need_of(trial, "mine"), action)
+            answer = find_room(reference.need, trial, (action,))
+            if isinstance(answer, Found) and answer.units:
+                costs = [pricing.cost(reference.units[at] for at in found) for found in reference.solutions()]
+                mine = pricing.cost(unit for unit in reference.units if unit.unit in answer.units)
+                assert mine.priority == min(costs).priority
+                ratios.append(Fraction(mine.loss + 1, min(costs).loss + 1))
+    assert len(ratios) > 60
+    assert sum(ratios) / len(ratios) < Fraction(103, 100)
+    assert sorted(ratios)[len(ratios) * 95 // 100] < Fraction(115, 100)
+    assert max(ratios) < Fraction(5, 2)
+
+
+@given(st.integers(0, 1 << 32))
+def test_the_same_is_found_whatever_order_events_had(seed: int) -> None:
+    scene = Scene(seed, most_units=7)
+    first = trial_of(scene.cluster())
+    scene.rng.shuffle(scene.objects)
+    other = trial_of(scene.cluster())
+    assert find_room(need_of(first, "mine"), first) == find_room(need_of(other, "mine"), other)
 
 
 # --- stories ---------------------------------------------------------------------------------------------------------
@@ -180,6 +210,20 @@ def test_a_queue_at_its_limit_frees_what_costs_least_of_its_own() -> None:
     limited = queue("a", gpu=(3, 1, 3))
     assert _gone(_answer(limited, *nodes, *pods, waiting("mine", "a", gpus=1, priority=50))) == ["x2"]
     assert _gone(_answer(limited, *nodes, *pods, waiting("mine", "a", gpus=2, priority=50))) == ["x2", "x1"]
+
+
+def test_a_gang_with_a_leader_of_another_kind_takes_what_both_kinds_need() -> None:
+    pods = [running(f"x{at}", "b", f"n{at}", gpus=2, cpu="60", age_s=900 - 100 * at) for at in range(3)]
+    members = [
+        waiting("lead", "a", cpu="32", group="mine"),
+        *(waiting(f"w{at}", "a", gpus=2, group="mine") for at in "01"),
+    ]
+    nodes = [node(f"n{at}", 2) for at in range(3)]
+    teams = queue("a", gpu=(6, 1, -1)), queue("b", gpu=(0, 1, -1))
+    answer = _answer(*teams, *nodes, *pods, pod_group("mine", 3, queue="a"), *members)
+    assert _gone(answer) == ["x2", "x1"]
+    assert isinstance(answer, Found)
+    assert {place.pod_uid for place in answer.places} == {"uid-lead", "uid-w0", "uid-w1"}
 
 
 def test_what_a_queue_may_never_use_is_refused_before_nodes_are_looked_at() -> None:

@@ -1,0 +1,76 @@
+"""Which units go for several classes: one class after the other, the largest first, each with what went before it.
+
+What is chosen for one class counts for the others. That each class has room by itself does not say that all have it
+together: the placer has the last word, and if it says no, more is made for each class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from scheduler.core.nodes.table import Int64s
+from scheduler.core.room.cost import Pricing
+from scheduler.core.room.counting import Counting
+from scheduler.core.room.limits import Limits
+from scheduler.core.room.nodewise import Choosing
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """So many pods of a class."""
+
+    counting: Counting
+    pods: int
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """The larger, the harder to place."""
+        demand, parts = self.counting.way.demand, len(self.counting.way.request.shared)
+        return demand.gpus, parts, demand.cpu_milli, demand.mem_mib
+
+
+def choose(
+    wanted: Sequence[Wanted],
+    pool: Int64s,
+    pricing: Pricing,
+    *,
+    limits: Limits,
+    allows: Callable[[Sequence[int]], bool] | None = None,
+    more: int = 0,
+) -> list[int] | None:
+    """The units that go, in the order in which they were chosen; None if the whole pool is not enough.
+
+    ``more``: so many pods of each class are made room for besides.
+    """
+    choosings = list[Choosing]()
+    for each in sorted(wanted, key=lambda one: one.size, reverse=True):
+        known = list(choosings[0].chosen) if choosings else []
+        choosing = Choosing(
+            each.counting, pricing, each.pods + more, allows=allows, limits=limits if not choosings else None
+        )
+        choosing.go(known)
+        if not choosing.fill(pool):
+            return None
+        new = [row for row in choosing.chosen if row not in choosings[0].chosen] if choosings else []
+        for before in choosings:
+            before.go(new)
+        choosings.append(choosing)
+    return _given_back(choosings)
+
+
+def _given_back(choosings: Sequence[Choosing]) -> list[int]:
+    """Those without whom one class has too few, the dearest looked at first.
+
+    Surplus stays as long as its core goes; so once a core was given back, all are looked at again.
+    """
+    first, again = choosings[0], True
+    while again:
+        again = False
+        for row in sorted(first.chosen, key=first.dear, reverse=True):
+            if first.is_bound(row) or not all(each.can_do_without(row) for each in choosings):
+                continue
+            again = again or first.has_surplus(row)
+            for each in choosings:
+                each.stay(row)
+    return list(first.chosen)
