@@ -130,12 +130,12 @@ class Standing:
             return Ended.HOLDER_KEPT
         state = self.attempts.snapshot.quorum(group)
         if not state.is_met and not state.is_starting and not state.is_reachable(pods):
-            return Ended.ASKS_OTHERWISE
+            return Ended.ASKS_DIFFERENTLY
         return self._place_ended()
 
     def _place_ended(self) -> Ended | None:
         if any(pod.pod_group != self.intent.pod_group for _, pod in self.waiting):
-            return Ended.ASKS_OTHERWISE
+            return Ended.ASKS_DIFFERENTLY
         return None if all(self._takes(place.node, pod) for place, pod in self.waiting) else Ended.PLACE_GONE
 
     def _takes(self, node: str, pod: PodRecord) -> bool:

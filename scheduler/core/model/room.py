@@ -72,8 +72,8 @@ class Ended(enum.Enum):
     HOLDER_GONE = "holder-gone"
     #: A holder may not start now: it is gated, or something beside room keeps it.
     HOLDER_KEPT = "holder-kept"
-    #: The holders ask otherwise now, or are other pods of their gang: their places are not what they need.
-    ASKS_OTHERWISE = "asks-otherwise"
+    #: The holders ask for something else now, or are other pods of their gang: their places are not what they need.
+    ASKS_DIFFERENTLY = "asks-differently"
     #: All holders were placed elsewhere, where nobody has to go.
     BETTER_PLACE = "better-place"
     #: The node of a place is gone, not ready or cordoned, or an attempt failed there.

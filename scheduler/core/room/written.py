@@ -210,7 +210,7 @@ def _check_alone(intent: Intent, found: Mapping[str, Intent], pods: Set[str]) ->
     if intent.id in found:
         raise ValueError(f"id: {intent.id!r} stands twice")
     if len(set(mine)) != len(mine) or not pods.isdisjoint(mine):
-        raise ValueError("a pod is in it that stands in it, or in an intent before it, already")
+        raise ValueError("a pod is in it twice, or in an intent before it")
 
 
 def pods_of(intent: Intent) -> list[str]:

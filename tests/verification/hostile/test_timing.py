@@ -17,7 +17,11 @@ ORDINARY = LeaseSettings(duration_s=60, renew_deadline_s=45.0, retry_s=20.0, pol
 
 
 def names_of(settings: msgspec.Struct) -> set[str]:
-    return {name for name, value in msgspec.structs.asdict(settings).items() if name.endswith("_s")}
+    return {
+        name
+        for name, value in msgspec.structs.asdict(settings).items()
+        if name.endswith("_s") and not name.endswith("_per_s")
+    }
 
 
 def test_every_time_that_scheduler_and_binder_can_be_given_is_drawn() -> None:

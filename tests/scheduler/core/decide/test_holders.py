@@ -131,7 +131,7 @@ def _asks_more(made: Cluster) -> None:
         (_gone, Ended.HOLDER_GONE),
         (_deleted, Ended.HOLDER_GONE),
         (_gated, Ended.HOLDER_KEPT),
-        (_of_a_gang, Ended.ASKS_OTHERWISE),
+        (_of_a_gang, Ended.ASKS_DIFFERENTLY),
         (_node_gone, Ended.PLACE_GONE),
         (_cordoned, Ended.PLACE_GONE),
         (_failed_there, Ended.PLACE_GONE),
@@ -226,7 +226,7 @@ def test_a_gang_that_needs_more_than_its_holders_is_given_up() -> None:
     made = making_room(node("n1", 4), pod_group("g", 2), *(pod(name, gpus=2, group="g") for name in ("m0", "m1")))
     _gang(made, ("m0", "n1"), ("m1", "n1"))
     feed(made, pod_group("g", 3))
-    assert done(made)[:1] == [GiveUp("i", Ended.ASKS_OTHERWISE)]
+    assert done(made)[:1] == [GiveUp("i", Ended.ASKS_DIFFERENTLY)]
 
 
 def test_a_gang_whose_group_is_gone_is_given_up() -> None:
