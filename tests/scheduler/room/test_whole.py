@@ -2,45 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
-
 import msgspec
 import pytest
 
-from kube.client.resources import PODS, PRIORITY_CLASSES
+from kube.client.resources import PODS
 from kube.lead.lease import LeaseSettings
-from scheduler.core.model.settings import Settings
-from scheduler.settings import SchedulerSettings
-from simulator import shape
-from simulator.violations import SOUND
-from simulator.virtualtime import VirtualClock
-from simulator.world import World, WorldSettings
+from simulator.world import WorldSettings
 from tests.kube.memory.calls import send
+from tests.scheduler.room.wholestage import SETTINGS, cluster, evictions, urgent
 from tests.scheduler.stage import TEAM, bound, create, phases, pod, settle
-
-SETTINGS = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=True)))
-
-
-@asynccontextmanager
-async def cluster(*shapes: str, settings: WorldSettings = SETTINGS) -> AsyncIterator[World]:
-    """A cluster on which room is made; the checker knows no evictions for others (S7) yet."""
-    world = World(shape.parse(list(shapes)), clock=VirtualClock(asyncio.get_running_loop()), settings=settings)
-    async with world:
-        await world.api.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 90})
-        yield world
-        broken = {key: told for key, told in world.finish().items() if told not in SOUND and key != "S7"}
-        assert broken == {}
-
-
-def urgent(name: str, **spec: Any) -> dict[str, Any]:
-    return pod(name, gpus=1, priorityClassName="urgent", **spec)
-
-
-def evictions(world: World) -> list[str]:
-    return [e.name for e in world.server.audit if e.subresource == "eviction" and e.code < 300]
 
 
 async def test_an_urgent_pod_runs_in_the_place_of_another_one_of_its_queue() -> None:
