@@ -24,6 +24,8 @@ from tests.simulation.striking import BLOWS, Blow, Write
 from wire import names
 
 IS_FULL = bool(os.environ.get("MOORAGE_ENUMERATE"))
+#: By how much watch events are late at most.
+LATE_S = (0.0, 0.5) if IS_FULL else (0.0,)
 SETTINGS = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=True)))
 #: The checker knows no evictions for others yet (S7).
 UNKNOWN = ("S7 ",)
@@ -127,15 +129,15 @@ def wrong_with(played: Played) -> list[str]:
 
 
 @functools.cache
-def recorded(scenario: int) -> tuple[Write, ...]:
-    played = play(SCENARIOS[scenario])
+def recorded(scenario: int, late_s: float = 0.0) -> tuple[Write, ...]:
+    played = play(SCENARIOS[scenario], late_s=late_s)
     assert wrong_with(played) == [], played.told(f"{SCENARIOS[scenario].name}, undisturbed")
     return tuple(played.writes)
 
 
-def struck(scenario: int, blow: Blow) -> list[int]:
+def struck(scenario: int, blow: Blow, late_s: float) -> list[int]:
     """Numbers of the writes to strike; events are news for people."""
-    worthy = [at for at, write in enumerate(recorded(scenario)) if write.what != "events"]
+    worthy = [at for at, write in enumerate(recorded(scenario, late_s)) if write.what != "events"]
     return worthy if IS_FULL or blow.name in DEADLIEST else worthy[BLOWS.index(blow) % 4 :: 4]
 
 
@@ -149,14 +151,17 @@ def test_who_goes_is_written_first_and_goes_once(scenario: int) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("late_s", LATE_S, ids=lambda late_s: f"late {late_s}")
 @pytest.mark.parametrize("blow", BLOWS, ids=lambda blow: blow.name)
 @pytest.mark.parametrize("scenario", range(len(SCENARIOS)), ids=lambda number: SCENARIOS[number].name)
-def test_a_struck_write_makes_no_difference_in_the_end(scenario: int, blow: Blow) -> None:
+def test_a_struck_write_makes_no_difference_in_the_end(scenario: int, blow: Blow, late_s: float) -> None:
     told = []
-    for at in struck(scenario, blow):
-        played = play(SCENARIOS[scenario], blow, at)
+    for at in struck(scenario, blow, late_s):
+        played = play(SCENARIOS[scenario], blow, at, late_s=late_s)
         if wrong := wrong_with(played):
             told.append(
-                msgspec.structs.asdict(recorded(scenario)[at]).__str__() + "\n" + "\n".join([*wrong, *played.log])
+                msgspec.structs.asdict(recorded(scenario, late_s)[at]).__str__()
+                + "\n"
+                + "\n".join([*wrong, *played.log])
             )
     assert not told, "\n".join(told)
