@@ -9,7 +9,7 @@ nodes and pods of 1, 2 and 4 GPUs, a fifth of which can't be; ``shares``: two te
 - ``one``: a pod of one GPU; ``part``: one of half a GPU; ``parts``: a gang of them.
 
 ``ms``: median of six searches. ``units_ms``: what it takes to read all units, once in the life of a scheduler and
-whenever a Queue changes.
+whenever a Queue comes, goes or moves.
 """
 
 from __future__ import annotations

@@ -109,9 +109,10 @@ class Sieve:
         """Groups that were evicted not long ago."""
         trial, started_s = self.trial, self.table.units.of["started_s"]
         until_s = np.zeros(len(started_s), np.int64)
-        for owner, evicted in trial.evicted.items():
-            for row in self.table.by_owner.get(owner, ()):
-                until_s[row] = protection.protected_until_s(evicted, int(started_s[row]), trial.wall_s)
+        for row in self.table.owned_by(trial.evicted.keys()):
+            unit = self.table.residents[row]
+            evicted = trial.evicted.get(unit.owner) if unit is not None else None
+            until_s[row] = protection.protected_until_s(evicted, int(started_s[row]), trial.wall_s)
         self._out(sifted, Kept.PROTECTED, until_s > 0, until_s)
 
     def _by_budgets(self, sifted: Sifted) -> None:

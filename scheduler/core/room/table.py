@@ -7,13 +7,13 @@ So is whoever another intent takes, or takes no more. Rows of what is gone are e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Collection, Hashable, Iterable, Mapping, Set
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from scheduler.core.model.records import Demand, PodRecord
+from scheduler.core.model.resources import Resources
 from scheduler.core.model.room import Kept
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.queues.tree import Tree
@@ -29,7 +29,7 @@ _S: Final = 1_000_000_000
 EMPTY: Final = -1
 #: Fields of a unit, and of a pod of one.
 _UNIT: Final = (
-    *("leaf", "priority", "is_core", "started_s", "core"),
+    *("leaf", "priority", "is_core", "started_s", "core", "owner"),
     *("created_s", "uid", "place", "cpu", "mem", "gpu"),
 )
 _POD: Final = ("unit", "node", "demand", "is_special", "cpu", "gpu")
@@ -47,13 +47,15 @@ class KeptKey(NamedTuple):
     leaf: int
 
 
-@dataclass(slots=True)
-class _Rows:
+_NOTHING: Final[Mapping[KeptKey, tuple[int, int]]] = {}
+
+
+class _Rows(NamedTuple):
     """Of one group. ``kept``: pods and nano that can't go, by why."""
 
-    units: list[int] = field(default_factory=list)
-    pods: list[int] = field(default_factory=list)
-    kept: dict[KeptKey, tuple[int, int]] = field(default_factory=dict)
+    units: tuple[int, ...]
+    pods: tuple[int, ...]
+    kept: Mapping[KeptKey, tuple[int, int]]
 
 
 class Columns:
@@ -100,12 +102,11 @@ class ResidentTable:
         self.residents: list[Resident | None] = []
         self.kept: Counter[KeptKey] = Counter()
         self.kept_nano: Counter[KeptKey] = Counter()
-        #: Rows of units by the owner that evictions are counted by.
-        self.by_owner: dict[str, set[int]] = {}
         self._surplus: dict[int, tuple[int, ...]] = {}
         #: Rows of units by the UIDs of their pods.
         self.row_of: dict[str, int] = {}
         self._demands: dict[Demand, int] = {}
+        self._amounts: dict[Resources, Resources] = {}
         self._nodes: dict[str, int] = {}
         self._positions: tuple[Mapping[str, int], int, Int64s] | None = None
 
@@ -126,7 +127,9 @@ class ResidentTable:
         """Read again what has changed since."""
         taken, leaving, tree = frozenset(trial.taken), frozenset(trial.leaving), trial.accounts.tree
         many = 2 * len(self.residents) + _FEWEST
-        if self._marked is None or tree is not self._tree or len(self._demands) > many or len(self._nodes) > many:
+        is_moved = tree is not self._tree and (self._tree is None or _places(tree) != _places(self._tree))
+        is_crowded = max(len(self._demands), len(self._amounts), len(self._nodes)) > many
+        if self._marked is None or is_moved or is_crowded:
             self._clear()
             marked = {key_of(pod) for pod in trial.pods.records.values() if pod.node and pod.queue}
         else:
@@ -139,9 +142,9 @@ class ResidentTable:
     def _clear(self) -> None:
         self._rows.clear()
         self.units, self.pods = Columns(_UNIT), Columns(_POD)
-        self.residents, self.by_owner, self._surplus, self.row_of = [], {}, {}, {}
+        self.residents, self._surplus, self.row_of = [], {}, {}
         self.kept, self.kept_nano = Counter(), Counter()
-        self._demands, self._nodes, self._positions = {}, {}, None
+        self._demands, self._nodes, self._positions, self._amounts = {}, {}, None, {}
 
     def _read(self, key: Key, trial: Trial) -> None:
         self._drop(key)
@@ -154,7 +157,7 @@ class ResidentTable:
         there = [pod for pod in pods if pod.node and pod.queue]
         if not there:
             return
-        reader = Reader(trial)
+        reader = Reader(trial, known=self._amounts)
         group = trial.pod_groups.get((namespace, name)) if name else None
         if group is not None:
             reader.read(there, group)
@@ -164,30 +167,32 @@ class ResidentTable:
         self._put(key, reader.found)
 
     def _put(self, key: Key, found: Residents) -> None:
-        rows = self._rows[key] = _Rows()
         of: dict[Resident, int] = {}
+        pods = list[int]()
         for unit in found.units:
-            of[unit] = self._put_unit(unit, rows, len(of))
+            of[unit] = self._put_unit(unit, pods, len(of))
         for unit in found.units:
             if unit.chain:
                 self._surplus[of[unit]] = tuple(of[surplus] for surplus in unit.chain)
                 for surplus in unit.chain:
                     self.units.of["core"][of[surplus]] = of[unit]
+        kept: dict[KeptKey, tuple[int, int]] = {}
         for why, leaf, _, amounts in found.kept:
-            kept = KeptKey(why, leaf.number)
-            pods, nano = rows.kept.get(kept, (0, 0))
-            rows.kept[kept] = pods + 1, nano + amounts.gpu_nano
-        for kept, (pods, nano) in rows.kept.items():
-            self.kept[kept] += pods
-            self.kept_nano[kept] += nano
+            count, nano = kept.get(KeptKey(why, leaf.number), (0, 0))
+            kept[KeptKey(why, leaf.number)] = count + 1, nano + amounts.gpu_nano
+        for each, (count, nano) in kept.items():
+            self.kept[each] += count
+            self.kept_nano[each] += nano
+        self._rows[key] = _Rows(tuple(of.values()), tuple(pods), kept or _NOTHING)
 
-    def _put_unit(self, unit: Resident, rows: _Rows, place: int) -> int:
+    def _put_unit(self, unit: Resident, pods: list[int], place: int) -> int:
         cpu, mem, gpu = unit.amounts
         row = self.units.put(
             leaf=unit.leaf.number,
             priority=unit.unit.priority,
             is_core=unit.is_core,
             started_s=unit.started_s,
+            owner=hash(unit.owner),
             created_s=(rfc3339.parse_ns(unit.created) or 0) // _S,
             uid=int.from_bytes(unit.uid.encode()[:7].ljust(7, b"\0")),
             place=place,
@@ -198,13 +203,11 @@ class ResidentTable:
         while len(self.residents) <= row:
             self.residents.append(None)
         self.residents[row] = unit
-        rows.units.append(row)
-        self.by_owner.setdefault(unit.owner, set()).add(row)
         for pod in unit.pods:
             node = self._nodes.setdefault(pod.node, len(self._nodes))
             self.row_of[pod.uid] = row
             demand = self._demands.setdefault(pod.cls.demand, len(self._demands))
-            rows.pods.append(
+            pods.append(
                 self.pods.put(
                     unit=row,
                     node=node,
@@ -226,17 +229,13 @@ class ResidentTable:
                 for pod in unit.pods:
                     if self.row_of.get(pod.uid) == row:
                         del self.row_of[pod.uid]
-                owned = self.by_owner[unit.owner]
-                owned.discard(row)
-                if not owned:
-                    del self.by_owner[unit.owner]
             self.residents[row] = None
             self._surplus.pop(row, None)
             self.units.drop(row)
         for row in rows.pods:
             self.pods.drop(row)
-        for kept, (pods, nano) in rows.kept.items():
-            self.kept[kept] -= pods
+        for kept, (count, nano) in rows.kept.items():
+            self.kept[kept] -= count
             self.kept_nano[kept] -= nano
 
     # --- as a statement sees it --------------------------------------------------------------------------------------
@@ -257,6 +256,14 @@ class ResidentTable:
         held: Int64s = found[self.pods.of["demand"]].T
         return held
 
+    def owned_by(self, owners: Collection[str]) -> list[int]:
+        """Rows of units of these owners, by whom evictions are counted."""
+        if not owners:
+            return []
+        alike = np.isin(self.units.of["owner"], np.array([hash(owner) for owner in owners], np.int64))
+        rows = np.flatnonzero(alike & self.is_filled()).tolist()
+        return [row for row in rows if (unit := self.residents[row]) is not None and unit.owner in owners]
+
     def surplus_of(self, core: int) -> tuple[int, ...]:
         """The rows of units that go with a core."""
         return self._surplus.get(core, ())
@@ -265,3 +272,8 @@ class ResidentTable:
         """Which rows of units are."""
         filled: Bools = self.units.of["leaf"] != EMPTY
         return filled
+
+
+def _places(tree: Tree) -> Hashable:
+    """Where each queue stands, and which can't be used: what units are read by. Amounts of queues are none of it."""
+    return tuple((queue.name, queue.path, queue.children) for queue in tree.queues), frozenset(tree.broken)

@@ -79,6 +79,8 @@ class Reader:
 
     trial: Trial
     found: Residents = field(default_factory=Residents)
+    #: Equal amounts are kept once.
+    known: dict[Resources, Resources] = field(default_factory=dict)
 
     def read(self, pods: Sequence[PodRecord], group: PodGroupRecord | None) -> None:
         """Make the units of one group, or of a pod alone."""
@@ -97,7 +99,8 @@ class Reader:
         self.found.kept += ((why, leaf, pod, self._amounts(pod)) for pod in pods)
 
     def _amounts(self, pod: PodRecord) -> Resources:
-        return amounts(self.trial, pod)
+        found = amounts(self.trial, pod)
+        return self.known.setdefault(found, found)
 
     def _alone(self, pods: Sequence[PodRecord], leaf: TreeQueue) -> None:
         for pod in pods:

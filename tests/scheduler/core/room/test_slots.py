@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -60,9 +61,8 @@ def test_no_node_is_ever_given_more_pods_than_it_has_slots(seed: int) -> None:
     trial.statement.evict(
         *(record for record in trial.pods.records.values() if record.node and not record.is_reservation)
     )
-    found = slots(trial.statement, need.pods[0].cls)
-    places = trial.paper.place(need)
-    if places is not None:
-        names = [each.name for each in trial.statement.nodes]
-        counts = [sum(place.node == name for place in places) for name in names]
-        assert all(count <= most for count, most in zip(counts, found.tolist(), strict=True))
+    most = {cls: slots(trial.statement, cls).tolist() for cls in {pod.cls for pod in need.pods}}
+    cls_of = {pod.uid: pod.cls for pod in need.pods}
+    held = Counter((cls_of[place.pod_uid], place.node) for place in trial.paper.place(need) or ())
+    for (cls, name), count in held.items():
+        assert count <= most[cls][trial.statement.position_of[name]]

@@ -38,7 +38,7 @@ def _image(trial: Trial) -> Any:
             unit.leaf.name,
             sorted(positions[pods].tolist()),
             sorted(table.demands(trial, range(5))[:, pods].T.tolist()),
-            row in table.by_owner[unit.owner],
+            row in table.owned_by({unit.owner}),
         )
     kept = {key: (count, table.kept_nano[key]) for key, count in table.kept.items() if count}
     return units, kept, int(table.is_filled().sum())
@@ -94,6 +94,19 @@ def test_since_when_a_pod_runs_is_read_though_it_is_no_news() -> None:
     feed(made, changed(msgspec.structs.replace(placed, status=later)))
     ((columns, *_),) = _image(trial_of(made))[0].values()
     assert columns["started_s"] == NOON_S - 10
+
+
+def test_a_queue_is_read_again_for_its_place_and_not_for_its_amounts() -> None:
+    made = cluster(node("n1"), queue("top"), queue("a"), running("p", "a", "n1"))
+    _image(trial_of(made))
+    (before,) = (unit for unit in made.residents.residents if unit)
+    feed(made, queue("a", gpu=(3, 2, 5)))
+    _image(trial_of(made))
+    assert [unit for unit in made.residents.residents if unit] == [before]
+    feed(made, queue("a", "top"))
+    _image(trial_of(made))
+    (after,) = (unit for unit in made.residents.residents if unit)
+    assert [len(before.leaf.path), len(after.leaf.path)] == [1, 2]
 
 
 def test_rows_are_used_again_and_grow_as_needed() -> None:
