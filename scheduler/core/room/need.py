@@ -29,5 +29,9 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def owner(self) -> str:
         """The UID that evictions of its pods are counted by."""
-        first = self.pods[0]
-        return self.group.uid if self.group is not None else first.controller or first.uid
+        return owner_of(self.pods[0], self.group)
+
+
+def owner_of(pod: PodRecord, group: PodGroupRecord | None) -> str:
+    """The UID that evictions of a pod are counted by: of its PodGroup, what made it, or itself."""
+    return group.uid if group is not None else pod.controller or pod.uid

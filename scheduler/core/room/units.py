@@ -19,6 +19,7 @@ from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.model.room import Kept, Unit
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.queues.use import held, is_fixed
+from scheduler.core.room.need import owner_of
 from scheduler.core.room.trial import Trial
 
 #: A start that is not known comes after all others.
@@ -110,7 +111,7 @@ class Reader:
             unit = Unit(
                 group=(pod.namespace, pod.uid), queue=leaf.name, priority=pod.priority, is_core=True, pods=(pod.uid,)
             )
-            owner, claim = pod.controller or pod.uid, self._amounts(pod)
+            owner, claim = owner_of(pod, None), self._amounts(pod)
             self.found.units.append(Resident(unit, (pod,), leaf, claim, owner, pod.started_s, pod.created, pod.uid))
 
     def _gang(self, pods: list[PodRecord], group: PodGroupRecord, leaf: TreeQueue) -> None:

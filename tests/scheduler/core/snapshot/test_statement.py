@@ -165,6 +165,24 @@ def test_devices_that_were_given_back_on_paper_stay_so_when_a_pod_of_their_node_
     assert statement.table.free[GPUS, 0] == 1
 
 
+def test_several_pods_are_evicted_at_once_as_one_after_the_other() -> None:
+    pods = [bound(pod(name, gpus=1), on) for name, on in (("a", "n1"), ("b", "n1"), ("c", "n2"))]
+    made = cluster(node("n1", 4), node("n2", 4), *pods)
+    statement = Placer(made.snapshot()).statement
+    before = _image(statement)
+    records = [record for name in "abc" if (record := made.pod(f"uid-{name}")) is not None]
+    for record in records:
+        statement.evict(record)
+    one_by_one = _image(statement)
+    statement.rollback(0)
+    assert _image(statement) == before
+    statement.evict(*records)
+    assert _image(statement) == one_by_one
+    assert statement.table.free[GPUS].tolist() == [4, 4]
+    statement.rollback(0)
+    assert _image(statement) == before
+
+
 def test_a_pod_of_a_node_that_is_gone_can_not_be_evicted() -> None:
     made = cluster(node(), pod("w", gpus=1, bound_to="gone"))
     victim = made.pod("uid-w")
