@@ -37,8 +37,8 @@ from scheduler.core.room.units import Resident
 ACTIONS: Final = (Action.RECLAIM, Action.PREEMPT)
 #: For so many pods more of each class room is made if classes are in each other's way.
 _MORE: Final = (1, 2, 4)
-#: Where no more units than that go, each is judged by itself as well.
-_FEW: Final = 8
+#: Where no more pods than that go, each unit is judged by itself as well.
+_FEW: Final = 16
 #: How far a search came before it was answered no.
 _FARTHEST: Final = (Bound.DELAY, Bound.QUEUE, Bound.CANDIDATES, Bound.NODES, None)
 
@@ -166,7 +166,7 @@ class _Searching:
         wanted = self._countings()
         if wanted:
             found = self._in_turn(wanted, sequence)
-            if not found or len(found[0]) <= _FEW:
+            if not found or sum(len(unit.pods) for unit in self._units(found[0])) <= _FEW:
                 found += self._out_of_turn(wanted, sifted, rules)
             yield from self._best_first(found)
             yield from self._with_more(wanted, sequence, rules)
