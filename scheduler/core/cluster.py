@@ -18,7 +18,7 @@ from scheduler.core.cluster_state import ClusterState
 from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.decide.decide import Decision, decide
 from scheduler.core.decide.filing import file_touched
-from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.decide.snapshot import FindRoom, Snapshot
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.model.plan import Explain, Plan, placements
@@ -31,7 +31,6 @@ from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.recount import differences
 from scheduler.core.report.node_view import Known, NodeView, node_view
 from scheduler.core.room.search import find_room
-from scheduler.core.room.trial import FindRoom
 from scheduler.core.scores.registry import SCORES
 from scheduler.core.scores.score import Scores
 

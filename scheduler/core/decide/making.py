@@ -207,7 +207,7 @@ class Making:
         if need is None:
             first.take()
             return True
-        answer = self.attempts.snapshot.find_room(need, self.trial, (action,))
+        answer = self.attempts.snapshot.room_for(need, self.trial, action)
         if isinstance(answer, Found) and self.charging.take(need, answer):
             self._refused.pop(first.key, None)
             first.take()

@@ -52,7 +52,7 @@ class Revising:
         need = self._need(standing)
         if need is None or times > MOST:
             return False
-        found = self.attempts.snapshot.find_room(need, self.trial, (Action.RECLAIM, Action.PREEMPT))
+        found = self.attempts.snapshot.room_for(need, self.trial, Action.RECLAIM, Action.PREEMPT)
         records = self.attempts.snapshot.pods.records
         still = [each for each in intent.victims if each.pod_uid in records and each.pod_uid not in self.stuck]
         return isinstance(found, Found) and self.charging.take(need, found, standing=intent, still=still)

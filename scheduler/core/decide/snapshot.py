@@ -6,8 +6,9 @@ cluster takes the next event. Whoever keeps it longer is refused (``StaleSnapsho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import msgspec
 
@@ -22,7 +23,7 @@ from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.groups.succeeded import Succeeded
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
-from scheduler.core.model.room import RoomFacts
+from scheduler.core.model.room import Action, Bound, Found, NoRoom, RoomFacts
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.claims import Storage
@@ -32,10 +33,14 @@ from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.nodes.volume_limits import AttachStatement
 from scheduler.core.queues.queues import Queues
+from scheduler.core.room.need import Need
 from scheduler.core.room.table import ResidentTable
-from scheduler.core.room.trial import FindRoom
+from scheduler.core.room.trial import Trial
 from scheduler.core.scores.score import Scores
 from scheduler.core.snapshot.supposed import Supposed
+
+#: Says who has to go for a need, by one of these actions; leaves statement and accounts as they were (room/search.py).
+FindRoom: TypeAlias = Callable[[Need, Trial, Sequence[Action]], Found | NoRoom]
 
 
 class StaleSnapshot(Exception):
@@ -142,6 +147,11 @@ class Snapshot:
         )
         kept = supposed.kept(self.commits.intents.kept_at(node.name))
         return count_kept(used, kept, pods=pods, node=node, settings=self.settings)
+
+    # --- room ----------------------------------------------------------------------------------------------------
+    def room_for(self, need: Need, trial: Trial, *actions: Action) -> Found | NoRoom:
+        """Who has to go for a need. Where there are no nodes nobody can help."""
+        return self.find_room(need, trial, actions) if self.ledger.row_of else NoRoom(bound=Bound.NODES)
 
     # --- volumes -------------------------------------------------------------------------------------------------
     def attaching(self, position_of: Mapping[str, int]) -> AttachStatement:

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol
 
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.records import PodGroupRecord
-from scheduler.core.model.room import Action, Budget, Evicted, Found, NoRoom, Place, RoomSettings
+from scheduler.core.model.room import Budget, Evicted, Place, RoomSettings
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.queues.accounts import Accounts
 from scheduler.core.queues.queues import Queues
@@ -62,7 +62,3 @@ class Trial:
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     evicted: Mapping[str, Evicted] = field(default_factory=dict)
     settings: RoomSettings = _DEFAULTS
-
-
-#: Says who has to go for a need, by one of these actions; leaves statement and accounts as they were (room/search.py).
-FindRoom: TypeAlias = Callable[[Need, Trial, Sequence[Action]], Found | NoRoom]

@@ -18,7 +18,7 @@ from scheduler.core.model.settings import Settings
 from scheduler.settings import SchedulerSettings
 from simulator.world import World, WorldSettings
 from tests.scheduler.stage import create, create_gang, pod, share
-from tests.simulation.playing import Played, play
+from tests.simulation.playing import play
 from tests.simulation.scenarios import RUNS, Scenario
 from tests.simulation.striking import BLOWS, Blow, Write
 from wire import names
@@ -27,8 +27,6 @@ IS_FULL = bool(os.environ.get("MOORAGE_ENUMERATE"))
 #: By how much watch events are late at most.
 LATE_S = (0.0, 0.5) if IS_FULL else (0.0,)
 SETTINGS = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=True)))
-#: The checker knows no evictions for others yet (S7).
-UNKNOWN = ("S7 ",)
 DEADLIEST = {"killed before", "killed after", "killed, lands late", "times out, lands late", "refused with 409"}
 
 
@@ -124,14 +122,10 @@ SCENARIOS = (
 )
 
 
-def wrong_with(played: Played) -> list[str]:
-    return [line for line in played.wrong if not line.startswith(UNKNOWN)]
-
-
 @functools.cache
 def recorded(scenario: int, late_s: float = 0.0) -> tuple[Write, ...]:
     played = play(SCENARIOS[scenario], late_s=late_s)
-    assert wrong_with(played) == [], played.told(f"{SCENARIOS[scenario].name}, undisturbed")
+    assert played.wrong == [], played.told(f"{SCENARIOS[scenario].name}, undisturbed")
     return tuple(played.writes)
 
 
@@ -158,7 +152,7 @@ def test_a_struck_write_makes_no_difference_in_the_end(scenario: int, blow: Blow
     told = []
     for at in struck(scenario, blow, late_s):
         played = play(SCENARIOS[scenario], blow, at, late_s=late_s)
-        if wrong := wrong_with(played):
+        if wrong := played.wrong:
             told.append(
                 msgspec.structs.asdict(recorded(scenario, late_s)[at]).__str__()
                 + "\n"
