@@ -22,6 +22,8 @@ from scheduler.core.room.slots import least_nano
 from scheduler.core.room.table import EMPTY
 from scheduler.core.room.units import Resident
 
+#: What sorts units.
+_Rank = float | tuple[int, ...]
 #: Estimates say where to look first, and nothing else.
 Floats = npt.NDArray[np.float64]
 #: Costs are compared for each pod in parts of this.
@@ -224,7 +226,10 @@ class Choosing:
         """The cheapest of a few ways to have one more pod there."""
         there = [row for row in self._candidates.get(position, ()) if row not in self.chosen]
         looks = []
-        for order in (self._loss, lambda row: self._per(position, row), self._per_all):
+        orders: list[Callable[[int], _Rank]] = [self._loss, lambda row: self._per(position, row), self._per_all]
+        if self.allows is not None:
+            orders.append(self._size)  # the smallest first, so that most may go
+        for order in orders:
             found = self._first(position, sorted(there, key=order))
             if found is not None:
                 looks.append(found)
@@ -234,6 +239,10 @@ class Choosing:
         """What it costs for each part that it holds here."""
         held = self.counting.holds(row).get(position, [1])
         return self._loss(row) / (1 + held[-1])
+
+    def _size(self, row: int) -> tuple[int, ...]:
+        cpu, mem, gpu = self._unit(row).amounts
+        return gpu, cpu, mem
 
     def _per_all(self, row: int) -> float:
         """What it costs for each part that it holds anywhere."""

@@ -40,15 +40,16 @@ def of_low_priority(table: ResidentTable, sequence: Int64s, is_enough: Callable[
     return sequence
 
 
-def by_size(table: ResidentTable, able: Bools, rules: Rules, budgets: Budgets) -> Int64s:
-    """Units that may be taken one after the other, the smallest first, so that most may be in all.
+def by_size(table: ResidentTable, able: Bools, rules: Rules, *, largest_first: bool = False) -> Int64s:
+    """Units that may be taken one after the other: the smallest first, so that most may, or the largest.
 
     By GPUs, then CPU, then memory; cores that have surplus come after it.
     """
     rows = in_queue(table, np.flatnonzero(able))
-    of = table.units.of
+    of, sign = table.units.of, -1 if largest_first else 1
     has_surplus = np.array([bool(table.surplus_of(row)) for row in rows.tolist()], np.bool_)
-    order = np.lexsort((of["mem"][rows], of["cpu"][rows], of["gpu"][rows], has_surplus))
+    sizes = (sign * of[name][rows] for name in ("mem", "cpu", "gpu"))
+    order = np.lexsort((*sizes, has_surplus))
     lost: dict[int, Resources] = {}
     kept: dict[int, None] = {}
     for row in rows[order].tolist():
@@ -57,4 +58,4 @@ def by_size(table: ResidentTable, able: Bools, rules: Rules, budgets: Budgets) -
             continue
         rules.take(unit, lost)
         kept[row] = None
-    return by_budgets(table, np.array(list(kept), np.int64), budgets)
+    return np.array(list(kept), np.int64)

@@ -35,6 +35,8 @@ from scheduler.core.room.trial import Trial
 from scheduler.core.room.units import Resident
 
 ACTIONS: Final = (Action.RECLAIM, Action.PREEMPT)
+#: Before more units than that are tried all are, since where even they are no help each step would cost as much.
+_MANY: Final = 64
 #: For so many pods more of each class room is made if classes are in each other's way.
 _MORE: Final = (1, 2, 4)
 #: Where no more pods than that go, each unit is judged by itself as well.
@@ -171,7 +173,9 @@ class _Searching:
             yield from self._best_first(found)
             yield from self._with_more(wanted, sequence, rules)
         yield from self._tried(sequence, rules)
-        yield from self._tried(by_size(self.trial.residents, sifted.able, rules, self.budgets), rules)
+        for largest_first in (False, True):
+            sizes = by_size(self.trial.residents, sifted.able, rules, largest_first=largest_first)
+            yield from self._tried(by_budgets(self.trial.residents, sizes, self.budgets), rules)
 
     def _countings(self) -> list[Wanted]:
         """How to count for this need; none where that says too little: of classes that may be placed in several ways.
@@ -272,6 +276,8 @@ class _Searching:
         most = 1
         while most < len(rows) and not self._fits(rows[:most]):
             most *= 2
+            if most == _MANY and not self._fits(rows):
+                return None
         most = min(most, len(rows))
         if not most or not self._fits(rows[:most]):
             return None

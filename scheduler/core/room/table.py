@@ -23,7 +23,7 @@ from wire import rfc3339
 
 #: Namespace and PodGroup, and "" or the UID of a pod without one.
 Key = tuple[str, str, str]
-_FEWEST: Final = 64
+_FEWEST: Final = 16
 _S: Final = 1_000_000_000
 #: In a row that is empty.
 EMPTY: Final = -1

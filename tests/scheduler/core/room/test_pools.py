@@ -56,11 +56,12 @@ def test_a_pool_goes_up_to_the_lowest_priority_that_is_enough(needed: int, pool:
     assert (found if isinstance(pool, list) else len(found)) == pool
 
 
-def test_the_smallest_goes_first_as_long_as_the_queue_has_more_than_its_share() -> None:
+def test_the_smallest_or_the_largest_goes_first_as_long_as_the_queue_has_more_than_its_share() -> None:
     pods = [running(f"x{gpus}", "b", "n1", gpus=gpus) for gpus in (3, 1, 2)]
     trial, _ = _trial(queue("b", gpu=(4, 0, -1)), *pods, waiting("more", "a", gpus=8))
     leaf = trial.accounts.tree.find("a")
     assert leaf is not None
     rules = Rules(Action.RECLAIM, trial.accounts, leaf, Use("a", Resources(0, 0, NANO)), 50, trial.settings)
     able = trial.residents.is_filled()
-    assert _names(trial, by_size(trial.residents, able, rules, Budgets((), {}))) == ["x1", "x2"]
+    assert _names(trial, by_size(trial.residents, able, rules)) == ["x1", "x2"]
+    assert _names(trial, by_size(trial.residents, able, rules, largest_first=True)) == ["x3"]

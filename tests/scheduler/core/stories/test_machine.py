@@ -276,6 +276,8 @@ class Scheduling(RuleBasedStateMachine):
                 self._check_gang(entry)
 
     def _check_gang(self, gang: Gang) -> None:
+        if gang.pod_group[1] not in self.world.groups:
+            return  # it is deleted, which the scheduler has not heard yet: its plan can't be written
         spec = self.world.groups[gang.pod_group[1]].spec
         minimum = spec.min_member or 0
         members = [self.world.cluster.pod(p.pod_uid) for p in gang.placements]
