@@ -26,6 +26,8 @@ from scheduler.core.room.table import ResidentTable
 _PLACES: Final = 1 << 32
 _VOID: Final = 1_000
 _TOP: Final = -1
+#: Queues may hold more than 64 bits count: a pod that names its node itself asks what it likes.
+_MOST: Final = 1 << 61
 
 
 def permitted(table: ResidentTable, able: Bools, rules: Rules) -> Int64s:
@@ -87,7 +89,7 @@ class _Merging:
         lengths = [len(rows) for _, rows in parts]
 
         def each(values: Sequence[Sequence[int]]) -> Int64s:
-            return np.repeat(np.array(values, np.int64).reshape(len(parts), -1).T, lengths, axis=1)
+            return np.repeat(_counted(values).reshape(len(parts), -1).T, lengths, axis=1)
 
         kept = each([self.rules.kept[number] for number in numbers])
         kept -= np.concatenate([_before(amounts(self.table, rows)) for _, rows in parts], axis=1)
@@ -111,11 +113,17 @@ class _Merging:
 
     def _cut(self, number: int, rows: Int64s) -> Int64s:
         rules, leaf = self.rules, self.rules.accounts.tree.queues[number]
-        left = np.array(rules.kept[number], np.int64)[:, None] - _before(amounts(self.table, rows))
-        gives = (left > np.array(rules.accounts.of[number].allocatable, np.int64)[:, None]).any(axis=0)
+        kept, most, quota = _counted([rules.kept[number], rules.accounts.of[number].allocatable, leaf.record.quota])
+        left = kept[:, None] - _before(amounts(self.table, rows))
+        gives = (left > most[:, None]).any(axis=0)
         if rules.is_within_quota(leaf):
-            gives |= (left > np.array(leaf.record.quota, np.int64)[:, None]).any(axis=0)
+            gives |= (left > quota[:, None]).any(axis=0)
         return rows if gives.all() else rows[: int(gives.argmin())]
+
+
+def _counted(values: Sequence[Sequence[int]]) -> Int64s:
+    """Amounts as an array, none of them beyond what it can count on with."""
+    return np.array([[min(amount, _MOST) for amount in each] for each in values], np.int64)
 
 
 def _before(each: Int64s) -> Int64s:
@@ -131,5 +139,5 @@ def _dominant(kept: Int64s, most: Int64s, total: Resources) -> Int64s:
         share = np.where(most[at] >= UNLIMITED, total[at], most[at])
         void = kept[at].astype(np.float64) * _VOID / unit
         parts.append(np.where(share > 0, kept[at] / np.maximum(share, 1), void))
-    dominant: Int64s = np.floor(np.maximum.reduce(parts) * _PLACES).astype(np.int64)
+    dominant: Int64s = np.floor(np.minimum(np.maximum.reduce(parts) * _PLACES, _MOST)).astype(np.int64)
     return dominant

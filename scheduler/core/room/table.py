@@ -25,6 +25,9 @@ from wire import rfc3339
 Key = tuple[str, str, str]
 _FEWEST: Final = 16
 _S: Final = 1_000_000_000
+#: Columns say no more than this of what a unit holds, so that sums of thousands fit into 64 bits: a million GPUs, or a
+#: PiB. A pod that names its node itself may ask what no node has. The rules go by exact amounts (``Resident``).
+MOST: Final = 1 << 50
 #: In a row that is empty.
 EMPTY: Final = -1
 #: Fields of a unit, and of a pod of one.
@@ -186,7 +189,7 @@ class ResidentTable:
         self._rows[key] = _Rows(tuple(of.values()), tuple(pods), kept or _NOTHING)
 
     def _put_unit(self, unit: Resident, pods: list[int], place: int) -> int:
-        cpu, mem, gpu = unit.amounts
+        cpu, mem, gpu = (min(amount, MOST) for amount in unit.amounts)
         row = self.units.put(
             leaf=unit.leaf.number,
             priority=unit.unit.priority,
@@ -213,8 +216,8 @@ class ResidentTable:
                     node=node,
                     demand=demand,
                     is_special=pod.has_legacy_slice,
-                    cpu=pod.cls.demand.cpu_milli,
-                    gpu=unit.amounts.gpu_nano // len(unit.pods),
+                    cpu=min(pod.cls.demand.cpu_milli, MOST),
+                    gpu=gpu // len(unit.pods),
                 )
             )
         return row
