@@ -1,7 +1,10 @@
 """PodDisruptionBudgets, counted before anybody is evicted: each pod that one selects takes one of it.
 
 A pod that two budgets select is nobody's victim: the API server evicts it under none (500). Nor is one in a namespace
-with a budget whose labels are not known.
+with a budget whose labels are not known. Pods that other intents take, and that are still there, have had theirs.
+
+A budget is filed under the label that the fewest others of its namespace ask for, so a pod is held against few of them.
+Where that does not help, its tenant has written more than is looked at (``_MOST_LOOKS``): it is nobody's victim.
 """
 
 from __future__ import annotations
@@ -9,13 +12,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Final
 
 from scheduler.core.convert.selectors import takes
-from scheduler.core.model.records import PodRecord
+from scheduler.core.model.records import PodRecord, Requirement
 from scheduler.core.model.room import Budget
 
 #: Taken of each budget, by its place in the list; None: nothing may be taken.
 Takes = Counter[int] | None
+#: A label with its value, or any value of it; None: any pod.
+_Label = tuple[str, str | None] | None
+#: So many requirements and values of them are looked at for one pod.
+_MOST_LOOKS: Final = 128
 
 
 @dataclass(slots=True)
@@ -25,9 +33,16 @@ class Budgets:
     budgets: Sequence[Budget]
     labels: Mapping[str, Mapping[str, str]]
     refused: Set[str] = frozenset()
+    #: What is left of each.
+    _left: list[int] = field(init=False)
     _in: dict[str, list[int]] = field(init=False)
+    #: By namespace.
+    _filed: dict[str, _Files] = field(default_factory=dict)
+    #: What selects a pod (UID), as far as it was asked for.
+    _known: dict[str, list[int] | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._left = [max(0, budget.allowed) for budget in self.budgets]
         self._in = {}
         for at, budget in enumerate(self.budgets):
             self._in.setdefault(budget.namespace, []).append(at)
@@ -36,6 +51,13 @@ class Budgets:
     def forbid_nothing(self) -> bool:
         """Whether there is nothing to look at."""
         return not self.budgets and not self.refused
+
+    def spend(self, pods: Iterable[PodRecord]) -> None:
+        """Have these pods take theirs, and nobody else: they go, and the API server has not counted that yet."""
+        self._left = [max(0, budget.allowed) for budget in self.budgets]
+        for pod in pods if self.budgets else ():
+            for at in self._of(pod) or ():
+                self._left[at] = max(0, self._left[at] - 1)
 
     def takes(self, pods: Iterable[PodRecord]) -> Takes:
         """What evicting all of these pods takes of budgets; None if it takes more than one has, or may not be."""
@@ -47,19 +69,66 @@ class Budgets:
             taken.update(of)
         return taken if self.allow(taken) else None
 
-    def allow(self, taken: Counter[int]) -> bool:
-        """Whether so much may be taken in all."""
-        return all(count <= max(0, self.budgets[at].allowed) for at, count in taken.items())
+    def allow(self, taken: Counter[int], more: Counter[int] | None = None) -> bool:
+        """Whether so much may be taken in all; of ``more``, beside what is taken already and was allowed."""
+        if more is None:
+            return all(count <= self._left[at] for at, count in taken.items())
+        return all(taken[at] + count <= self._left[at] for at, count in more.items())
 
     def _of(self, pod: PodRecord) -> list[int] | None:
         """The budget that selects a pod, if any; None if it may not be evicted whatever is left of budgets."""
         if pod.uid in self.refused:
             return None
-        there = self._in.get(pod.namespace)
-        if not there:
+        if pod.namespace not in self._in:
             return []
+        if pod.uid not in self._known:
+            self._known[pod.uid] = self._selecting(pod)
+        return self._known[pod.uid]
+
+    def _selecting(self, pod: PodRecord) -> list[int] | None:
         labels = self.labels.get(pod.uid)
         if labels is None:
             return None
-        selecting = [at for at in there if takes(self.budgets[at].selector, labels)]
-        return None if len(selecting) > 1 else selecting
+        files = self._filed.get(pod.namespace)
+        if files is None:
+            there = ((at, self.budgets[at].selector) for at in self._in[pod.namespace])
+            files = self._filed[pod.namespace] = _Files([(at, said) for at, said in there if said is not None])
+        selecting = list[int]()
+        looks = 0
+        for at, selector in files.for_labels(labels):
+            looks += files.looks[at]
+            if looks > _MOST_LOOKS:
+                return None
+            if takes(selector, labels):
+                selecting.append(at)
+            if len(selecting) > 1:
+                return None
+        return selecting
+
+
+class _Files:
+    """Budgets of one namespace. ``looks``: what it costs to hold a pod against one, by its place."""
+
+    def __init__(self, budgets: Sequence[tuple[int, tuple[Requirement, ...]]]) -> None:
+        asked = Counter(label for _, selector in budgets for each in selector for label in _labels(each))
+        self.looks = {at: 1 + sum(1 + len(each.values) for each in selector) for at, selector in budgets}
+        self._under: dict[_Label, list[tuple[int, tuple[Requirement, ...]]]] = {}
+        for budget in budgets:
+            choices = [labels for each in budget[1] if (labels := _labels(each))]
+            rarest = min(choices, key=lambda labels: sum(asked[label] for label in labels), default=(None,))
+            for label in dict.fromkeys(rarest):
+                self._under.setdefault(label, []).append(budget)
+
+    def for_labels(self, labels: Mapping[str, str]) -> Iterable[tuple[int, tuple[Requirement, ...]]]:
+        """Budgets that may select a pod of these labels: each one once."""
+        yield from self._under.get(None, ())
+        for key, value in labels.items():
+            yield from self._under.get((key, value), ())
+            yield from self._under.get((key, None), ())
+
+
+def _labels(requirement: Requirement) -> tuple[_Label, ...]:
+    """Of which labels a pod has one, if it meets a requirement; none if it may meet it without any."""
+    if requirement.operator == "In":
+        return tuple((requirement.key, value) for value in requirement.values)
+    return ((requirement.key, None),) if requirement.operator == "Exists" else ()

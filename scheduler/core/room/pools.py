@@ -23,7 +23,7 @@ def by_budgets(table: ResidentTable, sequence: Int64s, budgets: Budgets) -> Int6
     for row in sequence.tolist():
         unit = table.residents[row]
         more = budgets.takes(unit.pods) if unit is not None else None
-        if more is None or not budgets.allow(taken + more) or not kept.keys() >= set(table.surplus_of(row)):
+        if more is None or not budgets.allow(taken, more) or not kept.keys() >= set(table.surplus_of(row)):
             continue
         taken += more
         kept[row] = None

@@ -97,7 +97,9 @@ class _Searching:
 
     def __post_init__(self) -> None:
         trial = self.trial
-        self.budgets = Budgets(trial.budgets, trial.labels, trial.refused)
+        self.budgets = trial.counted
+        taken = map(trial.pods.records.get, trial.taken) if trial.budgets else ()
+        self.budgets.spend(pod for pod in taken if pod is not None and not pod.deleting)
         self.pricing = Pricing(trial.accounts.total, trial.wall_s)
 
     @property

@@ -15,6 +15,7 @@ from scheduler.core.model.room import Budget, Evicted, Place, RoomSettings
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.queues.accounts import Accounts
 from scheduler.core.queues.queues import Queues
+from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.need import Need
 from scheduler.core.snapshot.statement import Statement
 
@@ -62,3 +63,8 @@ class Trial:
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     evicted: Mapping[str, Evicted] = field(default_factory=dict)
     settings: RoomSettings = _DEFAULTS
+    #: What budgets say of pods; what was looked up for one search is known in the next.
+    counted: Budgets = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "counted", Budgets(self.budgets, self.labels, self.refused))

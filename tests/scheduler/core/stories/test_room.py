@@ -21,7 +21,7 @@ from scheduler.core.model.plan import (
     Placement,
     Retire,
 )
-from scheduler.core.model.room import Action, Ended, Intent
+from scheduler.core.model.room import Action, Budget, Ended, Intent, RoomFacts
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import GPUS
 from tests.scheduler.core.objects import NANO, Fed, bound, changed, feed, node, pod, pod_group, queue, reservation
@@ -299,6 +299,24 @@ def test_two_needs_never_take_one_victim() -> None:
     victims = [victim.name for intent in shell.record.values() for victim in intent.victims]
     assert (len(victims), len(set(victims)), len(shell.record)) == (2, 2, 2)
     assert {intent.action for intent in shell.record.values()} == {Action.RECLAIM}
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_one_need_takes_of_a_budget_the_next_one_does_not_take_again(at_once: bool) -> None:
+    shell = Shell(late=True).feed(*two_teams(4), *(running(f"b{at}", "b") for at in range(4)))
+    budget = Budget(namespace="ns", name="pdb", selector=(), allowed=1)
+    facts = RoomFacts(version=1, budgets=(budget,), labels={f"uid-b{at}": {} for at in range(4)})
+    shell.cluster.note_room_facts(facts)
+    mine = [waiting(f"mine{at}", "a") for at in range(2)]
+    shell.feed(*mine[: 2 if at_once else 1])
+    plan = shell.cluster.decide(S)
+    for entry in plan.entries:  # decided, and not evicted yet
+        if isinstance(entry, MakeRoom):
+            shell.cluster.commits.intents.put(entry.intent)
+    shell.feed(*mine)
+    again = shell.cluster.decide(3 * S).entries
+    made = [entry.intent for entry in (*plan.entries, *again) if isinstance(entry, MakeRoom)]
+    assert sum(len(intent.victims) for intent in made) == 1
 
 
 def test_a_node_that_comes_up_meanwhile_spares_whoever_was_not_asked_yet() -> None:
