@@ -169,6 +169,7 @@ class Making:
                 stuck.add(pod.uid)
             elif pod.node in there.position_of:
                 leaving.append(pod)
+                self._times.append(since_ns + patience_ns)  # who counts on it is looked at again if it stays
         self.charging.leave(leaving)
         return stuck
 

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from scheduler.core.model.records import PodClass, PodRecord, Requirement
 from scheduler.core.model.room import Budget
@@ -124,6 +125,7 @@ class _Looked(dict[str, str]):
 
     looks = 0
 
-    def get(self, key: str, default: Any = None) -> Any:  # type: ignore[override]
+    @override
+    def get(self, key: str, default: Any = None) -> Any:
         self.looks += 1
         return super().get(key, default)

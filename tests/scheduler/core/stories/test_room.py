@@ -19,6 +19,7 @@ from scheduler.core.model.plan import (
     Join,
     MakeRoom,
     Placement,
+    Plan,
     Retire,
 )
 from scheduler.core.model.room import Action, Budget, Ended, Intent, RoomFacts
@@ -102,6 +103,11 @@ class Shell:
             assert self.cluster.validate() == []
             assert _is_sound(self)
         return self
+
+    def carry_out(self, plan: Plan) -> None:
+        """Do what was decided."""
+        for entry in plan.entries:
+            self._carry_out(entry)
 
     def _carry_out(self, entry: Entry) -> None:
         match entry:
@@ -299,6 +305,21 @@ def test_two_needs_never_take_one_victim() -> None:
     victims = [victim.name for intent in shell.record.values() for victim in intent.victims]
     assert (len(victims), len(set(victims)), len(shell.record)) == (2, 2, 2)
     assert {intent.action for intent in shell.record.values()} == {Action.RECLAIM}
+
+
+def test_who_counts_on_a_pod_that_never_ends_gets_another_ones_place_though_nothing_happens() -> None:
+    shell = Shell().feed(node(gpus=4), queue("a", gpu=(2, 1, -1)), queue("b", gpu=(2, 1, -1)))
+    shell.feed(*(running(f"b{at}", "b") for at in range(3)))
+    shell.feed(bound(pod("stays", gpus=1, labels=of("b"), deleting=True), "n1"), waiting("mine", "a"))
+    at_ns, decisions = S, 0
+    while "mine" not in shell.placed and decisions < 10:
+        plan = shell.cluster.decide(at_ns)
+        shell.carry_out(plan)
+        shell.cluster.told([entry for entry in plan.entries if isinstance(entry, Explain)])
+        assert plan.wake_at_ns is not None or shell.asked
+        at_ns, decisions = max(at_ns + 1, plan.wake_at_ns or 0), decisions + 1
+    assert shell.placed == {"mine": "n1"}
+    assert 121 * S <= at_ns < 130 * S
 
 
 @pytest.mark.parametrize("at_once", [True, False])
