@@ -42,6 +42,9 @@ STAYING_NS: Final = 60 * _S
 #: What a search costs in operations of about a microsecond, beside one for so many nodes and pods.
 _SEARCHING: Final = 2_000
 _ROWS_PER_OPERATION: Final = 4
+#: And for each pod that it placed. A need whose search placed many is looked at again so much later.
+_PLACING: Final = 100
+_PAUSE_NS: Final = 5 * _MS
 
 
 @dataclass(slots=True)
@@ -99,12 +102,12 @@ class Making:
             return True
         if refused.again_ns is not None and refused.again_ns <= now_ns:
             return True
-        return refused.stamp != stamp and now_ns >= refused.at_ns + AGAIN_NS
+        return refused.stamp != stamp and now_ns >= refused.at_ns + _pause_ns(refused)
 
     def _next_ns(self, stamp: Stamp) -> int | None:
         """When there is something to look for again, as far as is known now."""
         times = [*self._times, *(each.again_ns for each in self._refused.values() if each.again_ns is not None)]
-        times += (each.at_ns + AGAIN_NS for each in self._refused.values() if each.stamp != stamp)
+        times += (each.at_ns + _pause_ns(each) for each in self._refused.values() if each.stamp != stamp)
         return max(min(times), self.attempts.now_ns + EVERY_NS) if times else None
 
     # --- who -----------------------------------------------------------------------------------------------------
@@ -187,7 +190,7 @@ class Making:
                     self._times.append(self.attempts.now_ns)
                     continue
                 allowance.spend(first.namespace, self._cost())
-                if self._is_made(first, action, stamp):
+                if self._is_made(first, action, stamp, allowance):
                     self._line_up(order, first)
                 elif first.key in self._refused and self._refused[first.key].at_ns == self.attempts.now_ns:
                     refused.append(first)
@@ -202,13 +205,14 @@ class Making:
         snapshot = self.attempts.snapshot
         return _SEARCHING + (len(snapshot.ledger.row_of) + len(snapshot.pods.records)) // _ROWS_PER_OPERATION
 
-    def _is_made(self, first: Needing, action: Action, stamp: Stamp) -> bool:
+    def _is_made(self, first: Needing, action: Action, stamp: Stamp, allowance: Allowance) -> bool:
         """Make room for the first one; return whether the next one of its kind may follow."""
         need = first.need()
         if need is None:
             first.take()
             return True
         answer = self.attempts.snapshot.room_for(need, self.trial, action)
+        allowance.spend(first.namespace, (answer.placed if isinstance(answer, NoRoom) else 0) * _PLACING)
         if isinstance(answer, Found) and self.charging.take(need, answer):
             self._refused.pop(first.key, None)
             first.take()
@@ -219,9 +223,16 @@ class Making:
     def _refuse(self, key: NeedKey, answer: NoRoom, stamp: Stamp) -> None:
         now_ns, before = self.attempts.now_ns, self._refused.get(key)
         again_ns = now_ns + max(1, answer.until_s - self.wall_s) * _S if answer.until_s else None
-        if before is not None and before.at_ns == now_ns and before.again_ns is not None:
-            again_ns = before.again_ns if again_ns is None else min(again_ns, before.again_ns)
+        if before is not None and before.at_ns == now_ns:  # by the action before
+            answer = msgspec.structs.replace(answer, placed=answer.placed + before.answer.placed)
+            if before.again_ns is not None:
+                again_ns = before.again_ns if again_ns is None else min(again_ns, before.again_ns)
         self._refused[key] = Refused(stamp, now_ns, answer, again_ns)
+
+
+def _pause_ns(refused: Refused) -> int:
+    """For how long a need that was refused is not searched for again, whatever changes."""
+    return max(AGAIN_NS, refused.answer.placed * _PAUSE_NS)
 
 
 def _by_age(due: Sequence[Needing], memo: RoomMemo, most: int) -> tuple[Sequence[Needing], Sequence[Needing]]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from scheduler.core.model.resources import Resources
@@ -41,6 +42,9 @@ _MANY: Final = 64
 _MORE: Final = (1, 2, 4)
 #: Where no more pods than that go, each unit is judged by itself as well.
 _FEW: Final = 16
+#: So many pods a search places at most, one set of victims after the other; then the answer is that nothing was found.
+#: What is counted costs one or two placements of the need, so this is for needs of many classes or with a choice.
+MOST_PLACED: Final = 16_384
 #: How far a search came before it was answered no.
 _FARTHEST: Final = (Bound.DELAY, Bound.QUEUE, Bound.CANDIDATES, Bound.NODES, None)
 
@@ -64,6 +68,12 @@ def _find(need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoRoom
         return NoRoom(bound=Bound.QUEUE, queue_code=leaf.code)
     going.leave(trial)
     searching = _Searching(need, trial, leaf, bounds.least(need, trial))
+    found = _found(searching, actions)
+    return msgspec.structs.replace(found, placed=searching.placed) if isinstance(found, NoRoom) else found
+
+
+def _found(searching: _Searching, actions: Sequence[Action]) -> Found | NoRoom:
+    need, trial = searching.need, searching.trial
     if bounds.reach(trial, searching.wanted):
         places = searching.places_without(())
         if places is not None:
@@ -81,6 +91,10 @@ def _find(need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoRoom
     return _joined(refused)
 
 
+class _TooLong(Exception):
+    """More was tried than one search may."""
+
+
 @dataclass(slots=True)
 class _Searching:
     """One need's search. ``wanted``: the least that it takes."""
@@ -89,6 +103,8 @@ class _Searching:
     trial: Trial
     leaf: TreeQueue
     wanted: bounds.Least
+    #: Pods that were placed to try sets.
+    placed: int = 0
     budgets: Budgets = field(init=False)
     pricing: Pricing = field(init=False)
     _tenants: Tenants | None = None
@@ -120,11 +136,14 @@ class _Searching:
         if refused is not None:
             return refused
         sequence = by_budgets(self.trial.residents, permitted(self.trial.residents, sifted.able, rules), self.budgets)
-        for rows in self._sets(sequence, sifted, rules):
-            units = self._units(rows)
-            places = self.places_without(units, rules)
-            if places is not None:
-                return Found(action=rules.action, units=tuple(each.unit for each in units), places=places)
+        try:
+            for rows in self._sets(sequence, sifted, rules):
+                units = self._units(rows)
+                places = self.places_without(units, rules)
+                if places is not None:
+                    return Found(action=rules.action, units=tuple(each.unit for each in units), places=places)
+        except _TooLong:
+            pass
         return _no_room(sifted, None)
 
     def _rules(self, action: Action, claim: Resources) -> Rules:
@@ -249,6 +268,9 @@ class _Searching:
         The rules are judged with what the need really uses there.
         """
         trial = self.trial
+        if self.placed > MOST_PLACED:
+            raise _TooLong
+        self.placed += self.wanted.count
         statement, accounts = trial.statement.checkpoint(), trial.accounts.checkpoint()
         going.evict(trial, units)
         going.release(trial, units)
