@@ -139,7 +139,9 @@ class Making:
     def _look(self, due: Sequence[Needing], memo: RoomMemo, stamp: Stamp) -> None:
         """Search for those that are due: reclaim for all of them first, then preempt for those that are left."""
         facts = self.attempts.snapshot.room_facts
-        self.charging = Charging(self.attempts, self.entries, set(self.attempts.snapshot.commits.intents.victims))
+        intents = self.attempts.snapshot.commits.intents
+        # A holder of a gang may be bound before the others are: its intent stands, and nobody else has it.
+        self.charging = Charging(self.attempts, self.entries, {*intents.victims, *intents.holders})
         self.trial = room_trial(
             self.attempts,
             wall_s=self.wall_s,

@@ -322,6 +322,19 @@ def test_who_counts_on_a_pod_that_never_ends_gets_another_ones_place_though_noth
     assert 121 * S <= at_ns < 130 * S
 
 
+def test_a_holder_that_is_bound_before_the_rest_of_its_gang_is_nobodys_victim_while_its_intent_stands() -> None:
+    shell = Shell(late=True).feed(node("n1", 2), node("n2", 2), queue("a", gpu=(4, 1, -1)), queue("b"))
+    shell.feed(*(running(f"b{at}", "b", 2, on=f"n{at}") for at in (1, 2)), pod_group("g", 2, queue="a"))
+    members = [pod(f"m{at}", gpus=2, group="g", labels=of("a")) for at in (1, 2)]
+    shell.feed(*members).run(1)
+    (intent,) = shell.record.values()
+    where = {place.pod_uid: place.node for place in intent.places}["uid-m1"]
+    shell.gone(f"b{where[1]}")
+    shell.feed(bound(members[0], where), waiting("urgent", "a", 2, priority=90)).run(3)
+    assert shell.record == {intent.id: intent}
+    assert "m1" not in shell.asked
+
+
 @pytest.mark.parametrize("at_once", [True, False])
 def test_what_one_need_takes_of_a_budget_the_next_one_does_not_take_again(at_once: bool) -> None:
     shell = Shell(late=True).feed(*two_teams(4), *(running(f"b{at}", "b") for at in range(4)))
