@@ -168,7 +168,8 @@ class Standing:
                 return False
             groups = snapshot.used(node, Supposed(lifted={self.intent.id})).groups.values()
             if any(
-                not victims.isdisjoint(group.charges) or (group.id in emptied and group.devices) for group in groups
+                not victims.isdisjoint(group.charges) or (group.id in emptied and group.devices and group.charges)
+                for group in groups
             ):
                 return False
         return True

@@ -335,6 +335,19 @@ def test_a_holder_that_is_bound_before_the_rest_of_its_gang_is_nobodys_victim_wh
     assert "m1" not in shell.asked
 
 
+def test_a_device_that_came_back_does_not_keep_an_intent_whose_place_somebody_else_took() -> None:
+    shell = Shell(late=True).feed(node(gpus=2), queue("a", gpu=(2, 1, -1)), queue("b"))
+    for name in ("b0", "b1"):
+        shell.share(name, HALF, "g", "b")
+    shell.feed(running("b2", "b"), waiting("mine", "a", 2)).run(1)
+    assert len(shell.asked) == 3
+    shell.gone("b0", "b1", "b2")
+    shell.feed(bound(pod("foreign", gpus=1, scheduler="another"), "n1"))
+    for at_ns in range(10 * S, 20 * S, S):
+        shell.carry_out(shell.cluster.decide(at_ns))
+    assert shell.record == {}
+
+
 @pytest.mark.parametrize("at_once", [True, False])
 def test_what_one_need_takes_of_a_budget_the_next_one_does_not_take_again(at_once: bool) -> None:
     shell = Shell(late=True).feed(*two_teams(4), *(running(f"b{at}", "b") for at in range(4)))
