@@ -23,16 +23,18 @@ from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.model.plan import Explain, Plan, placements
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
-from scheduler.core.model.room import RoomFacts
+from scheduler.core.model.room import Intent, RoomFacts
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.kept_room import count_kept
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy, occupancy
 from scheduler.core.recount import differences
 from scheduler.core.report.node_view import Known, NodeView, node_view
+from scheduler.core.room.fitting import will_fit
 from scheduler.core.room.search import find_room
 from scheduler.core.scores.registry import SCORES
 from scheduler.core.scores.score import Scores
+from scheduler.core.snapshot.supposed import AS_IT_IS, Supposed
 
 
 @dataclass(slots=True)
@@ -219,6 +221,11 @@ class Cluster(ClusterState):
         """Names of all nodes, sorted."""
         return sorted(self._nodes)
 
+    def will_fit(self, intent: Intent) -> bool:
+        """Whether a standing intent's holders that wait fit at their places once all its victims are gone."""
+        commits = self.commits
+        return will_fit(intent, intents=commits.intents, pods=self._pods, ledger=self.ledger, count=self._count)
+
     def view(self, name: str) -> NodeView | None:
         """Show a node as it is counted; None if there is none of that name."""
         node = self._nodes.get(name)
@@ -270,11 +277,14 @@ class Cluster(ClusterState):
         return self._pods.is_verified(reservation_uid, uuid)
 
     # --- counting ------------------------------------------------------------------------------------------------
-    def _count(self, name: str) -> Occupancy:
-        node, pods, settings = self._nodes.get(name), list(self._pods.bound_to(name)), self.settings
-        reservations, charges = self._pods.reserved_on(name), self.commits.charges_at(name)
+    def _count(self, name: str, supposed: Supposed = AS_IT_IS) -> Occupancy:
+        node, settings = self._nodes.get(name), self.settings
+        pods = [pod for pod in self._pods.bound_to(name) if pod.uid not in supposed.evicted]
+        reservations = map(supposed.reservation, self._pods.reserved_on(name))
+        charges = supposed.charges(self.commits.charges_at(name))
         used = occupancy(node, pods=pods, reservations=reservations, charges=charges, settings=settings)
-        return count_kept(used, self.commits.intents.kept_at(name), pods=pods, node=node, settings=settings)
+        kept = supposed.kept(self.commits.intents.kept_at(name))
+        return count_kept(used, kept, pods=pods, node=node, settings=settings)
 
     def differences(self, name: str) -> list[str]:
         """Count one node anew from what is known of it; say where the ledger differs. A marked node is not judged yet.

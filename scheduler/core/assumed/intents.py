@@ -24,7 +24,7 @@ class Intents:
     """
 
     __slots__ = (
-        *("_ages", "_at", "_changed", "_holders", "_intents", "_is_spoken_for", "_numbers", "_pods", "_put"),
+        *("_ages", "_at", "_changed", "_ending", "_holders", "_intents", "_is_spoken_for", "_numbers", "_pods", "_put"),
         *("_touched", "_victims"),
     )
 
@@ -44,6 +44,8 @@ class Intents:
         #: By id: how many were put before.
         self._ages: dict[str, int] = {}
         self._put = 0
+        #: Ids of those that are over and whose end is not on record yet.
+        self._ending: set[str] = set()
         self._victims: dict[str, Intent] = {}
         self._holders: dict[str, Intent] = {}
         #: How many intents a pod was the first holder of, until it is gone.
@@ -82,12 +84,27 @@ class Intents:
             if other is not None and other.id != intent.id:
                 raise ValueError(f"intent {intent.id} has pod {uid}, which intent {other.id} has already")
 
+    def end(self, intent_id: str) -> None:
+        """An intent is over: nobody goes for it any more. Holders that wait keep their places until it is dropped.
+
+        That is when its end is on record: else the next leader would read an intent whose room is gone.
+        """
+        intent = self._intents.get(intent_id)
+        if intent is not None and intent_id not in self._ending:
+            self._ending.add(intent_id)
+            self._tell(intent)
+
+    def is_ending(self, intent_id: str) -> bool:
+        """Whether an intent is over, and still charged."""
+        return intent_id in self._ending
+
     def drop(self, intent_id: str) -> None:
         """An intent is over, or was not written: what it kept is free, and its victims count as before."""
         intent = self._intents.get(intent_id)
         if intent is not None:
             self._forget(intent)
             del self._intents[intent_id], self._ages[intent_id]
+            self._ending.discard(intent_id)
             self._tell(intent)
 
     def _forget(self, intent: Intent) -> None:
@@ -109,7 +126,7 @@ class Intents:
         return self._intents.get(intent_id)
 
     def all(self) -> tuple[Intent, ...]:
-        """All that stand, the oldest first."""
+        """All that stand, the oldest first, and those that are ending."""
         return tuple(self._intents.values())
 
     @property

@@ -40,6 +40,8 @@ class Holders:
     failing: dict[str, Ended] = field(default_factory=dict)
     #: Intents that are neither over nor served, with what their holders say.
     _waiting: list[tuple[Intent, Verdict]] = field(default_factory=list)
+    #: Nodes on which an intent that is over still charges something, for a moment.
+    _ending_on: set[str] = field(default_factory=set)
 
     def serve(self) -> None:
         """Place holders whose places are free, and end the intents that are over."""
@@ -49,19 +51,38 @@ class Holders:
     def _serve(self, intent: Intent) -> None:
         standing = Standing(intent, self.attempts)
         because = standing.ended()
+        if self.attempts.snapshot.commits.intents.is_ending(intent.id):
+            self._serve_last(standing, because)
+            return
         if because is None and standing.is_to_be_tried:
             because = self._try(standing)
         if because in _REVISED:
             self.failing[intent.id] = because
             self._waiting.append((intent, standing.verdict()))
         elif because is not None:
-            standing.lift()
-            self.entries.append(GiveUp(intent.id, because))
+            self._give_up(standing, because)
+
+    def _give_up(self, standing: Standing, because: Ended) -> None:
+        """Its charge stays: it is others' when its end is on record, which is not before the next decision."""
+        self._note_ending(standing)
+        self.entries.append(GiveUp(standing.intent.id, because))
+
+    def _serve_last(self, standing: Standing, because: Ended | None) -> None:
+        """One that is over: its holders may still have their places, and else their usual turn; no more is decided."""
+        self._note_ending(standing)
+        if because is None and standing.is_to_be_tried:
+            found = standing.placed()
+            if found is not None and not found.waiting:
+                self.entries.extend(standing.settle(found))
+
+    def _note_ending(self, standing: Standing) -> None:
+        self._ending_on.update(place.node for place, _ in standing.waiting)
 
     def _try(self, standing: Standing) -> Ended | None:
         found = standing.placed() or (standing.placed(before_younger=True) if standing.is_all_gone() else None)
         if found is None:
-            if standing.is_all_gone() and not standing.is_in_a_book():
+            is_kept = any(place.node in self._ending_on for place, _ in standing.waiting)
+            if standing.is_all_gone() and not standing.is_in_a_book() and not is_kept:
                 return Ended.PLACE_TAKEN
             self._waiting.append((standing.intent, standing.verdict()))
             return None
@@ -80,7 +101,9 @@ class Holders:
             key = (intent.namespace, intent.pod_group)
             uids = [place.pod_uid for place in intent.places]
             if key in gangs or not placed.isdisjoint(uids):
-                self.attempts.placer.statement.lift(intent.id, {place.node for place in intent.places})
+                waits = self.attempts.snapshot.commits.intents.waits
+                if all(uid in placed for uid in uids if waits(uid)):
+                    self.attempts.placer.statement.lift(intent.id, {place.node for place in intent.places})
                 self.entries.append(GiveUp(intent.id, Ended.BETTER_PLACE))
             else:
                 self.attempts.notes.say(uids, verdict, key if intent.pod_group else None)

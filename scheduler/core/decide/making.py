@@ -123,7 +123,8 @@ class Making:
         self._leaving = {uid: at_ns for uid, at_ns in memo.leaving.items() if uid in snapshot.pods.records}
         over = {entry.intent_id for entry in self.entries if isinstance(entry, GiveUp)}
         self.failing = {key: because for key, because in self.failing.items() if key not in over}
-        standing = [intent for intent in snapshot.commits.intents.all() if intent.id not in over]
+        intents = snapshot.commits.intents
+        standing = [each for each in intents.all() if each.id not in over and not intents.is_ending(each.id)]
         self._revised = {intent.id: memo.revised[intent.id] for intent in standing if intent.id in memo.revised}
         for intent in standing:
             for victim in intent.victims:

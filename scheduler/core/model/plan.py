@@ -105,7 +105,10 @@ class MakeRoom(msgspec.Struct, frozen=True, gc=False, tag="make-room"):
 
 
 class GiveUp(msgspec.Struct, frozen=True, gc=False, tag="give-up"):
-    """An intent is over: ``Commits.intents.drop``. Its victims that were not asked to go yet stay."""
+    """An intent is over: ``Commits.intents.end``, and ``drop`` once that is on record (docs/design/room.md).
+
+    Its victims that were not asked to go yet stay.
+    """
 
     intent_id: str
     because: Ended

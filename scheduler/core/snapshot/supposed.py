@@ -6,6 +6,7 @@ And intents whose charge it has taken off, to place their holders.
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from typing import Final
 
 import msgspec
 
@@ -41,3 +42,7 @@ class Supposed(msgspec.Struct, frozen=True):
     def kept(self, rooms: Iterable[KeptRoom]) -> list[KeptRoom]:
         """What intents would keep."""
         return [room for room in rooms if room.intent_id not in self.lifted]
+
+
+#: Nothing is supposed.
+AS_IT_IS: Final = Supposed()

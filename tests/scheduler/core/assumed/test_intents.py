@@ -110,3 +110,13 @@ def test_a_change_of_a_victim_or_a_holder_has_their_node_counted_again() -> None
     feed(made, changed(pod("h", gpus=2)))
     assert made.generation > generation
     assert free_gpus(made) == 4
+
+
+def test_what_is_over_is_charged_for_holders_that_wait_until_it_is_dropped() -> None:
+    made = cluster(node(gpus=4), pod("h", gpus=3))
+    made.commits.intents.put(intent(place("h")))
+    before = made.generation
+    made.commits.intents.end("i")
+    assert (made.commits.intents.is_ending("i"), made.generation > before, free_gpus(made)) == (True, True, 1)
+    made.commits.intents.drop("i")
+    assert (made.commits.intents.is_ending("i"), free_gpus(made)) == (False, 4)

@@ -157,11 +157,33 @@ def test_what_keeps_a_holder_for_a_while_ends_nothing() -> None:
     assert where(done(made, plan.wake_at_ns)) == {"h": "n1"}
 
 
-def test_what_an_intent_that_is_over_kept_is_free_in_the_same_decision() -> None:
+def test_what_an_intent_that_is_over_kept_is_nobody_elses_until_it_is_dropped_and_it_is_given_up_once() -> None:
     made = making_room(node(gpus=4), pod("h", gpus=4, gated=True), pod("o", gpus=4))
     made.commits.intents.put(intent(place("h")))
-    entries = done(made)
-    assert (entries[0], where(entries)) == (GiveUp("i", Ended.HOLDER_KEPT), {"o": "n1"})
+    assert done(made) == [GiveUp("i", Ended.HOLDER_KEPT)]
+    made.commits.intents.end("i")
+    assert done(made, 10**9) == []
+    made.commits.intents.drop("i")
+    assert where(done(made, 2 * 10**9)) == {"o": "n1"}
+
+
+def test_a_holder_of_an_intent_that_is_ending_may_have_its_place_once() -> None:
+    made = making_room(node(gpus=4), pod("h", gpus=4), pod("o", gpus=4, priority=9))
+    made.commits.intents.put(intent(place("h")))
+    made.commits.intents.end("i")
+    assert where(entries := done(made)) == {"h": "n1"}
+    assert len(entries) == 1
+
+
+def test_a_younger_intent_is_not_given_up_for_what_one_that_is_ending_keeps_for_a_moment() -> None:
+    made = making_room(node(gpus=4), pod("h", gpus=4, gated=True), pod("k", gpus=4))
+    made.commits.intents.put(intent(place("h")))
+    made.commits.intents.put(intent(place("k"), id_="j"))
+    assert done(made) == [GiveUp("i", Ended.HOLDER_KEPT)]
+    made.commits.intents.end("i")
+    assert done(made, 10**9) == []
+    made.commits.intents.drop("i")
+    assert where(done(made, 2 * 10**9)) == {"k": "n1"}
 
 
 def test_a_place_that_comes_free_elsewhere_ends_the_intent_before_its_victims_have_to_go() -> None:

@@ -1,0 +1,88 @@
+"""Whether an intent's holders will fit once all its victims are gone, whoever else came meanwhile.
+
+An exact look at its nodes, right before each eviction: a foreign pod may have taken the place beside a victim, and then
+nobody goes for a holder that does not fit. What older intents keep is theirs; what younger ones keep is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE
+from scheduler.core.assumed.intents import Intents
+from scheduler.core.model.records import NodeRecord
+from scheduler.core.model.room import Intent, Place
+from scheduler.core.model.seen_pods import Pods
+from scheduler.core.nodes.ledger import MOST_HAD, Ledger
+from scheduler.core.nodes.node_usage import Charge, Occupancy
+from scheduler.core.nodes.table import GPUS
+from scheduler.core.snapshot.supposed import Supposed
+
+Count = Callable[[str, Supposed], Occupancy]
+"""Counts a node (by name) as if that had happened."""
+
+
+def will_fit(intent: Intent, *, intents: Intents, pods: Pods, ledger: Ledger, count: Count) -> bool:
+    """Whether those holders that wait fit at their places when all victims are gone."""
+    nodes = dict.fromkeys(place.node for place in intent.places if intents.waits(place.pod_uid))
+    return all(_fits_on(name, intent, intents=intents, pods=pods, ledger=ledger, count=count) for name in nodes)
+
+
+def _fits_on(name: str, intent: Intent, *, intents: Intents, pods: Pods, ledger: Ledger, count: Count) -> bool:
+    row = ledger.row_of.get(name)
+    node = None if row is None else ledger.nodes[row]
+    if node is None:
+        return False
+    rooms = intents.kept_at(name)
+    at = next(at for at, room in enumerate(rooms) if room.intent_id == intent.id)
+    places = [place for place in intent.places if place.node == name and intents.waits(place.pod_uid)]
+    gone = Supposed(
+        evicted={
+            *(uid for room in rooms[: at + 1] if not intents.is_ending(room.intent_id) for uid in room.victims),
+            *(pod.uid for pod in pods.bound_to(name) if pod.deleting),
+        },
+        lifted={room.intent_id for room in rooms[at:]},
+    )
+    before = count(name, gone)
+    after = count(
+        name,
+        Supposed(placed=_charges(places, pods), evicted=gone.evicted, lifted=gone.lifted),
+    )
+    return _is_enough(places, node, ledger=ledger, before=before, after=after)
+
+
+def _charges(places: Sequence[Place], pods: Pods) -> tuple[Charge, ...]:
+    return tuple(
+        Charge(
+            pod_uid=place.pod_uid,
+            node=place.node,
+            demand=pods.records[place.pod_uid].cls.demand,
+            devices=place.devices,
+        )
+        for place in places
+    )
+
+
+def _is_enough(
+    places: Sequence[Place], node: NodeRecord, *, ledger: Ledger, before: Occupancy, after: Occupancy
+) -> bool:
+    """Whether the node has all that these places take: what they don't take others may have overfilled."""
+    total = ledger.amounts(node.capacity, pods=node.pods, most=MOST_HAD)
+    used = ledger.used(after)
+    takes = used > ledger.used(before)
+    emptied = {group for place in places for group in place.emptied}
+    if any(group in before.groups and before.groups[group].charges for group in emptied):
+        return False
+    used[GPUS] -= sum(before.groups[group].devices for group in emptied if group in before.groups)
+    return not bool((takes & (used > total)).any()) and all(map(_has_room, _devices(places, after)))
+
+
+def _devices(places: Iterable[Place], after: Occupancy) -> list[tuple[int, int]]:
+    """What is charged on each device that these places have a part of: memory in nano, and compute."""
+    groups = {part.group for place in places for part in place.devices}
+    of = [after.groups[group] for group in groups]
+    return [(sum(group.charges.values()), sum(group.computes.values())) for group in of]
+
+
+def _has_room(charged: tuple[int, int]) -> bool:
+    return charged[0] <= NANO_PER_DEVICE and charged[1] <= PERCENT_PER_DEVICE
