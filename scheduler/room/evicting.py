@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -60,11 +61,10 @@ class Wanted:
 
 @dataclass(slots=True, eq=False)
 class _Asking:
-    """``failures``: answers in a row that say nothing. ``is_unclear``: the last request may have been carried out."""
+    """``failures``: answers in a row that say nothing."""
 
     wanted: Wanted
     failures: int = 0
-    is_unclear: bool = False
 
 
 class Bucket:
@@ -97,6 +97,9 @@ class Evictor:
         self._asking: dict[str, _Asking] = {}
         #: Pod -> (refusals in a row, until when it is refused).
         self._refused: dict[str, tuple[int, float]] = {}
+        #: Pods (UIDs) with so many requests without an answer, and those whose last one may have been carried out.
+        self._sent: Counter[str] = Counter()
+        self._unclear: set[str] = set()
         self._news = Signal()
         self.on_refused: Callable[[str, bool], None] = _ignore
 
@@ -109,6 +112,14 @@ class Evictor:
         self._order += 1
         heapq.heappush(self._due, (max(at, anyio.current_time()), self._order, asking))
         self._news.set()
+
+    def is_asking(self, uid: str) -> bool:
+        """Whether it will hear of this pod again."""
+        return uid in self._asking
+
+    def is_on_its_way(self, uid: str) -> bool:
+        """Whether this pod may yet be evicted by a request that was sent: its answer is not known."""
+        return self._sent[uid] > 0 or uid in self._unclear
 
     def forget_refusals(self) -> None:
         """Forget how often pods were refused that were not asked again for a while."""
@@ -146,7 +157,7 @@ class Evictor:
 
     def _is_still_due(self, asking: _Asking) -> bool:
         """Whether to ask. If the last request may have been carried out, the pod is looked at in any case."""
-        if asking.wanted.is_due() or asking.is_unclear:
+        if asking.wanted.is_due() or asking.wanted.uid in self._unclear:
             return True
         self._end(asking, Answer.SPARED)
         return False
@@ -158,7 +169,7 @@ class Evictor:
                 await self._request(asking)
         except Exception:  # noqa: BLE001 - the edge of the component
             _log.exception("an eviction was broken off: %s/%s", asking.wanted.namespace, asking.wanted.name)
-            asking.is_unclear = True
+            self._unclear.add(asking.wanted.uid)
             self._again(asking, Answer.FAILED)
         finally:
             limiter.release_on_behalf_of(asking)
@@ -166,21 +177,30 @@ class Evictor:
     async def _request(self, asking: _Asking) -> None:
         wanted = asking.wanted
         try:
-            if asking.is_unclear:
+            if wanted.uid in self._unclear:
                 seen = await self._seen(wanted)
-                asking.is_unclear = False
+                self._unclear.discard(wanted.uid)
                 if seen is not None:
                     self._end(asking, seen)
                     return
                 if not self._is_still_due(asking):
                     return
-            await self._api.evict(wanted.namespace, wanted.name, uid=wanted.uid)
+            await self._send(wanted)
         except NotFound:
             self._end(asking, Answer.GONE)
         except ApiError as error:
             self._failed(asking, error)
         else:
             self._end(asking, Answer.EVICTED)
+
+    async def _send(self, wanted: Wanted) -> None:
+        self._sent[wanted.uid] += 1
+        try:
+            await self._api.evict(wanted.namespace, wanted.name, uid=wanted.uid)
+        finally:
+            self._sent[wanted.uid] -= 1
+            if not self._sent[wanted.uid]:
+                del self._sent[wanted.uid]
 
     async def _seen(self, wanted: Wanted) -> Answer | None:
         """What became of a pod whose eviction was not answered clearly; None: it stays so far. Raises ApiError."""
@@ -195,7 +215,8 @@ class Evictor:
             self._refuse(asking, refused_s, error)
             return
         # Of a Conflict the pod tells which: another one by now, or it has changed in this moment.
-        asking.is_unclear = error.outcome_unknown or isinstance(error, Conflict)
+        if error.outcome_unknown or isinstance(error, Conflict):
+            self._unclear.add(asking.wanted.uid)
         place, pause_s = f"{asking.wanted.namespace}/{asking.wanted.name}", self._again(asking, Answer.FAILED, error)
         tell = _log.error if isinstance(error, Forbidden) else _log.warning
         tell("no clear answer to the eviction of %s, asking again in %.1f s: %s", place, pause_s, error)
@@ -227,12 +248,14 @@ class Evictor:
         if isinstance(error, TooManyRequests) and error.retry_after_s is not None:
             pause_s = max(pause_s, min(error.retry_after_s, longest_s))
         asking.failures += 1
+        self._asking.setdefault(asking.wanted.uid, asking)
         self._put(asking, anyio.current_time() + pause_s)
         asking.wanted.told(answer)
         return pause_s
 
     def _end(self, asking: _Asking, answer: Answer) -> None:
         uid = asking.wanted.uid
+        self._unclear.discard(uid)
         if self._asking.get(uid) is asking:
             del self._asking[uid]
             if uid in self._refused:

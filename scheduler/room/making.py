@@ -3,14 +3,18 @@
 Nobody is evicted for an intent that is not on the record in exactly these words. Evictions of the hour are counted with
 the write that allows them, so a crash between the two counts one too many, and never one too few.
 
-A term begins with the record: what stands there is charged before the first decision, and its victims are asked for
-again. Without the right to read it nothing is evicted for others, and all else goes on.
+A term begins with the record: what stands there is charged before the first decision, and written once as it is. So no
+write of an earlier leader lands any more, and the victims are asked for again. Without the right to read or write it
+nothing is evicted for others, and all else goes on.
+
+An intent that is given up evicts nobody any more, and keeps its places for holders that wait until its end is on
+record, for a minute at most: else the next leader would read an intent whose room is gone.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import anyio
@@ -36,6 +40,10 @@ _log: Final = logging.getLogger(__name__)
 _S: Final = 1_000_000_000
 #: Between two looks for what is over. One write holds all of it.
 _SWEEP_S: Final = 10.0
+#: For so long the first decision of a term waits until the record is taken over.
+_TAKING_S: Final = 10.0
+#: So long, and up to a sweep longer, room is kept for an end that can't be written.
+_ENDING_S: Final = 60.0
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 300.0
 
@@ -66,9 +74,13 @@ class MakingRoom:
         self._kept: dict[str, Intent] = {}
         #: What this process gave up, or could not write: it is not taken for an intent if it is read again.
         self._over: set[str] = set()
+        #: What is over and charged until that is on record: when it was given up (event loop's time), by id.
+        self._ending: dict[str, float] = {}
+        #: What is being written for the first time, by id: it may be on record.
+        self._sent: frozenset[str] = frozenset()
         #: Victims that were evicted, by intent.
         self._evicted: dict[str, int] = {}
-        self._is_read = self._is_forbidden = False
+        self._is_read = self._is_taken = self._is_forbidden = False
         #: So long the text may be; what does not fit waits.
         self.most_bytes = MOST_BYTES
         #: Writes that were refused in a row.
@@ -78,7 +90,7 @@ class MakingRoom:
 
     # --- what is decided -------------------------------------------------------------------------------------------
     def take(self, entry: MakeRoom | GiveUp) -> None:
-        """Take what was decided: it is charged, or free, when this returns."""
+        """Take what was decided: it is charged when this returns, or evicts nobody any more."""
         match entry:
             case MakeRoom(intent=intent):
                 self._intents.put(intent)
@@ -90,27 +102,64 @@ class MakingRoom:
 
     def _give_up(self, intent_id: str, because: Ended) -> None:
         intent = self._intents.get(intent_id)
-        if intent is None:
+        if intent is None or intent_id in self._ending:
             return
         evicted = self._evicted.pop(intent_id, 0)
         if evicted and because is not Ended.BOUND:
             self._observer.evicted_in_vain(evicted)
         extra = about(LogEvent.ROOM_GIVEN_UP, intent=intent_id, because=because.value, evicted=evicted)
         _log.info("an intent is over", extra=extra)
-        self._drop(intent_id)
-        if self._fresh:
+        self._end(intent)
+        if self._fresh or intent_id in self._ending:
             self._news.set()  # one that did not fit may fit now
+
+    def _end(self, intent: Intent) -> None:
+        """It is free at once if it is not on record, or nobody waits for what it keeps."""
+        is_waited_for = any(self._intents.waits(place.pod_uid) for place in intent.places)
+        if not is_waited_for or not self._may_be_written(intent.id):
+            self._drop(intent.id)
+            return
+        self._ending[intent.id] = anyio.current_time()
+        self._intents.end(intent.id)
+        self._fresh.pop(intent.id, None)
+        self._kept.pop(intent.id, None)
+        self._over.add(intent.id)
+
+    def _may_be_written(self, intent_id: str) -> bool:
+        return intent_id in self._sent or any(each.id == intent_id for each in self._record.record.intents)
+
+    def _drop_ended(self, *, now: bool = False) -> None:
+        """Free what those kept whose end is on record, or ``now``: could not be written for too long."""
+        before_s = anyio.current_time() - _ENDING_S
+        done = [
+            intent_id
+            for intent_id, since_s in self._ending.items()
+            if not self._may_be_written(intent_id) or (now and since_s <= before_s)
+        ]
+        for intent_id in done:
+            self._drop(intent_id)
+        if done:
+            self._cache.wake.set()
+            self._ask_again()
 
     def _drop(self, intent_id: str) -> None:
         self._intents.drop(intent_id)
         self._fresh.pop(intent_id, None)
         self._kept.pop(intent_id, None)
+        self._ending.pop(intent_id, None)
         self._over.add(intent_id)
 
     # --- a term ------------------------------------------------------------------------------------------------------
     async def begin(self) -> None:
-        """Read the record, and let stand what stands there. Before the first decision of a term."""
+        """Read the record, let stand what stands there, and take it over. Before the first decision of a term.
+
+        A record that takes no writes holds nothing up for long: nobody is evicted for others until it does.
+        """
+        self._is_taken = False
         await self._read()
+        with anyio.move_on_after(_TAKING_S):
+            await self._take_over()
+        self._news.set()
 
     async def run(self) -> None:
         """Write what is decided, until cancelled. The evictor runs by itself."""
@@ -120,9 +169,10 @@ class MakingRoom:
                 await self._news.wait()
                 if not self._is_read:
                     await self._read()
-                if self._is_read and (self._fresh or self._has_more()):
+                await self._take_over()
+                if self._is_taken and (self._fresh or self._has_more()):
                     await self._write()
-                elif self._fresh and not self._is_read:
+                elif self._fresh and not self._is_taken:
                     await self._refuse([*self._fresh.values()])
 
     async def _sweep(self) -> None:
@@ -131,6 +181,8 @@ class MakingRoom:
             await anyio.sleep(_SWEEP_S)
             self._note_evictions()
             self._evictor.forget_refusals()
+            self._drop_ended(now=True)
+            self._ask_again()
             self._news.set()
 
     def _has_more(self) -> bool:
@@ -148,6 +200,18 @@ class MakingRoom:
         self._is_forbidden = False
         self._is_read = True
         self._adopt()
+
+    async def _take_over(self) -> None:
+        """Write the record once, as it was read, before anything rests on it."""
+        while self._is_read and not self._is_taken:
+            match await self._record.take_over():
+                case Wrote.WRITTEN:
+                    self._is_taken = True
+                    self._adopt()
+                case Wrote.OVERTAKEN:
+                    self._adopt()
+                case Wrote.REFUSED:
+                    return
 
     def _adopt(self) -> None:
         """Let stand what the record says, the oldest first, and ask for the victims.
@@ -173,6 +237,7 @@ class MakingRoom:
             if (standing := self._intents.get(intent_id)) is not None:
                 self._fresh[intent_id] = standing
                 self._news.set()
+        self._drop_ended()
         self._ask(self._kept.values())
         self._note_evictions()
         self._cache.wake.set()
@@ -186,30 +251,49 @@ class MakingRoom:
     def _now_s(self) -> int:
         return self._clock.now_ns() // _S
 
-    def _base(self) -> Record:
-        """The record without what is over, and without what is to be written anew."""
+    def _base(self, fresh: Collection[str]) -> Record:
+        """The record without what is over, and without what is to be written anew.
+
+        What is over stays while an eviction for it is on its way.
+        """
         over = [
             intent.id
             for intent in self._record.record.intents
-            if intent.id not in self._kept or intent.id in self._fresh
+            if intent.id in fresh or (intent.id not in self._kept and not self._has_on_its_way(intent))
         ]
         return without(self._record.record, over, now_s=self._now_s())
 
+    def _has_on_its_way(self, intent: Intent, but: Collection[Victim] = ()) -> bool:
+        """Whether a victim of an intent, ``but`` for these, may yet be evicted."""
+        return any(victim not in but and self._evictor.is_on_its_way(victim.pod_uid) for victim in intent.victims)
+
+    def _ready(self) -> dict[str, Intent]:
+        """What may be written: no eviction is on its way of a pod that is no victim any more."""
+        return {
+            intent_id: intent
+            for intent_id, intent in self._fresh.items()
+            if not (known := self._kept.get(intent_id)) or not self._has_on_its_way(known, intent.victims)
+        }
+
     async def _write(self) -> None:
         """One write for all that was decided and for all that is over."""
-        fresh = {**self._fresh}
-        record = added(self._base(), [*fresh.values()], now_s=self._now_s(), most_bytes=self.most_bytes)
+        fresh = self._ready()
+        record = added(self._base(fresh.keys()), [*fresh.values()], now_s=self._now_s(), most_bytes=self.most_bytes)
         wanted = self._in_order(record)
         mine = [intent for intent in wanted.intents if fresh.get(intent.id) is intent]
         if len(mine) < len(fresh):
             _log.warning("%d intents wait, as the record is full", len(fresh) - len(mine))
-        match await self._record.write(wanted):
+        self._sent = frozenset(intent.id for intent in wanted.intents)
+        wrote = await self._record.write(wanted)
+        self._sent = frozenset()
+        match wrote:
             case Wrote.WRITTEN:
                 self._refusals = 0
                 self._written(mine)
             case Wrote.OVERTAKEN:
                 self._adopt()
             case Wrote.REFUSED:
+                self._drop_ended()
                 await self._refuse(mine)
 
     def _in_order(self, record: Record) -> Record:
@@ -222,12 +306,13 @@ class MakingRoom:
         for intent in mine:
             if self._fresh.get(intent.id) is intent:
                 del self._fresh[intent.id]
-            if self._intents.get(intent.id) is not None:
+            if intent.id not in self._over:
                 self._kept[intent.id] = intent
                 asked.append(intent)
             extra = about(LogEvent.ROOM_MADE, intent=intent.id, action=intent.action.value, victims=len(intent.victims))
             _log.info("who goes for whom is written", extra=extra)
         self._over &= {intent.id for intent in self._record.record.intents}
+        self._drop_ended()
         self._ask(asked)
         self._note_evictions()
 
@@ -253,11 +338,24 @@ class MakingRoom:
     # --- evicting ----------------------------------------------------------------------------------------------------
     def _ask(self, intents: Iterable[Intent]) -> None:
         """Have the victims evicted, unit by unit as they were chosen."""
-        intents = [intent for intent in intents if intent.victims]
+        intents = [intent for intent in intents if intent.victims and self._is_taken]
         states = self._evictions.states() if intents else {}
         for intent in intents:
             for victim in intent.victims:
                 self._ask_for(intent, victim, states)
+
+    def _ask_again(self) -> None:
+        """Ask for victims that were spared as their holders would not have fitted then, and are due now."""
+        asked = self._evictor.is_asking
+        due = [
+            (intent, victim)
+            for intent in self._kept.values()
+            for victim in intent.victims
+            if not asked(victim.pod_uid) and self._is_due(intent, victim)
+        ]
+        states = self._evictions.states() if due else {}
+        for intent, victim in due:
+            self._ask_for(intent, victim, states)
 
     def _ask_for(self, intent: Intent, victim: Victim, states: Mapping[str, QueueState]) -> None:
         note = self._evictions.note(intent, victim, states)
@@ -268,6 +366,10 @@ class MakingRoom:
         def told(answer: Answer) -> None:
             if answer is Answer.EVICTED and self._kept.get(intent.id) == intent:
                 self._evicted[intent.id] = self._evicted.get(intent.id, 0) + 1
+            elif answer is Answer.EVICTED and intent.id in self._ending:
+                self._observer.evicted_in_vain(1)  # it was on its way
+            if self._kept.get(intent.id) != intent or intent.id in self._fresh:
+                self._news.set()  # its end, or another version of it, waits for this answer
             self._evictions.told(intent, victim, note, answer)
 
         self._evictor.ask(
@@ -275,10 +377,17 @@ class MakingRoom:
         )
 
     def _is_due(self, intent: Intent, victim: Victim) -> bool:
-        """Whether the intent stands as it is written, a holder waits for it, and the victim is where it was."""
-        if self._kept.get(intent.id) != intent or self._intents.get(intent.id) != intent:
+        """Whether the intent stands as it is written, its holders wait and will fit, and the victim is where it was."""
+        if not self._is_taken or self._kept.get(intent.id) != intent or self._intents.get(intent.id) != intent:
             return False
-        return self._is_there(victim) and any(self._intents.waits(place.pod_uid) for place in intent.places)
+        return self._is_there(victim) and self._is_waited_for(intent) and self._cache.cluster.will_fit(intent)
+
+    def _is_waited_for(self, intent: Intent) -> bool:
+        """Whether all holders wait that are not on their way or bound already."""
+        pods = [self._cache.cluster.pod(place.pod_uid) for place in intent.places]
+        if any(pod is None or pod.deleting or pod.gated for pod in pods):
+            return False
+        return any(self._intents.waits(place.pod_uid) for place in intent.places)
 
     def _is_there(self, victim: Victim) -> bool:
         pod = self._cache.cluster.pod(victim.pod_uid)

@@ -21,6 +21,9 @@ from wire.core import ConfigMap
 
 _log: Final = logging.getLogger(__name__)
 _KEY: Final = "room"
+#: How often the record was taken over: a write that changes nothing is no new version.
+_TERM: Final = "term"
+_MOST_DIGITS: Final = 16
 
 
 class Wrote(enum.Enum):
@@ -42,6 +45,7 @@ class RoomRecord:
         #: Its version, "" if it is not there.
         self._version = ""
         self._text = ""
+        self._term = 0
 
     async def read(self) -> None:
         """Read it, however long that takes. Raises Forbidden."""
@@ -62,7 +66,8 @@ class RoomRecord:
 
     def _take(self, found: ConfigMap | None) -> None:
         self._version = "" if found is None else found.metadata.resource_version
-        self._text = "" if found is None else (found.data or {}).get(_KEY, "")
+        data = {} if found is None else found.data or {}
+        self._text, self._term = data.get(_KEY, ""), _term(data.get(_TERM, ""))
         if found is None:
             self.record = Record()
             return
@@ -71,30 +76,36 @@ class RoomRecord:
             _log.warning("ConfigMap %s: %s; what it kept is free", names.ROOM, problem)
         self.record = reading.record
 
+    async def take_over(self) -> Wrote:
+        """Write what was read as a version of one's own: no write lands any more that names an older one."""
+        return await self._put(self.record, {_TERM: str(self._term + 1)})
+
     async def write(self, record: Record) -> Wrote:
         """Write it in place of the version that was read or written last."""
+        return Wrote.WRITTEN if written(record) == self._text else await self._put(record, {})
+
+    async def _put(self, record: Record, more: dict[str, str]) -> Wrote:
         text = written(record)
-        if text == self._text:
-            return Wrote.WRITTEN
         try:
-            found = await until_answered(lambda: self._sent(text))
+            found = await until_answered(lambda: self._sent({_KEY: text, **more}))
             if isinstance(found, ApiError):
                 _log.warning("ConfigMap %s was not written: %s", names.ROOM, found)
                 return Wrote.REFUSED
             if found is None:
+                term = more.get(_TERM, str(self._term))
                 await self.read()
-                if self._text != text:
+                if (self._text, str(self._term)) != (text, term):
                     return Wrote.OVERTAKEN
                 return Wrote.WRITTEN
         except Refused as error:
             _log.error("ConfigMap %s can't be read: %s", names.ROOM, error)
             return Wrote.REFUSED
-        self._version, self._text, self.record = found.metadata.resource_version, text, record
+        self._take(found)
         return Wrote.WRITTEN
 
-    async def _sent(self, text: str) -> ConfigMap | ApiError | None:
+    async def _sent(self, said: dict[str, str]) -> ConfigMap | ApiError | None:
         """The ConfigMap as written; None: another version is there; an error: it was not written. Raises ApiError."""
-        data = {"data": {_KEY: text}}
+        data = {"data": said}
         try:
             if not self._version:
                 new = {"metadata": {"name": names.ROOM}, **data}
@@ -110,3 +121,8 @@ class RoomRecord:
             if error.outcome_unknown:
                 raise
             return error
+
+
+def _term(said: str) -> int:
+    """A term as it was written; what people wrote there counts for nothing."""
+    return int(said) if said.isascii() and said.isdecimal() and len(said) < _MOST_DIGITS else 0

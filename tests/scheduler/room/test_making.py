@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+import msgspec
 import pytest
 
 from kube.client.resources import CONFIG_MAPS, POD_GROUPS, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
-from scheduler.core.model.room import Action, Ended, Evicted
+from scheduler.core.model.room import Action, Ended, Evicted, Place
 from scheduler.core.room import written
 from scheduler.telemetry.observing import Answer, Evicts
 from tests.kube.memory.calls import send
@@ -25,12 +26,13 @@ SWEEP_S = 11
 
 @asynccontextmanager
 async def making(*holders: str) -> AsyncIterator[tuple[Stage, Process]]:
-    """A full node, pods that wait, and a process that leads."""
+    """A full node, pods that wait, and a process that leads: it has written the record once."""
     async with stage(*TAKEN) as (at, tasks):
         for name in holders or ("h",):
             await at.pod(name, is_bound=False)
         process = Process(at, "scheduler")
         await process.start(tasks)
+        assert at.writes("scheduler", "configmaps") == 1
         yield at, process
 
 
@@ -64,7 +66,7 @@ async def test_all_intents_of_a_decision_are_one_write_and_then_their_victims_go
         process.decide(at.intent("h-0", "h", "v3", "v1"), at.intent("i-0", "i", "v2"))
         await anyio.sleep(5)
         assert at.evictions() == ["v3", "v1", "v2"]
-        assert at.writes("scheduler", "configmaps") == 1
+        assert at.writes("scheduler", "configmaps") == 1 + 1
         assert [intent.id for intent in at.record.intents] == ["h-0", "i-0"]
         assert process.observer.answers == [(Evicts.RECLAIM, Answer.EVICTED)] * 3
 
@@ -75,8 +77,10 @@ async def test_an_intent_is_charged_at_once_and_what_its_victims_leave_is_kept_u
         assert [intent.id for intent in process.intents] == ["h-0"]
         await anyio.sleep(5)
         assert process.free_gpus() == 1  # two are gone, one of them is the holder's
+        await at.api.delete(PODS, "h", namespace=NS, grace_s=0)
+        await anyio.sleep(1)
         process.give_up(process.intents[0], Ended.HOLDER_GONE)
-        assert process.free_gpus() == 2
+        assert (process.intents, process.free_gpus()) == ([], 2)
 
 
 async def test_nobody_is_evicted_while_the_write_is_under_way() -> None:
@@ -110,7 +114,7 @@ async def test_what_is_over_leaves_the_record_with_the_next_write() -> None:
         process.decide(at.intent("i-0", "i", "v1"))
         await anyio.sleep(1)
         assert [intent.id for intent in at.record.intents] == ["i-0"]
-        assert at.writes("scheduler", "configmaps") == 2
+        assert at.writes("scheduler", "configmaps") == 1 + 2
 
 
 async def test_what_is_over_leaves_the_record_within_ten_seconds_and_nothing_is_written_after_that() -> None:
@@ -121,9 +125,9 @@ async def test_what_is_over_leaves_the_record_within_ten_seconds_and_nothing_is_
         process.give_up(intent, Ended.BOUND)
         await anyio.sleep(SWEEP_S)
         assert at.record.intents == ()
-        assert at.writes("scheduler", "configmaps") == 2
+        assert at.writes("scheduler", "configmaps") == 1 + 2
         await anyio.sleep(10_000)
-        assert at.writes("scheduler", "configmaps") == 2
+        assert at.writes("scheduler", "configmaps") == 1 + 2
 
 
 async def test_an_intent_that_is_decided_again_with_others_is_written_again_before_they_go() -> None:
@@ -167,6 +171,137 @@ async def test_evictions_for_which_nobody_started_are_counted() -> None:
         process.give_up(lost, Ended.HOLDER_GONE)
         process.give_up(found, Ended.BOUND)
         assert process.observer.in_vain == 2
+
+
+# --- an end
+
+
+async def test_what_is_given_up_stays_kept_for_holders_that_wait_until_its_end_is_on_record() -> None:
+    async with making("h", "i") as (at, process):
+        first = at.intent("h-0", "h", "v0", "v1")
+        process.decide(first)
+        await anyio.sleep(1)
+        assert process.free_gpus() == 1
+        strike(at, Fault(delay_s=3.0))
+        process.give_up(first)
+        process.give_up(first)  # a plan may come again
+        await anyio.sleep(2.5)
+        assert process.free_gpus() == 1
+        assert [intent.id for intent in at.record.intents] == ["h-0"]
+        await anyio.sleep(1)  # long before the sweep
+        assert (process.free_gpus(), process.intents, at.record.intents) == (2, [], ())
+        assert process.observer.in_vain == 2
+
+
+async def test_nobody_goes_any_more_for_what_was_given_up() -> None:
+    async with making() as (at, process):
+        await protect(at, 0)
+        first = at.intent("h-0", "h", "v0")
+        process.decide(first)
+        await anyio.sleep(1)
+        strike(at, Fault(refuse_with=403), times=100)
+        process.give_up(first)
+        await allow(at, 8)
+        await anyio.sleep(25)
+        assert [intent.id for intent in process.intents] == ["h-0"]
+        assert at.evictions() == []
+
+
+@pytest.mark.parametrize("fault", [Fault(refuse_with=403), Fault(refuse_with=500)], ids=["refused", "no answer"])
+async def test_an_end_that_cannot_be_written_keeps_room_for_a_minute_and_not_for_ever(fault: Fault) -> None:
+    async with making() as (at, process):
+        first = at.intent("h-0", "h", "v0")
+        process.decide(first)
+        await anyio.sleep(1)
+        strike(at, fault, times=100_000)
+        process.give_up(first)
+        await anyio.sleep(58)
+        assert [intent.id for intent in process.intents] == ["h-0"]
+        await anyio.sleep(SWEEP_S + 2)
+        assert process.intents == []
+
+
+async def test_evictions_on_their_way_are_answered_before_the_end_of_their_intent_is_written() -> None:
+    async with making() as (at, process):
+        at.server.faults.on_request.append(lambda call: Fault(delay_s=5.0) if call.subresource == "eviction" else None)
+        first = at.intent("h-0", "h", "v0")
+        process.decide(first)
+        await anyio.sleep(1)
+        process.give_up(first)
+        await anyio.sleep(3)
+        assert [intent.id for intent in at.record.intents] == ["h-0"]
+        await anyio.sleep(3)
+        assert at.evictions() == ["v0"]  # the stage looks whether it stood on the record then
+        assert (at.record.intents, process.intents, process.observer.in_vain) == ((), [], 1)
+
+
+async def test_an_eviction_of_unknown_outcome_is_on_its_way_until_its_pod_was_read() -> None:
+    async with making() as (at, process):
+        struck, may_read = [Fault(refuse_with=500)], [False]
+        at.server.faults.on_request.append(
+            lambda call: struck.pop() if struck and call.subresource == "eviction" else None
+        )
+        at.server.faults.on_request.append(
+            lambda call: (
+                Fault(refuse_with=500)
+                if call.user == "scheduler" and call.verb == "get" and call.kind.plural == "pods" and not may_read[0]
+                else None
+            )
+        )
+        first = at.intent("h-0", "h", "v0")
+        process.decide(first)
+        await anyio.sleep(1)
+        process.give_up(first)
+        await anyio.sleep(25)
+        assert [intent.id for intent in at.record.intents] == ["h-0"]
+        may_read[0] = True
+        await anyio.sleep(12)
+        assert (at.record.intents, at.evictions()) == ((), [])
+
+
+async def test_a_revision_without_a_victim_that_is_being_asked_is_written_when_that_is_answered() -> None:
+    async with making() as (at, process):
+        slow = [Fault(delay_s=5.0)]
+        at.server.faults.on_request.append(lambda call: slow.pop() if slow and call.subresource == "eviction" else None)
+        process.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(1)
+        process.decide(at.intent("h-0", "h", "v1"))
+        await anyio.sleep(3)
+        assert at.evictions() == []
+        await anyio.sleep(3)
+        assert at.evictions() == ["v0", "v1"]  # the first one stood on the record, as the stage looks
+
+
+# --- will it fit
+
+
+async def test_nobody_goes_for_a_holder_that_does_not_fit_any_more_and_one_is_asked_again_when_it_does() -> None:
+    async with making() as (at, process):
+        await at.pod("big", gpus=2, is_bound=False)
+        await protect(at, 1)
+        process.decide(at.intent("big-0", "big", "v0", "v1"))
+        await anyio.sleep(1)
+        assert at.evictions() == ["v0"]
+        await at.pod("foreign", schedulerName="another")  # it takes the place beside the other one
+        await allow(at, 8)
+        await anyio.sleep(60)
+        assert at.evictions() == ["v0"]
+        await at.api.delete(PODS, "foreign", namespace=NS, grace_s=0)
+        await anyio.sleep(SWEEP_S)
+        assert at.evictions() == ["v0", "v1"]
+
+
+async def test_nobody_goes_for_a_gang_of_which_one_is_gone() -> None:
+    async with making("h", "i") as (at, process):
+        await protect(at, 0)
+        both = at.intent("h-0", "h", "v0", "v1")
+        both = msgspec.structs.replace(both, places=(*both.places, Place(at.uids["i"], NODE)))
+        process.decide(both)
+        await anyio.sleep(1)
+        await at.api.delete(PODS, "i", namespace=NS, grace_s=0)
+        await allow(at, 8)
+        await anyio.sleep(60)
+        assert at.evictions() == []
 
 
 # --- writes that fail
@@ -269,6 +404,7 @@ async def test_a_new_leader_charges_what_is_written_and_asks_for_who_is_still_th
 
 async def test_a_new_leader_asks_nobody_who_is_on_the_way_out() -> None:
     async with making() as (at, process):
+        await at.api.delete(PODS, "v0", namespace=NS, grace_s=0)
         await at.pod("slow", grace_s=300)
         process.decide(at.intent("h-0", "h", "slow"))
         await anyio.sleep(1)
@@ -295,8 +431,8 @@ async def test_a_record_that_cannot_be_read_keeps_nothing_and_is_written_over(
 ) -> None:
     async with making() as (at, process):
         process.kill()
-        new = {"metadata": {"name": names.ROOM}, "data": {"room": "{"}}
-        await at.api.create(CONFIG_MAPS, new, namespace=names.SYSTEM_NAMESPACE)
+        said = {"data": {"room": "{", "term": "many"}}
+        await at.api.patch(CONFIG_MAPS, names.ROOM, said, namespace=names.SYSTEM_NAMESPACE)
         with caplog.at_level(logging.WARNING):
             second = await another(at)
         assert "moorage-room: nothing can be read" in caplog.text
@@ -335,6 +471,9 @@ async def test_of_two_leaders_the_second_one_loses_its_write_reads_and_decides_a
         second = await another(at)
         process.decide(at.intent("h-0", "h", "v0"))
         await anyio.sleep(1)
+        assert (at.evictions(), process.intents) == ([], [])  # the second one has taken over the record
+        process.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(1)
         second.decide(at.intent("i-0", "i", "v0", "v1"))  # it takes the same victim, as it knows no better
         await anyio.sleep(1)
         assert at.evictions() == ["v0"]
@@ -358,19 +497,64 @@ async def test_two_leaders_that_write_at_the_same_time_evict_what_one_of_them_wr
         assert standing.id in {"h-0", "i-0"}
 
 
-async def test_a_write_of_a_leader_that_is_gone_lands_late_and_is_charged_by_the_next_one() -> None:
+async def test_a_write_of_a_leader_that_is_gone_does_not_land_once_the_next_one_has_written_the_record() -> None:
     async with making("h", "i") as (at, process):
         strike(at, Fault(lost="request", lands_after_s=5.0))
         process.decide(at.intent("h-0", "h", "v0"))
         await anyio.sleep(0.1)
         process.kill()
         second = await another(at)
-        assert second.intents == []
         await anyio.sleep(10)
+        assert (at.record.intents, second.intents) == ((), [])
         second.decide(at.intent("i-0", "i", "v0"))
         await anyio.sleep(1)
-        assert [intent.id for intent in second.intents] == ["h-0"]
+        assert [intent.id for intent in second.intents] == ["i-0"]
         assert at.evictions() == ["v0"]
+
+
+async def test_a_write_that_takes_an_intent_from_the_record_does_not_land_after_the_next_leader_has_asked() -> None:
+    async with making("h", "i") as (at, process):
+        await protect(at, 0)
+        first = at.intent("h-0", "h", "v0")
+        process.decide(first)
+        await anyio.sleep(1)
+        strike(at, Fault(lost="request", lands_after_s=5.0))
+        process.give_up(first)
+        await anyio.sleep(0.1)
+        process.kill()
+        await allow(at, 8)
+        second = await another(at)
+        await anyio.sleep(10)
+        assert at.evictions() == ["v0"]
+        assert [intent.id for intent in at.record.intents] == [intent.id for intent in second.intents] == ["h-0"]
+
+
+async def test_a_new_leader_asks_nobody_before_it_has_written_the_record() -> None:
+    async with making() as (at, process):
+        await protect(at, 0)
+        process.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(1)
+        process.kill()
+        await allow(at, 8)
+        strike(at, Fault(refuse_with=403), times=2)
+        second = await another(at)
+        assert second.free_gpus() == 0
+        await anyio.sleep(SWEEP_S - 2)
+        assert (at.evictions(), [intent.id for intent in second.intents]) == ([], ["h-0"])
+        await anyio.sleep(SWEEP_S)
+        assert at.evictions() == ["v0"]
+
+
+async def test_a_record_that_takes_no_writes_holds_up_the_first_decision_for_ten_seconds_at_most() -> None:
+    async with making() as (at, process):
+        process.kill()
+        strike(at, Fault(refuse_with=500), times=1000)
+        began = anyio.current_time()
+        second = await another(at)
+        assert 9 <= anyio.current_time() - began <= 11
+        second.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(60)
+        assert at.evictions() == []
 
 
 # --- budgets
