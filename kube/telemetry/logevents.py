@@ -45,7 +45,7 @@ class LogEvent(enum.Enum):
     #: Who is evicted for whom was written, before anybody is.
     ROOM_MADE = "room.made"
     #: Nobody is evicted for it any more, and what it kept is free: its pods run, or do not need it.
-    ROOM_GIVEN_UP = "room.given-up"
+    ROOM_ENDED = "room.ended"
     #: A BindRequest was made.
     ATTEMPT_MADE = "attempt.made"
     ATTEMPT_FAILED = "attempt.failed"

@@ -107,7 +107,7 @@ class MakingRoom:
         evicted = self._evicted.pop(intent_id, 0)
         if evicted and because is not Ended.BOUND:
             self._observer.evicted_in_vain(evicted)
-        extra = about(LogEvent.ROOM_GIVEN_UP, intent=intent_id, because=because.value, evicted=evicted)
+        extra = about(LogEvent.ROOM_ENDED, intent=intent_id, because=because.value, evicted=evicted)
         _log.info("an intent is over", extra=extra)
         self._end(intent)
         if self._fresh or intent_id in self._ending:

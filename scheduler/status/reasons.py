@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -11,8 +11,10 @@ from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.resources import NOTHING, UNLIMITED, Resources
 from scheduler.core.model.verdict import Code, NodeReason, QueueCause, SubgroupShort, Verdict
 from scheduler.core.report.node_view import Closed
-from scheduler.core.report.queue_state import QueueState
 from wire import names
+
+if TYPE_CHECKING:
+    from scheduler.core.report.queue_state import QueueState
 
 
 class Told(msgspec.Struct, frozen=True, gc=False):

@@ -629,4 +629,4 @@ async def test_one_line_of_the_log_tells_of_each_step(caplog: pytest.LogCaptureF
         told = {r.__dict__["event"]: r.__dict__["fields"] for r in caplog.records if "event" in r.__dict__}
         assert told["room.made"] == {"intent": "h-0", "action": "reclaim", "victims": 1}
         assert told["pod.evicted"] == {"pod": "team/v0", "node": NODE, "action": "reclaim", "intent": "h-0"}
-        assert told["room.given-up"] == {"intent": "h-0", "because": "bound", "evicted": 1}
+        assert told["room.ended"] == {"intent": "h-0", "because": "bound", "evicted": 1}
