@@ -177,6 +177,9 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="N nodes of G cards of MEM: 4x8x80GiB; cards that differ: 1x2x24GiB+2x80GiB; may be repeated",
     )
     output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML), has_header=False)
+    parser.add_argument(
+        "--adopt-all", action="store_true", help="take all pods as Moorage's, whichever scheduler they name"
+    )
     parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same run (default 0)")
     parser.add_argument("--delay", default="0s", metavar="DURATION", help="watch events are late by up to so much")
     parser.add_argument(
@@ -217,6 +220,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
         real_time=arguments.real_time,
         record=arguments.record,
         details=arguments.details,
+        adopt_all=arguments.adopt_all,
     )
     return simulate.run(request)
 

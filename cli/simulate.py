@@ -44,6 +44,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     real_time: bool = False
     record: str | None = None
     details: bool = False
+    adopt_all: bool = False
 
 
 def run(request: Request, progress: Progress | None = None) -> int:
@@ -52,6 +53,7 @@ def run(request: Request, progress: Progress | None = None) -> int:
     try:
         shapes = shape.parse(request.nodes)
         objects = read(request.files, progress, nodes=shapes)
+        objects = manifests.adopted(objects) if request.adopt_all else objects
     except (shape.MalformedShape, manifests.MalformedManifest) as error:
         raise BadInput(str(error)) from error
     loop = {} if request.real_time else {"loop_factory": VirtualTimeLoop}

@@ -35,6 +35,7 @@ from simulator.passing import Passed
 from simulator.podmaking import Made, Malformed
 from simulator.secrets import SECRETS
 from simulator.shape import NodeShape
+from wire import names
 from wire.yamlplace import why_not_yaml
 from workloads.core import telling
 from workloads.core.foreign.manifests import Gangs
@@ -191,6 +192,18 @@ def _about(controller: Mapping[str, Any], namespace: str) -> str:
 
 def _manifest(made: Made, namespace: str, origin: str) -> Manifest:
     return Manifest(made.resource, namespace, made.body, origin, made.job, made.is_later)
+
+
+def adopted(manifests: Sequence[Manifest]) -> list[Manifest]:
+    """Return manifests whose pods are all Moorage's, whichever scheduler they name, but for those that bring a node."""
+    return [_ours(each) if each.resource is PODS else each for each in manifests]
+
+
+def _ours(pod: Manifest) -> Manifest:
+    spec = pod.body["spec"]
+    if spec.get("nodeName"):
+        return pod
+    return msgspec.structs.replace(pod, body={**pod.body, "spec": {**spec, "schedulerName": names.SCHEDULER_NAME}})
 
 
 def in_order(manifests: Sequence[Manifest]) -> list[Manifest]:

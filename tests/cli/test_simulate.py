@@ -67,6 +67,20 @@ def test_json_tells_pods_nodes_and_invariants(manifest: Path, capsys: pytest.Cap
     assert pods["d"]["reason"] == "OtherScheduler"
 
 
+def test_all_pods_are_adopted_if_asked_whichever_scheduler_they_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the option pods of others are placed, those without GPUs too; one that brings its node stays as it is."""
+    path = tmp_path / "foreign.yaml"
+    bound = pod("bound", scheduler="other").replace("spec:\n", "spec:\n  nodeName: node-0\n")
+    path.write_text(pod("cpu", scheduler="other") + pod("gpu", limits="nvidia.com/gpu: 1", scheduler="volcano") + bound)
+    arguments = ("--nodes", "1x1x80GiB", str(path))
+    left = {each["name"]: each["reason"] for each in simulate(capsys, *arguments)["pods"]}
+    assert (left["cpu"], left["gpu"]) == ("OtherScheduler", "OtherScheduler")
+    taken = simulate(capsys, "--adopt-all", *arguments)["pods"]
+    assert {each["name"]: each["node"] for each in taken} == dict.fromkeys(("cpu", "gpu", "bound"), "node-0")
+
+
 def test_nodes_say_who_sits_where(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = simulate(capsys, "--nodes", "1x1x80GiB", "--nodes", "1x0", str(manifest))
     first, second = result["nodes"]
