@@ -28,6 +28,7 @@ from kube.client.resources import (
     STORAGE_CLASSES,
     Resource,
 )
+from simulator import wrapping
 from simulator.controllers import table
 from simulator.controllers.table import group_made, marked
 from simulator.expanding import Expander, api_version_of
@@ -122,8 +123,17 @@ class Reader:
         for number, document in enumerate(documents, start=1):
             place = f"{origin} document {number}" if len(documents) > 1 else origin
             for item in _items(document, place):
-                manifests += self._read(item, place)
+                for each in self._unwrapped(item, place):
+                    manifests += self._read(each, place)
         return manifests
+
+    def _unwrapped(self, document: Mapping[str, Any], place: str) -> Sequence[Mapping[str, Any]]:
+        """Return what is created of an object that brings manifests along: one level, so that this ends."""
+        try:
+            found = wrapping.inner(document)
+        except Malformed as error:
+            raise MalformedManifest(f"{place}: {document['kind']}: {error}") from error
+        return [document] if found is None else found
 
     def _read(self, document: Mapping[str, Any], place: str) -> list[Manifest]:
         kind, api_version = document.get("kind"), document.get("apiVersion")

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from kube.client.resources import POD_GROUPS, PODS
-from simulator.controllers import argo, jobset, kubeflow, lws, ray, volcano
+from simulator.controllers import argo, jobset, kubeflow, lws, ray, spark, volcano
 from simulator.controllers.parts import Charge, Expand, Json, Placed, stored
 from simulator.podmaking import Made, Malformed, Template, owner_of
 from wire import names
@@ -31,6 +31,7 @@ _EXPANDED: Final[Mapping[tuple[str, str], Expand]] = {
     ("jobset.x-k8s.io/v1alpha2", "JobSet"): jobset.expand,
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): lws.expand,
     ("batch.volcano.sh/v1alpha1", "Job"): volcano.expand,
+    **{(f"sparkoperator.k8s.io/{version}", "SparkApplication"): spark.expand for version in ("v1beta1", "v1beta2")},
     ("argoproj.io/v1alpha1", "Workflow"): argo.expand,
 }
 

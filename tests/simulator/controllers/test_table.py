@@ -44,6 +44,10 @@ def volcano(**spec: Any) -> dict[str, Any]:
     return workload("batch.volcano.sh/v1alpha1", "Job", {"tasks": tasks, **spec})
 
 
+def spark(**spec: Any) -> dict[str, Any]:
+    return workload("sparkoperator.k8s.io/v1beta2", "SparkApplication", {"image": "x", **spec})
+
+
 def argo(entry: Any, **spec: Any) -> dict[str, Any]:
     work = {"name": "work", "container": {"image": "x"}}
     return workload(
@@ -94,6 +98,8 @@ def called(of: Workload) -> list[str]:
         (volcano(), ["w-ps-0", "w-default1-0", "w-default1-1"], [3]),
         (volcano(minAvailable=2), ["w-ps-0", "w-default1-0", "w-default1-1"], [2]),
         (argo({"container": {"image": "x"}}), ["w"], []),
+        (spark(executor={"instances": 2}), ["w-driver", "w-exec-1", "w-exec-2"], [1]),
+        (spark(executor={"instances": 2}, suspend=True), [], []),
     ],
 )
 def test_a_workload_has_the_pods_that_its_controller_makes_and_their_pod_groups(
@@ -141,6 +147,25 @@ def test_the_groups_of_a_leader_worker_set_are_pod_groups_of_their_own() -> None
     assert [group.rpartition("-")[2] for group in groups] == ["0", "0", "1", "1"]
     assert [pod["metadata"]["labels"][names.SUBGROUP_LABEL] for pod in pods(found)[:2]] == ["leader", "workers"]
     assert [pod["metadata"]["labels"].get("role") for pod in pods(found)[:2]] == ["leader", None]
+
+
+def test_pods_of_spark_ask_for_what_is_written_and_the_overhead_that_spark_adds() -> None:
+    """Memory is Java's: 4g are 4 GiB. A tenth of it is added, 384 MiB at least, or what is written."""
+    driver = {"cores": 2, "memory": "8g", "gpu": {"name": "nvidia.com/gpu", "quantity": 1}, "schedulerName": "s"}
+    executor = {"coreRequest": "500m", "memory": "1g", "memoryOverhead": "512m", "labels": {"a": "b"}}
+    first, second = pods(made(spark(driver=driver, executor=executor)))
+    asked, less = (pod["spec"]["containers"][0]["resources"] for pod in (first, second))
+    assert asked["requests"] == {"cpu": "2", "memory": str(8 * 1024**3 * 11 // 10)}
+    assert asked["limits"]["nvidia.com/gpu"] == 1
+    assert less["requests"] == {"cpu": "500m", "memory": str(1536 * 1024**2)}
+    assert (first["spec"]["schedulerName"], second["metadata"]["labels"]["a"]) == ("s", "b")
+    small = pods(made(spark(driver={"memory": "512m"})))[0]["spec"]["containers"][0]["resources"]
+    assert small["requests"]["memory"] == str((512 + 384) * 1024**2)
+
+
+def test_memory_that_spark_does_not_know_is_refused_with_what_is_allowed() -> None:
+    with pytest.raises(Malformed, match=r"spec\.driver\.memory is '1Gi'; a whole number with k, m, g or t"):
+        made(spark(driver={"memory": "1Gi"}))
 
 
 def test_a_volcano_job_that_names_no_scheduler_is_left_to_volcano() -> None:

@@ -1,0 +1,57 @@
+"""Objects that bring other manifests along and whose controllers create those: what is created is read instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from gpu.refusal import shown
+from simulator.podmaking import Malformed, child
+
+Json = Mapping[str, Any]
+
+
+def inner(wrapper: Json) -> Sequence[Json] | None:
+    """Return the manifests that an object's controller creates; None if it is of no such kind. Raises Malformed."""
+    group, _, _ = str(wrapper.get("apiVersion")).rpartition("/")
+    unwrap = _WRAPPERS.get((group, str(wrapper.get("kind"))))
+    return None if unwrap is None else unwrap(wrapper)
+
+
+def _components(wrapper: Json) -> Sequence[Json]:
+    """What an AppWrapper holds; in its namespace where none is written."""
+    listed = child(child(wrapper, "spec"), "components") or []
+    found = [child(each, "template") for each in listed] if isinstance(listed, list) else [None]
+    manifests = [each for each in found if isinstance(each, Mapping)]
+    if len(manifests) < len(found):
+        raise Malformed(f"spec.components is {shown(repr(listed))}; a list of objects with a template is allowed")
+    return [_placed(each, wrapper) for each in manifests]
+
+
+def _volcano_job(cron: Json) -> Sequence[Json]:
+    """One Job of Volcano's CronJob."""
+    spec = child(cron, "spec")
+    template = child(spec, "jobTemplate")
+    if child(spec, "suspend") is True:
+        return []
+    if not isinstance(template, Mapping):
+        raise Malformed(f"spec.jobTemplate is {shown(repr(template))}; an object is allowed")
+    meta = {field: value for field in ("labels", "annotations") if (value := child(template.get("metadata"), field))}
+    name = child(child(cron, "metadata"), "name") or child(child(cron, "metadata"), "generateName")
+    job = {"apiVersion": cron["apiVersion"], "kind": "Job", "metadata": {**meta, "name": f"{name}-0"}}
+    return [_placed({**job, "spec": template.get("spec")}, cron)]
+
+
+def _placed(obj: Json, wrapper: Json) -> Json:
+    namespace = child(child(wrapper, "metadata"), "namespace")
+    meta = child(obj, "metadata")
+    if not namespace or not isinstance(meta, Mapping) or meta.get("namespace"):
+        return obj
+    return {**obj, "metadata": {**meta, "namespace": namespace}}
+
+
+#: API group and kind -> what gives its manifests.
+_WRAPPERS: Final[Mapping[tuple[str, str], Callable[[Json], Sequence[Json]]]] = {
+    ("workload.codeflare.dev", "AppWrapper"): _components,
+    ("batch.volcano.sh", "CronJob"): _volcano_job,
+}
