@@ -28,7 +28,7 @@ _EXPANDED: Final[Mapping[tuple[str, str], Expand]] = {
         for version in ("v1", "v1alpha1")
         for kind in ("RayCluster", "RayJob", "RayService")
     },
-    ("jobset.x-k8s.io/v1alpha2", "JobSet"): jobset.expand,
+    **{(f"jobset.x-k8s.io/{version}", "JobSet"): jobset.expand for version in ("v1", "v1alpha2")},
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"): lws.expand,
     ("batch.volcano.sh/v1alpha1", "Job"): volcano.expand,
     **{(f"sparkoperator.k8s.io/{version}", "SparkApplication"): spark.expand for version in ("v1beta1", "v1beta2")},

@@ -90,7 +90,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         differs="the RayCluster among the pod's owners is read; KAI waits for `status.rayClusterName`",
     ),
     # Sets of Jobs and of leaders with workers.
-    Kind(api_group="jobset.x-k8s.io", kind="JobSet", versions=("v1alpha2",), rule=jobset.shape),
+    Kind(api_group="jobset.x-k8s.io", kind="JobSet", versions=("v1", "v1alpha2"), rule=jobset.shape),
     Kind(api_group="leaderworkerset.x-k8s.io", kind="LeaderWorkerSet", versions=("v1",), rule=lws.shape),
     Kind(
         api_group="batch.volcano.sh",

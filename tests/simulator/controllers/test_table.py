@@ -93,6 +93,11 @@ def called(of: Workload) -> list[str]:
             ["w-j-0-0-", "w-j-0-1-", "w-j-1-0-", "w-j-1-1-"],
             [4],
         ),
+        (
+            workload("jobset.x-k8s.io/v1", "JobSet", {"replicatedJobs": [replicated()]}),
+            ["w-j-0-0-", "w-j-0-1-"],
+            [2],
+        ),
         (workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [replicated()], "suspend": True}), [], []),
         (lws(), ["w-0", "w-0-1", "w-1", "w-1-1"], [2, 2]),
         (volcano(), ["w-ps-0", "w-default1-0", "w-default1-1"], [3]),
