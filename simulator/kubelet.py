@@ -200,7 +200,7 @@ class Kubelet:
         """Free what pods hold that ended or went while this process was away. All pods of the node are known."""
         live = {uid for uid, pod in self._known.items() if pod.status.phase not in _ENDED}
         if self.is_answering:
-            for uid in self.intake.manager.pods - live - set(self._workers):
+            for uid in sorted(self.intake.manager.pods - live - set(self._workers)):
                 self.intake.free(uid)
 
     async def run(self) -> None:
@@ -215,7 +215,7 @@ class Kubelet:
             self._workers.clear()
 
     def _catch_up(self) -> None:
-        for uid in (self.intake.active | self._through | set(self._workers)) - set(self._known):
+        for uid in sorted((self.intake.active | self._through | set(self._workers)) - set(self._known)):
             self._miss(uid)
         for pod in list(self._known.values()):
             self.pod_changed(pod)

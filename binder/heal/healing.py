@@ -92,7 +92,7 @@ class Healing:
         for group in self._view.bound_groups():
             held = self._view.reservations.get(group)
             if held is None or held.is_terminal or not held.uuid:
-                for node in {pod.node for pod in self._view.bound_in(group)} & self._view.nodes.keys():
+                for node in sorted({pod.node for pod in self._view.bound_in(group)} & self._view.nodes.keys()):
                     found.setdefault(node, set()).update(self._view.given(group))
         return found
 

@@ -72,7 +72,7 @@ class Cluster(ClusterState):
     def refresh_some(self, most: int) -> bool:
         """Count up to ``most`` of the marked nodes anew; return whether there are more."""
         for _ in range(min(most, len(self._marked))):
-            name = self._marked.pop()
+            name, _ = self._marked.popitem()
             node = self._nodes.get(name)
             if node is not None:
                 used = self._count(name)
@@ -118,7 +118,7 @@ class Cluster(ClusterState):
             self._changed()
 
     def waiting(self) -> list[PodRecord]:
-        """Pods of ours that name no node, have no placement under way and none in a gang's plan, in no order."""
+        """Pods of ours that name no node, have no placement under way and none in a gang's plan."""
         return self.snapshot().waiting(map(self._pods.records.__getitem__, self._pods.unbound))
 
     def doubts(self) -> dict[str, Doubt]:

@@ -65,7 +65,8 @@ class ClusterState:
         self._have_terms_changed = False
         #: Which devices were seen where.
         self.sightings = Sightings()
-        self._marked: set[str] = set()
+        #: Nodes to be counted anew.
+        self._marked: dict[str, None] = {}
         #: Pods and gangs that wait, and what they wait for; ``prepared`` brings it up to date.
         self.backlog = Backlog(self.ledger)
         #: Pods that the last plan places, by UID: for them a new version matters.
@@ -287,7 +288,7 @@ class ClusterState:
 
     # --- gangs ---------------------------------------------------------------------------------------------------
     def members(self, namespace: str, pod_group: str) -> list[PodRecord]:
-        """Pods that name this PodGroup and have not ended, in no order."""
+        """Pods that name this PodGroup and have not ended, in the order in which they were seen."""
         return self._pods.members(namespace, pod_group)
 
     # --- queues ------------------------------------------------------------------------------------------------------
@@ -308,26 +309,27 @@ class ClusterState:
     def _mark_members(self, group: Key) -> None:
         """The queue of a gang may be another one."""
         self.residents.mark_group((*group, ""))
-        self.queues.marked.update(pod.uid for pod in self.members(*group))
+        self.queues.mark(pod.uid for pod in self.members(*group))
 
     def _mark_bound(self, node: str) -> None:
         """What pods without a grant count for depends on the cards of their node."""
-        for pod in self._pods.bound_to(node):
-            self.queues.marked.add(pod.uid)
+        bound = self._pods.bound_to(node)
+        self.queues.mark(pod.uid for pod in bound)
+        for pod in bound:
             self.residents.mark(pod)
 
     def _cards_changed(self) -> None:
         """What memory of a GPU counts for is another part of a card."""
-        self.queues.marked.update(self._pods.unbound)
+        self.queues.mark(self._pods.unbound)
 
     # --- what has changed ---------------------------------------------------------------------------------------------
     def _changed(self, *nodes: str) -> None:
         self.generation += 1
-        self._marked.update(node for node in nodes if node)
+        self._marked.update((node, None) for node in nodes if node)
 
     def _touch(self, uid: str, before: PodRecord | None = None) -> None:
         """Something about a pod has changed. ``before``: what it was, if it may have been of another gang."""
-        self.queues.marked.add(uid)
+        self.queues.mark((uid,))
         known = self._pods.records.get(uid)
         if known is None or known.node:
             self.backlog.drop(uid)  # at once: a replica that does not lead never comes to file it

@@ -23,7 +23,7 @@ def differences(
     problems: list[str] = []
     if ledger.row_of.keys() != nodes.keys():
         problems.append(f"the ledger has nodes {sorted(ledger.row_of)}, known are {sorted(nodes)}")
-    if pods.unbound != {uid for uid, pod in pods.records.items() if not pod.node}:
+    if pods.unbound.keys() != {uid for uid, pod in pods.records.items() if not pod.node}:
         problems.append("the pods kept as unbound are not those without a node")
     bound = _by_node((pod.node, pod) for pod in pods.records.values())
     reserved = _by_node((r.node, r) for r in pods.reservations.values())

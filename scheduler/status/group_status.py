@@ -79,11 +79,11 @@ class PodGroupStatuses:
             for key in self._groups_of(entry):
                 self._writes.look_at(key)
 
-    def _groups_of(self, entry: Explain) -> set[Key]:
+    def _groups_of(self, entry: Explain) -> Iterable[Key]:
         if entry.pod_group is not None:
-            return {entry.pod_group}
+            return (entry.pod_group,)
         pods = (self._cache.cluster.pod(uid) for uid in entry.pods)
-        return {(pod.namespace, pod.pod_group) for pod in pods if pod is not None and pod.pod_group}
+        return dict.fromkeys((pod.namespace, pod.pod_group) for pod in pods if pod is not None and pod.pod_group)
 
     async def run(self) -> None:
         """Write until cancelled."""

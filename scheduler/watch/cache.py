@@ -89,7 +89,7 @@ class Cache:
         #: Newest reservation by group.
         self.reservations: dict[str, Reservation] = {}
         #: UID of a reservation -> groups for which it is or was the newest.
-        self._groups_of: dict[str, set[str]] = {}
+        self._groups_of: dict[str, dict[str, None]] = {}
         #: Groups by the node of their newest reservation.
         self._groups_at: Membership[str] = Membership()
         #: PodGroups that carry a plan, by (namespace, name): the annotation's text.
@@ -229,7 +229,7 @@ class Cache:
         known = self.reservations.get(held.group)
         if known is None or not is_older(held.rv, known.rv):
             self.reservations[held.group] = held
-            self._groups_of.setdefault(held.uid, set()).add(held.group)
+            self._groups_of.setdefault(held.uid, {})[held.group] = None
             self._groups_at.move(held.group, held.node)
         if not held.is_learned:
             self.on_device_asked(held.uid)

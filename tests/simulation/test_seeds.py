@@ -23,6 +23,10 @@ _REACHING = 100
 _LAST = 250
 #: What so few seeds need not reach: the rest of a gang that stays broken for its whole grace time. A soak tells of it.
 _RARE = {"evicted by the scheduler"}
+#: Seeds that were other runs in other processes once, by the order of tasks, of marked pods and nodes, or of members.
+_ONCE_MANY = (3, 6, 17, 18, 20, 37, 39)
+#: With these hash seeds they differed.
+_HASH_SEEDS = ("0", "1", "2")
 
 
 @pytest.mark.parametrize("first", range(_REACHING + 1, _LAST + 1, _BLOCK))
@@ -56,7 +60,7 @@ def test_every_invariant_holds_in_the_first_seeds_and_they_reach_every_state_of_
 
 def test_one_seed_is_one_run_in_every_process() -> None:
     code = "from verification.hostile.run import run; from verification.hostile.scenario import scenario_of\n"
-    code += "print([run(scenario_of(seed)).digest for seed in range(1, 9)])"
+    code += f"print([run(scenario_of(seed)).digest for seed in {_ONCE_MANY}])"
     digests = [
         subprocess.run(
             [sys.executable, "-c", code],
@@ -65,10 +69,10 @@ def test_one_seed_is_one_run_in_every_process() -> None:
             capture_output=True,
             text=True,
         ).stdout
-        for hash_seed in ("0", "4711")
+        for hash_seed in _HASH_SEEDS
     ]
-    assert digests[0] == digests[1]
-    assert digests[0].count("'") == 16
+    assert digests == digests[:1] * len(_HASH_SEEDS)
+    assert digests[0].count("'") == 2 * len(_ONCE_MANY)
 
 
 def test_seeds_differ() -> None:

@@ -85,8 +85,8 @@ class Probation:
 
     def doubts(self, owes: Callable[[str], bool]) -> dict[str, Doubt]:
         """Nodes that come last. ``owes`` says whether an attempt under way waits for a node's answer."""
-        late = set(self._overdue.values()) - self._prompt if self._prompt else set()
+        late = [node for node in self._overdue.values() if node not in self._prompt] if self._prompt else []
         found = dict.fromkeys(late, Doubt.LATE)
-        for node in self._failed:
+        for node in sorted(self._failed):
             found[node] = Doubt.PROBED if owes(node) else Doubt.ON_PROBATION
         return found

@@ -57,7 +57,7 @@ class WaitingGang:
     """Members of a gang that wait. ``classes``: of those that were looked at last."""
 
     key: Key
-    classes: frozenset[PodClass] = frozenset()
+    classes: tuple[PodClass, ...] = ()
     until: Until = Until.TOUCHED
 
 
@@ -83,7 +83,7 @@ class Backlog:
         self._apart: dict[Key, None] = {}
         self._awake_gangs: dict[Key, None] = {}
         #: What sleeps, and can wake without any node having got more.
-        self._light_sleepers: set[ShapeKey | Key] = set()
+        self._light_sleepers: dict[ShapeKey | Key, None] = {}
         #: Gangs that wait for room: the change of the ledger that the counts in their verdicts are of, oldest first.
         self._counted_at: dict[Key, int] = {}
         #: Times at which a pod or a gang is looked at again, the earliest of each, as a heap.
@@ -190,7 +190,7 @@ class Backlog:
     def _forget_shape(self, key: ShapeKey) -> None:
         del self._shapes[key]
         self._awake.pop(key, None)
-        self._light_sleepers.discard(key)
+        self._light_sleepers.pop(key, None)
         self.quota_sleepers.drop(key)
         of_class = self._of_class[key.cls]
         del of_class[key]
@@ -203,7 +203,7 @@ class Backlog:
         self._apart.pop(key, None)
         self.lines.leave(key)
         self._awake_gangs.pop(key, None)
-        self._light_sleepers.discard(key)
+        self._light_sleepers.pop(key, None)
         self.quota_sleepers.drop(key)
         self._counted_at.pop(key, None)
 
@@ -217,7 +217,7 @@ class Backlog:
             return
         self._awake.pop(key, None)
         if self.asleep.is_light(key.cls, kept):
-            self._light_sleepers.add(key)
+            self._light_sleepers[key] = None
 
     def shape_held_back(self, key: ShapeKey, held: HeldBack, *, served: Set[str], elsewhere: Kept | None) -> None:
         """The queue of a shape takes no more: all its pods but those ``served`` say so, and it sleeps until it does.
@@ -265,7 +265,7 @@ class Backlog:
         else:
             self._wake_gang(item)
 
-    def gang_is_of(self, key: Key, classes: frozenset[PodClass]) -> None:
+    def gang_is_of(self, key: Key, classes: tuple[PodClass, ...]) -> None:
         """Of these classes are the members of a gang that may be placed."""
         self._gangs[key].classes = classes
 
@@ -282,7 +282,7 @@ class Backlog:
         if until in _FOR_ROOM:
             self._counted_at[key] = self._ledger.changes.last if is_counted else counted_at
         if self._is_light(gang):
-            self._light_sleepers.add(key)
+            self._light_sleepers[key] = None
 
     def _is_light(self, gang: WaitingGang) -> bool:
         if gang.until is not Until.CLASS_FITS:
@@ -338,12 +338,12 @@ class Backlog:
         return kept is not None and not self.asleep.is_sure_gang(kept, generation)
 
     def _wake_shape(self, key: ShapeKey) -> None:
-        self._light_sleepers.discard(key)
+        self._light_sleepers.pop(key, None)
         self.quota_sleepers.drop(key)
         self._awake[key] = None
 
     def _wake_gang(self, key: Key) -> None:
-        self._light_sleepers.discard(key)
+        self._light_sleepers.pop(key, None)
         self.quota_sleepers.drop(key)
         self.lines.leave(key)
         self._apart[key] = None

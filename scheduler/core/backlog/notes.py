@@ -119,7 +119,7 @@ class GangLooked(msgspec.Struct, frozen=True):
     """Of these classes are the members of a gang that may be placed."""
 
     key: Key
-    classes: frozenset[PodClass]
+    classes: tuple[PodClass, ...]
 
     def take(self, backlog: Backlog) -> None:
         """Keep what has to fit for the gang to go on."""
@@ -271,7 +271,7 @@ class Notes:
         """Leave a gang to the next decision."""
         self.taken.append(GangLeft(key))
 
-    def gang_is_of(self, key: Key, classes: frozenset[PodClass]) -> None:
+    def gang_is_of(self, key: Key, classes: tuple[PodClass, ...]) -> None:
         """Of these classes are the members of a gang that may be placed."""
         self.taken.append(GangLooked(key, classes))
 

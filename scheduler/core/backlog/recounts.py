@@ -6,6 +6,7 @@ them; and a few of those that their queues hold back, as the amounts that they w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from scheduler.core.backlog.backlog import Backlog
@@ -14,12 +15,13 @@ from scheduler.core.backlog.shape import ShapeKey
 from scheduler.core.model.records import PodClass
 
 _PERIOD_NS: Final = 1_000_000_000
+_NONE: Final[Mapping[PodClass, None]] = {}
 
 
 class Recounts(NamedTuple):
     """What one decision judges again."""
 
-    classes: frozenset[PodClass] = frozenset()
+    classes: Mapping[PodClass, None] = _NONE
     gangs: tuple[Key, ...] = ()
     held_back: tuple[ShapeKey | Key, ...] = ()
 
@@ -55,13 +57,13 @@ def next_ns(backlog: Backlog, now_ns: int, most: int) -> int | None:
 def _stale(backlog: Backlog, most: int) -> Recounts:
     """Classes and gangs whose counts may have changed, the oldest."""
     gangs = backlog.stale_gangs(most)
-    classes = {cls for gang in gangs for cls in gang.classes}
+    classes = dict.fromkeys(cls for gang in gangs for cls in gang.classes)
     for cls in backlog.asleep.oldest(most):
         if backlog.waits_for_room(cls):
-            classes.add(cls)
+            classes[cls] = None
         elif backlog.has_shapes(cls):
             backlog.asleep.wakes(cls)  # their queues hold all of them back: they are judged anew when these don't
         elif cls not in classes:
             backlog.asleep.is_told(cls)  # nobody says it any more
     held_back = backlog.quota_sleepers.outdated(most)
-    return Recounts(frozenset(classes), tuple(gang.key for gang in gangs), tuple(held_back))
+    return Recounts(classes, tuple(gang.key for gang in gangs), tuple(held_back))

@@ -54,7 +54,8 @@ class Sayings:
         """
         before, shape.verdict = shape.verdict, verdict
         is_news = before is None or before.reasons != verdict.reasons
-        for uid in (shape.uids if is_news else shape.apart & shape.uids) - served:
+        concerned = shape.uids if is_news else sorted(shape.apart & shape.uids)
+        for uid in [uid for uid in concerned if uid not in served]:
             self._own.pop(uid, None)
             self._note(uid, verdict.reasons)
         shape.apart &= served

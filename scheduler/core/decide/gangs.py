@@ -47,8 +47,8 @@ class WholeGang:
     entries: list[Entry]
     #: Members beyond the minimum, once it has had a turn.
     extras: Extras | None = None
-    #: Of the members that may be placed.
-    classes: frozenset[PodClass] = frozenset()
+    #: Of the members that may be placed, each once.
+    classes: tuple[PodClass, ...] = ()
     #: What its start depends on, if that is the same for others.
     alike: Alike | None = None
     #: Whether its queue takes no more.
@@ -115,7 +115,7 @@ class WholeGang:
             return False
         obstacles = self._obstacles()
         ready = [pod for pod in self.pods if not pod.gated and pod.uid not in obstacles]
-        self.classes = frozenset(pod.cls for pod in ready)
+        self.classes = tuple(dict.fromkeys(pod.cls for pod in ready))
         self.attempts.notes.gang_is_of(self.gang.key, self.classes)
         if self.state.is_met:
             return self._decide_extras(ready, obstacles)
@@ -336,7 +336,7 @@ class WholeGang:
     def _is_counted(self, charged: set[int]) -> bool:
         """Whether the counts in its verdict, and in those on its classes, are of the ledger as it is."""
         asleep, notes = self.attempts.snapshot.backlog.asleep, self.attempts.notes
-        old = self.classes - self.attempts.judged
+        old = [cls for cls in self.classes if cls not in self.attempts.judged]
         return not charged and all(asleep.is_counted(notes.kept(cls)) for cls in old)
 
     def _explain_kept(self, kept: KeptGang | None) -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, KeysView, Set
+from collections.abc import Hashable, KeysView
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-_NOBODY: frozenset[object] = frozenset()
-
 
 class Membership(Generic[K]):
-    """Keys by place; each key is in at most one place. Place "" is nowhere."""
+    """Keys by place, in the order in which they came there; each key is in at most one. Place "" is nowhere.
+
+    What is counted or done for one key after the other must not depend on the hash seed of the process.
+    """
 
     __slots__ = ("_at", "_place")
 
     def __init__(self) -> None:
-        self._at: dict[str, set[K]] = {}
+        self._at: dict[str, dict[K, None]] = {}
         self._place: dict[K, str] = {}
 
     def move(self, key: K, place: str) -> None:
@@ -27,25 +28,25 @@ class Membership(Generic[K]):
         if old:
             del self._place[key]
             members = self._at[old]
-            members.discard(key)
+            del members[key]
             if not members:
                 del self._at[old]
         if place:
             self._place[key] = place
-            self._at.setdefault(place, set()).add(key)
+            self._at.setdefault(place, {})[key] = None
 
     def place(self, key: K) -> str:
         """Where ``key`` is, "" if nowhere."""
         return self._place.get(key, "")
 
     def everybody(self) -> KeysView[K]:
-        """All keys that are somewhere, in no order."""
+        """All keys that are somewhere."""
         return self._place.keys()
 
     def has(self, place: str) -> bool:
         """Whether anything is at ``place``."""
         return place in self._at
 
-    def at(self, place: str) -> Set[K]:
-        """Everybody at ``place``, in no order."""
-        return self._at.get(place, _NOBODY)  # type: ignore[arg-type]  # nobody is of every type
+    def at(self, place: str) -> KeysView[K]:
+        """Everybody at ``place``, in the order in which they came."""
+        return self._at.get(place, {}).keys()

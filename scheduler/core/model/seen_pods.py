@@ -50,8 +50,8 @@ class Pods:
 
     def __init__(self) -> None:
         self.records: dict[str, PodRecord] = {}
-        #: UIDs of pods that name no node; always a subset of ``records``.
-        self.unbound: set[str] = set()
+        #: UIDs of pods that name no node, in the order of their coming; always a subset of ``records``.
+        self.unbound: dict[str, None] = {}
         self.reservations: dict[str, Reservation] = {}
         #: UIDs of pods that are gone, against answers that come after the deletion was seen.
         self.gone: Recent[None] = Recent()
@@ -80,11 +80,11 @@ class Pods:
         return [uid for uid in {**self.records, **self.reservations} if uid not in listed]
 
     def bound_to(self, node: str) -> Iterator[PodRecord]:
-        """Pods that name a node, in no order."""
+        """Pods that name a node, in the order in which they were seen there."""
         return (self.records[uid] for uid in self._bound_at.at(node))
 
     def reserved_on(self, node: str) -> Iterator[Reservation]:
-        """Reservations on a node, in no order."""
+        """Reservations on a node, in the order in which they were seen there."""
         return (self.reservations[uid] for uid in self._reserved_at.at(node))
 
     def is_held(self, node: str, group: str) -> bool:
@@ -99,7 +99,7 @@ class Pods:
         return uuid in self._verified.get(reservation_uid, ()) and reservation_uid not in self._unsteady
 
     def members(self, namespace: str, pod_group: str) -> list[PodRecord]:
-        """Pods that name this PodGroup and have not ended, in no order."""
+        """Pods that name this PodGroup and have not ended, in the order in which they were seen."""
         return [self.records[uid] for uid in self._members.at(f"{namespace}/{pod_group}")]
 
     # --- what is seen --------------------------------------------------------------------------------------------
@@ -135,9 +135,9 @@ class Pods:
         self._bound_at.move(uid, record.node)
         self._members.move(uid, f"{record.namespace}/{record.pod_group}" if record.pod_group else "")
         if not record.node:
-            self.unbound.add(uid)
+            self.unbound[uid] = None
             return
-        self.unbound.discard(uid)
+        self.unbound.pop(uid, None)
         for held in record.held:
             if held.uuid:
                 self._verified.setdefault(held.reservation, set()).add(held.uuid)
@@ -164,7 +164,7 @@ class Pods:
         """A pod holds nothing any more; return what was known of it."""
         record = self.records.pop(uid, None)
         if record is not None:
-            self.unbound.discard(uid)
+            self.unbound.pop(uid, None)
             self._bound_at.move(uid, "")
             self._members.move(uid, "")
         return record

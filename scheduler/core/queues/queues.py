@@ -35,8 +35,8 @@ class Queues:
         #: Queue objects by name.
         self.records: Facts[str, QueueRecord] = Facts(self._queue_changed, read_changed=self._forget_tree)
         self.sums = QueueSums()
-        #: Pods (UIDs) to be counted anew.
-        self.marked: set[str] = set()
+        #: Pods (UIDs) to be counted anew, in the order in which they were marked: PodGroups are told of in that order.
+        self._marked: dict[str, None] = {}
         self._tree: Tree | None = None
         self._of_node: dict[str, Resources] = {}
         self._total = NOTHING
@@ -102,9 +102,13 @@ class Queues:
         """The smallest and the largest card of all nodes, in MiB; 0: none is known."""
         return min(self._cards, default=0), max(self._cards, default=0)
 
+    def mark(self, uids: Iterable[str]) -> None:
+        """Have pods (UIDs) counted anew."""
+        self._marked.update(dict.fromkeys(uids))
+
     def count(self, row_of: Callable[[str], Row | None]) -> None:
         """Count marked pods (UIDs) anew; the sums then equal a recount."""
-        marked, self.marked = self.marked, set()
+        marked, self._marked = self._marked, {}
         for uid in marked:
             self.sums.put(uid, row_of(uid))
         if len(self._amounts_of) > 2 * len(self.sums) + _FEW:

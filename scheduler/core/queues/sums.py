@@ -93,8 +93,9 @@ class QueueSums:
         if row is not None:
             self._rows[uid] = row
             self._count(row, 1)
-        for group in {each.group for each in (before, row) if each is not None and each.group is not None}:
-            self.on_group(group)
+        for group in dict.fromkeys(each.group for each in (before, row) if each is not None):
+            if group is not None:
+                self.on_group(group)
 
     def _count(self, row: Row, sign: int) -> None:
         _add(self._sums, row.queue, row, sign)

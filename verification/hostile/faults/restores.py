@@ -119,4 +119,4 @@ def _strangers(ground: Ground) -> Iterator[str]:
         if bound.get(running.pod_uid) != running.node:
             yield running.pod
     for name, kubelet in ground.world.nodes.kubelets.items():
-        yield from (uid for uid in kubelet.intake.active if bound.get(uid) != name)
+        yield from (uid for uid in sorted(kubelet.intake.active) if bound.get(uid) != name)

@@ -80,7 +80,7 @@ def test_a_small_start_that_failed_leaves_no_note() -> None:
 def test_a_gang_sleeps_once_that_is_taken_and_wakes_when_its_time_has_come() -> None:
     backlog, notes = _made()
     notes.say(("a",), _NOWHERE, _GANG)
-    notes.gang_is_of(_GANG, frozenset({_CLS}))
+    notes.gang_is_of(_GANG, (_CLS,))
     notes.wake_at(5, _GANG)
     notes.sleep_gang(_GANG, Until.TOUCHED)
     assert backlog.awake_gangs()
@@ -91,7 +91,7 @@ def test_a_gang_sleeps_once_that_is_taken_and_wakes_when_its_time_has_come() -> 
     assert not backlog.awake_gangs()
     backlog.touch_due(5)
     (gang,) = backlog.awake_gangs()
-    assert gang.classes == {_CLS}
+    assert gang.classes == (_CLS,)
 
 
 def test_a_gang_that_is_gone_is_forgotten() -> None:

@@ -119,3 +119,19 @@ def test_what_classes_asked_is_forgotten_with_their_pods() -> None:
     made.count_queues()
     assert len(made.queues._amounts_of) == 0
     assert made.queues.asked(PodClass()) == asked
+
+
+def test_groups_are_told_of_in_the_order_in_which_their_pods_were_marked() -> None:
+    """Not in that of hashes: writes of status would come in another order in each process."""
+    made, told = cluster(), list[tuple[str, str]]()
+    made.queues.sums.on_group = told.append
+    marked = [f"uid-{number}" for number in range(30)]
+    made.queues.mark(marked)
+    made.queues.count(lambda uid: Row("a", Resources(), Stage.WAITING, group=("ns", uid)))
+    assert told == [("ns", uid) for uid in marked]
+
+
+def test_pods_wait_in_the_order_in_which_they_were_seen() -> None:
+    names_ = [f"p-{number}" for number in range(30)]
+    made = cluster(*(pod(name, gpus=1) for name in names_))
+    assert [waiting.name for waiting in made.waiting()] == names_

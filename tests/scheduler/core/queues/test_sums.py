@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +33,15 @@ def test_what_says_nothing_new_is_no_new_version() -> None:
     sums.put("p", Row("a", TWO, Stage.HELD))
     sums.put("nobody", None)
     assert sums.version == version
+
+
+def test_a_pod_that_changes_its_group_tells_of_the_one_that_it_leaves_first() -> None:
+    sums, told = QueueSums(), list[tuple[str, str]]()
+    groups = [("ns", f"group-{number}") for number in range(20)]
+    for group in groups:
+        sums.put("p", Row("a", TWO, Stage.HELD, group=group))
+        sums.on_group = told.append
+    assert told == [each for pair in pairwise(groups) for each in pair]
 
 
 ROWS = st.builds(
