@@ -55,7 +55,6 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/filters/requirements.py": "tests/scheduler/core/filters/test_node_affinity.py",
     "scheduler/core/model/budget_record.py": "tests/scheduler/core/convert/test_budgets.py",
     "scheduler/core/model/facts.py": "tests/scheduler/core/nodes/test_claims.py",
-    "scheduler/core/model/index.py": "tests/scheduler/core/model/test_records.py",
     "scheduler/core/model/plan.py": "tests/scheduler/core/decide/test_placer.py",
     "scheduler/core/model/priority_order.py": "tests/scheduler/core/decide/test_decide.py",
     "scheduler/core/model/room.py": "tests/scheduler/core/room/test_search.py",
