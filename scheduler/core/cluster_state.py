@@ -313,7 +313,7 @@ class ClusterState:
 
     def _mark_bound(self, node: str) -> None:
         """What pods without a grant count for depends on the cards of their node."""
-        bound = self._pods.bound_to(node)
+        bound = [*self._pods.bound_to(node)]
         self.queues.mark(pod.uid for pod in bound)
         for pod in bound:
             self.residents.mark(pod)
