@@ -47,7 +47,8 @@ from scheduler.upkeep.queue_use import QueueUse
 from scheduler.upkeep.queue_use_asked import AskedUse
 from scheduler.upkeep.stale_gangs import Releasing
 from scheduler.watch.budget_labels import BudgetLabels
-from scheduler.watch.cache import Cache, NodeSink, PodGroupSink, PodSink, RequestSink
+from scheduler.watch.cache import Cache
+from scheduler.watch.sinks import NodeSink, PodGroupSink, PodSink, RequestSink
 from scheduler.watch.watched import budgets, secondary
 
 

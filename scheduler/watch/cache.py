@@ -5,34 +5,26 @@ One writer of the ledger: everything goes through here, synchronously, and every
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable
 
 import anyio
-import anyio.lowlevel
 import msgspec
 
 from gpu import enforcement
 from gpu.fences import fences
 from gpu.reservation import Reservation
-from kube.watch.reflector import in_turns
 from kube.watch.signal import Signal
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert import objects
 from scheduler.core.model.index import Membership
-from scheduler.core.model.records import NO_WISHES, NodeRecord, PodRecord, SeenPod
+from scheduler.core.model.records import NO_WISHES, PodRecord, SeenPod
 from scheduler.telemetry.traces import Traces, Untraced
 from scheduler.watch.known_for_room import KnownForRoom
 from scheduler.watch.shown import Shown, ShownObjects
 from wire import names
-from wire.core import Condition, Node, Pod
-from wire.crds.bindrequest import BindRequest
+from wire.core import Condition, Pod
 from wire.crds.podgroup import PodGroup, PodGroupStatus
 from wire.crds.queue import QueueStatus
 from wire.versions import is_older
-
-#: As many nodes are counted before other tasks get a turn (some ms), when the first list has marked them all.
-_NODES_PER_TURN: Final = 128
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -303,141 +295,3 @@ def _waiting(pod: Pod) -> Waiting:
         fences(annotations),
         annotations.get(names.FENCED_BECAUSE, ""),
     )
-
-
-class PodSink:
-    """Feeds pods."""
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-        #: Whether a list has been taken: nothing is decided before, so nobody reads the cache.
-        self._is_read = False
-
-    def keep(self, obj: Pod) -> Seen | str:
-        """What the cache keeps of a pod; of one that it knows in this very version no more than its UID."""
-        meta = obj.metadata
-        self._cache.traces.seen(obj)
-        is_known = self._cache.cluster.has_seen(meta.uid, meta.resource_version)
-        return meta.uid if is_known else self._cache.read_pod(obj)
-
-    async def replace(self, kept: Sequence[Seen | str]) -> None:
-        """Take a list: what is not in it is gone."""
-        present = {one if isinstance(one, str) else one.pod.uid for one in kept}
-        for uid in self._cache.cluster.pods_beside(present):
-            self._cache.forget_pod(uid)
-            self._cache.traces.gone(uid)
-        changed = (one for one in kept if not isinstance(one, str))
-        if self._is_read:
-            for one in changed:
-                self._cache.take_pod(one)
-        else:
-            await in_turns(changed, self._cache.take_pod)
-            while self._cache.cluster.refresh_some(_NODES_PER_TURN):
-                await anyio.lowlevel.checkpoint()
-            self._is_read = True
-        self._cache.on_device_freed("")  # what ended in the gap was not seen to end
-
-    def upsert(self, obj: Pod) -> None:
-        """Take a pod."""
-        self._cache.traces.seen(obj)
-        self._cache.note_pod(obj)
-
-    def delete(self, obj: Pod) -> None:
-        """Take a pod's last state."""
-        self._cache.forget_pod(obj.metadata.uid)
-        self._cache.traces.gone(obj.metadata.uid)
-
-
-class NodeSink:
-    """Feeds nodes."""
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-
-    def keep(self, obj: Node) -> NodeRecord:
-        """What the cache keeps of a node."""
-        return objects.node_record(obj)
-
-    async def replace(self, kept: Sequence[NodeRecord]) -> None:
-        """Take a list: what is not in it is gone."""
-        for name in self._cache.cluster.replace_nodes(kept):
-            self._cache.ask_again(name)
-        self._cache.wake.set()
-
-    def upsert(self, obj: Node) -> None:
-        """Take a node."""
-        if self._cache.cluster.upsert_node(obj):
-            self._cache.ask_again(obj.metadata.name)
-        self._cache.wake.set()
-
-    def delete(self, obj: Node) -> None:
-        """Take a node's last state."""
-        self._cache.cluster.remove_node(obj.metadata.name)
-        self._cache.wake.set()
-
-
-class PodGroupSink:
-    """Feeds PodGroups."""
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-
-    def keep(self, obj: PodGroup) -> PodGroup:
-        """All of it: they are small, and there are fewer of them than of pods."""
-        return obj
-
-    async def replace(self, kept: Sequence[PodGroup]) -> None:
-        """Take a list: what is not in it is gone."""
-        present = {(group.metadata.namespace, group.metadata.name) for group in kept}
-        self._cache.cluster.replace_pod_groups(kept)
-        for key in [key for key in self._cache.plans if key not in present]:
-            del self._cache.plans[key]
-        for key in self._cache.groups.known():
-            if key not in present:
-                self._cache.groups.drop(key)
-        self._cache.finished &= present
-        for group in kept:
-            self._cache.note_pod_group(group)
-
-    def upsert(self, obj: PodGroup) -> None:
-        """Take a PodGroup."""
-        self._cache.note_pod_group(obj)
-
-    def delete(self, obj: PodGroup) -> None:
-        """Take a PodGroup's last state."""
-        self._cache.forget_pod_group(obj.metadata.namespace, obj.metadata.name)
-
-
-class RequestSink:
-    """Feeds BindRequests, ours and those of an earlier leader."""
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-        self._present: set[str] = set()
-
-    def keep(self, obj: BindRequest) -> BindRequest:
-        """All of it: there are few, and not for long."""
-        return obj
-
-    async def replace(self, kept: Sequence[BindRequest]) -> None:
-        """Take a list: what is not in it is gone."""
-        present = {request.metadata.uid for request in kept}
-        self._cache.cluster.replace_bind_requests(kept)
-        for uid in sorted(self._present - present):
-            self._cache.on_request_gone(uid)
-        self._cache.on_requests_listed(present)
-        self._present = present
-        self._cache.wake.set()
-
-    def upsert(self, obj: BindRequest) -> None:
-        """Take a BindRequest."""
-        self._present.add(obj.metadata.uid)
-        self._cache.cluster.upsert_bind_request(obj)
-        self._cache.wake.set()
-
-    def delete(self, obj: BindRequest) -> None:
-        """Take a BindRequest's last state."""
-        self._present.discard(obj.metadata.uid)
-        self._cache.cluster.remove_bind_request(obj.metadata.namespace, obj.metadata.name)
-        self._cache.on_request_gone(obj.metadata.uid)
-        self._cache.wake.set()

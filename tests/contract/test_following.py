@@ -35,7 +35,8 @@ from kube.watch.reflector import Reflector, ReflectorSettings, Sink
 from kube.watch.signal import Signal
 from scheduler.core.cluster import Cluster as SchedulerCluster
 from scheduler.core.model.settings import Settings
-from scheduler.watch.cache import Cache, PodSink
+from scheduler.watch.cache import Cache
+from scheduler.watch.sinks import PodSink
 from tests.contract.cluster import Cluster, pod
 from tests.contract.conftest import NewCluster
 from tools.faultyproxy import FaultyProxy

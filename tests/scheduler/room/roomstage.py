@@ -29,7 +29,8 @@ from scheduler.room.evicting import Evictor
 from scheduler.room.making import MakingRoom
 from scheduler.telemetry.observing import Answer, Evicts, Unobserved
 from scheduler.watch.budget_labels import BudgetLabels
-from scheduler.watch.cache import Cache, NodeSink, PodGroupSink, PodSink
+from scheduler.watch.cache import Cache
+from scheduler.watch.sinks import NodeSink, PodGroupSink, PodSink
 from scheduler.watch.watched import budgets, secondary
 from simulator.virtualtime import VirtualClock
 from wire import names
