@@ -36,7 +36,7 @@ import msgspec
 import numpy as np
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert import objects
+from scheduler.core.convert.nodes import node_record
 from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Alone, Gang, Plan
 from scheduler.core.model.settings import Settings
@@ -115,7 +115,7 @@ def _entry(nano: int) -> dict[str, Any]:
 
 def cluster_of(nodes: int) -> Cluster:
     made = Cluster(Settings())
-    made.replace_nodes([objects.node_record(node(number)) for number in range(nodes)])
+    made.replace_nodes([node_record(node(number)) for number in range(nodes)])
     made.refresh()
     return made
 

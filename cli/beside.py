@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from scheduler.core.convert import objects as intake
 from scheduler.core.convert import volumes
+from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.convert.volumes import ClaimRecord
 from scheduler.core.model.records import PodGroupRecord
 from wire import names
@@ -58,7 +58,7 @@ def _take(found: Beside, raw: Mapping[str, Any]) -> None:
             found.claims[key] = None if claim is None else volumes.claim_record(claim)
         case "PodGroup" if str(raw.get("apiVersion")).startswith(f"{names.SCHEDULING_GROUP}/"):
             group = _read(raw, PodGroup)
-            found.groups[key] = None if group is None else intake.pod_group_record(group)
+            found.groups[key] = None if group is None else pod_group_record(group)
         case "Namespace" if (meta.labels or {}).get(names.ADOPT) == "true":
             found.adopting.add(meta.name)
         case "StorageClass":

@@ -24,7 +24,9 @@ from gpu.dialects import nvfractions
 from gpu.dialects.settings import DialectSettings
 from gpu.refusal import Refusal
 from gpu.translation import Translation
-from scheduler.core.convert import constraints, gang_kinds, job_owners, objects, volumes
+from scheduler.core.convert import constraints, gang_kinds, job_owners, volumes
+from scheduler.core.convert.blockers import without_group
+from scheduler.core.convert.pods import pod_record
 from scheduler.core.model.records import ClaimUse
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
@@ -102,7 +104,7 @@ def _stored(found: FoundPod, pod: Pod, dialects: DialectSettings) -> Pod:
 
 
 def _never_placed(pod: Pod, found: FoundPod, beside: Beside) -> Iterator[Suspicion]:
-    record = objects.pod_record(pod, Settings())
+    record = pod_record(pod, Settings())
     if record is None:
         return
     if record.blocker is not None and record.blocker.code is Code.INVALID_REQUEST:
@@ -114,7 +116,7 @@ def _never_placed(pod: Pod, found: FoundPod, beside: Beside) -> Iterator[Suspici
         yield Suspicion("unsupported", "spec", f"has {limit}, so the pod is never placed: say it with fewer")
     if (gang := _foreign_gang(pod, found, beside)) is not None:
         yield _of_foreign_gang(gang)
-    elif why := objects.without_group(pod) or _by_its_job(found, pod):
+    elif why := without_group(pod) or _by_its_job(found, pod):
         text = f"is not set. {told(why).message}"
         advice = "" if why.code is Code.NO_POD_GROUP else f": {_GROUP}"
         yield Suspicion("no-pod-group", names.POD_GROUP_NAME, f"{text}{advice}")

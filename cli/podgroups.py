@@ -13,7 +13,7 @@ from cli import podfiles
 from cli.printable import line
 from cli.progress import Progress
 from cli.writing import write
-from scheduler.core.convert.objects import pod_group_record
+from scheduler.core.convert.pod_groups import pod_group_record
 from simulator.controllers import table
 from simulator.controllers.table import Workload
 from simulator.expanding import Expander

@@ -12,7 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from gpu import podtemplates
-from scheduler.core.convert import constraints, objects
+from scheduler.core.convert import constraints
+from scheduler.core.convert.nodes import node_record
 from scheduler.core.filters.registry import FILTERS, OK
 from simulator import nodeobject
 from simulator.podmaking import Made, Template, identity, make, owner_of
@@ -53,7 +54,7 @@ def of_daemon_set(controller: Mapping[str, Any], template: Template, nodes: Sequ
 
 
 def _record(shape: NodeShape) -> Any:
-    return objects.node_record(msgspec.convert(nodeobject.node(shape, now=""), Node))
+    return node_record(msgspec.convert(nodeobject.node(shape, now=""), Node))
 
 
 def _added(template: Template) -> dict[str, Any]:

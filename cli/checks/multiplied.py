@@ -9,7 +9,7 @@ import msgspec
 from cli.checks.finding import Finding, Level, some_of
 from cli.checks.reader import Raw, Reader
 from gpu.multiplied import multiplied
-from scheduler.core.convert.objects import offered_gpus
+from scheduler.core.convert.nodes import offered_gpus
 from wire.core import Node
 
 _CHECK: Final = "node GPUs"

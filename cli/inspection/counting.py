@@ -8,7 +8,9 @@ same views.
 from __future__ import annotations
 
 from scheduler.core.assumed.assumed import Commits
-from scheduler.core.convert import objects
+from scheduler.core.convert.bind_requests import bind_request_record
+from scheduler.core.convert.nodes import node_record
+from scheduler.core.convert.pods import seen_pod
 from scheduler.core.model.records import NodeRecord
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
@@ -29,18 +31,18 @@ class Count:
 
     def upsert_node(self, node: Node) -> None:
         """Take a node."""
-        record = objects.node_record(node)
+        record = node_record(node)
         self._nodes[record.name] = record
 
     def upsert_bind_request(self, request: BindRequest) -> None:
         """Take a hand-over. One without a readable charge is nobody's."""
-        record = objects.bind_request_record(request)
+        record = bind_request_record(request)
         if record is not None:
             self._commits.hand_overs.put(record)
 
     def upsert_pod(self, pod: Pod) -> None:
         """Take a pod. One that has ended holds nothing any more, except as a reservation with a book."""
-        seen = objects.seen_pod(pod, self._settings)
+        seen = seen_pod(pod, self._settings)
         if seen.reservation is not None:
             self._pods.put_reservation(seen.reservation)
             self._commits.reservation_seen(seen.reservation, None)

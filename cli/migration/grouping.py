@@ -14,7 +14,7 @@ from admission.objects.texts import told
 from cli.migration.found import Found
 from cli.migration.rows import Code, Row, row
 from scheduler.core.convert.gang_kinds import is_gang_kind
-from scheduler.core.convert.objects import pod_group_record
+from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.status import reasons
 from wire import names
 from wire.crds.podgroup import PodGroup

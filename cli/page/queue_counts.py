@@ -11,7 +11,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cli.page.objects import Key, Marks, Objects
-from scheduler.core.convert import objects as convert
+from scheduler.core.convert.bind_requests import bind_request_record
+from scheduler.core.convert.nodes import node_record
+from scheduler.core.convert.pod_groups import pod_group_record
+from scheduler.core.convert.pods import pod_record
 from scheduler.core.convert.queues import queue_record
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import Resources
@@ -80,7 +83,7 @@ class QueueCounts:
     def _read_group(self, key: Key) -> Iterable[str]:
         """Read a PodGroup; return the pods (UIDs) that count otherwise by that."""
         group, known = self._objects.groups.get(key), self._groups.pop(key, None)
-        record = convert.pod_group_record(group) if group is not None else None
+        record = pod_group_record(group) if group is not None else None
         if record is not None:
             self._groups[key] = record
         if _counts(record) == _counts(known):
@@ -89,7 +92,7 @@ class QueueCounts:
 
     def _read_pod(self, uid: str) -> None:
         pod = self._objects.pods.get(uid)
-        record = convert.pod_record(pod, _SETTINGS) if pod is not None else None
+        record = pod_record(pod, _SETTINGS) if pod is not None else None
         if record is None:
             self._pods.pop(uid, None)
         else:
@@ -99,7 +102,7 @@ class QueueCounts:
         """Read a node; return the pods (UIDs) that count otherwise by that."""
         node, known = self._objects.nodes.get(name), self._nodes.pop(name, None)
         here = [pod.metadata.uid for pod in self._objects.pods_on(name)]
-        record = convert.node_record(node) if node is not None else None
+        record = node_record(node) if node is not None else None
         if record is None:
             is_other = self._queues.drop_node(name)
         else:
@@ -119,7 +122,7 @@ class QueueCounts:
     def _charges(self, pod: PodRecord, group: PodGroupRecord | None) -> Iterator[Charge]:
         """Where a pod is on its way to, or has a place in its group's plan."""
         request = self._objects.requests.get((pod.namespace, pod.name))
-        record = convert.bind_request_record(request) if request is not None else None
+        record = bind_request_record(request) if request is not None else None
         if record is not None and record.pod_uid == pod.uid:
             yield Charge(pod_uid=pod.uid, node=record.node, devices=record.devices)
         planned = group.planned.get(pod.uid) if group is not None else None

@@ -17,8 +17,11 @@ from gpu.reservation import Reservation
 from scheduler.core.assumed.assumed import Commits
 from scheduler.core.assumed.bind_requests import Key
 from scheduler.core.backlog.backlog import Backlog
-from scheduler.core.convert import objects
+from scheduler.core.convert.bind_requests import bind_request_record
 from scheduler.core.convert.job_owners import Owners
+from scheduler.core.convert.nodes import node_record
+from scheduler.core.convert.pod_groups import pod_group_record
+from scheduler.core.convert.pods import seen_pod
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.groups.succeeded import Succeeded
 from scheduler.core.model.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
@@ -85,7 +88,7 @@ class ClusterState:
 
         A heartbeat that changes nothing of interest costs nothing.
         """
-        return self._put_node(objects.node_record(node))
+        return self._put_node(node_record(node))
 
     def _put_node(self, record: NodeRecord) -> bool:
         known = self._nodes.get(record.name)
@@ -130,7 +133,7 @@ class ClusterState:
 
     def read_pod(self, pod: Pod) -> SeenPod:
         """Read a pod without taking it."""
-        seen = objects.seen_pod(pod, self.settings, self.ledger.filters)
+        seen = seen_pod(pod, self.settings, self.ledger.filters)
         if seen.record is None:
             return seen
         record = msgspec.structs.replace(seen.record, cls=self._pods.intern(seen.record.cls))
@@ -233,7 +236,7 @@ class ClusterState:
 
     def upsert_pod_group(self, group: PodGroup) -> None:
         """Take a PodGroup as it is now."""
-        record = objects.pod_group_record(group)
+        record = pod_group_record(group)
         key = (record.namespace, record.name)
         known = self._pod_groups.get(key)
         if known == record or (known and known.uid == record.uid and is_older(record.rv, known.rv)):
@@ -272,7 +275,7 @@ class ClusterState:
     def upsert_bind_request(self, request: BindRequest) -> None:
         """Take a hand-over as it is now; it is in flight whoever made it. One without a readable charge is nobody's."""
         key = (request.metadata.namespace, request.metadata.name)
-        record = objects.bind_request_record(request)
+        record = bind_request_record(request)
         if record is None:
             self.remove_bind_request(*key)
         else:

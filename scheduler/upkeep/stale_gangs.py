@@ -31,7 +31,8 @@ from kube.client.patience import doubled_s
 from kube.client.resources import POD_GROUPS, PODS
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
-from scheduler.core.convert import objects
+from scheduler.core.convert.pod_groups import pod_group_record
+from scheduler.core.convert.pods import pod_record
 from scheduler.core.decide.completing import can_complete, candidates
 from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.model.records import PodGroupRecord
@@ -198,7 +199,7 @@ class Releasing:
 
     async def _release(self, group: PodGroupRecord) -> None:
         """Evict the bound members, if the API server agrees that they are too few. Raises ApiError."""
-        now = objects.pod_group_record(await self._api.get(POD_GROUPS, group.name, namespace=group.namespace))
+        now = pod_group_record(await self._api.get(POD_GROUPS, group.name, namespace=group.namespace))
         listed = await self._api.list(PODS, namespace=group.namespace)
         members = [
             pod for pod in listed.items if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME) == group.name
@@ -208,9 +209,7 @@ class Releasing:
             for pod in members
             if pod.spec.node_name and pod.metadata.deletion_timestamp is None and pod.status.phase not in _ENDED
         ]
-        bound = [
-            found for pod in active if (found := objects.pod_record(pod, self._cache.cluster.settings)) is not None
-        ]
+        bound = [found for pod in active if (found := pod_record(pod, self._cache.cluster.settings)) is not None]
         state = quorum(now, bound, self._cache.cluster.is_in_flight)
         is_at_its_end = any(pod.status.phase == names.SUCCEEDED for pod in members)
         if (

@@ -11,7 +11,7 @@ import yaml
 from cli.main import main
 from cli.obstacles import ADVICE
 from scheduler.core.convert import constraints
-from scheduler.core.convert import objects as intake
+from scheduler.core.convert.pods import pod_record
 from scheduler.core.model.settings import Settings
 from wire.core import Pod
 
@@ -316,7 +316,7 @@ def test_lint_finds_something_exactly_where_the_scheduler_blocks(
 ) -> None:
     given = {key: value for key, value in spec.items() if key != "containers"}
     asked = pod(words, **given)
-    record = intake.pod_record(msgspec.convert(asked, Pod), Settings())
+    record = pod_record(msgspec.convert(asked, Pod), Settings())
     assert record is not None
     blocks = record.blocker is not None and record.blocker.code.value != "NotAdmitted"
     assert bool(findings(tmp_path, capsys, asked)) == blocks

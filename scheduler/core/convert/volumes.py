@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.convert import constraints
+from scheduler.core.convert.controllers import controller_uid
 from scheduler.core.filters.volume_places import ZONE_LABELS
 from scheduler.core.model.records import ClaimUse, VolumeRule
 from wire import names
@@ -117,7 +118,7 @@ def _claims_of(pod: Pod) -> Iterator[ClaimUse]:
 def claim_record(claim: PersistentVolumeClaim) -> ClaimRecord:
     """Read a claim."""
     meta, spec = claim.metadata, claim.spec
-    owner = next((owner.uid for owner in meta.owner_references or () if owner.controller), "")
+    owner = controller_uid(meta)
     return ClaimRecord(
         namespace=meta.namespace,
         name=meta.name,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kube.client.resources import JOBS, POD_GROUPS, PODS
-from scheduler.core.convert.objects import pod_group_record
+from scheduler.core.convert.pod_groups import pod_group_record
 from simulator.controllers.table import Workload, expand, is_known
 from simulator.expanding import Expander
 from simulator.podmaking import MOST_PODS, Malformed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler.core.convert import objects
 from scheduler.core.convert.constraints import constraints
+from scheduler.core.convert.nodes import node_record
 from scheduler.core.filters.registry import FILTERS, OK
 from scheduler.core.model.records import Constraints
 from tests.scheduler.core.objects import node, pod
@@ -21,7 +21,7 @@ def reason(spec: dict[str, Any], **of_node: Any) -> str:
 
 def reason_of(asked: Constraints, on: Node) -> str:
     """The same of constraints that were read."""
-    judged = FILTERS.judge(objects.node_record(on), asked)
+    judged = FILTERS.judge(node_record(on), asked)
     return "" if judged == OK else next(kind for kind, number in FILTERS.numbers.items() if number == judged)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from scheduler.core.convert import objects
+from scheduler.core.convert.nodes import node_record
 from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
 from scheduler.core.model.records import Domains
 from tests.scheduler.core.objects import cluster, node, pod
@@ -21,7 +21,7 @@ from tests.scheduler.core.objects import cluster, node, pod
     ],
 )
 def test_a_node_is_out_that_is_in_one_of_the_domains(domains: Domains, admits: bool) -> None:
-    on = objects.node_record(node(labels={"zone": "a", "rack": "7"}))
+    on = node_record(node(labels={"zone": "a", "rack": "7"}))
     assert OthersAntiAffinity().admits(on, domains) is admits
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from scheduler.core.convert import objects
+from scheduler.core.convert.pod_groups import pod_group_record
+from scheduler.core.convert.pods import pod_record
 from scheduler.core.groups.quorum import Missing, Quorum, quorum
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import bound, pod, pod_group
@@ -16,8 +17,8 @@ from tests.scheduler.core.objects import bound, pod, pod_group
 def _quorum(*, minimum: int, running: int, waiting: int = 0) -> Quorum:
     pods = [bound(pod(f"r{number}", group="g"), "n1") for number in range(running)]
     pods += [pod(f"w{number}", group="g") for number in range(waiting)]
-    records = [record for each in pods if (record := objects.pod_record(each, Settings())) is not None]
-    return quorum(objects.pod_group_record(pod_group("g", minimum)), records, lambda _: False)
+    records = [record for each in pods if (record := pod_record(each, Settings())) is not None]
+    return quorum(pod_group_record(pod_group("g", minimum)), records, lambda _: False)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ class _Counted(dict[str, int]):
 def test_members_are_counted_without_a_look_at_all_subgroups_for_each() -> None:
     subgroups = _Counted({f"s{number}": 1 for number in range(100)})
     missing = Missing(300, subgroups)
-    records = [objects.pod_record(pod(f"m{i}", group="g", subgroup=f"s{i}"), Settings()) for i in range(400)]
+    records = [pod_record(pod(f"m{i}", group="g", subgroup=f"s{i}"), Settings()) for i in range(400)]
     for record in records:
         assert record is not None
         if missing.wants(record):

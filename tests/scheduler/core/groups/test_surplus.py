@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.convert import objects
+from scheduler.core.convert.pod_groups import pod_group_record
+from scheduler.core.convert.pods import pod_record
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Settings
@@ -18,7 +19,7 @@ _MOST = 2**31 - 1
 
 
 def _record(name: str, subgroup: str) -> PodRecord:
-    record = objects.pod_record(pod(name, group="g", subgroup=subgroup), Settings())
+    record = pod_record(pod(name, group="g", subgroup=subgroup), Settings())
     assert record is not None
     return record
 
@@ -28,7 +29,7 @@ def _order(
 ) -> str:
     """Subgroups in the order in which their members are taken; the first ``fits`` are placed."""
     subgroups = [{"name": name, "minMember": least} for name, least in parts.items()]
-    group = objects.pod_group_record(pod_group("g", minimum, subGroups=subgroups or None))
+    group = pod_group_record(pod_group("g", minimum, subGroups=subgroups or None))
     surplus = Surplus(group, active, [_record(f"m{i:02}", "" if c == "-" else c) for i, c in enumerate(waiting)])
     found = []
     while (taken := surplus.take()) is not None:
@@ -72,7 +73,7 @@ def test_all_are_taken_once() -> None:
 def _tree_order(
     parts: list[dict[str, Any]], active: Mapping[str, int], waiting: list[str], least: int | None = None
 ) -> list[str]:
-    group = objects.pod_group_record(pod_group("g", subGroups=parts, **({} if least is None else _least(least))))
+    group = pod_group_record(pod_group("g", subGroups=parts, **({} if least is None else _least(least))))
     surplus = Surplus(group, active, [_record(f"m{i:05}", name) for i, name in enumerate(waiting)])
     found = []
     while (taken := surplus.take()) is not None:

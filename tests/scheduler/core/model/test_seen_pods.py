@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.core.convert.objects import node_record, pod_record
+from scheduler.core.convert.nodes import node_record
+from scheduler.core.convert.pods import pod_record
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings

@@ -11,7 +11,7 @@ from gpu.pinning import Identity, Pin
 from gpu.request import FractionAsk
 from gpu.translation import Cards
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.objects import node_record
+from scheduler.core.convert.nodes import node_record
 from scheduler.core.model.plan import Attempt, Explain, Join
 from scheduler.core.nodes.device_sightings import Prospect
 from tests.scheduler.core.model.test_records import said

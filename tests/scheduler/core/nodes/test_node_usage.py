@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpu.request import FractionAsk
-from scheduler.core.convert import objects as intake
+from scheduler.core.convert.nodes import node_record
 from scheduler.core.model.plan import Retire
 from scheduler.core.model.records import Demand
 from scheduler.core.model.settings import Settings
@@ -232,7 +232,7 @@ def test_of_a_running_pod_that_names_thousands_of_resources_those_of_its_node_ar
 def test_counting_a_node_does_not_grow_with_the_resources_that_its_pods_name() -> None:
     demand = Demand(extended=tuple((f"example.com/r{number:05}", 1) for number in range(3_000)))
     used = Occupancy()
-    used.take(demand, intake.node_record(node(extended={"example.com/r00007": "2"})))
+    used.take(demand, node_record(node(extended={"example.com/r00007": "2"})))
     assert used.extended == {"example.com/r00007": 1}
 
 

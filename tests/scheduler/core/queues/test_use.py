@@ -4,7 +4,8 @@ import pytest
 
 from gpu.handover import PlannedDevice
 from gpu.request import FractionAsk
-from scheduler.core.convert import objects
+from scheduler.core.convert.nodes import node_record
+from scheduler.core.convert.pods import pod_record
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.settings import Settings
@@ -15,13 +16,13 @@ from wire.core import Pod
 
 
 def read(obj: Pod) -> PodRecord:
-    record = objects.pod_record(obj, Settings())
+    record = pod_record(obj, Settings())
     assert record is not None
     return record
 
 
 def card(mem_mib: int) -> NodeRecord:
-    return objects.node_record(node(mem_mib=mem_mib))
+    return node_record(node(mem_mib=mem_mib))
 
 
 @pytest.mark.parametrize(
@@ -103,5 +104,5 @@ def test_who_cannot_be_preempted(
 
 def test_a_node_adds_what_it_has_while_it_is_ready() -> None:
     made = node(gpus=8, cpu="64", memory="1Gi", extended={"nvidia.com/mig-2g.10gb": "3"})
-    assert use.allocatable(objects.node_record(made)) == Resources(64_000, 2**30, 14 * NANO)
-    assert use.allocatable(objects.node_record(node(ready=False))) == Resources()
+    assert use.allocatable(node_record(made)) == Resources(64_000, 2**30, 14 * NANO)
+    assert use.allocatable(node_record(node(ready=False))) == Resources()

@@ -1,0 +1,98 @@
+"""The door of the core for nodes: what there is to give. A resource that can't be read counts as not being there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from gpu import enforcement, slices
+from gpu.cards import cards_mib
+from gpu.multiplied import multiplied
+from scheduler.core.model.records import Demand, NodeRecord
+from wire import names
+from wire.core import Node
+from wire.quantity import NANO, MalformedQuantity, mib_down, milli_down, parse_nano
+
+_READY = "Ready"
+#: A device as NVML names it.
+_UUID: Final = re.compile(r"GPU-[0-9A-Za-z-]{1,64}", re.ASCII)
+_MIG_SINGLE = "single"
+_MIG_ENABLED_LABEL = "node-role.kubernetes.io/mig-enabled"
+#: What a node says is cut to a billion cores and a million devices, so that ranks fit into 64 bits (ranking.py).
+_MOST_CPU_MILLI = 2**40
+_MOST_GPUS = 2**20
+
+
+def node_record(node: Node) -> NodeRecord:
+    """Read a node; a resource that can't be read counts as none."""
+    labels = node.metadata.labels or {}
+    annotations = node.metadata.annotations or {}
+    allocatable = node.status.allocatable or {}
+    smallest, largest = cards_mib(labels, annotations)
+    is_mig = _is_mig(labels, allocatable)
+    is_single = is_mig and labels.get(names.NODE_MIG_STRATEGY) == _MIG_SINGLE
+    return NodeRecord(
+        name=node.metadata.name,
+        uid=node.metadata.uid,
+        labels=labels,
+        taints=tuple(node.spec.taints or ()),
+        is_ready=any(c.type == _READY and c.status == "True" for c in node.status.conditions or ()),
+        is_cordoned=node.spec.unschedulable,
+        capacity=_capacity(allocatable),
+        pods=_amount(names.PODS_RESOURCE, allocatable.get(names.PODS_RESOURCE, 0)),
+        smallest_card_mib=smallest,
+        largest_card_mib=largest,
+        is_mig=is_mig,
+        single_profile=slices.single_profile(labels.get(names.NODE_GPU_PRODUCT, "")) if is_single else "",
+        is_multiplied=bool(multiplied(labels, annotations, offered_gpus(node))),
+        enforces=enforcement.listed(annotations.get(names.NODE_ENFORCES)).known,
+        uuids=_uuids(annotations.get(names.NODE_UUIDS, "")),
+        devices=offered_gpus(node),
+    )
+
+
+def _uuids(text: str) -> tuple[str, ...]:
+    """What an administrator lists; nothing, if there is anything else in it than UUIDs as NVML writes them."""
+    listed = tuple(part.strip() for part in text.split(",")) if text else ()
+    return listed if all(map(_UUID.fullmatch, listed)) and len({*listed}) == len(listed) else ()
+
+
+def offered_gpus(node: Node) -> int:
+    """How many GPUs the device plugin has registered. Unhealthy ones stand in the capacity only."""
+    there = (_amount(names.GPU_RESOURCE, has.get(names.GPU_RESOURCE, 0)) for has in _amounts_of(node))
+    return min(max(there, default=0), _MOST_GPUS)
+
+
+def _amounts_of(node: Node) -> Iterator[Mapping[str, str | int | float]]:
+    yield from (has for has in (node.status.capacity, node.status.allocatable) if has is not None)
+
+
+def _capacity(allocatable: dict[str, str | int | float]) -> Demand:
+    amounts = {name: _amount(name, value) for name, value in allocatable.items()}
+    return Demand(
+        cpu_milli=min(amounts.pop(names.CPU_RESOURCE, 0), _MOST_CPU_MILLI),
+        mem_mib=amounts.pop(names.MEMORY_RESOURCE, 0),
+        ephemeral_mib=amounts.pop(names.EPHEMERAL_STORAGE_RESOURCE, 0),
+        gpus=min(amounts.pop(names.GPU_RESOURCE, 0), _MOST_GPUS),
+        extended=tuple(sorted((k, v) for k, v in amounts.items() if v > 0 and k != names.PODS_RESOURCE)),
+    )
+
+
+def _amount(name: str, value: str | float) -> int:
+    try:
+        if name == names.CPU_RESOURCE:
+            return milli_down(value)
+        if name in {names.MEMORY_RESOURCE, names.EPHEMERAL_STORAGE_RESOURCE}:
+            return mib_down(value)
+        return parse_nano(value) // NANO
+    except MalformedQuantity:
+        return 0
+
+
+def _is_mig(labels: dict[str, str], allocatable: dict[str, str | int | float]) -> bool:
+    """Whether the node has MIG slices, also as its ``nvidia.com/gpu``: no card is shared there (contract 4.12)."""
+    if _MIG_ENABLED_LABEL in labels:
+        return labels[_MIG_ENABLED_LABEL].lower() == "true"
+    sliced = any(k.startswith(names.MIG_RESOURCE_PREFIX) and _amount(k, v) > 0 for k, v in allocatable.items())
+    return sliced or labels.get(names.NODE_MIG_STRATEGY) == _MIG_SINGLE

@@ -1,0 +1,92 @@
+"""The door of the core for PodGroups: minimums, and what is asked for and not carried out."""
+
+from __future__ import annotations
+
+from sys import intern
+
+from gpu.refusal import shown
+from scheduler.core.convert import gang_kinds, queues, written_plan
+from scheduler.core.convert.controllers import controller_uid
+from scheduler.core.model.minimum_tree import Contradiction, MinimumTree, Part, minimum_tree
+from scheduler.core.model.records import PodGroupRecord
+from scheduler.core.model.verdict import Code
+from wire import goduration, names, rfc3339
+from wire.crds.podgroup import PodGroup, PodGroupSpec
+
+
+def pod_group_record(group: PodGroup) -> PodGroupRecord:
+    """Read a PodGroup. Without ``minMember`` the minimums of its subgroups hold, or one pod if there are none."""
+    spec = group.spec
+    tree, contradiction = _tree(spec)
+    default = tree.fewest if spec.sub_groups else 1
+    meta = group.metadata
+    stale_ns, unread_stale = _stale(spec.staleness_grace_period)
+    minimum = max(spec.min_member if spec.min_member is not None else default, 0)
+    return PodGroupRecord(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        rv=meta.resource_version,
+        minimum=minimum,
+        created=meta.creation_timestamp or "",
+        tree=tree,
+        contradiction=contradiction,
+        unsupported=_unsupported_in(group, minimum),
+        stale_ns=stale_ns,
+        unread_stale=unread_stale,
+        delay_ns=_delay_ns(spec.preemption_delay),
+        stale_since=(meta.annotations or {}).get(names.STALE_SINCE, "")[: rfc3339.LONGEST + 1],
+        ignored=ignored_in(group),
+        controller=controller_uid(meta),
+        planned=written_plan.members((meta.annotations or {}).get(names.PLAN)),
+        queue=intern(spec.queue or names.DEFAULT_QUEUE),
+        is_preemptible=queues.is_preemptible(spec.preemptibility),
+    )
+
+
+def _tree(spec: PodGroupSpec) -> tuple[MinimumTree, Contradiction | None]:
+    """The minimums; as in KAI, pods are counted in leaves, and ``minMember`` of a subgroup above others is not read."""
+    if spec.min_member is not None and spec.min_sub_group is not None:
+        return MinimumTree(), Contradiction(Code.GROUP_TWO_MINIMUMS, "")
+    parts = [Part(s.name, s.parent or "", s.min_member, s.min_sub_group) for s in spec.sub_groups or ()]
+    found = minimum_tree(parts, spec.min_sub_group)
+    return (MinimumTree(), found) if isinstance(found, Contradiction) else (found, None)
+
+
+def ignored_in(group: PodGroup) -> str:
+    """Name what a PodGroup prefers and nobody looks at yet; "" if nothing."""
+    asked = [group.spec.topology_constraint, *(s.topology_constraint for s in group.spec.sub_groups or ())]
+    prefers = any(constraint and constraint.preferred_topology_level for constraint in asked)
+    return "topologyConstraint.preferredTopologyLevel" if prefers else ""
+
+
+def _unsupported_in(group: PodGroup, minimum: int) -> str:
+    spec = group.spec
+    constrained = [spec.topology_constraint, *(s.topology_constraint for s in spec.sub_groups or ())]
+    found = {
+        "topologyConstraint.requiredTopologyLevel": any(c and c.required_topology_level for c in constrained),
+    }
+    annotations = group.metadata.annotations
+    # Where subgroups are counted, KAI's annotation says how many of them.
+    if gang_kinds.asks_more_than(annotations, max(minimum, spec.min_sub_group or 0)):
+        found[f"annotation {names.BATCH_MIN_MEMBER} above minMember"] = True
+    found |= dict.fromkeys(gang_kinds.kais_structure(annotations), True)
+    return ", ".join(name for name, is_there in found.items() if is_there)
+
+
+def _stale(text: str | None) -> tuple[int | None, str | None]:
+    """``stalenessGracePeriod`` (kai-contract 3.2), or what stands there and can't be read: as if it were not said."""
+    if text is None:
+        return None, None
+    try:
+        return goduration.parse_ns(text), None
+    except goduration.MalformedDuration:
+        return None, shown(text)
+
+
+def _delay_ns(text: str | None) -> int:
+    """``preemptionDelay``; what can't be read, or is below zero, delays nothing. The webhook refuses what can't be."""
+    try:
+        return max(0, goduration.parse_ns(text)) if text is not None else 0
+    except goduration.MalformedDuration:
+        return 0

@@ -1,0 +1,207 @@
+"""The door of the core for pods: what runs, waits or holds a device for others. Nothing behind it sees a wire object.
+
+What can't be read of a pod never stops the loop: it becomes the reason why that pod waits (blockers.py).
+"""
+
+from __future__ import annotations
+
+from sys import intern
+from typing import Final
+
+import msgspec
+
+from gpu import enforcement, grant, reservation, room
+from gpu.asked import PLAIN, asked_when_bound, mode_of, recorded, unrecorded
+from gpu.cards import integer
+from gpu.dialects import vocabulary
+from gpu.ended import has_ended
+from gpu.refusal import Refusal, told
+from gpu.request import NO_GPU
+from gpu.translation import Cards, Translation
+from scheduler.core.convert import constraints, device_env, job_owners, queues, selectors, volumes
+from scheduler.core.convert import demand as requests
+from scheduler.core.convert.blockers import blocker
+from scheduler.core.convert.controllers import controller_uid
+from scheduler.core.convert.device_env import Source
+from scheduler.core.filters.registry import FILTERS, Filters
+from scheduler.core.model.records import (
+    ANYWHERE,
+    Constraints,
+    Demand,
+    Held,
+    PodClass,
+    PodRecord,
+    SeenPod,
+    SucceededMember,
+)
+from scheduler.core.model.settings import Settings
+from wire import names, rfc3339
+from wire.core import ObjectMeta, Pod
+
+_NOTHING = Translation(dialect=PLAIN, request=NO_GPU)
+_ENDED = {names.SUCCEEDED, names.FAILED}
+_S: Final = 1_000_000_000
+
+
+def is_ours(pod: Pod, settings: Settings) -> bool:
+    """Whether this scheduler places ``pod``."""
+    return pod.spec.scheduler_name == settings.scheduler_name
+
+
+def is_reservation(pod: Pod, settings: Settings) -> bool:
+    """Whether ``pod`` holds a device for others."""
+    return reservation.is_reservation(pod, settings.reservation_namespace, app=settings.reservation_app)
+
+
+def seen_pod(pod: Pod, settings: Settings, filters: Filters = FILTERS) -> SeenPod:
+    """Read a pod: whether it runs, has ended, or holds a device for others."""
+    return SeenPod(
+        uid=pod.metadata.uid,
+        rv=pod.metadata.resource_version,
+        has_ended=has_ended(pod.status),
+        record=pod_record(pod, settings, filters),
+        reservation=reservation.read(pod) if is_reservation(pod, settings) else None,
+        succeeded=_succeeded(pod),
+    )
+
+
+def _succeeded(pod: Pod) -> SucceededMember | None:
+    meta = pod.metadata
+    group = (meta.annotations or {}).get(names.POD_GROUP_NAME, "")
+    if not group or pod.status.phase != names.SUCCEEDED or not has_ended(pod.status):
+        return None
+    return SucceededMember(
+        uid=meta.uid,
+        namespace=intern(meta.namespace),
+        pod_group=intern(group),
+        subgroup=_subgroup(meta),
+        controller=controller_uid(meta),
+    )
+
+
+def _subgroup(meta: ObjectMeta) -> str:
+    return intern((meta.labels or {}).get(names.SUBGROUP_LABEL, ""))
+
+
+def pod_record(pod: Pod, settings: Settings, filters: Filters = FILTERS) -> PodRecord | None:
+    """Read a pod; None if it doesn't matter: ended, or neither bound nor ours."""
+    if has_ended(pod.status):
+        return None
+    if pod.spec.node_name:
+        return _bound(pod, settings)
+    if not is_ours(pod, settings) or pod.status.phase in _ENDED:
+        return None
+    return _waiting(pod, settings, filters)
+
+
+def _bound(pod: Pod, settings: Settings) -> PodRecord:
+    found = asked_when_bound(pod)
+    known = _NOTHING if isinstance(found, Refusal) else found
+    cls = PodClass(
+        demand=requests.readable_demand(pod), request=known.request, wishes=known.wishes, mode=mode_of(known)
+    )
+    return msgspec.structs.replace(
+        _record(pod, cls, settings),
+        node=intern(pod.spec.node_name),
+        is_reservation=is_reservation(pod, settings),
+        held=_held(pod),
+        has_legacy_slice=is_ours(pod, settings) and bool(constraints.legacy_slice(pod)),
+        started_s=max(0, (rfc3339.parse_ns(pod.status.start_time or "") or 0) // _S),
+    )
+
+
+def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
+    try:
+        demand, problem = requests.demand(pod), ""
+    except requests.MalformedDemand as error:
+        demand, problem = Demand(), str(error)
+    own = recorded(pod)
+    found = own or unrecorded(pod)
+    if isinstance(found, Refusal):
+        problem = found.message
+        found = _NOTHING
+    request = found.request
+    if (no_room := room.cramped(pod.metadata.annotations, found)) is not None:
+        problem = no_room.message
+    required = enforcement.is_required(pod.metadata.annotations)
+    if isinstance(required, Refusal):
+        problem = told(required)
+    enforced = enforcement.needed(found.wishes) if required or settings.require_enforcement else ()
+    hand_over = device_env.hand_over(pod, request)
+    problem = problem or device_env.taken_back(pod, request)
+    cls = PodClass(
+        demand=demand,
+        request=request,
+        constraints=_shared_constraints(pod, found.cards, enforced, filters),
+        by_config_map=Source.CONFIG_MAP in hand_over,
+        strategy=found.strategy,
+        uuids=found.cards.uuids,
+        not_uuids=found.cards.not_uuids,
+        alternatives=found.alternatives,
+        wishes=found.wishes,
+        mode=mode_of(found),
+        places=tuple(msgspec.structs.replace(place, unit=0) for place in found.places),
+    )
+    job, job_name = job_owners.job_of(pod.metadata.owner_references)
+    came_by_the_door = own is not None or not vocabulary.is_spoken(pod)
+    return msgspec.structs.replace(
+        _record(pod, cls, settings),
+        gated=bool(pod.spec.scheduling_gates),
+        labels=pod.metadata.labels or {},
+        job=job,
+        job_name=job_name,
+        recorded=own if isinstance(own, Translation) else None,
+        blocker=blocker(
+            pod,
+            cls,
+            filters,
+            problem=problem,
+            admitted=came_by_the_door and Source.NONE not in hand_over,
+            are_grouped=settings.are_grouped,
+        ),
+    )
+
+
+def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
+    meta = pod.metadata
+    labels = meta.labels or {}
+    counts_for_us = is_ours(pod, settings) and not is_reservation(pod, settings)
+    # What many pods share is kept once.
+    return PodRecord(
+        uid=meta.uid,
+        namespace=intern(meta.namespace),
+        name=meta.name,
+        rv=meta.resource_version,
+        node="",
+        cls=cls,
+        created=intern(meta.creation_timestamp or ""),
+        priority=pod.spec.priority or 0,
+        task_priority=integer(labels.get(names.TASK_PRIORITY_LABEL, "")),
+        pod_group=intern((meta.annotations or {}).get(names.POD_GROUP_NAME, "")),
+        subgroup=_subgroup(meta),
+        controller=controller_uid(meta),
+        deleting=meta.deletion_timestamp is not None,
+        claims=volumes.claims_of(pod) if pod.spec.volumes else (),
+        keeps_off=selectors.anti_terms(pod) if pod.spec.affinity else (),
+        grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,
+        queue=queues.queue_of(labels) if counts_for_us else "",
+        is_preemptible=queues.is_preemptible(labels.get(names.PREEMPTIBILITY_LABEL)),
+        is_foreign=not (counts_for_us or is_reservation(pod, settings) or _is_scaling(pod)),
+    )
+
+
+def _is_scaling(pod: Pod) -> bool:
+    return pod.spec.scheduler_name == names.SCALING_SCHEDULER_NAME
+
+
+def _shared_constraints(pod: Pod, cards: Cards, enforced: tuple[str, ...], filters: Filters) -> Constraints:
+    found = constraints.constraints(pod, cards, enforced, filters)
+    return ANYWHERE if found == ANYWHERE else found
+
+
+def _held(pod: Pod) -> tuple[Held, ...]:
+    """A bound pod's parts of devices: its grant, else the groups that its labels name."""
+    given = grant.read(pod.metadata.annotations)
+    if given is not None:
+        return tuple(Held(d.group, d.nano, d.reservation, d.uuid, d.resource, d.compute_percent) for d in given.devices)
+    return tuple(Held(group, None) for group in grant.labelled_groups(pod.metadata.labels))
