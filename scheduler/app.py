@@ -7,7 +7,8 @@ with fresh lists (kube/lead/replica.py).
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 
 import anyio
 from typing_extensions import override
@@ -17,7 +18,7 @@ from kube.client.clock import Clock
 from kube.client.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
 from kube.clusterpolicies import CdiNames
 from kube.events import EventRecorder
-from kube.lead.replica import Follower
+from kube.lead.replica import Followed, Follower
 from kube.lead.secondary import Secondary
 from kube.telemetry.tracing import Tracer
 from kube.watch.reflector import Reflector
@@ -52,6 +53,20 @@ from scheduler.watch.sinks import NodeSink, PodGroupSink, PodSink, RequestSink
 from scheduler.watch.watched import budgets, secondary
 
 
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """What the parts of a scheduler are made with."""
+
+    api: Api
+    cache: Cache
+    _: KW_ONLY
+    settings: SchedulerSettings
+    clock: Clock
+    rng: random.Random
+    events: EventRecorder
+    observer: Observer
+
+
 class Scheduler(Follower):
     """Decides where pods go, and commits what needs no binder. ``cluster`` is what it decides on, empty at first."""
 
@@ -67,78 +82,32 @@ class Scheduler(Follower):
         observer: Observer | None = None,
         tracer: Tracer | None = None,
     ) -> None:
-        self._observer = observer = observer or Unobserved()
-        self._traces = traces = _traces(tracer, settings)
-        self.cache = cache = Cache(
-            cluster or Cluster(settings.decisions, scores=settings.scores or SCORES), traces=traces
-        )
-        kinds = (*secondary(cache), budgets(cache)) if settings.decisions.makes_room else secondary(cache)
-        scaling = None if settings.scaling is None else Scaling(api, cache, clock=clock, settings=settings.scaling)
+        self._observer = observer or Unobserved()
+        self._traces = _traces(tracer, settings)
+        decided = cluster or Cluster(settings.decisions, scores=settings.scores or SCORES)
+        self.cache = cache = Cache(decided, traces=self._traces)
+        of = _Means(api, cache, settings=settings, clock=clock, rng=rng, events=events, observer=self._observer)
+        self._scaling = _scaling(of)
         cdi = CdiNames(api, settings.cdi)
-        # In this order: a pod whose PodGroup, BindRequest or claim is not known yet is not taken for one without it.
-        # Nothing is decided without what safety rests on, and each decision needs:
-        super().__init__(
-            (
-                Reflector(api, NODES, NodeSink(cache), rng=rng),  # what there is to give
-                Reflector(api, POD_GROUPS, PodGroupSink(cache), rng=rng),  # devices that a plan promises to a gang
-                Reflector(api, BIND_REQUESTS, RequestSink(cache), rng=rng),  # devices that are on their way to a pod
-                Secondary(api, kinds, rng=rng),
-                Reflector(api, PODS, PodSink(cache), rng=rng),  # devices that are used; books, in reservation pods
-                *(() if scaling is None else (scaling.reflector(rng),)),  # pods once more: no second one is made
-                cdi,
-            )
-        )
-        handed = HandedOver(api, self.cache, clock=clock, orphan_s=settings.orphan_s)
-        direct = Direct(api, self.cache, clock=clock, rng=rng, events=events, cdi=cdi, observer=observer)
-        self._status = Status(
-            api,
-            self.cache,
-            clock=clock,
-            events=events,
-            condition_s=settings.condition_s,
-            in_flight=settings.explain_in_flight,
-            observer=observer,
-        )
+        super().__init__(_followed(of, self._scaling, cdi))
+        handed = HandedOver(api, cache, clock=clock, orphan_s=settings.orphan_s)
+        direct = Direct(api, cache, clock=clock, rng=rng, events=events, cdi=cdi, observer=self._observer)
+        self._status = _status(of)
         #: How things stand, for whoever asks.
         self.standing = Standing(cache, self._status.codes)
-        self._recounting = Recounting(cache, observer)
+        self._recounting = Recounting(cache, self._observer)
         cache.on_waited = self._waited
-        self._enforcing = Enforcing(
-            api, self.cache, clock=clock, retry_s=settings.condition_s, in_flight=settings.explain_in_flight
-        )
+        self._enforcing = _enforcing(of)
         self._evictor = Evictor(api, per_s=settings.evictions_per_s)
-        self._releasing = Releasing(
-            api,
-            self.cache,
-            evictor=self._evictor,
-            events=events,
-            observer=observer,
-            grace_s=settings.broken_gang_s,
-        )
-        self._remarking = Remarking(self.cache, events)
-        self._answering = Answering(self.cache, answer_s=settings.answer_s)
-        self._scaling = scaling
-        self._queue_use = _queue_use(api, cache, settings)
+        self._releasing = _releasing(of, self._evictor)
+        self._remarking = Remarking(cache, events)
+        self._answering = Answering(cache, answer_s=settings.answer_s)
+        self._queue_use = _queue_use(of)
         self._queue_statuses = QueueStatuses(api, cache, clock=clock) if settings.object_status else None
-        self._group_statuses = (
-            PodGroupStatuses(api, cache, clock=clock, events=events) if settings.object_status else None
-        )
+        self._group_statuses = _group_statuses(of)
         self._budget_labels = BudgetLabels(api, cache) if settings.decisions.makes_room else None
-        self._making = (
-            MakingRoom(api, cache, evictor=self._evictor, clock=api.clock, events=events, observer=observer)
-            if settings.decisions.makes_room
-            else None
-        )
-        self._cycle = Cycle(
-            api,
-            self.cache,
-            direct=direct,
-            gangs=Gangs(api, self.cache, direct=direct, handed=handed, clock=clock, rng=rng),
-            handed=handed,
-            explain=self._explain,
-            settings=settings,
-            observer=observer,
-        )
+        self._making = _making(of, self._evictor)
+        self._cycle = _cycle(of, direct, handed, self._explain)
         if self._making is not None:
             self._cycle.make_room = self._making.take
 
@@ -202,9 +171,64 @@ class Scheduler(Follower):
             tasks.start_soon(self._cycle.run)
 
 
-def _queue_use(api: Api, cache: Cache, settings: SchedulerSettings) -> QueueUse | AskedUse | None:
+def _traces(tracer: Tracer | None, settings: SchedulerSettings) -> Traces:
+    return Untraced() if tracer is None else Traced(tracer, scheduler_name=settings.decisions.scheduler_name)
+
+
+def _scaling(of: _Means) -> Scaling | None:
+    asked = of.settings.scaling
+    return None if asked is None else Scaling(of.api, of.cache, clock=of.clock, settings=asked)
+
+
+def _followed(of: _Means, scaling: Scaling | None, cdi: CdiNames) -> tuple[Followed, ...]:
+    """What is read before anything is decided: what safety rests on, and each decision needs.
+
+    In this order: a pod whose PodGroup, BindRequest or claim is not known yet is not taken for one without it.
+    """
+    api, cache, rng = of.api, of.cache, of.rng
+    kinds = (*secondary(cache), budgets(cache)) if of.settings.decisions.makes_room else secondary(cache)
+    return (
+        Reflector(api, NODES, NodeSink(cache), rng=rng),  # what there is to give
+        Reflector(api, POD_GROUPS, PodGroupSink(cache), rng=rng),  # devices that a plan promises to a gang
+        Reflector(api, BIND_REQUESTS, RequestSink(cache), rng=rng),  # devices that are on their way to a pod
+        Secondary(api, kinds, rng=rng),
+        Reflector(api, PODS, PodSink(cache), rng=rng),  # devices that are used; books, in reservation pods
+        *(() if scaling is None else (scaling.reflector(rng),)),  # pods once more: no second one is made
+        cdi,
+    )
+
+
+def _status(of: _Means) -> Status:
+    return Status(
+        of.api,
+        of.cache,
+        clock=of.clock,
+        events=of.events,
+        condition_s=of.settings.condition_s,
+        in_flight=of.settings.explain_in_flight,
+        observer=of.observer,
+    )
+
+
+def _enforcing(of: _Means) -> Enforcing:
+    retry_s, in_flight = of.settings.condition_s, of.settings.explain_in_flight
+    return Enforcing(of.api, of.cache, clock=of.clock, retry_s=retry_s, in_flight=in_flight)
+
+
+def _releasing(of: _Means, evictor: Evictor) -> Releasing:
+    return Releasing(
+        of.api,
+        of.cache,
+        evictor=evictor,
+        events=of.events,
+        observer=of.observer,
+        grace_s=of.settings.broken_gang_s,
+    )
+
+
+def _queue_use(of: _Means) -> QueueUse | AskedUse | None:
     """Who says what queues used over time; None: that does not count."""
-    period, source = settings.queue_use, settings.use_source
+    api, cache, period, source = of.api, of.cache, of.settings.queue_use, of.settings.use_source
     if period is None:
         return None
     if source is None:
@@ -212,5 +236,26 @@ def _queue_use(api: Api, cache: Cache, settings: SchedulerSettings) -> QueueUse 
     return AskedUse(api, cache, clock=api.clock, period=period, source=source)
 
 
-def _traces(tracer: Tracer | None, settings: SchedulerSettings) -> Traces:
-    return Untraced() if tracer is None else Traced(tracer, scheduler_name=settings.decisions.scheduler_name)
+def _group_statuses(of: _Means) -> PodGroupStatuses | None:
+    if not of.settings.object_status:
+        return None
+    return PodGroupStatuses(of.api, of.cache, clock=of.clock, events=of.events)
+
+
+def _making(of: _Means, evictor: Evictor) -> MakingRoom | None:
+    if not of.settings.decisions.makes_room:
+        return None
+    return MakingRoom(of.api, of.cache, evictor=evictor, clock=of.api.clock, events=of.events, observer=of.observer)
+
+
+def _cycle(of: _Means, direct: Direct, handed: HandedOver, explain: Callable[[Sequence[Explain]], None]) -> Cycle:
+    return Cycle(
+        of.api,
+        of.cache,
+        direct=direct,
+        gangs=Gangs(of.api, of.cache, direct=direct, handed=handed, clock=of.clock, rng=of.rng),
+        handed=handed,
+        explain=explain,
+        settings=of.settings,
+        observer=of.observer,
+    )
