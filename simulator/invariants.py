@@ -16,7 +16,6 @@ and at rest no pod is forgotten.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -25,6 +24,8 @@ from typing import Final
 
 from simulator import facts
 from simulator.checks import counting, placing, telling
+from simulator.checks.asking import Asking
+from simulator.checks.binding import Bindings
 from simulator.checks.counting import NodeFacts
 from simulator.checks.intents import Intents
 from simulator.checks.keeping import Keeping
@@ -33,6 +34,7 @@ from simulator.checks.leftovers import leftovers
 from simulator.checks.limits import Lateness, Limits
 from simulator.checks.promises import Promises
 from simulator.checks.recounting import Recount
+from simulator.checks.releasing import Releasable
 from simulator.checks.telling import Scene
 from simulator.checks.writes import Evictions, Write, Writes
 from simulator.devices import Device
@@ -41,7 +43,6 @@ from simulator.gangs import Gangs
 from simulator.usage import Usage
 from simulator.violations import Findings
 from simulator.witness import Freed, Held, Record, Started, Stopped
-from wire import names
 
 PODS: Final = "pods"
 POD_GROUPS: Final = "podgroups"
@@ -58,8 +59,6 @@ WATCHED: Final = (NODES, PODS, POD_GROUPS, BIND_REQUESTS, QUEUES)
 SHOWN: Final = (*WATCHED, ROOM, BUDGETS)
 ADDED: Final = "ADDED"
 DELETED: Final = "DELETED"
-#: For so long others may not have heard what happened: watches are late, and an eviction takes its time.
-_HEARSAY_S: Final = 300.0
 
 
 class Checker:
@@ -89,10 +88,8 @@ class Checker:
         self._gangs = Gangs(self.findings, gang_grace_s)
         self.limits = Limits(self.findings, lateness, self._smallest_mib)
         self._records: deque[Record] = deque()
-        #: Pods (UID) as they were bound last, whose binding a restored API server does not know.
-        self._undone: dict[str, PodFacts] = {}
-        #: BindRequest UID (the attempt) -> the node that it chose.
-        self._chosen: dict[str, str] = {}
+        self._bindings = Bindings(self.findings)
+        self._asking = Asking(self.findings)
         #: What is there now: pods by UID, nodes by name, BindRequests by UID.
         self.live: dict[str, PodFacts] = {}
         #: Node ("" for none) -> UIDs of the pods that are there and name it.
@@ -111,10 +108,8 @@ class Checker:
             on_node=self._on_node,
             find=self._named,
         )
-        self._evictions = Evictions(self.findings, self._is_releasable, self.intents.evicted)
-        self._release_s = release_s
-        #: Device -> until when it was seen unhealthy.
-        self._ill_at_s: dict[str, float] = {}
+        self._releasable = Releasable(self._gangs, self._usage, self._devices, self._named, release_s)
+        self._evictions = Evictions(self.findings, self._releasable.is_releasable, self.intents.evicted)
         #: How often a ledger was compared with a recount.
         self.comparisons = 0
         #: What was done to our components, if anything: S10 is about runs in which something was.
@@ -144,7 +139,7 @@ class Checker:
         elif kind == BIND_REQUESTS:
             if event == ADDED:
                 self.limits.decided(raw, at_s)
-            self._chosen[raw["metadata"]["uid"]] = (raw.get("spec") or {}).get("selectedNode", "")
+            self._bindings.chose(raw["metadata"]["uid"], (raw.get("spec") or {}).get("selectedNode", ""))
             _keep(self._requests, raw["metadata"]["uid"], is_there=event != DELETED)
         elif kind == BUDGETS:
             self.intents.budget(raw, is_gone=event == DELETED)
@@ -189,8 +184,7 @@ class Checker:
         self._judge_records()
         for record in self._records:
             if isinstance(record, Started):
-                text = f"container {record.container} of {record.pod} ran on {record.node} without having been bound"
-                self.findings.add("S5", record.at_s, text)
+                self._bindings.never_bound(record)
         self._usage.judge_lost(at_s)
         self._gangs.judge(at_s, is_end=True)
         self.intents.judge(at_s, is_end=True)
@@ -246,9 +240,7 @@ class Checker:
                 continue
             for text in (*telling.untrue(pod, scene), *self.limits.untrue(pod)):
                 self.findings.add("L3", at_s, f"pod {pod.key}: {text}")
-            told = telling.unnamed(pod, pod.verdict.message if pod.verdict else "")
-            if told:
-                self.findings.add("S11", at_s, f"pod {pod.key}: {told}")
+            self._asking.waits(pod, at_s)
         self.findings.judged.add("L3")
 
     def judge_forgotten(self, stuck: Iterable[str], at_s: float) -> None:
@@ -263,40 +255,15 @@ class Checker:
             self.findings.add("S10", at_s, f"pod {pod.key} is forgotten: it {text}")
 
     def refused(self, raw: Json, message: str, at_s: float) -> None:
-        """A user's pod was refused by our webhooks: for a malformed ask, which the message names (S11).
-
-        Or because it asks for whole GPUs of a node that no scheduler has looked at (docs/security.md).
-        """
-        metadata = {"uid": "", "name": "", **raw["metadata"]}
-        pod = facts.pod({**raw, "metadata": metadata})
-        told = telling.unnamed(pod, message)
-        if facts.problem(pod) is None and not _brings_its_node(pod, message):
-            told = f"nothing is wrong with it, and the answer is {message!r}"
-        if told:
-            self.findings.add("S11", at_s, f"pod {pod.key} was refused: {told}")
+        """A user's pod was refused by our webhooks (S11)."""
+        self._asking.refused(raw, message, at_s)
 
     def _waiting(self) -> list[PodFacts]:
         return [pod for pod in self.live.values() if pod.waits]
 
-    def _is_releasable(self, namespace: str, name: str, at_s: float) -> bool:
-        there = [pod for pod in (self._named(namespace, name),) if pod is not None]
-        broken = any(self._gangs.is_broken(pod.uid, at_s, for_s=self._release_s) for pod in there)
-        return broken or any(
-            self._usage.is_contended(pod) or self._was_ill(pod, at_s) or self._is_elsewhere(pod) for pod in there
-        )
-
     def _named(self, namespace: str, name: str) -> PodFacts | None:
         there = (pod for pod in self.live.values() if (pod.namespace, pod.name) == (namespace, name))
         return next(there, None)
-
-    def _is_elsewhere(self, pod: PodFacts) -> bool:
-        """Whether it was given a card of another machine (a reservation that lies): it can't run where it is."""
-        cards = {device.uuid for device in self._devices.get(pod.node, ())}
-        return any(grant.uuid not in cards for grant in pod.grants)
-
-    def _was_ill(self, pod: PodFacts, at_s: float) -> bool:
-        """Whether a device of its was unhealthy just now: who evicts may not have heard of its recovery."""
-        return any(at_s - self._ill_at_s.get(grant.uuid, -math.inf) <= _HEARSAY_S for grant in pod.grants)
 
     def leftovers(self, objects: Mapping[str, Iterable[Json]], at_s: float) -> None:
         """Judge S9 when all work is gone: of what was made for it, nothing may be left (by plural: its objects)."""
@@ -324,12 +291,10 @@ class Checker:
         self._recount.changed(pod.node)
         if known is not None:
             self._recount.changed(known.node)
+        self._bindings.changed(known, pod, at_s)
         if known is None:
             pod = replace(pod, is_placed_by_hand=bool(pod.node) and not pod.is_reservation)
-            if pod.node:
-                self._judge_attempt(pod, at_s)
         else:
-            self._judge_binding(known, pod, at_s)
             # What it asked is what it asked when it was bound.
             asks = known.asks if known.node else pod.asks
             pod = replace(pod, asks=asks, is_placed_by_hand=known.is_placed_by_hand)
@@ -347,35 +312,20 @@ class Checker:
         self._gangs.pod(pod, is_gone=is_gone, at_s=at_s)
         self.limits.pod(pod, at_s, is_gone=is_gone)
         self.intents.pod(pod, at_s, is_bound=known is not None and not known.node and bool(pod.node) and not is_gone)
-        self._ill_at_s.update(dict.fromkeys(known.ill if known else (), at_s))
-        self._ill_at_s.update(dict.fromkeys(pod.ill, at_s if is_gone else math.inf))
+        self._releasable.changed(known, pod, at_s, is_gone=is_gone)
         if pod.is_reservation:
             self._judge_book(pod, at_s)
         self._promises.take(pod, is_gone=is_gone, before=known.promised if known else frozenset(), at_s=at_s)
 
     def _judge_keeping(self, known: PodFacts | None, pod: PodFacts, at_s: float) -> None:
-        """S8, and S11 of what is bound: a malformed ask never becomes a default."""
+        """S8, and S11 of what is bound."""
         if pod.is_reservation:
             self._keeping.book(known, pod, at_s)
         elif known is not None and known.node:
             self._keeping.changed(known, pod, at_s)
         elif known is not None and pod.node:
             self._keeping.bound(pod, at_s)
-            wrong = facts.problem(pod) if pod.is_ours else None
-            if wrong is not None:
-                self.findings.add("S11", at_s, f"pod {pod.key} was bound with {wrong[0]}={wrong[1]!r}")
-
-    def _judge_binding(self, known: PodFacts, pod: PodFacts, at_s: float) -> None:
-        if known.node and pod.node != known.node:
-            self.findings.add("S5", at_s, f"pod {pod.key} was bound to {known.node}, then to {pod.node or 'no node'}")
-            self._undone[pod.uid] = known
-        if pod.node and not known.node:
-            self._judge_attempt(pod, at_s)
-
-    def _judge_attempt(self, pod: PodFacts, at_s: float) -> None:
-        chosen = self._chosen.get(pod.attempt, pod.node)
-        if chosen != pod.node:
-            self.findings.add("S5", at_s, f"pod {pod.key} is bound to {pod.node}, its attempt chose {chosen}")
+            self._asking.bound(pod, at_s)
 
     def _judge_book(self, pod: PodFacts, at_s: float) -> None:
         total = sum(pod.book.values(), Fraction(0))
@@ -393,15 +343,15 @@ class Checker:
         self._usage.judge_lost(record.at_s)
         self._gangs.judge(record.at_s)
         pod = self._pods.get(record.pod_uid)
-        if pod is not None and not pod.node:
-            pod = self._undone.get(record.pod_uid, pod)
+        if pod is not None:
+            pod = self._bindings.as_bound(pod)
         match record:
             case Held() | Started() if pod is None or not pod.node:
                 return False
             case Held() if pod is not None:
                 self._usage.held(record, pod)
             case Started() if pod is not None:
-                self._judge_place(record, pod)
+                self._bindings.started(record, pod, is_bound=self._pods[pod.uid] is pod)
                 self._usage.started(record, pod)
             case Freed():
                 self._usage.freed(record)
@@ -411,22 +361,9 @@ class Checker:
                 pass
         return True
 
-    def _judge_place(self, record: Started, pod: PodFacts) -> None:
-        if self._pods[pod.uid] is not pod:
-            self.findings.add("S5", record.at_s, f"pod {pod.key} runs on {record.node}, and is bound to it no more")
-        elif record.node != pod.node:
-            self.findings.add("S5", record.at_s, f"pod {pod.key} runs on {record.node}, but is bound to {pod.node}")
-
 
 def _keep(uids: set[str], uid: str, *, is_there: bool) -> None:
     if is_there:
         uids.add(uid)
     else:
         uids.discard(uid)
-
-
-def _brings_its_node(pod: PodFacts, message: str) -> bool:
-    """Whether a pod that asks for whole GPUs names its node, and is told so."""
-    return (
-        bool(pod.node) and counting.demand(pod, names.GPU_RESOURCE) > 0 and f"spec.nodeName is '{pod.node}'" in message
-    )

@@ -327,25 +327,6 @@ def test_a_gang_that_was_whole_may_shrink() -> None:
     assert story.sees(member("q"), event="DELETED").broken() == set()
 
 
-def test_a_pod_bound_twice_breaks_s5() -> None:
-    assert Story().sees(pod("p", node="node-0")).sees(pod("p", node="node-1")).broken() == {"S5"}
-
-
-def test_a_pod_that_runs_elsewhere_breaks_s5() -> None:
-    assert Story().sees(pod("p")).starts("p", node="node-1").broken() == {"S5"}
-
-
-def test_a_pod_that_runs_without_being_bound_breaks_s5() -> None:
-    assert Story().sees(pod("p", node="")).starts("p").broken() == {"S5"}
-
-
-def test_a_pod_bound_elsewhere_than_its_attempt_chose_breaks_s5() -> None:
-    request = {"metadata": {"uid": "attempt-1", "name": "p"}, "spec": {"selectedNode": "node-1"}}
-    grant = {"moorage.dev/grant": json.dumps({"attempt": "attempt-1", "devices": []})}
-    story = Story().sees(request, kind=BIND_REQUESTS).sees(pod("p", node=""))
-    assert story.sees(pod("p", node="node-0", annotations=grant)).broken() == {"S5"}
-
-
 def test_records_wait_for_their_pods_and_are_judged_in_their_order() -> None:
     story = Story().holds("r", "GPU-a").starts("p", "GPU-a").starts("q", "GPU-a").stops("p").stops("q")
     story.sees(share("q", "g", "0.6")).sees(share("p", "g", "0.6")).sees(reservation("r", "g"))
