@@ -10,7 +10,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView, Set
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
@@ -20,6 +19,7 @@ from scheduler.core.backlog.quota_sleepers import Item, QuotaSleepers
 from scheduler.core.backlog.room_memo import NEVER_LOOKED
 from scheduler.core.backlog.sayings import Key, Sayings
 from scheduler.core.backlog.shape import Shape, ShapeKey
+from scheduler.core.backlog.timers import Timers
 from scheduler.core.model.priority_order import Rank, rank_alone
 from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.verdict import Verdict
@@ -86,10 +86,7 @@ class Backlog:
         self._light_sleepers: dict[ShapeKey | Key, None] = {}
         #: Gangs that wait for room: the change of the ledger that the counts in their verdicts are of, oldest first.
         self._counted_at: dict[Key, int] = {}
-        #: Times at which a pod or a gang is looked at again, the earliest of each, as a heap.
-        self._timers: list[tuple[int, int, str | Key]] = []
-        self._timer_of: dict[str | Key, int] = {}
-        self._timers_set = 0
+        self._timers = Timers()
         self._woken_at = -1
         #: Needs for which room was looked for.
         self.room = NEVER_LOOKED
@@ -122,18 +119,11 @@ class Backlog:
 
     def wake_at(self, at_ns: int, item: str | Key) -> None:
         """Touch a pod or a gang when this time has come."""
-        if self._timer_of.get(item, at_ns + 1) > at_ns:
-            self._timer_of[item] = at_ns
-            self._timers_set += 1
-            heappush(self._timers, (at_ns, self._timers_set, item))
+        self._timers.put(at_ns, item)
 
     def touch_due(self, now_ns: int) -> None:
         """Touch those whose time has come."""
-        while self._timers and self._timers[0][0] <= now_ns:
-            at_ns, _, item = heappop(self._timers)
-            if self._timer_of.get(item) != at_ns:
-                continue
-            del self._timer_of[item]
+        for item in self._timers.due(now_ns):
             if isinstance(item, str):
                 self.touch(item)
             elif item in self._gangs:
@@ -142,9 +132,7 @@ class Backlog:
     @property
     def next_ns(self) -> int | None:
         """When time alone changes something."""
-        while self._timers and self._timer_of.get(self._timers[0][2]) != self._timers[0][0]:
-            heappop(self._timers)
-        return self._timers[0][0] if self._timers else None
+        return self._timers.next_ns
 
     # --- where pods belong ---------------------------------------------------------------------------------------
     def file(self, pod: PodRecord, *, is_apart: bool) -> None:
