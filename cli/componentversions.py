@@ -8,7 +8,8 @@ from typing import Final
 import msgspec
 
 from wire import names
-from wire.core import Lease, Pod
+from wire.coordination import Lease
+from wire.core import Pod
 
 #: Of all pods that Moorage's chart makes.
 SELECTOR: Final = "app.kubernetes.io/name=moorage"

@@ -24,7 +24,7 @@ from kube.client.resources import LEASES
 from kube.client.serverclock import ServerClock
 from kube.client.transport import Transport
 from wire import names
-from wire.core import Lease, LeaseSpec
+from wire.coordination import Lease, LeaseSpec
 
 #: Lease -> the component, and what does not happen without it.
 LEADERS: Final[Mapping[str, tuple[str, str]]] = {

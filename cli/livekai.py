@@ -17,7 +17,8 @@ import msgspec
 from kube.client.api import Api
 from kube.client.resources import LEASES, PODS
 from wire import names
-from wire.core import Container, Lease, Pod
+from wire.coordination import Lease
+from wire.core import Container, Pod
 
 #: Label ``app`` of a component's pods -> what its image is called. A shard's scheduler has the shard's name behind it.
 _COMPONENTS: Final[Mapping[str, str]] = {"kai-operator": "operator", "binder": "binder"}

@@ -26,7 +26,8 @@ from kube.client.api import Api, check
 from kube.client.errors import ApiError
 from kube.client.resources import LEASES, PODS
 from wire import names
-from wire.core import Lease, Pod
+from wire.coordination import Lease
+from wire.core import Pod
 
 _VERSION_WITHIN_S: Final = 10.0
 

@@ -370,25 +370,6 @@ class Binding(WireStruct, frozen=True, gc=False):
     target: ObjectReference = ObjectReference()
 
 
-class LeaseSpec(WireStruct, frozen=True, gc=False):
-    """Times are MicroTime strings (kube/client/clock.py rfc3339_micro); they are told to others, and never compared."""
-
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    acquire_time: str | None = None
-    renew_time: str | None = None
-    lease_transitions: int | None = None
-
-
-class Lease(WireStruct, frozen=True, gc=False):
-    """coordination.k8s.io/v1. An empty or missing holder means that the lease was given back."""
-
-    api_version: str = ""
-    kind: str = ""
-    metadata: ObjectMeta = ObjectMeta()
-    spec: LeaseSpec = LeaseSpec()
-
-
 class PriorityClass(WireStruct, frozen=True, gc=False):
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from wire import core, events, names, policy, storage
+from wire import coordination, core, events, names, policy, storage
 from wire.admissionregistration import WebhookConfiguration
 from wire.clusterpolicy import ClusterPolicy
 from wire.crds.bindrequest import BindRequest
@@ -104,7 +104,7 @@ POD_DISRUPTION_BUDGETS = Resource(
     type=policy.PodDisruptionBudget,
 )
 LEASES = Resource(
-    group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", namespaced=True, type=core.Lease
+    group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", namespaced=True, type=coordination.Lease
 )
 EVENTS = Resource(
     group="events.k8s.io", version="v1", plural="events", kind="Event", namespaced=True, type=events.Event

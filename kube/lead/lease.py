@@ -39,7 +39,7 @@ from kube.client.deadline import deadline
 from kube.client.fence import WriteFence
 from kube.client.resources import LEASES
 from kube.telemetry.logevents import LogEvent, about
-from wire.core import Lease, LeaseSpec
+from wire.coordination import Lease, LeaseSpec
 from wire.versions import is_older
 
 _log: Final = logging.getLogger(__name__)

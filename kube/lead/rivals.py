@@ -12,7 +12,7 @@ from typing import Final
 from kube.client.resources import LEASES
 from kube.events import EventRecorder, about
 from wire import names
-from wire.core import Lease
+from wire.coordination import Lease
 from wire.events import WARNING
 
 _log: Final = logging.getLogger(__name__)

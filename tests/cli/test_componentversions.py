@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cli.componentversions import IMAGE, LABEL, NOWHERE, Component, components
-from wire.core import Condition, Container, Lease, LeaseSpec, ObjectMeta, Pod, PodSpec, PodStatus
+from wire.coordination import Lease, LeaseSpec
+from wire.core import Condition, Container, ObjectMeta, Pod, PodSpec, PodStatus
 
 
 def pod(

@@ -15,7 +15,8 @@ from kube.lead.rivals import Rivals
 from kube.memory.server import MemoryApiServer
 from simulator.virtualtime import VirtualClock
 from tests.conftest import AnyioBackend
-from wire.core import Lease, LeaseSpec, ObjectMeta
+from wire.coordination import Lease, LeaseSpec
+from wire.core import ObjectMeta
 
 
 @pytest.fixture(scope="module")
