@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -14,7 +13,7 @@ from scheduler.core.backlog.asleep import KeptGang
 from scheduler.core.backlog.backlog import Until, WaitingGang
 from scheduler.core.backlog.gang_lines import Alike, Lined, LineKey
 from scheduler.core.backlog.gang_pace import LARGE
-from scheduler.core.decide import queue_use
+from scheduler.core.decide import queue_use, start_asks
 from scheduler.core.decide.attempts import PLACING, Attempts
 from scheduler.core.decide.extras import Extras
 from scheduler.core.decide.filing import obstacle
@@ -130,7 +129,7 @@ class WholeGang:
         next_ns = pace.next_ns(self.gang.key) if pace.is_large(self.gang.key) else 0
         if self.state.is_met or self.attempts.now_ns >= next_ns or kept is None:
             return False
-        if not _speaks_of(kept, self.group, self.state, len(self.pods)):
+        if not start_asks.speaks_of(kept, self.group, self.state, len(self.pods)):
             return False
         self._wake_at(next_ns)
         self._explain(kept.verdict)
@@ -193,7 +192,7 @@ class WholeGang:
             self._hold_back(held_back)
             return
         self.alike = self._alike(ready)
-        asked, kept = self.alike or self._asked(ready), self._kept
+        asked, kept = self.alike or start_asks.asked(self.group, self.state, ready), self._kept
         if kept is not None and kept.asked == asked and not self._may_start(kept):
             self._wait_for_room(kept.verdict)
         elif not self._is_in_turn(ready):
@@ -226,7 +225,7 @@ class WholeGang:
             self._wait_for_both(verdict, start.held_back)
             return
         if cost > LARGE:
-            self.alike, asked = None, self._asked(ready)
+            self.alike, asked = None, start_asks.asked(self.group, self.state, ready)
         self._keep(verdict, asked, charged, lacks=self._lacks(start, ready))
         self._wait_for_room(verdict, is_counted=self._is_counted(charged))
 
@@ -284,15 +283,10 @@ class WholeGang:
 
     def _alike(self, ready: Sequence[PodRecord]) -> Alike | None:
         """What its start depends on; None where that is not the same for others, or it costs much (gang_pace.py)."""
-        state = self.state
-        is_fresh = not state.bound and not state.done and len(ready) == len(self.pods)
-        if not is_fresh or any(pod.alone for pod in ready):
+        if self.attempts.notes.pace.is_large(self.gang.key):
             return None
-        if self.attempts.notes.pace.is_large(self.gang.key) or self._cost(ready) > LARGE:
-            return None
-        runs = groupby((pod.cls, pod.subgroup) for pod in ready)
-        members = tuple((cls, subgroup, sum(1 for _ in run)) for (cls, subgroup), run in runs)
-        return Alike(self.group.minimum, state.total, self.group.tree, members)
+        found = start_asks.alike(self.group, self.state, ready, len(self.pods))
+        return found if found is not None and self._cost(ready) <= LARGE else None
 
     def _may_start(self, kept: KeptGang) -> bool:
         snapshot = self.attempts.snapshot
@@ -322,11 +316,6 @@ class WholeGang:
         """About what it takes to try the start to its end."""
         classes = sum(map(self.attempts.cost, self.classes))
         return _TRYING + _PASSING * len(ready) + PLACING * self.state.total + classes
-
-    def _asked(self, ready: Sequence[PodRecord]) -> Hashable:
-        """All that the start of a gang depends on beside the nodes."""
-        members = tuple((pod.uid, pod.cls, pod.subgroup, pod.alone) for pod in ready)
-        return self.group.minimum, self.group.tree, tuple(self.state.lacks), self.state.bound, self.state.total, members
 
     # --- what is kept --------------------------------------------------------------------------------------------
     def _explain(self, verdict: Verdict) -> None:
@@ -375,14 +364,6 @@ def whole_gang(gang: WaitingGang, attempts: Attempts, entries: list[Entry]) -> W
             notes.say((pod.uid,), missing)
     notes.sleep_gang(gang.key, Until.TOUCHED)
     return None
-
-
-def _speaks_of(kept: KeptGang, group: PodGroupRecord, state: Quorum, waiting: int) -> bool:
-    """Whether a gang needs what it needed when it was told, and has no fewer members: then that is still true."""
-    if not isinstance(kept.asked, tuple):
-        return False
-    needs = (group.minimum, group.tree, tuple(state.lacks), state.bound, state.total)
-    return kept.asked[:5] == needs and waiting >= len(kept.asked[5])
 
 
 def _incomplete(start: Start, state: Quorum) -> Verdict:
