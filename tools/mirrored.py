@@ -35,6 +35,7 @@ BY: Final[Mapping[str, str]] = {
     "gpu/translation.py": "tests/gpu/test_asked.py",
     "scheduler/core/assumed/in_flight.py": "tests/scheduler/core/assumed/test_assumed.py",
     "scheduler/core/backlog/room_memo.py": "tests/scheduler/core/decide/test_making.py",
+    "scheduler/core/backlog/waiting_gang.py": "tests/scheduler/core/backlog/test_backlog.py",
     "scheduler/core/cluster_state.py": "tests/scheduler/core/test_cluster.py",
     "scheduler/core/convert/constraints.py": "tests/scheduler/core/convert/test_blockers.py",
     "scheduler/core/convert/device_env.py": "tests/scheduler/core/convert/test_blockers.py",

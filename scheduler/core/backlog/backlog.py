@@ -7,9 +7,7 @@ what was touched and what is awake, not what waits.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView, Set
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -20,6 +18,7 @@ from scheduler.core.backlog.room_memo import NEVER_LOOKED
 from scheduler.core.backlog.sayings import Key, Sayings
 from scheduler.core.backlog.shape import Shape, ShapeKey
 from scheduler.core.backlog.timers import Timers
+from scheduler.core.backlog.waiting_gang import Until, WaitingGang
 from scheduler.core.model.priority_order import Rank, rank_alone
 from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.verdict import Verdict
@@ -33,32 +32,8 @@ from scheduler.core.queues.use import is_fixed
 _COMPARED: Final = 1_000
 #: What is kept for classes is not looked through for those to forget while it is less than this.
 _FEW: Final = 64
-
-
-class Until(enum.Enum):
-    """What wakes a gang that sleeps, beside whatever touches it."""
-
-    #: Nothing else: no node can help it now.
-    TOUCHED = enum.auto()
-    #: One of the classes of its members may fit: its minimum runs, and members beyond it wait.
-    CLASS_FITS = enum.auto()
-    #: What is kept of its last start does not hold any more.
-    MAY_START = enum.auto()
-    #: Its queue takes what it would use.
-    QUEUE_TAKES = enum.auto()
-
-
 #: Those sleep for want of room on nodes, whose verdicts count nodes.
 _FOR_ROOM: Final = frozenset({Until.CLASS_FITS, Until.MAY_START})
-
-
-@dataclass(slots=True)
-class WaitingGang:
-    """Members of a gang that wait. ``classes``: of those that were looked at last."""
-
-    key: Key
-    classes: tuple[PodClass, ...] = ()
-    until: Until = Until.TOUCHED
 
 
 class Backlog:

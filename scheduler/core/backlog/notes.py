@@ -13,12 +13,13 @@ from typing import Protocol
 import msgspec
 
 from scheduler.core.backlog.asleep import Kept, KeptGang
-from scheduler.core.backlog.backlog import Backlog, Until
+from scheduler.core.backlog.backlog import Backlog
 from scheduler.core.backlog.gang_lines import Alike, Lined
 from scheduler.core.backlog.gang_pace import LARGE, GangPace
 from scheduler.core.backlog.room_memo import RoomMemo
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.shape import ShapeKey
+from scheduler.core.backlog.waiting_gang import Until
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.verdict import Verdict

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from scheduler.core.backlog.asleep import KeptGang
-from scheduler.core.backlog.backlog import Until, WaitingGang
 from scheduler.core.backlog.gang_lines import Alike, Lined, LineKey
 from scheduler.core.backlog.gang_pace import LARGE
+from scheduler.core.backlog.waiting_gang import Until, WaitingGang
 from scheduler.core.decide import queue_use, start_asks
 from scheduler.core.decide.attempts import PLACING, Attempts
 from scheduler.core.decide.extras import Extras

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from scheduler.core.backlog.backlog import Until
 from scheduler.core.backlog.gang_lines import GangLine
 from scheduler.core.backlog.notes import GangGone, GangHeldBack, GangLeft, GangSlept, LinedUp, ShapeHeldBack
 from scheduler.core.backlog.ranked import Turns
 from scheduler.core.backlog.room_memo import NeedKey
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.shape import Shape
+from scheduler.core.backlog.waiting_gang import Until
 from scheduler.core.decide import queue_use
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.filing import obstacle

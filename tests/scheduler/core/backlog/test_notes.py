@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from scheduler.core.backlog.backlog import Backlog, Until
+from scheduler.core.backlog.backlog import Backlog
 from scheduler.core.backlog.gang_pace import LARGE
 from scheduler.core.backlog.notes import Notes
+from scheduler.core.backlog.waiting_gang import Until
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.ledger import Ledger
