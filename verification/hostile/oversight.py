@@ -38,10 +38,11 @@ MEMORY: Final = "MEMORY"
 STORM: Final = "STORM"
 BYSTANDER: Final = "BYSTANDER"
 
-#: What an idle scheduler may hold, and for each pod that it ever saw (it remembers names of what is gone), and for each
-#: Queue that was made, as it stays: its record, its place in the tree, its shares and its status.
+#: What an idle scheduler may hold, and for each pod that it ever saw (it remembers names of what is gone, and classes
+#: until there are twice as many), and for each Queue that was made, as it stays: its record, its place in the tree, its
+#: shares and its status.
 IDLE_BYTES: Final = 184 * 1024
-BYTES_PER_POD: Final = 1024
+BYTES_PER_POD: Final = 1152
 BYTES_PER_QUEUE: Final = 4 * 1024
 #: Requests of one component in one minute, whatever goes wrong.
 REQUESTS_A_MINUTE: Final = 2000
