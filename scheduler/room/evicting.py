@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -120,6 +120,11 @@ class Evictor:
     def is_on_its_way(self, uid: str) -> bool:
         """Whether this pod may yet be evicted by a request that was sent: its answer is not known."""
         return self._sent[uid] > 0 or uid in self._unclear
+
+    @property
+    def refused(self) -> Collection[str]:
+        """Pods (UIDs) that are refused, or were refused not long ago."""
+        return self._refused.keys()
 
     def forget_refusals(self) -> None:
         """Forget how often pods were refused that were not asked again for a while."""

@@ -129,6 +129,7 @@ class Releasing:
     async def look(self) -> None:
         """Release what has been below its minimum for the grace time; say what of its words is left out of account."""
         self._tell_unclear()
+        self._evictor.forget_refusals()
         now = anyio.current_time()
         broken = {(group.namespace, group.name): group for group in self._cache.cluster.broken_gangs()}
         finished = self._cache.finished

@@ -10,6 +10,7 @@ import pytest
 from kube.client.resources import PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
+from scheduler.app import Scheduler
 from simulator.world import World, WorldSettings
 from tests.kube.memory.calls import send
 from tests.scheduler import stage
@@ -73,6 +74,19 @@ async def test_a_gang_that_was_refused_and_is_whole_again_keeps_its_members() ->
         await settle(1000)
         assert bound(world) == {"m0", "m1", "m2", "m3"}
         assert asked(world) == before
+
+
+async def test_members_that_were_refused_and_are_spared_are_remembered_for_a_while_only() -> None:
+    async with stage.stage("1x4x80GiB", settings=PATIENT) as world:
+        (scheduler,) = world.running.values()
+        assert isinstance(scheduler, Scheduler)
+        await broken(world, "m0", "m1", "m2")
+        await budget(world, 0)
+        await settle(75)
+        assert scheduler._evictor.refused
+        await stage.create(world, pod("m3", gpus=1, annotations={names.POD_GROUP_NAME: "g"}))
+        await settle(1500)
+        assert not scheduler._evictor.refused
 
 
 @pytest.mark.parametrize("is_carried_out", [False, True], ids=["not", "carried out"])
