@@ -257,7 +257,7 @@ _VARYING = (
     (re.compile(r"\b([a-z]+(?:-[a-z]+)*)-[0-9a-f]{7,10}-[0-9a-z]{5}\b"), r"\1-POD"),
     (re.compile(r"\bGPU-[0-9a-f-]{36}\b"), "GPU-UUID"),
     # Ours tell an index, KAI's a UUID only.
-    (re.compile(r"^(?:GPU-UUID|\d) +(?=\d+ MiB)", re.MULTILINE), "GPU "),
+    (re.compile(rf"^({NODE} +)(?:GPU-UUID|\d) +(?=\d+ MiB)", re.MULTILINE), r"\1GPU "),
     (re.compile(r"\bgpu-reservation-[0-9a-f]{16}\b"), "gpu-reservation-ID"),
 )
 
