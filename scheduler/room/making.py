@@ -216,7 +216,7 @@ class MakingRoom:
     def _adopt(self) -> None:
         """Let stand what the record says, the oldest first, and ask for the victims.
 
-        What was decided and never written gives way to it. What was written stands, whoever took it from the record.
+        What was decided and never written gives way to it. What was written stands, even if it left the record.
         """
         before, self._kept = self._kept, {}
         for intent_id in self._fresh.keys() - before.keys():

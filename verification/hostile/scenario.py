@@ -57,7 +57,7 @@ _AT_ONCE_S: Final = 1.0
 _CATCHES_UP_S: Final = 120.0
 #: Faults that strike neither watches nor requests, nor who decides.
 _LEAVE_CACHES: Final = (admission, machines, nodes, reservations)
-#: Whether the scheduler evicts pods for others.
+#: Whether faults strike evictions for others. The world that is made of a scenario makes no room yet.
 _MAKES_ROOM: Final = False
 #: Containers that take no longer than this to end are within a gang's grace time already.
 _SHORT_STOP_S: Final = 5.0

@@ -32,7 +32,7 @@ class Charging:
     taken: set[str]
 
     def leave(self, pods: Sequence[PodRecord]) -> None:
-        """Take off whoever goes anyway: nobody is evicted for a need that fits then."""
+        """Take off pods that go anyway: nobody is evicted for a need that fits then."""
         self._release(pods, is_leaving=True)
         self.attempts.placer.statement.evict(*pods)
 

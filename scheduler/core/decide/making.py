@@ -163,7 +163,7 @@ class Making:
             left = self._search(left, memo, stamp, action)
 
     def _leave(self) -> set[str]:
-        """Take off whoever goes anyway; return those who should have been gone long ago."""
+        """Take off pods that go anyway; return those who should have been gone long ago."""
         snapshot, now_ns, there = self.attempts.snapshot, self.attempts.now_ns, self.attempts.placer.statement
         victims, leaving, stuck = snapshot.commits.intents.victims, list[PodRecord](), set[str]()
         for pod in snapshot.pods.records.values():

@@ -1,4 +1,4 @@
-"""Whether an intent's holders will fit once all its victims are gone, whoever else came meanwhile.
+"""Whether an intent's holders will fit once all its victims are gone, beside pods that came meanwhile.
 
 An exact look at its nodes, right before each eviction: a foreign pod may have taken the place beside a victim, and then
 nobody goes for a holder that does not fit. What older intents keep is theirs; what younger ones keep is not.

@@ -1,4 +1,4 @@
-"""What protects a pod for a while whoever asks: minimum runtimes, evictions not long ago; and the taker's own delay."""
+"""What protects a pod for a while from all: minimum runtimes, evictions not long ago; and the taker's own delay."""
 
 from __future__ import annotations
 

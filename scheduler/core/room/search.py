@@ -315,7 +315,7 @@ class _Searching:
         return most
 
     def _given_back(self, rows: Sequence[int], rules: Rules) -> Sequence[int]:
-        """Leave out whoever is not needed, the dearest first, as long as the others may be taken.
+        """Leave out units that are not needed, the dearest first, as long as the others may be taken.
 
         Surplus stays as long as its core goes; so once a core was given back, all are looked at again.
         """

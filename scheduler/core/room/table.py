@@ -1,7 +1,7 @@
 """All units as arrays, one row each, kept from events: a search looks at them in a few steps along memory.
 
 Groups that something has happened to are marked, and read again before the next search (as queues count pods, sums.py).
-So is whoever another intent takes, or takes no more. Rows of what is gone are empty until they are used again.
+So is a pod that another intent takes, or takes no more. Rows of what is gone are empty until they are used again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def key_of(pod: PodRecord) -> Key:
 
 
 class KeptKey(NamedTuple):
-    """Why pods of a queue can't go whoever asks."""
+    """Why pods of a queue can't go for any need."""
 
     why: Kept
     leaf: int

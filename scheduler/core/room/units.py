@@ -52,7 +52,7 @@ class Resident:
 
 @dataclass(slots=True)
 class Residents:
-    """All units, and pods that can't go whoever asks. ``kept``: why, and of which queue."""
+    """All units, and pods that can't go for any need. ``kept``: why, and of which queue."""
 
     units: list[Resident] = field(default_factory=list)
     kept: list[tuple[Kept, TreeQueue, PodRecord, Resources]] = field(default_factory=list)

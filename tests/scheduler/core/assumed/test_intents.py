@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.model.plan import Placement
+from scheduler.core.model.room import Intent
 from tests.scheduler.core.nodes.test_kept_room import intent, place, running
 from tests.scheduler.core.objects import bound, changed, cluster, feed, free_gpus, node, pod, pod_group, queue
 from wire import names
@@ -29,11 +30,11 @@ def test_intents_stand_in_the_order_in_which_they_came_and_one_that_changes_keep
 
 
 @pytest.mark.parametrize("other", [intent(place("h"), id_="j"), intent(place("k"), victims=("v",), id_="j")])
-def test_two_intents_never_have_one_holder_or_take_one_victim(other: object) -> None:
+def test_two_intents_never_have_one_holder_or_take_one_victim(other: Intent) -> None:
     made = cluster(node(), running("v", 4), pod("h"), pod("k"))
     made.commits.intents.put(intent(place("h"), victims=("v",)))
     with pytest.raises(ValueError, match="which intent i has already"):
-        made.commits.intents.put(other)  # type: ignore[arg-type]
+        made.commits.intents.put(other)
     assert [each.id for each in made.commits.intents.all()] == ["i"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -174,12 +175,12 @@ def of(name: str) -> dict[str, str]:
     return {names.QUEUE_LABEL: name}
 
 
-def running(name: str, queue_name: str, gpus: int = 1, on: str = "n1", **asked: int) -> Pod:
-    return bound(pod(name, gpus=gpus, labels=of(queue_name), **asked), on)  # type: ignore[arg-type]
+def running(name: str, queue_name: str, gpus: int = 1, on: str = "n1", **asked: Any) -> Pod:
+    return bound(pod(name, gpus=gpus, labels=of(queue_name), **asked), on)
 
 
-def waiting(name: str, queue_name: str, gpus: int = 1, **asked: int) -> Pod:
-    return pod(name, gpus=gpus, labels=of(queue_name), **asked)  # type: ignore[arg-type]
+def waiting(name: str, queue_name: str, gpus: int = 1, **asked: Any) -> Pod:
+    return pod(name, gpus=gpus, labels=of(queue_name), **asked)
 
 
 def two_teams(gpus: int = 8) -> list[Node | Queue]:
