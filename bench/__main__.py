@@ -22,7 +22,7 @@ from tools import controlplane
 #: In the order in which they run.
 PARTS = (
     "core", "asleep", "queues", "translate", "largest", "asking", "reservation", "whole", "backlog", "arrival",
-    "writes", "fractions", "shares", "gang", "idle", "churn", "tracing", "admission", "page",
+    "writes", "fractions", "shares", "gang", "batch", "idle", "churn", "tracing", "admission", "page",
 )  # fmt: skip
 #: Programs of their own that print their figures as JSON.
 _STANDALONE = ("core", "asleep", "queues", "translate", "largest", "asking", "reservation")

@@ -27,10 +27,20 @@ def nodes(count: int) -> list[Manifest]:
     return [nodeobject.node(shape, now=now) for shape in shapes]
 
 
-def whole(name: str, *, scheduler: str = names.SCHEDULER_NAME, group: str = "", node: str = "") -> Manifest:
-    """A pod of one GPU; ``group`` names its PodGroup, ``node`` binds it at once."""
+def whole(
+    name: str,
+    *,
+    scheduler: str = names.SCHEDULER_NAME,
+    gpus: int = 1,
+    group: str = "",
+    queue: str = "",
+    node: str = "",
+) -> Manifest:
+    """A pod of whole GPUs; ``group`` names its PodGroup, ``queue`` its queue, ``node`` binds it at once."""
     made = _pod(name, scheduler, {names.POD_GROUP_NAME: group} if group else {})
-    made["spec"]["containers"][0]["resources"]["limits"] = {names.GPU_RESOURCE: "1"}
+    made["spec"]["containers"][0]["resources"]["limits"] = {names.GPU_RESOURCE: str(gpus)}
+    if queue:
+        made["metadata"]["labels"] = {names.QUEUE_LABEL: queue}
     if node:
         made["spec"]["nodeName"] = node
     return made
@@ -41,13 +51,25 @@ def share(name: str, fraction: str) -> Manifest:
     return _pod(name, names.SCHEDULER_NAME, {names.GPU_FRACTION: fraction})
 
 
-def pod_group(name: str, minimum: int) -> Manifest:
+def queue(name: str, *, gpus: int, parent: str = "") -> Manifest:
+    """A queue with a quota of GPUs, without limits; what is left is divided equally."""
+    unlimited = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    resources = {"cpu": unlimited, "memory": unlimited, "gpu": {"quota": gpus, "limit": -1, "overQuotaWeight": 1}}
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"resources": resources} | ({"parentQueue": parent} if parent else {}),
+    }
+
+
+def pod_group(name: str, minimum: int, *, queue: str = "default") -> Manifest:
     """A gang."""
     return {
         "apiVersion": "scheduling.run.ai/v2alpha2",
         "kind": "PodGroup",
         "metadata": {"name": name},
-        "spec": {"minMember": minimum, "queue": "default"},
+        "spec": {"minMember": minimum, "queue": queue},
     }
 
 

@@ -1,6 +1,6 @@
-"""When pods were created and when they were bound, as one light watch saw it.
+"""When pods were created, bound, and given a reason why they wait, as one light watch saw it.
 
-Both times are those at which this process read the event, so what the watch costs is in neither difference. Only two
+All times are those at which this process read the event, so what the watch costs is in no difference. Only three
 fields are decoded.
 """
 
@@ -27,15 +27,27 @@ class _Spec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     node_name: str = ""
 
 
+class _Condition(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    status: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True, gc=False):
+    conditions: tuple[_Condition, ...] = ()
+
+
 class _Seen(msgspec.Struct, frozen=True, gc=False):
     metadata: _Meta = _Meta()
     spec: _Spec = _Spec()
+    status: _Status = _Status()
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
     type: str
     object: _Seen = _Seen()
 
+
+_WAITS = _Condition(type="PodScheduled", status="False")
 
 _event = msgspec.json.Decoder(_Event)
 _list = msgspec.json.Decoder(_Seen)
@@ -48,6 +60,10 @@ class Observer:
         self.created_at: dict[str, float] = {}
         self.bound_at: dict[str, float] = {}
         self.nodes: dict[str, str] = {}
+        #: When a pod was first seen with a reason why it waits.
+        self.refused_at: dict[str, float] = {}
+        #: Events so far: one a write.
+        self.seen = 0
         self._transport = transport
         self._path = f"/api/v1/namespaces/{namespace}/pods"
         self._version = ""
@@ -78,7 +94,10 @@ class Observer:
             raise RuntimeError("the watch of the bench failed")
         self._version = event.object.metadata.resource_version
         now = anyio.current_time()
+        self.seen += 1
         self.created_at.setdefault(name, now)
+        if name not in self.refused_at and _WAITS in event.object.status.conditions:
+            self.refused_at[name] = now
         if node and name not in self.bound_at:
             self.bound_at[name] = now
             self.nodes[name] = node

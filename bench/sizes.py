@@ -8,7 +8,7 @@ import msgspec
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes by part; times in seconds.
 
-    ``backlog``: (nodes, pods that wait, shapes).
+    ``backlog``: (nodes, pods that wait, shapes). ``batch``: (nodes, rounds of filling them).
     ``whole``: (nodes, rounds of each scheduler). ``arrival``: (nodes, pods a second, for so long). ``shares``: (delay
     of a reservation's start, pairs of pods). ``churn``: (pods, nodes). ``admission``: (reviews a second, for so long);
     ``admission_cost``: (seconds flat out, rounds); ``admission_rates``: tried in turn to find the highest.
@@ -29,6 +29,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float = 60.0
     gang: tuple[tuple[int, int], ...] = ((256, 100), (512, 512))
     gang_rounds: int = 3
+    batch: tuple[int, int] = (500, 2)
     churn: tuple[int, int] = (100_000, 500)
     admission: tuple[tuple[float, float], ...] = ((100, 60), (1_000, 60))
     admission_cost: tuple[float, int] = (2.0, 15)
@@ -56,6 +57,7 @@ SMALL = Sizes(
     idle_s=5.0,
     gang=((32, 10),),
     gang_rounds=1,
+    batch=(10, 1),
     churn=(1_000, 20),
     admission=((100, 2),),
     admission_cost=(0.5, 2),

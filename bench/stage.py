@@ -28,6 +28,7 @@ NAMESPACE = "bench"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
 POD_GROUPS = f"/apis/scheduling.run.ai/v2alpha2/namespaces/{NAMESPACE}/podgroups"
+QUEUES = "/apis/scheduling.run.ai/v2/queues"
 _NODES = "/api/v1/nodes"
 _TIMEOUT_S = 60.0
 _IN_FLIGHT = 32
@@ -80,6 +81,10 @@ class Stage:
                 await anyio.sleep_until(start + number / per_s)
                 tasks.start_soon(self.send, "POST", PODS, manifest)
 
+    async def served(self, path: str) -> None:
+        """Wait until a kind is served: its definition may have been written just now. Raises TimeoutError."""
+        await until(lambda: self._is_served(path), path, within_s=_TIMEOUT_S)
+
     async def clear(self) -> None:
         """Delete pods and events, and wait until the pods are gone."""
         await self.send("DELETE", PODS, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
@@ -107,6 +112,13 @@ class Stage:
         )
         found: dict[str, Any] = msgspec.json.decode(answer.body) if method == "GET" else {}
         return found
+
+    async def _is_served(self, path: str) -> bool:
+        try:
+            await self.count(path)
+        except NotFound:
+            return False
+        return True
 
     async def _is_empty(self) -> bool:
         return await self.count(PODS) == 0

@@ -1,0 +1,164 @@
+"""Batch scheduling on a real API server: queues that fill a cluster, a gang that can't run, a team that takes its own.
+
+The cases are those that KAI publishes figures for (500 simulated nodes, larger machines); the table says so.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any, Final
+
+import anyio
+
+from bench import objects, procfs, stage
+from bench.contenders import Moorage
+from bench.objects import CARDS, Manifest
+from bench.observer import Observer
+from bench.result import Figures
+from bench.sizes import Sizes
+from bench.stage import Stage
+from tools.cluster.deployment import BINDER, SCHEDULER, Deployment, Options
+from tools.cluster.plane import ControlPlane
+
+_BOUND_WITHIN_S: Final = 300.0
+_QUIET_S: Final = 30.0
+_TEAMS: Final = 20
+_ARGUMENTS: Final = {SCHEDULER: ("--no-leader-election", "--make-room"), BINDER: ("--no-leader-election",)}
+#: How many pods of one GPU a team takes back, one after the other, for the median.
+_ONES: Final = 20
+_BETWEEN_S: Final = 0.5
+
+NOTES = (
+    "Nodes of 8 GPUs; no kubelet, so an evicted pod is gone at once (grace 0). Binder beside the scheduler, no "
+    "webhooks.",
+    f"fill: a pod of one GPU for each GPU, all there, then the scheduler is started: over {_TEAMS} queues of one "
+    "department, and without Queue objects, in turn. Seconds from its start to the last binding; ratio of the two.",
+    "verdict: on a full cluster a gang of a tenth of the nodes' GPUs that can't run: from its last pod's creation "
+    f"until all its pods say why; then pod writes and the scheduler's CPU in {_QUIET_S:g} s in which nothing changes.",
+    f"one: on a cluster that another team filled, a pod of a team within its quota: from its creation to its binding; "
+    f"median and longest of {_ONES}. all: the same for all GPUs at once, from the first creation to the last binding.",
+)
+
+
+def measure(sizes: Sizes) -> Figures:
+    """All cases, one control plane each."""
+    nodes, rounds = sizes.batch
+    figures: dict[str, Any] = {}
+    with ControlPlane(node_lifecycle=False) as plane:
+        figures["fill"] = anyio.run(_fill, plane, nodes, rounds)
+    with ControlPlane(node_lifecycle=False) as plane:
+        figures |= anyio.run(_full, plane, nodes)
+    return Figures(sizes={"nodes": nodes, "rounds": rounds, "gpus": nodes * CARDS}, notes=NOTES, figures=figures)
+
+
+async def _fill(plane: ControlPlane, nodes: int, rounds: int) -> dict[str, Any]:
+    teams = [f"team-{number:02}" for number in range(_TEAMS)]
+    share = nodes * CARDS // _TEAMS
+    queues = [objects.queue("department", gpus=nodes * CARDS)]
+    queues += [objects.queue(team, gpus=share, parent="department") for team in teams]
+    took: dict[str, list[float]] = {"with": [], "without": []}
+    async with stage.stage(plane, nodes=nodes) as scene:
+        with Deployment(plane, Options(components=(), arguments=_ARGUMENTS)) as deployment:
+            await scene.served(stage.QUEUES)
+            for number in range(rounds):
+                await scene.create(stage.QUEUES, queues)
+                pods = [objects.whole(f"w{number}-{i:05}", queue=teams[i % len(teams)]) for i in range(nodes * CARDS)]
+                took["with"].append(await _start_to_bound_s(scene, deployment, pods))
+                await scene.delete(stage.QUEUES, [queue["metadata"]["name"] for queue in queues])
+                pods = [objects.whole(f"n{number}-{i:05}") for i in range(nodes * CARDS)]
+                took["without"].append(await _start_to_bound_s(scene, deployment, pods))
+    ratios = [one / other for one, other in zip(took["with"], took["without"], strict=True)]
+    return {
+        "with_queues_s": round(statistics.median(took["with"]), 2),
+        "without_s": round(statistics.median(took["without"]), 2),
+        "ratio": round(statistics.median(ratios), 2),
+        "with_queues_s_of_rounds": [round(one, 2) for one in took["with"]],
+    }
+
+
+async def _start_to_bound_s(scene: Stage, deployment: Deployment, pods: Sequence[Manifest]) -> float:
+    scheduler = Moorage(deployment)
+    await scene.create(stage.PODS, pods)
+    await scheduler.prepare()
+    async with stage.observed(scene) as observer:
+        began = anyio.current_time()
+        scheduler.start()
+        await observer.bound([pod["metadata"]["name"] for pod in pods], within_s=_BOUND_WITHIN_S)
+        took_s = max(observer.bound_at.values()) - began
+    scheduler.stop()
+    await scene.clear()
+    return took_s
+
+
+async def _full(plane: ControlPlane, nodes: int) -> dict[str, Any]:
+    """A cluster that one team filled beyond its quota; the other is owed all of it."""
+    async with stage.stage(plane, nodes=nodes) as scene:
+        running = [
+            objects.whole(f"r{node:04}-{gpu}", queue="over", node=f"node-{node:04}")
+            for node in range(nodes)
+            for gpu in range(CARDS)
+        ]
+        await scene.create(stage.PODS, running)
+        with Deployment(plane, Options(components=(), arguments=_ARGUMENTS)) as deployment:
+            await scene.served(stage.QUEUES)
+            await scene.create(stage.QUEUES, [objects.queue("owed", gpus=nodes * CARDS), objects.queue("over", gpus=0)])
+            scheduler = Moorage(deployment)
+            await scheduler.prepare()
+            scheduler.start()
+            await anyio.sleep(_QUIET_S / 3)
+            async with stage.observed(scene) as observer:
+                found = {"verdict": await _verdict(scene, scheduler, observer, nodes)}
+                found["one"] = await _one_by_one(scene, observer)
+                found["all"] = await _all(scene, scheduler, observer, nodes)
+            deployment.check()
+    return found
+
+
+async def _verdict(scene: Stage, scheduler: Moorage, observer: Observer, nodes: int) -> dict[str, float]:
+    """Its team is owed nothing, so it may take from nobody."""
+    members = max(nodes // 10, 2)
+    names = [f"hopeless-{i:03}" for i in range(members)]
+    await scene.create(stage.POD_GROUPS, [objects.pod_group("hopeless", members, queue="over")])
+    pods = [objects.whole(name, gpus=CARDS, group="hopeless", queue="over") for name in names]
+    await scene.create(stage.PODS, pods)
+    with anyio.fail_after(_BOUND_WITHIN_S):
+        while not observer.refused_at.keys() >= set(names):  # noqa: ASYNC110 - the observer tells nobody
+            await anyio.sleep(0.005)
+    created = max(observer.created_at[name] for name in names)
+    refused = [observer.refused_at[name] for name in names]
+    await anyio.sleep(_QUIET_S / 3)
+    cpu_before_s, writes_before = procfs.cpu_s(scheduler.pid), observer.seen
+    await anyio.sleep(_QUIET_S)
+    cpu_s, writes = procfs.cpu_s(scheduler.pid) - cpu_before_s, observer.seen - writes_before
+    await scene.delete(stage.PODS, names)
+    return {
+        "members": members,
+        "ms": round(max(0.0, max(refused) - created) * 1e3, 1),
+        "writes_after": writes,
+        "cpu_after_s": round(cpu_s, 2),
+    }
+
+
+async def _one_by_one(scene: Stage, observer: Observer) -> dict[str, float]:
+    names = [f"one-{number:02}" for number in range(_ONES)]
+    for name in names:
+        await scene.create(stage.PODS, [objects.whole(name, queue="owed")])
+        await observer.bound([name], within_s=_BOUND_WITHIN_S)
+        await anyio.sleep(_BETWEEN_S)
+    took = observer.waits_s(names)
+    return {"ms": round(statistics.median(took) * 1e3, 1), "slowest_ms": round(max(took) * 1e3, 1)}
+
+
+async def _all(scene: Stage, scheduler: Moorage, observer: Observer, nodes: int) -> dict[str, float]:
+    names = [f"all-{number:05}" for number in range(nodes * CARDS - _ONES)]
+    cpu_before_s = procfs.cpu_s(scheduler.pid)
+    await scene.create(stage.PODS, [objects.whole(name, queue="owed") for name in names])
+    await observer.bound(names, within_s=_BOUND_WITHIN_S)
+    first, last = min(observer.created_at[name] for name in names), max(observer.bound_at[name] for name in names)
+    return {
+        "gpus": len(names),
+        "s": round(last - first, 1),
+        "first_bound_s": round(min(observer.bound_at[name] for name in names) - first, 2),
+        "cpu_s": round(procfs.cpu_s(scheduler.pid) - cpu_before_s, 1),
+    }
