@@ -228,7 +228,9 @@ class Ledger:
     def effort(self, constraints: Constraints) -> int:
         """What it takes to judge all nodes for these constraints, as far as they are not judged already."""
         done = self._judged.get(constraints, len(self.nodes) if constraints in self._eligible else 0)
-        return self.filters.effort(constraints) * (len(self.nodes) - done)
+        left = len(self.nodes) - done
+        # Asked several times a placement, and mostly all are judged.
+        return left and self.filters.effort(constraints) * left
 
     @property
     def constraints(self) -> int:
