@@ -7,26 +7,21 @@ pod is gone.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, scene, share
-from tests.e2e.grouped import Workloads, group_of, reference
-from tests.e2e.shown import total
-from tests.e2e.workloads import Json, owner
-from tools.cluster.deployment import GROUPING, SCHEDULER, Deployment, Options
+from tests.e2e.cluster import PATIENCE_S, Pod, eventually, pod, share
+from tests.e2e.grouped import group_of, reference
+from tests.e2e.teams import SetTeams, bound, teams
+from tests.e2e.workloads import owner
+from tools.cluster.deployment import GROUPING, Deployment, Options
 from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster
 
-_QUEUES = ("scheduling.run.ai", "v2", "queues")
 _numbers = itertools.count()
-_FREE = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 
 
 @pytest.fixture(scope="module")
@@ -44,140 +39,13 @@ def queueing(queue_plane: ControlPlane) -> Iterator[Deployment]:
         deployment.check()
 
 
-class Teams(Workloads):
-    """A scene with queues of its own."""
-
-    def __init__(self, on: Scene, moorage: Deployment) -> None:
-        super().__init__(on)
-        self._moorage = moorage
-
-    def name(self, queue: str) -> str:
-        """The queue's name in the cluster."""
-        return f"{self.on.namespace}-{queue}" if queue else ""
-
-    async def queue(self, queue: str, parent: str = "", **gpu: float) -> None:
-        """Create a queue; ``gpu``: quota, limit and weight of GPUs."""
-        body = {
-            "apiVersion": "scheduling.run.ai/v2",
-            "kind": "Queue",
-            "metadata": {"name": self.name(queue)},
-            "spec": {"parentQueue": self.name(parent), "resources": _resources(**gpu)},
-        }
-        await self.on.custom.create_cluster_custom_object(*_QUEUES, body)
-
-    async def change(self, queue: str, **gpu: float) -> None:
-        """Change what a queue may use of GPUs."""
-        patch = [{"op": "replace", "path": "/spec/resources", "value": _resources(**gpu)}]
-        await self.on.custom.patch_cluster_custom_object(*_QUEUES, self.name(queue), patch)
-
-    async def remove(self, queue: str) -> None:
-        """Delete a queue."""
-        await self.on.custom.delete_cluster_custom_object(*_QUEUES, self.name(queue))
-
-    async def known(self, queue: str, *, is_there: bool) -> None:
-        """Wait until the scheduler has heard that a queue is there, or has gone: it watches pods apart from these."""
-
-        async def is_known() -> bool | None:
-            shown = await total(self._moorage, SCHEDULER, "kai_queue_info", queue_metadata_name=self.name(queue))
-            return bool(shown) is is_there or None
-
-        await eventually(is_known, f"the scheduler to know of {queue}", within_s=PATIENCE_S)
-
-    async def remove_all(self) -> None:
-        """Delete the queues of the scene, children first."""
-        while mine := [
-            each for each in await self._queues() if each["metadata"]["name"].startswith(self.name("x")[:-1])
-        ]:
-            parents = {each["spec"].get("parentQueue") for each in mine}
-            for each in mine:
-                if each["metadata"]["name"] not in parents:
-                    await self.on.custom.delete_cluster_custom_object(*_QUEUES, each["metadata"]["name"])
-
-    async def _queues(self) -> list[Json]:
-        found: list[Json] = (await self.on.custom.list_cluster_custom_object(*_QUEUES))["items"]
-        return found
-
-    def of(self, queue: str, made: Pod) -> Pod:
-        """A pod that waits in a queue."""
-        labels = made["metadata"].setdefault("labels", {})
-        labels[names.QUEUE_LABEL] = self.name(queue)
-        return made
-
-    async def submit(self, queue: str, count: int, **labels: str) -> list[str]:
-        """Create pods of one GPU, named after their queue."""
-        pods = [self.of(queue, pod(f"{queue}-{next(_numbers)}", gpus=1, labels=dict(labels))) for _ in range(count)]
-        await self.on.create(*pods)
-        return [each["metadata"]["name"] for each in pods]
-
-    async def gang(self, queue: str, name: str, minimum: int) -> None:
-        """Create a PodGroup in a queue, and its pods of one GPU."""
-        group = {
-            "apiVersion": "scheduling.run.ai/v2alpha2",
-            "kind": "PodGroup",
-            "metadata": {"name": name},
-            "spec": {"minMember": minimum, "queue": self.name(queue)},
-        }
-        await self.on.custom.create_namespaced_custom_object(
-            "scheduling.run.ai", "v2alpha2", self.on.namespace, "podgroups", group
-        )
-        annotations = {names.POD_GROUP_NAME: name}
-        await self.on.create(*(pod(f"{name}-{n}", gpus=1, annotations=dict(annotations)) for n in range(minimum)))
-
-    async def fill(self, gpus: int) -> None:
-        """Use all GPUs, in a queue of its own."""
-        await self.queue("filler")
-        await self.on.create(self.of("filler", pod("filler", gpus=gpus)))
-        await self.on.running(1)
-
-    async def make_way(self) -> None:
-        """Have all GPUs come free, once everything that was submitted says that it waits."""
-
-        async def all_wait() -> bool | None:
-            waiting = [found for name, found in (await self.on.pods()).items() if name != "filler"]
-            told = [each for each in waiting if each["status"].get("conditions")]
-            return len(told) == len(waiting) or None
-
-        await eventually(all_wait, "all pods to say why they wait", within_s=PATIENCE_S)
-        await self.on.delete("filler")
-
-    async def served(self, count: int) -> Counter[str]:
-        """Wait until so many pods run; return how many of each queue."""
-        return Counter(name.split("-")[0] for name in bound(await self.on.running(count)))
-
-    async def stays(self, *waiting: str) -> None:
-        """See that these pods name no node."""
-        pods = await self.on.pods()
-        assert not [name for name in waiting if pods[name]["spec"].get("nodeName")]
-
-
-def _resources(quota: float = 0, limit: float = -1, weight: float = 1) -> Json:
-    gpu = {"quota": quota, "limit": limit, "overQuotaWeight": weight}
-    return {"cpu": _FREE, "memory": _FREE, "gpu": gpu}
-
-
-def bound(pods: dict[str, Pod]) -> list[str]:
-    return sorted(name for name, found in pods.items() if found["spec"].get("nodeName"))
-
-
 @pytest.fixture
-def set_teams(queue_plane: ControlPlane, queueing: Deployment) -> Any:
+def set_teams(queue_plane: ControlPlane, queueing: Deployment) -> SetTeams:
     queueing.check()
-
-    @asynccontextmanager
-    async def make(*shapes: str) -> AsyncIterator[Teams]:
-        async with scene(queue_plane, f"teams-{next(_numbers)}", shapes) as on:
-            made = Teams(on, queueing)
-            try:
-                yield made
-            finally:
-                await made.end_jobs()
-                await on.empty()
-                await made.remove_all()
-
-    return make
+    return lambda *shapes: teams(queue_plane, f"teams-{next(_numbers)}", shapes, queueing)
 
 
-async def test_two_teams_share_two_to_one(set_teams: Any) -> None:
+async def test_two_teams_share_two_to_one(set_teams: SetTeams) -> None:
     async with set_teams("1x6x80GiB") as at:
         await at.fill(6)
         await at.queue("a", weight=2)
@@ -188,7 +56,7 @@ async def test_two_teams_share_two_to_one(set_teams: Any) -> None:
         assert await at.served(6) == {"a": 4, "b": 2}
 
 
-async def test_who_comes_later_gets_its_part_as_gpus_come_free(set_teams: Any) -> None:
+async def test_who_comes_later_gets_its_part_as_gpus_come_free(set_teams: SetTeams) -> None:
     async with set_teams("1x4x80GiB") as at:
         await at.queue("a")
         await at.queue("b")
@@ -202,7 +70,7 @@ async def test_who_comes_later_gets_its_part_as_gpus_come_free(set_teams: Any) -
         assert await at.served(4) == {"a": 2, "b": 2}
 
 
-async def test_weights_that_change_count_from_then_on(set_teams: Any) -> None:
+async def test_weights_that_change_count_from_then_on(set_teams: SetTeams) -> None:
     async with set_teams("1x4x80GiB") as at:
         await at.fill(4)
         await at.queue("a", weight=1)
@@ -214,7 +82,7 @@ async def test_weights_that_change_count_from_then_on(set_teams: Any) -> None:
         assert await at.served(4) == {"a": 1, "b": 3}
 
 
-async def test_departments_divide_first_and_their_teams_divide_what_they_get(set_teams: Any) -> None:
+async def test_departments_divide_first_and_their_teams_divide_what_they_get(set_teams: SetTeams) -> None:
     async with set_teams("1x8x80GiB") as at:
         await at.fill(8)
         await at.queue("left", quota=6)
@@ -228,7 +96,7 @@ async def test_departments_divide_first_and_their_teams_divide_what_they_get(set
         assert await at.served(8) == {"a": 2, "b": 4, "c": 2}
 
 
-async def test_a_quota_comes_before_the_weight_of_others(set_teams: Any) -> None:
+async def test_a_quota_comes_before_the_weight_of_others(set_teams: SetTeams) -> None:
     async with set_teams("1x4x80GiB") as at:
         await at.fill(4)
         await at.queue("a", quota=3, weight=0)
@@ -239,7 +107,7 @@ async def test_a_quota_comes_before_the_weight_of_others(set_teams: Any) -> None
         assert await at.served(4) == {"a": 3, "b": 1}
 
 
-async def test_a_gang_hits_a_limit_whole_and_starts_whole_when_the_limit_is_raised(set_teams: Any) -> None:
+async def test_a_gang_hits_a_limit_whole_and_starts_whole_when_the_limit_is_raised(set_teams: SetTeams) -> None:
     async with set_teams("1x4x80GiB") as at:
         await at.queue("a", limit=3)
         await at.gang("a", "two", 2)
@@ -252,7 +120,7 @@ async def test_a_gang_hits_a_limit_whole_and_starts_whole_when_the_limit_is_rais
         await at.on.running(3)
 
 
-async def test_a_limit_of_a_department_holds_for_all_of_its_teams(set_teams: Any) -> None:
+async def test_a_limit_of_a_department_holds_for_all_of_its_teams(set_teams: SetTeams) -> None:
     async with set_teams("1x4x80GiB") as at:
         await at.queue("top", limit=2)
         await at.queue("a", "top")
@@ -269,7 +137,7 @@ async def test_a_limit_of_a_department_holds_for_all_of_its_teams(set_teams: Any
         await at.on.running(3)
 
 
-async def test_halves_of_gpus_count_as_halves_against_a_limit(set_teams: Any) -> None:
+async def test_halves_of_gpus_count_as_halves_against_a_limit(set_teams: SetTeams) -> None:
     async with set_teams("1x4x80GiB") as at:
         await at.queue("a", limit=1.5)
         await at.on.create(*(at.of("a", share(f"a-{n}", "0.5")) for n in range(3)))
@@ -279,7 +147,7 @@ async def test_halves_of_gpus_count_as_halves_against_a_limit(set_teams: Any) ->
         assert "Limit is 1.5 GPUs, currently 1.5 GPUs allocated and workload requested 0.5 GPUs" in text
 
 
-async def test_what_can_not_be_preempted_stays_within_quotas(set_teams: Any) -> None:
+async def test_what_can_not_be_preempted_stays_within_quotas(set_teams: SetTeams) -> None:
     async with set_teams("1x4x80GiB") as at:
         await at.queue("a", quota=1)
         fixed = {names.PREEMPTIBILITY_LABEL: "non-preemptible"}
@@ -292,7 +160,7 @@ async def test_what_can_not_be_preempted_stays_within_quotas(set_teams: Any) -> 
         await at.stays(over)
 
 
-async def test_pods_of_a_queue_that_is_deleted_run_on_and_new_ones_wait_for_it(set_teams: Any) -> None:
+async def test_pods_of_a_queue_that_is_deleted_run_on_and_new_ones_wait_for_it(set_teams: SetTeams) -> None:
     async with set_teams("1x4x80GiB") as at:
         await at.queue("other")
         await at.queue("a")
@@ -307,7 +175,7 @@ async def test_pods_of_a_queue_that_is_deleted_run_on_and_new_ones_wait_for_it(s
         await at.on.running(2)
 
 
-async def test_a_queue_below_one_that_is_missing_serves_once_that_is_there(set_teams: Any) -> None:
+async def test_a_queue_below_one_that_is_missing_serves_once_that_is_there(set_teams: SetTeams) -> None:
     async with set_teams("1x4x80GiB") as at:
         await at.queue("other")
         await at.queue("a", "top")
@@ -317,7 +185,7 @@ async def test_a_queue_below_one_that_is_missing_serves_once_that_is_there(set_t
         await at.on.running(1)
 
 
-async def test_a_pod_in_a_queue_with_children_says_so(set_teams: Any) -> None:
+async def test_a_pod_in_a_queue_with_children_says_so(set_teams: SetTeams) -> None:
     async with set_teams("1x4x80GiB") as at:
         await at.queue("top")
         await at.queue("a", "top")
@@ -329,7 +197,7 @@ async def test_a_pod_in_a_queue_with_children_says_so(set_teams: Any) -> None:
         await at.stays(waits)
 
 
-async def test_a_pod_that_is_moved_to_another_queue_is_served_there(set_teams: Any) -> None:
+async def test_a_pod_that_is_moved_to_another_queue_is_served_there(set_teams: SetTeams) -> None:
     async with set_teams("1x4x80GiB") as at:
         await at.queue("a", limit=1)
         await at.queue("b")
@@ -342,7 +210,7 @@ async def test_a_pod_that_is_moved_to_another_queue_is_served_there(set_teams: A
         await at.on.running(2)
 
 
-async def test_an_elastic_job_starts_with_its_minimum_and_grows(set_teams: Any) -> None:
+async def test_an_elastic_job_starts_with_its_minimum_and_grows(set_teams: SetTeams) -> None:
     async with set_teams("1x2x80GiB") as at:
         await at.queue("a", limit=1)
         labels = {names.QUEUE_LABEL: at.name("a")}
@@ -361,7 +229,7 @@ async def test_an_elastic_job_starts_with_its_minimum_and_grows(set_teams: Any) 
         assert len({group_of(each) for each in pods.values()}) == 1
 
 
-async def test_a_ray_cluster_with_two_worker_groups_starts_whole(set_teams: Any) -> None:
+async def test_a_ray_cluster_with_two_worker_groups_starts_whole(set_teams: SetTeams) -> None:
     async with set_teams("1x3x80GiB") as at:
         await at.fill(3)
         await at.define("ray.io", "RayCluster", "rayclusters", "v1")
@@ -383,7 +251,7 @@ async def test_a_ray_cluster_with_two_worker_groups_starts_whole(set_teams: Any)
         await at.on.running(3)
 
 
-async def test_each_group_of_a_leader_worker_set_starts_whole(set_teams: Any) -> None:
+async def test_each_group_of_a_leader_worker_set_starts_whole(set_teams: SetTeams) -> None:
     async with set_teams("1x3x80GiB") as at:
         await at.define("leaderworkerset.x-k8s.io", "LeaderWorkerSet", "leaderworkersets", "v1")
         await at.queue("a")
@@ -405,7 +273,7 @@ async def test_each_group_of_a_leader_worker_set_starts_whole(set_teams: Any) ->
         assert bound(await at.on.pods()) == started
 
 
-async def test_a_storm_of_jobs_never_passes_the_limit_of_its_queue(set_teams: Any) -> None:
+async def test_a_storm_of_jobs_never_passes_the_limit_of_its_queue(set_teams: SetTeams) -> None:
     async with set_teams("1x4x80GiB") as at:
         await at.queue("a", limit=2)
         labels = {names.QUEUE_LABEL: at.name("a")}
