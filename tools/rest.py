@@ -38,13 +38,14 @@ class Rest:
         return decoded
 
     def send(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Return the status code and body, whatever they are. Raises OSError when no answer came."""
+        """Return the status code and body, whatever they are; a PATCH merges. Raises OSError when no answer came."""
         address = urlsplit(self.url)
         trust = ssl.create_default_context(cadata=self.ca_pem)
         assert address.hostname is not None
         connection = http.client.HTTPSConnection(address.hostname, address.port, timeout=_TIMEOUT_S, context=trust)
         try:
-            headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+            kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+            headers = {"Authorization": f"Bearer {self.token}", "Content-Type": kind}
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
             return answer.status, answer.read()

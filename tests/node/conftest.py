@@ -53,7 +53,7 @@ def nothing_is_left(machine: Machine, moorage: Deployment) -> Iterator[None]:
     machine.clear()
 
 
-def _started_with(machine: Machine, moorage: Deployment, components: Sequence[str], *arguments: str) -> Iterator[None]:
+def started_with(machine: Machine, moorage: Deployment, components: Sequence[str], *arguments: str) -> Iterator[None]:
     """Components with further arguments; afterwards the usual ones again."""
     for further in (arguments, ()):
         for component in components:
@@ -67,13 +67,13 @@ def _started_with(machine: Machine, moorage: Deployment, components: Sequence[st
 @pytest.fixture
 def quick(machine: Machine, moorage: Deployment) -> Iterator[None]:
     """A binder that moves tenants soon."""
-    yield from _started_with(machine, moorage, [BINDER], "--contended-s", "3")
+    yield from started_with(machine, moorage, [BINDER], "--contended-s", "3")
 
 
 @pytest.fixture
 def by_cdi(machine: Machine, moorage: Deployment) -> Iterator[None]:
     """Devices are named otherwise for a while, as after a change of the setting."""
-    yield from _started_with(machine, moorage, [BINDER, SCHEDULER], "--cdi-enabled")
+    yield from started_with(machine, moorage, [BINDER, SCHEDULER], "--cdi-enabled")
 
 
 @pytest.fixture

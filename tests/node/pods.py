@@ -56,6 +56,32 @@ def pod(name: str, *, gpus: int = 0, env: Mapping[str, str] | None = None, **spe
     }
 
 
+def share(name: str, fraction: str) -> Pod:
+    """A pod that asks for a part of a GPU."""
+    wanted = pod(name, schedulerName=names.SCHEDULER_NAME)
+    wanted["metadata"]["annotations"] = {names.GPU_FRACTION: fraction}
+    return wanted
+
+
+def two_devices(name: str) -> Pod:
+    """A pod that asks for half of each of two devices."""
+    wanted = share(name, "0.5")
+    wanted["metadata"]["annotations"][names.GPU_FRACTION_NUM_DEVICES] = "2"
+    return wanted
+
+
+def memory(name: str) -> Pod:
+    """A pod that asks for memory of a GPU."""
+    wanted = share(name, "")
+    wanted["metadata"]["annotations"] = {names.GPU_MEMORY: "2000"}
+    return wanted
+
+
+def whole(name: str) -> Pod:
+    """A pod of one whole GPU, for Moorage."""
+    return pod(name, gpus=1, schedulerName=names.SCHEDULER_NAME)
+
+
 class Machine:
     """A node and its control plane, as a test looks at them."""
 

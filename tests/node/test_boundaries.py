@@ -6,8 +6,7 @@ import pytest
 
 from tests.node.histories.scenarios import MOST_PODS
 from tests.node.histories.stage import on_node, placed, program
-from tests.node.pods import NAMESPACE, Machine, Pod, eventually
-from tests.node.test_sharing import share
+from tests.node.pods import NAMESPACE, Machine, Pod, eventually, share
 from tools.cluster.deployment import ADMISSION, Deployment
 from tools.rest import RestError
 from wire import names

@@ -22,8 +22,7 @@ import pytest
 from admission.certs import serving_certificate
 from kube.client.clock import SystemClock
 from tests.e2e.release import COMPONENTS, NAMESPACE, Release
-from tests.node.pods import Machine, eventually
-from tests.node.test_sharing import share
+from tests.node.pods import Machine, eventually, share
 from tools.chart import CHART
 from tools.cluster.plane import ControlPlane
 from tools.images import build

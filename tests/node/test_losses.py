@@ -8,8 +8,7 @@ from fractions import Fraction
 import pytest
 
 from tests.node.histories.stage import on_node
-from tests.node.pods import NAMESPACE, Machine, Pod, eventually
-from tests.node.test_sharing import share
+from tests.node.pods import NAMESPACE, Machine, Pod, eventually, share
 from tools.cluster.deployment import BINDER, Deployment
 from tools.controlplane import KUBELET
 from tools.node.gpus import made_up

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.node.pods import NAMESPACE, Machine, Pod, eventually, pod
+from tests.node.pods import NAMESPACE, Machine, Pod, eventually, memory, pod, share, two_devices, whole
 from tools.cluster.deployment import SCHEDULER, Deployment
 from tools.node.node import CTR
 from wire import names
@@ -12,33 +12,11 @@ from wire import names
 pytestmark = [pytest.mark.node, pytest.mark.usefixtures("nothing_is_left")]
 
 
-def share(name: str, fraction: str) -> Pod:
-    wanted = pod(name, schedulerName=names.SCHEDULER_NAME)
-    wanted["metadata"]["annotations"] = {names.GPU_FRACTION: fraction}
-    return wanted
-
-
 def named_container(name: str) -> Pod:
     wanted = share(name, "0.5")
     wanted["metadata"]["annotations"][names.GPU_FRACTION_CONTAINER_NAME] = "main"
     wanted["spec"]["containers"].insert(0, {**wanted["spec"]["containers"][0], "name": "beside"})
     return wanted
-
-
-def two_devices(name: str) -> Pod:
-    wanted = share(name, "0.5")
-    wanted["metadata"]["annotations"][names.GPU_FRACTION_NUM_DEVICES] = "2"
-    return wanted
-
-
-def memory(name: str) -> Pod:
-    wanted = share(name, "")
-    wanted["metadata"]["annotations"] = {names.GPU_MEMORY: "2000"}
-    return wanted
-
-
-def whole(name: str) -> Pod:
-    return pod(name, gpus=1, schedulerName=names.SCHEDULER_NAME)
 
 
 def bind_requests(machine: Machine) -> list[Pod]:
