@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from cli.checks.reader import Raw
 from cli.migration.options import CONFIG, SHARD, Fate, Option
 from cli.migration.rows import Code, Row, row
+from cli.migration.values import as_given
+from cli.settings.declaring import declared
+from cli.settings.kinds import Kind
+from cli.settings.scheduler import SchedulerOptions
 
 _CODES: Final = {
     Fate.MAPPED: Code.OPTION_MAPPED,
@@ -19,7 +21,11 @@ _CODES: Final = {
 }
 _SHARING: Final = "admission.gpuSharing"
 _RUNTIME_CLASS: Final = "binder.resourceReservation.runtimeClassName"
-#: What says no more than nothing.
+#: The scheduler's arguments by their place in the chart, with how each is read.
+_ARGUMENTS: Final[Mapping[str, Kind]] = {
+    f"scheduler.args.{each.key}": each.setting.kind for each in declared(SchedulerOptions)
+}
+#: Values that mean the same as an absent option.
 _EMPTY: Final[tuple[Any, ...]] = (None, {}, [])
 
 
@@ -47,12 +53,31 @@ def shard_rows(shard: Raw) -> Iterator[Row]:
 def _rows(about: str, spec: Raw, table: Mapping[str, Option]) -> Iterator[Row]:
     for path, value in _set(spec, table):
         option = _option(path, table) or Option(Fate.MISSING)
-        if value in _EMPTY or _lowered(value) == _lowered(option.default):
-            continue
-        shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        values = {"chart": f"{option.chart}={shown}", "allowed": str(option.default), "value": shown}
-        said = {name: values[name] for name in _NAMES[option.fate]}
-        yield row(_CODES[option.fate], f"{about}: {path}", **said)
+        if value not in _EMPTY and _lowered(value) != _lowered(option.default):
+            yield _row(f"{about}: {path}", value, option)
+
+
+def _row(about: str, value: Any, option: Option) -> Row:
+    """What becomes of one option. A value that a setting here refuses is reported with the setting's own reason."""
+    given, written = as_given(value), option.written(value)
+    if option.fate is Fate.MAPPED and not written:
+        return row(Code.OPTION_UNUSED, about, value=given)
+    if why := _refusal(option.chart, written):
+        return row(Code.OPTION_UNFIT, about, value=given, setting=option.chart, why=why)
+    values = {"chart": f"{option.chart}={written}", "allowed": str(option.default), "value": given}
+    return row(_CODES[option.fate], about, **{name: values[name] for name in _NAMES[option.fate]})
+
+
+def _refusal(chart: str, written: str) -> str:
+    """Why the scheduler would refuse an argument when it starts; "" if it takes it, or if it is no argument."""
+    kind = _ARGUMENTS.get(chart)
+    if kind is None:
+        return ""
+    try:
+        kind.read(written)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def _lowered(value: Any) -> Any:

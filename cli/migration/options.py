@@ -1,15 +1,17 @@
 """KAI's options (Config and SchedulingShard, kai-contract 2.5 and 2.6) and what becomes of each: a table.
 
-A path that is not here is told as an option without counterpart: newer versions of KAI have further ones.
+A path that is missing here is reported as an option without counterpart: newer versions of KAI have further ones.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
+from cli.migration.values import as_given, duration, epoch_seconds, thousandths, window_type
 from wire import names
 
 
@@ -24,15 +26,19 @@ class Fate(enum.Enum):
 
 
 class Option(msgspec.Struct, frozen=True):
-    """``chart``: the value of Moorage's chart that says the same. ``default``: what KAI takes where it is not set."""
+    """``chart``: the value of Moorage's chart that means the same. ``default``: KAI's value where it is not set.
+
+    ``written``: converts KAI's value into the chart's; "" means that there is nothing to set.
+    """
 
     fate: Fate
     chart: str = ""
     default: Any = None
+    written: Callable[[Any], str] = as_given
 
 
-def _same(path: str, default: Any = None) -> Option:
-    return Option(Fate.MAPPED, path, default)
+def _same(path: str, default: Any = None, *, written: Callable[[Any], str] = as_given) -> Option:
+    return Option(Fate.MAPPED, path, default, written)
 
 
 def _resources(*amounts: str) -> dict[str, dict[str, str]]:
@@ -110,23 +116,32 @@ SHARD: Final[dict[str, Option]] = {
     "placementStrategy": _same("scheduler.placementStrategy", "binpack"),
     "placementStrategy.gpu": _same("scheduler.args.gpu-strategy", "binpack"),
     "placementStrategy.cpu": _same("scheduler.args.cpu-strategy", "binpack"),
-    "args.default-staleness-grace-period": _same("scheduler.args.default-staleness-grace-period", "60s"),
+    "args.default-staleness-grace-period": _same(
+        "scheduler.args.default-staleness-grace-period", "60s", written=duration
+    ),
     "args.v": _UNUSED,
     "args": _MISSING,
     "queueDepthPerAction": _MISSING,
     "minRuntime": _MISSING,
-    "kValue": Option(Fate.MISSING, default=1.0),
+    "kValue": _same("scheduler.args.queue-use-weight", 1.0, written=thousandths),
     "plugins": _MISSING,
     "actions": _MISSING,
     "scenarioSearchBudgets": _MISSING,
     "usageDBConfig.clientType": Option(Fate.MISSING, default="prometheus"),
     "usageDBConfig.connectionString": _same("scheduler.args.queue-use-prometheus"),
-    "usageDBConfig.usageParams.windowSize": _same("scheduler.args.queue-use-window"),
-    "usageDBConfig.usageParams.windowType": _same("scheduler.args.queue-use-window-type", "sliding"),
+    "usageDBConfig.usageParams.windowSize": _same("scheduler.args.queue-use-window", "1w", written=duration),
+    "usageDBConfig.usageParams.windowType": _same(
+        "scheduler.args.queue-use-window-type", "sliding", written=window_type
+    ),
+    "usageDBConfig.usageParams.tumblingWindowStartTime": _same(
+        "scheduler.args.queue-use-window-start", written=epoch_seconds
+    ),
     "usageDBConfig.usageParams.cronString": _same("scheduler.args.queue-use-window-cron"),
-    "usageDBConfig.usageParams.halfLifePeriod": _same("scheduler.args.queue-use-half-life"),
-    "usageDBConfig.usageParams.fetchInterval": _same("scheduler.args.queue-use-fetch-interval", "1m"),
-    "usageDBConfig.usageParams.stalenessPeriod": _same("scheduler.args.queue-use-staleness-period", "5m"),
+    "usageDBConfig.usageParams.halfLifePeriod": _same("scheduler.args.queue-use-half-life", written=duration),
+    "usageDBConfig.usageParams.fetchInterval": _same("scheduler.args.queue-use-fetch-interval", "1m", written=duration),
+    "usageDBConfig.usageParams.stalenessPeriod": _same(
+        "scheduler.args.queue-use-staleness-period", "5m", written=duration
+    ),
     "usageDBConfig.usageParams.waitTimeout": _UNUSED,
     "usageDBConfig": _MISSING,
     "goMemLimitRatio": _UNUSED,

@@ -32,6 +32,7 @@ class Code(enum.Enum):
     OPTION_UNUSED = "option-unused"
     OPTION_MISSING = "option-without-counterpart"
     OPTION_FIXED = "option-refused"
+    OPTION_UNFIT = "option-value-refused"
     SHARING_OFF = "sharing-off"
     NO_RUNTIME_CLASS = "no-reservation-runtime-class"
     SHARD_PARTITION = "shard-partition"
@@ -101,6 +102,7 @@ TEXTS: Final[dict[Code, Text]] = {
     Code.OPTION_UNUSED: Text(_K, "is set, and there is nothing here that it would change"),
     Code.OPTION_MISSING: Text(_D, "is {value}: nothing here does this", f"do without it ({_NOT_SERVED})"),
     Code.OPTION_FIXED: Text(_F, "is {value}; allowed: {allowed}", "change it in KAI, and let what came before end"),
+    Code.OPTION_UNFIT: Text(_D, "is {value}, and is refused here: {why}", "set {setting} to an allowed value"),
     Code.SHARING_OFF: Text(
         _D, "is off, and on by default here", "set global.gpuSharing=false, or have pods share GPUs from now on"
     ),
@@ -177,9 +179,11 @@ TEXTS: Final[dict[Code, Text]] = {
     Code.HALF_BOUND: Text(
         _F, "is not bound and has a group's label: KAI's binder was stopped before it was done", "delete it"
     ),
-    Code.BIND_REQUEST: Text(_D, "is not carried out: its pod is decided on anew"),
-    Code.WAITS: Text(_D, "waits, and would go on waiting: {why}", "make it anew, if that does not say otherwise"),
-    Code.UNSUPPORTED: Text(_D, "runs on; made anew it would wait for ever, as {why} is not supported"),
+    Code.BIND_REQUEST: Text(_D, "is not carried out: its pod is scheduled again"),
+    Code.WAITS: Text(
+        _D, "waits, and would go on waiting: {why}", "create it again, unless the reason says what else to do"
+    ),
+    Code.UNSUPPORTED: Text(_D, "keeps running; created again it would wait for ever, as {why} is not supported"),
 }
 
 

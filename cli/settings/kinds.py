@@ -104,7 +104,7 @@ def whole(metavar: str, *, least: int, most: int) -> Kind:
     allowed = f"a whole number from {least} to {most}"
 
     def read(given: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,9}", given) or not least <= int(given) <= most:
+        if not re.fullmatch(r"[0-9]{1,10}", given) or not least <= int(given) <= most:
             raise ValueError(f"{given!r} is not {allowed}")
         return int(given)
 

@@ -109,7 +109,7 @@ class SchedulerOptions(Replica, frozen=True, kw_only=True):
         int,
         Setting(
             help="when some tumbling window begins, in seconds since the epoch",
-            kind=kinds.whole("SECONDS", least=0, most=999_999_999),
+            kind=kinds.whole("SECONDS", least=0, most=9_999_999_999),
         ),
     ] = UsePeriod().begins_s
     queue_use_window_cron: Annotated[

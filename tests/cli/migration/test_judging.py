@@ -542,6 +542,7 @@ def test_every_kind_of_row_has_its_words() -> None:
         "reservation",
         "release",
         "replicas",
+        "setting",
         "tenants",
         "used",
         "uuid",

@@ -109,7 +109,7 @@ async def test_all_that_a_kai_left_is_read_and_nothing_is_written() -> None:
         (Code.SHARING_OFF, "Config kai-config: admission.gpuSharing"),
         (Code.NO_RUNTIME_CLASS, "Config kai-config: binder.resourceReservation.runtimeClassName"),
         (Code.OPTION_MAPPED, "Config kai-config: binder.cdiEnabled"),
-        (Code.OPTION_MISSING, "SchedulingShard default: kValue"),
+        (Code.OPTION_MAPPED, "SchedulingShard default: kValue"),
         (Code.GROUPS_ALONE, "PodGroup team/pg-first"),
         (Code.GROUPS_ALONE, "PodGroup team/pg-second"),
         (Code.SHARE_ADOPTED, "Pod team/first"),
