@@ -73,7 +73,7 @@ class BesideKai:
         """Return when KAI was seen no more for a while; ``run`` goes on beside it."""
         while self._clear_looks < _CLEAR_LOOKS:  # noqa: ASYNC110 - what is waited for is looked at as often
             await anyio.sleep(EVERY_S)
-        _log.warning("KAI Scheduler is at work no longer: this process ends, to be started anew")
+        _log.warning("KAI Scheduler is at work no longer: this process ends and is started again")
 
     async def _look(self) -> Found | None:
         """Look once; None where there is no answer: that says nothing about a KAI."""

@@ -17,8 +17,8 @@ _Commands = Any  # argparse keeps the type of sub-commands private
 
 _DESCRIPTION: Final = (
     "A dry run of coming from KAI Scheduler: read its Config, shards, Queues, PodGroups, running shares and what of it "
-    "still runs, and list what Moorage does otherwise, what goes on, and what has to be done first. Changes nothing. "
-    "Exit code 0: nothing has to be done first; 1: something has; 2: bad input."
+    "still runs. List what Moorage does differently, what does not change, and what has to be done first. "
+    "Changes nothing. Exit code 0: nothing has to be done first; 1: something has; 2: bad input."
 )
 
 

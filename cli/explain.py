@@ -27,8 +27,8 @@ def add_command(commands: _Commands) -> None:
         help="explain the share of a queue and when it is served",
         description=(
             "Read a cluster, or manifests of one (-f), and print how the share of a queue comes about, step by step, "
-            "what it holds, and where it stands in the order. Changes nothing. Exit code 0: explained; 1: the cluster "
-            "can't be read; 2: bad input."
+            "what it has allocated, and its place in the order. Changes nothing. Exit code 0: explained; 1: the "
+            "cluster can't be read; 2: bad input."
         ),
     )
     parser.add_argument("what", metavar="queue", help="what to explain")

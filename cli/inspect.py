@@ -95,7 +95,7 @@ def _check_format(arguments: argparse.Namespace) -> None:
     """Raise BadInput for what Aliyun's table has not."""
     if arguments.format != ALIYUN:
         if arguments.details:
-            raise BadInput("-d: allowed with --format aliyun; -o wide shows more otherwise")
+            raise BadInput("-d: allowed with --format aliyun; with other formats use -o wide")
         return
     if arguments.what in {POD, QUEUE}:
         raise BadInput("--format aliyun: allowed with cluster and node")

@@ -27,8 +27,8 @@ def add_command(commands: _Commands) -> None:
         "nodes",
         help="add simulated GPU nodes to a cluster",
         description=(
-            "Play nodes with GPUs on a real API server: they take pods, hand out devices and run the real reservation "
-            "process, but no container. Runs until it is told to stop (Ctrl-C), then takes its nodes away."
+            "Simulate nodes with GPUs on a real API server: they take pods, assign devices and run the real "
+            "reservation process, but no container. Runs until it is stopped (Ctrl-C), then deletes its nodes."
         ),
     )
     parser.add_argument(

@@ -44,11 +44,11 @@ def add_commands(commands: _Commands) -> None:
     translate.set_defaults(run=_translate, logs=False)
     lint: argparse.ArgumentParser = commands.add_parser(
         "lint",
-        help="say what admission would say of manifests, and what is surely not meant",
+        help="check manifests for refused requests and likely mistakes",
         description=(
-            "Read pods and pod templates in any dialect, Queues and PodGroups, and tell errors (admission or the API "
-            "server would refuse), "
-            "warnings (legal, but surely not meant) and notes (understood otherwise than it reads). Needs no cluster. "
+            "Read pods and pod templates in any dialect, Queues and PodGroups, and print errors (admission or the API "
+            "server would refuse it), warnings (allowed, but probably a mistake) and notes (the meaning differs from "
+            "what the text suggests). Needs no cluster. "
             "Exit code 0: no error; 1: an error, or with --strict anything; 2: bad input."
         ),
     )

@@ -148,7 +148,7 @@ def _without_limit(found: FoundPod, pod: Pod, translation: Translation) -> Itera
     for ref, container in containers(pod.spec):
         for name in _only_requested(container):
             field = f"{name} of container {ref.name}"
-            yield Suspicion("no-limits", field, "stands in requests only; the API server wants it in limits", "error")
+            yield Suspicion("no-limits", field, "is in requests only; the API server requires it in limits", "error")
 
 
 def _only_requested(container: Container) -> list[str]:

@@ -11,9 +11,9 @@ from cli.refusing import BadInput
 _Commands = Any  # argparse keeps the type of sub-commands private
 
 _DESCRIPTION: Final = (
-    "Serve a read-only web page: who is on which GPU, what is idle and stranded, a pod's way, why pods wait, events "
+    "Serve a read-only web page: tenants of each GPU, idle and stranded GPUs, a pod's history, why pods wait, events "
     "and groups, as they change. On loopback it shows what the kubeconfig may see; elsewhere each reader shows a token "
-    "of the cluster and is shown what that may see. Runs until it is told to stop (Ctrl-C). Exit code 2: bad input."
+    "of the cluster and is shown what that may see. Runs until it is stopped (Ctrl-C). Exit code 2: bad input."
 )
 #: Of a simulated cluster where none are named.
 NODES: Final = ("3x8x80GiB", "1x4x24GiB")
@@ -55,9 +55,7 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
     parser.add_argument(
         "--open", type=Path, metavar="FILE", help="show a recorded run, at any moment of it; needs no cluster"
     )
-    parser.add_argument(
-        "--speed", default="1", metavar="X", help="with --open: play it so many times as fast (default 1)"
-    )
+    parser.add_argument("--speed", default="1", metavar="X", help="with --open: play it X times as fast (default 1)")
     selection.add(parser, default="all", labels="")
     connection.add(parser)
     add_options(parser, PageSettings)

@@ -44,6 +44,7 @@ WORDS_ONLY: Final = (
 SPEAKING: Final = (
     "admission",
     "binder",
+    "cli",
     "gpu",
     "kube",
     "reservation",

@@ -149,7 +149,7 @@ def _of_guard(answer: Answer, *, is_off_here: bool) -> Finding:
     if _is_refused_by_others(answer):
         return _untried(what, answer)
     if answer.status >= 400 and "failed calling webhook" in answer.message:
-        return Finding(Level.FAILED, _CHECK, f"{what} is refused otherwise: {answer.message}", _WEBHOOK)
+        return Finding(Level.FAILED, _CHECK, f"{what} is refused by a failed webhook call: {answer.message}", _WEBHOOK)
     if answer.status >= 400:
         return Finding(Level.OK, _CHECK, f"{what} is refused")
     env = answer.body["spec"]["containers"][0].get("env") or ()
@@ -170,7 +170,7 @@ def _of_refusal(trial: _Trial, answer: Answer) -> Finding:
         return Finding(Level.OK, _CHECK, f"{trial.what} is refused")
     if _is_refused_by_others(answer):
         return _untried(trial.what, answer)
-    how = f"refused otherwise: {answer.message}" if answer.status >= 400 else "let in"
+    how = f"refused for another reason: {answer.message}" if answer.status >= 400 else "let in"
     return Finding(Level.FAILED, _CHECK, f"{trial.what} is {how}", trial.do)
 
 

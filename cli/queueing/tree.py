@@ -12,7 +12,7 @@ from scheduler.core.report.queue_view import Amounts, QueueView
 _INDENT: Final = "  "
 _COLUMNS: Final = ("QUOTA", "FAIR SHARE", "ALLOCATED", "REQUESTED", "LIMIT")
 _FURTHER: Final = ("NON-PREEMPTIBLE", "TERMINATING", "WEIGHT", "PRIORITY", "PODS")
-_NOTHING: Final = "There are no Queues: all pods may use everything, whatever queue they name."
+_NOTHING: Final = "There are no Queues: no pod is limited, even if it names a queue."
 
 
 class Named(Protocol):

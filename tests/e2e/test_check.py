@@ -323,10 +323,10 @@ async def test_trials_show_that_the_webhooks_do_not_answer(
 ) -> None:
     deployed.kill(ADMISSION)
     refused, chooser, other = _said(await found(reader, "trials"), Level.FAILED)
-    assert f"a pod that sets {names.ENV_VISIBLE_DEVICES}=all is refused otherwise: " in chooser
+    assert f"a pod that sets {names.ENV_VISIBLE_DEVICES}=all is refused by a failed webhook call: " in chooser
     assert "a pod that asks for a share was refused: " in refused
     assert "failed calling webhook" in refused
-    assert "a malformed ask for a share is refused otherwise: " in other
+    assert "a malformed ask for a share is refused for another reason: " in other
     deployed.start(ADMISSION)
     await eventually(lambda: _fails(reader, set()), "the webhooks to answer", within_s=PATIENCE_S)
 

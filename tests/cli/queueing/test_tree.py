@@ -70,4 +70,4 @@ def test_a_chain_of_thousands_is_no_matter() -> None:
 
 
 def test_without_queues_that_is_said() -> None:
-    assert shown(node(gpus=1)) == ["There are no Queues: all pods may use everything, whatever queue they name."]
+    assert shown(node(gpus=1)) == ["There are no Queues: no pod is limited, even if it names a queue."]
