@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import anyio
@@ -61,6 +61,7 @@ def run(request: Request, progress: Progress | None = None) -> int:
         result = anyio.run(_simulate, shapes, objects, request, progress, backend_options=loop)
         if isinstance(result, BadInput):
             raise result
+        sys.stderr.writelines(f"moorage: {text}\n" for text in _left_to_others(result))
         if request.output in FOR_PROGRAMS:
             write(result, request.output)
         else:
@@ -109,6 +110,14 @@ async def _simulate(
             recorder.found()
             return await _live(world, objects, request, recorder)
     raise AssertionError("a world swallows no exception")
+
+
+def _left_to_others(result: Outcome) -> Iterator[str]:
+    """Say that pods wait for another scheduler, and how to simulate them."""
+    left = sum(pod.reason == outcome.OTHER_SCHEDULER for pod in result.pods)
+    if left:
+        which = f"{left} of {len(result.pods)} pods name another scheduler or none and stay pending"
+        yield f"{which}; --adopt-all schedules them as well"
 
 
 def _doing(world: World) -> str:

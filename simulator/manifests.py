@@ -28,7 +28,7 @@ from kube.client.resources import (
     STORAGE_CLASSES,
     Resource,
 )
-from simulator import wrapping
+from simulator import versions, wrapping
 from simulator.controllers import table
 from simulator.controllers.table import group_made, marked
 from simulator.expanding import Expander, api_version_of
@@ -124,8 +124,15 @@ class Reader:
             place = f"{origin} document {number}" if len(documents) > 1 else origin
             for item in _items(document, place):
                 for each in self._unwrapped(item, place):
-                    manifests += self._read(each, place)
+                    manifests += self._read(self._current(each), place)
         return manifests
+
+    def _current(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the object in the current version of its kind."""
+        found = versions.current(document)
+        if found is not document:
+            self.passed.note_older(document, found["apiVersion"])
+        return found
 
     def _unwrapped(self, document: Mapping[str, Any], place: str) -> Sequence[Mapping[str, Any]]:
         """Return what is created of an object that brings manifests along: one level, so that this ends."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -30,6 +30,10 @@ class DeviceShare(msgspec.Struct, frozen=True):
     uuid: str
     nano_gpu: int
     mem_mib: int
+
+
+#: The reason of a pod that is left to another scheduler.
+OTHER_SCHEDULER: Final = "OtherScheduler"
 
 
 class PodOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -238,7 +242,7 @@ def _reason(raw: Mapping[str, Any]) -> tuple[str, str]:
         return _container_reason(status)
     if spec.get("schedulerName") != names.SCHEDULER_NAME:
         only = f"only {names.SCHEDULER_NAME} runs in a simulation"
-        return "OtherScheduler", f"spec.schedulerName is {spec.get('schedulerName')!r}, and {only}"
+        return OTHER_SCHEDULER, f"spec.schedulerName is {spec.get('schedulerName')!r}, and {only}"
     for condition in status.get("conditions") or ():
         if condition["type"] == names.CONDITION_POD_SCHEDULED and condition["status"] == "False":
             return condition.get("reason", ""), condition.get("message", "")

@@ -26,12 +26,17 @@ class Passed:
         self._without_controller: Counter[str] = Counter()
         self._made: Counter[str] = Counter()
         self._pods: Counter[str] = Counter()
+        self._older: Counter[str] = Counter()
         self._not_grouped: list[str] = []
 
     def note(self, obj: Mapping[str, Any]) -> None:
         """Note an object that is neither created nor expanded."""
         has_pods = next(podtemplates.templates(obj), None) is not None
         (self._without_controller if has_pods else self._without_pods)[_name(obj)] += 1
+
+    def note_older(self, obj: Mapping[str, Any], version: str) -> None:
+        """Note an object that is read as one of a newer version of its kind."""
+        self._older[f"{obj['kind']} of {obj['apiVersion']} as {version}"] += 1
 
     def note_made(self, obj: Mapping[str, Any], about: str, workload: Workload) -> None:
         """Note a workload whose pods are made; ``about``: its kind, namespace and name."""
@@ -46,6 +51,8 @@ class Passed:
 
     def lines(self) -> Iterator[str]:
         """Say what was passed over, a line for each reason."""
+        if self._older:
+            yield f"read as newer versions, because a cluster refuses the older ones: {_counts(self._older)}"
         if self._made:
             named = [f"{count} {kind} ({self._pods[kind]} pods)" for kind, count in self._made.most_common()]
             made = "pods made as the controllers would make them, with the PodGroups of 'translate --podgroup'"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from gpu.refusal import shown
+from simulator.controllers import argo
 from simulator.podmaking import Malformed, child
 
 Json = Mapping[str, Any]
@@ -42,6 +43,11 @@ def _volcano_job(cron: Json) -> Sequence[Json]:
     return [_placed({**job, "spec": template.get("spec")}, cron)]
 
 
+def _workflow(workflow: Json) -> Sequence[Json]:
+    """A Workflow of Argo, which makes pods itself, and the objects that its first steps create."""
+    return [workflow, *(_placed(each, workflow) for each in argo.created(workflow))]
+
+
 def _placed(obj: Json, wrapper: Json) -> Json:
     namespace = child(child(wrapper, "metadata"), "namespace")
     meta = child(obj, "metadata")
@@ -54,4 +60,5 @@ def _placed(obj: Json, wrapper: Json) -> Json:
 _WRAPPERS: Final[Mapping[tuple[str, str], Callable[[Json], Sequence[Json]]]] = {
     ("workload.codeflare.dev", "AppWrapper"): _components,
     ("batch.volcano.sh", "CronJob"): _volcano_job,
+    ("argoproj.io", "Workflow"): _workflow,
 }

@@ -1,4 +1,4 @@
-"""Argo Workflow: the pods with which it begins (argoproj/argo-workflows: field reference).
+"""Argo Workflow: the pods and objects with which it begins (argoproj/argo-workflows: field reference).
 
 Later steps depend on how earlier ones end, so they are not made; nor are those of templates of other objects.
 """
@@ -9,64 +9,81 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from simulator.controllers.parts import Charge, Json, Placed, named, objects, placed
-from simulator.podmaking import MOST_PODS, Malformed, Template, child, identity, read_template
+import yaml
 
+from gpu.refusal import shown
+from simulator.controllers import argosteps
+from simulator.controllers.parts import Charge, Json, Placed, objects, placed
+from simulator.podmaking import Malformed, Template, child, identity, read_template
+from wire.yamlplace import why_not_yaml
+
+#: Fields of a template that runs a pod.
+_RUNS: Final = ("container", "script", "containerSet")
+#: Actions of a ``resource`` template after which the object exists.
+_CREATES: Final = ("create", "apply")
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: Fields that a template and the Workflow have for the spec of pods; those of the template win.
 _SPEC: Final = (
     "nodeSelector", "tolerations", "affinity", "schedulerName", "priorityClassName", "serviceAccountName",
     "securityContext", "hostAliases", "imagePullSecrets", "hostNetwork", "dnsPolicy", "dnsConfig",
 )  # fmt: skip
 _LABEL: Final = "workflows.argoproj.io/workflow"
-#: No workflow nests its templates deeper; this ends one that calls itself.
-_DEEPEST: Final = 32
 
 
 def expand(workflow: Json, charge: Charge) -> Iterator[Placed]:
-    """Yield the pods of the first steps, and of tasks that wait for no other. Raises Malformed."""
-    spec = child(workflow, "spec")
-    if child(spec, "suspend") is True or child(spec, "workflowTemplateRef") is not None:
-        return
-    listed = objects(child(spec, "templates"), "spec.templates")
-    templates = {named(each, f"spec.templates[{at}]"): (at, each) for at, each in enumerate(listed)}
-    names = list(_first(str(child(spec, "entrypoint") or ""), templates, _DEEPEST, [MOST_PODS]))
+    """Yield the pods of the first steps, and of tasks that wait for no other. Raises Malformed.
+
+    Objects that ``resource`` templates create are read beside them (wrapping.py).
+    """
+    calls = [call for call in argosteps.first(workflow) if any(call.template.get(each) is not None for each in _RUNS)]
     pods: dict[str, Template] = {}
-    for called, count in Counter(names).items():
-        at, written = templates[called]
-        pods[called] = _pod(workflow, written, f"spec.templates[{at}]")
+    by_name = {call.name: call for call in calls}
+    for called, count in Counter(call.name for call in calls).items():
+        one = by_name[called]
+        pods[called] = _pod(workflow, one.template, f"spec.templates[{one.at}]")
         charge(count, "the number of steps", pods[called])
     name = workflow["metadata"]["name"]
-    for number, called in enumerate(names):
-        alone = len(names) == 1 and called == child(spec, "entrypoint")
-        pod = name if alone else f"{name}-{called}-{identity(f'{called}/{number}')}"
-        yield placed([workflow], pods[called], name=pod, labels={_LABEL: name})
+    entrypoint = child(workflow["spec"], "entrypoint") if calls else None
+    for number, call in enumerate(calls):
+        alone = len(calls) == 1 and call.name == entrypoint
+        pod = name if alone else f"{name}-{call.name}-{identity(f'{call.name}/{number}')}"
+        yield placed([workflow], pods[call.name], name=pod, labels={_LABEL: name})
 
 
-def _first(called: str, templates: Mapping[str, tuple[int, Json]], depth: int, left: list[int]) -> Iterator[str]:
-    """Yield the names of the templates whose pods come first; ``left``: how many more may be looked at."""
-    left[0] -= 1
-    if depth == 0 or left[0] < 0:
-        raise Malformed("spec.templates call each other without end, or make more pods than are allowed")
-    if called not in templates:
-        return
-    at, template = templates[called]
-    path = f"spec.templates[{at}]"
-    if any(template.get(field) is not None for field in ("container", "script", "containerSet")):
-        yield called
-    for step in _beginning(template, path):
-        items = step.get("withItems")
-        count = len(items) if isinstance(items, list) else 1
-        for _ in range(count):
-            yield from _first(str(step.get("template") or ""), templates, depth - 1, left)
+def created(workflow: Json) -> list[Json]:
+    """Return the objects that ``resource`` templates of the first steps create, without owner. Raises Malformed."""
+    found: list[Json] = []
+    size = 0
+    for call in argosteps.first(workflow):
+        resource, path = call.template.get("resource"), f"spec.templates[{call.at}].resource"
+        manifest = child(resource, "manifest")
+        if child(resource, "action") not in _CREATES or manifest is None:
+            continue
+        text = argosteps.rendered(str(manifest), {**call.values, **_of_workflow(workflow)})
+        size += len(text)
+        if size > argosteps.MOST_CHARS:
+            raise Malformed(f"{path}.manifest: all together have {argosteps.MOST_CHARS} characters at most")
+        found += _objects(text, path)
+    return found
 
 
-def _beginning(template: Json, path: str) -> list[Json]:
-    """Return the steps of the first group, and the tasks of a graph that depend on no other."""
-    steps = template.get("steps")
-    first = steps[0] if isinstance(steps, list) and steps else []
-    found = list(objects(first if isinstance(first, list) else [first], f"{path}.steps[0]"))
-    tasks = objects(child(template.get("dag"), "tasks"), f"{path}.dag.tasks")
-    return found + [task for task in tasks if not task.get("dependencies") and not task.get("depends")]
+def _of_workflow(workflow: Json) -> dict[str, str]:
+    meta = workflow["metadata"]
+    name = str(meta.get("name") or meta.get("generateName"))
+    return {"workflow.name": name, "workflow.uid": name, "workflow.namespace": str(meta.get("namespace") or "default")}
+
+
+def _objects(text: str, path: str) -> Iterator[Json]:
+    try:
+        documents = [each for each in yaml.load_all(text, Loader=_LOADER) if each is not None]
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise Malformed(f"{path}.manifest: not YAML: {why_not_yaml(error)}") from error
+    for each in documents:
+        meta = child(each, "metadata")
+        if not isinstance(each, Mapping) or not isinstance(meta, Mapping):
+            raise Malformed(f"{path}.manifest is {shown(repr(each))}; an object with metadata is allowed")
+        # The Workflow is no object here, and an object whose owner is missing is deleted.
+        yield {**each, "metadata": {field: value for field, value in meta.items() if field != "ownerReferences"}}
 
 
 def _pod(workflow: Json, template: Json, path: str) -> Template:

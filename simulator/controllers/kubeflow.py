@@ -22,6 +22,7 @@ REPLICAS: Final = {
     "XGBoostJob": "xgbReplicaSpecs",
     "JAXJob": "jaxReplicaSpecs",
     "PaddleJob": "paddleReplicaSpecs",
+    "MXJob": "mxReplicaSpecs",
     "MPIJob": "mpiReplicaSpecs",
 }
 

@@ -81,6 +81,33 @@ def test_all_pods_are_adopted_if_asked_whichever_scheduler_they_name(
     assert {each["name"]: each["node"] for each in taken} == dict.fromkeys(("cpu", "gpu", "bound"), "node-0")
 
 
+def test_pods_that_are_left_to_another_scheduler_are_counted_and_the_option_is_named(
+    manifest: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "moorage: 1 of 4 pods name another scheduler or none and stay pending; --adopt-all schedules them as well\n"
+    arguments = ["simulate", "--nodes", "1x2x80GiB", str(manifest)]
+    assert main(arguments) == 0
+    assert said in capsys.readouterr().err
+    assert main([*arguments, "--adopt-all"]) == 0
+    assert "--adopt-all" not in capsys.readouterr().err
+
+
+def test_a_pod_with_resource_claims_waits_and_the_reason_names_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Claims of devices are neither refused nor passed over in silence."""
+    claims = "spec:\n  resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]\n"
+    template = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: one}\nspec: {}\n---\n"
+    path = tmp_path / "claims.yaml"
+    path.write_text(template + pod("dra").replace("spec:\n", claims, 1), encoding="utf-8")
+    assert main(["simulate", "-o", "json", "--nodes", "1x1x80GiB", str(path)]) == 0
+    printed = capsys.readouterr()
+    (waits,) = json.loads(printed.out)["pods"]
+    assert (waits["phase"], waits["reason"]) == ("Pending", "Unschedulable")
+    assert waits["verdict"] == "UnsupportedConstraint: resourceClaims is not supported yet, so the pod is not scheduled"
+    assert "passed over, because they make no pods: 1 ResourceClaimTemplate" in printed.err
+
+
 def test_nodes_say_who_sits_where(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = simulate(capsys, "--nodes", "1x1x80GiB", "--nodes", "1x0", str(manifest))
     first, second = result["nodes"]

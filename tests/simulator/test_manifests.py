@@ -92,8 +92,8 @@ def test_a_pod_that_comes_later_is_told_from_the_first_ones() -> None:
             "f.yaml: Deployment default/d: spec.template has to be a pod template with spec.containers",
         ),
         (
-            "apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: d}\n",
-            "f.yaml: apiVersion 'extensions/v1beta1' of Deployment: Deployment is apps/v1",
+            "apiVersion: apps/v1alpha1\nkind: Deployment\nmetadata: {name: d}\n",
+            "f.yaml: apiVersion 'apps/v1alpha1' of Deployment: Deployment is apps/v1",
         ),
         ("kind: Job\n", "f.yaml: apiVersion None of Job: Job is batch/v1"),
         (POD.replace("v1", "v2"), "f.yaml: apiVersion 'v2' of Pod: Pod is v1"),

@@ -102,6 +102,11 @@ def called(of: Workload) -> list[str]:
         (lws(), ["w-0", "w-0-1", "w-1", "w-1-1"], [2, 2]),
         (volcano(), ["w-ps-0", "w-default1-0", "w-default1-1"], [3]),
         (volcano(minAvailable=2), ["w-ps-0", "w-default1-0", "w-default1-1"], [2]),
+        (
+            kubeflow("MXJob", "mxReplicaSpecs", Scheduler=1, Worker=2),
+            ["w-scheduler-0", "w-worker-0", "w-worker-1"],
+            [1],
+        ),
         (argo({"container": {"image": "x"}}), ["w"], []),
         (spark(executor={"instances": 2}), ["w-driver", "w-exec-1", "w-exec-2"], [1]),
         (spark(executor={"instances": 2}, suspend=True), [], []),

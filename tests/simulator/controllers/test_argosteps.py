@@ -1,0 +1,132 @@
+"""Steps of a Workflow with their parameters, and the objects that its ``resource`` templates create."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kube.client.resources import JOBS, PODS
+from simulator.controllers.argosteps import MOST_CHARS, first, rendered
+from simulator.manifests import MalformedManifest, Reader
+from simulator.podmaking import Malformed
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{workflow.name}}-{{inputs.parameters.task}}
+  ownerReferences:
+  - {apiVersion: argoproj.io/v1alpha1, kind: Workflow, name: "{{workflow.name}}", uid: "{{workflow.uid}}"}
+spec:
+  template: {spec: {restartPolicy: Never, containers: [{name: "{{workflow.parameters.who}}", image: x}]}}
+"""
+
+
+def parameters(**values: str) -> dict[str, Any]:
+    return {"parameters": [{"name": name, "value": value} for name, value in values.items()]}
+
+
+def resource(manifest: str = JOB, action: str = "create", **inputs: str) -> dict[str, Any]:
+    return {"name": "work", "inputs": parameters(**inputs), "resource": {"action": action, "manifest": manifest}}
+
+
+def step(**more: Any) -> dict[str, Any]:
+    return {"name": "s", "template": "work", **more}
+
+
+def workflow(work: dict[str, Any], *steps: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    main = {"name": "main", "steps": [list(steps)]}
+    meta = {"name": "w", "namespace": "team"}
+    all_of_it = {"entrypoint": "main", "arguments": parameters(who="me"), "templates": [main, work], **spec}
+    return {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": meta, "spec": all_of_it}
+
+
+def jobs(obj: dict[str, Any]) -> list[str]:
+    """The Jobs that come of it, each with its namespace, and with the container of its pod."""
+    found = Reader().read([obj], origin="f")
+    containers = [each.body["spec"]["containers"][0]["name"] for each in found if each.resource is PODS]
+    named = [f"{each.namespace}/{each.body['metadata']['name']}" for each in found if each.resource is JOBS]
+    return [f"{name} {container}" for name, container in zip(named, containers, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("obj", "expected"),
+    [
+        (workflow(resource(), step(arguments=parameters(task="a"))), ["team/w-a me"]),
+        (workflow(resource(task="default"), step()), ["team/w-default me"]),
+        (workflow(resource(task="default"), step(arguments=parameters(task="b"))), ["team/w-b me"]),
+        (
+            workflow(resource(), step(arguments=parameters(task="n{{item}}"), withItems=[1, 2])),
+            ["team/w-n1 me", "team/w-n2 me"],
+        ),
+        (
+            workflow(resource(), step(arguments=parameters(task="{{item.of}}"), withItems=[{"of": "map"}])),
+            ["team/w-map me"],
+        ),
+        (workflow(resource(action="apply", task="a"), step()), ["team/w-a me"]),
+        (workflow(resource(action="delete", task="a"), step()), []),
+        (workflow(resource(task="a"), step(), suspend=True), []),
+        (workflow(resource(f"---\n{JOB}---\n", task="a"), step()), ["team/w-a me"]),
+    ],
+)
+def test_objects_of_the_first_steps_are_read_with_their_parameters(obj: dict[str, Any], expected: list[str]) -> None:
+    assert jobs(obj) == expected
+
+
+def test_the_object_has_no_owner_as_the_workflow_itself_is_not_created() -> None:
+    found = Reader().read([workflow(resource(task="a"), step())], origin="f")
+    assert [each.body["metadata"].get("ownerReferences") for each in found if each.resource is JOBS] == [None]
+
+
+def test_a_later_step_creates_nothing() -> None:
+    obj = workflow(resource(task="a"), step())
+    obj["spec"]["templates"][0]["steps"].append([step(arguments=parameters(task="later"))])
+    assert jobs(obj) == ["team/w-a me"]
+
+
+def test_a_parameter_is_passed_on_through_templates() -> None:
+    obj = workflow(resource(), step(arguments=parameters(task="{{inputs.parameters.given}}")))
+    inner = {**obj["spec"]["templates"][0], "name": "inner"}
+    outer = {"name": "main", "dag": {"tasks": [step(template="inner", arguments=parameters(given="deep"))]}}
+    obj["spec"]["templates"] = [outer, inner, obj["spec"]["templates"][1]]
+    assert jobs(obj) == ["team/w-deep me"]
+
+
+def test_a_variable_that_only_a_running_workflow_knows_stays_in_the_text() -> None:
+    assert rendered("{{ pod.name }} of {{a}}", {"a": "b"}) == "{{ pod.name }} of b"
+
+
+@pytest.mark.parametrize(
+    ("obj", "message"),
+    [
+        (workflow(resource("a: [", task="a"), step()), r"spec.templates\[1\].resource.manifest: not YAML"),
+        (
+            workflow(resource("just text", task="a"), step()),
+            r"resource.manifest is 'just text'; an object with metadata",
+        ),
+        (workflow(resource(JOB + "#" * (MOST_CHARS // 2), task="a"), step(), step(), step()), "all together have"),
+    ],
+)
+def test_a_manifest_that_can_not_be_read_is_refused_with_its_place(obj: dict[str, Any], message: str) -> None:
+    with pytest.raises(MalformedManifest, match=f"f: Workflow: .*{message}"):
+        Reader().read([obj], origin="f")
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        workflow(resource("{{inputs.parameters.task}}" * 1000, task="x" * 10_000), step()),
+        workflow(resource(), *[step(arguments=parameters(task="x" * (MOST_CHARS // 2)))] * 3),
+        workflow(resource(), step(arguments=parameters(task="a"), withItems=list(range(20_000)))),
+    ],
+)
+def test_texts_that_grow_by_their_variables_are_bounded(obj: dict[str, Any]) -> None:
+    with pytest.raises(MalformedManifest):
+        Reader().read([obj], origin="f")
+
+
+def test_a_workflow_that_calls_itself_ends() -> None:
+    obj = workflow({"name": "work", "steps": [[step()]]}, step())
+    with pytest.raises(Malformed, match="call each other without end"):
+        first(obj)
