@@ -2,7 +2,7 @@
 
 Two of them undo each other's work, and KAI deletes pods that run on our reservations (cli/livekai.py says why). So a
 replica stops: it finishes its writes, gives its lease back, and is there without doing anything until KAI has gone.
-Then it ends, to be started anew: what it knew of the cluster was changed by somebody else meanwhile.
+Then it ends and is started again: KAI has changed the cluster since this process read it.
 """
 
 from __future__ import annotations

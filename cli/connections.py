@@ -1,4 +1,4 @@
-"""How a process of ours reaches the API server, and how it is told to end. Commands of people: cli/reaching.py."""
+"""How a component reaches the API server, and which signals end it. Commands of people: cli/reaching.py."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Health(TaskStatus[None]):
         self._unready = why
 
     async def end_with(self, stop: anyio.Event) -> None:
-        """Be not ready any more once the process is told to end."""
+        """Report not ready once the process has been asked to stop."""
         await stop.wait()
         self._unready = ENDING
 

@@ -28,7 +28,7 @@ from gpu.refusal import Refusal, told
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding. An error is refused in a cluster; a note is what is understood otherwise than it reads."""
+    """One finding. An error is refused in a cluster; a note is a text whose meaning differs from what it suggests."""
 
     level: Level
     code: str

@@ -1,9 +1,9 @@
 """A KAI Scheduler that is at work in this cluster: Moorage does not start beside it, and stops where one starts.
 
 Its binder would carry out our BindRequests, and its start-up sync deletes running pods whose reservation it can't see;
-its operator makes both anew (kai-contract, erratum 12). Its leader election is off by default, so its pods are looked
-for (labels of contract 6.1), and its leases (6.4) for a KAI that runs outside of pods. cli/besidekai.py looks again
-and again.
+its operator creates both again (kai-contract, erratum 12). Its leader election is off by default, so its pods are
+looked for (labels of contract 6.1), and its leases (6.4) for a KAI that runs outside of pods. cli/besidekai.py looks
+again and again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``moorage``: one entry point with sub-commands. What a sub-command needs is imported when it is called.
 
-Whoever asks waits for imports more than for anything else (docs/benchmarks.md): what is imported at the top of this
+A user waits for imports more than for anything else (docs/benchmarks.md): what is imported at the top of this
 module, and of the commands that ask, is what argparse needs, and no more.
 """
 

@@ -56,7 +56,7 @@ def _kind(item: Mapping[str, Any]) -> type[msgspec.Struct] | None:
 
 
 def _read(item: Mapping[str, Any], kind: type[msgspec.Struct]) -> msgspec.Struct:
-    """The name and spec: what else stands in a manifest is not judged."""
+    """The name and spec: other fields of a manifest are not judged."""
     if kind is PodGroup and (number := sub_groups(item)) > MOST_SUB_GROUPS:
         return too_many(number)
     metadata = item.get("metadata")

@@ -1,4 +1,4 @@
-"""What the scheduler would never place, whatever room there is: told by the functions that the scheduler calls.
+"""What the scheduler would never place, even on empty nodes: judged by the functions that the scheduler calls.
 
 A pod is judged as admission would store it. Nothing is decided here; what is added to a verdict is what to do about it.
 """
@@ -56,7 +56,7 @@ _ELSEWHERE: Final = frozenset({"", *ORIGINS})
 def obstacles(
     found: FoundPod, pod: Pod, translation: Translation, *, beside: Beside, dialects: DialectSettings
 ) -> Iterator[Suspicion]:
-    """Why a pod is not placed: what the scheduler says of it by itself, and what the files lack that it waits for."""
+    """Why a pod is not placed: what the scheduler says of the pod alone, and what the files lack."""
     is_ours = _is_ours(found, pod, beside, is_gpu_pod=bool(translation.request.containers))
     is_shared = translation.request.is_shared
     if is_shared and not is_ours and translation.dialect in _OWN and pod.spec.scheduler_name in _ELSEWHERE:

@@ -1,6 +1,6 @@
-"""Pods in manifests as people keep them: pods themselves, and the pod templates of whatever makes pods.
+"""Pods in manifests as people keep them: pods themselves, and the pod templates of objects that make pods.
 
-gpu/podtemplates.py says where they stand in an object. Files, folders and standard input; YAML with any number of
+gpu/podtemplates.py says where they are in an object. Files, folders and standard input; YAML with any number of
 documents, Lists, JSON.
 """
 

@@ -1,4 +1,4 @@
-"""Text from manifests and clusters, for terminals: whoever wrote it must not move the cursor or forge lines."""
+"""Text from manifests and clusters, for terminals: its author must not be able to move the cursor or forge lines."""
 
 from __future__ import annotations
 

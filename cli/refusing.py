@@ -10,7 +10,7 @@ class BadInput(Exception):
 
 
 def refuse(failed: ExceptionGroup[Exception], kinds: tuple[type[Exception], ...]) -> NoReturn:
-    """Raise BadInput for the first error of a group if all are of these kinds; otherwise raise the group."""
+    """Raise BadInput for the first error of a group if all are of these kinds; if not, raise the group."""
     _, others = failed.split(kinds)
     if others is not None:
         raise failed

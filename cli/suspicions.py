@@ -1,6 +1,6 @@
 """What is legal in a manifest and surely not meant: the traps that cost people days (docs/translate.md lists them).
 
-Each check is a pure function from a pod as it stands in a file, and what Moorage makes of it, to findings. A finding
+Each check is a pure function from a pod as written in a file, and what Moorage makes of it, to findings. A finding
 is a warning where the API server takes the pod, and admission too. Thresholds are of sizes that no card has had, or
 that say another unit was meant.
 """

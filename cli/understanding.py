@@ -11,7 +11,7 @@ from wire.core import Pod
 
 
 def understood(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
-    """Translate a pod by whatever it speaks; one without room for what a Binding writes is refused as well."""
+    """Translate a pod from its own dialect; one without room for what a Binding writes is refused as well."""
     translation = combine.translate(pod, settings)
     if isinstance(translation, Refusal):
         return translation

@@ -1,4 +1,4 @@
-"""What commands print, in whatever encoding the terminal or file has, and as JSON or YAML."""
+"""What commands print, in the encoding of the terminal or file, and as JSON or YAML."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DRAWN: Final = {"…": "~", "█": "#", "▒": "%", "░": "."}
 
 
 def lets_all_through() -> None:
-    r"""Have stdout write what its encoding has not in ASCII, where it would end with a traceback otherwise.
+    r"""Have stdout write in ASCII what its encoding can't, instead of ending with a traceback.
 
     ``\u2026`` stands for it then, or what looks like it. That stderr does so is Python's default.
     """

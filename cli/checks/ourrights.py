@@ -1,7 +1,7 @@
 """Our components' own rights: exactly those of the rbac.yaml files that come with this version.
 
-``make test`` holds those files to what the components use (tools/rights.py), so whatever is more is used by nobody but
-a thief.
+``make test`` holds those files to what the components use (tools/rights.py), so a right beyond them is used by
+nobody but a thief.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def role_of(binding: Raw) -> RoleKey:
 
 
 def of_ourselves(bindings: list[Raw], roles: Roles) -> Finding:
-    """What is bound to our accounts beside what comes with this version, whatever it is called."""
+    """What is bound to our accounts beside what comes with this version, under any name."""
     known = shipped()
     further = sorted({*_further_bindings(bindings, known), *_further_rules(roles, known)})
     if further:

@@ -38,7 +38,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    """Calls under the identity of whoever runs the checks. All raise CantLook when there is no usable answer."""
+    """Calls under the identity of the person who runs the checks. All raise CantLook when there is no usable answer."""
 
     def __init__(self, transport: Transport, *, timeout_s: float = 15.0) -> None:
         self._transport = transport

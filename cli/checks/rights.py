@@ -1,6 +1,6 @@
 """Who else may do what only we, or the cluster's own components, should be able to: read from the RBAC objects.
 
-Policies refuse most of it whoever asks. So it is a warning: a second lock that is open. Groups of everybody fail.
+Policies refuse most of it for every account. So it is a warning: a second lock that is open. Groups of everybody fail.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pod_view(pod: Pod, around: Surroundings) -> PodView:
-    """Show a pod, whatever it asks."""
+    """Show any pod, with GPUs or without."""
     found = asked.asked(pod)
     view = PodView(
         namespace=pod.metadata.namespace,
@@ -92,7 +92,7 @@ def _with_request(view: PodView, found: Translation) -> PodView:
 def _given(pod: Pod, around: Surroundings, found: Translation | Refusal) -> Iterator[GivenView]:
     """What its Binding says, and what the reservations say of those devices.
 
-    KAI's Bindings name groups alone: how much it has stands in the book of an adopted reservation, or is what it asks.
+    KAI's Bindings name groups alone: the book of an adopted reservation has its share, or it is what the pod asks.
     """
     granted = grant.read(pod.metadata.annotations)
     if granted is not None:

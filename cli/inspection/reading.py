@@ -1,4 +1,4 @@
-"""Reading what an inspection needs, and no more of it than that: whoever asks may be allowed little."""
+"""Reading what an inspection needs, and no more than that: the user may have few rights."""
 
 from __future__ import annotations
 

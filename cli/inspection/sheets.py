@@ -72,7 +72,7 @@ def terminal_width() -> int | None:
 
 
 def plain(sheet: Sheet, look: Look | None = None) -> list[str]:
-    """A line for each row, with columns as wide as they need, whatever that is: for programs, or for ``less -S``."""
+    """A line for each row, with columns as wide as their longest cell: for programs, or for ``less -S``."""
     has_headers = look is None or look.has_headers
     title = [line(sheet.title)] if sheet.title and (has_headers or not sheet.columns) else []
     if not sheet.columns:

@@ -309,7 +309,7 @@ def percent_down(nano: int) -> str:
 
 
 def gpus_up(nano: int) -> str:
-    """So many GPUs, to two places, rounded up."""
+    """A number of GPUs with two decimals, rounded up."""
     hundredths = -(-nano * 100 // NANO_PER_DEVICE)
     return f"{hundredths // 100}.{hundredths % 100:02d}".rstrip("0").rstrip(".")
 

@@ -1,7 +1,7 @@
 """How a line is written: as JSON for programs, or as text for people. One record is one line in both.
 
-Names and messages come from users and from servers: whatever does not print is written as an escape, so nobody can
-forge a line or move a cursor. What is long is cut: an annotation has up to 256 KiB.
+Names and messages come from users and from servers: a character that does not print is written as an escape, so nobody
+can forge a line or move a cursor. What is long is cut: an annotation has up to 256 KiB.
 """
 
 from __future__ import annotations

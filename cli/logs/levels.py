@@ -1,4 +1,4 @@
-"""What is logged: the level is of our own packages; libraries say warnings and worse, whatever is chosen.
+"""What is logged: the level is of our own packages; libraries log warnings and worse at every level.
 
 At debug level libraries log what they send and receive: kubernetes_asyncio the answer to a renewal of a token.
 """

@@ -1,7 +1,7 @@
 """What is said again and again about the same object is said once a minute, with how often it was held back.
 
 The same is: the same event or line of code, at the same level, about the same names. Errors, times, numbers and what an
-event says beside its objects may differ. Lines at debug level are not held back: whoever asks for those wants all.
+event says beside its objects may differ. Lines at debug level are not held back: a reader of that level wants all.
 """
 
 from __future__ import annotations

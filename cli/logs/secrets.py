@@ -1,4 +1,4 @@
-"""Nothing secret stands in a line. Nobody logs secrets on purpose; they come in the words of errors and of others.
+"""No line has a secret. Nobody logs secrets on purpose; they come in the words of errors and of others.
 
 What looks like one is replaced: tokens, what follows ``Authorization``, PEM blocks and their Base64, passwords in URLs,
 and values of JSON keys that are named like secrets. It is the last of several guards: lines name objects and never

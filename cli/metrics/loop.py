@@ -1,4 +1,4 @@
-"""How late the event loop is: whatever holds it up holds up everything, leases included."""
+"""How late the event loop is: a delay there delays everything, leases included."""
 
 from __future__ import annotations
 

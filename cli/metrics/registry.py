@@ -1,6 +1,6 @@
 """What a process counts, by declaration. prometheus_client keeps one registry for all; here each process has its own.
 
-Whoever counts often keeps the child of its labels (``labels()`` costs three times what counting does).
+Code that counts often keeps the child of its labels (``labels()`` costs three times what counting does).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows about Queues, PodGroups and Topologies: what of them Moorage reads otherwise, or not."""
+"""Rows about Queues, PodGroups and Topologies: what of them Moorage reads differently, or not at all."""
 
 from __future__ import annotations
 

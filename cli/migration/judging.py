@@ -16,7 +16,7 @@ _ORDER = list(Level)
 
 
 def judge(found: Found) -> list[Row]:
-    """Rows by level: what has to be done first comes first. A row stands once, whoever found it."""
+    """Rows by level: what has to be done first comes first. Equal rows are reported once."""
     rows = {(each.code, each.about, *each.values.items()): each for each in _rows(found)}
     return sorted(rows.values(), key=lambda each: _ORDER.index(each.level))
 

@@ -1,4 +1,4 @@
-"""Reading what a migration is judged by. What can't be read is told as such, and the rest is read."""
+"""Reading what a migration is judged by. What can't be read is reported, and the rest is read."""
 
 from __future__ import annotations
 

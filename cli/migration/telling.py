@@ -20,7 +20,7 @@ def counts(rows: Sequence[Row]) -> dict[str, int]:
 
 
 def tell(rows: Sequence[Row], *, output: str, details: bool = False) -> None:
-    """Print the rows to stdout. ``wide``: a line for each object; otherwise those of which the same is said are one.
+    """Print the rows to stdout. ``wide``: a line for each object; else rows that differ in their objects only are one.
 
     ``details``: with those that say that nothing changes, too; programs get them in any case.
     """

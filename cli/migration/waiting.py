@@ -1,4 +1,4 @@
-"""Rows about pods that are not bound yet, orders of KAI's, and pods that would not be placed if they were made anew."""
+"""Rows about pods that are not bound yet, orders of KAI's, and pods that could not be placed a second time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def waiting_rows(found: Found) -> Iterator[Row]:
 
 
 def _why_it_waits(pod: Pod, groups: set[tuple[str, str]]) -> str:
-    """What the scheduler would say of it, whatever the nodes have; "" where it is placed like others."""
+    """Why the scheduler would not place it on any node; "" where it is placed like others."""
     record = pod_record(pod, Settings())
     if record is None or record.gated:
         return ""

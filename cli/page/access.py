@@ -1,7 +1,8 @@
 """Who may see what: nobody is asked on loopback, everybody else is whom the API server says they are.
 
 A reader shows the API server's own token. A TokenReview says whose it is, SubjectAccessReviews say what they may see:
-nodes, and pods by namespace. Answers hold for seconds, also for a stream that stays open; so many readers are known.
+nodes, and pods by namespace. Answers hold for seconds, also for a stream that stays open; the number of known readers
+is limited.
 
 Nobody's questions stop those of others: what is asked already is not asked again, people who are known don't wait
 behind tokens that nobody knows, and of all reviews that are under way a few at most are one user's.
@@ -61,7 +62,7 @@ class Access(Protocol):
 
 
 class Open:
-    """Shows everything: to whoever reaches a loopback address, as ``kubectl proxy`` does."""
+    """Shows everything to each client that reaches a loopback address, as ``kubectl proxy`` does."""
 
     async def sight(self, authorization: str, namespaces: Namespaces) -> Sight | Turned:
         """Everything."""

@@ -69,8 +69,8 @@ class Limits(msgspec.Struct, frozen=True):
 
     As many answers that tell all of the cluster may be under way at one time.
 
-    ``unread_s``: who has not read for so long what was sent, or 128 KiB of it, has gone; his stream could not ask for
-    its rights either.
+    ``unread_s``: a reader that reads nothing for this time, or is 128 KiB behind, counts as gone; the rights of such a
+    stream could not be checked either.
     """
 
     streams: int = 128
@@ -272,7 +272,7 @@ class Answering:
         return answer
 
     def _too_many(self, under_way: Counter[str], user: str) -> web.Response | None:
-        """Turn away whoever would be one too many."""
+        """Refuse a reader beyond the limit."""
         if under_way.total() >= self._limits.streams:
             return told(503, "too many pages are open")
         if user and under_way[user] >= self._limits.streams_of_one:
@@ -280,7 +280,7 @@ class Answering:
         return None
 
     async def _tell(self, request: web.Request, answer: web.StreamResponse, known: str, sight: Sight) -> None:
-        """Tell each frame once; a reader who is too far behind, or may see something else by now, is told to read anew.
+        """Tell each frame once; a reader who is too far behind, or whose rights have changed, has to read again.
 
         What is not read yet waits in the frames, not here: a slow reader costs no memory.
         """
@@ -305,7 +305,7 @@ class Answering:
                 await self._publishing.wait_beyond(int(known.rpartition("-")[2]))
 
     async def _send(self, request: web.Request, writing: Awaitable[None]) -> None:
-        """Raises ConnectionError for a reader who has gone, or does not read."""
+        """Raises ConnectionError for a reader that has gone, or does not read."""
         try:
             with anyio.fail_after(self._limits.unread_s):
                 await writing
@@ -317,7 +317,7 @@ class Answering:
 
 @contextmanager
 def _one_more(under_way: Counter[str], user: str) -> Iterator[None]:
-    """Count one of a user; who has none is not remembered."""
+    """Count one of a user; a user with none is forgotten."""
     under_way[user] += 1
     try:
         yield

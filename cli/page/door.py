@@ -1,4 +1,4 @@
-"""How readers come in: so many at one time and at a pace, and over TLS with the certificate that its files hold now.
+"""How readers connect: limited in number and rate, and over TLS with the certificate that is in its files now.
 
 Anybody beyond loopback who reaches the page's address gets as far as this, without a token. So nobody stays who says
 nothing: a handshake has 10 s, and a request 15 s. Of too many, those make room first that have asked nothing.

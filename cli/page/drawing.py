@@ -1,4 +1,4 @@
-"""From the objects of a node, a pod, a group to what the page is told of it. Pure, and counted by the scheduler's code.
+"""From the objects of a node, a pod, a group to what the page shows of it. Pure, and counted by the scheduler's code.
 
 A node is counted from what is on it now and nothing else, so what is shown can't depend on the order of events.
 """

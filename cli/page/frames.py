@@ -1,7 +1,7 @@
 """What the page shows at each revision, and what changed since an earlier one. No I/O, no clock.
 
-A frame draws what is marked and nothing else; the last frames are kept, so that a reader who was away for a moment is
-told what he missed, and not everything anew.
+A frame draws what is marked and nothing else; the last frames are kept, so that a reader who was away for a moment
+receives what it missed, and not everything again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Frame(msgspec.Struct, frozen=True):
 class Frames:
     """Draws ``objects``. ``epoch`` tells this run from others: a revision of another one means nothing here.
 
-    ``most``: so many revisions are kept.
+    ``most``: the number of revisions that are kept.
     """
 
     def __init__(self, objects: Objects, epoch: str, *, most: int = MOST_FRAMES) -> None:

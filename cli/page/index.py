@@ -1,7 +1,7 @@
 """Where in a recorded run what stands: which line holds which object at which moment. Lines are read elsewhere.
 
 The state at a moment is the last line of each object up to there, so it is found without playing what came before. A
-change takes 24 bytes and an object some hundred, whatever is in it, so an index is small beside its file.
+change takes 24 bytes and an object of any size some hundred, so an index is small beside its file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The objects that the page is drawn from, as watches bring them, and what has to be drawn anew. No I/O, no clock.
+"""The objects that the page is drawn from, as watches bring them, and what has to be drawn again. No I/O, no clock.
 
-What an object touches is marked: its node, its group, itself. Whoever draws takes the marks; so the cost of a change is
-that of one node, and a burst of changes to it is drawn once.
+What an object touches is marked: its node, its group, itself. The drawing code takes the marks; so the cost of a change
+is that of one node, and a burst of changes to it is drawn once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 @dataclass(slots=True)
 class Marks:
-    """What has to be drawn anew: nodes by name, waiting pods by UID, events by key, groups by namespace and name.
+    """What has to be drawn again: nodes by name, waiting pods by UID, events by key, groups by namespace and name.
 
     Queues by name.
     """
@@ -95,7 +95,7 @@ class Objects:
         return [self.pods[uid] for uid in self._of_group.get(group, ())]
 
     def take_marks(self) -> Marks:
-        """Return what has to be drawn anew; it counts as drawn from here on."""
+        """Return what has to be drawn again; it counts as drawn from here on."""
         taken, self.marks = self.marks, Marks()
         return taken
 

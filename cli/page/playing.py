@@ -193,7 +193,7 @@ async def at_work(play: Play, *, is_filled: bool = True) -> AsyncIterator[Transp
 
 
 def _too_large(shapes: Sequence[NodeShape]) -> Ask:
-    """Somebody waits for ever, and is told why."""
+    """A pod waits for ever, and its condition says why."""
     count = max(len(shape.cards_mib) for shape in shapes) + 1
     return Ask(("pretrain-0",), "vision", {}, count, 0, 0.0)
 

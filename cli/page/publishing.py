@@ -1,4 +1,4 @@
-"""Makes frames of changes, at most so many a second, and tells whoever waits that there is a new one."""
+"""Makes frames of changes, at a limited rate, and wakes the readers that wait for a new one."""
 
 from __future__ import annotations
 

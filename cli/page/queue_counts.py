@@ -81,7 +81,7 @@ class QueueCounts:
             self._queues.records.drop(known)
 
     def _read_group(self, key: Key) -> Iterable[str]:
-        """Read a PodGroup; return the pods (UIDs) that count otherwise by that."""
+        """Read a PodGroup; return the pods (UIDs) whose counts change with it."""
         group, known = self._objects.groups.get(key), self._groups.pop(key, None)
         record = pod_group_record(group) if group is not None else None
         if record is not None:
@@ -99,7 +99,7 @@ class QueueCounts:
             self._pods[uid] = record
 
     def _read_node(self, name: str) -> Iterable[str]:
-        """Read a node; return the pods (UIDs) that count otherwise by that."""
+        """Read a node; return the pods (UIDs) whose counts change with it."""
         node, known = self._objects.nodes.get(name), self._nodes.pop(name, None)
         here = [pod.metadata.uid for pod in self._objects.pods_on(name)]
         record = node_record(node) if node is not None else None

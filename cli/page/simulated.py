@@ -1,6 +1,6 @@
 """Records a simulated run: what an API server in memory has, and every change of it, for ``moorage ui --open``.
 
-The recorder is no client of the server and waits for nothing: it is told within each write, reads the clock, and writes
+The recorder is no client of the server and waits for nothing: each write calls it, and it reads the clock and writes
 a line. So a run is the same with it and without, to the last write.
 """
 

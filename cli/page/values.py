@@ -1,4 +1,4 @@
-"""What the page is told, as data: the JSON of its API (docs/page.md). Fields are named as in ``moorage inspect``.
+"""What the page receives, as data: the JSON of its API (docs/page.md). Fields are named as in ``moorage inspect``.
 
 Amounts are exact, in nano-GPU (1e9 is a whole device) and MiB; times are those that the API server keeps, RFC 3339.
 Defaults are left out of the JSON, since the document of a large cluster is read by a browser.
@@ -181,7 +181,7 @@ class Part(PageStruct, frozen=True, gc=False):
 
 
 class PodPath(PageStruct, frozen=True, gc=False):
-    """All that is told of one pod. ``trace``: the id of its trace, as tools for traces know it; "" without one.
+    """All that the page shows of one pod. ``trace``: the id of its trace, as tools for traces know it; "" without one.
 
     ``trace_url``: where it is looked at, if anybody has said where.
     """
@@ -219,7 +219,7 @@ class Changes(PageStruct, frozen=True, gc=False):
 
 
 class Mark(PageStruct, frozen=True, gc=False):
-    """Something that was warned of in a recorded run, so many times; the pod is the first of whom it was said."""
+    """A warning of a recorded run and how often it came; the pod is the first that it was about."""
 
     at_ms: int
     reason: str = ""

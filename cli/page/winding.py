@@ -111,7 +111,7 @@ class Recorded:
         return ()
 
     def about(self, speed: float) -> Run:
-        """What a reader is told of the run itself."""
+        """What a reader receives about the run itself."""
         return Run(
             began_ms=self.began_ms, from_ms=self.from_ms, to_ms=self.to_ms, speed=speed, marks=tuple(self._marked)
         )

@@ -42,7 +42,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Process(Connection, frozen=True, kw_only=True):
-    """Of everything that runs until it is told to end."""
+    """Of everything that runs until it is stopped."""
 
     log_level: Annotated[str, Setting(help="what is logged: this and worse", kind=kinds.choice(_LEVELS))] = "info"
     log_format: Annotated[

@@ -36,7 +36,7 @@ _LONGEST_NAME: Final = 253
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """How a value is told to people, and read.
+    """How a value is written for people, and read.
 
     ``read`` makes a value of a text, or raises ValueError with the text and what is allowed; ``written`` undoes it.
     ``bare``: what an option without a value means; "": it needs one.
@@ -191,7 +191,7 @@ def _collector(given: str) -> str:
 
 
 def _trace_address(given: str) -> str:
-    """Where traces are looked at; the id of one stands in its path, query or fragment, never in the host."""
+    """Where traces are looked at; the id of one is in its path, query or fragment, never in the host."""
     if "@" in given.partition("//")[2].partition("/")[0]:
         # What stands before it may be a password.
         raise ValueError(f"a URL with a user is not taken; allowed: {_TRACE_ADDRESS}")

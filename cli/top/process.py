@@ -149,7 +149,7 @@ class Top:
 
 
 def _print(made: Screen) -> None:
-    """Print it for whoever reads it later: without the line about keys."""
+    """Print it for a file or a pipe: without the line about keys."""
     Console(highlight=False, soft_wrap=True).print(Text("\n").join(made.lines[:-1]))
 
 

@@ -1,6 +1,6 @@
 """A cluster as lines of a terminal: sums, a map of its devices to scale, and the pods that wait. Pure.
 
-A share is written in a letter of its namespace or queue as well as in a colour, so it is told apart without colours,
+A share is written in a letter of its namespace or queue as well as in a colour, so shares differ without colours,
 too. What is free of a device is ``.`` where it takes further shares, ``-`` where all of it is free, and ``x`` where it
 is closed to everybody, and ``~`` where somebody may be whose pods were not read.
 """
@@ -60,7 +60,7 @@ class Screen(msgspec.Struct, frozen=True):
 
 
 class Letters:
-    """Who has which letter and colour: whoever came first keeps his."""
+    """The letter and colour of each name: the first name keeps its own."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
@@ -122,7 +122,7 @@ def _sums(nodes: Sequence[NodeCard]) -> Text:
 
 
 def _gpus_down(nano: int) -> str:
-    """So many GPUs, to two places, rounded down: what is free."""
+    """A number of free GPUs with two decimals, rounded down."""
     return gpus_up(nano // (NANO_PER_DEVICE // 100) * (NANO_PER_DEVICE // 100))
 
 
@@ -149,7 +149,7 @@ class _Owners:
 
 
 def _legend(nodes: Sequence[NodeCard], owners: _Owners) -> Text:
-    """Who has most stands first: what has no room at the end is missed least."""
+    """The largest is first: what does not fit at the end is missed least."""
     used: dict[str, int] = {}
     for node in nodes:
         for device in node.devices:
