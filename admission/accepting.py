@@ -138,9 +138,9 @@ class Entrance:
     async def _make_room(self) -> None:
         """Where there are as many as may be, end those that ask nothing, or else have asked for longest.
 
-        Were nobody put out, anybody who opens so many and says nothing would keep the API server out. The API server
-        asks again on another connection when an idle one has ended. Handshakes that don't go on end by themselves, and
-        put out no more than half of those that are there.
+        If none were closed, a client that opens this number and stays silent would keep the API server out. The API
+        server asks again on another connection when an idle one has ended. Handshakes that don't go on end after a
+        time-out, and put out no more than half of those that are there.
         """
         while (too_many := len(self._server.connections) + self._shaking - self._limits.connections + 1) > 0:
             there = sorted(self._server.connections, key=self._is_asking)

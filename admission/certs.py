@@ -1,6 +1,6 @@
 """A certificate authority of our own and a server certificate for the webhooks.
 
-The API server trusts exactly the CAs whose PEM stands in ``caBundle``. Both live as long as the caller says; a new pair
+The API server trusts exactly the CAs whose PEM is in ``caBundle``. Both live as long as the caller says; a new pair
 takes the place of one that is about to end by admission/certificates.
 """
 

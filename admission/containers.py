@@ -54,9 +54,9 @@ def with_list(owner: Raw, field: str, values: list[Raw]) -> Raw:
 def asks_for_gpu(container: Raw, renamed: Collection[str] = ()) -> bool:
     """Whether NVIDIA's device plugin gives the container devices, and so says its variable.
 
-    That is so for whole GPUs, MIG slices, and what the plugin was told to call otherwise (``renamed``). Kubelet lets a
-    pod in without an extended resource that its node lacks, so what no plugin serves must not count. Resource claims,
-    and GPUs of others, are handed over by CDI or by device files: nobody says the variable there.
+    That is so for whole GPUs, MIG slices, and devices with another name in the plugin's settings (``renamed``). Kubelet
+    lets a pod in without an extended resource that its node lacks, so what no plugin serves must not count. Resource
+    claims, and GPUs of others, are handed over by CDI or by device files: nobody says the variable there.
     """
     resources = container.get("resources") or {}
     asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}

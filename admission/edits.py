@@ -55,7 +55,7 @@ def _with_variables(container: Raw, edits: Sequence[EnvEdit]) -> Raw:
 
 
 def _recorded(pod: Raw, translation: Translation) -> Raw:
-    """Write the record where the pod itself does not tell, or anew where it brought one along."""
+    """Write the record where the pod itself does not tell, or replace the one that it brought along."""
     annotations = pod["metadata"].get("annotations") or {}
     if not needs_record(translation) and names.GPU_RECORD not in annotations:
         return pod

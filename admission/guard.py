@@ -4,7 +4,7 @@ Under the nvidia container runtime this variable decides which devices a contain
 it to ``all``, and a user's entry wins over the device plugin's. KAI's counterpart is its opt-in ``deviceaccess``
 (kai-contract 1.3), whose messages are used here; the guard is on by default.
 
-What ``envFrom`` brings in stands in objects that admission does not see. Elsewhere an explicit entry wins over it, but
+What ``envFrom`` brings in is in objects that admission does not see. Elsewhere an explicit entry wins over it, but
 not in a container that gets whole GPUs, since that takes the variable from the device plugin, which comes first of all
 (kai-contract 13). So ``reject`` refuses ``envFrom`` there, where it could set the variable; ``inject`` lets it be.
 
@@ -113,8 +113,8 @@ def _unseen(container: Raw) -> str | None:
 def _past_schedulers(container: Raw, node: str | None) -> str | None:
     """Say that a container asks for GPUs on a node that its pod brings along.
 
-    No scheduler has looked whether the node has that resource. Where it has not (GPUs cut otherwise, or handed out by
-    claims), kubelet drops the ask, no plugin sets the variable, and the image's own ``all`` shows every device.
+    No scheduler has looked whether the node has that resource. Where it has not (GPUs cut in another way, or handed out
+    by claims), kubelet drops the ask, no plugin sets the variable, and the image's own ``all`` shows every device.
     """
     if not node:
         return None

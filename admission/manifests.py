@@ -96,8 +96,8 @@ def webhook_manifests(
 ) -> list[Manifest]:
     """Return both configurations. ``ca`` is the PEM of the CA to trust; ``exempt`` names namespaces never asked about.
 
-    Where certificates are self-made or cert-manager's, ``ca`` is empty and no ``caBundle`` is named: whoever applies
-    such a manifest again leaves alone what stands there.
+    Where certificates are self-made or cert-manager's, ``ca`` is empty and no ``caBundle`` is named: applying such a
+    manifest again leaves the stored one unchanged.
 
     A share of a pod in an exempt namespace is not handed over, so such a pod is never bound.
     """

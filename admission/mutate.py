@@ -1,8 +1,9 @@
 """What the mutating webhook makes of a new pod: a pure function from pod to pod, answered as a JSON patch.
 
-The result does not depend on what an earlier admission did to the same pod: what it left is taken out and made anew.
-That serves copied specs and backups, and a second call for the same pod (``reinvocationPolicy: IfNeeded``). The API
-server tells neither the final name nor the UID of a new pod, so the ConfigMap prefix of KAI's way is new at each call.
+The result does not depend on what an earlier admission did to the same pod: what it left is taken out and written
+again. That serves copied specs and backups, and a second call for the same pod (``reinvocationPolicy: IfNeeded``). The
+API server tells neither the final name nor the UID of a new pod, so the ConfigMap prefix of KAI's way is new at each
+call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What of the webhooks is counted, for whoever counts: values, and no metrics library here (cli/metrics does that)."""
+"""What of the webhooks is counted, as values; the metrics library is used by cli/metrics, not here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Answered(enum.Enum):
 
 
 class Observer(Protocol):
-    """Is told what happens. It must not raise, and what it does takes microseconds."""
+    """Is called with what happens. It must not raise, and returns within microseconds."""
 
     def watches(self, reflectors: Sequence[Reflector[Any]]) -> None:
         """By what the process keeps in step; told once."""

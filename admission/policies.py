@@ -86,7 +86,7 @@ def policy_manifests(
 
 
 def _protected_keys(who: Identities) -> cel.Manifest:
-    """Nobody but us adds, changes or removes a protected key of any pod, by whatever sub-resource.
+    """Nobody but us adds, changes or removes a protected key of any pod, by any sub-resource.
 
     Creation is an addition, and so is the metadata of a Binding, which the server merges into the pod, by whichever of
     the two ways it comes (``pods/NAME/binding``, or the older ``bindings``). The webhook runs before this and has
@@ -244,7 +244,7 @@ def _hand_over(who: Identities) -> cel.Manifest:
 def _config_maps(who: Identities) -> cel.Manifest:
     """Nobody but us makes a ConfigMap that a container reads its devices from.
 
-    They are immutable, so that nobody edits one; without this a tenant could delete it and make it anew with another
+    They are immutable, so that nobody edits one; without this a tenant could delete it and create it again with another
     device in it, for the next start of the container.
     """
     return cel.policy(

@@ -235,7 +235,7 @@ def _patched(request: Request, before: Raw, after: Raw, *, warnings: Sequence[st
 
 
 def _warnings(pod: Raw, made: Mutated) -> list[str]:
-    """What kubectl shows to whoever makes the pod: what was understood otherwise than it reads."""
+    """Warnings that kubectl shows to the pod's creator: texts whose meaning differs from what they suggest."""
     texts = [telling.note_text(note) for note in made.notes]
     texts += [telling.lost_text(made.lost_on)] if made.lost_on else []
     ignored = islice(ignored_keys(msgspec.convert(pod, Pod)), _MOST_IGNORED)

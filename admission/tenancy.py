@@ -1,7 +1,7 @@
 """Policies that hold tenants within their namespaces: two by which an administrator narrows them, one for our priority.
 
-What is narrowed stands on the Namespace object, which tenants don't write: the ClusterRoles ``admin`` and ``edit`` do
-not let them. So what stands there is the administrator's word.
+The restriction is on the Namespace object, which tenants can't write: the ClusterRoles ``admin`` and ``edit`` do not
+let them. So it is the administrator's word.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A server certificate with its key and the CA that signed it, and what of that stands in a ``caBundle``.
+"""A server certificate with its key and the CA that signed it, and which of its CAs a ``caBundle`` has.
 
 Each CA signs one certificate and its key is dropped then (admission/certs.py), so what is stolen from the Secret can
 play the webhooks until that certificate ends, and can sign nothing.

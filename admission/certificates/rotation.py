@@ -1,7 +1,7 @@
 """The webhooks' certificates, self-made: the Secret and configurations are followed, and what steps.py says is done.
 
-Replicas do not agree on anything beside the API server: every write carries the version that it rests on, and who comes
-second decides anew.
+Replicas do not agree on anything beside the API server: every write carries the version that it rests on, and the
+second writer decides again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SelfMade(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Followed(Generic[T]):
-    """The one object that a reflector is told, and since when it says what it says."""
+    """The one object that a reflector follows, and since when it has its content."""
 
     def __init__(self, changed: Signal) -> None:
         self.object: T | None = None

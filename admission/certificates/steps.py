@@ -1,11 +1,11 @@
 """What a replica does next about the webhooks' certificates: ``decide(view)``. Pure; docs/certificates.md tells why.
 
-No replica leads. Each decides by what it sees, every write names the version that it rests on, and whoever comes first
-has done it for all. What keeps reviews from failing:
+No replica leads. Each decides by what it sees, every write names the version that it rests on, and the first
+write is done for all. What keeps reviews from failing:
 
 - A CA of ours leaves a configuration only when it has ended. So no write of a replica that sees old things can take
   away what another one serves.
-- A good pair is left only for one that stands in all configurations, unchanged, for as long as API servers take.
+- A good pair is left only for one that all configurations have had, unchanged, for as long as API servers take.
 - What was trusted is not forgotten with the Secret: who serves it writes it back.
 """
 

@@ -25,7 +25,7 @@ _INJECTED: Final = "cert-manager.io/inject-"
 
 
 def held(secret: Secret) -> Held:
-    """Read the Secret. What is not there is no pair; what can't be read is told."""
+    """Read the Secret. A missing Secret is no pair; one that can't be read is reported."""
     found = [_pair(secret.data or {}, keys) for keys in (_CURRENT, _NEXT)]
     current, following = (each if isinstance(each, Pair) else None for each in found)
     unreadable = "; ".join(each for each in found if isinstance(each, str) and each)

@@ -81,7 +81,7 @@ def stands(view: View, pair: Pair) -> bool:
 
 
 def trusts(bundle: Bundle, authority: Authority) -> bool:
-    """Whether a CA stands in a bundle."""
+    """Whether a bundle has a CA."""
     return any(each.id == authority.id for each in bundle.ours)
 
 

@@ -1,4 +1,4 @@
-"""The fields of a Queue, each by itself: amounts, weights, priority and durations.
+"""The fields of a Queue, each alone: amounts, weights, priority and durations.
 
 What is refused here closes a queue in the scheduler: it never counts as another value (docs/design, batch 3.1). KAI
 refuses none of it, except for durations, which its webhook can't decode.
@@ -15,7 +15,7 @@ from wire.crds.queue import TOO_MANY_UNITS, UNITS, UNLIMITED, WEIGHT_UNITS, Queu
 
 
 def broken_fields(queue: Queue) -> Iterator[Finding]:
-    """Yield what is wrong with each field, in the order in which the fields stand in the schema."""
+    """Yield what is wrong with each field, in the order of the fields in the schema."""
     spec = queue.spec
     for name, units in UNITS.items():
         yield from _broken_resource(name, said_of(queue, name), units)
