@@ -1,8 +1,9 @@
 """The binder: it follows the cluster always, and carries out BindRequests and keeps the books while it leads.
 
-Any number of binders could work side by side: books are kept by compare-and-set, and every step is safe whoever else
-takes it (docs/design/protocol.md). They are elected all the same, because two that do the same work meet at every
-write: each conflict costs another read, and an attempt that one of them withdraws while the other binds is tried anew.
+Any number of binders could work side by side: books are kept by compare-and-set, and every step is safe beside another
+process that takes it (docs/design/protocol.md). They are elected nevertheless, because two that do the same work meet
+at every write: each conflict costs another read, and an attempt that one withdraws while the other binds is tried
+again.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Binder(Follower):
 
     @override
     async def finish(self) -> None:
-        """Nothing has to be finished: whatever a binder leaves undone, the next one takes up from the BindRequest."""
+        """Nothing has to be finished: the next binder takes up unfinished work from the BindRequest."""
 
     @override
     async def _work(self) -> None:
@@ -154,7 +155,7 @@ class Binder(Follower):
         tasks.start_soon(self._run_unit, attempt.unit, unit)
 
     async def _run_unit(self, key: str, unit: Unit) -> None:
-        """Carry a unit to its end. A fault of ours in it is told, and it starts over later; the others go on.
+        """Carry a unit to its end. A fault of ours in it is logged, and it starts over later; the others go on.
 
         Between the unit's last look at its members and its removal nothing is awaited, so no member that comes late
         can be added to a unit that has ended.

@@ -1,4 +1,4 @@
-"""Making a reservation pod: created once under its one name, whatever becomes of the answer."""
+"""Making a reservation pod: created once under its one name, even if the answer is lost."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Where tenants enter the books: joins of one group that come together are one write.
 
-Whoever comes first for a group waits a moment, then writes for all who have come meanwhile; the others wait for that
+The first attempt for a group waits a moment, then writes for all that have come meanwhile; the others wait for that
 answer. No lock is held: a second binder, or a scheduler that joins directly, is kept apart by compare-and-set alone.
 """
 
@@ -69,7 +69,7 @@ class Desk:
         return waiting.answer or _refused(Cause.NOT_JOINABLE, group, "the write was given up")
 
     async def _serve(self, group: str, node: str) -> None:
-        """Write for all who wait, until nobody does; whoever is left when this is given up is told, too."""
+        """Write for all who wait, until nobody does; if this is given up, those that are left get an answer, too."""
         batch: list[_Waiting] = []
         try:
             await anyio.sleep(self._settings.gather_s)

@@ -38,7 +38,7 @@ class _Look:
 
 
 class Verifier:
-    """Verifies devices: one look at a node at a time, so many nodes side by side.
+    """Verifies devices: one look at a node at a time, a limited number of nodes side by side.
 
     What is wanted while a look is under way is answered by the next: the busier a node, the more devices a look
     answers for.
@@ -67,7 +67,7 @@ class Verifier:
                 return answer
 
     async def _lead(self, node: str, look: _Look) -> None:
-        """Have a look when the one before has ended. Whoever waits for one that was given up begins another."""
+        """Have a look when the one before has ended. A caller that waits for one that was given up begins another."""
         try:
             while (before := self._running.get(node)) is not None:
                 await before.ended.wait()

@@ -165,13 +165,13 @@ class Clearing:
         return next((device.nano for device in pod.grant.devices if device.group == group), entry.nano)
 
     async def withdraw_unbound(self, text: FenceText, withdrawn: set[str]) -> str:
-        """Fence every unbound pod that may stand in a book, but for those that are ``withdrawn`` (UIDs) already.
+        """Fence every unbound pod that may be in a book, but for those that are ``withdrawn`` (UIDs) already.
 
         Returns which pod the server refuses to have fenced, and why; "" when there is none. Raises ApiError.
 
-        For a book that can't be read: whoever stood in it when it was lost was at this version of its pod or an older
-        one, as nobody joins such a book. So no Binding of theirs can land any more, unless it has landed already: a
-        pod that was not met at its version any more has changed, is gone, or is bound.
+        For a book that can't be read: each entry that it had when it was lost was of this version of its pod or an
+        older one, as nobody joins such a book. So no Binding of theirs can land any more, unless it has landed already:
+        a pod that was not met at its version any more has changed, is gone, or is bound.
         """
         listed = await self._api.list(PODS, field_selector="spec.nodeName=")
         unbound = [pod for pod in map(read_pod, listed.items) if may_stand_in_a_book(pod)]

@@ -39,7 +39,7 @@ class Restoring:
         self._settings = settings
 
     async def restore(self, group: str, bound: Sequence[PodView]) -> None:
-        """Make the reservation of a group anew, whose bound pods have lost it."""
+        """Create the reservation of a group again, whose bound pods have lost it."""
         node = bound[0].node
         book = rebuild(group, bound, card_mib=self._view.cards_mib.get(node, 0))
         if not isinstance(book, Book):
@@ -84,7 +84,7 @@ class Restoring:
         return [pod for pod in pods if not pod.ended and held.group in pod.held_groups]
 
     async def unreadable(self, held: Reservation) -> Reservation | str | None:
-        """Read a reservation whose book is lost; why it can't be written anew, or None when there is nothing to do."""
+        """Read a reservation whose book is lost; why it can't be written again, or None when there is nothing to do."""
         try:
             pod = await self._api.get(PODS, held.name, namespace=held.namespace)
         except NotFound:
@@ -99,7 +99,7 @@ class Restoring:
         return fresh if isinstance(book, Book) else f"its bound pods were given more than one device: {book}"
 
     async def rewrite(self, fresh: Reservation, *, known: Collection[str]) -> Reservation | None:
-        """Write the book anew, at exactly the version that was read; None when it is another now.
+        """Write the book again, at exactly the version that was read; None when it is another now.
 
         Only after everybody who stood in the lost book is bound, or can't be bound any more. ``known`` are pods (UIDs)
         that were bound when all who vanished had been waited for: one that went since then may still run.

@@ -1,4 +1,4 @@
-"""Books that can't be read: written anew from the bound pods, when nobody else who stood in them can come back.
+"""Books that can't be read: written again from the bound pods, when no other tenant of theirs can come back.
 
 A reservation of KAI's has no book because nobody of ours ever joined it. A book that is lost is another matter
 (docs/design/protocol.md, "A lost or foreign reservation"): it named unbound pods whose Bindings may be on their way,

@@ -1,7 +1,7 @@
 """Who uses a device that is not his to use, and has to go: judged on a LIST of a node's pods (docs/design/healing.md).
 
-A tenant is where he should be as long as his group's reservation holds the device that he was given, or no other group
-has it. Whoever moves is named with the reason; nobody else is touched.
+A tenant is in place as long as its group's reservation holds the device that it was given, or no other group
+has it. Tenants that move are named with the reason; no others are touched.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Scene(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def holders(self) -> dict[str, set[str]]:
-        """UUID -> groups whose reservation pods hold it, as they say, and kubelet does not say otherwise."""
+        """UUID -> groups whose reservation pods hold it, as they say, where kubelet does not contradict."""
         found: dict[str, set[str]] = {}
         for held in self.reservations:
             if not held.is_terminal and not self._is_forgotten(held) and (uuid := self._device_of(held)):
@@ -146,8 +146,8 @@ def unheld(scene: Scene, claims: Claims) -> frozenset[str]:
 def proofs(scene: Scene, claims: Claims) -> dict[str, Proof]:
     """Return which used devices strangers have for sure.
 
-    On a full node whatever is used and not told by a reservation has somebody else, also where a reservation is still
-    to be made, for it could not be. That stays so, whatever becomes free, until one of those who were there has left,
+    On a full node a used device that no reservation names belongs to somebody else, also where a reservation is still
+    to be made, for it could not be. That stays so, even if devices become free, until one of those present has left,
     or the node turns out to have more devices than it said: a device plugin that starts may tell some late.
     """
     there, told = frozenset(scene.strangers), scene.holders
@@ -162,7 +162,7 @@ def proofs(scene: Scene, claims: Claims) -> dict[str, Proof]:
 
 
 def moves(scene: Scene, claims: Claims, proved: Collection[str]) -> list[Move]:
-    """Return who has to go, the youngest first. ``proved``: lost devices that strangers have.
+    """Return the tenants that have to go, the youngest first. ``proved``: lost devices that strangers have.
 
     What KAI's pods use is known by what their reservation says now, and by nothing that was written when they were
     bound. That is too little to move anybody for, them or others.

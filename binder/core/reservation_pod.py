@@ -1,7 +1,7 @@
 """The reservation pod as it is created: KAI's shape (kai-contract 1.6), with its book.
 
 It names its node directly, so no scheduler is involved, and asks for one whole device, or one MIG slice, so the
-vendor's device plugin gives that device to nobody else. Its first tenants stand in the book from the first moment. It
+vendor's device plugin gives that device to nobody else. The book has its first tenants from the first moment. It
 is allowed where Pod Security is "restricted".
 """
 

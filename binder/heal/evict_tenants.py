@@ -1,7 +1,7 @@
 """Evicts tenants whose device is not theirs any more: one of a node at a time, PodDisruptionBudgets respected.
 
-Who has to go is judged elsewhere (binder/core/contending.py); each look names them anew, so what is evicted here was
-judged on a LIST that was made right before.
+The tenants that have to go are chosen elsewhere (binder/core/contending.py); each look names them again, so what is
+evicted here was judged on a LIST that was made right before.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Guarding:
         self._searches.pop(node, None)
 
     def _put_off(self, search: _Search) -> None:
-        """Begin anew after a while; what was got is given back with the next look."""
+        """Begin again after a while; what was got is given back with the next look."""
         search.is_over = True
         search.refusals += 1
         pause_s = doubled_s(_FIRST_PAUSE_S, search.refusals, longest_s=_LONGEST_PAUSE_S)

@@ -108,7 +108,7 @@ class Healing:
             self._busy.discard(node)
 
     async def _heal(self, node: str, notes: _Notes) -> None:
-        """Look at each kind of device by itself: none can be taken for another."""
+        """Look at each kind of device alone: none can be taken for another."""
         found = [(scene, scene.claims) for scene in await self._scenes(node, notes)]
         for scene, _ in found:
             await self._replace_forgotten(scene)
@@ -134,8 +134,8 @@ class Healing:
     async def _replace_forgotten(self, scene: Scene) -> None:
         """Delete reservation pods whose device kubelet takes for free. Raises ApiError.
 
-        They hold nothing, so nothing is lost; each is made anew for its tenants like any that is gone, and what it gets
-        then, kubelet knows.
+        They hold nothing, so nothing is lost; each is created again for its tenants like any that is gone, and what it
+        gets then, kubelet knows.
         """
         for held in scene.reservations:
             if self._view.is_forgotten(held) and not held.deleting and not held.is_terminal:

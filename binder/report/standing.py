@@ -1,4 +1,4 @@
-"""How things stand, for whoever asks: shared devices, their reservations, and whether books say what bound pods do.
+"""The state for reports: shared devices, their reservations, and whether books agree with bound pods.
 
 Read from the view, so a moment late. Books are ahead of pods on purpose (protocol.md, step 1), so an entry whose pod is
 not bound yet is no drift.
@@ -55,7 +55,7 @@ class Standing:
         return len({*self._view.reservations, *self._view.bound_groups()})
 
     def tenants(self) -> int:
-        """How many entries stand in books."""
+        """How many entries books have."""
         return sum(len(held.book.entries) for held in self._view.reservations.values() if held.book is not None)
 
     def reservations(self) -> Mapping[Held, int]:

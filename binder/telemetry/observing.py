@@ -1,4 +1,4 @@
-"""What of the binder is counted, for whoever counts: values, and no metrics library here (cli/metrics does that).
+"""What of the binder is counted, as values; the metrics library is used by cli/metrics, not here.
 
 What is read when somebody asks, and not counted as it happens, is ``binder/report/standing.py``'s.
 """
@@ -55,7 +55,7 @@ def stage_of(action: Action) -> Stage:
 
 
 class Observer(Protocol):
-    """Is told what happens. It must not raise, and what it does takes microseconds."""
+    """Is called with what happens. It must not raise, and returns within microseconds."""
 
     def took(self, stage: Stage, seconds: float) -> None:
         """Something took so long, by the event loop's clock."""

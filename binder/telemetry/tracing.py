@@ -27,7 +27,7 @@ MOST_PODS: Final = 16_384
 
 
 class Traces(Protocol):
-    """Is told what becomes of attempts. Times are the event loop's, in seconds."""
+    """Is called with what becomes of attempts. Times are the event loop's, in seconds."""
 
     def seen(self, pod: Pod) -> None:
         """A pod as a watch or a list shows it."""

@@ -118,12 +118,12 @@ class View:
             self._mark_groups_of(pod)
 
     def pod_seen(self, pod: PodView) -> None:
-        """A watch or list shows it, so it is there, whatever was thought before."""
+        """A watch or list shows it, so it is there, even if it was taken for gone."""
         self.gone_pods.forget(pod.uid)
         self.note_pod(pod)
 
     def forget_pod(self, pod: PodView, *, is_last: bool) -> None:
-        """It is gone. ``is_last``: this is its last state; otherwise it was missed, and may have been bound since."""
+        """It is gone. ``is_last``: this is its last state; if not, it may have been bound since."""
         self._index_groups(self.pods.pop(pod.uid, None), None)
         self.gone_pods.put(pod.uid, _remains(pod) if is_last or pod.is_bound else None)
         self.subscriptions.wake(f"pod:{pod.uid}")
@@ -160,7 +160,7 @@ class View:
         self.mark(held.group)
 
     def reservation_seen(self, held: Reservation) -> None:
-        """A watch or list shows it, so it is there, whatever was thought before."""
+        """A watch or list shows it, so it is there, even if it was taken for gone."""
         self._lost.forget(held.uid)
         self.note_reservation(held)
 
@@ -252,7 +252,7 @@ class View:
 
     # --- the gone ------------------------------------------------------------------------------------------------
     def forget_gone(self) -> None:
-        """A period is over (wire/recent.py). Who waits, or stands in a book, is judged by what is remembered here."""
+        """A period is over (wire/recent.py). Waiting pods and tenants are judged by what is remembered here."""
         awaited = self.subscriptions.is_awaited
         self.gone_pods.age(lambda uid, _: uid in self._tenancies or awaited(f"pod:{uid}"))
         self._lost.age(lambda _, group: awaited(f"group:{group}"))
