@@ -47,8 +47,8 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def is_done(self, pod: PodView) -> bool:
         """Whether this attempt's Binding is the one that landed.
 
-        Without shares it asks for nothing but the node, and its Binding carries no mark: whoever bound the pod there
-        did its work.
+        Without shares it asks for nothing but the node, and its Binding carries no mark: another writer that bound the
+        pod there did its work.
         """
         return pod.was_bound_by(self.id) if self.devices else pod.node == self.node
 

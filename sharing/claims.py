@@ -1,7 +1,7 @@
 """Which claims on a device contradict each other: what a verification finds in its two LISTs (protocol.md, step 2).
 
 The order matters: the reservation pods are listed before the pods. A tenant that was bound through another
-reservation stays charged there until it is bound, so whoever is missing from the first list is in the second.
+reservation stays charged there until it is bound, so a tenant that is missing from the first list is in the second.
 """
 
 from __future__ import annotations

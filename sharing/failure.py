@@ -1,4 +1,4 @@
-"""Why an attempt failed, as data. The scheduler reads it from the fence and chooses otherwise; people read the text."""
+"""Why an attempt failed, as data. The scheduler reads it from the fence and chooses again; people read the text."""
 
 from __future__ import annotations
 

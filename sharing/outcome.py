@@ -1,8 +1,8 @@
 """What the API server answered to an action, and what a state makes of it.
 
 Actions that are safe to repeat (join, renew, drop, fence, leave) are repeated by the shell until they are answered, so
-they have no "unknown" outcome here. A Binding is never repeated blindly: whatever is not a clear yes is settled by a
-quorum read (docs/design/protocol.md, step 3).
+they have no "unknown" outcome here. A Binding is never repeated blindly: an answer that is not a clear yes is settled
+by a quorum read (docs/design/protocol.md, step 3).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_TRIES = 6
 
 
 class JoinedAs(msgspec.Struct, frozen=True, gc=False):
-    """Our entry stands in the book. ``rv`` is the entry's own: an earlier incarnation may have renewed it."""
+    """The book has our entry. ``rv`` is the entry's own: an earlier incarnation may have renewed it."""
 
     group: str
     reservation: str
@@ -60,7 +60,7 @@ class BindingAccepted(msgspec.Struct, frozen=True, gc=False):
 
 
 class BoundTold(msgspec.Struct, frozen=True, gc=False):
-    """The condition stands on the pod, or could not be written: either way it is not tried again."""
+    """The pod has the condition, or it could not be written: either way it is not tried again."""
 
 
 class BindingNotAccepted(msgspec.Struct, frozen=True, gc=False):
@@ -143,7 +143,7 @@ def absorb(state: State, outcome: Outcome) -> State:  # noqa: C901, PLR0911, PLR
 
 
 def fail(state: State, failure: Failure) -> State:
-    """Turn to withdrawing; the first failure is the one that is told."""
+    """Turn to withdrawing; the first failure is the one that is reported."""
     if state.failure is not None:
         return state
     return msgspec.structs.replace(state, failure=failure, phase=_withdrawing(state))

@@ -44,7 +44,7 @@ class Phase(enum.Enum):
 
 
 class Joined(msgspec.Struct, frozen=True, gc=False):
-    """Our entry stands in the book of this reservation (UID) for this resourceVersion of the pod."""
+    """The book of this reservation (UID) has our entry, for this resourceVersion of the pod."""
 
     reservation: str
     rv: str

@@ -63,7 +63,6 @@ DOCSTRINGS_LATER: Final = (
     "kube",
     "reservation",
     "scheduler",
-    "sharing",
     "simulator",
     "tools",
     "verification",
