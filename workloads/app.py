@@ -77,7 +77,7 @@ class Workloads(Follower):
 
     @override
     async def finish(self) -> None:
-        """Nothing has to be finished: whoever leads next sees what is left undone."""
+        """Nothing has to be finished: the next leader sees what is left undone."""
 
     @override
     async def _work(self) -> None:
@@ -89,7 +89,7 @@ class Workloads(Follower):
             self.view.due = lambda _: None
 
     async def _work_on(self, key: str) -> bool:
-        """Do the work of a key; a fault of ours in it is told, and stops nothing else (S11)."""
+        """Do the work of a key; a fault of ours in it is logged, and stops nothing else (S11)."""
         try:
             return await self._unit.work(key, failures=self._backlog.failures(key))
         except Exception:  # noqa: BLE001 - the edge of the component

@@ -6,7 +6,7 @@ else stay as they were created, or as somebody set them: pods of one group may s
 does not change queue or priority because a pod comes. The PodGroup of a foreign gang (foreign/) is recognized by its
 annotation, since pods of several owners may share it.
 
-What was written last stands on the PodGroup as two digests (annotation ``moorage.dev/grouped``). A shape or a
+The PodGroup has what was written last as two digests (annotation ``moorage.dev/grouped``). A shape or a
 constraint that is not as it was written was set by a person, and is kept. Without the annotation the PodGroup is that
 of KAI's pod-grouper, which overwrites both.
 """

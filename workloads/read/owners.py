@@ -1,4 +1,4 @@
-"""Reads owners, each once for a while, whoever asks for it. Only what rules read of them is kept."""
+"""Reads owners, each once for a while, for all callers. Only what rules read of them is kept."""
 
 from __future__ import annotations
 

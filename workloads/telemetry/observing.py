@@ -1,4 +1,4 @@
-"""What of grouping is counted, for whoever counts: values, and no metrics library here (cli/metrics does that)."""
+"""What of grouping is counted, as values; the metrics library is used by cli/metrics, not here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Outcome(enum.Enum):
 
 
 class Observer(Protocol):
-    """Is told what happens. It must not raise, and what it does takes microseconds."""
+    """Is called with what happens. It must not raise, and returns within microseconds."""
 
     def wrote(self, what: Wrote) -> None:
         """A PodGroup was written."""

@@ -18,7 +18,7 @@ Work = Callable[[str], Awaitable[bool]]
 
 
 class Backlog:
-    """Keys with work to do. ``at_once``: so many are worked on side by side."""
+    """Keys with work to do. ``at_once``: the number that are worked on side by side."""
 
     def __init__(self, *, at_once: int, backoff: BackoffRange, rng: random.Random) -> None:
         self._at_once = at_once
@@ -39,7 +39,7 @@ class Backlog:
         return len(self._ready) + len(self._later) + len(self._active)
 
     def add(self, key: str) -> None:
-        """There is work to do. A key that has failed waits for its time all the same."""
+        """There is work to do. A key that has failed still waits for its time."""
         if key in self._active:
             self._active[key] = True
         elif key not in self._failed:

@@ -1,9 +1,9 @@
 """The work on pods of one owner: read what rules need, write the PodGroup, then name it on the pods.
 
 The PodGroup comes first: a pod without an owner that names one is left alone by KAI's pod-grouper for ever
-(kai-contract, erratum 10), and a pod whose PodGroup is not there waits. Every step can be done again by whoever leads
-next: a create meets what is there, a change names the version that it was decided on, and all who name a PodGroup on a
-pod name the same one.
+(kai-contract, erratum 10), and a pod whose PodGroup is not there waits. Every step can be done again by the next
+leader: a create meets what is there, a change names the version that it was decided on, and all who name a PodGroup on
+a pod name the same one.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ class Unit:
         return not there
 
     def _failed(self, pod: SeenPod, error: errors.ApiError) -> None:
-        """Something could not be read or written. What will not pass by itself is told to people as well."""
+        """Something could not be read or written. What will not pass without a change is reported to people as well."""
         self._observer.ended(Outcome.FAILED)
         if isinstance(error, errors.Forbidden | errors.Invalid | errors.BadRequest):
             self._tell(pod, str(error))

@@ -1,8 +1,8 @@
 """What pods of one foreign gang say of it, and that they say the same.
 
-What the first pod of a gang says stands on its PodGroup (annotation ``moorage.dev/foreign-gang``) until the PodGroup is
-deleted. A pod that says something else is refused: it neither joins nor changes the gang. Only what stands on pods and
-their owners is compared; the PodGroup of the other scheduler is one for all of them.
+What the first pod of a gang says is kept on its PodGroup (annotation ``moorage.dev/foreign-gang``) until the PodGroup
+is deleted. A pod that says something else is refused: it neither joins nor changes the gang. Only what pods and their
+owners say is compared; the PodGroup of the other scheduler is one for all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Foreign gangs of pods that stand in files, with the PodGroups of other schedulers beside them."""
+"""Foreign gangs of pods in files, with the PodGroups of other schedulers beside them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _DIGEST_BYTES: Final = 8
 
 
 def has_own(kind: Kind, top: Json) -> bool:
-    """Whether a workload says by itself how many of its pods start together: that counts, as with KAI."""
+    """Whether a workload itself says how many of its pods start together: that counts, as with KAI."""
     own = kind.rule not in {None, alone.shape}
     return own or fields.annotated_count(top, names.BATCH_MIN_MEMBER) is not None
 
