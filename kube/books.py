@@ -1,7 +1,7 @@
 """Changing the book of a device: compare-and-set on its reservation pod, until it is answered.
 
 The arithmetic is gpu/book.py's; here is only the writing. Each change is evaluated on the book that was read, written
-with that pod's UID and resourceVersion as preconditions, and evaluated anew on a quorum read when it lost. All
+with that pod's UID and resourceVersion as preconditions, and evaluated again on a quorum read when it lost. All
 changes of a book are idempotent for their maker, so a write whose outcome is unknown is simply done again: had it
 landed after all, the second one finds its work done, and if it lands later, its precondition is gone.
 """
@@ -92,7 +92,7 @@ def renewing(tenant: Tenant, rv: str) -> Callable[[Reservation], Book | NotHeld 
 
 
 def rejoining(tenant: Tenant, rv: str) -> Callable[[Reservation], Book | NotEntered | NotHeld | NotJoinable]:
-    """The change that moves our entry to ``rv``, or enters it there anew where somebody has taken it out.
+    """The change that moves our entry to ``rv``, or enters it again where somebody has taken it out.
 
     ``tenant`` is the entry at the old version, at which no Binding can land any more. Where it is gone this is a join,
     with all that a join demands; an entry of this pod that is not ours, or at a third version, is left as it is.

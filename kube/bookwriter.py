@@ -1,6 +1,6 @@
 """Changes of books that come together are one write.
 
-Whoever comes first for a reservation writes for all who have come meanwhile, and goes on until nobody waits. Each
+The first caller for a reservation writes for all that have come meanwhile, and goes on until none waits. Each
 change is evaluated on the book that the changes before it left, and answered for itself. No lock is held: other
 processes are kept apart by compare-and-set alone.
 """
@@ -59,7 +59,7 @@ class BookWriter:
     async def rejoin(
         self, held: Reservation, tenant: Tenant, rv: str
     ) -> Reservation | NotEntered | NotHeld | NotJoinable:
-        """Move our entry to a new ``rv``, or enter it there anew where it was taken out."""
+        """Move our entry to a new ``rv``, or enter it again where it was taken out."""
         answer: Reservation | NotEntered | NotHeld | NotJoinable
         answer = await self._change(held, books.rejoining(tenant, rv))
         return answer
@@ -76,7 +76,7 @@ class BookWriter:
         return wanted.answer or NotJoinable("the write was given up")
 
     async def _serve(self, held: Reservation) -> None:
-        """Write until nobody waits; whoever is left when this is cancelled is told, too."""
+        """Write until nobody waits; if this is cancelled, those that are left get that as their answer."""
         newest: Reservation = held
         batch: list[_Wanted] = []
         try:

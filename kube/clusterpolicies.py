@@ -1,13 +1,13 @@
 """What NVIDIA's ClusterPolicy says about CDI, read at the start and again every few minutes.
 
-It changes when an administrator reconfigures all nodes, which takes minutes by itself: a watch would be one more
+It changes when an administrator reconfigures all nodes, which alone takes minutes: a watch would be one more
 connection for an object that most clusters never change, and many don't have. Nothing of it can stop a component: no
 such kind, no right, an object that does not decode, or a server that does not answer leave CDI off at first, and later
 what was last known.
 
 Scheduler and binder, and the replicas of each, may see a change minutes apart. Each container's devices are written
-once, whole, by one of them, and never read back (the grant has the UUIDs), so no two have to agree: a pod that was
-named its devices in the form of a moment ago does not start, sees nothing, and is made anew, as any pod that met
+once, whole, by one of them, and never read back (the grant has the UUIDs), so no two have to agree: a pod that got
+its devices in the form of a moment ago does not start, sees nothing, and is created again, as any pod that met
 nodes in the middle of their reconfiguration.
 """
 

@@ -130,7 +130,7 @@ class EventRecorder:
         type: str = NORMAL,  # noqa: A002 - the field's name on the wire
         is_final: bool = False,
     ) -> None:
-        """Note an event about an object. Returns at once, whatever the state of the API server.
+        """Note an event about an object. Returns at once, in any state of the API server.
 
         ``is_final``: it can't be said again (a pod is bound once), so it is forgotten as soon as it is written.
         """
@@ -202,7 +202,7 @@ class EventRecorder:
         return self._fresh.popleft() if self._fresh else None
 
     async def _write_on(self, said: _Said) -> None:
-        """Write this one, and go on with further ones as long as so many may be in flight."""
+        """Write this one, and go on with further ones as long as the limit of writes in flight allows."""
         following: _Said | None = said
         while following is not None:
             await self._write(following)
@@ -308,7 +308,7 @@ def about(resource: Resource[Any], metadata: ObjectMeta) -> ObjectReference:
 
 
 def cut_utf8(text: str, most_bytes: int) -> str:
-    """Cut to so many bytes of UTF-8, between characters, with an ellipsis where something is missing."""
+    """Cut to a number of bytes of UTF-8, between characters, with an ellipsis where something is missing."""
     encoded = text.encode()
     if len(encoded) <= most_bytes:
         return text

@@ -63,7 +63,7 @@ class Api:
 
     ``timeout_s`` bounds every request; the server gives a write up after it, we a little later. ``fence`` is a leader's
     (kube/lead/lease.py): time-outs of writes are cut to what is left of its lease, and what could not be over by then
-    is not sent (errors.TooLate). ``lag`` is told what was written, and by this Api's reflectors what they show.
+    is not sent (errors.TooLate). ``lag`` learns what was written, and what this Api's reflectors show.
 
     Every call raises kube.client.errors.ApiError's kinds, and nothing else for what the server or the network does.
     """
@@ -122,7 +122,7 @@ class Api:
     ) -> Listing[K]:
         """Read a list like ``list``, but keep of each object only what ``keep`` makes of it.
 
-        Each object is let go before the next one is decoded, so a long list never is in memory as a whole. ``keep``
+        Each object is released before the next one is decoded, so a long list never is in memory as a whole. ``keep``
         must change nothing: when the list breaks off, what it made is dropped. Objects that do not decode are named in
         ``Listing.undecoded``.
         """
@@ -192,8 +192,8 @@ class Api:
     async def evict(self, pod_namespace: str, pod_name: str, *, uid: str = "", grace_s: int | None = None) -> None:
         """Evict a pod, respecting PodDisruptionBudgets: errors.TooManyRequests when one forbids it now.
 
-        So 429 is an answer here, and is not retried. A pod of another ``uid`` is not evicted, but that is told late:
-        the server tries for ten seconds, then answers 409; with a shorter time-out 504, or it hangs up.
+        So 429 is an answer here, and is not retried. A pod of another ``uid`` is not evicted, but the answer comes
+        late: the server tries for ten seconds, then answers 409; with a shorter time-out 504, or it hangs up.
         """
         body: dict[str, Any] = {
             "apiVersion": "policy/v1",

@@ -1,8 +1,8 @@
 """JSON that is nested deeper than a decoder goes, made shallow.
 
-Whoever may write any object at all may store in its ``metadata.managedFields`` what is nested thousands of levels deep
-(seen: 4,000 levels, kube-apiserver 1.36.3 stores and lists them). A decoder gives up on it although nobody reads that
-field, and with it on the whole page of the list. So what nests too deep is cut out before it is decoded once more.
+A user who may write any object at all may store in its ``metadata.managedFields`` what is nested thousands of levels
+deep (seen: 4,000 levels, kube-apiserver 1.36.3 stores and lists them). A decoder gives up on it although nobody reads
+that field, and with it on the whole page of the list. So what nests too deep is cut out before it is decoded once more.
 """
 
 from __future__ import annotations

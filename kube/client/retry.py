@@ -1,8 +1,8 @@
 """Which calls are tried again, by tenacity, in this one place.
 
-Reads change nothing, so they are tried again on whatever may pass: no connection, 429, 5xx. Of writes only those that
-the server turned away unread (429) are: after anything else the write may have happened, and only the caller knows
-how to settle that (docs/design/protocol.md, step 3). 409 is never retried in place: the caller's premise is gone.
+Reads change nothing, so they are tried again after each fault that may pass: no connection, 429, 5xx. Of writes only
+those that the server turned away unread (429) are: after anything else the write may have happened, and only the caller
+knows how to settle that (docs/design/protocol.md, step 3). 409 is never retried in place: the caller's premise is gone.
 
 Waiting goes through anyio and the limit is counted on the event loop's clock, so both are virtual in simulations;
 tenacity's own ``stop_after_delay`` reads the machine's clock and is not used for that reason. tenacity is imported when

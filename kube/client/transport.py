@@ -34,7 +34,7 @@ class Transport(Protocol):
         content_type: str = "application/json",
         timeout_s: float,
     ) -> Response:
-        """Send one request and return its answer, whatever its status.
+        """Send one request and return its answer, with any status.
 
         Raises kube.client.errors.Timeout or kube.client.errors.Unreachable when no whole answer came.
         """

@@ -11,12 +11,13 @@ What the libraries get wrong and what is done here instead:
 - The work writes through ``fence`` (kube/client/fence.py): nothing that it sends can land after its lease, whether the
   loop was blocked or the process was stopped meanwhile.
 - A lease that is ours and shows none of the renewals that we sent is of another history: etcd was restored from a
-  snapshot. Whatever we know has not happened there, so leadership is lost. Who only waits notices it by the lease's
-  version, and has to begin anew as well: caches take nothing for news that is older than what they know.
+  snapshot. What we know has not happened there, so leadership is lost. A replica that waits notices it by the lease's
+  version, and has to begin again as well: caches take nothing for news that is older than what they know.
 - A new leader's work starts only when the old lease's full duration has passed since it was last seen to change, so
   that the old leader's last writes have landed or never will. Who gives a lease back knows better: if no write of his
   is left that may still land, the lease says no duration at all and the next one works at once; else it says how long.
-  Where there is no lease, somebody may have deleted it under a leader, so whoever creates it waits a full duration too.
+  Where there is no lease, somebody may have deleted it under a leader, so the replica that creates it waits a full
+  duration too.
 
 No safety rests on this: two leaders over-commit nothing (docs/design/protocol.md), they only waste work.
 """
@@ -137,7 +138,7 @@ class LeaderElection:
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run ``work`` whenever we lead; return when it has come to its own end.
 
-        When leadership is lost the work is cancelled, and started anew with the next term. Its errors come out as an
+        When leadership is lost the work is cancelled, and started again with the next term. Its errors come out as an
         ExceptionGroup. However this ends, a lease that we hold is given back.
         """
         while not await self.one_term(work):

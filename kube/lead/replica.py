@@ -27,7 +27,7 @@ class Replica(Protocol):
         ...
 
     async def lead(self, *, anew: bool = True) -> None:
-        """Work until cancelled; ``anew``: on nothing that was read before this."""
+        """Work until cancelled; if asked, on nothing that was read before this."""
         ...
 
     async def finish(self) -> None:
@@ -50,7 +50,7 @@ class Followed(Protocol):
 class Follower(ABC):
     """A Replica that knows the cluster by what it follows, started in the order given; a component adds what it does.
 
-    A replica that does not lead watches all the same, so that it can take over within moments. Watches don't say how
+    A replica that does not lead watches as well, so that it can take over within moments. Watches don't say how
     late they are, so a term begins with fresh lists (invariants.md, R3). It neither follows nor leads without each of
     them, but for those in a ``Secondary``.
     """
@@ -85,7 +85,7 @@ class Follower(ABC):
             task_status.started()
 
     async def lead(self, *, anew: bool = True) -> None:
-        """Work until cancelled; ``anew``: on nothing that was read before this."""
+        """Work until cancelled; if asked, on nothing that was read before this."""
         for part in self._followed if anew else ():
             await part.catch_up()
         await self._work()

@@ -1,7 +1,8 @@
 """Kinds that a component reads and can do without for a while, unlike those that its safety rests on.
 
-One that may not be listed (403), that the API server does not serve (404) or that fails otherwise holds up neither the
-start nor a term as leader. Its sink is told that it is not in step, and judges what that means for what depends on it.
+One that may not be listed (403), that the API server does not serve (404) or that fails in another way holds up neither
+the start nor a term as leader. Its sink learns that it is not in step, and judges what that means for what depends on
+it.
 """
 
 from __future__ import annotations

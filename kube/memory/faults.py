@@ -4,7 +4,7 @@
 a real server. Three points: a request on its way to the server, a watch line on its way back, and a question of the
 server to an admission webhook. A rule is a plain callable, so a scenario can aim at one write, and a random run can
 roll dice (``sometimes``) with a random source of its own. Watches are cut by ``MemoryApiServer.cut_watches``; a dead
-client is ``MemoryTransport.kill``. ``on_answer`` is told of each request at the moment at which it has been carried
+client is ``MemoryTransport.kill``. ``on_answer`` is called for each request at the moment at which it has been carried
 out, before anybody hears: a client can be killed right there.
 """
 
@@ -176,7 +176,7 @@ class Faults:
 def sometimes(
     rng: random.Random, per_mille: int, fault: Fault, *, when: Callable[[Call], bool] = lambda _: True
 ) -> RequestRule:
-    """Return a rule that strikes so many in a thousand of the requests that ``when`` picks."""
+    """Return a rule that strikes a number in a thousand of the requests that ``when`` picks."""
 
     def rule(call: Call) -> Fault | None:
         return fault if when(call) and rng.randrange(1000) < per_mille else None

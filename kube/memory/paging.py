@@ -11,7 +11,7 @@ from kube.memory.refusals import bad_request
 
 
 class ContinueToken(msgspec.Struct, frozen=True):
-    """``rv`` is the snapshot's version, -1 for whatever is current (after the snapshot was compacted away)."""
+    """``rv`` is the snapshot's version, -1 for the current one (after the snapshot was compacted away)."""
 
     rv: int
     #: The first key that may be on the next page.

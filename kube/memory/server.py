@@ -132,7 +132,7 @@ class MemoryApiServer:
 
         ``cut`` picks whose watches break.
 
-        As after a restored etcd: whoever followed it has to list again (410), and finds objects as they were then.
+        As after a restored etcd: a watcher has to list again (410), and finds objects as they were then.
         Requests that were to be carried out later are lost, as they are when an API server stops.
         """
         self.cut_watches(cut)
@@ -161,7 +161,7 @@ class MemoryApiServer:
     def listen(self, tell: Callable[[ResourceType, bytes, bool], None]) -> None:
         """Tell of every object that is there, as JSON, and from then on of every change; True: the object is gone.
 
-        It is told within the write, and is no client, so nothing else is different because of it.
+        It is called within the write, and is no client, so nothing else is different because of it.
         """
         for table in self._store.tables.values():
             for key in table.keys:

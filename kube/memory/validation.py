@@ -156,7 +156,7 @@ def _check_owner(kind: ResourceType, name: str, owner: dict[str, Any]) -> None:
 def carry_over(kind: ResourceType, meta: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
     """Return the updated metadata with what the server keeps; refuse (422) changes of what can't change.
 
-    Left out means unchanged; ``generation`` and ``managedFields`` are the server's whatever is said.
+    Left out means unchanged; ``generation`` and ``managedFields`` are always the server's.
     """
     name = old["name"]
     meta = tidy_meta(meta)

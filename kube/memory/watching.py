@@ -1,4 +1,4 @@
-"""GET with ?watch=: what a watcher is told first, then what changes, bookmarks, and the end."""
+"""GET with ?watch=: what a watcher gets first, then what changes, bookmarks, and the end."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Watching:
         self._rng = rng
 
     def open(self, call: Call) -> WatchStream:
-        """Open a watch. Raises Refusal for what can't be understood; what is too old is told as an ERROR event."""
+        """Open a watch. Raises Refusal for what can't be understood; a version that is too old gets an ERROR event."""
         matches, now = selector_of(call), anyio.current_time()
         asked = call.query.get("resourceVersion", "")
         rv = parse_rv(asked) if asked else 0

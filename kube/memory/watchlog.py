@@ -43,7 +43,7 @@ class Change:
     def line(self, matches: Callable[[dict[str, Any]], bool]) -> bytes | None:
         """Return the watch event that a watcher with this selector sees, or None.
 
-        An object that leaves the selection is told as deleted, in its last matching state under the new version.
+        An object that leaves the selection is reported as deleted, in its last matching state under the new version.
         """
         was = self.old is not None and matches(self.old.obj)
         if self.new is None:

@@ -163,7 +163,7 @@ class Reflector(Generic[T]):
             self._lag.follow(resource.plural)
 
     async def catch_up(self) -> None:
-        """Have it list anew at once; returns when the sink has taken that list: nothing from before it is missing.
+        """Have it list again at once; returns when the sink has taken that list: nothing from before it is missing.
 
         The watch is too late for who must know that nothing is missing, and does not say how late it is.
         """
