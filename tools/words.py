@@ -65,7 +65,6 @@ DOCSTRINGS_LATER: Final = (
     "simulator",
     "tools",
     "verification",
-    "wire",
 )
 #: Notes on KAI's own code, for engineers.
 _NOT_HELD: Final = ("docs/reference/kai-contract.md",)

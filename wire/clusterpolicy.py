@@ -20,7 +20,7 @@ class ClusterPolicySpec(WireStruct, frozen=True, gc=False):
 
 
 class ClusterPolicy(WireStruct, frozen=True, gc=False):
-    """What the operator is told to set up in a cluster. There is one, or none without the operator."""
+    """What the operator has to set up in a cluster. There is one, or none without the operator."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ClusterPolicySpec | None = None

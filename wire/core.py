@@ -343,7 +343,7 @@ class Secret(WireStruct, frozen=True, gc=False):
 
     @override
     def __repr__(self) -> str:
-        """Name it and its keys; a log that is told a Secret must not know it."""
+        """Name it and its keys; a log of a Secret must not have its content."""
         return f"Secret({self.metadata.namespace}/{self.metadata.name}: {', '.join(sorted(self.data or {}))})"
 
     @override

@@ -91,7 +91,7 @@ def is_kept(trace_id: int, ratio_nano: int) -> bool:
 
 
 def of_pod(annotations: Mapping[str, str] | None, uid: str, *, ratio_nano: int) -> PodTrace | None:
-    """Return the trace of a pod; None where it is not kept: by our ratio, or as whoever began it says.
+    """Return the trace of a pod; None where it is not kept: by our ratio, or by the decision of its first span.
 
     A pod without a readable annotation (admission was away, or did not trace yet) has a trace by its UID.
     """

@@ -1,6 +1,6 @@
 """Field types that several CRDs share, with what their OpenAPI schema says beyond the Python type.
 
-The constraints stand in ``extra_json_schema`` only: the API server enforces them when objects are written, and reading
+The constraints are in ``extra_json_schema`` only: the API server enforces them when objects are written, and reading
 stays lenient, so that one object stored before a rule existed can't stop a whole list from being decoded.
 """
 
