@@ -54,7 +54,7 @@ class Tenant(msgspec.Struct, frozen=True, gc=False):
 class Book(msgspec.Struct, frozen=True, gc=False):
     """All tenants of one device by pod UID. The sum of ``nano`` is at most one device in every book ever written.
 
-    They are MOST_TENANTS at most: so many can share a card and none be promised memory that it hasn't (gpu/share.py).
+    They are MOST_TENANTS at most: with more, a card could not keep what it promises of its memory (gpu/share.py).
     """
 
     entries: Mapping[str, Entry] = {}

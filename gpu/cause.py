@@ -1,6 +1,6 @@
 """What ended an attempt to bind a pod: the vocabulary that the binder writes and the scheduler reads.
 
-The value stands in the annotation ``moorage.dev/fenced-because`` as "Cause: detail".
+The value is written to the annotation ``moorage.dev/fenced-because`` as "Cause: detail".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a pod holds nothing any more, by its status: judged alike by whoever counts its share."""
+"""Whether a pod holds nothing any more, by its status: judged alike wherever its share is counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def has_ended(status: PodStatus) -> bool:
 
     Only a terminal phase says so, unless a container status contradicts it (one is marked Failed while it still ends).
     That all containers have terminated does not, be the pod deleted or not: kubelet goes on saying so of a container
-    that it is just starting anew, and whoever deletes the pod in that moment has one that runs its whole grace period.
+    that it is just restarting, and a pod that is deleted in that moment runs for its whole grace period.
     Nor does Failed as pod garbage collection writes it: nobody asked the kubelet, and the machine may come back.
     """
     if status.phase not in _TERMINAL or _is_collected(status):

@@ -1,6 +1,6 @@
 """What a node can hold a pod to, in words of its administrator, and what a pod wishes of it (docs/enforcement.md).
 
-Sharing by itself enforces nothing: tenants of a device take turns, and each takes as much of its memory as it likes.
+Sharing alone enforces nothing: tenants of a device take turns, and each takes as much of its memory as it likes.
 What else a node can do (MPS, a library that is preloaded) nobody but its administrator knows.
 """
 

@@ -21,7 +21,7 @@ from wire import names
 class DeviceGrant(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """A share of one device. ``reservation`` is the UID of the reservation pod through which it was bound.
 
-    ``resource``: what that pod holds, for when it has to be made anew. ``compute_percent``: asked of its compute.
+    ``resource``: what that pod holds, for when it has to be created again. ``compute_percent``: asked of its compute.
     """
 
     group: str

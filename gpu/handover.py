@@ -1,7 +1,7 @@
 """What the scheduler hands to the binder beside KAI's BindRequest fields, exactly.
 
 KAI's spec holds the portion as "0.50" and no pod UID. The exact charges, the resourceVersion at which the pod was
-read and the gang's plan stand in one annotation of the BindRequest. The pod is named by ``ownerReferences[0].uid``,
+read and the gang's plan are in one annotation of the BindRequest. The pod is named by ``ownerReferences[0].uid``,
 the attempt is the BindRequest's own UID (docs/design/protocol.md, Objects).
 """
 

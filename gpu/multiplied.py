@@ -19,7 +19,7 @@ _STRATEGIES: Final = frozenset({"time-slicing", "mps"})
 def multiplied(labels: Mapping[str, str], annotations: Mapping[str, str], offered: int) -> str:
     """Say what tells that ``offered`` of ``nvidia.com/gpu`` are more than the node's cards; "" if nothing does.
 
-    A number of cards decides, where one is told: labels of replicas stay behind where nobody renews them, and so does
+    A number of cards decides, where one is known: labels of replicas stay behind where nobody renews them, and so does
     HAMi's annotation. Slices of MIG are not meant here.
     """
     if not offered or labels.get(names.NODE_MIG_STRATEGY) == "single":

@@ -1,4 +1,4 @@
-"""Where pods stand in an object as it was written, and whether the API server would read them.
+"""Where an object has pods, as it was written, and whether the API server would read them.
 
 A pod template is known by its form, ``spec.containers`` under a key, so templates of kinds that are not known here are
 found as well: a Deployment's, a CronJob's, each task's of a Volcano Job. ``moorage lint`` and ``moorage simulate`` both

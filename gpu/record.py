@@ -56,7 +56,8 @@ class RecordedPlace(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_
 class Record(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
     """All of it. ``alternatives`` are whole lists of asks in order of preference; ``unit`` is the Translation's.
 
-    ``places``: one for ``asks`` and one for each of the alternatives, where a pod asks otherwise on some nodes.
+    ``places``: one for ``asks`` and one for each of the alternatives, where a pod asks for something else on some
+    nodes.
     """
 
     version: int
@@ -100,7 +101,7 @@ def read(text: str) -> Translation | Refusal:
 
 
 def read_anew(text: str) -> Translation | Refusal:
-    """Read the annotation, whatever was read before: the function itself, for measuring."""
+    """Read the annotation without the cache: the function itself, for measuring."""
     try:
         record = _decoder.decode(text)
         if not _is_sound(record):

@@ -1,7 +1,7 @@
 """Why a GPU request can't be translated: data for programs, and the words that the user sees.
 
 A refusal is an expected outcome, so it is returned. The text is the source system's own where it has one, because
-people search for it; what is allowed is told beside it, because those texts often don't.
+people search for it; what is allowed is added to it, because those texts often lack that.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class GpuRequest(msgspec.Struct, frozen=True, gc=False):
         return tuple(_together(seated) for seated in devices.values())
 
     def devices(self) -> dict[ContainerRef, tuple[int, ...]]:
-        """Where the devices of each container with shares stand in ``shared``, in the order of its asks."""
+        """Where ``shared`` has the devices of each container with shares, in the order of its asks."""
         found: dict[ContainerRef, list[int]] = {}
         for number, asking, _ in self._seated():
             found.setdefault(asking.container, []).append(number)
@@ -163,7 +163,7 @@ NO_GPU = GpuRequest()
 def would_hide(asks: Sequence[Ask]) -> bool:
     """Whether a container with these asks could see one of both only: its shares, or what the device plugin gives it.
 
-    Its shares it is told by us and the rest by kubelet, in one variable. A share of a card and a whole slice never
+    One variable has its shares, by us, and the rest, by kubelet. A share of a card and a whole slice never
     meet: nodes with slices share no cards.
     """
     shares = [ask for ask in asks if isinstance(ask, SharedAsk)]

@@ -150,7 +150,7 @@ def _resource(pod: Pod) -> str:
 
 
 def _is_alive(pod: Pod) -> bool:
-    """No statuses at all is what a stand-in for kubelet leaves; otherwise one container must run."""
+    """A simulated kubelet leaves no statuses at all; where there are some, one container must run."""
     statuses = pod.status.container_statuses or ()
     return not statuses or any(map(_runs, statuses))
 

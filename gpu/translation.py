@@ -16,7 +16,7 @@ from gpu.request import ContainerRef, GpuRequest
 
 
 class NoteCode(enum.Enum):
-    """What was understood otherwise than it reads, or kept though the origin would have weakened it."""
+    """What has another meaning than its text suggests, or was kept though the origin would have weakened it."""
 
     #: A count of whole GPUs beside a share, which the share replaces (C8, C10).
     COUNT_DROPPED = "count-dropped"
@@ -138,7 +138,7 @@ class Translation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``binpack``, ``spread`` or "" for the cluster's. ``dialect`` is the module's name. ``unit`` is how its amounts were
     counted when the pod came, for what is written back: MiB of one unit (aliyun, volcano) or units of one device
     (metagpu); 0 for what is usual there. ``places``: where ``request`` and each of the alternatives is meant, in this
-    order, for a pod that asks otherwise on some nodes; empty: everywhere.
+    order, for a pod that asks for something else on some nodes; empty: everywhere.
     """
 
     dialect: str

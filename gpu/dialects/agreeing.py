@@ -21,7 +21,7 @@ def is_shared(request: GpuRequest) -> bool:
 
 
 def contradicted(first: str, field: str, value: str) -> Refusal:
-    """Two words ask otherwise."""
+    """Two words contradict each other."""
     return Refusal(
         code=Mistake.CONFLICTING,
         field=field,

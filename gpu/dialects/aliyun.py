@@ -41,7 +41,7 @@ WRITTEN_KEYS: Final = (INDEX, DEVICE_UNITS, POD_UNITS, ASSIGNED, ASSUME_TIME, AL
 
 
 class _Asked(msgspec.Struct, frozen=True, gc=False):
-    """What one container asks: so many units of memory, so many cards; 0 for what it doesn't name."""
+    """What one container asks: units of memory and cards; 0 for what it doesn't name."""
 
     ref: ContainerRef
     container: Container

@@ -136,7 +136,7 @@ def _edit(ref: ContainerRef, asked: tuple[Ask, ...], mine: tuple[Ask, ...]) -> R
 
 
 def too_many_together(key: str, count: int) -> Refusal | None:
-    """Refuse more devices than the containers of a pod may have; None where there are so many at most.
+    """Refuse more devices than the containers of a pod may have; None within the limit.
 
     For who looks for ways to serve them: before it does.
     """

@@ -5,8 +5,8 @@ words are worth is known only when its node is, while the record is written at t
 for each kind of node, with the labels that tell them (gpu/translation.py, Place), and the scheduler charges what is
 said for the node that it chooses.
 
-The containers are changed once, whatever node comes. So nodes on which the words would change them otherwise are left
-out, with a note. Whole devices beside shares elsewhere are shares of all of one.
+The containers are changed once, before a node is known. So nodes on which the words would change them differently are
+left out, with a note. Whole devices beside shares elsewhere are shares of all of one.
 """
 
 from __future__ import annotations

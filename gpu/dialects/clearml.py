@@ -38,7 +38,7 @@ def claims(pod: Pod, settings: DialectSettings) -> bool:
 
 
 def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
-    """Read the label, or else what stands in resources and images."""
+    """Read the label, or else resources and images."""
     text = (pod.metadata.labels or {}).get(LABEL)
     if text is not None:
         return _by_label(pod.spec, text, settings.clearml)

@@ -47,7 +47,7 @@ class Labelled(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Share(msgspec.Struct, frozen=True, gc=False):
-    """What the label says: so much of one device, or so many devices."""
+    """What the label says: a part of one device, or a number of devices."""
 
     value: Fraction
     text: str
@@ -66,7 +66,7 @@ class _Share(msgspec.Struct, frozen=True, gc=False):
 
 
 def labelled(spec: PodSpec, text: str, settings: ClearmlSettings) -> Labelled | Refusal:
-    """Read the label, and what stands in the limits beside it."""
+    """Read the label, and the limits beside it."""
     share = _share(text, settings)
     if isinstance(share, Refusal):
         return share

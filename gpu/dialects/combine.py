@@ -5,8 +5,8 @@ only where no such words stand beside them: so a label of ClearML's wins over a 
 count is (T3). What nobody speaks is KAI's and NVIDIA's: whole GPUs, MIG slices, or nothing.
 
 Two systems in one pod have to ask the same for the same containers (X3, X4); then the first in the order of the table,
-KAI last, is told its part back, and the others are named in a note. Strict mode (X6) is a matter of the modules: what
-the origin would weaken waits (I3, M5) or is refused (A11) there.
+KAI last, has its part written back, and the others are named in a note. Strict mode (X6) is a matter of the modules:
+what the origin would weaken waits (I3, M5) or is refused (A11) there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """HAMi's dialect: slices of physical devices by container resources (docs/reference/dialects.md, H1-H18, T3).
 
 ``nvidia.com/gpu`` means here *how many physical devices to slice*, and to everybody else whole devices. What decides is
-that one of HAMi's own resources stands in the pod, or the setting ``owns_plain_counts``: never a guess. A count that is
+that the pod has one of HAMi's own resources, or the setting ``owns_plain_counts``: never a guess. A count that is
 understood so is taken out of the container, since kubelet would hand out whole devices for it.
 """
 

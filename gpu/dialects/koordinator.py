@@ -1,4 +1,4 @@
-"""Koordinator's dialect: percent and bytes *in total*, over so many devices (docs/reference/dialects.md, O1-O16, T1).
+"""Koordinator's dialect: percent and bytes *in total*, over several devices (docs/reference/dialects.md, O1-O16, T1).
 
 The origin adds up what a pod's containers ask, judges the sum, and shows all devices to all containers. Here the sum is
 judged by the same rules, and a container gets what it asked itself: where the sum is of one device, all share that one;

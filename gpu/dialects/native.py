@@ -26,7 +26,7 @@ from wire.core import Pod
 def native(
     pod: Pod, own: Translation, in_words: Translation | Refusal, settings: DialectSettings
 ) -> Translation | Refusal:
-    """The record, where nothing else in the pod asks otherwise."""
+    """The record, where nothing else in the pod contradicts it."""
     if not settings.sharing and is_shared(own.request):
         return disabled(names.GPU_RECORD, shown((pod.metadata.annotations or {}).get(names.GPU_RECORD, "")))
     if isinstance(in_words, Translation) and is_same(own, in_words):
@@ -41,8 +41,8 @@ def _is_what_is_left(pod: Pod, own: Translation, in_words: Translation | Refusal
     """Whether the pod's words are those that are left when what the record says was taken out of the containers.
 
     Words whose counts are gone ask for nothing, or for nothing that can be. Counts of the vendor's own are what its
-    plugin is to hand out, whatever a setting makes of them in other pods. A label of ClearML's lost the counts that say
-    which container and card it is for (C1, C11).
+    plugin is to hand out, even if a setting gives them another meaning in other pods. A label of ClearML's lost the
+    counts that say which container and card it is for (C1, C11).
     """
     if isinstance(in_words, Refusal) or not in_words.request.containers:
         return _asks_no_more(pod, own.request)

@@ -1,10 +1,10 @@
 """KAI 0.18's per-container annotations, NvFractions (kai-contract 1.15; docs/reference/dialects.md, F1-F14).
 
-They stand in place of KAI's older annotations or beside them, so both are read here, in KAI's order and with its words.
-A request of memory is read as the older form says the same, by kai.py. Ours, where KAI has no rule or no order:
+They replace KAI's older annotations or are written beside them, so both are read here, in KAI's order and with its
+words. A request of memory is read as the older form says the same, by kai.py. Ours, where KAI has no rule or no order:
 
 - memory is whole MiB, request and limit rounded up;
-- of several containers the first by name is told;
+- of several containers the first by name is named;
 - a mode where no container of that name has a share means nothing, and is noted.
 """
 

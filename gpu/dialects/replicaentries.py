@@ -1,8 +1,8 @@
 """Which resources are replicas of what: iktos' notation, and NVIDIA's two ways to share (rows I1-I9, N3-N5).
 
 An entry is ``<what>:<name>:<replicas>``: devices (``gpu``) or MIG slices of a profile (``mig-3g.20gb``) are asked under
-``nvidia.com/<name>``, each by so many. -1 means memory, in units of 1000 MiB. What no entry names is served under its
-own name, as the origin's help says and its code doesn't (I8).
+``nvidia.com/<name>``, each as that number of replicas. -1 means memory, in units of 1000 MiB. What no entry names is
+served under its own name, as the origin's help says and its code doesn't (I8).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MOST_MPS_CLIENTS: Final = 48
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What one of ``resource`` is: one of so many ``replicas`` of a device or of a slice (``profile``), or memory."""
+    """What one of ``resource`` is: one of the ``replicas`` of a device or of a slice (``profile``), or memory."""
 
     resource: str
     replicas: int

@@ -34,7 +34,7 @@ _MIB_PER_UNIT: Final = 1000
 
 
 class _Wanted(msgspec.Struct, frozen=True, gc=False):
-    """So many of one resource in one container, and the ways to serve them in order of preference."""
+    """A count of one resource in one container, and the ways to serve it in order of preference."""
 
     ref: ContainerRef
     entry: Entry
@@ -185,7 +185,7 @@ def _ways(entry: Entry, count: int, settings: DialectSettings) -> Iterator[tuple
 
 
 def _replicas(entry: Entry, count: int) -> Ask:
-    """So many replicas of one device or slice."""
+    """A number of replicas of one device or slice."""
     if entry.replicas == 1:
         return MigAsk(entry.profile) if entry.profile else WholeAsk()
     nano = NANO_PER_DEVICE // entry.replicas * count

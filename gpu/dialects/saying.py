@@ -2,7 +2,7 @@
 
 Each system has a function that proposes words for a request; it need not know all that its words can't carry. What is
 proposed is read again by the very code that reads pods of that system, and is said only if nothing is lost: the same
-asks of the same containers, on the same cards, with all wishes and alternatives. Otherwise the answer is what could not
+asks of the same containers, on the same cards, with all wishes and alternatives. If not, the answer is what could not
 be said. A system whose words always say more (HAMi's cap memory) may add that, and one that knows no preference for
 placement may leave that out: the answer names both.
 """

@@ -143,7 +143,7 @@ def metagpu(translation: Translation) -> Words | Unsayable:
 
 
 def hami(translation: Translation) -> Words | Unsayable:
-    """So much of each of so many devices; policies and cards in annotations."""
+    """A part of each of several devices; policies and cards in annotations."""
     made = _shares_or_plugin(
         translation,
         _slices(
@@ -189,7 +189,7 @@ def volcano(translation: Translation) -> Words | Unsayable:
 
 
 def koordinator(translation: Translation) -> Words | Unsayable:
-    """Totals over so many devices: memory or percent of it, and percent of the compute."""
+    """Totals over several devices: memory or percent of it, and percent of the compute."""
 
     def limits(asking: ContainerRequest) -> Mapping[str, int | str] | Unsayable:
         ask, count = _equal(asking), len(asking.asks)

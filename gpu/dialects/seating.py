@@ -31,7 +31,7 @@ _Place = tuple[int, int]
 
 
 def most_ways(asks: int) -> int:
-    """In how many ways a pod of so many asks may be placed."""
+    """The number of ways in which a pod with this number of asks may be placed."""
     return min(MOST_ALTERNATIVES, MOST_TRIED // max(asks, 1))
 
 

@@ -1,4 +1,4 @@
-"""One container's slices of devices, as HAMi and Volcano vGPU count them: so many devices, and of each so much.
+"""One container's slices of devices, as HAMi and Volcano vGPU count them: a number of devices, and an amount of each.
 
 Both have a count, MiB or percent of the memory *of each device*, and percent of its compute. They differ in names, and
 in which of these may stand without a count. Ours, where an origin goes on with what can't be meant:

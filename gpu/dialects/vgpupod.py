@@ -36,7 +36,7 @@ class Annotated(msgspec.Struct, frozen=True, kw_only=True):
 def cards(annotations: Mapping[str, str], *, uuids: str, not_uuids: str) -> Cards | Refusal:
     """Read lists of types, for which both have the same names, and of UUIDs under these names.
 
-    Refused are UUIDs with which no card will do whatever a cluster has, and more names than the scheduler looks
+    Refused are UUIDs with which no card of any cluster will do, and more names than the scheduler looks
     at. Which cards are in use is known to the scheduler alone.
     """
     found: dict[str, tuple[str, ...]] = {}

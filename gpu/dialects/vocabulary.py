@@ -1,6 +1,6 @@
 """Which words are whose: the dialects that there are, and which of them a pod speaks.
 
-A dialect is told by keys alone, never by values: what is wrong is refused by whoever owns the key.
+A dialect is recognised by keys alone, never by values: a wrong value is refused by the dialect that owns the key.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def is_word(key: str, *, is_label: bool) -> bool:
 
 
 def spoken(pod: Pod, settings: DialectSettings) -> Sequence[Dialect]:
-    """The dialects of a pod: whose words stand in it, else whose its counts are by a setting; at least the plugin's."""
+    """The dialects of a pod: those whose words it has, else the one that owns its counts by a setting."""
     found = [dialect for dialect in DIALECTS if dialect.speaks(pod, settings)]
     if found:
         return found
@@ -121,7 +121,7 @@ def spoken(pod: Pod, settings: DialectSettings) -> Sequence[Dialect]:
 
 
 def is_any_spoken(pod: Pod, settings: DialectSettings) -> bool:
-    """Whether a word or a resource of any dialect stands in the pod, the plugin's included. Reads keys only."""
+    """Whether the pod has a word or a resource of any dialect, the plugin's included. Reads keys only."""
     return any(
         dialect.speaks(pod, settings) or (dialect.claims is not None and dialect.claims(pod, settings))
         for dialect in (*DIALECTS, _PLAIN)
