@@ -1,4 +1,4 @@
-"""What the reservation process wants to know of its device, and the cut to whatever knows it.
+"""What the reservation process has to know of its device, and the interface to the source of that.
 
 ``reservation/nvml.py`` asks the driver; simulations pass a reader of their own.
 """

@@ -93,7 +93,7 @@ class ApiServer:
         self._timeout_s = timeout_s
 
     def call(self, call: Call) -> Answer | NoAnswer:
-        """Send one request on a connection of its own. Whatever goes wrong on the way is a NoAnswer."""
+        """Send one request on a connection of its own. Each fault on the way is a NoAnswer."""
         try:
             connection = self._connection()
             try:

@@ -96,7 +96,7 @@ def drive(
 
 
 def _say(message: str) -> None:
-    """Write one line, whatever the message contains."""
+    """Write one line, also for a message with line breaks."""
     sys.stderr.write(" ".join(message.split()) + "\n")
 
 

@@ -1,7 +1,7 @@
 """What the process inside a reservation pod does, as a pure step function (kai-contract 1.7, protocol.md step 2).
 
 It holds one physical device by merely existing, and says which one: it reads its own pod, asks NVML, writes the
-identity into the pod's annotations if it is not there already, and then holds until it is told to stop. Errors end the
+identity into the pod's annotations if it is not there already, and then holds until it is stopped. Errors end the
 process with code 1; restarting it is kubelet's part (restartPolicy Always).
 
 *At every container start* the device is read again and compared. KAI trusts an identity that it finds. But a restart
@@ -103,7 +103,7 @@ Action = Call | ReadDevice | Wait | Hold | Exit
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The API server answered, whatever it said. ``retry_after_s`` is its header of that name, 0 if none."""
+    """The API server answered, with any status. ``retry_after_s`` is its header of that name, 0 if none."""
 
     status: int
     body: bytes

@@ -59,7 +59,6 @@ SPEAKING: Final = (
 )
 #: Packages whose docstrings are still to be rewritten; a package leaves this list and never comes back.
 DOCSTRINGS_LATER: Final = (
-    "reservation",
     "scheduler",
     "simulator",
     "tools",
