@@ -21,7 +21,7 @@ _MEMORY_LIKE: Final = (names.MEMORY_RESOURCE, names.EPHEMERAL_STORAGE_RESOURCE)
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Why the pod is not taken, as it stands in its status."""
+    """Why the pod is not admitted, as its status says it."""
 
     reason: str
     message: str

@@ -102,7 +102,7 @@ class Auditor:
             self._checker.wrote(self._write(call, code))
 
     def struck(self, call: Call, fault: Fault) -> None:
-        """Tell the checker of a write that a fault keeps from the API server: it was tried all the same."""
+        """Tell the checker of a write that a fault keeps from the API server: it was tried nevertheless."""
         if call.verb not in _READS and not fault.is_carried_out:
             self._checker.wrote(self._write(call, fault.refuse_with or _UNHEARD))
 
@@ -175,7 +175,7 @@ class Auditor:
         self._checker.findings.judged.add("L2")
 
     async def _judge_placed(self) -> None:
-        """L1: whoever fits is bound, once back-offs and excluded nodes have had their time."""
+        """L1: a pod that fits is bound, once back-offs and excluded nodes have had their time."""
         until_s = anyio.current_time() + L1_S
         fitting = self._checker.fitting(self._checker.scene)
         while fitting and anyio.current_time() < until_s:

@@ -2,7 +2,7 @@
 
 A crash is: its connection goes dead at once, then its tasks are dropped. What they do while they are cancelled
 reaches nobody, as if the process had been killed. A pause is SIGSTOP and SIGCONT: nothing of it runs meanwhile, not
-even its timers. One that is cut off goes on running, and what it says and is told is held back.
+even its timers. One that is cut off goes on running, and messages from it and to it are held back.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Run(Protocol):
     def __call__(
         self, transport: MemoryTransport, stop: anyio.Event, *, task_status: TaskStatus[None]
     ) -> Awaitable[None]:
-        """Run until cancelled, until it has ended in order because ``stop`` was set, or until it ends by itself."""
+        """Run until cancelled, until it has ended in order because ``stop`` was set, or until it ends on its own."""
         ...
 
 
@@ -96,7 +96,7 @@ class Component:
             await self._ended.wait()
 
     def pause(self, duration_s: float) -> None:
-        """Stop it in whatever it does, and let it go on after a time."""
+        """Stop it at any point, and let it go on after a time."""
         if not self.is_running:
             return
         loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
 """The device manager of a simulated node: which physical GPUs a container gets, as kubelet and the device plugin do it.
 
 It is the arbiter of whole devices (docs/design/protocol.md, Whole GPUs): a device is free when no pod that is still on
-the node holds it, whatever the API server says by then.
+the node holds it, even if the API server says something else by then.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _keep_nothing(_: Held) -> None: ...
 class DeviceManager:
     """Hands out the devices of one node, the first free one in ``order`` first.
 
-    ``save`` is told what is given out whenever that has changed (simulator/checkpoint.py).
+    ``save`` is called with what is given out whenever that has changed (simulator/checkpoint.py).
     """
 
     order: tuple[Device, ...]

@@ -1,7 +1,7 @@
 """The environment of a container as kubelet makes it, and the GPUs that it shows to the container.
 
 Order matters for safety (kai-contract 13): what the device plugin gives comes first, ``envFrom`` and ``env`` after it,
-and the last entry of a name wins. The NVIDIA runtime then reads ``NVIDIA_VISIBLE_DEVICES``, whoever wrote it.
+and the last entry of a name wins. The NVIDIA runtime then reads ``NVIDIA_VISIBLE_DEVICES``, from any writer.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Nothing here is shared with the product (but for names on the wire), so an error in how the product reads a request
 can't hide the same error in what checks it. A request is read leniently: what is malformed was to be refused, and if
-it runs all the same it counts as having asked for nothing.
+it runs nevertheless it counts as having asked for nothing.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Intake:
         self.witness.record(Freed(at_s=anyio.current_time(), node=self.shape.name, pod_uid=uid))
 
     def forget(self, order: tuple[Device, ...]) -> None:
-        """Lose the checkpoint: all pods are admitted anew, and the devices come in another order."""
+        """Lose the checkpoint: all pods are admitted again, and the devices come in another order."""
         for uid in self.active:
             self.free(uid)
         self.manager.order = order
@@ -110,7 +110,7 @@ class Intake:
             self._release(uid)
 
     def allocate_again(self, uid: str) -> bool:
-        """Give a pod devices whose containers start anew after ``lose_checkpoint_of``; False if there are too few."""
+        """Give a pod devices whose containers start again after ``lose_checkpoint_of``; False if there are too few."""
         pod = self._active.get(uid)
         if pod is None or self.manager.held_by_pod(uid):
             return True

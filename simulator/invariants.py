@@ -1,6 +1,6 @@
 """The independent checker of the invariants (docs/design/invariants.md): safety after every event, the rest at rest.
 
-It shares no code with the product. It is told what happened on the machines (simulator/witness.py), every version of
+It shares no code with the product. It learns what happened on the machines (simulator/witness.py), every version of
 the API objects (simulator/observer.py) as plain JSON, who wrote what (simulator/checks/writes.py), and, when nothing is
 under way, what schedulers have in their books (simulator/peeking.py). It adds up exact fractions of what each pod
 *asked when it was bound* on the devices that its containers *really see*: what a pod claims later, and what anybody

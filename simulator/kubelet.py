@@ -1,7 +1,7 @@
 """One simulated machine with its kubelet, and the faults that a test gives it.
 
-It decides as kubelet does and trusts no scheduler. What it starts is told to the witness at that moment; what it tells
-the API server comes later, or never. It shares the pod stream and the writers with other nodes (simulator/nodeset.py).
+It decides as kubelet does and trusts no scheduler. The witness learns at once what it starts; the API
+server learns it later, or never. It shares the pod stream and the writers with other nodes (simulator/nodeset.py).
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Kubelet:
         self.intake.reject_next = count
 
     def die(self) -> None:
-        """Lose power: every process on the machine is gone at once, and nobody is told."""
+        """Lose power: every process on the machine is gone at once, without notice."""
         if self._power.is_set():
             # Who waits for the power must not wait for an event that was replaced.
             self._power = anyio.Event()
@@ -115,7 +115,7 @@ class Kubelet:
     def history_set_back(self) -> None:
         """Notice that the API server may have pods as they were before: those that ended are run again if it has them.
 
-        What runs is told again, as kubelet does that finds another status than it wrote.
+        What runs is reported again, as kubelet does that finds another status than it wrote.
         """
         self._through.clear()
         self._removed.clear()
@@ -135,7 +135,7 @@ class Kubelet:
         """Restart the kubelet's process alone, without the device manager's checkpoint: the containers go on.
 
         For containers that run nothing is allocated again, so their devices are taken for free, until they are started
-        anew (kubelet's device manager, isContainerAlreadyRunning). What is just being started is admitted again.
+        again (kubelet's device manager, isContainerAlreadyRunning). What is just being started is admitted again.
         """
         for uid, worker in self._workers.items():
             if all((uid, container.name) in self._processes for container in worker.pod.spec.containers):
@@ -285,7 +285,7 @@ class Kubelet:
         return self.intake.assigned(pod_uid, container)
 
     def has_devices(self, pod_uid: str) -> bool:
-        """Whether a pod has the devices that it asks; those of which the checkpoint was lost are given out anew."""
+        """Whether a pod has the devices that it asks; those of which the checkpoint was lost are given out again."""
         return self.intake.allocate_again(pod_uid)
 
     def health(self, pod_uid: str, container: str) -> dict[Device, bool]:

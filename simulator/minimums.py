@@ -19,7 +19,7 @@ _NOBODY: Final[Mapping[str, int]] = {}
 class _Group:
     """A sub-group; "" is the PodGroup. ``pods`` and ``parts``: its minimums.
 
-    ``fewest``: with so many pods it is complete; None if it can't be.
+    ``fewest``: the number of pods with which it is complete; None if it can't be.
     """
 
     pods: int = 0

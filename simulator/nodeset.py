@@ -132,7 +132,7 @@ class NodeSet:
         await self._for_all(self._unregister)
 
     async def register(self, name: str) -> None:
-        """Register a node anew that somebody has deleted. Raises kube.client.errors.ApiError."""
+        """Register a node again that somebody has deleted. Raises kube.client.errors.ApiError."""
         async with self._writers:
             await self._register(self.kubelets[name])
 

@@ -27,7 +27,7 @@ class Malformed(ValueError):
 
 
 class Template(msgspec.Struct, frozen=True):
-    """A pod template: where it stands in its controller, and its size in bytes as JSON."""
+    """A pod template: its path in its controller, and its size in bytes as JSON."""
 
     path: str
     raw: Mapping[str, Any]

@@ -128,12 +128,12 @@ class PodWorker:
             self._doomed.set()
 
     def vanish(self) -> None:
-        """The pod is gone from the API server (a forced deletion): its containers are stopped all the same."""
+        """The pod is gone from the API server (a forced deletion): its containers are stopped nevertheless."""
         self._vanished = True
         self._doomed.set()
 
     def forget_written(self) -> None:
-        """Take the next status for a new one, whatever was written before."""
+        """Take the next status for a new one, even if it equals the last."""
         self._written = None
 
     def evict(self, message: str) -> None:

@@ -53,8 +53,8 @@ class Role:
 class Replicas:
     """All replicas of all ``roles``. ``seed``: what their randomness is made from.
 
-    ``wire`` stands between a replica (its name) and the API server. ``started_again`` is told of each incarnation but
-    the first.
+    ``wire`` stands between a replica (its name) and the API server. ``started_again`` is called for each incarnation
+    but the first.
     """
 
     server: MemoryApiServer

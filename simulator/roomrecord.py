@@ -42,7 +42,7 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """For whom room is made, where, and who has to go."""
+    """For which pods room is made, where, and which pods have to go."""
 
     id: str
     places: tuple[Place, ...]

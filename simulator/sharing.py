@@ -21,7 +21,7 @@ _LARGEST_SHORT_MIB: Final = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """This part of a device, asked as a part; or so many MiB of it, of which ``part`` is exactly what they are."""
+    """This part of a device, asked as a part; or an amount of MiB, of which ``part`` is exactly the part."""
 
     part: Fraction = Fraction(0)
     is_memory: bool = False

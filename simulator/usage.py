@@ -72,7 +72,7 @@ class Usage:
         """A pod was deleted without its machine having said that it ended.
 
         Its share is kept for its grace period and a margin (docs/design/protocol.md, step 5). Who runs on after that
-        does so on a machine that nobody reaches; against that nothing is promised to whoever forces a deletion.
+        does so on a machine that nobody reaches; against that nothing is promised to a user who forces a deletion.
         """
         grace_s = pod.raw["spec"].get("terminationGracePeriodSeconds", 30)
         self._kept_until_s[pod.uid] = at_s + grace_s + VANISHED_MARGIN_S

@@ -82,7 +82,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return timer.handle
 
     def spend(self, seconds: float) -> None:
-        """Let time pass while nothing on the loop runs, as if whoever calls this had kept the processor busy."""
+        """Let time pass while nothing on the loop runs, as if the caller had kept the processor busy."""
         self._now_s += seconds
 
     @override
@@ -187,7 +187,7 @@ class VirtualClock:
         self._epoch_ns = epoch_ns
 
     def now_ns(self) -> int:
-        """Nanoseconds since the epoch, UTC; 2026-01-01T00:00:00Z at the loop's 0 unless told otherwise."""
+        """Nanoseconds since the epoch, UTC; 2026-01-01T00:00:00Z at the loop's 0 by default."""
         return self._epoch_ns + round(self._loop.time() * 1_000_000_000)
 
 

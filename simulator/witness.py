@@ -32,7 +32,7 @@ class Freed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A container started and sees ``devices``; of these the device manager gave it ``assigned``.
 
-    ``is_init``: it stands in the list of init containers. ``restarts`` counts its earlier runs in this pod.
+    ``is_init``: it is in the list of init containers. ``restarts`` counts its earlier runs in this pod.
     """
 
     at_s: float

@@ -218,7 +218,7 @@ class World:
             await self.api.patch(NAMESPACES, meta["name"], {"metadata": added})
 
     async def restart(self, component: Component, *, pause_s: float = 0.0) -> None:
-        """Crash a component and start it anew after a pause."""
+        """Crash a component and start it again after a pause."""
         if self._group is None:
             raise RuntimeError("the cluster is not running")
         component.crash()

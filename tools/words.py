@@ -60,7 +60,6 @@ SPEAKING: Final = (
 #: Packages whose docstrings are still to be rewritten; a package leaves this list and never comes back.
 DOCSTRINGS_LATER: Final = (
     "scheduler",
-    "simulator",
     "tools",
     "verification",
 )

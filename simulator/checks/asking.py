@@ -1,4 +1,4 @@
-"""S11: a malformed ask is never bound, and its pod is told what is wrong, as is who is refused."""
+"""S11: a malformed ask is never bound, and its pod's status says what is wrong, as a refusal does."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Asking:
 
 
 def _brings_its_node(pod: PodFacts, message: str) -> bool:
-    """Whether a pod that asks for whole GPUs names its node, and is told so."""
+    """Whether a pod that asks for whole GPUs names its node, and its status says so."""
     return (
         bool(pod.node) and counting.demand(pod, names.GPU_RESOURCE) > 0 and f"spec.nodeName is '{pod.node}'" in message
     )

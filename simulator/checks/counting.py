@@ -1,7 +1,7 @@
 """What is used on each node, counted from API objects alone: whom S12 and L1 compare the scheduler with.
 
 The rules are those of docs/design/scheduler-core.md, written down once more on plain JSON. Nothing that is under way
-is in it: whoever compares waits until nothing is.
+is in it: a comparison waits until nothing is.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _close(use: NodeUse) -> None:
 def _unheld(use: NodeUse) -> dict[str, str]:
     """Devices that pods use though their reservation tells another one, and no reservation this one; their resources.
 
-    They are nobody's to give: the device plugin takes them for free, and whoever got one would share it unknowingly.
+    They are nobody's to give: the device plugin takes them for free, and a pod that got one would share it unknowingly.
     """
     told = {group: {_told(pod) for pod in pods} - {""} for group, pods in use.reservations.items()}
     held: set[str] = set().union(*told.values())

@@ -82,7 +82,7 @@ class Keeping:
             self._add(at_s, f"somebody else changed {', '.join(touched)} of bound pod {pod.key}")
 
     def book(self, known: PodFacts | None, reservation: PodFacts, at_s: float) -> None:
-        """A reservation has a new version: whoever still uses its device stays in its book."""
+        """A reservation has a new version: a tenant that still uses its device stays in its book."""
         if known is not None and known.annotations.get(names.TENANTS) == reservation.annotations.get(names.TENANTS):
             return
         if known is not None:

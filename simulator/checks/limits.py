@@ -8,7 +8,7 @@ violation: only what is bound afterwards does.
 Who binds decides on what is known by then. So a binding counts as permitted where any version of the Queues permits it
 that stood since the decision (its BindRequest, or its gang's plan) or for so long before as who
 decides may hear of them late. For as long nothing is
-judged in a queue into which pods came otherwise: by hand, or by a new label.
+judged in a queue into which pods came without a decision: by hand, or by a new label.
 """
 
 from __future__ import annotations

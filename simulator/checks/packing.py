@@ -29,7 +29,7 @@ def is_uniform(members: Sequence[PodFacts]) -> bool:
 
 
 def fits_greedily(members: Sequence[PodFacts], number: int, free: Sequence[Room]) -> bool:
-    """Whether so many fit one after the other, each in the first place that has room."""
+    """Whether all fit one after the other, each in the first place that has room."""
     tried = [room.copy() for room in free]
     return len(members) >= number and all(_taken(tried, pod) for pod in members[:number])
 
@@ -44,7 +44,7 @@ def _taken(tried: list[Room], pod: PodFacts) -> bool:
 
 
 def fits_anyhow(members: Sequence[PodFacts], number: int, free: Sequence[Room]) -> bool:
-    """Whether so many fit in every order and at every place; False, too, where that is too much to look at."""
+    """Whether all fit in every order and at every place; False, too, where that is too much to look at."""
     forms = Counter(map(_form, members))
     examples = [next(pod for pod in members if _form(pod) == form) for form in forms]
     enough = len(members) - number

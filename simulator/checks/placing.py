@@ -1,4 +1,4 @@
-"""L1: whether what waits would fit, by a count of our own. Only what surely fits is told.
+"""L1: whether what waits would fit, by a count of our own. Only what surely fits is reported.
 
 Exact for single pods and for gangs of equals that ask one device each; of other gangs those are told that fit in every
 order (packing.py). A card of unknown memory is taken for the smallest of its node, an idle reservation for no whole

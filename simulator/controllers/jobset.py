@@ -59,7 +59,7 @@ def _job(
 
 
 def _template(job_spec: Json, path: str) -> Template:
-    """Return the pod template, restarted on failure unless it says otherwise."""
+    """Return the pod template, restarted on failure unless it names another policy."""
     template = read_template(job_spec.get("template"), f"{path}.template.spec.template")
     spec = {"restartPolicy": "OnFailure", **template.raw["spec"]}
     return msgspec.structs.replace(template, raw={**template.raw, "spec": spec})
