@@ -61,7 +61,6 @@ SPEAKING: Final = (
 DOCSTRINGS_LATER: Final = (
     "scheduler",
     "tools",
-    "verification",
 )
 #: Notes on KAI's own code, for engineers.
 _NOT_HELD: Final = ("docs/reference/kai-contract.md",)

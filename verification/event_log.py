@@ -1,7 +1,7 @@
 """What a cluster was told and asked, in order. Told to another one it gives the same plans, and the same state.
 
 An event is a call of the cluster, or of one of its parts (``commits.assume``), with values as its arguments. So there
-is no second vocabulary of events beside the methods, and whatever changes a cluster is in the log.
+is no second vocabulary of events beside the methods, and each change of a cluster is in the log.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class EventLog:
         self.plans: list[Plan] = []
 
     def recording(self, cluster: Cluster) -> Cluster:
-        """The cluster; what it is told and asked by way of what is returned is written down."""
+        """The cluster; each call of what is returned is written down."""
         return cast("Cluster", _Part(cluster, (), self))
 
     def replay(self, cluster: Cluster) -> list[Plan]:

@@ -142,7 +142,7 @@ def _writes(audit_log: Path, monotonic_minus_wall_s: float) -> Iterator[Write]:
 
 
 def close(records: Path, checkpoints: Path, *, at_s: float) -> None:
-    """Write down what the death of a process of simulated machines ended: its containers, and what it let go last.
+    """Write down what the death of a process of simulated machines ended: its containers, and what it released last.
 
     ``checkpoints`` is the folder of its device managers: what is not in there any more is free, told or not.
     """

@@ -1,4 +1,4 @@
-"""What befalls requests on their way through the proxy (tools/faultyproxy.py): chance, until it is told to be good."""
+"""What befalls requests on their way through the proxy (tools/faultyproxy.py): chance, until it is switched off."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Kills, stops and restarts programs of a cluster at random, and lets all of them run again in the end.
 
-A program that ends by itself is started again, as kubelet would do it; how often that happened is told.
+A program that ends on its own is started again, as kubelet would do it; how often that happened is reported.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Mischief:
         self._targets += [self._component(name) for name in components]
 
     async def run(self) -> None:
-        """Strike at random until cancelled; whoever was struck is on his feet again before this returns."""
+        """Strike at random until cancelled; each program that was struck works again before this returns."""
         async with anyio.create_task_group() as tasks:
             while True:
                 await anyio.sleep(self._rng.uniform(*_PAUSES_S))
@@ -70,7 +70,7 @@ class Mischief:
                     tasks.start_soon(self._strike, self._rng.choice(free), self._rng.random() < 0.7)
 
     async def look_after(self) -> None:
-        """Start again what ended by itself, until cancelled."""
+        """Start again what ended on its own, until cancelled."""
         while True:
             await anyio.sleep(_LOOK_S)
             for target in self._targets:

@@ -1,4 +1,4 @@
-"""What came of a run of chaos, and how it is told."""
+"""The result of a run of chaos, and its text."""
 
 from __future__ import annotations
 

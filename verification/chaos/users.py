@@ -1,4 +1,4 @@
-"""Users who keep a number of pods of every form on a cluster, whatever happens to it: they come, end and are deleted.
+"""Users who keep a number of pods of every form on a cluster under any fault: they come, end and are deleted.
 
 What a call came to is often not known: the API server dies under it. So users look at what is there, never at what they
 did.
@@ -95,7 +95,7 @@ class Users:
             await self._try(self._delete(pod))
 
     async def _try(self, call: Awaitable[object]) -> None:
-        """Whatever the API server answers, or does not, is the users' to live with."""
+        """Users take each answer of the API server, and none, as it comes."""
         try:
             await call
         except errors.ApiError:

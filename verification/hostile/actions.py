@@ -1,6 +1,6 @@
 """What users do to a cluster, as data: each action has its time, and what it does is ``perform``.
 
-Users do whatever their rights allow, at whatever moment. What the API server answers them is their own affair: a
+Users do all that their rights allow, at any moment. What the API server answers them is their own affair: a
 refusal, a time-out, an object that is gone by now are expected outcomes of a hostile run, and no action raises.
 """
 
@@ -41,9 +41,9 @@ Json = dict[str, Any]
 class CreatePod(Act, frozen=True, kw_only=True, tag="create-pod"):
     """Create a pod.
 
-    ``annotations`` hold what it asks of shared devices, right or wrong, and whatever else a user writes there;
+    ``annotations`` hold what it asks of shared devices, right or wrong, and anything else that a user writes there;
     ``gpus`` are whole ones of its first container. ``limits``: other resources, by container. ``run_s``: its
-    containers end after so many seconds, and are not started again (None: they never end). ``node``: its maker
+    containers end after this many seconds, and are not started again (None: they never end). ``node``: its maker
     names the node himself, past every scheduler. ``insist_s``: while the name is taken it is tried again for so
     long, as a controller does that replaces its pod. ``owner``: a ConfigMap that owns it, if it is there by then.
     """
@@ -191,7 +191,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def manifest(self) -> Json:
-        """As it stands in a PodGroup."""
+        """As a PodGroup has it."""
         said = {"parent": self.parent or None, "minMember": self.pods, "minSubGroup": self.parts}
         return {"name": self.name, **{field: value for field, value in said.items() if value is not None}}
 

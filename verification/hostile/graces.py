@@ -1,8 +1,8 @@
 """Long goodbyes: pods with grace periods of half a minute and more, whose ends are cut short, by force or by a word.
 
-A container takes as long as its grace period allows, so what it holds is in use long after its pod was deleted. Whoever
-deletes it again with less grace cuts that short, on the machine too, where that hears of it; whoever does so by force
-(0) takes the pod off the API server at once.
+A container takes as long as its grace period allows, so what it holds is in use long after its pod was deleted.
+Deleting it again with less grace cuts that short, on the machine too, where that hears of it; doing so by force (0)
+takes the pod off the API server at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ends a run that does not end by itself.
+"""Ends a run that does not end on its own.
 
 Virtual time never waits, so a run that hangs either burns the processor for ever, or lets virtual hours pass. The
 second is bounded by the run itself; here is the first, by processor time: how busy the machine is does not matter.
@@ -18,7 +18,7 @@ _AGAIN_S: Final = 1.0
 
 
 class RanTooLong(KeyboardInterrupt):  # asyncio lets only this kind out at once
-    """Raised in the middle of whatever runs when the processor time is used up."""
+    """Raised in the middle of running code when the processor time is used up."""
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """How much our components do at a stretch, and for one pod: counted in lines of code that are run, never in time.
 
 WORK  one turn of the event loop ran more lines of ours than ``Budget.turn``, or a pod that fits cost more than
-      ``Budget.pod`` until it ran, beside whatever else waits
+      ``Budget.pod`` until it ran, beside all else that waits
 
 While a turn lasts nothing else runs: no lease is renewed, nobody else's pod is decided on or reviewed. A decision, a
 review and the taking of an event are each within one turn. The interpreter counts (sys.settrace), so nothing has to

@@ -76,7 +76,7 @@ def _simpler_nodes(check: _Counted) -> None:
 
 
 def _plainer_settings(check: _Counted) -> None:
-    """Put back to its default whatever setting does not matter."""
+    """Put each setting that does not matter back to its default."""
     for name in check.best.settings.__struct_fields__:
         settings = check.best.settings
         default = getattr(type(settings)(), name)

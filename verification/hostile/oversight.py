@@ -4,7 +4,7 @@ CLASH      kubelet refused a pod though nothing was done that could explain it: 
 LOSS       one of us deleted a reservation whose device is in use: anybody may be given it now
 MEMORY     a scheduler keeps what it should have forgotten when all work is gone
 STORM      a component asks the API server without pause: hundreds of times for each pod in a minute
-BYSTANDER  somebody who has nothing to do with us could not create a pod, or only slowly
+BYSTANDER  a user without GPU pods could not create a pod, or only slowly
 """
 
 from __future__ import annotations

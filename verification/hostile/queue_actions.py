@@ -53,7 +53,7 @@ class EditQueue(Act, frozen=True, kw_only=True, tag="edit-queue"):
 
 
 class DeleteQueue(Act, frozen=True, kw_only=True, tag="delete-queue"):
-    """Delete a queue, whatever is in it."""
+    """Delete a queue, even with pods in it."""
 
     name: str
 

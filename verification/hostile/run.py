@@ -205,7 +205,7 @@ def run(
 ) -> Outcome:
     """Run a scenario, on an event loop of its own, with the components that ``parts`` names.
 
-    ``show`` is called with the cluster when it is ready, for whoever wants to listen to it.
+    ``show`` is called with the cluster when it is ready, for callers that listen to it.
     Raises simulator.shape.MalformedShape.
     """
     running = _Run(scenario, parts, show)

@@ -1,7 +1,7 @@
 """Many seeds on all processors: ``python -m verification.hostile.soak --seeds 1-1000`` (``make simulate-soak``).
 
 Each seed is a run of its own in a process of the pool. One that breaks an invariant is made smaller there, too, and
-written down as a script; what is told of it is the seed, the invariant and a shortened log.
+written down as a script; its report is the seed, the invariant and a shortened log.
 """
 
 from __future__ import annotations

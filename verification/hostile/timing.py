@@ -1,6 +1,6 @@
 """How long everybody waits: random values of the timers of scheduler, binder, leases and kubelets.
 
-The invariants may not rest on any of them, and each may be set by whoever installs Moorage. What can't be set is not
+The invariants may not rest on any of them, and an administrator may set each. What can't be set is not
 drawn: time-outs of requests, back-offs of retries and watches.
 """
 

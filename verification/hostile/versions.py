@@ -4,7 +4,7 @@ An older version does not know the newest optional fields of a book's entry. So 
 them gets a name that no version knows, and on the way back it gets its own name again: what the replica keeps of a
 field that it does not know arrives as it was, and what it drops is lost. The same holds for hand-overs and grants,
 which bring those fields into a book. A record that asks for what the older version does not know is of a version that
-it does not know. Of what the replica writes by itself the fields are left out: the older version has none of them.
+it does not know. Of what the replica writes itself the fields are left out: the older version has none of them.
 """
 
 from __future__ import annotations

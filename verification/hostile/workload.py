@@ -238,7 +238,7 @@ def _again(mix: _Draw, pods: Sequence[CreatePod]) -> Iterator[CreatePod]:
 
 
 def _gangs_again(mix: _Draw, pods: Sequence[CreatePod]) -> Iterator[CreatePod]:
-    """Whole gangs once more, as a controller makes them that starts a job anew; not all members come in time."""
+    """Whole gangs once more, as a controller makes them that restarts a job; not all members come in time."""
     rng = mix.rng
     for name in dict.fromkeys(pod.group for pod in pods if pod.group):
         members = {pod.name: pod for pod in pods if pod.group == name}

@@ -1,7 +1,7 @@
 """Attempts as binders keep them: which belong together, which are not worth keeping.
 
 A unit whose attempt has not begun is not kept: every BindRequest without one stands for it, so a crash needs no step to
-begin anew.
+begin again.
 """
 
 from __future__ import annotations

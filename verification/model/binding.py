@@ -68,7 +68,7 @@ class Binding:
         return None
 
     def _certain_answer(self, world: World, one: Unit, action: Action) -> Outcome | None:
-        """The answer to an action that can't be answered otherwise any more, and changes nothing."""
+        """The only answer that an action can still get, and that changes nothing."""
         pod = server.pod(world, one.request.pod)
         match action:
             case actions.TellBound():
@@ -94,7 +94,7 @@ class Binding:
         yield from self._time_over(world, number, units, fresh)
 
     def _time_over(self, world: World, number: int, units: tuple[Unit, ...], fresh: list[Move]) -> Iterator[Step]:
-        """The time to learn ends: some day where a device is disputed or a gang is half, by misfortune otherwise."""
+        """The time to learn ends: some day where a device is disputed or a gang is half, elsewhere by misfortune."""
         is_short = len(units) < units[0].request.members and not any(world.schedulers)
         is_disputed = is_short or any(one.disputed for one in units)
         waits = not any(wanted for _, wanted in fresh)

@@ -1,7 +1,7 @@
 """One representative for all states that differ in names only, so that each is explored once.
 
 Interchangeable pods, groups, schedulers and binders are sorted by their shape; attempts, reservations and devices are
-numbered as they appear; resourceVersions are numbered anew in their order; late writes that can't land any more are
+numbered as they appear; resourceVersions are renumbered in their order; late writes that can't land any more are
 gone (server.py). So retries without end make no states without end. Where two shapes are equal the choice is
 arbitrary: that may leave two representatives of one class, and never makes one of two classes.
 
@@ -155,7 +155,7 @@ def _replace(part: Any, renaming: Renaming) -> Any:
 
 
 def _sorted_inside(part: Any) -> Any:
-    """Books and units stand in the order of their names."""
+    """Books and units are in the order of their names."""
     if isinstance(part, Binder):
         return Binder(tuple(sorted(part.units)), tuple(sorted(part.verified)))
     if isinstance(part, Resv):

@@ -1,4 +1,4 @@
-"""The collector: dead entries, idle, ended and departing reservations, lost ones made anew.
+"""The collector: dead entries, idle, ended and departing reservations, lost ones created again.
 
 The judgements are the product's (sharing.entries, sharing.rebuilding); the order of reads and writes is
 transcribed from binder/collect/dead_entries.py, retiring.py and restoring.py. Judging an entry and removing it are one

@@ -18,14 +18,14 @@ class Config:
     ``modes``: per pod how schedulers commit it, "direct", "handed" or "" for both (all, if there are none).
     ``hesitant``: a direct decision may be old when it is carried out.
     ``rival``: schedulers do not spare each other's attempts. ``backlog``: withdrawals of a pod that may be unfinished
-    when it is decided on anew. ``lag``: binders may act on views that have seen nothing since the attempt joined.
+    when it is decided on again. ``lag``: binders may act on views that have seen nothing since the attempt joined.
     ``impatient``: the collector may fence direct attempts that are still worked on. ``split_collector``: an entry is
     judged and removed in two steps. ``slow_identity``: a reservation runs before it says what it holds.
     ``patient``: the collector leaves entries alone that are worked on. ``gang``: slots of the pods that are one gang.
     ``keeps_room``: it is also checked that nobody else has the room that a gang's plan names.
     ``heeds_fences``: it is also checked that no attempt binds a pod that was fenced for it.
-    ``releases``: a gang that is bound in part, and that nobody works on, is evicted. ``known``: so many idle
-    reservations are there from the start, through which pods were bound before (``known_ended``: which have ended
+    ``releases``: a gang that is bound in part, and that nobody works on, is evicted. ``known``: this many idle
+    reservations exist from the start, through which pods were bound before (``known_ended``: which have ended
     since). ``rests``: whether it is also checked that the system can always come to rest.
     """
 

@@ -137,7 +137,7 @@ class DirectAttempts:
             yield (*label, "for the last time"), given_up
 
     def _renew(self, world: World, number: int, one: Direct, going: Direct) -> World:
-        """Entries move to the pod's new version, or are entered there anew."""
+        """Entries move to the pod's new version, or are entered again."""
         ((_, wanted),) = self._step((going,))
         for action in wanted:
             assert isinstance(action, actions.Renew)

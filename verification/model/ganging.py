@@ -1,6 +1,6 @@
 """Gangs: the plan first, then all books, then all bindings (scheduler/commit/gangs.py).
 
-The plan stands on the PodGroup. It is written at exactly the version that was decided on, so deciding and writing are
+The plan is on the PodGroup. It is written at exactly the version that was decided on, so deciding and writing are
 one step. A gang whose members are all direct is the step function's (direct.py); any other one is handed to the binder
 whole. A plan whose unbound members nobody is seen to work on is taken back: its members are fenced one by one, then it
 goes. Two leaders do not see each other's direct attempts, so each may take back what the other is at.

@@ -122,7 +122,7 @@ class Machines:
             yield ("kubelet", "refuses", group), server.put_resv(world, group, failed)
 
     def _swap(self, world: World, group: int, resv: Resv) -> Iterator[Step]:
-        """A kubelet that lost its checkpoint starts the container anew, on another device."""
+        """A kubelet that lost its checkpoint starts the container again, on another device."""
         held = {one.dev for one in world.resvs if one is not None}
         left = world.left._replace(swaps=world.left.swaps - 1)
         for device in range(DEVICE, DEVICE + self._config.devices):

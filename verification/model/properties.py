@@ -58,7 +58,7 @@ def _bound_in_part(world: World, config: Config) -> str:
 
 
 def _bound_though_withdrawn(world: World) -> str:
-    """Whoever withdrew an attempt has decided anew, or will: the old decision does not come back."""
+    """The scheduler that withdrew an attempt has decided again, or will: the old decision does not come back."""
     for pod in world.pods:
         if pod is not None and pod.grant and pod.grant[0] in pod.fences:
             return "S5: a pod was bound by an attempt that was withdrawn"

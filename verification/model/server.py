@@ -1,7 +1,7 @@
 """The API server: what a write does to the objects, with its preconditions (protocol.md, "Facts of the API server").
 
-A book is changed by compare-and-set until it is answered. Whatever happens between the read and a write that succeeds
-has changed nothing in that object, so reading and writing are one step here, where the write carries its version.
+A book is changed by compare-and-set until it is answered. Events between the read and a write that succeeds
+have changed nothing in that object, so reading and writing are one step here, where the write carries its version.
 """
 
 from __future__ import annotations

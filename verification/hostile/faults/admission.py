@@ -1,8 +1,8 @@
 """Admission that is away, slow, or asked twice about one pod.
 
-Under all of these everything is promised: a pod that could not be asked about is not there, and its maker is told so; a
-change of a pod that was not let through is made again. Queues and PodGroups are stored unchecked meanwhile. Who has
-nothing to do with us is never kept waiting (BYSTANDER).
+Under all of these everything is promised: a pod that could not be asked about is not there, and its maker gets the
+error; a change of a pod that was not let through is made again. Queues and PodGroups are stored unchecked meanwhile. A
+user without GPU pods is never kept waiting (BYSTANDER).
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def _below(most: int) -> Draw:
 
 
 def _within(*, percent: int) -> Draw:
-    """A time before the fault is over, in so many of a hundred faults; else None."""
+    """A time before the fault is over, in this percentage of faults; else None."""
     return lambda rng, _scene, drawn: drawn["for_s"] * rng.random() if rng.randrange(100) < percent else None
 
 

@@ -63,7 +63,7 @@ class EvictionsSlow(_Evictions, frozen=True, kw_only=True, tag="evictions-slow")
 class VictimStays(Timed, frozen=True, kw_only=True, tag="victim-stays"):
     """Of a thousand pods that are bound just then ``per_mille`` get a finalizer, which is taken off at the end.
 
-    Who is evicted meanwhile ends, and is there all the same.
+    A pod that is evicted meanwhile ends, and its object stays.
     """
 
     per_mille: int = 1000

@@ -65,7 +65,7 @@ class Ground:
 
     @property
     def lawless(self) -> Api:
-        """Calls that no policy stops either: an administrator who has lifted them."""
+        """Calls that no policy stops either: those of an administrator without policies."""
         return Api(self.server.transport(LAWLESS), retry=Retry(random.Random(LAWLESS)))
 
     @property
@@ -90,7 +90,7 @@ class Ground:
     # --- when --------------------------------------------------------------------------------------------------------
 
     async def wait_until(self, at_s: float) -> None:
-        """Wait until so many seconds after the start; no longer when they are over."""
+        """Wait until this many seconds after the start; no longer when they are over."""
         await anyio.sleep_until(self.start_s + at_s)
 
     def left_s(self, end_s: float) -> float:
@@ -132,7 +132,7 @@ class Ground:
     # --- processes ---------------------------------------------------------------------------------------------------
 
     def crash(self, component: Component) -> bool:
-        """Kill a component, from whatever task; False when another fault has done so already."""
+        """Kill a component, from any task; False when another fault has done so already."""
         if component.name in self._down:
             return False
         self._down.add(component.name)

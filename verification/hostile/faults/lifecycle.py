@@ -64,7 +64,7 @@ class LifeCycle:
             await self._condition(is_ready=True)
 
     async def offers(self, devices: Mapping[str, int]) -> None:
-        """Have the node offer so many devices, as its kubelet does when the device plugin comes or goes."""
+        """Have the node offer a number of devices, as its kubelet does when the device plugin comes or goes."""
         told = {resource: str(count) for resource, count in devices.items()}
         await self._patch({"status": {"allocatable": told}}, subresource="status")
 

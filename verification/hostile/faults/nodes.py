@@ -47,8 +47,8 @@ class Away(OnNode, frozen=True, kw_only=True):
 class NodeLost(Away, frozen=True, kw_only=True, tag="node-lost"):
     """A machine loses its power, and has it back at the end.
 
-    ``forget_s``: after so many seconds its Node is deleted and its pods by force; it registers anew at the end (None:
-    never). Everything is promised; pods on it start again, or go as the life-cycle controllers have it.
+    ``forget_s``: after this many seconds its Node is deleted and its pods by force; it registers again at the end
+    (None: never). Everything is promised; pods on it start again, or go as the life-cycle controllers have it.
     """
 
     forget_s: float | None = None
@@ -78,7 +78,7 @@ class NodeRebooted(Away, frozen=True, kw_only=True, tag="node-rebooted"):
 
 
 class NodeReinstalled(Away, frozen=True, kw_only=True, tag="node-reinstalled"):
-    """A machine reboots without the device manager's checkpoint: its pods are admitted anew and get other devices.
+    """A machine reboots without the device manager's checkpoint: its pods are admitted again and get other devices.
 
     Or the device plugin answers ``plugin_s`` after kubelet: its pods with devices are refused, for good.
     So reservations lose theirs, and others may have them before anybody knows (protocol.md, A lost or foreign

@@ -20,7 +20,7 @@ _LOOK_S: Final = 0.5
 
 
 class NamespaceDeleted(Timed, frozen=True, kw_only=True, tag="namespace-deleted"):
-    """The users' namespace is deleted with all that is in it; whoever creates something there later makes it anew.
+    """The users' namespace is deleted with all that is in it; a user who needs it later creates it again.
 
     Everything is promised: what its pods had is free when they have ended, and while it goes nothing can be created.
     """

@@ -1,7 +1,7 @@
 """Processes of Moorage that crash, stand still, are cut off, lead while another one does, or are of an older version.
 
 Under all of these everything is promised: what is not in the API server was never decided, and what is there is taken
-up by whoever comes next.
+up by the next process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Crash(Timed, frozen=True, kw_only=True, tag="crash"):
 
     Between two requests a process changes nothing that anybody else could see, and all of it is forgotten: so to be
     killed at any await is to be killed before or after one of its requests. ``writes_only``: reads don't count.
-    Whatever else was on its way to the server never gets there. If there are not so many requests in time, nothing
+    Other requests that were on their way to the server never get there. If too few requests come in time, nothing
     happens.
     """
 

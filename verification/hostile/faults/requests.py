@@ -114,7 +114,7 @@ class Forbidden(_Refused, frozen=True, kw_only=True, tag="forbidden"):
 
 
 class ServerErrors(_Refused, frozen=True, kw_only=True, tag="server-error"):
-    """500 to anything; of a thousand such writes ``done_per_mille`` were carried out all the same."""
+    """500 to anything; of a thousand such writes ``done_per_mille`` were carried out nevertheless."""
 
     done_per_mille: int = 500
 

@@ -76,7 +76,7 @@ class ReservationLies(_OnProcesses, frozen=True, kw_only=True, tag="reservation-
     """Processes tell the UUID of the node's card number ``card``, whichever they hold. At the end they are killed.
 
     They are part of what has to be trusted (no other pod may write an identity), for nobody else can see the device.
-    So S2 and S3 can't be held for who is told a device that the reservation doesn't hold: it may be somebody's whole
+    So S2 and S3 can't be held for a tenant of a device that the reservation doesn't hold: it may be somebody's whole
     GPU. But two reservations that tell one UUID are never both used, so that no device is promised beyond its size:
     S1 is promised. Killed and started again they tell the truth, and what was promised on the lie is a lost device.
     """
@@ -134,7 +134,7 @@ class ReservationKilled(_OnProcesses, frozen=True, kw_only=True, tag="reservatio
 class _OnPod(Timed, frozen=True, kw_only=True):
     """Something happens to one reservation pod: the ``pick``-th, counted round, when first one is at ``stage``.
 
-    Its device is free for whoever comes, before it is made anew (protocol.md, A lost or foreign reservation). So S2
+    Its device is free for any pod, before it is created again (protocol.md, A lost or foreign reservation). So S2
     can't be held for tenants that it has by then; S1 and S3 are promised.
     """
 

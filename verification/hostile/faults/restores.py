@@ -37,7 +37,7 @@ class _Restored(Timed, frozen=True, kw_only=True):
     undone_s: float
 
     def _restore(self, ground: Ground, snapshot: int) -> None:
-        """Set the API server back. What was on its way to it is lost, and whoever watched it has to list again."""
+        """Set the API server back. What was on its way to it is lost, and its watchers have to list again."""
         for kubelet in ground.world.nodes.kubelets.values():
             kubelet.history_set_back()
         ground.server.restore(snapshot, lambda call: call.user != "observer")

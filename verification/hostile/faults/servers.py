@@ -12,7 +12,7 @@ from verification.hostile.faults.timed import Timed
 
 
 class ListExpired(Timed, frozen=True, kw_only=True, tag="list-expired"):
-    """``user`` has to list anew, pages have ``page`` items, and of a thousand next pages ``per_mille`` are gone (410).
+    """``user`` has to list again, pages have ``page`` items, and of a thousand next pages ``per_mille`` are gone (410).
 
     Everything is promised: a list is taken whole or not at all, and one that was not asked for in pages can't expire.
     """
@@ -48,7 +48,7 @@ class ListExpired(Timed, frozen=True, kw_only=True, tag="list-expired"):
 class ServerLags(Timed, frozen=True, kw_only=True, tag="server-lags"):
     """The API server that ``user`` watches is cut off from etcd, and goes on serving what it knew when that began.
 
-    Its watches are silent. Lists and reads are of the newest version all the same (they are read from a quorum), so a
+    Its watches are silent. Lists and reads are still of the newest version (they are read from a quorum), so a
     watch from such a version is refused: 504, "too large resource version". Everything is promised.
     """
 

@@ -101,7 +101,7 @@ class WatchCut(_Watch, frozen=True, kw_only=True, tag="watch-cut"):
 class WatchExpired(_Watch, frozen=True, kw_only=True, tag="watch-expired"):
     """Nothing is heard until the end; then the connections break, and the server has forgotten its history.
 
-    Who missed something is answered 410 (an ERROR event) when it resumes, and has to list anew.
+    A watcher that missed something is answered 410 (an ERROR event) when it resumes, and has to list again.
     """
 
     @override

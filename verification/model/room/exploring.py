@@ -52,7 +52,7 @@ class Room:
         return world.broken or _taken_twice(world) or self._asked_for_none(world)
 
     def _asked_for_none(self, world: World) -> str:
-        """Where one leader acts at a time, whoever is being asked is named by an intent on record."""
+        """Where one leader acts at a time, each pod whose eviction is asked for is named by an intent on record."""
         on_record = {(one.id, victim) for one in world.record for victim in one.victims}
         asked = [one for leader in world.leaders for one in leader.asked]
         if self._config.is_fenced and any(one not in on_record for one in asked):

@@ -52,11 +52,11 @@ class Write(NamedTuple):
 class Leader(NamedTuple):
     """A scheduler that takes itself for the leader, and what it remembers.
 
-    ``has_read``: whether what it knows of the record was read, or written, by itself. ``has_taken``: whether it has
-    written it since it began, or since it last lost an answer (``has_doubts``). ``known``: the record as it knows it,
-    at a version that may be the newest. ``over``: intents (id) that it has given up. ``makes``: an intent that it has
-    decided and not written yet. ``asked``: evictions on their way, (id, victim). ``shuns``: pods (slot, serial) that it
-    was refused.
+    ``has_read``: whether what it knows of the record was read, or written, by this leader. ``has_taken``: whether it
+    has written it since it began, or since it last lost an answer (``has_doubts``). ``known``: the record as it knows
+    it, at a version that may be the newest. ``over``: intents (id) that it has given up. ``makes``: an intent that it
+    has decided and not written yet. ``asked``: evictions on their way, (id, victim). ``shuns``: pods (slot, serial)
+    that it was refused.
     """
 
     has_read: bool = False
@@ -174,7 +174,7 @@ def has_all(world: World, members: tuple[int, ...]) -> bool:
 
 
 def will_fit(world: World, intent: Intent, capacities: tuple[int, ...]) -> bool:
-    """Whether an intent's pods have their places once its victims are gone, whoever else came."""
+    """Whether an intent's pods have their places once its victims are gone, even if other pods have come."""
     for node in {node for _, node in intent.places}:
         held = sum(victim.node == node and is_there(world, victim) for victim in intent.victims)
         if unplanned(world, intent, node) > free(world, node, capacities[node]) + held:
