@@ -33,7 +33,7 @@ _LONGEST_LINE: Final = 1 << 23
 class FaultyProxy:
     """``async with FaultyProxy(server, ca_pem=..., fate=...) as proxy`` serves at ``proxy.url``.
 
-    ``page``: lists that are asked for in pages are given in pages of so many, so that few objects make many pages.
+    ``page``: lists that are asked for in pages are given in pages of this size, so that few objects make many pages.
     """
 
     def __init__(self, server: str, *, ca_pem: str = "", fate: Fate, page: int = 0) -> None:

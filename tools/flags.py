@@ -32,7 +32,7 @@ def egress_socket(folder: Path) -> Path:
 
 
 def egress_selection(folder: Path) -> str:
-    """Return an EgressSelectorConfiguration (JSON, which is YAML): HTTP's CONNECT, to whoever serves that socket."""
+    """Return an EgressSelectorConfiguration (JSON, which is YAML): HTTP's CONNECT, to the server of that socket."""
     transport = {"uds": {"udsName": str(egress_socket(folder))}}
     selection = {"name": "cluster", "connection": {"proxyProtocol": "HTTPConnect", "transport": transport}}
     kind = {"apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration"}

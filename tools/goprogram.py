@@ -131,7 +131,7 @@ def locked(path: Path, *, label: str) -> Iterator[None]:
 
 
 def say(line: str, *, end: str = "\n") -> None:
-    """Tell whoever waits."""
+    """Wake the callers that wait."""
     print(line, end=end, file=sys.stderr, flush=True)
 
 

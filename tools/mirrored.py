@@ -1,7 +1,7 @@
 """Whether tests mirror modules: ``python -m tools.mirrored``.
 
-A module has a test file of its name in the mirrored folder, or ``BY`` names the file that tests it. Tests that tell
-of several modules stand in folders named ``stories``.
+A module has a test file of its name in the mirrored folder, or ``BY`` names the file that tests it. Tests
+of several modules are in folders named ``stories``.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Kind(enum.Enum):
 
 
 class Fate(Protocol):
-    """Says what goes wrong, and is told when it did: a watch may end by itself before its fault strikes."""
+    """Says what goes wrong, and learns when it did: a watch may end before its fault strikes."""
 
     def deal(self, kind: Kind) -> Fault:
         """What is to happen to a request that has just come."""

@@ -54,7 +54,7 @@ def crds() -> Iterator[str]:
 
 
 def names() -> Iterator[str]:
-    """Annotations, labels and variables that stand in objects; of other systems' words the list alone."""
+    """Annotations, labels and variables of objects; of other systems' words the list alone."""
     told = (each for each in constants(_NAMES) if not each.name.startswith(_VALUES))
     for section, found in groupby(told, lambda constant: constant.section):
         each = list(found)

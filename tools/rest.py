@@ -38,7 +38,7 @@ class Rest:
         return decoded
 
     def send(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Return the status code and body, whatever they are; a PATCH merges. Raises OSError when no answer came."""
+        """Return the status code and body, of errors too; a PATCH merges. Raises OSError when no answer came."""
         address = urlsplit(self.url)
         trust = ssl.create_default_context(cadata=self.ca_pem)
         assert address.hostname is not None

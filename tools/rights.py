@@ -46,7 +46,7 @@ class Right(msgspec.Struct, frozen=True, order=True, kw_only=True):
         return f"{self.account}: {self.verb} {resource}{' ' + self.name if self.name else ''} ({self.binding})"
 
     def allows(self, use: Use) -> bool:
-        """Whether a use is one of this right, by whatever binding it was allowed."""
+        """Whether a use is one of this right, through any binding."""
         asked = (use.account, use.verb, use.group, use.resource)
         return (self.account, self.verb, self.group, self.resource) == asked and self.name in {"", use.name}
 

@@ -5,8 +5,8 @@ the requests of the components' service accounts, and leaves a file there: one l
 the API server itself says of a request, by which binding it was allowed, is taken for it. ``python -m tools.rights``
 compares the files with the roles.
 
-Only requests of our own programs count, which tests that act by hand under a component's identity are not: these name
-themselves otherwise (User-Agent).
+Only requests of our own programs count, which tests that act by hand under a component's identity are not: these have
+another User-Agent.
 """
 
 from __future__ import annotations

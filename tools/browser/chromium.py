@@ -200,7 +200,7 @@ class Tab:
         await self.call("Emulation.setEmulatedMedia", media=kind, features=wishes)
 
     async def accessible(self) -> list[tuple[str, str]]:
-        """Role and name of all that a screen reader is told of."""
+        """Role and name of all that a screen reader reads."""
         nodes = (await self.call("Accessibility.getFullAXTree"))["nodes"]
         return [
             (node["role"]["value"], node.get("name", {}).get("value", ""))

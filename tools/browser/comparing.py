@@ -1,7 +1,7 @@
 """Whether two pictures show the same, told by the browser, which can read them anyhow.
 
-Compared are the mean colours of tiles: other builds of the browser smooth letters otherwise, which moves the mean of a
-tile little; an element that is elsewhere, or of another colour, moves it a lot. Measured with Chromium 156 and the
+Compared are the mean colours of tiles: other builds of the browser smooth letters differently, which moves the mean of
+a tile little; an element that is elsewhere, or of another colour, moves it a lot. Measured with Chromium 156 and the
 pictures of docs/page: letters that are bolder by a tenth of a pixel move no tile by ``_LEAST``; the links of the bar
 one pixel to the right move 1 of the 12,800 of a pod's picture, and one pod less 53 of a map's. Another font, or letters
 that stand a fifth of a pixel further apart, move 1 to 7 % of a picture's tiles; the colours of the dark all but a few.

@@ -44,7 +44,7 @@ class Moment:
 
 
 async def moment(nodes: Sequence[str], *, at_s: float) -> Moment:
-    """What ``moorage ui --simulate`` with these ``--nodes`` shows after so many seconds, made in virtual time."""
+    """What ``moorage ui --simulate`` with these ``--nodes`` shows after a number of seconds, made in virtual time."""
     # Virtual time has a loop of its own, and that a thread.
     made = Moment(*await anyio.to_thread.run_sync(_made, nodes, at_s))
     made.draw()

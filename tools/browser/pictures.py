@@ -84,7 +84,7 @@ async def take(browser: Chromium) -> dict[str, bytes]:
 
 
 async def build(browser: Chromium) -> str:
-    """Which build of the browser this is, and how wide its font is: others may draw letters otherwise."""
+    """Which build of the browser this is, and how wide its font is: others may draw letters differently."""
     async with browser.tab() as tab:
         width_px = round(await tab.evaluate(_WIDTH), 2)
     return f"{(await browser.call('Browser.getVersion'))['product']}, a line of {width_px} px"

@@ -152,7 +152,7 @@ class Deployment:
             fresh.replace(self._file(f"{component}.token"))
 
     def restart(self, component: str) -> None:
-        """Start a component that has ended by itself; its log is kept as ``NAME.previous.log``."""
+        """Start a component that has ended on its own; its log is kept as ``NAME.previous.log``."""
         self.kill(component)
         log = self._file(f"{component}.log")
         log.replace(log.with_suffix(".previous.log"))
@@ -199,7 +199,7 @@ class Deployment:
         self._family.children.remove(child)
 
     def pause(self, component: str) -> None:
-        """Stop a component in whatever it does (SIGSTOP)."""
+        """Stop a component at any point (SIGSTOP)."""
         os.killpg(self.pid(component), signal.SIGSTOP)
 
     def go_on(self, component: str) -> None:
@@ -231,7 +231,7 @@ class Deployment:
         return self._file(f"{component}.log").read_text()
 
     def check(self) -> None:
-        """Raise ProcessDied if a component has ended by itself."""
+        """Raise ProcessDied if a component has ended on its own."""
         self._family.check()
 
     def _install(self) -> None:

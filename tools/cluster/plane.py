@@ -130,7 +130,7 @@ class ControlPlane:
 
     @property
     def egress_path(self) -> Path | None:
-        """Where the API server looks for a way into the cluster; None where it goes by itself."""
+        """Where the API server looks for a way into the cluster; None where it needs none."""
         return egress_socket(self.folder) if self._egress else None
 
     @property
@@ -205,7 +205,7 @@ class ControlPlane:
         self._running().again(self._killed.pop(name))
 
     def pause(self, name: str) -> None:
-        """Stop a program in whatever it does (SIGSTOP)."""
+        """Stop a program at any point (SIGSTOP)."""
         os.killpg(self._program(name).process.pid, signal.SIGSTOP)
 
     def go_on(self, name: str) -> None:

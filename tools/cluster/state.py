@@ -97,7 +97,7 @@ class State:
         print(f"{_LAST_WORDS}{why}", flush=True)
 
     def last_words(self) -> str:
-        """Return why the last cluster ended if nobody told it to, "" otherwise."""
+        """Return why the last cluster ended if nobody stopped it, else ""."""
         if self.kept() or not self.log.exists():
             return ""
         _, said, why = self.log.read_text().rpartition(_LAST_WORDS)

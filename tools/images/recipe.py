@@ -1,4 +1,4 @@
-"""What goes into each image; how it is run stands in its Containerfile.
+"""What goes into each image; its Containerfile says how it is run.
 
 Three layers, from what changes least to what changes most: Debian's Python (``python``), wheels of others
 (``dependencies``), our own wheel (``moorage``). A release that changes our code only is a small pull.

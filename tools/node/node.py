@@ -1,7 +1,7 @@
 """One real node on this machine: kubelet, containerd and runc of its own, with emulated GPUs.
 
 Each node has namespaces of its own (mounts, network, processes, IPC) whose first process is tools/node/init.py. What
-starts in them ends with it, whoever ends it, and nothing stays mounted; so a node can be ended, or "rebooted", at any
+starts in them ends with it, and nothing stays mounted; so a node can be ended, or "rebooted", at any
 moment, and several run side by side. Programs are started from outside through nsenter(1) and killed one by one like
 those of a control plane.
 
@@ -172,7 +172,7 @@ class Node:
         return program
 
     def check(self) -> None:
-        """Raise ProcessDied if a program has ended by itself."""
+        """Raise ProcessDied if a program has ended on its own."""
         self._running().check()
 
     def run(self, *command: str) -> str:

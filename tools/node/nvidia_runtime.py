@@ -6,7 +6,7 @@
 stub, and what it shows is a selection of the lines of the machine's file (tools/node/gpus.py).
 
 - unset, empty or ``void``: no driver at all; ``none``: a driver without devices; ``all``: every device;
-- otherwise UUIDs or indices, separated by commas; one that the machine does not have fails the container;
+- else UUIDs or indices, separated by commas; one that the machine does not have fails the container;
 - CDI names of the device plugin, ``k8s.device-plugin.nvidia.com/gpu=UUID``, as NVIDIA's mode ``auto``: if all are such.
 
 It imports nothing of ours but gpus.py: it runs before every container, without site-packages.

@@ -1,9 +1,9 @@
 """A device plug-in for emulated GPUs, over kubelet's real API.
 
 ``python -m tools.node.plugin GPUS [--folder SOCKETS] [--resource NAME]``
-As the one for real GPUs it advertises ``nvidia.com/gpu`` (or what it is told to), tells the chosen devices by
+As the one for real GPUs it advertises ``nvidia.com/gpu`` (or the given resource), tells the chosen devices by
 ``NVIDIA_VISIBLE_DEVICES`` and registers again whenever kubelet was restarted (which removes the plug-ins' sockets).
-``GPUS`` is a folder of tools/node/gpus.py; what changes there is told within 0.1 s.
+``GPUS`` is a folder of tools/node/gpus.py; a change there is reported within 0.1 s.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WORKERS = 4
 
 
 class Plugin:
-    """What kubelet calls: a list of devices that is told anew whenever it changes, and allocations from it."""
+    """What kubelet calls: a list of devices that is sent again whenever it changes, and allocations from it."""
 
     def __init__(self, read: Callable[[], dict[str, bool]]) -> None:
         self._read = read
