@@ -54,7 +54,7 @@
   "scheduler.plugins" "scheduler.actions" "scheduler.scenarioSearchBudgets" "binder.plugins" -}}
 {{- $parts := splitList "." $path -}}
 {{- if get (get $values (first $parts)) (last $parts) -}}
-{{- fail (printf "%s: Moorage has nothing that does this (docs/install.md, Values of KAI): take it out" $path) -}}
+{{- fail (printf "%s: Moorage has nothing that does this (docs/migrating/kai.md, Values of KAI's chart): take it out" $path) -}}
 {{- end -}}
 {{- end -}}
 {{- if not (has ($values.global.fipsMode | default "off" | toString) (list "off" "false")) -}}
