@@ -25,15 +25,15 @@ from scheduler.core.model.plan import Explain, Plan, placements
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.room import Intent, RoomFacts
 from scheduler.core.model.settings import Settings
-from scheduler.core.nodes.kept_room import count_kept
 from scheduler.core.nodes.ledger import Ledger
-from scheduler.core.nodes.node_usage import Occupancy, occupancy
+from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.recount import differences
 from scheduler.core.report.node_view import Known, NodeView, node_view
 from scheduler.core.room.fitting import will_fit
 from scheduler.core.room.search import find_room
 from scheduler.core.scores.registry import SCORES
 from scheduler.core.scores.score import Scores
+from scheduler.core.snapshot.counting import count_node
 from scheduler.core.snapshot.supposed import AS_IT_IS, Supposed
 
 
@@ -278,13 +278,8 @@ class Cluster(ClusterState):
 
     # --- counting ------------------------------------------------------------------------------------------------
     def _count(self, name: str, supposed: Supposed = AS_IT_IS) -> Occupancy:
-        node, settings = self._nodes.get(name), self.settings
-        pods = [pod for pod in self._pods.bound_to(name) if pod.uid not in supposed.evicted]
-        reservations = map(supposed.reservation, self._pods.reserved_on(name))
-        charges = supposed.charges(self.commits.charges_at(name))
-        used = occupancy(node, pods=pods, reservations=reservations, charges=charges, settings=settings)
-        kept = supposed.kept(self.commits.intents.kept_at(name))
-        return count_kept(used, kept, pods=pods, node=node, settings=settings)
+        node, pods, settings = self._nodes.get(name), self._pods, self.settings
+        return count_node(node, name, pods=pods, commits=self.commits, settings=settings, supposed=supposed)
 
     def differences(self, name: str) -> list[str]:
         """Count one node anew from what is known of it; say where the ledger differs. A marked node is not judged yet.

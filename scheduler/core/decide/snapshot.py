@@ -1,13 +1,14 @@
 """What a decision reads: all of it, and nothing else. A decision changes none of it (backlog/notes.py).
 
 It is a view, not a copy, since a copy of a cluster with 50,000 pods would cost more than the decision: good until the
-cluster takes the next event. Whoever keeps it longer is refused (``StaleSnapshot``).
+cluster takes the next event. Whoever keeps it longer is refused (``StaleSnapshot``). One that is changed (``with_``) is
+another view: what the change touches is copied, the rest is shared, and the snapshot that it came from stays as it was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import msgspec
@@ -19,6 +20,8 @@ from scheduler.core.backlog.backlog import Backlog
 from scheduler.core.backlog.recounts import NOTHING, Recounts
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.convert.job_owners import Owners
+from scheduler.core.decide.changes import Change
+from scheduler.core.decide.draft import Draft
 from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.groups.succeeded import Succeeded
 from scheduler.core.model.plan import Placement
@@ -28,15 +31,15 @@ from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.device_sightings import Sightings
-from scheduler.core.nodes.kept_room import count_kept
 from scheduler.core.nodes.ledger import Ledger
-from scheduler.core.nodes.node_usage import Occupancy, occupancy
+from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.nodes.volume_limits import AttachStatement
 from scheduler.core.queues.queues import Queues
 from scheduler.core.room.need import Need
 from scheduler.core.room.table import ResidentTable
 from scheduler.core.room.trial import Trial
 from scheduler.core.scores.score import Scores
+from scheduler.core.snapshot.counting import count_node
 from scheduler.core.snapshot.supposed import Supposed
 
 #: Says who has to go for a need, by one of these actions; leaves statement and accounts as they were (room/search.py).
@@ -55,6 +58,10 @@ class Snapshot:
     that waits what its claims and others' terms ask of nodes, or why they keep it waiting. ``doubts``: nodes that come
     last when a device has to be opened (slow_nodes.py). ``find_room``: says who has to go for a need, by what the shell
     knows (``room_facts``). ``residents``: who may be evicted, read when that is asked.
+
+    Of a changed snapshot: ``gone``: pods (UIDs) that are not there, though books and charges may name them. ``only``:
+    who is decided on; None: all. ``has_no_doubts``: nothing that went wrong counts. ``supposes_nodes``: as in
+    NodesAsAsked.
     """
 
     generation: int
@@ -77,11 +84,54 @@ class Snapshot:
     room_facts: RoomFacts
     residents: ResidentTable
     recounts: Recounts = NOTHING
+    gone: frozenset[str] = frozenset()
+    only: frozenset[str] | None = None
+    has_no_doubts: bool = False
+    supposes_nodes: bool = False
 
     def check(self) -> None:
         """Raise StaleSnapshot if the cluster has changed since."""
         if self.now_at() != self.generation:
             raise StaleSnapshot(f"made at generation {self.generation}, the cluster is at {self.now_at()}")
+
+    def with_(self, *changes: Change) -> Snapshot:
+        """The same with these changes, made one after the other. Nobody in it was judged yet: all who wait are awake.
+
+        To be filed before it is decided on (``decide_as_if``). Raises UnknownObject if a change names nothing known.
+        """
+        self.check()
+        draft = Draft(
+            settings=self.settings,
+            ledger=self.ledger,
+            pods=self.pods,
+            pod_groups=self.pod_groups,
+            commits=self.commits,
+            queues=self.queues,
+            residents=self.residents,
+            gone=self.gone,
+            only=self.only,
+            has_no_doubts=self.has_no_doubts,
+            supposes_nodes=self.supposes_nodes,
+        )
+        for change in changes:
+            change.apply(draft)
+        draft.count()
+        return replace(
+            self,
+            settings=draft.settings,
+            ledger=draft.ledger,
+            pods=draft.pods,
+            pod_groups=draft.pod_groups,
+            queues=draft.queues,
+            residents=draft.residents,
+            gone=draft.gone,
+            only=draft.only,
+            doubts={} if draft.has_no_doubts else self.doubts,
+            has_no_doubts=draft.has_no_doubts,
+            supposes_nodes=draft.supposes_nodes,
+            backlog=_all_awake(draft),
+            recounts=NOTHING,
+        )
 
     # --- pods ----------------------------------------------------------------------------------------------------
     def pod(self, uid: str) -> PodRecord | None:
@@ -97,15 +147,16 @@ class Snapshot:
         return [self.judge(pod) for pod in self._unplaced(unbound)]
 
     def _unplaced(self, unbound: Iterable[PodRecord]) -> Iterator[PodRecord]:
-        return (pod for pod in unbound if not pod.deleting and not self.commits.is_spoken_for(pod.uid))
+        there = (pod for pod in unbound if not pod.deleting and not self.commits.is_spoken_for(pod.uid))
+        return there if self.only is None else (pod for pod in there if pod.uid in self.only)
 
     def setback(self, uid: str) -> Setback | None:
         """What went wrong with a pod so far. To be read only."""
-        return self.commits.setback(uid)
+        return None if self.has_no_doubts else self.commits.setback(uid)
 
     def without(self, uid: str, now_ns: int) -> frozenset[str]:
         """Nodes that are out for a pod."""
-        setback = self.commits.setback(uid)
+        setback = self.setback(uid)
         return frozenset(setback.excluded_at(now_ns)) if setback else frozenset()
 
     def stuck(self) -> list[Placement]:
@@ -137,16 +188,11 @@ class Snapshot:
     # --- nodes ---------------------------------------------------------------------------------------------------
     def used(self, node: NodeRecord, supposed: Supposed) -> Occupancy:
         """Count a node as if that had happened."""
-        pods = [pod for pod in self.pods.bound_to(node.name) if pod.uid not in supposed.evicted]
-        used = occupancy(
-            node,
-            pods=pods,
-            reservations=map(supposed.reservation, self.pods.reserved_on(node.name)),
-            charges=supposed.charges(self.commits.charges_at(node.name)),
-            settings=self.settings,
+        if self.gone:
+            supposed = msgspec.structs.replace(supposed, evicted=self.gone | supposed.evicted)
+        return count_node(
+            node, node.name, pods=self.pods, commits=self.commits, settings=self.settings, supposed=supposed
         )
-        kept = supposed.kept(self.commits.intents.kept_at(node.name))
-        return count_kept(used, kept, pods=pods, node=node, settings=self.settings)
 
     # --- room ----------------------------------------------------------------------------------------------------
     def room_for(self, need: Need, trial: Trial, *actions: Action) -> Found | NoRoom:
@@ -158,3 +204,14 @@ class Snapshot:
         """A working copy of what CSI drivers attach to nodes."""
         storage, commits = self.storage, self.commits
         return AttachStatement(storage.attachments, position_of, lambda: storage.in_flight(commits.all_charges()))
+
+
+def _all_awake(draft: Draft) -> Backlog:
+    """A backlog that knows nothing of those who wait but that they do."""
+    made, pods = Backlog(draft.ledger), draft.pods
+    waiting = [*pods.unbound] if draft.only is None else sorted(draft.only & pods.unbound.keys())
+    made.touched.update(waiting)
+    for pod in map(pods.records.__getitem__, waiting):
+        if pod.pod_group:
+            made.touch_gang(pod.namespace, pod.pod_group, waits=True)
+    return made

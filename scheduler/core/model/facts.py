@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
+
+from scheduler.core.model.copying import copied
 
 K = TypeVar("K", bound=Hashable)
 K_co = TypeVar("K_co", bound=Hashable, covariant=True)
@@ -60,6 +62,10 @@ class Facts(Generic[K, R]):
     def __contains__(self, key: K) -> bool:
         """Whether there is a record of this key."""
         return key in self._by_key
+
+    def copy(self, changed: Callable[[R], None], *, read_changed: Callable[[], None]) -> Self:
+        """The same records, told to somebody else."""
+        return copied(self, _by_key=dict(self._by_key), _changed=changed, _read_changed=read_changed)
 
     def put(self, record: R) -> None:
         """Take a record as it is now; one that says nothing new costs nothing."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, KeysView
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
+
+from scheduler.core.model.copying import copied
 
 K = TypeVar("K", bound=Hashable)
 
@@ -34,6 +36,10 @@ class Membership(Generic[K]):
         if place:
             self._place[key] = place
             self._at.setdefault(place, {})[key] = None
+
+    def copy(self) -> Self:
+        """The same, to be changed by itself."""
+        return copied(self, _at={place: dict(members) for place, members in self._at.items()}, _place=dict(self._place))
 
     def place(self, key: K) -> str:
         """Where ``key`` is, "" if nowhere."""

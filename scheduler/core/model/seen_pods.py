@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Container, Iterator
+from typing import Self
 
 import msgspec
 
 from gpu.reservation import Reservation
+from scheduler.core.model.copying import copied
 from scheduler.core.model.index import Membership
 from scheduler.core.model.records import PodClass, PodRecord
 from wire.recent import Recent
@@ -64,6 +66,19 @@ class Pods:
         self._members: Membership[str] = Membership()
         self._classes: dict[PodClass, PodClass] = {}
         self._most_classes = _FEWEST_CLASSES
+
+    def copy(self) -> Self:
+        """The same pods, to which pods without a node may be put, and of which pods may be dropped.
+
+        What is known of reservations is shared: it may not be changed.
+        """
+        return copied(
+            self,
+            records=dict(self.records),
+            unbound=dict(self.unbound),
+            _bound_at=self._bound_at.copy(),
+            _members=self._members.copy(),
+        )
 
     # --- what is known -------------------------------------------------------------------------------------------
     def known_rv(self, uid: str) -> str:

@@ -6,13 +6,14 @@ judgements of filters survive nodes that come and go.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 import numpy as np
 
 from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
 from scheduler.core.filters.registry import FILTERS, NO_NODE, OK, Filters
+from scheduler.core.model.copying import copied
 from scheduler.core.model.records import Constraints, Demand, NodeRecord, PodClass
 from scheduler.core.nodes.changed_nodes import Changes, may_take_more
 from scheduler.core.nodes.node_usage import Occupancy
@@ -39,7 +40,7 @@ class Ledger:
     """One row a node. Rows without a node are on the free list and not in the order."""
 
     __slots__ = (
-        *("_domains", "_eligible", "_free_rows", "_in_order", "_judged", "_slice_rows"),
+        *("_differs_at", "_domains", "_eligible", "_free_rows", "_in_order", "_judged", "_like", "_slice_rows"),
         *("changes", "filters", "nodes", "row_of", "table"),
     )
 
@@ -59,6 +60,33 @@ class Ledger:
         self._in_order: InOrder | None = None
         #: Key of a label -> value -> rows, of keys that others' terms name; until a node changes.
         self._domains: dict[str, dict[str, list[int]]] = {}
+        #: The ledger of which this is a copy, and the rows whose nodes are others since.
+        self._like: Ledger | None = None
+        self._differs_at: dict[int, None] = {}
+
+    def copy(self) -> Self:
+        """The same nodes, to be changed by themselves.
+
+        Judgements are taken over when they are asked for: the other one must not change as long as this is used.
+        """
+        table = self.table.taken(slice(None))
+        table.resources = list(self.table.resources)
+        changes = Changes()
+        changes.grow(len(self.nodes))
+        return copied(
+            self,
+            table=table,
+            changes=changes,
+            row_of=dict(self.row_of),
+            nodes=list(self.nodes),
+            _free_rows=list(self._free_rows),
+            _slice_rows={profile: rows.copy() for profile, rows in self._slice_rows.items()},
+            _eligible={},
+            _judged={},
+            _domains={},
+            _like=self,
+            _differs_at={},
+        )
 
     def put(self, node: NodeRecord) -> bool:
         """Add a node or replace its record; its row has to be written afterwards.
@@ -73,6 +101,8 @@ class Ledger:
         known = self.nodes[row]
         self.nodes[row] = node
         self._in_order = None
+        if self._like is not None:
+            self._differs_at[row] = None
         resources = len(self.table.resources)
         for name, _ in node.capacity.extended:
             self.table.add_resource(name)
@@ -95,6 +125,8 @@ class Ledger:
         """Take a node out; its row is used again for another."""
         row = self.row_of.pop(name)
         self.nodes[row] = None
+        if self._like is not None:
+            self._differs_at[row] = None
         self.table.clear(row)
         self._domains.clear()
         for judged in self._eligible.values():
@@ -171,7 +203,7 @@ class Ledger:
 
     def eligible(self, constraints: Constraints) -> Int8s:
         """Judgement of every row for these constraints (filters/registry.py), kept and updated from then on."""
-        known = self._eligible.get(constraints)
+        known = self._known(constraints)
         if known is not None and constraints not in self._judged:
             return known
         self.judge_some(constraints, self.effort(constraints))
@@ -179,7 +211,7 @@ class Ledger:
 
     def judge_some(self, constraints: Constraints, most: int) -> int:
         """Go on to judge the rows for these constraints, with about this effort; return what it took."""
-        judged = self._eligible.get(constraints)
+        judged = self._known(constraints)
         if judged is None:
             judged = self._eligible[constraints] = np.full(len(self.nodes), NO_NODE, np.int8)
             self._judged[constraints] = 0
@@ -193,6 +225,21 @@ class Ledger:
         if done + len(rows) >= len(self.nodes):
             del self._judged[constraints]
         return each * len(rows)
+
+    def _known(self, constraints: Constraints) -> Int8s | None:
+        """Judgements so far; of a copy also those of the other ledger, with nodes that are others judged again."""
+        known = self._eligible.get(constraints)
+        if known is not None or self._like is None or self._like.effort(constraints):
+            return known
+        of_other = self._like.eligible(constraints)
+        judged = np.full(len(self.nodes), NO_NODE, np.int8)
+        judged[: len(of_other)] = of_other
+        judge = self.filters.judging(constraints)
+        for row in self._differs_at:
+            node = self.nodes[row]
+            judged[row] = NO_NODE if node is None else judge(node)
+        self._eligible[constraints] = judged
+        return judged
 
     def admitting(self, cls: PodClass) -> Int8s:
         """The same for a class, with what the terms of others keep it off."""
@@ -227,7 +274,7 @@ class Ledger:
 
     def effort(self, constraints: Constraints) -> int:
         """What it takes to judge all nodes for these constraints, as far as they are not judged already."""
-        done = self._judged.get(constraints, len(self.nodes) if constraints in self._eligible else 0)
+        done = self._judged.get(constraints, len(self.nodes) if self._known(constraints) is not None else 0)
         left = len(self.nodes) - done
         # Asked several times a placement, and mostly all are judged.
         return left and self.filters.effort(constraints) * left

@@ -7,10 +7,11 @@ and lateness of events can't matter to the sums.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from scheduler.core.model.copying import copied
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.queue_record import QueueRecord
 from scheduler.core.model.records import NodeRecord, PodClass, PodGroupRecord, PodRecord
@@ -65,6 +66,28 @@ class Queues:
     def _forget_tree(self) -> None:
         self._tree, self._divisions = None, Divisions()
         self._changed()
+
+    def copy(self) -> Queues:
+        """Queues of their own that know the same; sums are shared until ``count_changed``."""
+        made = copied(
+            self,
+            _changed=_tell_nobody,
+            _of_node=dict(self._of_node),
+            _cards=self._cards.copy(),
+            _cards_of=dict(self._cards_of),
+            _amounts_of=dict(self._amounts_of),
+            _divisions=Divisions(dict(self._divisions.levels), dict(self._divisions.of)),
+        )
+        made.take_records(self.records)
+        return made
+
+    def take_records(self, records: Facts[str, QueueRecord]) -> None:
+        """Know the same Queue objects as another, and hear of changes."""
+        self.records = records.copy(self._queue_changed, read_changed=self._forget_tree)
+
+    def count_changed(self, rows: Mapping[str, Row | None]) -> None:
+        """Count pods (UIDs) with other rows, in a copy."""
+        self.sums = self.sums.changed(rows)
 
     # --- nodes -------------------------------------------------------------------------------------------------------
     def count_node(self, node: NodeRecord, bound: Iterable[PodRecord]) -> bool:
@@ -200,3 +223,7 @@ class Queues:
                 accounts(self.tree, self.sums.sums, self._total, used=self.used, known=self._divisions),
             )
         return self._made[1]
+
+
+def _tell_nobody() -> None:
+    return

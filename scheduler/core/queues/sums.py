@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Final, TypeVar
+from copy import copy
+from typing import Final, Self, TypeVar
 
 import msgspec
 
+from scheduler.core.model.copying import copied
 from scheduler.core.model.resources import NOTHING, Resources
 
 #: A PodGroup's namespace and name.
@@ -96,6 +98,27 @@ class QueueSums:
         for group in dict.fromkeys(each.group for each in (before, row) if each is not None):
             if group is not None:
                 self.on_group(group)
+
+    def changed(self, rows: Mapping[str, Row | None]) -> Self:
+        """Sums of their own in which these pods (UIDs) have other rows; None: they count for nothing."""
+        made = copied(
+            self,
+            _rows=dict(self._rows),
+            _sums={name: copy(total) for name, total in self._sums.items()},
+            _by_group=self._groups_for(rows),
+            on_group=_ignore,
+        )
+        for uid, row in rows.items():
+            made.put(uid, row)
+        return made
+
+    def _groups_for(self, rows: Mapping[str, Row | None]) -> dict[Group, Sum]:
+        """Sums of PodGroups, of which those that other rows change are copies."""
+        pairs = ((self._rows.get(uid), row) for uid, row in rows.items())
+        groups = {each.group for pair in pairs for each in pair if each is not None and each.group is not None}
+        found = dict(self._by_group)
+        found.update((group, copy(found[group])) for group in groups & found.keys())
+        return found
 
     def _count(self, row: Row, sign: int) -> None:
         _add(self._sums, row.queue, row, sign)

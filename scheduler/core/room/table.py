@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from scheduler.core.model.copying import copied
 from scheduler.core.model.records import Demand, PodRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.room import Kept
@@ -77,6 +78,11 @@ class Columns:
             self.of[name][row] = value
         return row
 
+    def copy(self) -> Columns:
+        """The same rows, to be changed by themselves."""
+        of = {name: column.copy() for name, column in self.of.items()}
+        return copied(self, of=of, _free=list(self._free))
+
     def drop(self, row: int) -> None:
         """Empty a row."""
         for column in self.of.values():
@@ -112,6 +118,24 @@ class ResidentTable:
         self._amounts: dict[Resources, Resources] = {}
         self._nodes: dict[str, int] = {}
         self._positions: tuple[Mapping[str, int], int, Int64s] | None = None
+
+    def copy(self) -> ResidentTable:
+        """The same units in a table of its own."""
+        return copied(
+            self,
+            _rows=dict(self._rows),
+            _marked=None if self._marked is None else set(self._marked),
+            units=self.units.copy(),
+            pods=self.pods.copy(),
+            residents=list(self.residents),
+            kept=self.kept.copy(),
+            kept_nano=self.kept_nano.copy(),
+            _surplus=dict(self._surplus),
+            row_of=dict(self.row_of),
+            _demands=dict(self._demands),
+            _amounts=dict(self._amounts),
+            _nodes=dict(self._nodes),
+        )
 
     # --- what is seen ------------------------------------------------------------------------------------------------
     def mark(self, pod: PodRecord) -> None:

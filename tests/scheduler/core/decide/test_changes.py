@@ -1,0 +1,318 @@
+"""A decision on a changed snapshot is that of a cluster that has seen the change; the snapshot stays as it was."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.core.backlog.notes import Note, Said, ShapeFailed, ShapeHeldBack
+from scheduler.core.cluster import Cluster
+from scheduler.core.convert.nodes import node_record
+from scheduler.core.convert.queues import queue_record
+from scheduler.core.decide.as_if import decide_as_if
+from scheduler.core.decide.changes import (
+    AnotherAsk,
+    AnotherMinimum,
+    AnotherNode,
+    AnotherQueue,
+    Change,
+    Cordoned,
+    Drained,
+    NoDoubts,
+    OnlyThese,
+    UnknownObject,
+    WithoutPods,
+)
+from scheduler.core.decide.decide import Decision, decide
+from scheduler.core.model.plan import Placement, placements
+from scheduler.core.model.settings import Settings
+from tests.scheduler.core.footprint import footprint
+from tests.scheduler.core.objects import NANO, bound, cluster, commit, feed, node, pod, pod_group, queue, reservation
+from wire.core import Node, Pod
+from wire.crds.podgroup import PodGroup
+
+TENTH = NANO // 10
+_ASKS = ({"gpus": 1}, {"gpus": 2}, {"fraction": "0.5"}, {"fraction": "0.3", "devices": 2}, {"mem": 3000}, {"cpu": "9"})
+
+
+# --- small cases -----------------------------------------------------------------------------------------------------
+def _placed(decision: Decision) -> dict[str, str]:
+    return {placement.name: placement.node for placement in placements(decision.entries)}
+
+
+def _decided(made: Cluster, *changes: Change) -> dict[str, str]:
+    return _placed(decide_as_if(made.snapshot(), *changes, now_ns=0))
+
+
+def test_another_node_takes_what_fits_nowhere() -> None:
+    made = cluster(node(gpus=1), pod("p", gpus=2))
+    assert _decided(made) == {}
+    assert _decided(made, AnotherNode(node_record(node("n2", gpus=2)))) == {"p": "n2"}
+
+
+@pytest.mark.parametrize(
+    ("change", "where"), [(Cordoned("n1"), "n2"), (Drained("n1"), "n2"), (WithoutPods(("uid-taker",)), "n1")]
+)
+def test_nodes_and_pods_that_are_otherwise_move_a_pod(change: Change, where: str) -> None:
+    taker = pod("taker", cpu="32", bound_to="n1")
+    made = cluster(node("n1", cpu="40"), node("n2", cpu="16"), taker, pod("p", cpu="8"))
+    assert _decided(made) == {"p": "n1"}
+    large = pod("q", cpu="30")
+    if isinstance(change, WithoutPods):
+        made.upsert_pod(large)
+        assert _decided(made, change)["q"] == where
+    else:
+        assert _decided(made, change) == {"p": where}
+
+
+def test_a_share_of_a_pod_that_is_gone_is_free_for_others() -> None:
+    made = cluster(node(gpus=1), bound(pod("tenant"), "n1", ("g", 7 * TENTH)), pod("p", fraction="0.5"))
+    made.upsert_pod(reservation("g", "n1", book={"uid-tenant": 7 * TENTH}))
+    assert _decided(made) == {}
+    assert _decided(made, WithoutPods(("uid-tenant",))) == {"p": "n1"}
+
+
+def test_a_higher_limit_of_a_queue_lets_its_pods_start() -> None:
+    made = cluster(node(), queue("default-queue", gpu=(0, 1, 1)), pod("p", gpus=2))
+    assert _decided(made) == {}
+    assert _decided(made, AnotherQueue(queue_record(queue("default-queue", gpu=(0, 1, 2))))) == {"p": "n1"}
+
+
+def test_a_gang_that_asks_less_or_needs_fewer_starts() -> None:
+    members = [pod(f"m{number}", gpus=2, group="gang") for number in range(3)]
+    made = cluster(node(gpus=5), pod_group("gang", 3), *members)
+    smaller = made.read_pod(pod("other", gpus=1, group="gang")).record
+    assert smaller is not None
+    assert _decided(made) == {}
+    assert _decided(made, AnotherAsk(("uid-m2",), smaller.cls)).keys() == {"m0", "m1", "m2"}
+    assert _decided(made, AnotherMinimum("ns", "gang", 2)).keys() == {"m0", "m1"}
+
+
+def test_only_the_pods_that_are_named_are_decided_on() -> None:
+    made = cluster(node(), pod("a", gpus=1), pod("b", gpus=1))
+    assert _decided(made, OnlyThese(frozenset({"uid-b"}))) == {"b": "n1"}
+
+
+def test_without_doubts_a_pod_goes_back_to_the_node_where_it_failed() -> None:
+    made = cluster(node(), pod("p", gpus=1))
+    made.commits.failed("uid-p", "n1", "why", now_ns=0)
+    assert _decided(made) == {}
+    assert _decided(made, NoDoubts()) == {"p": "n1"}
+
+
+def test_changes_add_up_in_their_order() -> None:
+    made = cluster(node(gpus=0), pod("p", gpus=2))
+    new = AnotherNode(node_record(node("n2", gpus=2)))
+    assert _decided(made, new, Cordoned("n2")) == {}
+    assert _placed(decide_as_if(made.snapshot().with_(new), now_ns=0)) == {"p": "n2"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (Cordoned("missing"), "node: 'missing' is not known"),
+        (Drained("missing"), "node: 'missing' is not known"),
+        (WithoutPods(("missing",)), "WithoutPods.uids: 'missing' is not known"),
+        (AnotherMinimum("ns", "missing", 1), "AnotherMinimum.pod_group: 'ns/missing' is not known"),
+    ],
+)
+def test_a_change_of_what_is_not_there_is_refused_with_its_name(change: Change, message: str) -> None:
+    with pytest.raises(UnknownObject, match=message):
+        cluster(node()).snapshot().with_(change)
+
+
+def test_a_pod_that_is_bound_asks_nothing_else() -> None:
+    made = cluster(node(), pod("b", gpus=1, bound_to="n1"))
+    record = made.pod("uid-b")
+    assert record is not None
+    with pytest.raises(UnknownObject, match=r"AnotherAsk\.uids: 'uid-b'"):
+        made.snapshot().with_(AnotherAsk(("uid-b",), record.cls))
+
+
+# --- against a cluster that has seen the change ----------------------------------------------------------------------
+@dataclass
+class World:
+    """What a cluster has seen, by name."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    groups: dict[str, PodGroup] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    asks: dict[str, dict[str, object]] = field(default_factory=dict)
+    #: Tenants of reservations, by group: node, and the parts that pods have.
+    books: dict[str, tuple[str, dict[str, int]]] = field(default_factory=dict)
+    makes_room: bool = False
+
+    def cluster(self) -> Cluster:
+        made = cluster(*self.nodes.values(), settings=Settings(makes_room=self.makes_room))
+        feed(made, queue("default-queue", gpu=(1, 1, 6)), queue("team", gpu=(1, 1, -1)))
+        feed(made, *self.groups.values(), *self.pods.values())
+        for group, (at, book) in self.books.items():
+            feed(made, reservation(group, at, book=book))
+        return made
+
+
+def _world(rng: random.Random) -> World:
+    made = World(makes_room=rng.random() < 0.3)
+    for name in ("n1", "n2", "n3")[: rng.randint(1, 3)]:
+        made.nodes[name] = node(name, rng.randint(0, 4), mem_mib=rng.choice([0, 8000]), cpu="32")
+    for name in ("ga", "gb"):
+        made.groups[name] = pod_group(name, rng.randint(1, 3), queue=rng.choice(["default-queue", "team"]))
+    for number in range(rng.randint(1, 9)):
+        name, group = f"p{number}", rng.choice(["", "", "ga", "gb"])
+        asks = rng.choice(_ASKS)
+        labels = {"kai.scheduler/queue": rng.choice(["default-queue", "team"])}
+        made.asks[name] = {"group": group, "labels": labels, "priority": rng.choice([0, 0, 50, 100])}
+        made.pods[name] = pod(name, **asks, **made.asks[name])  # type: ignore[arg-type] # a table of keywords
+    for number, name in enumerate(made.nodes):
+        group = f"g{number}"
+        if rng.random() < 0.6:
+            uids = [f"uid-t{number}-{each}" for each in range(rng.randint(1, 2))]
+            made.books[group] = name, dict.fromkeys(uids, 4 * TENTH)
+            for uid in uids:
+                tenant = uid.removeprefix("uid-")
+                made.pods[tenant] = bound(pod(tenant), name, (group, 4 * TENTH))
+        if rng.random() < 0.6:
+            made.pods[f"w{number}"] = pod(f"w{number}", gpus=1, bound_to=name)
+    return made
+
+
+Effect = Callable[[Cluster], None]
+
+
+def _another_node(world: World, rng: random.Random) -> tuple[Change, Effect]:
+    extended = {"example.com/nic": 2} if rng.random() < 0.2 else {}
+    new = node("a-new" if rng.random() < 0.5 else "z-new", 3, mem_mib=rng.choice([0, 4000]), extended=extended)
+    return AnotherNode(node_record(new)), lambda made: feed(made, new)
+
+
+def _cordoned(world: World, name: str) -> Effect:
+    known = world.nodes[name]
+    cordoned = msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, unschedulable=True))
+    return lambda made: feed(made, cordoned)
+
+
+def _cordon(world: World, rng: random.Random) -> tuple[Change, Effect]:
+    name = rng.choice([*world.nodes])
+    return Cordoned(name), _cordoned(world, name)
+
+
+def _gone(world: World, made: Cluster, uids: Iterable[str]) -> None:
+    gone = set(uids)
+    for uid in gone:
+        made.remove_pod(uid)
+        made.commits.forget_departed(uid)
+    for group, (at, book) in world.books.items():
+        if gone & book.keys():
+            feed(made, reservation(group, at, book={uid: nano for uid, nano in book.items() if uid not in gone}))
+
+
+def _drain(world: World, rng: random.Random) -> tuple[Change, Effect]:
+    name = rng.choice([*world.nodes])
+    uids = [each.metadata.uid for each in world.pods.values() if each.spec.node_name == name]
+
+    def effect(made: Cluster) -> None:
+        _cordoned(world, name)(made)
+        _gone(world, made, uids)
+
+    return Drained(name), effect
+
+
+def _without(world: World, rng: random.Random) -> tuple[Change, Effect]:
+    whole = [each for each in world.pods.values() if each.spec.node_name or "gpus" in str(world.asks)]
+    uids = tuple(sorted(each.metadata.uid for each in rng.sample(whole, min(len(whole), rng.randint(1, 3)))))
+    return WithoutPods(uids), lambda made: _gone(world, made, uids)
+
+
+def _another_queue(world: World, rng: random.Random) -> tuple[Change, Effect]:
+    new = queue(rng.choice(["default-queue", "team"]), gpu=(rng.randint(0, 4), rng.randint(1, 3), rng.randint(0, 9)))
+    return AnotherQueue(queue_record(new)), lambda made: feed(made, new)
+
+
+def _another_ask(world: World, rng: random.Random) -> tuple[Change, Effect]:
+    names = [name for name in world.asks if rng.random() < 0.5]
+    asks = rng.choice(_ASKS)
+    others = [pod(name, **asks, **world.asks[name]) for name in names]  # type: ignore[arg-type] # as above
+    record = cluster().read_pod(pod("any", **asks)).record
+    assert record is not None
+
+    def effect(made: Cluster) -> None:
+        feed(made, *others)
+
+    return AnotherAsk(tuple(f"uid-{name}" for name in names), record.cls), effect
+
+
+def _another_minimum(world: World, rng: random.Random) -> tuple[Change, Effect]:
+    name, minimum = rng.choice([*world.groups]), rng.randint(1, 4)
+    known = world.groups[name]
+    other = msgspec.structs.replace(known, spec=msgspec.structs.replace(known.spec, min_member=minimum))
+    return AnotherMinimum("ns", name, minimum), lambda made: feed(made, other)
+
+
+_CHANGES = (_another_node, _cordon, _drain, _without, _another_queue, _another_ask, _another_minimum)
+
+
+def _verdicts(notes: Iterable[Note]) -> list[str]:
+    """What pods are told, whatever else is learned."""
+    found = []
+    for note in notes:
+        match note:
+            case Said() | ShapeFailed():
+                found.append(repr(note))
+            case ShapeHeldBack(key=key, held=held):
+                found.append(repr((key, held.verdict)))
+            case _:
+                pass
+    return sorted(found)
+
+
+def _shown(decision: Decision) -> list[object]:
+    """Entries without the versions of objects."""
+    return [
+        (type(entry).__name__, [_place(each) for each in placements([entry])] or repr(entry))
+        for entry in decision.entries
+    ]
+
+
+def _place(placement: Placement) -> object:
+    return placement.pod_uid, placement.node, placement.devices, placement.number, placement.alternative
+
+
+def _begun(world: World, seed: int) -> Cluster:
+    """A cluster that has decided, and carries some of that out."""
+    made = world.cluster()
+    plan = made.decide(0, wall_s=1_000)
+    rng = random.Random(seed)
+    part = tuple(entry for entry in plan.entries if rng.random() < 0.4)
+    in_flight = {each.pod_uid for each in placements(part) if not each.devices}
+    commit(made, msgspec.structs.replace(plan, entries=tuple(e for e in part if _is_of(e, in_flight))))
+    return made
+
+
+def _is_of(entry: object, uids: set[str]) -> bool:
+    return all(each.pod_uid in uids for each in placements([entry]))  # type: ignore[list-item] # any entry
+
+
+@given(st.integers(0, 2**32), st.integers(0, len(_CHANGES) - 1))
+def test_a_changed_snapshot_decides_as_a_cluster_that_has_seen_the_change(seed: int, kind: int) -> None:
+    rng = random.Random(seed)
+    world = _world(rng)
+    change, effect = _CHANGES[kind](world, rng)
+    made, other = _begun(world, seed), _begun(world, seed)
+    snapshot = made.snapshot()
+    before = footprint(made)
+    changed = snapshot.with_(change)
+    supposed = decide_as_if(changed, now_ns=5, wall_s=1_000)
+    assert _shown(decide_as_if(changed, now_ns=5, wall_s=1_000)) == _shown(supposed)
+    assert footprint(made) == before
+    effect(other)
+    other.forget_verdicts()
+    seen = decide(other.prepared(5), 5, wall_s=1_000)
+    assert _shown(supposed) == _shown(seen)
+    assert _verdicts(supposed.notes) == _verdicts(seen.notes)
+    assert made.validate() == []
