@@ -49,6 +49,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/decide/gangs.py": "tests/scheduler/core/decide/test_filing.py",
     "scheduler/core/decide/needs.py": "tests/scheduler/core/decide/test_making.py",
     "scheduler/core/decide/shapes.py": "tests/scheduler/core/backlog/test_backlog.py",
+    "scheduler/core/decide/supposed_nodes.py": "tests/scheduler/core/autoscale/test_unmet_demand.py",
     "scheduler/core/explain/ruled_out.py": "tests/scheduler/core/stories/test_compute.py",
     "scheduler/core/explain/shortfall.py": "tests/scheduler/core/explain/test_explain.py",
     "scheduler/core/explain/units.py": "tests/scheduler/core/explain/test_explain.py",

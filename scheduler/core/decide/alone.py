@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 
+from scheduler.core.decide import supposed_nodes
 from scheduler.core.decide.attempts import Attempts
-from scheduler.core.model.plan import Entry, Placement
+from scheduler.core.model.plan import Bind, Entry, Placement
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import HeldBack
@@ -22,7 +23,20 @@ class Outcome(enum.Enum):
 
 def decide_alone(pod: PodRecord, attempts: Attempts, entries: list[Entry]) -> Outcome | Verdict | HeldBack:
     """Place a pod, or make room for it; else say why it fits nowhere, or that its queue takes no more."""
-    return attempts.held_back([pod]) or _decide_by_nodes(pod, attempts, entries)
+    outcome = attempts.held_back([pod]) or _decide_by_nodes(pod, attempts, entries)
+    if attempts.snapshot.supposes_nodes and isinstance(outcome, Verdict):
+        return _decide_by_supposed_nodes(pod, outcome, attempts, entries)
+    return outcome
+
+
+def _decide_by_supposed_nodes(
+    pod: PodRecord, verdict: Verdict, attempts: Attempts, entries: list[Entry]
+) -> Outcome | Verdict | HeldBack:
+    placed = supposed_nodes.for_share(attempts, pod, verdict)
+    if isinstance(placed, Placement):
+        entries.append(Bind(placed))
+        return Outcome.SERVED
+    return placed
 
 
 def _decide_by_nodes(pod: PodRecord, attempts: Attempts, entries: list[Entry]) -> Outcome | Verdict | HeldBack:

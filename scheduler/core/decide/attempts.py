@@ -76,6 +76,8 @@ class Attempts:
     #: Pods (UIDs) and gangs that have had their turn already, as holders of intents (holders.py).
     settled: set[str] = field(default_factory=set)
     settled_gangs: set[Key] = field(default_factory=set)
+    #: Classes that fit nowhere: whether a supposed node would be brought for them (supposed_nodes.py).
+    brings_node: dict[PodClass, bool] = field(default_factory=dict)
     #: What judging again for the counts has cost.
     recounting: int = 0
     #: What queues have, and were charged by this decision.
@@ -129,7 +131,7 @@ class Attempts:
         """About what it takes to find that a class fits nowhere, and to say why."""
         ways = len(list(cls.requests()))
         nodes = len(self.snapshot.ledger.row_of)
-        if not cls.request.is_shared:
+        if not cls.request.is_shared or self.snapshot.supposes_nodes:
             return ways * (_JUDGING + nodes // _NODES_PER_OPERATION)
         is_any = rule_of(cls).takes_any
         return ways * (_JUDGING + nodes * (_COUNTING if all(map(is_any, cls.request.shared)) else _LOOKING))
@@ -252,7 +254,12 @@ class Attempts:
         return None if verdict is None else HeldBack(verdict, use)
 
     def _explain(self, cls: PodClass, mask: NodeMask) -> Verdict:
-        """Why a class fits nowhere: on each kind of node by what is asked first there."""
+        """Why a class fits nowhere: on each kind of node by what is asked first there.
+
+        Where it gets a node of its own then nobody asks that.
+        """
+        if self.snapshot.supposes_nodes:
+            return Verdict(code=Code.NO_NODE_FITS)
         placer, settings = self.placer, self.snapshot.settings
         first = {way.constraints: way for way in reversed(placer.ways(cls))} if cls.places else {cls.constraints: cls}
         rankings = [placer.ranking(way) for way in reversed(first.values())]

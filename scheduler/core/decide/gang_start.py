@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from scheduler.core.decide import supposed_nodes
 from scheduler.core.decide.attempts import Attempts, Mark
 from scheduler.core.decide.gang_search import Search, Tried
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Retire
-from scheduler.core.model.records import PodGroupRecord, PodRecord
+from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import HeldBack
 
@@ -22,6 +23,8 @@ class Start:
     #: Nodes where a device has to come back first, with the reservations that have to go for it.
     waiting: list[tuple[str, list[Retire]]] = field(default_factory=list)
     is_whole: bool = False
+    #: Classes of members that were passed over.
+    passed: set[PodClass] = field(default_factory=set)
     #: Why the first member that was passed over fitted nowhere; and why the first way to start failed for want of room.
     first_failure: Verdict | None = None
     failed: Verdict | None = None
@@ -54,11 +57,21 @@ class Start:
         )
 
 
-def started(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts) -> Start:
-    """Place as many members as the minimum needs (gang_search.py)."""
+def started(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts, *, supposes_nodes: bool = False) -> Start:
+    """Place as many members as the minimum needs (gang_search.py).
+
+    ``supposes_nodes``: those that fit nowhere get nodes of their own.
+    """
     start = Start()
-    start.is_whole = Search(state, ready, _Trying(start, attempts, attempts.accounts.checkpoint())).run()
+    trying = _Trying(start, attempts, attempts.accounts.checkpoint(), supposes_nodes)
+    start.is_whole = Search(state, ready, trying).run()
     return start
+
+
+def started_on_supposed_nodes(failed: Start, ready: Sequence[PodRecord], state: Quorum, attempts: Attempts) -> Start:
+    """The same for a gang that ``failed``, with further nodes: as few as the members ask who fit on none."""
+    ordered = sorted(ready, key=lambda pod: pod.cls in failed.passed)
+    return started(ordered, state, attempts, supposes_nodes=True)
 
 
 @dataclass(slots=True)
@@ -68,6 +81,7 @@ class _Trying:
     start: Start
     attempts: Attempts
     before: int
+    supposes_nodes: bool
 
     def place(self, pod: PodRecord) -> Tried:
         """Give a member a place, or one that comes free when idle reservations go."""
@@ -79,11 +93,22 @@ class _Trying:
         if isinstance(placed, HeldBack):
             self._hold_back(placed)
             return Tried.STOPPED
+        if self.supposes_nodes:
+            return self._suppose(pod)
         found = attempts.make_room(pod)
         if found is None:
+            start.passed.add(pod.cls)
             start.first_failure = start.first_failure or placed
             return Tried.PASSED
         start.waiting.append(found)
+        return Tried.PLACED
+
+    def _suppose(self, pod: PodRecord) -> Tried:
+        placed = supposed_nodes.place(self.attempts, pod)
+        if isinstance(placed, HeldBack):
+            self._hold_back(placed)
+            return Tried.STOPPED
+        self.start.placed.append((pod, placed))
         return Tried.PLACED
 
     def _hold_back(self, held: HeldBack) -> None:

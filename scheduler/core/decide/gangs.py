@@ -17,7 +17,7 @@ from scheduler.core.decide import queue_use, start_asks
 from scheduler.core.decide.attempts import PLACING, Attempts
 from scheduler.core.decide.extras import Extras
 from scheduler.core.decide.filing import obstacle
-from scheduler.core.decide.gang_start import Start, started
+from scheduler.core.decide.gang_start import Start, started, started_on_supposed_nodes
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Entry
@@ -213,9 +213,17 @@ class WholeGang:
             self._carry_out(start)
             return
         attempts.rollback(mark)
+        if attempts.snapshot.supposes_nodes:
+            attempts.allowance.spend(namespace, _PASSING * len(ready))
+            start = started_on_supposed_nodes(start, ready, self.state, attempts)
+            if start.is_whole:
+                self._carry_out(start)
+                return
+            attempts.rollback(mark)
         attempts.allowance.spend(namespace, _TRYING + _PASSING * len(ready))
         cost = attempts.allowance.spent_by(namespace) - spent
-        attempts.notes.start_failed(self.gang.key, cost, attempts.now_ns)
+        if not attempts.snapshot.supposes_nodes:  # there, one that failed is no reason for others to pause
+            attempts.notes.start_failed(self.gang.key, cost, attempts.now_ns)
         if start.failed is None and start.held_back is not None:
             self._explain(start.held_back.verdict)
             self._hold_back(start.held_back)
@@ -283,7 +291,7 @@ class WholeGang:
 
     def _alike(self, ready: Sequence[PodRecord]) -> Alike | None:
         """What its start depends on; None where that is not the same for others, or it costs much (gang_pace.py)."""
-        if self.attempts.notes.pace.is_large(self.gang.key):
+        if self.attempts.notes.pace.is_large(self.gang.key) or self.attempts.snapshot.supposes_nodes:
             return None
         found = start_asks.alike(self.group, self.state, ready, len(self.pods))
         return found if found is not None and self._cost(ready) <= LARGE else None

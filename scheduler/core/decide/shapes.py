@@ -47,6 +47,8 @@ class WholeShape:
     def is_settled(self) -> bool:
         """Whether its class is known to fit nowhere, so that no turn is needed to say so."""
         key, attempts = self.turns.of.key, self.attempts
+        if attempts.snapshot.supposes_nodes:
+            return False
         if key.uid or key.cls not in attempts.hopeless or key.cls not in attempts.roomless:
             return False
         attempts.notes.shape_failed(key, attempts.hopeless[key.cls], served=self.turns.taken)

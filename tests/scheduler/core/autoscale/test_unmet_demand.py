@@ -14,7 +14,7 @@ from scheduler.core.autoscale.unmet_demand import Want, wants
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain, Gang
 from scheduler.core.model.records import Demand
-from tests.scheduler.core.objects import NANO, bound, cluster, commit, node, pod, pod_group, reservation
+from tests.scheduler.core.objects import NANO, bound, cluster, commit, feed, node, pod, pod_group, queue, reservation
 from wire import names
 
 TENTH = NANO // 10
@@ -159,6 +159,39 @@ def test_a_gang_whose_members_are_not_all_there_wants_nothing() -> None:
     assert named(node(gpus=0), pod_group("gang", 3), *(pod(f"m{n}", fraction="0.6", group="gang") for n in "ab")) == []
 
 
+def test_of_a_gangs_members_those_that_fit_come_first_so_that_it_wants_as_few_devices_as_it_can() -> None:
+    members = [pod("big", fraction="0.9", group="gang"), *(pod(f"s{n}", fraction="0.4", group="gang") for n in "ab")]
+    tenant = bound(pod("tenant"), "n1", ("g", 2 * TENTH))
+    made = cluster(node(gpus=1), pod_group("gang", 2), *members[:1], tenant)
+    made.upsert_pod(reservation("g", "n1", book={"uid-tenant": 2 * TENTH}))
+    made.commits.failed("uid-sa", "n1", "why", now_ns=0)
+    feed(made, *members[1:], pod("taker", fraction="0.4", created="2025-01-01T00:00:00Z"))
+    assert [(want.name, want.nanos) for want in found(made, now_ns=2 * SECOND)] == [("big", (900_000_000,))]
+
+
+def test_gangs_that_ask_the_same_want_their_devices_each() -> None:
+    members = [pod(f"{gang}{n}", fraction="0.6", group=gang) for gang in "ab" for n in range(2)]
+    assert named(node(gpus=0), pod_group("a", 2), pod_group("b", 2), *members) == ["a0", "a1", "b0", "b1"]
+
+
+def test_a_gang_wants_what_the_minimums_of_its_subgroups_lack() -> None:
+    parts = [{"name": "a", "minMember": 1}, {"name": "b", "minMember": 1}]
+    members = [pod(f"{part}{n}", fraction="0.6", group="gang", subgroup=part) for part in "ab" for n in range(2)]
+    assert named(node(gpus=0), pod_group("gang", subGroups=parts), *members) == ["a0", "b0"]
+
+
+def test_shares_beyond_the_limit_of_their_queue_want_no_node() -> None:
+    waiting = [pod(f"p{number}", fraction="0.6") for number in range(4)]
+    assert named(node(gpus=0), queue("default-queue", gpu=(0, 1, 1.5)), *waiting) == ["p0", "p1"]
+
+
+def test_a_member_that_backs_off_keeps_its_gang_from_wanting() -> None:
+    made = cluster(node(gpus=0), pod_group("gang", 2), *(pod(f"m{n}", fraction="0.6", group="gang") for n in "ab"))
+    assert [want.name for want in found(made)] == ["ma", "mb"]
+    made.commits.failed("uid-ma", "", "why", now_ns=0)
+    assert found(made) == []
+
+
 def test_wanting_leaves_the_cluster_as_it_is() -> None:
     made = cluster(node(gpus=1), *(pod(f"p{number}", fraction="0.6") for number in range(3)))
     found(made)
@@ -222,6 +255,6 @@ def test_a_search_is_bounded_and_leaves_every_namespace_its_share() -> None:
         pass
     explained = [entry for entry in plan.entries if isinstance(entry, Explain)]
     wanting = Counter(want.namespace for want in wants(made, explained, now_ns=7, memory_nano=NANO, most=3_000))
-    assert wanting == {"crowd": 20, "elsewhere": 1}
+    assert wanting == {"crowd": 12, "elsewhere": 1}
     everybody = wants(made, explained, now_ns=7, memory_nano=NANO)
     assert len(everybody) == 201
