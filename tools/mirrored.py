@@ -42,7 +42,6 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/convert/selectors.py": "tests/scheduler/core/nodes/test_anti_affinity.py",
     "scheduler/core/decide/alone.py": "tests/scheduler/core/decide/test_decide.py",
     "scheduler/core/decide/as_if.py": "tests/scheduler/core/decide/test_changes.py",
-    "scheduler/core/decide/attempts.py": "tests/scheduler/core/decide/test_decide.py",
     "scheduler/core/decide/charging.py": "tests/scheduler/core/decide/test_making.py",
     "scheduler/core/decide/draft.py": "tests/scheduler/core/decide/test_changes.py",
     "scheduler/core/decide/gang_start.py": "tests/scheduler/core/decide/test_filing.py",

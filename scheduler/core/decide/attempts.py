@@ -1,8 +1,11 @@
 """What one decision tries on its working copy, and what it learns of classes by that.
 
-Pods of one class are judged once: after one of them fitted nowhere, and since a decision only ever charges, the others
-don't either. A class that fitted nowhere is not judged again by later decisions until something changes that may help
-it (backlog/asleep.py). What a decision may spend is bounded, and divided between namespaces (allowance.py).
+Pods of one class are judged once: after one of them fitted nowhere the others don't either, as long as the decision
+only charges. An eviction on paper ends that: what was learned before one that stands is forgotten
+(``Statement.evictions``). To lift the charge of an intent does not end it: its holders are placed at once or it is put
+back, before all turns, or it is lifted after them (holders.py, revising.py). A class that fitted nowhere is not judged
+again by later decisions until something changes that may help it (backlog/asleep.py). What a decision may spend is
+bounded, and divided between namespaces (allowance.py).
 """
 
 from __future__ import annotations
@@ -48,6 +51,7 @@ class Mark(NamedTuple):
     accounts: int
     hopeless: int
     roomless: int
+    forgotten: int
 
 
 @dataclass(slots=True)
@@ -59,9 +63,6 @@ class Attempts:
     limits: Limits
     allowance: Allowance
     notes: Notes
-    hopeless: dict[PodClass, Verdict] = field(default_factory=dict)
-    #: Classes for which no idle reservations would make room either.
-    roomless: dict[PodClass, None] = field(default_factory=dict)
     #: Whether something was left to the next decision.
     has_put_off: bool = False
     #: Classes of which a pod was placed.
@@ -82,6 +83,11 @@ class Attempts:
     recounting: int = 0
     #: What queues have, and were charged by this decision.
     accounts: Accounts = field(init=False)
+    _hopeless: dict[PodClass, Verdict] = field(default_factory=dict)
+    _roomless: dict[PodClass, None] = field(default_factory=dict)
+    #: How many evictions stood when both were read last, and how often one of them ended what they say.
+    _evictions: int = 0
+    _forgotten: int = 0
     _placer: Placer | None = None
 
     def __post_init__(self) -> None:
@@ -137,11 +143,38 @@ class Attempts:
         return ways * (_JUDGING + nodes * (_COUNTING if all(map(is_any, cls.request.shared)) else _LOOKING))
 
     # --- what is known of classes --------------------------------------------------------------------------------
+    @property
+    def hopeless(self) -> dict[PodClass, Verdict]:
+        """Classes that fit nowhere now."""
+        self._forget_what_evictions_ended()
+        return self._hopeless
+
+    @property
+    def roomless(self) -> dict[PodClass, None]:
+        """Classes for which no idle reservations would make room either."""
+        self._forget_what_evictions_ended()
+        return self._roomless
+
+    def _forget_what_evictions_ended(self) -> None:
+        standing = self._standing_evictions
+        if standing > self._evictions:
+            self._forget()
+        self._evictions = standing
+
+    def _forget(self) -> None:
+        self._hopeless.clear()
+        self._roomless.clear()
+        self._forgotten += 1
+
+    @property
+    def _standing_evictions(self) -> int:
+        return 0 if self._placer is None else self._placer.statement.evictions
+
     def known(self, cls: PodClass, namespace: str) -> Verdict | None:
         """The verdict on a class of which it is known that it fits nowhere, and that nothing makes room for it."""
         if cls in self.hopeless and cls in self.roomless:
             return self.hopeless[cls]
-        kept = self.notes.kept(cls)
+        kept = None if self._standing_evictions else self.notes.kept(cls)
         if kept is None or cls in self.judged or not self.allowance.has_left(namespace):
             return None
         if self._may_fit(cls, kept, namespace):
@@ -297,14 +330,17 @@ class Attempts:
     def checkpoint(self) -> Mark:
         """A point to come back to."""
         statement = self.placer.statement.checkpoint()
-        return Mark(statement, self.accounts.checkpoint(), len(self.hopeless), len(self.roomless))
+        known = len(self.hopeless), len(self.roomless)
+        return Mark(statement, self.accounts.checkpoint(), *known, self._forgotten)
 
     def rollback(self, mark: Mark) -> None:
         """Take back all charges since ``mark``, and what was learned on top of them."""
         self.placer.statement.rollback(mark.statement)
         self.accounts.rollback(mark.accounts)
-        _cut(self.hopeless, mark.hopeless)
-        _cut(self.roomless, mark.roomless)
+        if self._forgotten != mark.forgotten:
+            self._forget()
+        _cut(self._hopeless, mark.hopeless)
+        _cut(self._roomless, mark.roomless)
 
 
 def _cut(known: dict[PodClass, T], length: int) -> None:

@@ -1,7 +1,7 @@
 """A search for room on what a decision has tried so far (room/trial.py).
 
-What a decision learned of classes rests on "it only ever charges". A search evicts on paper, so it neither reads nor
-writes that: it places pods by itself, in the same way.
+What a decision learned of classes holds while it only charges. A search evicts on paper again and again, so it neither
+reads nor writes that: it places pods by itself, in the same way.
 """
 
 from __future__ import annotations

@@ -101,6 +101,7 @@ class Statement:
         "attaching",
         "claims",
         "doubts",
+        "evictions",
         "filters",
         "nodes",
         "position_of",
@@ -135,6 +136,8 @@ class Statement:
         #: Volumes that CSI drivers attach, and claims that one pod at a time may use, in the statement.
         self.attaching = attaching(in_order.position_of)
         self.claims: set[ClaimKey] = set()
+        #: How many evictions stand: what fitted nowhere before one of them may fit.
+        self.evictions = 0
         self.table = ledger.table.taken(in_order.rows)
         #: Positions of nodes that come last when a device has to be opened (slow_nodes.py).
         self.doubts = {in_order.position_of[n]: d for n, d in (doubts or {}).items() if n in in_order.position_of}
@@ -295,6 +298,7 @@ class Statement:
         node, table = self.nodes[position], self.table
         devices, free = table.devices[position], table.free[:, position].copy()
         self._note(_Changed(position, devices, evicted=evicted, lifted=lifted, free=free))
+        self.evictions += bool(evicted)
         used = self._count(node, self._supposed(position))
         table.free[:, position] = table.total[:, position] - self._ledger.used(used)
         table.put_devices(position, node, devices_of(used))
@@ -337,6 +341,7 @@ class Statement:
             change = self._journal.pop()
             position = change.position
             self._changes_at[position].pop()
+            self.evictions -= bool(change.evicted)
             if change.free is not None:
                 self.table.free[:, position] = change.free
             for row, amount in change.amounts:

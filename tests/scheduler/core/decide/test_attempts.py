@@ -1,0 +1,83 @@
+"""What a decision learned of a class holds while it only charges: an eviction on paper ends it."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.core.backlog.notes import Notes
+from scheduler.core.cluster import Cluster
+from scheduler.core.decide.allowance import LIMITS, Allowance
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.records import PodRecord
+from scheduler.core.model.verdict import Verdict
+from tests.scheduler.core.objects import cluster, feed, node, pod
+
+
+def _attempts(made: Cluster) -> Attempts:
+    snapshot = made.prepared(0)
+    return Attempts(snapshot, 0, LIMITS, Allowance(namespaces=1, most=LIMITS.most), Notes(snapshot.backlog))
+
+
+def _full() -> tuple[Cluster, PodRecord, PodRecord]:
+    """A node whose two GPUs are taken, who has them, and a pod that waits for them."""
+    made = cluster(node(gpus=2), pod("taker", gpus=2, bound_to="n1"), pod("p", gpus=2))
+    taker, waiting = made.pod("uid-taker"), made.pod("uid-p")
+    assert taker is not None
+    assert waiting is not None
+    return made, taker, waiting
+
+
+def test_a_class_that_fitted_nowhere_is_judged_again_after_an_eviction() -> None:
+    made, taker, waiting = _full()
+    attempts = _attempts(made)
+    assert isinstance(attempts.place(waiting), Verdict)
+    assert attempts.make_room(waiting) is None
+    assert waiting.cls in attempts.hopeless
+    assert waiting.cls in attempts.roomless
+    attempts.placer.statement.evict(taker)
+    assert (attempts.hopeless, attempts.roomless) == ({}, {})
+    assert isinstance(attempts.place(waiting), Placement)
+
+
+def test_what_earlier_decisions_kept_of_a_class_is_not_believed_after_an_eviction() -> None:
+    made, taker, waiting = _full()
+    made.decide(0)
+    attempts = _attempts(made)
+    assert attempts.known(waiting.cls, "ns") is not None
+    again = _attempts(made)
+    again.placer.statement.evict(taker)
+    assert again.known(waiting.cls, "ns") is None
+    assert isinstance(again.place(waiting), Placement)
+
+
+@pytest.mark.parametrize("by_statement", [True, False])
+def test_once_the_eviction_is_taken_back_the_class_fits_nowhere_again(by_statement: bool) -> None:
+    made, taker, waiting = _full()
+    attempts = _attempts(made)
+    mark = attempts.checkpoint()
+    attempts.placer.statement.evict(taker)
+    assert isinstance(attempts.place(waiting), Placement)
+    if by_statement:
+        attempts.placer.statement.rollback(mark.statement)
+    else:
+        attempts.rollback(mark)
+    assert attempts.placer.statement.evictions == 0
+    assert isinstance(attempts.place(waiting), Verdict)
+
+
+def test_what_was_learned_under_charges_that_are_taken_back_is_forgotten_with_them() -> None:
+    made, taker, waiting = _full()
+    feed(made, node("n2", gpus=2), pod("q", gpus=2), pod("large", gpus=9))
+    other, large = made.pod("uid-q"), made.pod("uid-large")
+    assert other is not None
+    assert large is not None
+    attempts = _attempts(made)
+    assert isinstance(attempts.place(large), Verdict)  # what was known before is as long as what is learned below
+    mark = attempts.checkpoint()
+    attempts.placer.statement.evict(taker)
+    assert [type(attempts.place(each)) for each in (waiting, other)] == [Placement, Placement]
+    assert isinstance(attempts.place(waiting), Verdict)
+    attempts.rollback(mark)
+    assert waiting.cls not in attempts.hopeless
+    assert isinstance(attempts.place(waiting), Placement)
