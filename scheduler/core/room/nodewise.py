@@ -153,15 +153,15 @@ class Choosing:
     def _estimates(self, pool: Int64s) -> Iterable[tuple[int, int]]:
         """For each node with units of the pool about what its next slot costs, by parts of units at the best rate."""
         counting = self.counting
-        inside = np.zeros(len(counting.table.units.of["leaf"]), np.bool_)
-        inside[pool] = True
+        place = np.full(len(counting.table.units.of["leaf"]), EMPTY, np.int64)
+        place[pool] = np.arange(len(pool))
         unit, position = counting.unit, counting.position
-        pods = np.flatnonzero((unit != EMPTY) & (position >= 0) & inside[unit])
+        pods = np.flatnonzero((unit != EMPTY) & (position >= 0) & (place[unit] != EMPTY))
         pods = pods[counting.where[position[pods]]]
         if not len(pods):
             return []
         size, rate = self._sizes(pods), self._rates(unit[pods])
-        order = np.lexsort((rate, position[pods]))
+        order = np.lexsort((place[unit[pods]], rate, position[pods]))
         pods, size, rate = pods[order], size[order], rate[order]
         at = position[pods]
         firsts = np.flatnonzero(np.r_[True, at[1:] != at[:-1]])

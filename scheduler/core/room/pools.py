@@ -45,7 +45,7 @@ def by_size(table: ResidentTable, able: Bools, rules: Rules, *, largest_first: b
 
     By GPUs, then CPU, then memory; cores that have surplus come after it.
     """
-    rows = in_queue(table, np.flatnonzero(able))
+    rows = in_queue(table, able)
     of, sign = table.units.of, -1 if largest_first else 1
     has_surplus = np.array([bool(table.surplus_of(row)) for row in rows.tolist()], np.bool_)
     sizes = (sign * of[name][rows] for name in ("mem", "cpu", "gpu"))

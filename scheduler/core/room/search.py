@@ -29,7 +29,7 @@ from scheduler.core.room.limits import Limits
 from scheduler.core.room.need import Need
 from scheduler.core.room.pools import by_budgets, by_size, of_low_priority
 from scheduler.core.room.rules import Rules
-from scheduler.core.room.sequence import permitted
+from scheduler.core.room.sequence import in_queue, permitted
 from scheduler.core.room.sifting import Sieve, Sifted
 from scheduler.core.room.tenants import Tenants, tenants
 from scheduler.core.room.trial import Trial
@@ -135,9 +135,10 @@ class _Searching:
         refused = self._bounded(sifted)
         if refused is not None:
             return refused
-        sequence = by_budgets(self.trial.residents, permitted(self.trial.residents, sifted.able, rules), self.budgets)
+        able = in_queue(self.trial.residents, sifted.able)
+        sequence = by_budgets(self.trial.residents, permitted(self.trial.residents, able, rules), self.budgets)
         try:
-            for rows in self._sets(sequence, sifted, rules):
+            for rows in self._sets(sequence, able, sifted, rules):
                 units = self._units(rows)
                 places = self.places_without(units, rules)
                 if places is not None:
@@ -184,13 +185,13 @@ class _Searching:
         return [unit for unit in found if unit is not None]
 
     # --- sets of victims, the best first -----------------------------------------------------------------------------
-    def _sets(self, sequence: Int64s, sifted: Sifted, rules: Rules) -> Iterator[Sequence[int]]:
+    def _sets(self, sequence: Int64s, able: Int64s, sifted: Sifted, rules: Rules) -> Iterator[Sequence[int]]:
         """Sets that may be enough: those that were counted, then those that the placer was asked for one by one."""
         wanted = self._countings()
         if wanted:
             found = self._in_turn(wanted, sequence)
             if not found or sum(len(unit.pods) for unit in self._units(found[0])) <= _FEW:
-                found += self._out_of_turn(wanted, sifted, rules)
+                found += self._out_of_turn(wanted, able, rules)
             yield from self._best_first(found)
             yield from self._with_more(wanted, sequence, rules)
         yield from self._tried(sequence, rules)
@@ -223,9 +224,9 @@ class _Searching:
         # Where they are nearly the same, one look is enough.
         return found + self._chosen(wanted, pool) if 4 * prefix < 3 * len(pool) else found
 
-    def _out_of_turn(self, wanted: Sequence[Wanted], sifted: Sifted, rules: Rules) -> list[list[int]]:
+    def _out_of_turn(self, wanted: Sequence[Wanted], able: Int64s, rules: Rules) -> list[list[int]]:
         """Node by node, each unit judged when it is looked at: it need not go where the order would have it."""
-        able, allows = np.flatnonzero(sifted.able), partial(self._allows, rules=rules)
+        allows = partial(self._allows, rules=rules)
         found = joint.choose(wanted, able, self.pricing, limits=self._limits(), allows=allows)
         return [] if found is None else [found]
 

@@ -30,16 +30,35 @@ _TOP: Final = -1
 _MOST: Final = 1 << 61
 
 
-def permitted(table: ResidentTable, able: Bools, rules: Rules) -> Int64s:
-    """Rows of the units that may be taken one after the other, in order."""
-    return _Merging(table, rules, in_queue(table, np.flatnonzero(able))).all()
+def permitted(table: ResidentTable, rows: Int64s, rules: Rules) -> Int64s:
+    """Rows of the units that may be taken one after the other, in order. ``rows``: as ``in_queue`` has them."""
+    return _Merging(table, rules, rows).all()
 
 
-def in_queue(table: ResidentTable, rows: Int64s) -> Int64s:
-    """Rows in the order in which they go in one queue."""
+def in_queue(table: ResidentTable, able: Bools) -> Int64s:
+    """Rows in the order in which they go in one queue. It follows from the units alone, whatever rows they have."""
+    rows = np.flatnonzero(able)
     of = {name: table.units.of[name][rows] for name in ("priority", "is_core", "created_s", "uid", "place")}
     order = np.lexsort((of["place"], -of["uid"], -of["created_s"], of["is_core"], of["priority"]))
-    return rows[order]
+    keys = np.stack([of[name][order] for name in ("priority", "is_core", "created_s", "uid")])
+    return _by_whole_uids(table, rows[order], keys)
+
+
+def _by_whole_uids(table: ResidentTable, rows: Int64s, keys: Int64s) -> Int64s:
+    """Put those in order that are equal but for what the column of UIDs leaves out of them."""
+    equal = (keys[:, 1:] == keys[:, :-1]).all(axis=0)
+    tied = np.flatnonzero(np.r_[equal, False] | np.r_[False, equal])
+    if not len(tied):
+        return rows
+    runs, uids = np.cumsum(np.r_[True, ~equal])[tied], [_uid(table, row) for row in rows[tied].tolist()]
+    newest = np.array(sorted(range(len(tied)), key=uids.__getitem__, reverse=True), np.int64)
+    rows[tied] = rows[tied][newest[np.argsort(runs[newest], kind="stable")]]
+    return rows
+
+
+def _uid(table: ResidentTable, row: int) -> str:
+    unit = table.residents[row]
+    return "" if unit is None else unit.uid
 
 
 def amounts(table: ResidentTable, rows: Int64s) -> Int64s:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -19,7 +20,7 @@ from scheduler.core.room.cost import Pricing
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.search import find_room
 from scheduler.core.room.trial import Trial
-from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
+from tests.scheduler.core.objects import NANO, cluster, feed, node, pod_group, queue
 from tests.scheduler.core.room.one_by_one import by_queues, permitted
 from tests.scheduler.core.room.reference import Reference, Set
 from tests.scheduler.core.room.scenes import NOON_S, Scene, at, device, need_of, running, sharing, trial_of, waiting
@@ -101,6 +102,25 @@ def test_the_same_is_found_whatever_order_events_had(seed: int) -> None:
     scene.rng.shuffle(scene.objects)
     other = trial_of(scene.cluster())
     assert find_room(need_of(first, "mine"), first) == find_room(need_of(other, "mine"), other)
+
+
+def _found_among_equals(order: Sequence[int]) -> Found | NoRoom:
+    """What is found among pods that differ in nothing but name and UID, and came and were read in this order."""
+    gang = [waiting(f"w{at}", "a", gpus=1, group="mine") for at in range(5)]
+    nodes = [node(f"n{at}", 4) for at in range(3)]
+    owed = queue("a", gpu=(9, 1, -1)), queue("b", gpu=(0, 1, -1))
+    made = cluster(*owed, *nodes, pod_group("mine", 5, queue="a"), *gang)
+    for number in order:
+        feed(made, running(f"a-long-name-{number}", "b", f"n{number % 3}", gpus=1))
+        made.residents.refresh(trial_of(made))
+    trial = trial_of(made)
+    return find_room(need_of(trial, "mine"), trial)
+
+
+def test_of_equal_pods_the_same_go_in_whatever_order_they_came_and_were_read() -> None:
+    rng, first = random.Random(1), _found_among_equals(range(12))
+    assert isinstance(first, Found)
+    assert all(_found_among_equals(rng.sample(range(12), 12)) == first for _ in range(10))
 
 
 # --- stories ---------------------------------------------------------------------------------------------------------

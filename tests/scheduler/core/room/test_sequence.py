@@ -13,7 +13,7 @@ from scheduler.core.queues.accounts import Use
 from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.need import Need
 from scheduler.core.room.rules import Rules
-from scheduler.core.room.sequence import permitted
+from scheduler.core.room.sequence import in_queue, permitted
 from scheduler.core.room.trial import Trial
 from scheduler.core.room.units import Resident
 from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
@@ -34,7 +34,7 @@ def _sequence(trial: Trial, rules: Rules) -> list[Resident]:
     able = table.is_filled()
     for row, unit in enumerate(table.residents):
         able[row] = unit is not None and rules.may_ask(unit.leaf) and rules.may_take(unit, {})
-    found = [table.residents[row] for row in permitted(table, able, rules).tolist()]
+    found = [table.residents[row] for row in permitted(table, in_queue(table, able), rules).tolist()]
     return [unit for unit in found if unit is not None]
 
 
