@@ -7,13 +7,13 @@ all behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from scheduler.core.backlog.gang_lines import GangLine
 from scheduler.core.backlog.notes import GangGone, GangHeldBack, GangLeft, GangSlept, LinedUp, ShapeHeldBack
-from scheduler.core.backlog.ranked import Turns
+from scheduler.core.backlog.ranked import Ranked, Turns
 from scheduler.core.backlog.room_memo import NeedKey
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.shape import Shape
@@ -28,97 +28,80 @@ from scheduler.core.queues.use import is_fixed
 from scheduler.core.room.need import Need
 
 
-class Needing(Protocol):
-    """What needs room by turns: one need after the other, the first one first."""
+@dataclass(slots=True)
+class Needing:
+    """What needs room by turns, the first one first: pods of a shape, gangs of a line, or a gang in none.
 
-    @property
-    def key(self) -> NeedKey:
-        """What answers are remembered by."""
-        ...
+    ``key``: what answers are remembered by. ``namespace``: whose work a search is. ``asks``: what the next one would
+    use in its queue. ``need_of``: what one of them needs; None if it needs no room now.
+    """
 
-    @property
-    def namespace(self) -> str:
-        """Whose work a search is."""
-        ...
-
-    @property
-    def queue(self) -> str:
-        """In which queue it waits."""
-        ...
+    key: NeedKey
+    namespace: str
+    queue: str
+    turns: Turns[Any]
+    asks: Callable[[], Resources]
+    need_of: Callable[[Rank], Need | None]
 
     @property
     def use(self) -> Resources:
-        """What the next one would use there."""
-        ...
+        """What the next one would use in its queue."""
+        return self.asks()
 
     @property
     def rank(self) -> Rank | None:
         """Who is next; None: there is none to come."""
-        ...
-
-    def is_settled(self) -> bool:
-        """Whether nothing is left to look for."""
-        ...
-
-    def need(self) -> Need | None:
-        """The next one; None if it needs no room now."""
-        ...
-
-    def take(self) -> None:
-        """The next one has had its turn."""
-        ...
-
-
-@dataclass(slots=True)
-class ShapeNeeds:
-    """Pods alone of one shape."""
-
-    turns: Turns[Shape]
-    attempts: Attempts
-
-    @property
-    def key(self) -> NeedKey:
-        """The shape."""
-        return self.turns.of.key
-
-    @property
-    def namespace(self) -> str:
-        """Of all its pods."""
-        return self.turns.of.key.namespace
-
-    @property
-    def queue(self) -> str:
-        """Of all its pods."""
-        return self.turns.of.key.queue
-
-    @property
-    def use(self) -> Resources:
-        """What a pod asks."""
-        return self.attempts.snapshot.queues.asked(self.turns.of.key.cls)
-
-    @property
-    def rank(self) -> Rank | None:
-        """Of the next pod."""
         return self.turns.first()
 
     def is_settled(self) -> bool:
-        """Never: it is asked for one by one."""
+        """Never: each is asked for by itself."""
         return False
 
     def need(self) -> Need | None:
-        """The next pod, if room is all that it lacks."""
-        rank, attempts = self.turns.first(), self.attempts
-        known = None if rank is None else attempts.snapshot.pod(rank.uid)
-        if known is None:
-            return None
-        pod = attempts.snapshot.judged(known, attempts.now_ns)
-        return pod_need(pod, attempts) if pod.cls == self.turns.of.key.cls else None
+        """What the next one needs; None if it needs no room now."""
+        rank = self.rank
+        return None if rank is None else self.need_of(rank)
 
     def take(self) -> None:
-        """The next pod has had its turn."""
+        """The next one has had its turn."""
         self.turns.take()
 
 
+def _of_shape(turns: Turns[Shape], attempts: Attempts) -> Needing:
+    """Pods alone of one shape."""
+    key, queues = turns.of.key, attempts.snapshot.queues
+
+    def need(rank: Rank) -> Need | None:
+        known = attempts.snapshot.pod(rank.uid)
+        pod = None if known is None else attempts.snapshot.judged(known, attempts.now_ns)
+        return pod_need(pod, attempts) if pod is not None and pod.cls == key.cls else None
+
+    return Needing(key, key.namespace, key.queue, turns, lambda: queues.asked(key.cls), need)
+
+
+def _of_line(turns: Turns[GangLine], attempts: Attempts) -> Needing:
+    """Gangs of one line: the minimum of each."""
+    line = turns.of
+    return Needing(
+        line.key,
+        line.key.namespace,
+        line.key.queue,
+        turns,
+        lambda: queue_use.asked_of(attempts.snapshot, line.needed),
+        lambda rank: gang_need(line.gang(rank), attempts),
+    )
+
+
+def _of_gang(key: Key, pods: list[PodRecord], attempts: Attempts) -> Needing:
+    """The minimum of a gang in no line."""
+    snapshot, group = attempts.snapshot, attempts.snapshot.pod_groups[key]
+    state, alone = snapshot.quorum(group), Ranked()
+    alone.put_rank(Candidate(pods, group, above=state.above).rank)
+    use = queue_use.asked(snapshot, state.needed(pods) or pods[:1]).amounts
+    return Needing(key, key[0], group.queue, Turns(alone), lambda: use, lambda _: gang_need(key, attempts))
+
+
+# --- what one of them needs --------------------------------------------------------------------------------------
 def pod_need(pod: PodRecord, attempts: Attempts) -> Need | None:
     """A pod alone, judged, if room is all that it lacks."""
     if pod.gated or obstacle(attempts.snapshot, pod, attempts.now_ns)[0] is not None:
@@ -152,94 +135,6 @@ def gang_need(key: Key, attempts: Attempts) -> Need | None:
     )
 
 
-@dataclass(slots=True)
-class LineNeeds:
-    """Gangs of one line."""
-
-    turns: Turns[GangLine]
-    attempts: Attempts
-
-    @property
-    def key(self) -> NeedKey:
-        """The line."""
-        return self.turns.of.key
-
-    @property
-    def namespace(self) -> str:
-        """Of all its gangs."""
-        return self.turns.of.key.namespace
-
-    @property
-    def queue(self) -> str:
-        """Of all its gangs."""
-        return self.turns.of.key.queue
-
-    @property
-    def use(self) -> Resources:
-        """What the members that start a gang ask."""
-        return queue_use.asked_of(self.attempts.snapshot, self.turns.of.needed)
-
-    @property
-    def rank(self) -> Rank | None:
-        """Of the next gang."""
-        return self.turns.first()
-
-    def is_settled(self) -> bool:
-        """Never: it is asked for one by one."""
-        return False
-
-    def need(self) -> Need | None:
-        """The next gang's minimum."""
-        rank = self.turns.first()
-        return None if rank is None else gang_need(self.turns.of.gang(rank), self.attempts)
-
-    def take(self) -> None:
-        """The next gang has had its turn."""
-        self.turns.take()
-
-
-@dataclass(slots=True)
-class GangNeeds:
-    """A gang in no line."""
-
-    gang: Key
-    pods: list[PodRecord]
-    attempts: Attempts
-    rank: Rank | None = field(init=False)
-    use: Resources = field(init=False)
-    queue: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        snapshot = self.attempts.snapshot
-        group = snapshot.pod_groups[self.gang]
-        state = snapshot.quorum(group)
-        self.queue = group.queue
-        self.rank = Candidate(self.pods, group, above=state.above).rank
-        self.use = queue_use.asked(snapshot, state.needed(self.pods) or self.pods[:1]).amounts
-
-    @property
-    def key(self) -> NeedKey:
-        """The PodGroup."""
-        return self.gang
-
-    @property
-    def namespace(self) -> str:
-        """Of the PodGroup."""
-        return self.gang[0]
-
-    def is_settled(self) -> bool:
-        """Never: there is one."""
-        return False
-
-    def need(self) -> Need | None:
-        """Its minimum."""
-        return gang_need(self.gang, self.attempts)
-
-    def take(self) -> None:
-        """It has had its turn."""
-        self.rank = None
-
-
 # --- who they are ------------------------------------------------------------------------------------------------
 def needs(attempts: Attempts, served: set[str], served_gangs: set[Key]) -> Iterator[Needing]:
     """All that wait for room on nodes, in no order. ``served``: pods (UIDs) that need none any more; gangs likewise."""
@@ -249,15 +144,15 @@ def needs(attempts: Attempts, served: set[str], served_gangs: set[Key]) -> Itera
         if shape.key in held_back or shape.key in backlog.quota_sleepers:
             continue
         if attempts.notes.kept(shape.key.cls) is not None:
-            yield ShapeNeeds(Turns(shape, served), attempts)
+            yield _of_shape(Turns(shape, served), attempts)
     lines, apart = _gangs(attempts)
     for line in lines:
         keys = {line.gang(rank): rank.uid for rank in line.ranks()}
-        yield LineNeeds(Turns(line, {uid for key, uid in keys.items() if key in served_gangs}), attempts)
+        yield _of_line(Turns(line, {uid for key, uid in keys.items() if key in served_gangs}), attempts)
     for key in apart:
         pods = order_members(attempts.snapshot.waiting_members(*key, attempts.now_ns))
         if key not in served_gangs and pods and key in attempts.snapshot.pod_groups:
-            yield GangNeeds(key, pods, attempts)
+            yield _of_gang(key, pods, attempts)
 
 
 def _gangs(attempts: Attempts) -> tuple[list[GangLine], list[Key]]:
