@@ -23,7 +23,7 @@ from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.charging import Charging
 from scheduler.core.decide.needs import Needing, needs
 from scheduler.core.decide.revising import Revising
-from scheduler.core.decide.room_trial import room_trial
+from scheduler.core.decide.room_trial import cost_beside, cost_of_search, room_trial
 from scheduler.core.model.plan import Entry, GiveUp, placements
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.room import Action, Ended, Found, NoRoom
@@ -39,11 +39,7 @@ AGAIN_NS: Final = 1 * _S
 #: Pods that go anyway are counted on for so long, and victims for their grace period and this.
 LEAVING_NS: Final = 120 * _S
 STAYING_NS: Final = 60 * _S
-#: What a search costs in operations of about a microsecond, beside one for so many nodes and pods.
-_SEARCHING: Final = 2_000
-_ROWS_PER_OPERATION: Final = 4
-#: And for each pod that it placed. A need whose search placed many is looked at again so much later.
-_PLACING: Final = 100
+#: A need is looked at again so much later for each pod that its search placed.
 _PAUSE_NS: Final = 5 * _MS
 
 
@@ -183,8 +179,8 @@ class Making:
     def _search(self, due: Sequence[Needing], memo: RoomMemo, stamp: Stamp, action: Action) -> list[Needing]:
         """Search by one action, in the order of queues; return those that were refused."""
         allowance = Allowance(namespaces=len({need.namespace for need in due}), most=self.attempts.limits.searching)
-        refused: list[Needing] = []
-        for group in _by_age(due, memo, allowance.share // self._cost() + 1):
+        refused, cost = list[Needing](), cost_of_search(self.attempts.snapshot)
+        for group in _by_age(due, memo, allowance.share // cost + 1):
             order: QueueOrder[Needing] = QueueOrder(self.attempts.accounts)
             for need in group:
                 self._line_up(order, need)
@@ -192,7 +188,7 @@ class Making:
                 if not allowance.has_left(first.namespace):
                     self._times.append(self.attempts.now_ns)
                     continue
-                allowance.spend(first.namespace, self._cost())
+                allowance.spend(first.namespace, cost)
                 if self._is_made(first, action, stamp, allowance):
                     self._line_up(order, first)
                 elif first.key in self._refused and self._refused[first.key].at_ns == self.attempts.now_ns:
@@ -204,10 +200,6 @@ class Making:
         if rank is not None and isinstance(queue, TreeQueue):
             order.put(queue, rank, need)
 
-    def _cost(self) -> int:
-        snapshot = self.attempts.snapshot
-        return _SEARCHING + (len(snapshot.ledger.row_of) + len(snapshot.pods.records)) // _ROWS_PER_OPERATION
-
     def _is_made(self, first: Needing, action: Action, stamp: Stamp, allowance: Allowance) -> bool:
         """Make room for the first one; return whether the next one of its kind may follow."""
         need = first.need()
@@ -215,7 +207,7 @@ class Making:
             first.take()
             return True
         answer = self.attempts.snapshot.room_for(need, self.trial, action)
-        allowance.spend(first.namespace, (answer.placed if isinstance(answer, NoRoom) else 0) * _PLACING)
+        allowance.spend(first.namespace, cost_beside(answer))
         if isinstance(answer, Found) and self.charging.take(need, answer):
             self._refused.pop(first.key, None)
             first.take()

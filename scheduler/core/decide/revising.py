@@ -2,7 +2,8 @@
 
 A victim stays although its time is over, the node of a place is gone, or somebody else came. The intent then gets other
 places and further victims, and keeps its age; those that stay are counted on no more. If nobody is found, or it was
-revised three times already, it is given up.
+revised three times already, it is given up. The work of one decision is bounded and divided between namespaces, as for
+needs; those for which nothing is left are revised in the next one.
 """
 
 from __future__ import annotations
@@ -11,18 +12,19 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final
 
+from scheduler.core.decide.allowance import Allowance
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.charging import Charging
 from scheduler.core.decide.holders import Standing
 from scheduler.core.decide.needs import gang_need, pod_need
+from scheduler.core.decide.room_trial import cost_beside, cost_of_search
 from scheduler.core.model.plan import GiveUp
 from scheduler.core.model.room import Action, Ended, Found, Intent
 from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
 
-#: An intent is revised so often at most, and so many in one decision.
+#: An intent is revised so often at most.
 MOST: Final = 3
-_AT_ONCE: Final = 8
 
 
 @dataclass(slots=True)
@@ -39,13 +41,16 @@ class Revising:
     def revise(self, failing: Mapping[str, Ended]) -> None:
         """Search again for these intents, the oldest first."""
         intents = [each for each in self.attempts.snapshot.commits.intents.all() if each.id in failing]
-        self.is_put_off = len(intents) > _AT_ONCE
-        for intent in intents[:_AT_ONCE]:
-            if not self._is_revised(intent):
+        namespaces = len({intent.namespace for intent in intents})
+        allowance = Allowance(namespaces=namespaces, most=self.attempts.limits.searching)
+        for intent in intents:
+            if not allowance.has_left(intent.namespace):
+                self.is_put_off = True
+            elif not self._is_revised(intent, allowance):
                 self.revised.pop(intent.id, None)
                 self.charging.entries.append(GiveUp(intent.id, failing[intent.id]))
 
-    def _is_revised(self, intent: Intent) -> bool:
+    def _is_revised(self, intent: Intent, allowance: Allowance) -> bool:
         standing = Standing(intent, self.attempts)
         standing.lift()
         times = self.revised[intent.id] = self.revised.get(intent.id, 0) + 1
@@ -53,6 +58,7 @@ class Revising:
         if need is None or times > MOST:
             return False
         found = self.attempts.snapshot.room_for(need, self.trial, Action.RECLAIM, Action.PREEMPT)
+        allowance.spend(intent.namespace, cost_of_search(self.attempts.snapshot) + cost_beside(found))
         records = self.attempts.snapshot.pods.records
         still = [each for each in intent.victims if each.pod_uid in records and each.pod_uid not in self.stuck]
         return isinstance(found, Found) and self.charging.take(need, found, standing=intent, still=still)

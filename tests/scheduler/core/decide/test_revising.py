@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from scheduler.core.cluster import Cluster
+from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import GiveUp, Plan, placements
 from scheduler.core.model.room import Ended, Place
 from tests.scheduler.core.decide.test_making import S, Searches, gone, intents, making, take
@@ -117,3 +119,28 @@ def test_a_place_that_fails_just_after_a_look_is_revised_at_the_next_one() -> No
     plan = made.decide(S // 10)
     assert (intents(plan), given_up(plan), plan.wake_at_ns) == ([], [], S // 5)
     assert [gone(each) for each in intents(made.decide(S // 5))] == [["w"]]
+
+
+def _failing(at: dict[str, int]) -> Cluster:
+    """Intents of pods alone, so many of each namespace, whose only node was cordoned; nobody else can go."""
+    names = [(namespace, f"{namespace}{number}") for namespace, count in at.items() for number in range(count)]
+    victims = [f"v-{name}" for _, name in names]
+    made = making(Searches(victims), node("n1", len(names)), *(running(victim, 1) for victim in victims))
+    feed(made, *(pod(name, namespace=namespace, gpus=1) for namespace, name in names))
+    assert len(take(made, made.decide(0))) == len(names)
+    feed(made, node("n1", len(names), cordoned=True))
+    return made
+
+
+def test_revising_is_bounded_divided_between_namespaces_and_goes_on_in_the_next_decision() -> None:
+    made, over = _failing({"x": 9, "y": 1}), list[list[str]]()
+    while not over or over[-1]:
+        plan = made.decide((1 + len(over)) * S, Limits(searching=2 * 2_100))
+        over.append(sorted(each.intent_id for each in given_up(plan)))
+        for intent_id in over[-1]:
+            made.commits.intents.drop(intent_id)
+            made.remove_pod(intent_id.removesuffix("-0"))
+    assert max(map(len, over)) <= 4
+    assert "uid-y0-0" in over[0]
+    everybody = ["uid-y0-0", *(f"uid-x{number}-0" for number in range(9))]
+    assert sorted(intent_id for each in over for intent_id in each) == sorted(everybody)
