@@ -6,8 +6,9 @@ place that does not come about after all is no place, and nothing is charged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import msgspec
 
@@ -15,12 +16,38 @@ from scheduler.core.decide import queue_use
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.model.plan import Entry, MakeRoom, Placement
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import Found, Intent, Place, Victim
+from scheduler.core.model.room import Found, Intent, Place, Unit, Victim
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.use import held, is_fixed
 from scheduler.core.room.need import Need
 from scheduler.core.snapshot.node_mask import only
+
+
+class Left:
+    """Units of a set that were not asked to go yet: those on a node first, then all others, in the order of the set."""
+
+    def __init__(self, units: Sequence[Unit], pod_of: Callable[[str], PodRecord | None]) -> None:
+        self._pods = [[pod for pod in map(pod_of, unit.pods) if pod is not None] for unit in units]
+        self._units, self._left = units, dict.fromkeys(range(len(units)))
+        self._surplus: dict[tuple[str, str], list[int]] = {}
+        self._at: dict[str, dict[int, None]] = {}
+        for number, unit in enumerate(units):
+            if not unit.is_core:
+                self._surplus.setdefault(unit.group, []).append(number)
+            for pod in self._pods[number]:
+                self._at.setdefault(pod.node, {})[number] = None
+
+    def on(self, node: str) -> Iterator[list[PodRecord]]:
+        """The pods of one unit after the other, of a core with all surplus of its group before it."""
+        for number in chain(self._at.get(node, ()), tuple(self._left)):
+            if number in self._left:
+                unit = self._units[number]
+                together = [*(self._surplus.get(unit.group, ()) if unit.is_core else ()), number]
+                going = [each for each in together if each in self._left]
+                for each in going:
+                    del self._left[each]
+                yield [pod for each in going for pod in self._pods[each]]
 
 
 @dataclass(slots=True)
@@ -57,6 +84,42 @@ class Charging:
             self._begin(need, msgspec.structs.replace(intent, victims=(*left, *map(self._victim, victims))))
         return True
 
+    def take_each(self, need: Need, found: Found) -> int:
+        """The same for each of several equal needs that have places, one intent each; return how many come about.
+
+        The victims of one are those who have to go from its nodes once those of the needs before it are gone.
+        """
+        where = {place.pod_uid: place for place in found.places}
+        served = [each for each in need.all if any(pod.uid in where for pod in each.pods)]
+        if len(served) <= 1:
+            return int(self.take(need, found))
+        left = Left(found.units, self.attempts.snapshot.pod)
+        for count, each in enumerate(served):
+            if not self._take_next(each, [where[pod.uid] for pod in each.pods if pod.uid in where], found, left):
+                return count
+        return len(served)
+
+    def _take_next(self, need: Need, wanted: Sequence[Place], found: Found, left: Left) -> bool:
+        attempts, statement = self.attempts, self.attempts.placer.statement
+        mark, pods = (statement.checkpoint(), attempts.accounts.checkpoint()), {pod.uid: pod for pod in need.pods}
+        places, victims = list[Place](), list[PodRecord]()
+        for place in wanted:
+            put = self._put(pods[place.pod_uid], place.node)
+            more = left.on(place.node)
+            while put is None and (going := next(more, None)) is not None:
+                victims += going
+                self._evict(going)
+                put = self._put(pods[place.pod_uid], place.node)
+            if put is None or any(pod.uid in self.taken for pod in victims):
+                statement.rollback(mark[0])
+                attempts.accounts.rollback(mark[1])
+                return False
+            places.append(put)
+        if victims:
+            intent = self._intent(need, found, tuple(places), None)
+            self._begin(need, msgspec.structs.replace(intent, victims=tuple(map(self._victim, victims))))
+        return True
+
     def _victims(self, found: Found) -> list[PodRecord] | None:
         """Those who have to go; None if one of them can't, as another intent takes it or it is gone."""
         pods = [self.attempts.snapshot.pod(uid) for unit in found.units for uid in unit.pods]
@@ -64,10 +127,8 @@ class Charging:
         return there if len(there) == len(pods) else None
 
     def _places(self, need: Need, found: Found, victims: Sequence[PodRecord]) -> tuple[Place, ...] | None:
-        statement, pods = self.attempts.placer.statement, {pod.uid: pod for pod in need.pods}
-        here = [pod for pod in victims if pod.node in statement.position_of]
-        self._release(here)
-        statement.evict(*here)
+        pods = {pod.uid: pod for pod in need.pods}
+        self._evict(victims)
         places = []
         for place in found.places:
             put = self._put(pods[place.pod_uid], place.node)
@@ -75,6 +136,12 @@ class Charging:
                 return None
             places.append(put)
         return tuple(places)
+
+    def _evict(self, pods: Iterable[PodRecord]) -> None:
+        statement = self.attempts.placer.statement
+        here = [pod for pod in pods if pod.node in statement.position_of]
+        self._release(here)
+        statement.evict(*here)
 
     def _put(self, pod: PodRecord, node: str) -> Place | None:
         """Charge a holder where it is to be, on devices as they are chosen now."""

@@ -41,6 +41,9 @@ LEAVING_NS: Final = 120 * _S
 STAYING_NS: Final = 60 * _S
 #: A need is looked at again so much later for each pod that its search placed.
 _PAUSE_NS: Final = 5 * _MS
+#: Equal needs are searched for together, so many at once; and what each beyond the first costs.
+_TOGETHER: Final = 256
+_FURTHER: Final = 300
 
 
 @dataclass(slots=True)
@@ -202,18 +205,24 @@ class Making:
 
     def _is_made(self, first: Needing, action: Action, stamp: Stamp, allowance: Allowance) -> bool:
         """Make room for the first one; return whether the next one of its kind may follow."""
-        need = first.need()
+        need = first.need(self._most(allowance, first.namespace))
         if need is None:
             first.take()
             return True
         answer = self.attempts.snapshot.room_for(need, self.trial, action)
-        allowance.spend(first.namespace, cost_beside(answer))
-        if isinstance(answer, Found) and self.charging.take(need, answer):
+        taken = self.charging.take_each(need, answer) if isinstance(answer, Found) else 0
+        allowance.spend(first.namespace, cost_beside(answer) + (taken - 1) * _FURTHER if taken else cost_beside(answer))
+        if taken:
             self._refused.pop(first.key, None)
-            first.take()
+            first.take(taken)
             return True
         self._refuse(first.key, answer if isinstance(answer, NoRoom) else NoRoom(), stamp)
         return False
+
+    @staticmethod
+    def _most(allowance: Allowance, namespace: str) -> int:
+        """For how many equal needs room is looked for together: as the namespace's share of the work allows."""
+        return max(1, min(_TOGETHER, (allowance.share - allowance.spent_by(namespace)) // _FURTHER))
 
     def _refuse(self, key: NeedKey, answer: NoRoom, stamp: Stamp) -> None:
         now_ns, before = self.attempts.now_ns, self._refused.get(key)

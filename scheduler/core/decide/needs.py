@@ -7,9 +7,13 @@ all behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, takewhile
 from typing import Any
+
+import msgspec
 
 from scheduler.core.backlog.gang_lines import GangLine
 from scheduler.core.backlog.notes import GangGone, GangHeldBack, GangLeft, GangSlept, LinedUp, ShapeHeldBack
@@ -42,6 +46,8 @@ class Needing:
     turns: Turns[Any]
     asks: Callable[[], Resources]
     need_of: Callable[[Rank], Need | None]
+    #: Who come next, as far as that was looked at.
+    _next: deque[Rank] = field(default_factory=deque)
 
     @property
     def use(self) -> Resources:
@@ -51,20 +57,33 @@ class Needing:
     @property
     def rank(self) -> Rank | None:
         """Who is next; None: there is none to come."""
-        return self.turns.first()
+        return self._next[0] if self._next else self.turns.first()
 
     def is_settled(self) -> bool:
         """Never: each is asked for by itself."""
         return False
 
-    def need(self) -> Need | None:
-        """What the next one needs; None if it needs no room now."""
-        rank = self.rank
-        return None if rank is None else self.need_of(rank)
+    def need(self, most: int = 1) -> Need | None:
+        """What the next one needs, with up to ``most`` needs in all that are equal to it and follow it at once.
 
-    def take(self) -> None:
-        """The next one has had its turn."""
-        self.turns.take()
+        None if it needs no room now.
+        """
+        needs = (self.need_of(rank) for rank in self._look_ahead(most))
+        first = next(needs, None)
+        if first is None or first.delay_ns > 0:  # each has its own time
+            return first
+        equal = takewhile(lambda need: need is not None and need.form == first.form, needs)
+        return msgspec.structs.replace(first, others=tuple(filter(None, equal)))
+
+    def _look_ahead(self, most: int) -> Sequence[Rank]:
+        while len(self._next) < most and self.turns.first() is not None:
+            self._next.append(self.turns.take())
+        return list(islice(self._next, most))
+
+    def take(self, count: int = 1) -> None:
+        """So many have had their turn."""
+        for _ in self._look_ahead(count):
+            self._next.popleft()
 
 
 def _of_shape(turns: Turns[Shape], attempts: Attempts) -> Needing:

@@ -61,13 +61,18 @@ class OnPaper:
     attempts: Attempts
 
     def place(self, need: Need) -> tuple[Place, ...] | None:
-        """Place and charge what a need lacks; None if that is not possible, with something charged perhaps."""
+        """Place and charge what a need lacks, and all that are equal to it; None if that is not possible.
+
+        Then something may be charged.
+        """
         trying = _Trying(self.attempts)
-        if need.quorum is None:
-            return tuple(trying.placed) if trying.place(need.pods[0]) is Tried.PLACED else None
-        if not need.quorum.is_reachable(need.pods):
-            return None
-        return tuple(trying.placed) if Search(need.quorum, need.pods, trying).run() else None
+        return tuple(trying.placed) if all(_is_placed(each, trying) for each in need.all) else None
+
+
+def _is_placed(need: Need, trying: _Trying) -> bool:
+    if need.quorum is None:
+        return trying.place(need.pods[0]) is Tried.PLACED
+    return need.quorum.is_reachable(need.pods) and Search(need.quorum, need.pods, trying).run()
 
 
 @dataclass(slots=True)

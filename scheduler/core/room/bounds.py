@@ -36,7 +36,12 @@ class Least:
 
 
 def least(need: Need, trial: Trial) -> Least:
-    """The least that a need takes."""
+    """The least that a need takes, and all that are equal to it."""
+    one, times = _least_of_one(need, trial), len(need.all)
+    return Least({cls: count * times for cls, count in one.pods.items()}, one.count * times, one.claim.times(times))
+
+
+def _least_of_one(need: Need, trial: Trial) -> Least:
     counts, wanted = Counter(pod.cls for pod in need.pods), _wanted(need)
     others = len(need.pods) - wanted
     pods = {cls: count - others for cls, count in counts.items() if count > others}

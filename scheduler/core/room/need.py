@@ -14,7 +14,8 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     ``group`` and ``quorum``: of a gang; ``quorum`` says how many of ``pods`` it needs. A pod alone, and one beyond its
     gang's minimum, has no ``quorum`` and is the only one. ``queue``, ``priority``, ``is_fixed`` (it can't be preempted
     itself): of all pods. ``created`` as the API server writes it, and ``delay_ns`` (``preemptionDelay``) from then on:
-    before that it takes from nobody.
+    before that it takes from nobody. ``others``: needs that are equal to it but for their pods, and come after it: they
+    may be searched for together.
     """
 
     pods: tuple[PodRecord, ...]
@@ -25,6 +26,24 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     is_fixed: bool = False
     created: str = ""
     delay_ns: int = 0
+    others: tuple[Need, ...] = ()
+
+    @property
+    def all(self) -> tuple[Need, ...]:
+        """It, and the others."""
+        return self, *self.others
+
+    def first(self, count: int) -> Need:
+        """It, and as many others that they are so many together."""
+        return self if count > len(self.others) else msgspec.structs.replace(self, others=self.others[: count - 1])
+
+    @property
+    def form(self) -> tuple[object, ...]:
+        """What equal needs have in common."""
+        asked = tuple((pod.cls, pod.subgroup) for pod in self.pods)
+        state = self.quorum
+        lacks = None if state is None else (state.tree, tuple(state.lacks), state.of_all, state.total)
+        return self.queue, self.priority, self.is_fixed, self.delay_ns, self.group is None, lacks, asked
 
     @property
     def owner(self) -> str:

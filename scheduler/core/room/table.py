@@ -291,6 +291,11 @@ class ResidentTable:
         rows = np.flatnonzero(alike & self.is_filled()).tolist()
         return [row for row in rows if (unit := self.residents[row]) is not None and unit.owner in owners]
 
+    def at(self, rows: Iterable[int]) -> list[Resident]:
+        """The units of these rows."""
+        found = (self.residents[row] for row in rows)
+        return [unit for unit in found if unit is not None]
+
     def surplus_of(self, core: int) -> tuple[int, ...]:
         """The rows of units that go with a core."""
         return self._surplus.get(core, ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from scheduler.core.model.room import Action, Evicted, Found, Intent, NoRoom, Pl
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.room.need import Need
+from scheduler.core.room.search import find_room
 from scheduler.core.room.trial import Trial
 from tests.scheduler.core.nodes.test_kept_room import intent, place, running, share
 from tests.scheduler.core.objects import (
@@ -29,6 +31,7 @@ from tests.scheduler.core.objects import (
     reservation,
 )
 from wire import names
+from wire.core import Pod
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -71,7 +74,7 @@ class Searches:
                 trial.statement.evict(victim)
                 units.append(Unit(group=("ns", name), queue="", priority=0, is_core=True, pods=(victim.uid,)))
             mark = trial.statement.checkpoint(), trial.accounts.checkpoint()
-            places = trial.paper.place(need)
+            places = trial.paper.place(need.first(1))
             if places is not None:
                 return Found(action=action, units=tuple(units), places=places)
             trial.statement.rollback(mark[0])
@@ -185,6 +188,78 @@ def test_the_next_intent_of_a_pod_has_another_name() -> None:
     made.commits.intents.drop(first.id)
     (second,) = intents(made.decide(2 * S))
     assert (first.id, second.id, second.number) == ("uid-h-0", "uid-h-1", 1)
+
+
+# --- equal needs -------------------------------------------------------------------------------------------------
+@dataclass
+class Counted:
+    """The search itself. ``together``: how many equal needs it was asked for each time."""
+
+    together: list[int] = field(default_factory=list)
+
+    def __call__(self, need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoRoom:
+        self.together.append(len(need.all))
+        return find_room(need, trial, actions)
+
+
+def owed(search: Counted, *objects: Fed, waiting: int, quota: int = 8) -> Cluster:
+    """So many pods of one GPU wait in ``a``, whose quota is so much; whatever runs in ``b`` is above its own."""
+    pods = [pod(f"h{at}", gpus=1, labels=in_queue("a")) for at in range(waiting)]
+    return making(search, queue("a", gpu=(quota, 0, -1)), queue("b", gpu=(0, 1, -1)), *objects, *pods)
+
+
+def of_b(name: str, on: str, **asked: Any) -> Pod:
+    return bound(pod(name, labels=in_queue("b"), **asked), on)
+
+
+def test_equal_pods_are_searched_for_at_once_and_each_has_its_own_victim_on_its_node() -> None:
+    search = Counted()
+    nodes = [node(f"n{at}", 1) for at in range(6)]
+    made = owed(search, *nodes, *(of_b(f"x{at}", f"n{at}", gpus=1) for at in range(6)), waiting=6, quota=4)
+    found = take(made, made.decide(0))
+    assert search.together == [6, 2, 2]  # as many as are owed; then neither action helps those that are left
+    assert [each.id for each in found] == [f"uid-h{at}-0" for at in range(4)]
+    assert all(
+        victim.node == place.node for each in found for victim, place in zip(each.victims, each.places, strict=True)
+    )
+    assert len({victim.pod_uid for each in found for victim in each.victims}) == 4
+    assert made.validate() == []
+
+
+def test_of_equal_pods_those_who_fit_beside_another_holder_need_no_intent() -> None:
+    nodes = [node(f"n{at}", 2) for at in range(2)]
+    made = owed(Counted(), *nodes, *(of_b(f"x{at}", f"n{at}", gpus=2) for at in range(2)), waiting=3)
+    found = take(made, made.decide(0))
+    assert [(each.id, len(each.victims)) for each in found] == [("uid-h0-0", 1), ("uid-h2-0", 1)]
+
+
+def test_a_gang_that_goes_for_several_equal_pods_is_the_victim_of_one_intent_with_its_surplus_first() -> None:
+    members = [of_b(f"x{at}", f"n{at}", gpus=1, group="g") for at in range(3)]
+    made = owed(Counted(), pod_group("g", 2, queue="b"), *(node(f"n{at}", 1) for at in range(3)), *members, waiting=3)
+    found = take(made, made.decide(0))
+    assert [gone(each) for each in found] in ([["x2"], ["x0", "x1"]], [["x2", "x0", "x1"]])
+    assert made.validate() == []
+
+
+def test_equal_needs_are_as_many_at_once_as_the_work_of_a_decision_allows() -> None:
+    search = Counted()
+    nodes = [node(f"n{at}", 1) for at in range(8)]
+    made = owed(search, *nodes, *(of_b(f"x{at}", f"n{at}", gpus=1) for at in range(8)), waiting=8)
+    limits, found = Limits(searching=2_100 + 3 * 300), list[int]()
+    while not found or found[-1]:
+        plan = made.decide(len(found) * 200 * MS, limits)
+        found.append(len(take(made, plan)))
+    assert sum(found) == 8
+    assert 1 < max(found) <= 5
+    assert max(search.together) <= 3
+
+
+def test_pods_of_another_priority_are_not_searched_for_together() -> None:
+    search = Counted()
+    made = owed(search, node("n0", 4), *(of_b(f"x{at}", "n0", gpus=1) for at in range(4)), waiting=2)
+    feed(made, pod("urgent", gpus=1, labels=in_queue("a"), priority=60))
+    assert len(intents(made.decide(0))) == 3
+    assert search.together == [1, 2]
 
 
 # --- gangs and shares --------------------------------------------------------------------------------------------

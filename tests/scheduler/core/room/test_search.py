@@ -17,6 +17,7 @@ from scheduler.core.queues.accounts import Use
 from scheduler.core.room.bounds import least
 from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.cost import Pricing
+from scheduler.core.room.need import Need
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.search import find_room
 from scheduler.core.room.trial import Trial
@@ -60,6 +61,40 @@ def test_what_is_found_is_permitted_enough_and_minimal_and_no_proof_is_wrong(see
     assert claim is not None
     assert reference.is_permitted(order, claim)
     assert not any(found - {unit} in solutions for unit in found)
+
+
+def _together(trial: Trial, *names: str) -> Need:
+    """Needs that are equal, as one."""
+    first, *others = (need_of(trial, name) for name in names)
+    assert {each.form for each in others} <= {first.form}
+    return msgspec.structs.replace(first, others=tuple(others))
+
+
+@given(st.integers(0, 1 << 32), st.sampled_from(Action))
+def test_what_is_found_for_equal_needs_is_permitted_enough_and_minimal(seed: int, action: Action) -> None:
+    scene = Scene(seed, most_units=6)
+    alike = ["mine", "like-1", "like-2"]
+    for each in [each for each in scene.objects if each.metadata.name == "mine" and not isinstance(each, PodGroup)]:
+        for name in alike[1:]:
+            meta = msgspec.structs.replace(each.metadata, name=name, uid=f"uid-{name}")
+            scene.objects.append(msgspec.structs.replace(each, metadata=meta))
+    trial = trial_of(scene.cluster())
+    need = _together(trial, *(alike if "uid-like-1" in trial.pods.records else alike[:1]))
+    before, alone = _image(trial), find_room(need.first(1), trial, (action,))
+    answer = find_room(need, trial, (action,))
+    assert _image(trial) == before
+    if isinstance(answer, NoRoom):
+        assert answer == alone
+        return
+    served = need.first(len({place.pod_uid for place in answer.places} & {each.pods[0].uid for each in need.all}) or 1)
+    if answer.units:
+        reference = Reference(trial, served, action)
+        order = [[unit.unit for unit in reference.units].index(unit) for unit in answer.units]
+        claim, solutions = reference.claim(frozenset(order)), set(reference.solutions())
+        assert claim is not None
+        assert frozenset(order) in solutions
+        assert reference.is_permitted(order, claim)
+        assert not any(frozenset(order) - {unit} in solutions for unit in order)
 
 
 def _in_turn(reference: Reference) -> Callable[[Set], bool]:
@@ -250,6 +285,43 @@ def test_what_a_queue_may_never_use_is_refused_before_nodes_are_looked_at() -> N
     answer = _answer(queue("a", gpu=(0, 1, 1)), node("n1", 4), waiting("mine", "a", gpus=2))
     assert isinstance(answer, NoRoom)
     assert answer.bound is Bound.QUEUE
+
+
+# --- equal needs -----------------------------------------------------------------------------------------------------
+def _equal_needs(quota: int, *, gpus: int = 1) -> Trial:
+    """Six pods of ``a`` wait for what it is owed; ``b`` has six nodes with a pod on each, the last one the newest."""
+    nodes = [node(f"n{at}", gpus) for at in range(6)]
+    pods = [running(f"x{at}", "b", f"n{at}", gpus=gpus, age_s=900 - 100 * at) for at in range(6)]
+    teams = queue("a", gpu=(quota, 0, -1)), queue("b", gpu=(0, 1, -1))
+    return trial_of(cluster(*teams, *nodes, *pods, *(waiting(f"w{at}", "a", gpus=1) for at in range(6))))
+
+
+@pytest.mark.parametrize(("quota", "gone"), [(6, 6), (4, 4), (3, 3), (1, 1), (0, 0)])
+def test_room_is_made_for_as_many_equal_needs_as_the_queue_is_owed(quota: int, gone: int) -> None:
+    trial = _equal_needs(quota)
+    answer = find_room(_together(trial, *(f"w{at}" for at in range(6))), trial, (Action.RECLAIM,))
+    assert _gone(answer) == ([f"x{5 - at}" for at in range(gone)] or None)
+    assert isinstance(answer, NoRoom) or [place.pod_uid for place in answer.places] == [
+        f"uid-w{at}" for at in range(gone)
+    ]
+
+
+def test_equal_needs_share_what_one_victim_leaves() -> None:
+    trial = _equal_needs(6, gpus=2)
+    assert _gone(find_room(_together(trial, *(f"w{at}" for at in range(5))), trial)) == ["x5", "x4", "x3"]
+
+
+def test_equal_gangs_are_searched_for_together() -> None:
+    gangs: list[Any] = []
+    for name in ("g0", "g1", "g2"):
+        gangs += [pod_group(name, 2, queue="a"), *(waiting(f"{name}{at}", "a", gpus=1, group=name) for at in "xy")]
+    pods = [running(f"x{at}", "b", f"n{at}", gpus=1, age_s=900 - 100 * at) for at in range(6)]
+    teams = queue("a", gpu=(5, 0, -1)), queue("b", gpu=(0, 1, -1))
+    trial = trial_of(cluster(*teams, *(node(f"n{at}", 1) for at in range(6)), *pods, *gangs))
+    answer = find_room(_together(trial, "g0", "g1", "g2"), trial)
+    assert _gone(answer) == ["x5", "x4", "x3", "x2"]
+    assert isinstance(answer, Found)
+    assert [place.pod_uid for place in answer.places] == ["uid-g0x", "uid-g0y", "uid-g1x", "uid-g1y"]
 
 
 # --- what protects ---------------------------------------------------------------------------------------------------

@@ -1,0 +1,112 @@
+"""Sets of victims that may be enough, the best first: what was counted, node by node (batch.md 5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from scheduler.core.nodes.table import Int64s
+from scheduler.core.room import joint
+from scheduler.core.room.cost import Cost, Pricing
+from scheduler.core.room.counting import Counting
+from scheduler.core.room.ground import Ground
+from scheduler.core.room.joint import Wanted
+from scheduler.core.room.limits import Limits
+from scheduler.core.room.pools import of_low_priority
+from scheduler.core.room.rules import Rules
+
+#: Where no more pods than that go, each unit is judged by itself as well.
+_FEW: Final = 16
+
+
+@dataclass(slots=True)
+class Sets:
+    """Of one need and action. ``sequence``: rows that may be taken one after the other; ``able``: all, in their order.
+
+    ``wanted``: how it is counted; empty where that says too little, of classes that may be placed in several ways, or
+    where it is not clear how many pods of each class are placed.
+    """
+
+    ground: Ground
+    pricing: Pricing
+    rules: Rules
+    sequence: Int64s
+    able: Int64s
+    wanted: Sequence[Wanted] = field(init=False)
+
+    def __post_init__(self) -> None:
+        trial, least = self.ground.trial, self.ground.wanted
+        self.wanted = []
+        if sum(least.pods.values()) == least.count and not any(len(cls.ways()) > 1 for cls in least.pods):
+            self.wanted = [
+                Wanted(Counting(trial, trial.residents, cls.ways()[0], self.ground.tenants), count)
+                for cls, count in least.pods.items()
+            ]
+
+    def counted(self) -> Sequence[list[int]]:
+        """Those out of the sequence, and out of all that may be taken where few go."""
+        if not self.wanted:
+            return []
+        found = self._in_turn()
+        table = self.ground.trial.residents
+        if not found or sum(len(unit.pods) for unit in table.at(found[0])) <= _FEW:
+            found += self._out_of_turn()
+        return self._best_first(found)
+
+    def chosen(self, pool: Int64s, more: int = 0) -> list[list[int]]:
+        """What is chosen out of a pool, in its order; nothing if the pool is not enough.
+
+        ``more``: with room for so many more pods of each class.
+        """
+        found = joint.choose(self.wanted, pool, self.pricing, limits=self._limits(), more=more)
+        place = {row: at for at, row in enumerate(pool.tolist())}
+        return [] if found is None else [sorted(found, key=place.__getitem__)]
+
+    def _in_turn(self) -> list[list[int]]:
+        """Node by node: out of the shortest part of the sequence that is enough, and out of a larger one."""
+        sequence, table = self.sequence, self.ground.trial.residents
+        limited = self._limits().prefix(table.at(sequence.tolist()))
+        prefix = self._prefix(sequence)
+        if prefix is None or limited is None:
+            return []
+        prefix = max(prefix, limited)
+        found = self.chosen(sequence[:prefix])
+        pool = sequence
+        if not limited:
+            pool = of_low_priority(table, sequence, lambda rows: self._prefix(rows) is not None)
+        # Where they are nearly the same, one look is enough.
+        return found + self.chosen(pool) if 4 * prefix < 3 * len(pool) else found
+
+    def _prefix(self, sequence: Int64s) -> int | None:
+        """How many of the first units are enough for each class by itself; None if all of them are not."""
+        found = [each.counting.prefix(sequence, each.pods) for each in self.wanted]
+        return None if None in found else max(each for each in found if each is not None)
+
+    def _out_of_turn(self) -> list[list[int]]:
+        """Node by node, each unit judged when it is looked at: it need not go where the order would have it."""
+        found = joint.choose(self.wanted, self.able, self.pricing, limits=self._limits(), allows=self._allows)
+        return [] if found is None else [found]
+
+    def _allows(self, rows: Sequence[int]) -> bool:
+        units, budgets = self.ground.trial.residents.at(rows), self.ground.budgets
+        if self.rules.permit(units) is None:
+            return False
+        return budgets.forbid_nothing or budgets.takes(pod for unit in units for pod in unit.pods) is not None
+
+    def _limits(self) -> Limits:
+        return Limits(self.ground.trial.accounts, self.ground.leaf, self.ground.wanted.claim)
+
+    def _best_first(self, found: Sequence[list[int]]) -> Sequence[list[int]]:
+        """What is nearer to KAI's order goes first, unless another one costs less than four fifths of it."""
+        if len(found) < 2:
+            return found
+        costs = [self.pricing.cost(self.ground.trial.residents.at(rows)) for rows in found]
+        best = min(range(1, len(found)), key=costs.__getitem__)
+        at = best if _is_much_less(costs[best], costs[0]) else 0
+        return [found[at], *(rows for other, rows in enumerate(found) if other != at)]
+
+
+def _is_much_less(one: Cost, other: Cost) -> bool:
+    """Whether a set has no higher priority and costs less than four fifths of the other."""
+    return one.priority <= other.priority and 5 * one.loss < 4 * other.loss
