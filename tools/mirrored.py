@@ -46,6 +46,8 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/decide/draft.py": "tests/scheduler/core/decide/test_changes.py",
     "scheduler/core/decide/gang_start.py": "tests/scheduler/core/decide/test_filing.py",
     "scheduler/core/decide/gangs.py": "tests/scheduler/core/decide/test_filing.py",
+    "scheduler/core/decide/held_back.py": "tests/scheduler/core/decide/test_making.py",
+    "scheduler/core/decide/needed.py": "tests/scheduler/core/decide/test_making.py",
     "scheduler/core/decide/needs.py": "tests/scheduler/core/decide/test_making.py",
     "scheduler/core/decide/shapes.py": "tests/scheduler/core/backlog/test_backlog.py",
     "scheduler/core/decide/supposed_nodes.py": "tests/scheduler/core/autoscale/test_unmet_demand.py",

@@ -333,9 +333,13 @@ class Backlog:
         """All shapes, in no order."""
         return iter(self._shapes.values())
 
+    def shape(self, key: ShapeKey) -> Shape:
+        """A shape of which pods wait."""
+        return self._shapes[key]
+
     def gangs_for_room(self) -> list[Key]:
-        """Gangs in no line that sleep since they could not start for want of room."""
-        return [key for key in self._apart if self._gangs[key].until is Until.MAY_START]
+        """Gangs in no line that sleep for want of room: for their minimum, or for members beyond it."""
+        return [key for key in self._apart if self._gangs[key].until in _FOR_ROOM]
 
     def stale_gangs(self, count: int) -> list[WaitingGang]:
         """Gangs whose counts may have changed, those that were counted longest ago.

@@ -140,6 +140,10 @@ class QuotaSleepers:
         if not line.standing:
             del self._lines[use]
 
+    def standing(self) -> Iterator[tuple[Item, Use, Rank]]:
+        """All that sleep, with what they would use and where they stand."""
+        return ((item, use, self._place_of[item].rank) for item, use in self._use_of.items())
+
     def outdated(self, count: int) -> list[Item]:
         """Those that were told longest ago, as far as what queues have has changed since.
 

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.backlog.room_memo import NeedKey, Refused, RoomMemo, Stamp
+from scheduler.core.decide import held_back
 from scheduler.core.decide.allowance import Allowance
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.charging import Charging
@@ -73,8 +74,9 @@ class Making:
             self._wait(memo, memo.looked_ns + EVERY_NS, has_changed=stamp != memo.stamp or bool(self.failing))
             return
         found = self._needs()
-        due = [need for need in found if self._is_due(memo.refused.get(need.key), stamp)]
-        self._refused = {need.key: memo.refused[need.key] for need in found if need.key in memo.refused}
+        due = [need for need in found if self._is_due(memo.refused.get(need.key), stamp) and need.may_have_turn]
+        known = {*(need.key for need in found), *held_back.items(self.attempts)}
+        self._refused = {key: refused for key, refused in memo.refused.items() if key in known}
         self._note_victims(memo)
         if due or self.failing:
             self._look(due, memo, stamp)
@@ -114,7 +116,8 @@ class Making:
         snapshot = self.attempts.snapshot
         served = {placement.pod_uid for placement in placements(self.entries)} | snapshot.commits.intents.holders.keys()
         gangs = {(pod.namespace, pod.pod_group) for pod in map(snapshot.pod, served) if pod and pod.pod_group}
-        return [need for need in needs(self.attempts, served, gangs) if need.rank is not None]
+        refused = self.attempts.snapshot.backlog.room.refused
+        return list(needs(self.attempts, served, gangs, refused))
 
     def _note_victims(self, memo: RoomMemo) -> None:
         """Note since when victims are to go, and which intents wait for one that does not."""
@@ -215,6 +218,8 @@ class Making:
         if taken:
             self._refused.pop(first.key, None)
             first.take(taken)
+            if first.has_more:
+                self._times.append(self.attempts.now_ns)
             return True
         self._refuse(first.key, answer if isinstance(answer, NoRoom) else NoRoom(), stamp)
         return False

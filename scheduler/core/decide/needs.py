@@ -1,53 +1,67 @@
-"""Who needs room made: pods alone, and gangs whose missing minimum fits nowhere, in the order of their queues.
+"""Who needs room made: pods alone, gangs whose missing minimum fits nowhere, and members beyond a minimum, one by one.
 
-Only those that wait for room on nodes: whom a queue holds back, whoever is kept by something else, or waits for others
-of a gang, needs none. Pods of a shape and gangs of a line come one after the other, as what one is answered holds for
-all behind it.
+Only those that wait for room on nodes or in their queues: whoever is kept by something else, or waits for others of a
+gang, needs none. Pods of a shape and gangs of a line come one after the other, as what one is answered holds for all
+behind it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice, takewhile
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from scheduler.core.backlog.gang_lines import GangLine
-from scheduler.core.backlog.notes import GangGone, GangHeldBack, GangLeft, GangSlept, LinedUp, ShapeHeldBack
+from scheduler.core.backlog.notes import GangGone, GangHeldBack, GangLeft, GangSlept, LinedUp
+from scheduler.core.backlog.quota_sleepers import Item
 from scheduler.core.backlog.ranked import Ranked, Turns
-from scheduler.core.backlog.room_memo import NeedKey
+from scheduler.core.backlog.room_memo import NeedKey, Refused
 from scheduler.core.backlog.sayings import Key
-from scheduler.core.backlog.shape import Shape
+from scheduler.core.backlog.shape import Shape, ShapeKey
 from scheduler.core.backlog.waiting_gang import Until
-from scheduler.core.decide import queue_use
+from scheduler.core.decide import held_back, queue_use
 from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.filing import obstacle
+from scheduler.core.decide.needed import gang_need, pod_need
 from scheduler.core.model.priority_order import Candidate, Rank, order_members
-from scheduler.core.model.records import PodRecord
 from scheduler.core.model.resources import Resources
-from scheduler.core.queues.use import is_fixed
 from scheduler.core.room.need import Need
+
+#: For what gangs sleep that wait for room.
+_FOR_ROOM: Final = frozenset({Until.MAY_START, Until.CLASS_FITS})
 
 
 @dataclass(slots=True)
 class Needing:
     """What needs room by turns, the first one first: pods of a shape, gangs of a line, or a gang in none.
 
-    ``key``: what answers are remembered by. ``namespace``: whose work a search is. ``asks``: what the next one would
-    use in its queue. ``need_of``: what one of them needs; None if it needs no room now.
+    ``key``: what answers are remembered by. ``namespace``: whose work a search is. ``turns_of``: whose turn it is,
+    looked at when that is first asked. ``asks``: what the next one would use in its queue. ``need_of``: what one of
+    them needs; None if it needs no room now.
     """
 
     key: NeedKey
     namespace: str
     queue: str
-    turns: Turns[Any]
+    turns_of: Callable[[], Turns[Any]]
     asks: Callable[[], Resources]
     need_of: Callable[[Rank], Need | None]
+    #: Whether there may be others behind it that have their turn in the next look.
+    has_more: bool = False
+    _turns: Turns[Any] | None = None
     #: Who come next, as far as that was looked at.
     _next: deque[Rank] = field(default_factory=deque)
+
+    @property
+    def turns(self) -> Turns[Any]:
+        """Whose turn it is."""
+        if self._turns is None:
+            self._turns = self.turns_of()
+        return self._turns
 
     @property
     def use(self) -> Resources:
@@ -58,6 +72,11 @@ class Needing:
     def rank(self) -> Rank | None:
         """Who is next; None: there is none to come."""
         return self._next[0] if self._next else self.turns.first()
+
+    @property
+    def may_have_turn(self) -> bool:
+        """Whether somebody is next, as far as that is known."""
+        return self._turns is None or self.rank is not None
 
     def is_settled(self) -> bool:
         """Never: each is asked for by itself."""
@@ -86,7 +105,7 @@ class Needing:
             self._next.popleft()
 
 
-def _of_shape(turns: Turns[Shape], attempts: Attempts) -> Needing:
+def _of_shape(turns: Turns[Shape], attempts: Attempts, *, has_more: bool = False) -> Needing:
     """Pods alone of one shape."""
     key, queues = turns.of.key, attempts.snapshot.queues
 
@@ -95,7 +114,7 @@ def _of_shape(turns: Turns[Shape], attempts: Attempts) -> Needing:
         pod = None if known is None else attempts.snapshot.judged(known, attempts.now_ns)
         return pod_need(pod, attempts) if pod is not None and pod.cls == key.cls else None
 
-    return Needing(key, key.namespace, key.queue, turns, lambda: queues.asked(key.cls), need)
+    return Needing(key, key.namespace, key.queue, lambda: turns, lambda: queues.asked(key.cls), need, has_more, turns)
 
 
 def _of_line(turns: Turns[GangLine], attempts: Attempts) -> Needing:
@@ -105,73 +124,71 @@ def _of_line(turns: Turns[GangLine], attempts: Attempts) -> Needing:
         line.key,
         line.key.namespace,
         line.key.queue,
-        turns,
+        lambda: turns,
         lambda: queue_use.asked_of(attempts.snapshot, line.needed),
         lambda rank: gang_need(line.gang(rank), attempts),
+        _turns=turns,
     )
 
 
-def _of_gang(key: Key, pods: list[PodRecord], attempts: Attempts) -> Needing:
-    """The minimum of a gang in no line."""
+def _of_gang(key: Key, attempts: Attempts, served: set[str]) -> Needing:
+    """A gang in no line: its minimum, or the next member beyond it. It is looked at when it may have its turn."""
     snapshot, group = attempts.snapshot, attempts.snapshot.pod_groups[key]
-    state, alone = snapshot.quorum(group), Ranked()
-    alone.put_rank(Candidate(pods, group, above=state.above).rank)
-    use = queue_use.asked(snapshot, state.needed(pods) or pods[:1]).amounts
-    return Needing(key, key[0], group.queue, Turns(alone), lambda: use, lambda _: gang_need(key, attempts))
+    members = cache(lambda: snapshot.waiting_members(*key, attempts.now_ns))
+    waiting = cache(lambda: order_members(pod for pod in members() if pod.uid not in served))
+    state = cache(lambda: snapshot.quorum(group))
 
+    def turns() -> Turns[Any]:
+        alone = Ranked()
+        if waiting():
+            alone.put_rank(Candidate(waiting(), group, above=state().above).rank)
+        return Turns(alone)
 
-# --- what one of them needs --------------------------------------------------------------------------------------
-def pod_need(pod: PodRecord, attempts: Attempts) -> Need | None:
-    """A pod alone, judged, if room is all that it lacks."""
-    if pod.gated or obstacle(attempts.snapshot, pod, attempts.now_ns)[0] is not None:
-        return None
-    if attempts.held_back([pod]) is not None or attempts.placer.taken_claim(pod):
-        return None
-    return Need(pods=(pod,), queue=pod.queue, priority=pod.priority, is_fixed=is_fixed(pod, None), created=pod.created)
+    def use() -> Resources:
+        return queue_use.asked(snapshot, state().needed(waiting()) or waiting()[:1]).amounts
 
-
-def gang_need(key: Key, attempts: Attempts) -> Need | None:
-    """What a gang's minimum lacks, if room is all that keeps it from starting."""
-    snapshot, group = attempts.snapshot, attempts.snapshot.pod_group(*key)
-    if group is None or group.blocker is not None:
-        return None
-    waiting = order_members(snapshot.waiting_members(*key, attempts.now_ns))
-    ready = [pod for pod in waiting if not pod.gated and obstacle(snapshot, pod, attempts.now_ns)[0] is None]
-    state = snapshot.quorum(group)
-    if not ready or state.is_met or state.is_starting or not state.is_reachable(ready):
-        return None
-    if not state.has_choice(ready) and attempts.held_back(state.needed(ready)) is not None:
-        return None
-    return Need(
-        pods=tuple(ready),
-        group=group,
-        quorum=state,
-        queue=group.queue,
-        priority=max(pod.priority for pod in ready),
-        is_fixed=all(is_fixed(pod, group) for pod in ready),
-        created=group.created,
-        delay_ns=group.delay_ns,
-    )
+    return Needing(key, key[0], group.queue, turns, use, lambda _: gang_need(key, attempts, served), has_more=True)
 
 
 # --- who they are ------------------------------------------------------------------------------------------------
-def needs(attempts: Attempts, served: set[str], served_gangs: set[Key]) -> Iterator[Needing]:
-    """All that wait for room on nodes, in no order. ``served``: pods (UIDs) that need none any more; gangs likewise."""
-    backlog = attempts.snapshot.backlog
-    held_back = {note.key for note in attempts.notes.taken if isinstance(note, ShapeHeldBack)}
+def needs(
+    attempts: Attempts, served: set[str], served_gangs: set[Key], refused: Mapping[NeedKey, Refused]
+) -> Iterator[Needing]:
+    """All that wait for room on nodes or in their queues, in no order.
+
+    ``served``: pods (UIDs) that need none any more; ``served_gangs``: of which there are some. ``refused``: who was.
+    """
+    backlog, sleeping = attempts.snapshot.backlog, held_back.items(attempts)
     for shape in backlog.shapes():
-        if shape.key in held_back or shape.key in backlog.quota_sleepers:
-            continue
-        if attempts.notes.kept(shape.key.cls) is not None:
+        if shape.key not in sleeping and attempts.notes.kept(shape.key.cls) is not None:
             yield _of_shape(Turns(shape, served), attempts)
     lines, apart = _gangs(attempts)
     for line in lines:
         keys = {line.gang(rank): rank.uid for rank in line.ranks()}
         yield _of_line(Turns(line, {uid for key, uid in keys.items() if key in served_gangs}), attempts)
+
+    def is_waiting(item: Item) -> bool:
+        if isinstance(item, ShapeKey):
+            return not served >= backlog.shape(item).uids
+        return _is_waiting(item, attempts, served, served_gangs)
+
+    for item, _, _ in held_back.of_each_line(attempts, refused, is_waiting):
+        if isinstance(item, ShapeKey):
+            yield _of_shape(Turns(backlog.shape(item), served), attempts, has_more=True)
+        else:
+            yield _of_gang(item, attempts, served)
     for key in apart:
-        pods = order_members(attempts.snapshot.waiting_members(*key, attempts.now_ns))
-        if key not in served_gangs and pods and key in attempts.snapshot.pod_groups:
-            yield _of_gang(key, pods, attempts)
+        if key not in sleeping and _is_waiting(key, attempts, served, served_gangs):
+            yield _of_gang(key, attempts, served)
+
+
+def _is_waiting(key: Key, attempts: Attempts, served: set[str], served_gangs: set[Key]) -> bool:
+    """Whether a gang still waits for room: none of its members has some, or those do that its minimum needs."""
+    group = attempts.snapshot.pod_groups.get(key)
+    if group is None or key not in served_gangs:
+        return group is not None
+    members = attempts.snapshot.pods.members(*key)
+    return attempts.snapshot.quorum(group).is_met and any(pod.uid not in served and not pod.node for pod in members)
 
 
 def _gangs(attempts: Attempts) -> tuple[list[GangLine], list[Key]]:
@@ -182,7 +199,7 @@ def _gangs(attempts: Attempts) -> tuple[list[GangLine], list[Key]]:
         match note:
             case GangSlept(key=key):
                 apart.pop(key, None)
-                if note.until is Until.MAY_START:
+                if note.until in _FOR_ROOM:
                     apart[key] = None
             case LinedUp(lined=lined):
                 if lined.key not in backlog.lines:

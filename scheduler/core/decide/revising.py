@@ -16,7 +16,7 @@ from scheduler.core.decide.allowance import Allowance
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.charging import Charging
 from scheduler.core.decide.holders import Standing
-from scheduler.core.decide.needs import gang_need, pod_need
+from scheduler.core.decide.needed import gang_need, member_need, pod_need
 from scheduler.core.decide.room_trial import cost_beside, cost_of_search
 from scheduler.core.model.plan import GiveUp
 from scheduler.core.model.room import Action, Ended, Found, Intent
@@ -65,6 +65,12 @@ class Revising:
 
     def _need(self, standing: Standing) -> Need | None:
         intent = standing.intent
-        if intent.pod_group:
-            return gang_need((intent.namespace, intent.pod_group), self.attempts)
-        return pod_need(standing.waiting[0][1], self.attempts) if standing.waiting else None
+        group = standing.group if intent.pod_group else None
+        if not standing.waiting or (intent.pod_group and group is None):
+            return None
+        _, pod = standing.waiting[0]
+        if group is None:
+            return pod_need(pod, self.attempts)
+        if self.attempts.snapshot.quorum(group).is_met:
+            return member_need(pod, group, self.attempts)
+        return gang_need((intent.namespace, intent.pod_group), self.attempts)

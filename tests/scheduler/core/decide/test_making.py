@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
-from scheduler.core.model.plan import MakeRoom, Plan
+from scheduler.core.model.plan import MakeRoom, Plan, placements
 from scheduler.core.model.room import Action, Evicted, Found, Intent, NoRoom, Place, RoomFacts, Unit
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
@@ -260,6 +260,96 @@ def test_pods_of_another_priority_are_not_searched_for_together() -> None:
     feed(made, pod("urgent", gpus=1, labels=in_queue("a"), priority=60))
     assert len(intents(made.decide(0))) == 3
     assert search.together == [1, 2]
+
+
+# --- whom a queue holds back -------------------------------------------------------------------------------------
+def at_its_limit(*waiting: Fed, limit: int = 2) -> Cluster:
+    """Queue ``a`` may have two GPUs, and has two; two more are free."""
+    low = [bound(pod(f"x{at}", gpus=1, labels=in_queue("a"), priority=10 + at), "n1") for at in range(2)]
+    return making(Counted(), queue("a", gpu=(0, 1, limit)), node(gpus=4), *low, *waiting)
+
+
+def test_a_queue_at_its_limit_has_less_urgent_work_of_its_own_go() -> None:
+    made = at_its_limit(pod("h", gpus=1, labels=in_queue("a"), priority=20))
+    plan = made.decide(0)
+    (found,) = take(made, plan)
+    assert (found.id, found.action, gone(found)) == ("uid-h-0", Action.PREEMPT, ["x0"])
+    made.remove_pod("uid-x0")
+    assert [placement.name for placement in placements(made.decide(S).entries)] == ["h"]
+
+
+def test_a_gang_at_the_limit_of_its_queue_has_less_urgent_work_of_its_own_go() -> None:
+    members = [pod(f"h{at}", gpus=1, group="g", priority=20) for at in range(2)]
+    made = at_its_limit(pod_group("g", 2, queue="a"), *members)
+    (found,) = take(made, made.decide(0))
+    assert (found.pod_group, found.action, sorted(gone(found))) == ("g", Action.PREEMPT, ["x0", "x1"])
+
+
+def test_whoever_sleeps_for_its_queue_is_searched_for_when_something_changes() -> None:
+    made = at_its_limit(pod("h", gpus=1, labels=in_queue("a"), priority=10))
+    assert intents(made.decide(0)) == []
+    feed(made, bound(pod("x2", gpus=1, labels=in_queue("a"), priority=5, created="2026-01-01T00:00:09Z"), "n1"))
+    assert [gone(each) for each in intents(made.decide(2 * S))] == []  # the limit is passed by one already
+    made.remove_pod("uid-x0")
+    assert [gone(each) for each in intents(made.decide(4 * S))] == [["x2"]]
+
+
+def test_of_those_who_would_use_the_same_each_has_its_search_though_the_first_can_not_be_helped() -> None:
+    nowhere = pod("h", gpus=1, labels=in_queue("a"), priority=30, spec={"nodeSelector": {"zone": "none"}})
+    made = at_its_limit(nowhere, pod("k", gpus=1, labels=in_queue("a"), priority=20))
+    found = intents(made.decide(0))
+    made.count_again("n1")
+    feed(made, node("n2", 1))
+    found += intents(made.decide(2 * S))
+    assert [each.id for each in found] == ["uid-k-0"]
+
+
+def test_work_that_can_not_be_preempted_makes_no_room_at_a_quota_that_such_work_has_used_up() -> None:
+    search = Counted()
+    fixed = bound(pod("x", gpus=2, labels=in_queue("a"), priority=100), "n1")
+    made = making(search, queue("a", gpu=(2, 1, -1)), node(gpus=4), fixed)
+    feed(made, pod("h", gpus=1, labels=in_queue("a"), priority=200))
+    assert (intents(made.decide(0)), search.together) == ([], [])
+
+
+# --- members beyond a minimum ------------------------------------------------------------------------------------
+def elastic(*, minimum: int = 1, waiting: int = 2) -> Cluster:
+    """A gang of ``a`` has its minimum and waits for more; ``b`` holds what ``a`` is owed."""
+    members = [
+        bound(pod("m0", gpus=1, group="g"), "n0"),
+        *(pod(f"m{at + 1}", gpus=1, group="g") for at in range(waiting)),
+    ]
+    gang: list[Fed] = [pod_group("g", minimum, queue="a"), *members]
+    nodes = [node(f"n{at}", 1) for at in range(4)]
+    return owed(Counted(), *gang, *nodes, *(of_b(f"x{at}", f"n{at}", gpus=1) for at in (1, 2, 3)), waiting=0, quota=2)
+
+
+def test_members_beyond_a_minimum_reclaim_what_their_queue_is_owed_one_by_one() -> None:
+    made = elastic()
+    (first,) = take(made, made.decide(0))
+    assert (first.id, first.pod_group, first.action, len(first.victims)) == ("uid-m1-0", "g", Action.RECLAIM, 1)
+    assert take(made, made.decide(S)) == []  # the next one would be above the share
+    made.remove_pod(first.victims[0].pod_uid)
+    assert [placement.name for placement in placements(made.decide(2 * S).entries)] == ["m1"]
+
+
+def test_the_next_member_is_searched_for_in_the_next_look() -> None:
+    made = elastic()
+    feed(made, queue("a", gpu=(4, 0, -1)))
+    plan = made.decide(0)
+    (first,) = take(made, plan)
+    assert plan.wake_at_ns == 200 * MS
+    (second,) = take(made, made.decide(200 * MS))
+    assert [each.id for each in (first, second)] == ["uid-m1-0", "uid-m2-0"]
+    assert {*gone(first)}.isdisjoint(gone(second))
+    assert made.validate() == []
+
+
+def test_members_beyond_a_minimum_do_not_take_from_their_own_gang() -> None:
+    of_a = [bound(pod(f"m{at}", gpus=1, group="g", priority=10), f"n{at}") for at in range(2)]
+    made = making(Counted(), queue("a", gpu=(2, 1, 2)), node("n0", 1), node("n1", 1), pod_group("g", 1, queue="a"))
+    feed(made, *of_a, pod("urgent", gpus=1, group="g", priority=90))
+    assert intents(made.decide(0)) == []
 
 
 # --- gangs and shares --------------------------------------------------------------------------------------------

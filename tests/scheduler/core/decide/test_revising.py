@@ -144,3 +144,17 @@ def test_revising_is_bounded_divided_between_namespaces_and_goes_on_in_the_next_
     assert "uid-y0-0" in over[0]
     everybody = ["uid-y0-0", *(f"uid-x{number}-0" for number in range(9))]
     assert sorted(intent_id for each in over for intent_id in each) == sorted(everybody)
+
+
+def test_the_intent_of_a_member_beyond_a_minimum_is_revised_for_that_member() -> None:
+    made = making(Searches(["v", "w", "y"]), node(gpus=5), running("v", 2), running("w", 2), pod_group("g", 1))
+    feed(made, bound(pod("m0", gpus=1, group="g"), "n1"), *(pod(f"m{at}", gpus=2, group="g") for at in (1, 2)))
+    (first,) = take(made, made.decide(0))
+    (other,) = take(made, made.decide(1 * S))
+    assert [place.pod_uid for each in (first, other) for place in each.places] == ["uid-m1", "uid-m2"]
+    made.remove_pod("uid-w")
+    made.remove_pod("uid-m2")
+    made.commits.intents.drop(other.id)
+    feed(made, running("y", 2))
+    (second,) = take(made, made.decide(2 * S + PATIENCE))
+    assert (second.id, second.places, gone(second)) == (first.id, first.places, ["y"])
