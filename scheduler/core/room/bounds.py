@@ -18,10 +18,10 @@ import numpy as np
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.nodes.table import GPUS, Bools
+from scheduler.core.room.columns import EMPTY
 from scheduler.core.room.counting import Counting, free_now
 from scheduler.core.room.need import Need
 from scheduler.core.room.slots import asked, slots
-from scheduler.core.room.table import EMPTY
 from scheduler.core.room.tenants import Tenants
 from scheduler.core.room.trial import Trial
 

@@ -42,6 +42,6 @@ class Pricing:
     def cost(self, victims: Iterable[Resident]) -> Cost:
         """What a set costs."""
         victims = list(victims)
-        uids = sorted(uid for victim in victims for uid in victim.unit.pods)
-        priority = max((victim.unit.priority for victim in victims), default=-(1 << 63))
+        uids = sorted(pod.uid for victim in victims for pod in victim.pods)
+        priority = max((victim.priority for victim in victims), default=-(1 << 63))
         return Cost(priority, sum(map(self.loss, victims)), len(uids), tuple(uids))

@@ -15,8 +15,9 @@ import numpy as np
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.model.records import PodClass
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Bools, Int64s
+from scheduler.core.room.columns import EMPTY
 from scheduler.core.room.slots import MANY, asked, least_nano, may_be, of_way
-from scheduler.core.room.table import EMPTY, ResidentTable
+from scheduler.core.room.table import ResidentTable
 from scheduler.core.room.tenants import SharedDevice, Tenants
 from scheduler.core.room.trial import Trial
 

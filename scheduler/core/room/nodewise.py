@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.nodes.table import CPU, GPUS, Int64s
+from scheduler.core.room.columns import EMPTY
 from scheduler.core.room.cost import Pricing
 from scheduler.core.room.counting import Counting
 from scheduler.core.room.limits import Limits
 from scheduler.core.room.slots import least_nano
-from scheduler.core.room.table import EMPTY
 from scheduler.core.room.units import Resident
 
 #: What sorts units.

@@ -51,7 +51,7 @@ class Rules:
     def may_take(self, victim: Resident, lost: dict[int, Resources]) -> bool:
         """Whether it may be taken next, with what queues have lost before."""
         if self.action is Action.PREEMPT:
-            return victim.unit.priority < self.priority
+            return victim.priority < self.priority
         return self.gives(victim.leaf, lost)
 
     def gives(self, leaf: TreeQueue, lost: dict[int, Resources]) -> bool:

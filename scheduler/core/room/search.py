@@ -226,4 +226,4 @@ class _Searching:
 
     def _dear(self, row: int) -> tuple[int, int]:
         (unit,) = self._units([row])
-        return unit.unit.priority, self.pricing.loss(unit)
+        return unit.priority, self.pricing.loss(unit)

@@ -13,8 +13,9 @@ from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room import protection
 from scheduler.core.room.budgets import Budgets
+from scheduler.core.room.columns import EMPTY
 from scheduler.core.room.rules import Rules
-from scheduler.core.room.table import EMPTY, ResidentTable
+from scheduler.core.room.table import ResidentTable
 from scheduler.core.room.trial import Trial
 
 _S: Final = 1_000_000_000

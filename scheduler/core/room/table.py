@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping, Set
-from typing import Final, NamedTuple
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -18,25 +19,29 @@ from scheduler.core.model.resources import Resources
 from scheduler.core.model.room import Kept
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.queues.tree import Tree
+from scheduler.core.room.columns import EMPTY, FEWEST, Columns
 from scheduler.core.room.trial import Trial
 from scheduler.core.room.units import Reader, Resident, Residents
 from wire import rfc3339
 
 #: Namespace and PodGroup, and "" or the UID of a pod without one.
 Key = tuple[str, str, str]
-_FEWEST: Final = 16
 _S: Final = 1_000_000_000
 #: Columns say no more than this of what a unit holds, so that sums of thousands fit into 64 bits: a million GPUs, or a
 #: PiB. A pod that names its node itself may ask what no node has. The rules go by exact amounts (``Resident``).
 MOST: Final = 1 << 50
-#: In a row that is empty.
-EMPTY: Final = -1
-#: Fields of a unit, and of a pod of one.
-_UNIT: Final = (
-    *("leaf", "priority", "is_core", "started_s", "core", "owner"),
-    *("created_s", "uid", "place", "cpu", "mem", "gpu"),
-)
-_POD: Final = ("unit", "node", "demand", "is_special", "cpu", "gpu")
+#: Fields of a unit, and of a pod of one, as narrow as they may be. ``first_pod``, ``next``: rows of pods of the unit,
+#: and of units of the group, each of which leads to the next one.
+_UNIT: Final[Mapping[str, type[np.signedinteger[Any]]]] = {
+    **dict.fromkeys(("leaf", "core", "place", "first_pod", "next"), np.int32),
+    **dict.fromkeys(("priority", "started_s", "owner", "created_s", "uid", "cpu", "mem", "gpu"), np.int64),
+    "is_core": np.int8,
+}
+_POD: Final[Mapping[str, type[np.signedinteger[Any]]]] = {
+    **dict.fromkeys(("unit", "node", "demand", "next"), np.int32),
+    **dict.fromkeys(("cpu", "gpu"), np.int64),
+    "is_special": np.int8,
+}
 
 
 def key_of(pod: PodRecord) -> Key:
@@ -51,56 +56,14 @@ class KeptKey(NamedTuple):
     leaf: int
 
 
-_NOTHING: Final[Mapping[KeptKey, tuple[int, int]]] = {}
-
-
-class _Rows(NamedTuple):
-    """Of one group. ``kept``: pods and nano that can't go, by why."""
-
-    units: tuple[int, ...]
-    pods: tuple[int, ...]
-    kept: Mapping[KeptKey, tuple[int, int]]
-
-
-class Columns:
-    """Arrays of equal length that grow, and which of their rows are empty."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self.of: dict[str, Int64s] = {name: np.full(_FEWEST, EMPTY, np.int64) for name in names}
-        self._free = list(range(_FEWEST))[::-1]
-
-    def put(self, **values: int) -> int:
-        """Fill a row; return its number."""
-        if not self._free:
-            self._grow()
-        row = self._free.pop()
-        for name, value in values.items():
-            self.of[name][row] = value
-        return row
-
-    def copy(self) -> Columns:
-        """The same rows, to be changed by themselves."""
-        of = {name: column.copy() for name, column in self.of.items()}
-        return copied(self, of=of, _free=list(self._free))
-
-    def drop(self, row: int) -> None:
-        """Empty a row."""
-        for column in self.of.values():
-            column[row] = EMPTY
-        self._free.append(row)
-
-    def _grow(self) -> None:
-        length = len(next(iter(self.of.values())))
-        more = np.full(length, EMPTY, np.int64)
-        self.of = {name: np.concatenate([column, more]) for name, column in self.of.items()}
-        self._free = list(range(length, 2 * length))[::-1]
-
-
 class ResidentTable:
     """``mark`` notes that something about a group has changed; ``refresh`` reads it again."""
 
     def __init__(self) -> None:
-        self._rows: dict[Key, _Rows] = {}
+        #: The first unit of each group; of a pod without one, ``row_of`` has it. And pods that can't go, of those that
+        #: have any: how many and their nano, by why.
+        self._first: dict[Key, int] = {}
+        self._kept: dict[Key, Mapping[KeptKey, tuple[int, int]]] = {}
         #: None: all are read again.
         self._marked: set[Key] | None = None
         self._tree: Tree | None = None
@@ -123,7 +86,8 @@ class ResidentTable:
         """The same units in a table of its own."""
         return copied(
             self,
-            _rows=dict(self._rows),
+            _first=dict(self._first),
+            _kept=dict(self._kept),
             _marked=None if self._marked is None else set(self._marked),
             units=self.units.copy(),
             pods=self.pods.copy(),
@@ -146,14 +110,14 @@ class ResidentTable:
         """Something about a group has changed."""
         if self._marked is not None:
             self._marked.add(key)
-            if len(self._marked) > 2 * len(self._rows) + _FEWEST:
+            if len(self._marked) > 2 * len(self.row_of) + FEWEST:
                 self._marked = None
 
     # --- what searches read ------------------------------------------------------------------------------------------
     def refresh(self, trial: Trial) -> None:
         """Read again what has changed since."""
         taken, leaving, tree = frozenset(trial.taken), frozenset(trial.leaving), trial.accounts.tree
-        many = 2 * len(self.residents) + _FEWEST
+        many = 2 * len(self.residents) + FEWEST
         is_moved = tree is not self._tree and (self._tree is None or _places(tree) != _places(self._tree))
         is_crowded = max(len(self._demands), len(self._amounts), len(self._nodes)) > many
         if self._marked is None or is_moved or is_crowded:
@@ -167,7 +131,7 @@ class ResidentTable:
             self._read(key, trial)
 
     def _clear(self) -> None:
-        self._rows.clear()
+        self._first, self._kept = {}, {}
         self.units, self.pods = Columns(_UNIT), Columns(_POD)
         self.residents, self._surplus, self.row_of = [], {}, {}
         self.kept, self.kept_nano = Counter(), Counter()
@@ -194,10 +158,12 @@ class ResidentTable:
         self._put(key, reader.found)
 
     def _put(self, key: Key, found: Residents) -> None:
-        of: dict[Resident, int] = {}
-        pods = list[int]()
-        for unit in found.units:
-            of[unit] = self._put_unit(unit, pods, len(of))
+        of = {unit: self._put_unit(unit, place) for place, unit in enumerate(found.units)}
+        rows = list(of.values())
+        for row, after in pairwise(rows):
+            self.units.of["next"][row] = after
+        if key[1] and rows:
+            self._first[key] = rows[0]
         for unit in found.units:
             if unit.chain:
                 self._surplus[of[unit]] = tuple(of[surplus] for surplus in unit.chain)
@@ -210,13 +176,14 @@ class ResidentTable:
         for each, (count, nano) in kept.items():
             self.kept[each] += count
             self.kept_nano[each] += nano
-        self._rows[key] = _Rows(tuple(of.values()), tuple(pods), kept or _NOTHING)
+        if kept:
+            self._kept[key] = kept
 
-    def _put_unit(self, unit: Resident, pods: list[int], place: int) -> int:
+    def _put_unit(self, unit: Resident, place: int) -> int:
         cpu, mem, gpu = (min(amount, MOST) for amount in unit.amounts)
         row = self.units.put(
             leaf=unit.leaf.number,
-            priority=unit.unit.priority,
+            priority=unit.priority,
             is_core=unit.is_core,
             started_s=unit.started_s,
             owner=hash(unit.owner),
@@ -230,40 +197,52 @@ class ResidentTable:
         while len(self.residents) <= row:
             self.residents.append(None)
         self.residents[row] = unit
-        for pod in unit.pods:
-            node = self._nodes.setdefault(pod.node, len(self._nodes))
+        first = EMPTY
+        for pod in reversed(unit.pods):
             self.row_of[pod.uid] = row
-            demand = self._demands.setdefault(pod.cls.demand, len(self._demands))
-            pods.append(
-                self.pods.put(
-                    unit=row,
-                    node=node,
-                    demand=demand,
-                    is_special=pod.has_legacy_slice,
-                    cpu=min(pod.cls.demand.cpu_milli, MOST),
-                    gpu=gpu // len(unit.pods),
-                )
+            first = self.pods.put(
+                unit=row,
+                node=self._nodes.setdefault(pod.node, len(self._nodes)),
+                demand=self._demands.setdefault(pod.cls.demand, len(self._demands)),
+                is_special=pod.has_legacy_slice,
+                cpu=min(pod.cls.demand.cpu_milli, MOST),
+                gpu=gpu // len(unit.pods),
+                next=first,
             )
+        self.units.of["first_pod"][row] = first
         return row
 
     def _drop(self, key: Key) -> None:
-        rows = self._rows.pop(key, None)
-        if rows is None:
-            return
-        for row in rows.units:
-            unit = self.residents[row]
-            if unit is not None:
-                for pod in unit.pods:
-                    if self.row_of.get(pod.uid) == row:
-                        del self.row_of[pod.uid]
-            self.residents[row] = None
-            self._surplus.pop(row, None)
-            self.units.drop(row)
-        for row in rows.pods:
-            self.pods.drop(row)
-        for kept, (count, nano) in rows.kept.items():
+        row = self._first.pop(key, EMPTY) if key[1] else self._row_alone(key[2])
+        while row != EMPTY:
+            row = self._drop_unit(row)
+        for kept, (count, nano) in self._kept.pop(key, {}).items():
             self.kept[kept] -= count
             self.kept_nano[kept] -= nano
+
+    def _row_alone(self, uid: str) -> int:
+        """The unit of a pod that was in no group when it was read."""
+        row = self.row_of.get(uid, EMPTY)
+        unit = self.residents[row] if row != EMPTY else None
+        return row if unit is not None and not unit.pods[0].pod_group else EMPTY
+
+    def _drop_unit(self, row: int) -> int:
+        """Empty its rows; return the next one of its group."""
+        unit, pod_row, after = (
+            self.residents[row],
+            int(self.units.of["first_pod"][row]),
+            int(self.units.of["next"][row]),
+        )
+        for pod in unit.pods if unit is not None else ():
+            if self.row_of.get(pod.uid) == row:
+                del self.row_of[pod.uid]
+        while pod_row != EMPTY:
+            dropped, pod_row = pod_row, int(self.pods.of["next"][pod_row])
+            self.pods.drop(dropped)
+        self.residents[row] = None
+        self._surplus.pop(row, None)
+        self.units.drop(row)
+        return after
 
     # --- as a statement sees it --------------------------------------------------------------------------------------
     def positions(self, trial: Trial) -> Int64s:

@@ -14,7 +14,8 @@ import numpy as np
 
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.nodes.table import Bools, Device, Int64s
-from scheduler.core.room.table import EMPTY, ResidentTable
+from scheduler.core.room.columns import EMPTY
+from scheduler.core.room.table import ResidentTable
 from scheduler.core.room.trial import Trial
 
 

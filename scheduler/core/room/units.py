@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.priority_order import order_members
@@ -26,18 +28,20 @@ from scheduler.core.room.trial import Trial
 _NEVER: Final = 1 << 62
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Resident:
-    """A unit with what a search asks of it. ``owner``: UID that evictions are counted by.
+class Resident(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True):
+    """A unit with what a search asks of it. There is one for each bound pod, so it is kept small.
 
-    ``started_s``: since when its pod runs, or its group's minimum; 0: not known. ``created``, ``uid``: of the group.
-    ``chain``: of a core, the surplus of its group, which goes with it.
+    ``owner``: UID that evictions are counted by. ``started_s``: since when its pod runs, or its group's minimum; 0: not
+    known. ``created``, ``uid``: of the group. ``is_core``: it is all that is left of a group; ``chain``: the surplus of
+    it, which goes with it.
     """
 
-    unit: Unit
     pods: tuple[PodRecord, ...]
     leaf: TreeQueue
     amounts: Resources
+    priority: int
+    is_core: bool
+    is_gang: bool
     owner: str
     started_s: int
     created: str
@@ -45,9 +49,16 @@ class Resident:
     chain: tuple[Resident, ...] = ()
 
     @property
-    def is_core(self) -> bool:
-        """Whether it is all that is left of a group."""
-        return self.unit.is_core
+    def unit(self) -> Unit:
+        """As a plan names it."""
+        first = self.pods[0]
+        return Unit(
+            group=(first.namespace, first.pod_group if self.is_gang else first.uid),
+            queue=self.leaf.name,
+            priority=self.priority,
+            is_core=self.is_core,
+            pods=tuple(pod.uid for pod in self.pods),
+        )
 
 
 @dataclass(slots=True)
@@ -108,11 +119,20 @@ class Reader:
             if is_fixed(pod, None):
                 self._keep(Kept.NOT_PREEMPTIBLE, leaf, [pod])
                 continue
-            unit = Unit(
-                group=(pod.namespace, pod.uid), queue=leaf.name, priority=pod.priority, is_core=True, pods=(pod.uid,)
+            self.found.units.append(
+                Resident(
+                    pods=(pod,),
+                    leaf=leaf,
+                    amounts=self._amounts(pod),
+                    priority=pod.priority,
+                    is_core=True,
+                    is_gang=False,
+                    owner=owner_of(pod, None),
+                    started_s=pod.started_s,
+                    created=pod.created,
+                    uid=pod.uid,
+                )
             )
-            owner, claim = owner_of(pod, None), self._amounts(pod)
-            self.found.units.append(Resident(unit, (pod,), leaf, claim, owner, pod.started_s, pod.created, pod.uid))
 
     def _gang(self, pods: list[PodRecord], group: PodGroupRecord, leaf: TreeQueue) -> None:
         state = self.trial.quorum(group)
@@ -125,15 +145,20 @@ class Reader:
         started_s, priority = _since(pods, state), max(pod.priority for pod in pods)
 
         def made(members: Sequence[PodRecord], *, is_core: bool, chain: tuple[Resident, ...] = ()) -> Resident:
-            unit = Unit(
-                group=(group.namespace, group.name),
-                queue=leaf.name,
+            claim = _sum(map(self._amounts, members))
+            return Resident(
+                pods=tuple(members),
+                leaf=leaf,
+                amounts=self.known.setdefault(claim, claim),
                 priority=priority,
                 is_core=is_core,
-                pods=tuple(pod.uid for pod in members),
+                is_gang=True,
+                owner=group.uid,
+                started_s=started_s,
+                created=group.created,
+                uid=group.uid,
+                chain=chain,
             )
-            claim = _sum(map(self._amounts, members))
-            return Resident(unit, tuple(members), leaf, claim, group.uid, started_s, group.created, group.uid, chain)
 
         going = tuple(made([pod], is_core=False) for pod in surplus if pod.uid not in fixed)
         self.found.units += going

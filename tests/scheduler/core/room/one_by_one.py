@@ -50,4 +50,4 @@ def by_queues(units: Iterable[Resident], accounts: Accounts) -> Iterator[Residen
 def in_queue(units: Iterable[Resident]) -> list[Resident]:
     """In one queue: the lowest priority first, surplus before cores, the newest, pods of one group in their order."""
     newest = sorted(units, key=lambda unit: (unit.created, unit.uid), reverse=True)
-    return sorted(newest, key=lambda unit: (unit.unit.priority, unit.is_core))
+    return sorted(newest, key=lambda unit: (unit.priority, unit.is_core))

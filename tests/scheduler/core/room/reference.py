@@ -101,7 +101,7 @@ class Reference:
     def _may_take(self, taken: Set, unit: int, claim: Resources) -> bool:
         victim, accounts = self.units[unit], self.trial.accounts
         if self.action is Action.PREEMPT:
-            return victim.unit.priority < self.need.priority
+            return victim.priority < self.need.priority
         mine, theirs = self._sides(victim)
         left = [self.kept[theirs][at] - self._lost(taken, theirs, at) for at in range(3)]
         if any(left[at] > accounts.of[theirs].allocatable[at] for at in range(3)):

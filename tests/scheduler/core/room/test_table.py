@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -11,11 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.room.table import Columns, ResidentTable
+from scheduler.core.room.table import ResidentTable
 from scheduler.core.room.trial import Trial
 from scheduler.core.room.units import residents
 from tests.scheduler.core.objects import changed, cluster, feed, node, pod_group, queue
 from tests.scheduler.core.room.scenes import NOON_S, at, running, trial_of, waiting
+
+#: What leads to other rows.
+_ROWS = {"core", "first_pod", "next"}
 
 
 def _image(trial: Trial) -> Any:
@@ -28,7 +32,7 @@ def _image(trial: Trial) -> Any:
         if unit is None:
             continue
         pods = np.flatnonzero(table.pods.of["unit"] == row)
-        columns = {name: int(column[row]) for name, column in table.units.of.items() if name != "core"}
+        columns = {name: int(column[row]) for name, column in table.units.of.items() if name not in _ROWS}
         core = table.residents[table.units.of["core"][row]] if table.units.of["core"][row] >= 0 else None
         surplus = [table.residents[other] for other in table.surplus_of(row)]
         units[unit.unit] = (
@@ -109,10 +113,12 @@ def test_a_queue_is_read_again_for_its_place_and_not_for_its_amounts() -> None:
     assert [len(before.leaf.path), len(after.leaf.path)] == [1, 2]
 
 
-def test_rows_are_used_again_and_grow_as_needed() -> None:
-    columns = Columns(["x"])
-    rows = [columns.put(x=number) for number in range(200)]
-    assert sorted(rows) == list(range(200))
-    assert [int(columns.of["x"][row]) for row in rows] == list(range(200))
-    columns.drop(rows[7])
-    assert columns.put(x=5) == rows[7]
+def test_a_pod_alone_takes_less_than_half_a_kibibyte() -> None:
+    made = cluster(node("n1"), queue("a"), *(running(f"p{number}", "a", "n1") for number in range(1_000)))
+    trial = trial_of(made)
+    tracemalloc.start()
+    trial.residents.refresh(trial)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert int(trial.residents.is_filled().sum()) == 1_000
+    assert held < 1_000 * 512
