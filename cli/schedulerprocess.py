@@ -34,6 +34,8 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         require_enforcement=options.require_enforcement,
         are_grouped=options.workloads_are_grouped,
         makes_room=options.make_room,
+        patience_ns=round(options.berth_patience * 1_000_000_000),
+        berths_percent=options.berths_percent,
     )
     scaling = ScalingSettings(image=options.scaling_pod_image, memory_nano=options.gpu_memory_to_fraction_ratio)
     return SchedulerSettings(

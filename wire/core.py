@@ -191,6 +191,7 @@ class PodSpec(WireStruct, frozen=True, gc=False):
     runtime_class_name: str | None = None
     restart_policy: str = ""
     termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
     host_network: bool = False
     host_pid: bool = msgspec.field(default=False, name="hostPID")
     containers: list[Container] = []

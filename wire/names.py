@@ -176,6 +176,10 @@ DIALECTS: Final = "moorage.dev/dialects"
 ADOPT: Final = "moorage.dev/adopt"
 #: On a namespace: the queues that its pods and PodGroups may name, joined by commas. Without it they may name any.
 QUEUES: Final = "moorage.dev/queues"
+#: On a Queue: how long a group waits before nodes are kept for it, a duration; below zero: they never are.
+PATIENCE: Final = "moorage.dev/patience"
+#: On a pod: the longest that it runs, a duration. Nothing ends it then.
+MAX_RUNTIME: Final = "moorage.dev/max-runtime"
 
 MOORAGE_PREFIX: Final = "moorage.dev/"
 

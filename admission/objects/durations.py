@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from admission.objects.findings import Finding, Rule
-from wire import goduration
+from wire import goduration, names
 
 
 def broken_durations(**said: str | None) -> Iterator[Finding]:
@@ -13,6 +13,13 @@ def broken_durations(**said: str | None) -> Iterator[Finding]:
     for field, value in said.items():
         if value is not None and not _is_duration(value):
             yield Finding(rule=Rule.DURATION, field=f"spec.{field}", value=value)
+
+
+def broken_patience(annotations: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the patience of a Queue, if it is there and can't be read: the scheduler would go by its own."""
+    value = annotations.get(names.PATIENCE)
+    if value is not None and not _is_duration(value):
+        yield Finding(rule=Rule.DURATION, field=f"metadata.annotations[{names.PATIENCE}]", value=value)
 
 
 def _is_duration(text: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from admission.objects.durations import broken_durations
+from admission.objects.durations import broken_durations, broken_patience
 from admission.objects.findings import Finding, Rule, Word
 from admission.objects.others import said_of
 from wire.crds.queue import TOO_MANY_UNITS, UNITS, UNLIMITED, WEIGHT_UNITS, Queue, QueueResource, counted
@@ -22,6 +22,7 @@ def broken_fields(queue: Queue) -> Iterator[Finding]:
     if spec.priority is not None and not -(2**63) <= spec.priority < 2**63:
         yield Finding(rule=Rule.PRIORITY, field="spec.priority", value=_digits(spec.priority))
     yield from broken_durations(preemptMinRuntime=spec.preempt_min_runtime, reclaimMinRuntime=spec.reclaim_min_runtime)
+    yield from broken_patience(queue.metadata.annotations or {})
 
 
 def _broken_resource(name: str, said: QueueResource, units: int) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from cli.inspection.options import UNITS_MIB
 from cli.settings import kinds
 from cli.settings.common import Address, Replica
 from cli.settings.declaring import Setting
-from scheduler.core.model.settings import Strategy
+from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.queues import cron
 from scheduler.core.queues.cron import Cron
 from scheduler.core.queues.use_over_time import UsePeriod, Window
@@ -72,6 +72,21 @@ class SchedulerOptions(Replica, frozen=True, kw_only=True):
             kind=kinds.SWITCH,
         ),
     ] = SchedulerSettings().object_status
+    berth_patience: Annotated[
+        float,
+        Setting(
+            help="nodes are kept for a pod or gang that found no GPUs for so long, unless its Queue has annotation "
+            f"{names.PATIENCE}",
+            kind=kinds.seconds(),
+        ),
+    ] = Settings().patience_ns / 1_000_000_000
+    berths_percent: Annotated[
+        int,
+        Setting(
+            help="of all GPUs that may be kept so, and at least one node; 0 keeps none",
+            kind=kinds.whole("PERCENT", least=0, most=100),
+        ),
+    ] = Settings().berths_percent
     make_room: Annotated[
         bool,
         Setting(

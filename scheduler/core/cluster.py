@@ -23,10 +23,12 @@ from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.model.plan import Explain, Plan, placements
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
+from scheduler.core.model.resources import Resources
 from scheduler.core.model.room import Intent, RoomFacts
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy
+from scheduler.core.queues.berths import is_starved
 from scheduler.core.recount import differences
 from scheduler.core.report.node_view import Known, NodeView, node_view
 from scheduler.core.room.fitting import will_fit
@@ -150,6 +152,7 @@ class Cluster(ClusterState):
         file_touched(snapshot, now_ns)
         queues = self.queues
         self.backlog.wake_for_quota(queues.tree, queues.card_sizes, queues.accounts, version=queues.sums.version)
+        self.backlog.wake_kept_off(self._is_starved)
         self.backlog.forget_others(now_ns)
         return replace(snapshot, recounts=recounts.due(self.backlog, now_ns, limits.retold))
 
@@ -159,7 +162,13 @@ class Cluster(ClusterState):
             note.take(self.backlog)
         placed = {placement.pod_uid for placement in placements(decision.entries)}
         news = self.backlog.said.news(placed)
-        times = (self.backlog.next_ns, self.backlog.room.next_ns, recounts.next_ns(self.backlog, now_ns, limits.retold))
+        berths_ns = self.backlog.berths.next_ns
+        times = (
+            self.backlog.next_ns,
+            self.backlog.room.next_ns,
+            berths_ns,
+            recounts.next_ns(self.backlog, now_ns, limits.retold),
+        )
         has_more = decision.has_put_off or self.backlog.quota_sleepers.have_more
         wake_at_ns = now_ns if has_more else min((at for at in times if at is not None), default=None)
         return Plan(entries=(*decision.entries, *news), wake_at_ns=wake_at_ns)
@@ -170,12 +179,18 @@ class Cluster(ClusterState):
 
     def forget_verdicts(self) -> None:
         """Judge everything again at the next decision."""
+        berths = self.backlog.berths
         self.backlog = Backlog(self.ledger)
+        self.backlog.berths = berths
         self.backlog.touched.update(self._pods.unbound)
         for pod in map(self._pods.records.__getitem__, self._pods.unbound):
             if pod.pod_group:
                 self.backlog.touch_gang(pod.namespace, pod.pod_group, waits=True)
         self._changed()
+
+    def _is_starved(self, queue: str, use: Resources) -> bool:
+        found = self.queues.account_of(queue)
+        return found is not None and is_starved(found[1], found[0], use)
 
     def _touch_concerned(self, doubts: Mapping[str, Doubt]) -> None:
         """Touch what nobody said of one by one that something about it has changed."""

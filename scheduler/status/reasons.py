@@ -9,7 +9,7 @@ import msgspec
 
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.resources import NOTHING, UNLIMITED, Resources
-from scheduler.core.model.verdict import Code, NodeReason, QueueCause, SubgroupShort, Verdict
+from scheduler.core.model.verdict import BerthCause, Code, NodeReason, QueueCause, SubgroupShort, Verdict
 from scheduler.core.report.node_view import Closed
 from wire import names
 
@@ -53,6 +53,7 @@ KIND_WORDS: Final = {
     "multiplied": "node(s) offer each GPU several times (time-slicing, MPS, HAMi's plugin), so none can be shared",
     "volumes": "node(s) exceed max volume count",
     "mig": "node(s) have MIG devices, which cannot be shared in parts",
+    "berth": "node(s) are kept for {holder}, which has waited {minutes} min",
 }
 
 _CLOSED_WORDS: Final = {
@@ -124,6 +125,8 @@ _DURATIONS: Final = "a duration such as 90s or 1h30m"
 _NO_GPU_MEMORY: Final = "node(s) didn't have enough resources: GPU memory"
 _IN_ONE_DEVICE: Final = "Insufficient GPU Memory in one device"
 
+#: Most nodes that a text names.
+_MOST_NODES: Final = 8
 #: Condition messages longer than this help nobody.
 _MAX: Final = 1000
 
@@ -232,6 +235,8 @@ def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, 
             return f"Waiting for an idle GPU reservation to be removed: {verdict.detail}"
         case Code.WAITS_FOR_ROOM:
             return _waits_for_room(verdict)
+        case Code.WAITS_FOR_BERTH:
+            return _waits_for_berth(verdict.berth or BerthCause(holder="", waited_min=0))
         case _:
             return verdict.detail
 
@@ -243,6 +248,17 @@ def _waits_for_room(verdict: Verdict) -> str:
     if not left:
         return f"Room was made on {where}. Waiting until what {verdict.required} evicted pods used there is free"
     return f"Room is being made on {where}. Waiting for {left} of {verdict.required} pods to end there"
+
+
+def _waits_for_berth(berth: BerthCause) -> str:
+    """For which nodes a group waits that are kept for it."""
+    shown = ", ".join(berth.nodes[:_MOST_NODES])
+    left = len(berth.nodes) - _MOST_NODES
+    nodes = f"{shown} and {left} more" if left > 0 else shown
+    return (
+        f"{berth.holder} has waited {berth.waited_min} min, so its place is being freed on {nodes}. "
+        "It starts when enough of the pods there have ended"
+    )
 
 
 def _found_for(verdict: Verdict) -> str:
@@ -312,6 +328,9 @@ def decimal(amount: int, one: int) -> str:
 
 def _no_node(verdict: Verdict, words: Mapping[str, str]) -> str:
     """The reasons by count, sorted as strings, as KAI sorts them."""
+    if verdict.berth is not None:
+        kept = words["berth"].format(holder=verdict.berth.holder, minutes=verdict.berth.waited_min)
+        words = {**words, "berth": kept}
     parts = sorted(_node_reason(reason, words) for reason in verdict.node_reasons)
     listed = " \n".join(f"{part}." for part in parts) if parts else "there are no nodes."
     return f"no nodes with enough resources were found: {listed}{_shortfall(verdict)}"

@@ -127,7 +127,7 @@ class Asleep:
         """Whether the class fits nowhere, as can be told without a look at any node."""
         if kept.charged:
             return False
-        if _depends_on_all(cls):
+        if depends_on_all(cls):
             return kept.generation == generation
         return not self._ledger.changes.has_helped_since(kept.sure_at)
 
@@ -137,7 +137,7 @@ class Asleep:
         ``tried``: what this decision has left so far. A class that fits nowhere only because of that is not sure, and
         what it was told is still right.
         """
-        if _depends_on_all(cls):
+        if depends_on_all(cls):
             return None
         needs = self._as_of_today(kept.needs)
         found = passing(self._ledger, needs, self._to_look_at(kept))
@@ -158,7 +158,7 @@ class Asleep:
 
     def is_light(self, cls: PodClass, kept: Kept) -> bool:
         """Whether a class may stop being sure without any node having got more."""
-        return bool(kept.charged) or _depends_on_all(cls)
+        return bool(kept.charged) or depends_on_all(cls)
 
     # --- gangs ---------------------------------------------------------------------------------------------------
     def kept_gang(
@@ -181,7 +181,7 @@ class Asleep:
         return KeptGang(
             verdict,
             asked,
-            depends_on_all=any(map(_depends_on_all, found)),
+            depends_on_all=any(map(depends_on_all, found)),
             sure_at=self._ledger.changes.last,
             generation=generation,
             charged=frozenset(charged),
@@ -236,7 +236,7 @@ class Asleep:
             del self._gangs[key]
 
 
-def _depends_on_all(cls: PodClass) -> bool:
+def depends_on_all(cls: PodClass) -> bool:
     """Whether what a class can use is not said by the ledger alone: by devices that it names, or volumes."""
     return bool(cls.uuids or cls.not_uuids or cls.attached) or any(
         ask.index >= 0 for one in cls.requests() for ask in one.shared

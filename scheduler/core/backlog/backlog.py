@@ -13,6 +13,7 @@ from typing import Final
 
 from scheduler.core.backlog.asleep import LOOKED_AT, Asleep, Kept, KeptGang
 from scheduler.core.backlog.gang_lines import Alike, GangLines, Lined
+from scheduler.core.backlog.kept_off import KeptOff, Off
 from scheduler.core.backlog.quota_sleepers import Item, QuotaSleepers
 from scheduler.core.backlog.room_memo import NEVER_LOOKED
 from scheduler.core.backlog.sayings import Key, Sayings
@@ -21,9 +22,11 @@ from scheduler.core.backlog.timers import Timers
 from scheduler.core.backlog.waiting_gang import Until, WaitingGang
 from scheduler.core.model.priority_order import Rank, rank_alone
 from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.queues.accounts import Accounts, HeldBack, Use
+from scheduler.core.queues.berths import Berths
 from scheduler.core.queues.tree import Tree
 from scheduler.core.queues.use import is_fixed
 
@@ -46,6 +49,9 @@ class Backlog:
         self.asleep = Asleep(ledger)
         #: Who sleeps because of its queue.
         self.quota_sleepers = QuotaSleepers()
+        #: Nodes that are kept for groups that waited too long, and who sleeps because of that.
+        self.berths = Berths()
+        self.kept_off = KeptOff(ledger)
         self.touched: set[str] = set()
         self._shapes: dict[ShapeKey, Shape] = {}
         self._shape_of: dict[str, Shape] = {}
@@ -124,6 +130,8 @@ class Backlog:
         shape.put(pod)
         self._shape_of[pod.uid] = shape
         self.quota_sleepers.raise_rank(key, rank_alone(pod))
+        if key in self.kept_off:
+            self._wake_shape(key)  # the pod may come before the one that nodes are kept for
         self.said.join(pod.uid, shape)
 
     def hold(self, uid: str, verdict: Verdict) -> None:
@@ -155,6 +163,7 @@ class Backlog:
         self._awake.pop(key, None)
         self._light_sleepers.pop(key, None)
         self.quota_sleepers.drop(key)
+        self.kept_off.drop(key)
         of_class = self._of_class[key.cls]
         del of_class[key]
         if not of_class:
@@ -168,6 +177,7 @@ class Backlog:
         self._awake_gangs.pop(key, None)
         self._light_sleepers.pop(key, None)
         self.quota_sleepers.drop(key)
+        self.kept_off.drop(key)
         self._counted_at.pop(key, None)
 
     # --- who sleeps ----------------------------------------------------------------------------------------------
@@ -175,6 +185,7 @@ class Backlog:
         """A shape fits nowhere: all its pods but those ``served`` say so, and what is kept of its class wakes it."""
         shape = self._shapes[key]
         self.said.say_shape(shape, verdict, served=served)
+        self.kept_off.drop(key)
         kept = self.asleep.get(key.cls)
         if kept is None or key.uid:
             return
@@ -189,10 +200,30 @@ class Backlog:
         """
         shape = self._shapes[key]
         self.said.say_shape(shape, held.verdict, served=served)
+        self.kept_off.drop(key)
         self._awake.pop(key, None)
         rank = min((rank for rank in shape.ranks() if rank.uid not in served), default=None)
         if rank is not None:
             self.quota_sleepers.put(key, rank, held.use, elsewhere)
+
+    def shape_kept_off(self, key: ShapeKey, verdict: Verdict, off: Off, *, kept: Kept, served: Set[str]) -> None:
+        """A shape fits on nodes that are kept for others only: all its pods but those ``served`` say so, and it sleeps.
+
+        ``kept``: what its class needs.
+        """
+        self.said.say_shape(self._shapes[key], verdict, served=served)
+        self._awake.pop(key, None)
+        self._light_sleepers.pop(key, None)
+        self.kept_off.put(key, off, kept)
+
+    def gang_kept_off(self, key: Key, off: Off, kept: Kept | None) -> None:
+        """The same for a gang. ``kept``: None where its members are of several classes."""
+        self.sleep_gang(key, Until.KEPT_OFF)
+        self.kept_off.put(key, off, kept)
+
+    def wake_kept_off(self, is_starved: Callable[[str, Resources], bool]) -> None:
+        """Wake those that may be placed though nodes are kept for others; before each decision."""
+        self.wake_held_back(self.kept_off.due(self.berths.of, is_starved))
 
     def gang_held_back(self, key: Key, use: Use, rank: Rank, *, elsewhere: KeptGang | None) -> None:
         """The queue of a gang takes no more: it sleeps until it does. ``elsewhere`` as for shapes."""
@@ -236,6 +267,7 @@ class Backlog:
         """Leave a gang alone until this, or until something touches it. ``is_counted``: its verdict is of today."""
         gang = self._gangs[key]
         gang.until = until
+        self.kept_off.drop(key)
         self.lines.leave(key)
         self._apart[key] = None
         self._awake_gangs.pop(key, None)
@@ -266,7 +298,7 @@ class Backlog:
         self._woken_at = changes.last
         classes: dict[PodClass, bool] = {}
         for key in shapes:
-            if key in self._awake or key in self.quota_sleepers:
+            if key in self._awake or key in self.quota_sleepers or key in self.kept_off:
                 continue
             if self._may_fit(key.cls, generation, classes):
                 self._wake_shape(key)
@@ -303,11 +335,13 @@ class Backlog:
     def _wake_shape(self, key: ShapeKey) -> None:
         self._light_sleepers.pop(key, None)
         self.quota_sleepers.drop(key)
+        self.kept_off.drop(key)
         self._awake[key] = None
 
     def _wake_gang(self, key: Key) -> None:
         self._light_sleepers.pop(key, None)
         self.quota_sleepers.drop(key)
+        self.kept_off.drop(key)
         self.lines.leave(key)
         self._apart[key] = None
         self._awake_gangs[key] = None

@@ -16,6 +16,7 @@ from scheduler.core.backlog.asleep import Kept, KeptGang
 from scheduler.core.backlog.backlog import Backlog
 from scheduler.core.backlog.gang_lines import Alike, Lined
 from scheduler.core.backlog.gang_pace import LARGE, GangPace
+from scheduler.core.backlog.kept_off import Off
 from scheduler.core.backlog.room_memo import RoomMemo
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.shape import ShapeKey
@@ -24,6 +25,7 @@ from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import HeldBack, Use
+from scheduler.core.queues.berths import Berths
 
 
 class Note(Protocol):
@@ -82,6 +84,42 @@ class GangHeldBack(msgspec.Struct, frozen=True):
     def take(self, backlog: Backlog) -> None:
         """Let it sleep until the queue takes that much."""
         backlog.gang_held_back(self.key, self.use, self.rank, elsewhere=self.elsewhere)
+
+
+class ShapeKeptOff(msgspec.Struct, frozen=True):
+    """A shape fits on nodes that are kept for others only: all its pods but those that were ``served`` say so."""
+
+    key: ShapeKey
+    verdict: Verdict
+    off: Off
+    kept: Kept
+    served: frozenset[str]
+
+    def take(self, backlog: Backlog) -> None:
+        """Have them say it, and sleep until they may be placed there, or elsewhere."""
+        backlog.shape_kept_off(self.key, self.verdict, self.off, kept=self.kept, served=self.served)
+
+
+class GangKeptOff(msgspec.Struct, frozen=True):
+    """The same of a gang. ``kept``: None where its members are of several classes."""
+
+    key: Key
+    off: Off
+    kept: Kept | None
+
+    def take(self, backlog: Backlog) -> None:
+        """Let it sleep until it may be placed there, or elsewhere."""
+        backlog.gang_kept_off(self.key, self.off, self.kept)
+
+
+class BerthsLooked(msgspec.Struct, frozen=True):
+    """Nodes are kept for these groups from now on."""
+
+    berths: Berths
+
+    def take(self, backlog: Backlog) -> None:
+        """Keep them."""
+        backlog.berths = self.berths
 
 
 class Misfiled(msgspec.Struct, frozen=True):
@@ -258,6 +296,18 @@ class Notes:
     def gang_held_back(self, key: Key, use: Use, rank: Rank, *, elsewhere: KeptGang | None) -> None:
         """The queue of a gang takes no more. ``elsewhere`` as for shapes."""
         self.taken.append(GangHeldBack(key, use, rank, elsewhere))
+
+    def shape_kept_off(self, key: ShapeKey, verdict: Verdict, off: Off, *, kept: Kept, served: Set[str]) -> None:
+        """A shape fits on nodes that are kept for others only."""
+        self.taken.append(ShapeKeptOff(key, verdict, off, kept, frozenset(served)))
+
+    def gang_kept_off(self, key: Key, off: Off, *, kept: Kept | None) -> None:
+        """A gang would fit if it were not for nodes that are kept for others."""
+        self.taken.append(GangKeptOff(key, off, kept))
+
+    def berths_looked(self, berths: Berths) -> None:
+        """Keep nodes for these groups from now on."""
+        self.taken.append(BerthsLooked(berths))
 
     def misfiled(self, uid: str) -> None:
         """A pod is not of the shape that it waits in any more."""

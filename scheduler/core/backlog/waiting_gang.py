@@ -20,6 +20,8 @@ class Until(enum.Enum):
     MAY_START = enum.auto()
     #: Its queue takes what it would use.
     QUEUE_TAKES = enum.auto()
+    #: Nodes on which it would fit are kept for others no more, or other nodes may help.
+    KEPT_OFF = enum.auto()
 
 
 @dataclass(slots=True)

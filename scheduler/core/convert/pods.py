@@ -18,7 +18,7 @@ from gpu.ended import has_ended
 from gpu.refusal import Refusal, told
 from gpu.request import NO_GPU
 from gpu.translation import Cards, Translation
-from scheduler.core.convert import constraints, device_env, job_owners, queues, selectors, volumes
+from scheduler.core.convert import constraints, device_env, job_owners, queues, runtimes, selectors, volumes
 from scheduler.core.convert import demand as requests
 from scheduler.core.convert.blockers import blocker
 from scheduler.core.convert.controllers import controller_uid
@@ -98,7 +98,12 @@ def _bound(pod: Pod, settings: Settings) -> PodRecord:
     found = asked_when_bound(pod)
     known = _NOTHING if isinstance(found, Refusal) else found
     cls = PodClass(
-        demand=requests.readable_demand(pod), request=known.request, wishes=known.wishes, mode=mode_of(known)
+        demand=requests.readable_demand(pod),
+        request=known.request,
+        wishes=known.wishes,
+        mode=mode_of(known),
+        deadline_s=runtimes.deadline_s(pod),
+        max_runtime_s=runtimes.max_runtime_s(pod),
     )
     return msgspec.structs.replace(
         _record(pod, cls, settings),
@@ -141,6 +146,8 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         wishes=found.wishes,
         mode=mode_of(found),
         places=tuple(msgspec.structs.replace(place, unit=0) for place in found.places),
+        deadline_s=runtimes.deadline_s(pod),
+        max_runtime_s=runtimes.max_runtime_s(pod),
     )
     job, job_name = job_owners.job_of(pod.metadata.owner_references)
     came_by_the_door = own is not None or not vocabulary.is_spoken(pod)

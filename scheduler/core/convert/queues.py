@@ -36,6 +36,7 @@ def queue_record(queue: Queue) -> QueueRecord:
         weight=Resources(*(reader.weight(name, one.over_quota_weight) for name, one in each)),
         preempt_min_runtime_ns=reader.duration_ns("preemptMinRuntime", spec.preempt_min_runtime),
         reclaim_min_runtime_ns=reader.duration_ns("reclaimMinRuntime", spec.reclaim_min_runtime),
+        patience_ns=_patience_ns((meta.annotations or {}).get(names.PATIENCE)),
         bad=reader.bad,
     )
 
@@ -71,6 +72,14 @@ class _Reader:
         if found is None:
             self.bad = self.bad or BadField(f"resources.{resource}.{field}", repr(value))
         return found or 0
+
+
+def _patience_ns(written: str | None) -> int | None:
+    """How long a group waits before nodes are kept for it; what can't be read, and admission refuses, is not said."""
+    try:
+        return None if written is None else goduration.parse_ns(written)
+    except goduration.MalformedDuration:
+        return None
 
 
 def queue_of(labels: Mapping[str, str]) -> str:

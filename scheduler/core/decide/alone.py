@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from scheduler.core.decide import supposed_nodes
-from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.attempts import Attempts, KeptOff
 from scheduler.core.model.plan import Bind, Entry, Placement
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
@@ -21,17 +21,21 @@ class Outcome(enum.Enum):
     PUT_OFF = enum.auto()
 
 
-def decide_alone(pod: PodRecord, attempts: Attempts, entries: list[Entry]) -> Outcome | Verdict | HeldBack:
-    """Place a pod, or make room for it; else say why it fits nowhere, or that its queue takes no more."""
+def decide_alone(pod: PodRecord, attempts: Attempts, entries: list[Entry]) -> Outcome | Verdict | HeldBack | KeptOff:
+    """Place a pod, or make room for it; else say why it fits nowhere, or that its queue takes no more.
+
+    Or that it fits only where nodes are kept for others.
+    """
     outcome = attempts.held_back([pod]) or _decide_by_nodes(pod, attempts, entries)
-    if attempts.snapshot.supposes_nodes and isinstance(outcome, Verdict):
+    if attempts.snapshot.supposes_nodes and isinstance(outcome, Verdict | KeptOff):
         return _decide_by_supposed_nodes(pod, outcome, attempts, entries)
     return outcome
 
 
 def _decide_by_supposed_nodes(
-    pod: PodRecord, verdict: Verdict, attempts: Attempts, entries: list[Entry]
+    pod: PodRecord, refusal: Verdict | KeptOff, attempts: Attempts, entries: list[Entry]
 ) -> Outcome | Verdict | HeldBack:
+    verdict = refusal if isinstance(refusal, Verdict) else refusal.verdict
     placed = supposed_nodes.for_share(attempts, pod, verdict)
     if isinstance(placed, Placement):
         entries.append(Bind(placed))
@@ -39,7 +43,9 @@ def _decide_by_supposed_nodes(
     return placed
 
 
-def _decide_by_nodes(pod: PodRecord, attempts: Attempts, entries: list[Entry]) -> Outcome | Verdict | HeldBack:
+def _decide_by_nodes(
+    pod: PodRecord, attempts: Attempts, entries: list[Entry]
+) -> Outcome | Verdict | HeldBack | KeptOff:
     known = attempts.known(pod.cls, pod.namespace)
     if known is not None:
         return known
@@ -49,11 +55,11 @@ def _decide_by_nodes(pod: PodRecord, attempts: Attempts, entries: list[Entry]) -
     if isinstance(placed, Placement):
         entries.append(attempts.placer.entry_alone(pod, placed))
         return Outcome.SERVED
-    if isinstance(placed, HeldBack):
+    if isinstance(placed, HeldBack | KeptOff):
         return placed
     found = attempts.make_room(pod)
-    if found is None:
-        return placed
+    if found is None or isinstance(found, KeptOff):
+        return found or placed
     node, retired = found
     entries.extend(retired)
     attempts.notes.say((pod.uid,), Verdict(code=Code.WAITING_FOR_DEVICE, detail=node))

@@ -11,11 +11,14 @@ bounded, and divided between namespaces (allowance.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
+import msgspec
+
 from scheduler.core.backlog.asleep import Kept
+from scheduler.core.backlog.kept_off import Off
 from scheduler.core.backlog.notes import Notes
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.sums import Columns
@@ -27,11 +30,15 @@ from scheduler.core.devices.device_fit import rule_of
 from scheduler.core.explain.explain import explain_ways
 from scheduler.core.model.plan import Placement, Retire
 from scheduler.core.model.records import PodClass, PodRecord
-from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.model.resources import Resources
+from scheduler.core.model.verdict import BerthCause, Code, NodeReason, Verdict
 from scheduler.core.queues.accounts import Accounts, HeldBack
-from scheduler.core.snapshot.node_mask import NodeMask, both
+from scheduler.core.queues.berths import Berth
+from scheduler.core.snapshot.node_mask import NodeMask, both, only
 
 T = TypeVar("T")
+#: The kind of reason (verdict.py) of nodes that are kept for others.
+BERTH: Final = "berth"
 
 #: What the steps of a decision cost, in operations of about a microsecond.
 PLACING: Final = 50
@@ -42,6 +49,12 @@ _JUDGING: Final = 180
 _COUNTING: Final = 1
 _LOOKING: Final = 60
 _NODES_PER_OPERATION: Final = 10
+
+
+class KeptOff(NamedTuple):
+    """Why a pod is not placed though it fits: only on nodes that are kept for others."""
+
+    verdict: Verdict
 
 
 class Mark(NamedTuple):
@@ -63,6 +76,7 @@ class Attempts:
     limits: Limits
     allowance: Allowance
     notes: Notes
+    wall_s: int = 0
     #: Whether something was left to the next decision.
     has_put_off: bool = False
     #: Classes of which a pod was placed.
@@ -79,6 +93,11 @@ class Attempts:
     settled_gangs: set[Key] = field(default_factory=set)
     #: Classes that fit nowhere: whether a supposed node would be brought for them (supposed_nodes.py).
     brings_node: dict[PodClass, bool] = field(default_factory=dict)
+    #: Berths that keep off whoever has its turn, and classes that fit nowhere else, of that turn.
+    off: tuple[Berth, ...] = ()
+    kept_off: dict[PodClass, KeptOff] = field(default_factory=dict)
+    #: Gangs that ask the same and were kept off by the same berths, by queue: what each of them says.
+    kept_alike: dict[Hashable, Verdict] = field(default_factory=dict)
     #: What judging again for the counts has cost.
     recounting: int = 0
     #: What queues have, and were charged by this decision.
@@ -99,6 +118,11 @@ class Attempts:
         if self._placer is None:
             self._placer = Placer(self.snapshot)
         return self._placer
+
+    def begin_turn(self, off: tuple[Berth, ...]) -> None:
+        """Somebody has its turn who is kept off by these berths."""
+        self.off = off
+        self.kept_off.clear()
 
     # --- what may be tried ---------------------------------------------------------------------------------------
     def put_off(self) -> bool:
@@ -209,15 +233,23 @@ class Attempts:
         return Columns(statement.table, column_of)
 
     # --- trying --------------------------------------------------------------------------------------------------
-    def place(self, pod: PodRecord) -> Placement | Verdict | HeldBack:
-        """Place and charge a pod, or say why it fits nowhere, or that its queue takes no more."""
+    def place(self, pod: PodRecord) -> Placement | Verdict | HeldBack | KeptOff:
+        """Place and charge a pod, or say why it fits nowhere, or that its queue takes no more.
+
+        A pod that fits on nodes only that are kept for others says nothing of its class.
+        """
         if claim := self.placer.taken_claim(pod):
             return Verdict(code=Code.CLAIM_IN_USE, detail=claim)
         known = self.hopeless.get(pod.cls) or self.known(pod.cls, pod.namespace)
         if known is not None:
             return known
+        if pod.cls in self.kept_off:
+            return self.kept_off[pod.cls]
         mask = self.placer.all_but(pod.cls.excluded)
-        placed = self._place(pod, mask)
+        placed = self._place(pod, both(mask, self._allowed()))
+        if placed is None and self.off and (there := self._on_berths(pod, mask)) is not None:
+            self.allowance.spend(pod.namespace, self.cost(pod.cls))
+            return self._keep_off(pod.cls, mask) if isinstance(there, Placement) else there
         if placed is not None:
             self.allowance.spend(pod.namespace, PLACING)
             self.fitting.add(pod.cls)
@@ -226,6 +258,54 @@ class Attempts:
         self.allowance.spend(pod.namespace, self.cost(pod.cls))
         verdict = self.hopeless[pod.cls] = self._explain(pod.cls, mask)
         return verdict
+
+    def off_of(self, queue: str, use: Resources, asks: Hashable) -> Off:
+        """Why what has its turn is kept off: by which berths, and what would change that (backlog/kept_off.py)."""
+        leaf = self.accounts.tree.find(queue)
+        return Off(queue if leaf is None else leaf.name, use, self.off, asks)
+
+    def fits_on_berths(self, classes: Iterable[PodClass]) -> bool:
+        """Whether a pod of one of these classes fits on nodes that are kept for others, as far as ranks tell."""
+        kept = self._berths()
+        return any(self.placer.ranking(way).fitting(kept) for cls in classes for way in self.placer.ways(cls))
+
+    def _allowed(self) -> NodeMask:
+        """Nodes that are kept for nobody else."""
+        names = frozenset(name for berth in self.off for name in berth.nodes)
+        return self.placer.all_but(names) if names else None
+
+    def _berths(self) -> NodeMask:
+        """The others."""
+        return only((name for berth in self.off for name in berth.nodes), self.placer.statement.position_of)
+
+    def _on_berths(self, pod: PodRecord, mask: NodeMask) -> Placement | HeldBack | None:
+        """What would become of a pod on the nodes that are kept for others; nothing is charged."""
+        mark = self.placer.statement.checkpoint(), self.accounts.checkpoint()
+        found = self._place(pod, both(mask, self._berths()))
+        self.placer.statement.rollback(mark[0])
+        self.accounts.rollback(mark[1])
+        return found
+
+    def _keep_off(self, cls: PodClass, mask: NodeMask) -> KeptOff:
+        """Say for whom the nodes are kept that a class fits on."""
+        ways, kept = self.placer.ways(cls), both(mask, self._berths())
+        fits = [self.placer.ranking(way).fitting(kept) for way in ways]
+        found = {position for positions in fits for position in positions}
+        position_of = self.placer.statement.position_of
+        first = next((b for b in self.off if any(position_of.get(n) in found for n in b.nodes)), self.off[0])
+        verdict = self._explain(cls, mask)
+        reasons = (*verdict.node_reasons, NodeReason(BERTH, "", max(1, len(found))))
+        self.kept_off[cls] = KeptOff(
+            msgspec.structs.replace(
+                verdict, node_reasons=tuple(sorted(reasons)), shortfall=None, berth=self.cause(first)
+            )
+        )
+        return self.kept_off[cls]
+
+    def cause(self, berth: Berth) -> BerthCause:
+        """For whom nodes are kept, as far as others are told."""
+        minutes = max(0, self.wall_s - berth.since_s) // 60
+        return BerthCause(holder=f"{berth.namespace}/{berth.name}", waited_min=minutes)
 
     def keep_room(self, pod: PodRecord) -> bool:
         """Charge a pod that can't be placed yet on the working copy only, if it fits.
@@ -243,10 +323,10 @@ class Attempts:
             return False
         if not self._is_judged(cls, namespace):
             return False
-        placed = self._place(pod, self.placer.all_but(cls.excluded))
+        placed = self._place(pod, both(self.placer.all_but(cls.excluded), self._allowed()))
         if not isinstance(placed, Placement):
             self.keeping[namespace] += self.cost(cls)
-            if placed is None:
+            if placed is None and not self.off:
                 self.roomless_on_paper.add(cls)
             return False
         self.keeping[namespace] += PLACING
@@ -298,17 +378,27 @@ class Attempts:
         rankings = [placer.ranking(way) for way in reversed(first.values())]
         return explain_ways(placer.statement, rankings, settings=settings, mask=mask)
 
-    def make_room(self, pod: PodRecord) -> tuple[str, list[Retire]] | None:
+    def make_room(self, pod: PodRecord) -> tuple[str, list[Retire]] | KeptOff | None:
         """Charge a whole-GPU pod where idle reservations can go for it: the node, and those that have to go."""
         if pod.cls in self.roomless or self.placer.taken_claim(pod):
             return None
-        found = self.placer.wait_for_device(pod, self.placer.all_but(pod.cls.excluded))
+        mask = self.placer.all_but(pod.cls.excluded)
+        found = self.placer.wait_for_device(pod, both(mask, self._allowed()))
         if found is not None:
             self.accounts.charge(queue_use.asked(self.snapshot, [pod]))
+        elif self.off and self._comes_free_on_berths(pod, mask):
+            return self._keep_off(pod.cls, mask)
         else:
             self.roomless[pod.cls] = None
             self._keep(pod.cls)
         return found
+
+    def _comes_free_on_berths(self, pod: PodRecord, mask: NodeMask) -> bool:
+        """Whether a whole-GPU pod would wait for a device on nodes that are kept for others."""
+        mark = self.placer.statement.checkpoint()
+        found = self.placer.wait_for_device(pod, both(mask, self._berths()))
+        self.placer.statement.rollback(mark)
+        return found is not None
 
     def _keep(self, cls: PodClass) -> None:
         """Keep the verdict on a class for which nothing makes room, until something changes that may help it."""
@@ -341,6 +431,7 @@ class Attempts:
             self._forget()
         _cut(self._hopeless, mark.hopeless)
         _cut(self._roomless, mark.roomless)
+        self.kept_off.clear()
 
 
 def _cut(known: dict[PodClass, T], length: int) -> None:

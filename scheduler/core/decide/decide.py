@@ -18,6 +18,7 @@ from scheduler.core.backlog.notes import Note, Notes
 from scheduler.core.backlog.ranked import Turns
 from scheduler.core.decide.allowance import LIMITS, Allowance, Limits
 from scheduler.core.decide.attempts import PLACING, Attempts
+from scheduler.core.decide.berthing import Berthing
 from scheduler.core.decide.gangs import whole_gang
 from scheduler.core.decide.holders import Holders
 from scheduler.core.decide.lines import WholeLine
@@ -26,7 +27,7 @@ from scheduler.core.decide.shapes import WholeShape
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Entry, Placement, Withdraw
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.records import PodRecord
+from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.order import QueueOrder
@@ -49,6 +50,11 @@ class Waiting(Protocol):
     @property
     def least(self) -> Resources:
         """The least that they come to use there, wherever they are placed."""
+        ...
+
+    @property
+    def classes_next(self) -> Iterable[PodClass]:
+        """Of its next pods."""
         ...
 
     @property
@@ -107,19 +113,22 @@ class _Deciding:
     order: QueueOrder[Waiting] = field(init=False)
     #: Who room is made for; None: it is not made.
     holders: Holders | None = None
+    berthing: Berthing = field(init=False)
 
     def made(self) -> Decision:
         """Decide everything, or as much as one decision may."""
         self.line_up()
         while (first := self.order.pop()) is not None:
+            self.attempts.begin_turn(self.berthing.keeping_off(first))
             if first.decide():
                 self._give_turn(first)
         self._move_on(self._stuck())
+        self.berthing.conclude()
         if self.holders is not None:
             self.holders.conclude()
         if self.snapshot.settings.makes_room:
             failing = self.holders.failing if self.holders is not None else {}
-            Making(self.attempts, self.entries, self.wall_s, failing).run()
+            Making(self.attempts, self.entries, self.wall_s, failing, self.berthing).run()
         return Decision(tuple(self.entries), tuple(self.attempts.notes.taken), self.attempts.has_put_off)
 
     def line_up(self) -> None:
@@ -131,7 +140,8 @@ class _Deciding:
         namespaces = {shape.key.namespace for shape in shapes.values()} | {gang.key[0] for gang in gangs}
         namespaces |= {line.key.namespace for line in lines}
         allowance = Allowance(namespaces=len(namespaces), most=self.limits.most)
-        self.attempts = Attempts(snapshot, self.now_ns, self.limits, allowance, Notes(backlog))
+        self.attempts = Attempts(snapshot, self.now_ns, self.limits, allowance, Notes(backlog), self.wall_s)
+        self.berthing = Berthing(self.attempts, self.entries)
         self.order = QueueOrder(self.attempts.accounts)
         self._serve_holders()
         for shape in shapes.values():
@@ -181,7 +191,8 @@ class _Deciding:
         nothing is left to spend stay where they are until something happens: the next decision would spend the same.
         """
         attempts = self.attempts
-        doubted = attempts.placer.all_but(frozenset(self.snapshot.doubts)) if self.snapshot.doubts else None
+        kept = frozenset(name for berth in self.snapshot.backlog.berths.of for name in berth.nodes)
+        doubted = attempts.placer.all_but(kept.union(self.snapshot.doubts)) if self.snapshot.doubts else None
         hopeless = set(attempts.hopeless)
         for pod, placement in stuck:
             if pod.cls in hopeless or not attempts.allowance.has_left(pod.namespace) or not attempts.affords([pod]):

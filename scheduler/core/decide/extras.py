@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler.core.decide.alone import Outcome, decide_alone
-from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.attempts import Attempts, KeptOff
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import ABOVE
@@ -35,6 +35,8 @@ class Extras:
     may_sleep: bool = True
     #: The least that any of them would use that the queue does not take; may_sleep: what wakes them all.
     held_back: HeldBack | None = None
+    #: Whether one of them fits on nodes only that are kept for others.
+    is_kept_off: bool = False
     _has_failed: bool = False
 
     def turn(self) -> bool:
@@ -52,6 +54,9 @@ class Extras:
             notes.say((pod.uid,), outcome.verdict)
             self._hold_back(outcome)
             return False
+        if isinstance(outcome, KeptOff):
+            notes.say((pod.uid,), outcome.verdict)
+            self.is_kept_off = True
         if isinstance(outcome, Verdict):
             notes.say((pod.uid,), outcome)
         fits_nowhere = isinstance(outcome, Verdict) and notes.kept(pod.cls) is not None

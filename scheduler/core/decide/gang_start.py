@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from scheduler.core.decide import supposed_nodes
-from scheduler.core.decide.attempts import Attempts, Mark
+from scheduler.core.decide.attempts import Attempts, KeptOff, Mark
 from scheduler.core.decide.gang_search import Search, Tried
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Retire
@@ -28,6 +28,8 @@ class Start:
     #: Why the first member that was passed over fitted nowhere; and why the first way to start failed for want of room.
     first_failure: Verdict | None = None
     failed: Verdict | None = None
+    #: Whether nodes that are kept for others would have taken a member.
+    is_kept_off: bool = False
     #: That the queue takes no more in one way or all: of all members that were placed, and the one that was not.
     held_back: HeldBack | None = None
     #: Where there was no room: how many members found a place, and in which subgroup how many, of too few.
@@ -95,13 +97,16 @@ class _Trying:
             return Tried.STOPPED
         if self.supposes_nodes:
             return self._suppose(pod)
-        found = attempts.make_room(pod)
-        if found is None:
-            start.passed.add(pod.cls)
+        found = placed if isinstance(placed, KeptOff) else attempts.make_room(pod)
+        if isinstance(found, KeptOff):
+            return self._keep_off(found, pod)
+        if found is not None:
+            start.waiting.append(found)
+            return Tried.PLACED
+        start.passed.add(pod.cls)
+        if isinstance(placed, Verdict):
             start.first_failure = start.first_failure or placed
-            return Tried.PASSED
-        start.waiting.append(found)
-        return Tried.PLACED
+        return Tried.PASSED
 
     def _suppose(self, pod: PodRecord) -> Tried:
         placed = supposed_nodes.place(self.attempts, pod)
@@ -110,6 +115,14 @@ class _Trying:
             return Tried.STOPPED
         self.start.placed.append((pod, placed))
         return Tried.PLACED
+
+    def _keep_off(self, kept: KeptOff, pod: PodRecord) -> Tried:
+        """It fits on nodes only that are kept for others."""
+        self.start.passed.add(pod.cls)
+        self.start.is_kept_off = True
+        if self.start.first_failure is None or self.start.first_failure.berth is None:
+            self.start.first_failure = kept.verdict
+        return Tried.PASSED
 
     def _hold_back(self, held: HeldBack) -> None:
         """All members that were placed, and this one, are more than the queue takes; what asks least of it wakes it."""

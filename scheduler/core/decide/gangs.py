@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,7 +23,7 @@ from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import Candidate, Rank, order_members
 from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.queues.use import is_fixed
@@ -50,8 +50,9 @@ class WholeGang:
     classes: tuple[PodClass, ...] = ()
     #: What its start depends on, if that is the same for others.
     alike: Alike | None = None
-    #: Whether its queue takes no more.
+    #: Whether its queue takes no more, or nodes that are kept for others are all it fits on.
     is_held_back: bool = False
+    is_kept_off: bool = False
     _use: Resources | None = None
 
     @property
@@ -82,6 +83,11 @@ class WholeGang:
     @property
     def _next_up(self) -> Sequence[PodRecord]:
         return self.state.needed(pod for pod in self.pods if not pod.gated) or self.pods[:1]
+
+    @property
+    def classes_next(self) -> Iterable[PodClass]:
+        """Of the pods that come next."""
+        return {pod.cls for pod in self._next_up}
 
     def is_settled(self) -> bool:
         """Never: what holds for its members says nothing of all of them together."""
@@ -162,11 +168,19 @@ class WholeGang:
     def _go_on(self, extras: Extras) -> bool:
         if extras.turn():
             return True
-        if extras.may_sleep and extras.held_back is not None:
+        if extras.is_kept_off:
+            self._keep_off_extras()
+        elif extras.may_sleep and extras.held_back is not None:
             self._hold_back(extras.held_back)
         elif extras.may_sleep and not extras.is_starting:
             self._sleep(Until.CLASS_FITS, is_counted=self._is_counted(self.attempts.charged()))
         return False
+
+    def _keep_off_extras(self) -> None:
+        """Members that were not placed have said why; they wake together, whatever node may help one of them."""
+        self.is_kept_off = True
+        off = self.attempts.off_of(self.queue, self.use, self.gang.key)
+        self.attempts.notes.gang_kept_off(self.gang.key, off, kept=None)
 
     def _keep_room(self, ready: list[PodRecord]) -> bool:
         """While the minimum is on its way, members beyond it keep their place among those of other gangs."""
@@ -193,7 +207,9 @@ class WholeGang:
             return
         self.alike = self._alike(ready)
         asked, kept = self.alike or start_asks.asked(self.group, self.state, ready), self._kept
-        if kept is not None and kept.asked == asked and not self._may_start(kept):
+        if (like := self._kept_off_like) is not None:
+            self._keep_off(like)
+        elif kept is not None and kept.asked == asked and not self._may_start(kept):
             self._wait_for_room(kept.verdict)
         elif not self._is_in_turn(ready):
             turn = Verdict(code=Code.WAITS_FOR_TURN, required=self.state.minimum)
@@ -224,11 +240,14 @@ class WholeGang:
         cost = attempts.allowance.spent_by(namespace) - spent
         if not attempts.snapshot.supposes_nodes:  # there, one that failed is no reason for others to pause
             attempts.notes.start_failed(self.gang.key, cost, attempts.now_ns)
-        if start.failed is None and start.held_back is not None:
+        if start.failed is None and start.held_back is not None and not start.is_kept_off:
             self._explain(start.held_back.verdict)
             self._hold_back(start.held_back)
             return
         verdict = _incomplete(start, self.state)
+        if start.is_kept_off or self._is_kept_off():
+            self._keep_off(verdict)
+            return
         if start.held_back is not None:
             self._wait_for_both(verdict, start.held_back)
             return
@@ -236,6 +255,32 @@ class WholeGang:
             self.alike, asked = None, start_asks.asked(self.group, self.state, ready)
         self._keep(verdict, asked, charged, lacks=self._lacks(start, ready))
         self._wait_for_room(verdict, is_counted=self._is_counted(charged))
+
+    def _is_kept_off(self) -> bool:
+        """Whether members of another class would leave room if they might go where nodes are kept for others."""
+        attempts = self.attempts
+        return bool(attempts.off) and len(self.classes) > 1 and attempts.fits_on_berths(self.classes)
+
+    def _keep_off(self, verdict: Verdict) -> None:
+        """It may have room where nodes are kept for others: it sleeps until it may go there, or elsewhere."""
+        attempts = self.attempts
+        if verdict.berth is None:
+            verdict = msgspec.structs.replace(verdict, berth=attempts.cause(attempts.off[0]))
+        self.is_kept_off = True
+        self._explain(verdict)
+        off = attempts.off_of(self.queue, self.use, self.alike or self.gang.key)
+        kept = attempts.as_of_now(self.classes[0], verdict) if len(self.classes) == 1 else None
+        attempts.notes.gang_kept_off(self.gang.key, off, kept=kept)
+        if self.alike is not None:
+            attempts.kept_alike[off._replace(use=NOTHING)] = verdict
+
+    @property
+    def _kept_off_like(self) -> Verdict | None:
+        """What a gang said that asks the same, and was kept off by the same berths in this decision."""
+        attempts = self.attempts
+        if self.alike is None or not attempts.off:
+            return None
+        return attempts.kept_alike.get(attempts.off_of(self.queue, NOTHING, self.alike))
 
     def _carry_out(self, start: Start) -> None:
         if start.waiting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scheduler.core.backlog.gang_lines import GangLine
@@ -11,6 +12,7 @@ from scheduler.core.decide.gangs import whole_gang
 from scheduler.core.decide.queue_use import asked_of, least_of
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import Rank
+from scheduler.core.model.records import PodClass
 from scheduler.core.model.resources import Resources
 
 
@@ -42,6 +44,11 @@ class WholeLine:
         """The least that they come to use, wherever they are placed."""
         return least_of(self.attempts.snapshot, self.turns.of.needed)
 
+    @property
+    def classes_next(self) -> Iterable[PodClass]:
+        """Of the members that start the next gang."""
+        return [cls for cls, _ in self.turns.of.needed]
+
     def is_settled(self) -> bool:
         """Whether a gang that asks the same could not start: then they sleep on, and say what that one says."""
         return self.attempts.notes.has_failed(self.turns.of.key.alike)
@@ -50,8 +57,8 @@ class WholeLine:
         """Decide on one gang; return whether there is another turn to come.
 
         There is none after a gang that neither starts nor says that its like can't: it is left to the next decision.
-        The line stays awake then. So it does if its queue takes no more: each behind has to be looked at once, as far
-        as the namespace may go on.
+        The line stays awake then. So it does if its queue takes no more, or nodes are kept for others: each behind has
+        to be looked at once, as far as the namespace may go on.
         """
         line = self.turns.of
         key, before = line.gang(self.turns.take()), len(self.entries)
@@ -61,7 +68,7 @@ class WholeLine:
         if whole is None:
             return True
         whole.decide()
-        if whole.is_held_back:
+        if whole.is_held_back or whole.is_kept_off:
             self.attempts.allowance.spend(line.key.namespace, HOLDING_BACK)
             return self.attempts.allowance.has_left(line.key.namespace) or self.attempts.put_off()
         return len(self.entries) > before or whole.alike != line.key.alike

@@ -21,15 +21,17 @@ from scheduler.core.backlog.room_memo import NeedKey, Refused, RoomMemo, Stamp
 from scheduler.core.decide import held_back
 from scheduler.core.decide.allowance import Allowance
 from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.berthing import Berthing
 from scheduler.core.decide.charging import Charging
-from scheduler.core.decide.needs import Needing, needs
+from scheduler.core.decide.needs import Needing, needs_left
 from scheduler.core.decide.revising import Revising
 from scheduler.core.decide.room_trial import cost_beside, cost_of_search, room_trial
-from scheduler.core.model.plan import Entry, GiveUp, placements
+from scheduler.core.model.plan import Entry, GiveUp
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.room import Action, Ended, Found, NoRoom
 from scheduler.core.queues.order import QueueOrder
 from scheduler.core.queues.tree import TreeQueue
+from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
 
 _MS: Final = 1_000_000
@@ -51,13 +53,14 @@ _FURTHER: Final = 300
 class Making:
     """One decision's. ``entries`` takes intents, and has what was decided before.
 
-    ``failing``: standing intents (ids) that don't come about as they are, and why.
+    ``failing``: standing intents (ids) that don't come about as they are, and why. ``berthing``: nodes that are kept.
     """
 
     attempts: Attempts
     entries: list[Entry]
     wall_s: int
     failing: dict[str, Ended]
+    berthing: Berthing
     trial: Trial = field(init=False)
     charging: Charging = field(init=False)
     _refused: dict[NeedKey, Refused] = field(default_factory=dict)
@@ -113,11 +116,7 @@ class Making:
 
     # --- who -----------------------------------------------------------------------------------------------------
     def _needs(self) -> list[Needing]:
-        snapshot = self.attempts.snapshot
-        served = {placement.pod_uid for placement in placements(self.entries)} | snapshot.commits.intents.holders.keys()
-        gangs = {(pod.namespace, pod.pod_group) for pod in map(snapshot.pod, served) if pod and pod.pod_group}
-        refused = self.attempts.snapshot.backlog.room.refused
-        return list(needs(self.attempts, served, gangs, refused))
+        return list(needs_left(self.attempts, self.entries))
 
     def _note_victims(self, memo: RoomMemo) -> None:
         """Note since when victims are to go, and which intents wait for one that does not."""
@@ -213,7 +212,9 @@ class Making:
             first.take()
             return True
         answer = self.attempts.snapshot.room_for(need, self.trial, action)
-        taken = self.charging.take_each(need, answer) if isinstance(answer, Found) else 0
+        taken = 0
+        if isinstance(answer, Found) and self._is_allowed(need, answer):
+            taken = self.charging.take_each(need, answer)
         allowance.spend(first.namespace, cost_beside(answer) + (taken - 1) * _FURTHER if taken else cost_beside(answer))
         if taken:
             self._refused.pop(first.key, None)
@@ -228,6 +229,10 @@ class Making:
     def _most(allowance: Allowance, namespace: str) -> int:
         """For how many equal needs room is looked for together: as the namespace's share of the work allows."""
         return max(1, min(_TOGETHER, (allowance.share - allowance.spent_by(namespace)) // _FURTHER))
+
+    def _is_allowed(self, need: Need, found: Found) -> bool:
+        """Whether no room is to be made on nodes that are kept for others (queues/berths.py)."""
+        return self.berthing.keeping_off_need(need).isdisjoint(place.node for place in found.places)
 
     def _refuse(self, key: NeedKey, answer: NoRoom, stamp: Stamp) -> None:
         now_ns, before = self.attempts.now_ns, self._refused.get(key)

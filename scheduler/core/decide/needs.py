@@ -8,7 +8,7 @@ behind it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice, takewhile
@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.core.backlog.gang_lines import GangLine
-from scheduler.core.backlog.notes import GangGone, GangHeldBack, GangLeft, GangSlept, LinedUp
+from scheduler.core.backlog.notes import GangGone, GangHeldBack, GangKeptOff, GangLeft, GangSlept, LinedUp, ShapeKeptOff
 from scheduler.core.backlog.quota_sleepers import Item
 from scheduler.core.backlog.ranked import Ranked, Turns
 from scheduler.core.backlog.room_memo import NeedKey, Refused
@@ -27,6 +27,7 @@ from scheduler.core.backlog.waiting_gang import Until
 from scheduler.core.decide import held_back, queue_use
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.needed import gang_need, pod_need
+from scheduler.core.model.plan import Entry, placements
 from scheduler.core.model.priority_order import Candidate, Rank, order_members
 from scheduler.core.model.resources import Resources
 from scheduler.core.room.need import Need
@@ -150,6 +151,14 @@ def _of_gang(key: Key, attempts: Attempts, served: set[str]) -> Needing:
     return Needing(key, key[0], group.queue, turns, use, lambda _: gang_need(key, attempts, served), has_more=True)
 
 
+def needs_left(attempts: Attempts, entries: Iterable[Entry]) -> Iterator[Needing]:
+    """All that wait for room on nodes after a decision has done ``entries``, but for holders of intents."""
+    snapshot = attempts.snapshot
+    served = {placement.pod_uid for placement in placements(entries)} | snapshot.commits.intents.holders.keys()
+    gangs = {(pod.namespace, pod.pod_group) for pod in map(snapshot.pod, served) if pod and pod.pod_group}
+    return needs(attempts, served, gangs, snapshot.backlog.room.refused)
+
+
 # --- who they are ------------------------------------------------------------------------------------------------
 def needs(
     attempts: Attempts, served: set[str], served_gangs: set[Key], refused: Mapping[NeedKey, Refused]
@@ -159,9 +168,7 @@ def needs(
     ``served``: pods (UIDs) that need none any more; ``served_gangs``: of which there are some. ``refused``: who was.
     """
     backlog, sleeping = attempts.snapshot.backlog, held_back.items(attempts)
-    for shape in backlog.shapes():
-        if shape.key not in sleeping and attempts.notes.kept(shape.key.cls) is not None:
-            yield _of_shape(Turns(shape, served), attempts)
+    yield from (_of_shape(Turns(shape, served), attempts) for shape in _shapes(attempts, sleeping))
     lines, apart = _gangs(attempts)
     for line in lines:
         keys = {line.gang(rank): rank.uid for rank in line.ranks()}
@@ -180,6 +187,16 @@ def needs(
     for key in apart:
         if key not in sleeping and _is_waiting(key, attempts, served, served_gangs):
             yield _of_gang(key, attempts, served)
+
+
+def _shapes(attempts: Attempts, sleeping: Set[Item]) -> Iterator[Shape]:
+    """Shapes that fit nowhere, neither for their queues nor for berths."""
+    backlog = attempts.snapshot.backlog
+    off = {note.key for note in attempts.notes.taken if isinstance(note, ShapeKeptOff)}
+    for shape in backlog.shapes():
+        is_asleep = shape.key in sleeping or shape.key in off or shape.key in backlog.kept_off
+        if not is_asleep and attempts.notes.kept(shape.key.cls) is not None:
+            yield shape
 
 
 def _is_waiting(key: Key, attempts: Attempts, served: set[str], served_gangs: set[Key]) -> bool:
@@ -204,7 +221,7 @@ def _gangs(attempts: Attempts) -> tuple[list[GangLine], list[Key]]:
             case LinedUp(lined=lined):
                 if lined.key not in backlog.lines:
                     apart[lined.key] = None
-            case GangHeldBack(key=key) | GangGone(key=key) | GangLeft(key=key):
+            case GangHeldBack(key=key) | GangKeptOff(key=key) | GangGone(key=key) | GangLeft(key=key):
                 apart.pop(key, None)
             case _:
                 pass

@@ -19,6 +19,7 @@ from scheduler.core.model.room import Found, NoRoom, Place
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
+from scheduler.core.snapshot.node_mask import NodeMask, both
 
 #: What a search costs in operations of about a microsecond, beside one for so many nodes and pods.
 _SEARCHING: Final = 2_000
@@ -56,16 +57,17 @@ def cost_beside(answer: Found | NoRoom) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OnPaper:
-    """Places needs on a decision's working copy."""
+    """Places needs on a decision's working copy. ``mask``: the nodes for that."""
 
     attempts: Attempts
+    mask: NodeMask = None
 
     def place(self, need: Need) -> tuple[Place, ...] | None:
         """Place and charge what a need lacks, and all that are equal to it; None if that is not possible.
 
         Then something may be charged.
         """
-        trying = _Trying(self.attempts)
+        trying = _Trying(self.attempts, self.mask)
         return tuple(trying.placed) if all(_is_placed(each, trying) for each in need.all) else None
 
 
@@ -80,6 +82,7 @@ class _Trying:
     """Members of one need. ``unplaced``: classes that fit nowhere beside what is placed."""
 
     attempts: Attempts
+    mask: NodeMask = None
     placed: list[Place] = field(default_factory=list)
     unplaced: dict[PodClass, None] = field(default_factory=dict)
 
@@ -87,7 +90,7 @@ class _Trying:
         """Give a member a place, or one that comes free when idle reservations go."""
         if pod.cls in self.unplaced or self.attempts.placer.taken_claim(pod):
             return Tried.PASSED
-        found = self.attempts.place_on_paper(pod)
+        found = self.attempts.place_on_paper(pod, self.mask)
         if isinstance(found, HeldBack):
             return Tried.STOPPED
         if isinstance(found, Placement):
@@ -100,7 +103,7 @@ class _Trying:
         use = queue_use.asked(attempts.snapshot, [pod])
         if attempts.accounts.refusal(use) is not None:
             return Tried.STOPPED
-        found = attempts.placer.wait_for_device(pod, attempts.placer.all_but(pod.cls.excluded))
+        found = attempts.placer.wait_for_device(pod, both(self.mask, attempts.placer.all_but(pod.cls.excluded)))
         if found is None:
             self.unplaced[pod.cls] = None
             return Tried.PASSED

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scheduler.core.backlog.ranked import Turns
 from scheduler.core.backlog.shape import Shape
 from scheduler.core.decide.alone import Outcome, decide_alone
-from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.attempts import Attempts, KeptOff
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.records import PodRecord
+from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import HeldBack
@@ -44,6 +45,11 @@ class WholeShape:
         """The least that it comes to use, wherever it is placed."""
         return self.attempts.snapshot.queues.least(self.turns.of.key.cls)
 
+    @property
+    def classes_next(self) -> Iterable[PodClass]:
+        """The class of all its pods."""
+        return (self.turns.of.key.cls,)
+
     def is_settled(self) -> bool:
         """Whether its class is known to fit nowhere, so that no turn is needed to say so."""
         key, attempts = self.turns.of.key, self.attempts
@@ -71,6 +77,12 @@ class WholeShape:
         elif isinstance(outcome, HeldBack):
             elsewhere = self.attempts.as_of_now(key.cls, outcome.verdict) if outcome.is_there else None
             notes.shape_held_back(key, outcome, served=served, elsewhere=elsewhere)
+        elif isinstance(outcome, KeptOff):
+            off, kept = (
+                self.attempts.off_of(key.queue, self.use, key),
+                self.attempts.as_of_now(key.cls, outcome.verdict),
+            )
+            notes.shape_kept_off(key, outcome.verdict, off, kept=kept, served=served)
         return outcome is Outcome.SERVED
 
     def _decide_misfiled(self, pod: PodRecord) -> None:

@@ -20,7 +20,8 @@ class QueueRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``quota`` and ``limit``: UNLIMITED for -1. ``weight``: share of what is left above the quotas, in millionths, by
     dimension. ``created`` as the API server writes it. ``bad``: the queue is closed because of this field.
     ``preempt_min_runtime_ns``, ``reclaim_min_runtime_ns``: how long a group runs before it may be evicted for others of
-    its queue, and of other queues; None: not said.
+    its queue, and of other queues; None: not said. ``patience_ns``: how long a group waits before nodes are kept for it
+    (queues/berths.py), below zero: they never are; None: not said.
     """
 
     name: str
@@ -33,6 +34,7 @@ class QueueRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     weight: Resources = NOTHING
     preempt_min_runtime_ns: int | None = None
     reclaim_min_runtime_ns: int | None = None
+    patience_ns: int | None = None
     bad: BadField | None = None
 
     @property

@@ -140,6 +140,9 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     avoids: Domains = frozenset()
     #: Nodes that are out for it for a while, because an attempt failed there (backoff.py).
     excluded: frozenset[str] = frozenset()
+    #: After so many seconds its kubelet ends it (``activeDeadlineSeconds``), or so its annotation says; 0: not known.
+    deadline_s: int = 0
+    max_runtime_s: int = 0
 
     def ways(self) -> tuple[PodClass, ...]:
         """A class for each of its requests, best first, with the nodes that this one is for."""

@@ -45,3 +45,7 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     require_enforcement: bool = False
     #: Pods are evicted for others that have a right to what they use (docs/design/room.md).
     makes_room: bool = False
+    #: After so long nodes are kept for a group that found no room, if its queue says nothing (queues/berths.py).
+    patience_ns: int = 600_000_000_000
+    #: Of all GPUs, how many may be on such nodes; 0: none are kept.
+    berths_percent: int = 10

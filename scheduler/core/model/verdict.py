@@ -57,6 +57,8 @@ class Code(enum.Enum):
     #: Room is being made: of ``required`` pods that have to go, ``present`` are gone; ``detail`` names the node, if it
     #: is one only.
     WAITS_FOR_ROOM = "WaitsForRoom"
+    #: It has waited so long that nodes are kept for it until it fits there: ``berth`` names them.
+    WAITS_FOR_BERTH = "WaitsForBerth"
     #: A PersistentVolumeClaim that the pod mounts is not there: ``detail`` names it, as all that follow do.
     CLAIM_NOT_FOUND = "ClaimNotFound"
     #: The claim of a generic ephemeral volume has not been made yet.
@@ -106,7 +108,8 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     pod's), ``pinned-room`` (it may be free, and the node has no room left to open devices until it comes)) |
     ``exclusion`` (it would open a device only because the pod excludes those in use that have room) |
     ``volume-affinity`` and ``volume-zone`` (a volume of the pod can't be used there) | ``volumes`` (the node takes no
-    more volumes of a CSI driver) | ``others-anti-affinity`` (a pod is there, or in the same domain, that keeps it off).
+    more volumes of a CSI driver) | ``others-anti-affinity`` (a pod is there, or in the same domain, that keeps it off)
+    | ``berth`` (it is kept for another group, which the verdict's ``berth`` names).
     ``resource``: Kubernetes name, or ``gpu-share`` / ``gpu-memory`` for parts of a device.
     """
 
@@ -149,6 +152,14 @@ class SubgroupShort(msgspec.Struct, frozen=True, gc=False):
     is_of_subgroups: bool = False
 
 
+class BerthCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Nodes that are kept for ``holder``, a pod or a PodGroup with its namespace, which waits for ``waited_min``."""
+
+    holder: str
+    waited_min: int
+    nodes: tuple[str, ...] = ()
+
+
 class Reasons(NamedTuple):
     """What a verdict says without its counts. A pod is told at once when this changes; counts may be a while old."""
 
@@ -157,6 +168,7 @@ class Reasons(NamedTuple):
     required: int
     kinds: frozenset[tuple[str, str]]
     queue: tuple[str, str] | None = None
+    berth: tuple[str, tuple[str, ...]] | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -174,6 +186,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     queue: QueueCause | None = None
     #: Of a gang with subgroups: the one that is short.
     subgroup: SubgroupShort | None = None
+    #: Who the nodes are kept for that the group would fit on; of ``WAITS_FOR_BERTH``: the group itself, and its nodes.
+    berth: BerthCause | None = None
 
     @property
     def reasons(self) -> Reasons:
@@ -181,4 +195,5 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         kinds = frozenset((reason.kind, reason.resource) for reason in self.node_reasons)
         lasting = frozenset(each for each in kinds if each[0] not in OF_NODES)
         queue = (self.queue.at, self.queue.resource) if self.queue is not None else None
-        return Reasons(self.code, self.detail, self.required, lasting or kinds, queue)
+        berth = (self.berth.holder, self.berth.nodes) if self.berth is not None else None
+        return Reasons(self.code, self.detail, self.required, lasting or kinds, queue, berth)

@@ -124,6 +124,12 @@ class Ranking:
         equals = np.flatnonzero(self._preferred & (keys == least))
         return int(equals[0]) if len(equals) else position
 
+    def fitting(self, mask: NodeMask = None) -> list[int]:
+        """Positions of all nodes on which the class fits, as far as ranks tell."""
+        self._catch_up()
+        fits = self.keys != NOWHERE
+        return np.flatnonzero(fits if mask is None else fits & mask).tolist()
+
     def strike(self, position: int) -> None:
         """Take a node out until it is charged again: a closer look found that the class doesn't fit."""
         self.keys[position] = NOWHERE

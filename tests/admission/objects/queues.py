@@ -22,9 +22,12 @@ def raw(name: str, parent: str = "", *, resources: Any = None, **spec: Any) -> R
     return {"apiVersion": API_VERSION, "kind": "Queue", "metadata": about, "spec": said}
 
 
-def queue(name: str, parent: str = "", *, is_leaving: bool = False, **spec: Any) -> Queue:
+def queue(
+    name: str, parent: str = "", *, is_leaving: bool = False, annotations: Raw | None = None, **spec: Any
+) -> Queue:
     """The same, decoded."""
     made = raw(name, parent, **spec)
+    made["metadata"]["annotations"] = annotations
     if is_leaving:
         made["metadata"]["deletionTimestamp"] = "2026-11-24T00:00:00Z"
     return msgspec.convert(made, Queue)

@@ -15,6 +15,7 @@ from admission.objects.others import Others
 from admission.objects.queue import judge_deleted, judge_written
 from admission.objects.texts import TEXTS, told
 from tests.admission.objects.queues import beside, gpus, queue
+from wire import names
 from wire.crds.queue import TOO_MANY_UNITS, UNITS, Queue
 
 
@@ -97,6 +98,14 @@ REFUSED: dict[str, tuple[Queue, tuple[Queue, ...], list[str]]] = {
             "allowed: numbers with units of Go's durations, such as 90s or 1h30m)",
         ],
     ),
+    "a patience that is none": (
+        queue("a", annotations={names.PATIENCE: "ten minutes"}),
+        (),
+        [
+            'the duration cannot be read (metadata.annotations[moorage.dev/patience] is "ten minutes"; '
+            "allowed: numbers with units of Go's durations, such as 90s or 1h30m)"
+        ],
+    ),
     "its own parent": (
         queue("a", "a"),
         (),
@@ -169,6 +178,7 @@ WARNED: dict[str, tuple[Queue, tuple[Queue, ...], list[str]]] = {
 
 SILENT: dict[str, tuple[Queue, tuple[Queue, ...]]] = {
     "empty resources": (queue("a"), ()),
+    "a patience without end": (queue("a", annotations={names.PATIENCE: "-1s"}), ()),
     "negative priority and durations, as KAI": (queue("a", priority=-5, preemptMinRuntime="-1s"), ()),
     "tenths that make up the parent's quota": (
         queue("a", "team", resources=gpus(0.1)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.model.verdict import Code, NodeReason, QueueCause, SubgroupShort, Verdict
+from scheduler.core.model.verdict import BerthCause, Code, NodeReason, QueueCause, SubgroupShort, Verdict
 from scheduler.status import reasons
 
 TEXTS = [
@@ -187,6 +187,25 @@ TEXTS = [
         id="no-parent",
     ),
     pytest.param(Verdict(code=Code.QUEUE_NOT_FOUND, detail="team"), "Queue team does not exist", id="no-such-queue"),
+    pytest.param(
+        Verdict(
+            code=Code.NO_NODE_FITS,
+            node_reasons=(NodeReason("berth", "", 2), NodeReason("insufficient", "nvidia.com/gpu", 3)),
+            berth=BerthCause(holder="ns/large", waited_min=14),
+        ),
+        "no nodes with enough resources were found: 2 node(s) are kept for ns/large, which has waited 14 min. \n"
+        "3 node(s) didn't have enough resources: GPUs.",
+        id="kept-off",
+    ),
+    pytest.param(
+        Verdict(
+            code=Code.WAITS_FOR_BERTH,
+            berth=BerthCause(holder="ns/large", waited_min=14, nodes=tuple(f"n{number}" for number in range(10))),
+        ),
+        "ns/large has waited 14 min, so its place is being freed on n0, n1, n2, n3, n4, n5, n6, n7 and 2 more. "
+        "It starts when enough of the pods there have ended",
+        id="waits-for-berth",
+    ),
 ]
 
 

@@ -101,3 +101,12 @@ def test_minimum_runtimes_are_read_as_go_writes_durations(written: str | None, n
 def test_a_minimum_runtime_that_is_no_duration_closes_the_queue(written: str) -> None:
     record = queue_record(Queue(metadata=ObjectMeta(name="q"), spec=QueueSpec(reclaim_min_runtime=written)))
     assert record.bad == BadField("reclaimMinRuntime", written)
+
+
+@pytest.mark.parametrize(
+    ("written", "ns"), [("10m", 600_000_000_000), ("-1s", -1_000_000_000), ("0s", 0), ("soon", None), (None, None)]
+)
+def test_patience_is_an_annotation_and_what_can_not_be_read_is_not_said(written: str | None, ns: int | None) -> None:
+    annotations = None if written is None else {names.PATIENCE: written}
+    record = queue_record(msgspec.structs.replace(made(), metadata=ObjectMeta(name="q", annotations=annotations)))
+    assert (record.patience_ns, record.bad) == (ns, None)

@@ -1,0 +1,109 @@
+"""Who sleeps because nodes are kept for others (queues/berths.py): it would fit there, and nowhere else.
+
+It wakes when the berths change, when its queue may use them after all, or when another node got something that may help
+it. Those that ask the same of the same queue are compared once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scheduler.core.backlog.asleep import Kept, depends_on_all
+from scheduler.core.backlog.sayings import Key
+from scheduler.core.backlog.shape import ShapeKey
+from scheduler.core.backlog.sums import passing
+from scheduler.core.model.resources import Resources
+from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.queues.berths import Berth
+
+Item = ShapeKey | Key
+
+
+class Off(NamedTuple):
+    """Why something is kept off. ``queue``: its own; ``use``: what it would use there next.
+
+    ``berths``: which keep it off. ``asks``: what it asks, equal where all else is.
+    """
+
+    queue: str
+    use: Resources
+    berths: tuple[Berth, ...]
+    asks: Hashable
+
+
+@dataclass(slots=True)
+class _Alike:
+    """Those of one ``Off``. ``kept``: what one of their pods needs; None: any node that got something may help."""
+
+    kept: Kept | None
+    sure_at: int
+    items: dict[Item, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class KeptOff:
+    """All of them. ``berths``: as of the last decision."""
+
+    ledger: Ledger
+    berths: tuple[Berth, ...] = ()
+    _of: dict[Item, Off] = field(default_factory=dict)
+    _alike: dict[Off, _Alike] = field(default_factory=dict)
+
+    def __contains__(self, item: Item) -> bool:
+        return item in self._of
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def put(self, item: Item, off: Off, kept: Kept | None) -> None:
+        """Have it sleep. ``kept``: of the only class that it asks, as of now."""
+        self.drop(item)
+        self._of[item] = off
+        alike = self._alike.setdefault(off, _Alike(kept, self.ledger.changes.last))
+        alike.items[item] = None
+
+    def drop(self, item: Item) -> None:
+        """It sleeps no more, or not for this."""
+        off = self._of.pop(item, None)
+        if off is None:
+            return
+        alike = self._alike[off]
+        del alike.items[item]
+        if not alike.items:
+            del self._alike[off]
+
+    def due(self, berths: tuple[Berth, ...], is_starved: Callable[[str, Resources], bool]) -> list[Item]:
+        """Those that may be placed now; before each decision. ``is_starved``: of a queue, and a use."""
+        if berths != self.berths:
+            self.berths = berths
+            return list(self._of)
+        return [
+            item
+            for off, alike in self._alike.items()
+            if self._may_enter(off, is_starved) or self._may_fit_elsewhere(off, alike)
+            for item in alike.items
+        ]
+
+    def _may_enter(self, off: Off, is_starved: Callable[[str, Resources], bool]) -> bool:
+        of_others = [berth for berth in off.berths if berth.queue != off.queue]
+        return bool(of_others) and is_starved(off.queue, off.use)
+
+    def _may_fit_elsewhere(self, off: Off, alike: _Alike) -> bool:
+        changes = self.ledger.changes
+        if not changes.has_helped_since(alike.sure_at):
+            return False
+        kept = alike.kept
+        if kept is None or depends_on_all(kept.needs.cls) or kept.needs.resources != len(self.ledger.table.resources):
+            return True
+        nodes = {name for berth in off.berths for name in berth.nodes}
+        rows = [row for row in changes.helped_since(alike.sure_at) if not self._is_of(row, nodes)]
+        if passing(self.ledger, kept.needs, rows):
+            return True
+        alike.sure_at = changes.last
+        return False
+
+    def _is_of(self, row: int, nodes: set[str]) -> bool:
+        node = self.ledger.nodes[row]
+        return node is None or node.name in nodes

@@ -1,0 +1,347 @@
+"""A large group that others overtake, in virtual time: minute by minute pods end, new ones come, and all is decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import Explain, placements
+from scheduler.core.model.settings import Settings
+from scheduler.core.model.verdict import Code, Verdict
+from scheduler.status.reasons import told
+from tests.scheduler.core.objects import changed, feed, node, pod, pod_group, queue
+from wire import names
+from wire.core import Pod
+from wire.crds.queue import Queue
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+S = 1_000_000_000
+PATIENCE = 10
+
+
+def at(minute: float) -> str:
+    """A time so many minutes after noon, as the API server writes it."""
+    return (NOON + timedelta(minutes=minute)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass
+class Day:
+    """A cluster whose time is passed in, in minutes after noon; its pods run as long as they say."""
+
+    cluster: Cluster
+    minute: int = 0
+    runs: dict[str, int] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    #: When each pod began, by name, and where.
+    began: dict[str, int] = field(default_factory=dict)
+    node_of: dict[str, str] = field(default_factory=dict)
+    said: dict[str, Verdict] = field(default_factory=dict)
+
+    def submit(self, name: str, *, minutes: int, gpus: int = 1, team: str = "a", **more: Any) -> None:
+        """A pod comes that will run so long."""
+        labels = {names.QUEUE_LABEL: team}
+        made = pod(name, gpus=gpus, created=at(self.minute), labels=labels, **more)
+        self.pods[name], self.runs[name] = made, minutes
+        feed(self.cluster, made)
+
+    def gang(self, name: str, members: int, *, minutes: int, gpus: int, team: str = "a") -> None:
+        """A gang comes."""
+        group = pod_group(name, members, queue=team)
+        created = msgspec.structs.replace(group.metadata, creation_timestamp=at(self.minute))
+        feed(self.cluster, msgspec.structs.replace(group, metadata=created))
+        for number in range(members):
+            self.submit(f"{name}-{number}", minutes=minutes, gpus=gpus, team=team, group=name)
+
+    def until(self, minute: int) -> None:
+        """Let time pass: pods end, and all decisions of each minute are carried out."""
+        while True:
+            self._end_pods()
+            self._decide()
+            if self.minute >= minute:
+                return
+            self.minute += 1
+
+    def _end_pods(self) -> None:
+        for name, began in list(self.began.items()):
+            if name in self.pods and began + self.runs[name] <= self.minute:
+                del self.pods[name]
+                self.cluster.remove_pod(f"uid-{name}")
+
+    def _decide(self) -> None:
+        for _ in range(100):
+            now_ns = self.minute * 60 * S
+            plan = self.cluster.decide(now_ns, wall_s=int(NOON.timestamp()) + self.minute * 60)
+            told_of = [entry for entry in plan.entries if isinstance(entry, Explain)]
+            self.cluster.told(told_of)
+            self.said |= {uid.removeprefix("uid-"): entry.verdict for entry in told_of for uid in entry.pods}
+            placed = list(placements(plan.entries))
+            for placement in placed:
+                self.cluster.commits.assume(placement)
+                self._bind(placement.name, placement.node)
+            if not placed and plan.wake_at_ns != now_ns:
+                assert self.cluster.validate() == []
+                return
+        raise AssertionError("decisions go on and on")
+
+    def _bind(self, name: str, where: str) -> None:
+        was = changed(self.pods[name])
+        spec = msgspec.structs.replace(was.spec, node_name=where)
+        status = msgspec.structs.replace(was.status, phase="Running", start_time=at(self.minute))
+        self.pods[name] = msgspec.structs.replace(was, spec=spec, status=status)
+        feed(self.cluster, self.pods[name])
+        self.began[name], self.node_of[name] = self.minute, where
+
+    def words(self, name: str) -> str:
+        """What a pod was told last."""
+        return told(self.said[name]).message
+
+
+def day(*queues: Queue, nodes: int = 2, **settings: Any) -> Day:
+    """Nodes of four GPUs that are full, their pods ending one after the other, four minutes apart."""
+    made = Day(Cluster(Settings(**{"berths_percent": 50, **settings})))
+    feed(made.cluster, *queues, *(node(f"n{number}", 4) for number in range(1, nodes + 1)))
+    for number in range(4 * nodes):
+        made.submit(f"old{number}", minutes=4 * (number + 1), team="a")
+    made.until(0)
+    assert len(made.began) == 4 * nodes
+    return made
+
+
+def stream(made: Day, until: int, *, minutes: int = 30, team: str = "a", **more: Any) -> None:
+    """Each minute another small pod comes, for ever, if nothing stops them."""
+    while made.minute < until:
+        made.submit(f"{team}-small{made.minute}", minutes=minutes, team=team, **more)
+        made.until(made.minute + 1)
+
+
+def test_without_a_berth_small_pods_overtake_a_large_one_for_ever() -> None:
+    made = day(berths_percent=0)
+    made.submit("large", minutes=60, gpus=4)
+    stream(made, 180)
+    assert "large" not in made.began
+
+
+@pytest.mark.parametrize("minutes", [5, 30, 47])
+def test_a_large_pod_starts_when_what_ran_on_its_nodes_has_ended(minutes: int) -> None:
+    """The bound: within the patience and the longest rest of what runs there then, and one decision."""
+    made = day()
+    made.submit("large", minutes=60, gpus=4)
+    longest = max(minutes, 4 * 8)
+    stream(made, PATIENCE + longest + 1, minutes=minutes)
+    assert made.began["large"] <= PATIENCE + longest
+
+
+def test_a_gang_gets_as_many_nodes_as_it_needs() -> None:
+    made = day(nodes=4)
+    made.gang("big", 2, minutes=60, gpus=4)
+    stream(made, PATIENCE + 30 + 64 + 1)
+    assert made.began["big-0"] == made.began["big-1"] <= PATIENCE + 64
+    assert made.node_of["big-0"] != made.node_of["big-1"]
+
+
+def test_both_sides_are_told() -> None:
+    made = day()
+    made.submit("large", minutes=60, gpus=4)
+    stream(made, 25)
+    large, (kept, *_) = made.words("large"), [name for name in made.pods if name not in made.began and name != "large"]
+    (where,) = [each.nodes for each in made.cluster.backlog.berths.of]
+    assert large == (
+        f"ns/large has waited 10 min, so its place is being freed on {where[0]}. "
+        "It starts when enough of the pods there have ended"
+    )
+    assert made.said["large"].code is Code.WAITS_FOR_BERTH
+    assert "1 node(s) are kept for ns/large, which has waited " in made.words(kept)
+    assert made.said[kept].code is Code.NO_NODE_FITS
+
+
+def test_what_is_kept_for_one_is_told_once_and_not_each_minute() -> None:
+    made = day()
+    made.submit("large", minutes=60, gpus=4)
+    stream(made, 20)
+    made.said.clear()
+    made.until(23)
+    assert "large" not in made.said
+
+
+@pytest.mark.parametrize(
+    ("quota", "overtakes"), [(0, False), (8, True)], ids=["has its quota", "is short of its quota"]
+)
+def test_another_queue_is_let_in_only_while_it_is_short_of_its_quota(quota: int, overtakes: bool) -> None:
+    made = day(queue("a", gpu=(0, 1, -1)), queue("b", gpu=(quota, 1, -1)))
+    made.submit("large", minutes=60, gpus=4)
+    made.until(PATIENCE)
+    (where,) = [each.nodes for each in made.cluster.backlog.berths.of]
+    stream(made, PATIENCE + 12, team="b", minutes=300)
+    in_berth = [name for name, there in made.node_of.items() if name.startswith("b-") and there in where]
+    assert bool(in_berth) is overtakes
+
+
+@pytest.mark.parametrize(
+    ("asks", "team", "enters"),
+    [
+        ({"spec": {"activeDeadlineSeconds": 60}}, "a", True),
+        ({"spec": {"activeDeadlineSeconds": 60}}, "b", True),
+        ({"spec": {"activeDeadlineSeconds": 36_000}}, "a", False),
+        ({"annotations": {names.MAX_RUNTIME: "1m"}}, "a", True),
+        ({"annotations": {names.MAX_RUNTIME: "1m"}}, "b", False),
+        ({"annotations": {names.MAX_RUNTIME: "soon"}}, "a", False),
+        ({}, "a", False),
+    ],
+    ids=["ends", "ends, other queue", "too late", "says so", "says so, other queue", "unreadable", "unknown"],
+)
+def test_a_pod_is_let_in_if_it_ends_before_the_nodes_are_free(asks: dict[str, Any], team: str, enters: bool) -> None:
+    made = Day(Cluster(Settings(berths_percent=50)))
+    feed(made.cluster, queue("a", gpu=(0, 1, -1)), queue("b", gpu=(0, 1, -1)), node("n1", 4))
+    for number, minutes in enumerate((11, 60, 60, 60)):
+        made.submit(f"old{number}", minutes=minutes, spec={"activeDeadlineSeconds": 60 * minutes})
+    made.until(0)
+    made.submit("large", minutes=60, gpus=4)
+    made.until(PATIENCE + 5)
+    made.submit("fresh", minutes=1, team=team, **asks)
+    made.until(PATIENCE + 6)
+    assert ("fresh" in made.began) is enters
+
+
+def test_nobody_is_let_in_where_the_end_of_what_runs_there_is_not_known() -> None:
+    made = day(nodes=1)
+    made.submit("large", minutes=60, gpus=4)
+    made.until(PATIENCE)
+    made.submit("fresh", minutes=1, spec={"activeDeadlineSeconds": 60})
+    made.until(PATIENCE + 3)
+    assert "fresh" not in made.began
+
+
+def test_who_comes_first_by_priority_is_not_kept_off() -> None:
+    made = day(nodes=1)
+    made.submit("large", minutes=60, gpus=4)
+    made.until(PATIENCE)
+    made.submit("urgent", minutes=60, priority=50)
+    made.until(PATIENCE + 3)
+    assert "urgent" in made.began
+
+
+@pytest.mark.parametrize(
+    ("said", "above", "starts"),
+    [("1m", None, 1), ("-1s", None, None), (None, "2m", 2), ("3m", "-1s", 3), ("0s", None, 1), ("long", None, 10)],
+    ids=["own", "never", "of the department", "own before the department's", "at the next look", "unreadable"],
+)
+def test_a_queue_says_how_long_its_groups_wait(said: str | None, above: str | None, starts: int | None) -> None:
+    teams = [queue("dept", gpu=(-1, 1, -1)), queue("a", "dept", gpu=(0, 1, -1))]
+    made = day(*(_annotated(each, text) for each, text in zip(teams, (above, said), strict=True)), nodes=1)
+    made.submit("large", minutes=60, gpus=4)
+    for minute in range(15):
+        made.until(minute)
+        has_one = bool(made.cluster.backlog.berths.of)
+        assert has_one is (starts is not None and starts <= minute)
+
+
+def _annotated(made: Queue, text: str | None) -> Queue:
+    annotations = {} if text is None else {names.PATIENCE: text}
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, annotations=annotations))
+
+
+def test_a_berth_that_loses_a_node_is_chosen_again() -> None:
+    made = day(nodes=2)
+    made.submit("large", minutes=60, gpus=4)
+    made.until(PATIENCE)
+    (before,) = [each.nodes for each in made.cluster.backlog.berths.of]
+    feed(made.cluster, node(before[0], 4, cordoned=True))
+    made.until(PATIENCE + 1)
+    (now,) = [each.nodes for each in made.cluster.backlog.berths.of]
+    assert now
+    assert set(now).isdisjoint(before)
+
+
+def test_a_holder_that_goes_leaves_its_nodes_to_others() -> None:
+    made = day(nodes=1)
+    made.submit("large", minutes=60, gpus=4)
+    made.until(PATIENCE)
+    made.submit("small", minutes=60)
+    made.until(PATIENCE + 5)
+    assert "small" not in made.began
+    del made.pods["large"]
+    made.cluster.remove_pod("uid-large")
+    made.until(PATIENCE + 6)
+    assert made.began["small"] == PATIENCE + 6 or made.began["small"] == PATIENCE + 5
+    assert made.cluster.backlog.berths.of == ()
+
+
+def test_one_that_sleeps_beside_a_berth_is_placed_when_another_node_helps() -> None:
+    made = day(nodes=1)
+    made.submit("large", minutes=60, gpus=4)
+    made.until(PATIENCE)
+    made.gang("pair", 2, minutes=60, gpus=1)
+    made.submit("small", minutes=60)
+    made.until(PATIENCE + 5)
+    feed(made.cluster, node("n9", 3))
+    made.until(PATIENCE + 5)
+    assert {made.node_of[name] for name in ("small", "pair-0", "pair-1")} == {"n9"}
+
+
+def test_each_queue_has_one_berth_and_all_together_a_part_of_the_cluster() -> None:
+    teams = "abcdef"
+    made = Day(Cluster(Settings(berths_percent=50)))
+    feed(made.cluster, *(queue(team, gpu=(0, 1, -1)) for team in teams), *(node(f"n{at}", 4) for at in range(6)))
+    for number in range(24):
+        made.submit(f"old{number}", minutes=600, team=teams[number % 6])
+    made.until(0)
+    for team in teams:
+        for number in range(2):
+            made.submit(f"{team}-large{number}", minutes=60, gpus=4, team=team)
+    made.until(PATIENCE + 20)
+    berths = made.cluster.backlog.berths.of
+    assert [each.queue for each in berths] == ["a", "b", "c"]
+    assert len({name for each in berths for name in each.nodes}) == 3
+
+
+def test_a_queue_above_its_share_gets_none_but_for_what_has_overtaken_its_group() -> None:
+    """Six of its eight GPUs came before the large one: with it the queue would be above its share of eight."""
+    made = Day(Cluster(Settings(berths_percent=50)))
+    feed(made.cluster, queue("a", gpu=(4, 1, -1)), queue("b", gpu=(4, 1, -1)), node("n1", 4), node("n2", 4))
+    for number in range(4):
+        made.submit(f"first{number}", minutes=600)
+    made.until(0)
+    made.submit("large", minutes=60, gpus=4)
+    for number in range(5):
+        made.submit(f"b{number}", minutes=600, team="b")
+    made.until(PATIENCE + 2)
+    assert [each.queue for each in made.cluster.backlog.berths.of] == []
+
+
+def test_a_pod_without_gpus_gets_no_berth() -> None:
+    made = Day(Cluster(Settings(berths_percent=50)))
+    feed(made.cluster, node("n1", 4, cpu="8"))
+    made.submit("old", minutes=600, gpus=0, cpu="5")
+    made.until(0)
+    made.submit("large", minutes=60, gpus=0, cpu="8")
+    made.until(PATIENCE + 2)
+    assert made.cluster.backlog.berths.of == ()
+
+
+def test_a_second_leader_chooses_the_same_nodes() -> None:
+    made = day(nodes=4)
+    made.submit("large", minutes=60, gpus=4)
+    made.until(PATIENCE + 2)
+    before = made.cluster.backlog.berths.of
+    other = Cluster(made.cluster.settings)
+    feed(other, *(node(f"n{number}", 4) for number in range(1, 5)), *made.pods.values())
+    for second in range(3):
+        other.decide(second * S, wall_s=int(NOON.timestamp()) + 60 * (PATIENCE + 2) + second)
+    assert [(each.uid, each.nodes) for each in other.backlog.berths.of] == [(each.uid, each.nodes) for each in before]
+
+
+def test_work_beside_a_berth_does_not_grow_with_what_is_kept_off() -> None:
+    """A look at each kind of what sleeps, and not at each pod: what is decided again is nothing."""
+    made = day(nodes=1)
+    made.submit("large", minutes=600, gpus=4)
+    made.until(PATIENCE)
+    for number in range(200):
+        made.submit(f"small{number:03}", minutes=60)
+    made.until(PATIENCE + 5)
+    assert len(made.cluster.backlog.kept_off) == 1
+    assert made.cluster.backlog.awake() == []
