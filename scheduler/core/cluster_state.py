@@ -136,7 +136,8 @@ class ClusterState:
         seen = seen_pod(pod, self.settings, self.ledger.filters)
         if seen.record is None:
             return seen
-        record = msgspec.structs.replace(seen.record, cls=self._pods.intern(seen.record.cls))
+        moves_as = None if seen.record.moves_as is None else self._pods.intern(seen.record.moves_as)
+        record = msgspec.structs.replace(seen.record, cls=self._pods.intern(seen.record.cls), moves_as=moves_as)
         return msgspec.structs.replace(seen, record=record)
 
     def upsert_pod(self, pod: Pod) -> None:

@@ -88,13 +88,13 @@ def pod_record(pod: Pod, settings: Settings, filters: Filters = FILTERS) -> PodR
     if has_ended(pod.status):
         return None
     if pod.spec.node_name:
-        return _bound(pod, settings)
+        return _bound(pod, settings, filters)
     if not is_ours(pod, settings) or pod.status.phase in _ENDED:
         return None
     return _waiting(pod, settings, filters)
 
 
-def _bound(pod: Pod, settings: Settings) -> PodRecord:
+def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     found = asked_when_bound(pod)
     known = _NOTHING if isinstance(found, Refusal) else found
     cls = PodClass(
@@ -111,8 +111,25 @@ def _bound(pod: Pod, settings: Settings) -> PodRecord:
         is_reservation=is_reservation(pod, settings),
         held=_held(pod),
         has_legacy_slice=is_ours(pod, settings) and bool(constraints.legacy_slice(pod)),
+        moves_as=_moves_as(pod, settings, filters) if settings.makes_room else None,
         started_s=max(0, (rfc3339.parse_ns(pod.status.start_time or "") or 0) // _S),
     )
+
+
+def _moves_as(pod: Pod, settings: Settings, filters: Filters) -> PodClass | None:
+    """What the successor of a bound pod asks; None if it has none, or nobody can tell where it could be.
+
+    A pod without a controller would be lost. Volumes may tie a pod to its node, and its own anti-affinity keeps it off
+    others; who asks not to be disrupted is left alone.
+    """
+    if not is_ours(pod, settings) or is_reservation(pod, settings) or not controller_uid(pod.metadata):
+        return None
+    if pod.spec.volumes and volumes.claims_of(pod):
+        return None
+    if (pod.metadata.annotations or {}).get(names.DO_NOT_DISRUPT) == "true":
+        return None
+    asks = _waiting(pod, settings, filters)
+    return None if asks.blocker is not None or asks.keeps_off or asks.gated else asks.cls
 
 
 def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:

@@ -6,8 +6,11 @@ reads nor writes that: it places pods by itself, in the same way.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from scheduler.core.decide import queue_use
 from scheduler.core.decide.attempts import Attempts
@@ -75,6 +78,15 @@ def _is_placed(need: Need, trying: _Trying) -> bool:
     if need.quorum is None:
         return trying.place(need.pods[0]) is Tried.PLACED
     return need.quorum.is_reachable(need.pods) and Search(need.quorum, need.pods, trying).run()
+
+    def move(self, pod: PodRecord, besides: Set[str]) -> Place | None:
+        """Place and charge the successor of a bound pod on a node that is none of these, nor its own."""
+        if pod.moves_as is None:
+            return None
+        successor = msgspec.structs.replace(pod, node="", held=(), started_s=0, cls=pod.moves_as)
+        elsewhere = self.attempts.placer.all_but(frozenset({pod.node, *besides}))
+        placed = self.attempts.place_on_paper(successor, both(self.mask, elsewhere))
+        return Place(pod.uid, placed.node, placed.devices) if isinstance(placed, Placement) else None
 
 
 @dataclass(slots=True)

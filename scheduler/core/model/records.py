@@ -241,6 +241,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_preemptible: bool | None = None
     #: Of a bound pod: since when its node runs it, in seconds since the epoch; 0: not known (yet).
     started_s: int = 0
+    #: Of a bound pod: what its successor would ask, if it may be moved to another node; None: it may not.
+    moves_as: PodClass | None = None
     #: Of a bound pod that counts in no queue: it is another scheduler's, so queues can't divide what it uses.
     is_foreign: bool = False
 

@@ -148,6 +148,10 @@ class RoomSettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     preempt_min_ns: int = 0
     reclaim_min_ns: int = 0
     reclaim_method: Method = Method.LCA
+    #: As KAI's ``--max-consolidation-preemptees``; 0: nobody is moved.
+    most_moved_groups: int = 16
+    #: A group that was evicted for others so often within the hour is not moved.
+    moves_per_hour: int = 2
 
 
 class Budget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -195,6 +199,17 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     action: Action
     units: tuple[Unit, ...]
     places: tuple[Place, ...]
+
+
+class Moves(msgspec.Struct, frozen=True, kw_only=True):
+    """A need fits at ``places`` if ``units`` go, and the successors of all their pods fit at ``moved`` then.
+
+    ``moved`` names the pods that go, with the nodes where their successors are to be.
+    """
+
+    units: tuple[Unit, ...]
+    places: tuple[Place, ...]
+    moved: tuple[Place, ...]
 
 
 class NoRoom(msgspec.Struct, frozen=True, kw_only=True):

@@ -123,6 +123,8 @@ class Pods:
         known = self._classes.setdefault(cls, cls)
         if len(self._classes) > self._most_classes:
             self._classes = {pod.cls: pod.cls for pod in self.records.values()}
+            moving = (pod.moves_as for pod in self.records.values() if pod.moves_as is not None)
+            self._classes.update({cls: cls for cls in moving})
             self._classes[known] = known
             self._most_classes = max(_FEWEST_CLASSES, 2 * len(self._classes))
         return known

@@ -31,6 +31,13 @@ def minimum_ns(tree: Tree, action: Action, settings: RoomSettings, *, taker: Tre
     return _first((tree.queues[number].record.reclaim_min_runtime_ns for number in path), settings.reclaim_min_ns)
 
 
+def unmoved_ns(tree: Tree, settings: RoomSettings, queue: TreeQueue) -> int:
+    """How long a group of a queue runs before it may be moved: as long as nobody may take it, for whatever reason."""
+    records = [tree.queues[number].record for number in queue.path]
+    preempt = _first((each.preempt_min_runtime_ns for each in records), settings.preempt_min_ns)
+    return max(preempt, _first((each.reclaim_min_runtime_ns for each in records), settings.reclaim_min_ns))
+
+
 def parting(taker: TreeQueue, victim: TreeQueue) -> tuple[int, int]:
     """The queues of both just below the lowest one above both. Both have no children, and are not the same."""
     pairs = zip(reversed(taker.path), reversed(victim.path), strict=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from scheduler.core.groups.quorum import Quorum
-from scheduler.core.model.records import PodGroupRecord
+from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.room import Budget, Evicted, Place, RoomSettings
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.queues.accounts import Accounts
@@ -33,6 +33,13 @@ class Paper(Protocol):
         """Place and charge the pods that a need lacks, on nodes and in its queue; None if that is not possible now.
 
         Then something may be charged already: the caller goes back to its checkpoint.
+        """
+        ...
+
+    def move(self, pod: PodRecord, besides: Set[str]) -> Place | None:
+        """Place and charge the successor of a bound pod that was taken off, on any node but its own and these.
+
+        None if it fits nowhere; then nothing is charged.
         """
         ...
 
