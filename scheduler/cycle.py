@@ -23,7 +23,7 @@ from scheduler.commit import handing
 from scheduler.commit.direct import Direct
 from scheduler.commit.gangs import Gangs
 from scheduler.commit.handed import HandedOver
-from scheduler.core.assumed.in_flight import State
+from scheduler.core.assumed.attempt import State
 from scheduler.core.model.plan import (
     Attempt,
     Bind,

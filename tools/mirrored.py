@@ -33,6 +33,7 @@ BY: Final[Mapping[str, str]] = {
     "gpu/recordedasks.py": "tests/gpu/test_record.py",
     "gpu/refusal.py": "tests/gpu/test_asked.py",
     "gpu/translation.py": "tests/gpu/test_asked.py",
+    "scheduler/core/assumed/attempt.py": "tests/scheduler/core/assumed/test_assumed.py",
     "scheduler/core/assumed/in_flight.py": "tests/scheduler/core/assumed/test_assumed.py",
     "scheduler/core/backlog/kept_off.py": "tests/scheduler/core/stories/test_berths_machine.py",
     "scheduler/core/backlog/room_memo.py": "tests/scheduler/core/decide/test_making.py",

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpu.reservation import Reservation
+from scheduler.core.assumed.attempt import NONE_YET, Flight, State
+from scheduler.core.assumed.attempt_table import AttemptTable
 from scheduler.core.assumed.backoff import Setback
 from scheduler.core.assumed.bind_requests import HandOvers
-from scheduler.core.assumed.in_flight import Flight, Flights, State
+from scheduler.core.assumed.in_flight import Flights
 from scheduler.core.assumed.intents import Intents
 from scheduler.core.assumed.planned_members import Promises
 from scheduler.core.assumed.slow_nodes import Probation
@@ -37,10 +39,13 @@ class Commits:
         self._settings = settings
         self._changed = changed
         self._told = touched
-        self._flights = Flights(changed, self._touched)
-        self._setbacks: dict[str, Setback] = {}
+        #: What is known of the attempts to bind each pod.
+        self._attempts = AttemptTable()
+        self._flights = Flights(self._attempts, changed=changed, touched=self._touched)
         #: BindRequests, as they are seen.
-        self.hand_overs = HandOvers(pods.records, is_held=pods.is_held, changed=changed, touched=self._touched)
+        self.hand_overs = HandOvers(
+            self._attempts, pods.records, is_held=pods.is_held, changed=changed, touched=self._touched
+        )
         #: Places of gangs' written plans, as they are seen.
         self.promises = Promises(pods.records, changed, self._touched)
         #: Nodes that owe an answer.
@@ -99,8 +104,7 @@ class Commits:
         flight = self._flights.get(placement.pod_uid)
         if flight is None or flight.placement != placement:
             return
-        setback = self._setbacks.setdefault(placement.pod_uid, Setback())
-        setback.move(placement.node, now_ns=now_ns, settings=self._settings)
+        self._setback_of(placement.pod_uid).move(placement.node, now_ns=now_ns, settings=self._settings)
         self._touched(placement.pod_uid)
         self.probation.fail(placement.node)
         self._flights.move_on(placement.pod_uid)
@@ -140,18 +144,17 @@ class Commits:
 
     def flights(self) -> tuple[Flight, ...]:
         """All our commits under way, by pod UID."""
-        return self._flights.all()
+        return self._attempts.own()
 
     def next_number(self, uid: str) -> int:
         """Number of the pod's next attempt."""
-        return self._flights.next_number(uid)
+        return self._attempts.of(uid).next_number
 
     # --- what went wrong -----------------------------------------------------------------------------------------
     def failed(self, pod_uid: str, node: str, reason: str, *, now_ns: int) -> None:
         """Note a failed attempt: the pod backs off and ``node`` is out for it ("": the node is not to blame)."""
         if pod_uid in self._pods.unbound:
-            setback = self._setbacks.setdefault(pod_uid, Setback())
-            setback.fail(node, reason, now_ns=now_ns, settings=self._settings)
+            self._setback_of(pod_uid).fail(node, reason, now_ns=now_ns, settings=self._settings)
             self._touched(pod_uid)
             self._changed()
 
@@ -161,14 +164,13 @@ class Commits:
         A few times it is tried again at once, then it waits and says ``because``.
         """
         if pod_uid in self._pods.unbound:
-            setback = self._setbacks.setdefault(pod_uid, Setback())
-            setback.overtake(because=because, now_ns=now_ns, settings=self._settings)
+            self._setback_of(pod_uid).overtake(because=because, now_ns=now_ns, settings=self._settings)
             self._touched(pod_uid)
             self._changed()
 
     def forgive(self, pod_uid: str, node: str) -> None:
         """What kept a pod from a node may be over: it is tried there again, and at once."""
-        setback = self._setbacks.get(pod_uid)
+        setback = self.setback(pod_uid)
         if setback is not None:
             setback.forgive(node)
             self._touched(pod_uid)
@@ -176,7 +178,15 @@ class Commits:
 
     def setback(self, uid: str) -> Setback | None:
         """What went wrong with this pod so far."""
-        return self._setbacks.get(uid)
+        return self._attempts.of(uid).setback
+
+    def _setback_of(self, uid: str) -> Setback:
+        """The same, made when something goes wrong first."""
+        setback = self.setback(uid)
+        if setback is None:
+            setback = Setback()
+            self._attempts.change(uid, setback=setback)
+        return setback
 
     # --- what vanished -------------------------------------------------------------------------------------------
     def departed(self) -> tuple[BindRequestRecord, ...]:
@@ -201,11 +211,16 @@ class Commits:
     def pod_seen(self, uid: str, *, is_bound: bool) -> None:
         """A pod was seen to have changed."""
         if is_bound:
-            self._flights.land(uid)
-            self._setbacks.pop(uid, None)
+            self._end(uid)
         self.hand_overs.pod_changed(uid)
         self.promises.pod_changed(uid)
         self.intents.pod_changed(uid)
+
+    def _end(self, uid: str) -> None:
+        """There will be no other attempt; what departed may still come."""
+        self._flights.land(uid)
+        if self._attempts.of(uid) is not NONE_YET:
+            self._attempts.change(uid, next_number=0, setback=None)
 
     def version_seen(self, uid: str) -> None:
         """A pod was seen to have a new version and nothing else new: it matters to a hand-over that names another."""
@@ -221,8 +236,7 @@ class Commits:
         flight = self._flights.get(uid)
         if flight is not None and flight.state is not State.HELD:
             self.hand_overs.depart(_as_hand_over(flight.placement))
-        self._flights.forget(uid)
-        self._setbacks.pop(uid, None)
+        self._end(uid)
         self.probation.forget_reservation(uid)
         self.hand_overs.pod_changed(uid)
         self.promises.pod_changed(uid)
@@ -235,10 +249,12 @@ class Commits:
         late = {reservations[uid].group for uid in self.probation.overdue() if uid in reservations}
         if not late:
             return []
-        return [flight.placement for flight in self._flights.all() if flight.waits_for(late) and self._may_move(flight)]
+        return [
+            flight.placement for flight in self._attempts.own() if flight.waits_for(late) and self._may_move(flight)
+        ]
 
     def _may_move(self, flight: Flight) -> bool:
-        setback = self._setbacks.get(flight.placement.pod_uid)
+        setback = self.setback(flight.placement.pod_uid)
         return (setback.moved if setback is not None else 0) < self._settings.most_moves
 
     def owes(self, node: str) -> bool:
@@ -260,7 +276,7 @@ class Commits:
     def are_settled(self) -> bool:
         """Whether all that is charged can be seen on pods and reservations: nothing is under way, planned or kept."""
         are_open = self.promises.are_open() or bool(self.intents.all())
-        return not (self._flights.all() or self.hand_overs.departed() or are_open)
+        return not (self._attempts.own() or self.hand_overs.departed() or are_open)
 
     def charges_at(self, node: str) -> tuple[Charge, ...]:
         """What is under way to a node."""
@@ -279,7 +295,7 @@ class Commits:
 
     def all_charges(self) -> tuple[Charge, ...]:
         """What is under way anywhere, without the indexes."""
-        own = (flight.charge for flight in self._flights.all())
+        own = (flight.charge for flight in self._attempts.own())
         return (*own, *self.hand_overs.all_charges(), *self.promises.all_charges())
 
 

@@ -1,5 +1,8 @@
 """BindRequests under way, whoever made them: after a restart they are all that is left of a predecessor's commits.
 
+They are objects of the API with a life of their own: kept by name, as many may name one pod. What they leave behind
+when they are gone is of the pod's record of attempts (attempt.py).
+
 One counts while it is there and its pod is not seen bound: the binder goes on with a pod that was changed, and may just
 be making the reservation of one that was deleted. Its own deletion says nothing, for it is deleted after the binding
 as well as after a withdrawal, and may be seen before either: so it stays charged, as departed,
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from scheduler.core.assumed.attempt_table import AttemptTable
 from scheduler.core.model.index import Membership
 from scheduler.core.model.records import BindRequestRecord, PodRecord
 from scheduler.core.nodes.node_usage import Charge
@@ -30,16 +34,18 @@ class HandOvers:
     ``is_held``: whether a reservation is seen on this node for this group.
     """
 
-    __slots__ = ("_at", "_by_key", "_changed", "_departed", "_departed_at", "_is_held", "_of_pod", "_pods", "_touched")
+    __slots__ = ("_at", "_attempts", "_by_key", "_changed", "_is_held", "_of_pod", "_pods", "_touched")
 
     def __init__(
         self,
+        attempts: AttemptTable,
         pods: Mapping[str, PodRecord],
         *,
         is_held: Callable[[str, str], bool],
         changed: Callable[[str], None],
         touched: Callable[[str], None],
     ) -> None:
+        self._attempts = attempts
         self._pods = pods
         self._is_held = is_held
         self._changed = changed
@@ -47,8 +53,6 @@ class HandOvers:
         self._by_key: dict[Key, BindRequestRecord] = {}
         self._at: Membership[Key] = Membership()
         self._of_pod: Membership[Key] = Membership()
-        self._departed: dict[str, BindRequestRecord] = {}
-        self._departed_at: Membership[str] = Membership()
 
     def names(self) -> list[Key]:
         """Names of all that are there."""
@@ -89,9 +93,9 @@ class HandOvers:
     def depart(self, record: BindRequestRecord) -> None:
         """Charge what nobody speaks of any more, if it may still come."""
         if self._may_come(record):
-            self._changed(self._departed_at.place(record.pod_uid))  # one that departed for another node counts no more
-            self._departed[record.pod_uid] = record
-            self._departed_at.move(record.pod_uid, record.node)
+            before = self.departed_of(record.pod_uid)
+            self._changed(before.node if before is not None else "")  # what departed for another node counts no more
+            self._attempts.change(record.pod_uid, departed=record)
             self._touched(record.pod_uid)
             self._changed(record.node)
 
@@ -103,51 +107,51 @@ class HandOvers:
 
     def reservation_seen(self, node: str) -> None:
         """A reservation was seen on a node: what departed for it need not be charged beside it."""
-        for uid in tuple(self._departed_at.at(node)):
-            self._review(uid)
+        for record in tuple(self._attempts.departed_at(node)):
+            self._review(record.pod_uid)
 
     def _review(self, uid: str) -> None:
-        departed = self._departed.get(uid)
+        departed = self.departed_of(uid)
         if departed is not None and not self._may_come(departed):
             self.forget(uid)
 
     def forget(self, uid: str) -> None:
         """What departed for this pod has led to nothing, for sure."""
-        departed = self._departed.pop(uid, None)
+        departed = self.departed_of(uid)
         if departed is not None:
-            self._departed_at.move(uid, "")
+            self._attempts.change(uid, departed=None)
             self._touched(uid)
             self._changed(departed.node)
 
     def is_under_way(self, uid: str) -> bool:
         """Whether a hand-over of this pod may still be carried out."""
-        return (uid in self._departed or self._of_pod.has(uid)) and not self._is_bound(uid)
+        return (self.departed_of(uid) is not None or self._of_pod.has(uid)) and not self._is_bound(uid)
 
     def departed(self) -> tuple[BindRequestRecord, ...]:
         """Those that are gone and may still lead to something, by pod UID."""
-        return tuple(self._departed[uid] for uid in sorted(self._departed))
+        return self._attempts.departed()
 
     def departed_of(self, uid: str) -> BindRequestRecord | None:
         """The one of this pod."""
-        return self._departed.get(uid)
+        return self._attempts.of(uid).departed
 
     def charges_at(self, node: str) -> list[Charge]:
         """What is under way to a node."""
         here = [self._by_key[key] for key in self._at.at(node)]
-        departed = [self._departed[uid] for uid in self._departed_at.at(node)]
-        return [self._charge(record) for record in (*here, *departed) if not self._is_bound(record.pod_uid)]
+        found = (*here, *self._attempts.departed_at(node))
+        return [self._charge(record) for record in found if not self._is_bound(record.pod_uid)]
 
     def charges_of(self, uid: str) -> list[Charge]:
         """Where this pod is on its way to."""
         if self._is_bound(uid):
             return []
-        departed = self._departed.get(uid)
+        departed = self.departed_of(uid)
         here = [self._by_key[key] for key in self._of_pod.at(uid)]
         return [self._charge(record) for record in (*here, *(() if departed is None else (departed,)))]
 
     def all_charges(self) -> list[Charge]:
         """What is under way anywhere, without the indexes."""
-        records = (*self._by_key.values(), *self._departed.values())
+        records = (*self._by_key.values(), *self._attempts.departed())
         return [self._charge(record) for record in records if not self._is_bound(record.pod_uid)]
 
     def _charge(self, record: BindRequestRecord) -> Charge:

@@ -9,26 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from scheduler.core.assumed.attempt_table import AttemptTable
+
 
 class Openings:
-    """Who opens which group, and who waits for it, by pod UID."""
+    """Who opens which group, and who waits for it: of the records of attempts, by group."""
 
-    __slots__ = ("_awaited_by", "_awaits", "_groups", "_opener")
+    __slots__ = ("_attempts", "_awaited_by", "_opener")
 
-    def __init__(self) -> None:
+    def __init__(self, attempts: AttemptTable) -> None:
+        self._attempts = attempts
         #: Group -> the pod that opens it.
         self._opener: dict[str, str] = {}
-        #: Pod -> groups that it opens.
-        self._groups: dict[str, tuple[str, ...]] = {}
         #: Group -> pods that wait.
         self._awaited_by: dict[str, dict[str, None]] = {}
-        #: Pod -> groups that it waits for.
-        self._awaits: dict[str, tuple[str, ...]] = {}
 
     def open(self, uid: str, groups: Iterable[str]) -> None:
         """A first share is on its way. Who opens a group first is its opener."""
         opened = tuple(group for group in groups if group not in self._opener)
-        self._groups[uid] = opened
+        self._attempts.change(uid, opens=opened)
         self._opener.update(dict.fromkeys(opened, uid))
 
     def is_opening(self, group: str) -> bool:
@@ -37,17 +36,22 @@ class Openings:
 
     def hold(self, uid: str, groups: Iterable[str]) -> None:
         """A further share waits until one of these groups, all of them opening, is known or given up."""
-        self._awaits[uid] = tuple(groups)
-        for group in self._awaits[uid]:
+        awaited = tuple(groups)
+        self._attempts.change(uid, awaits=awaited)
+        for group in awaited:
             self._awaited_by.setdefault(group, {})[uid] = None
 
     def landed(self, uid: str) -> list[str]:
         """This pod is on its way no more, or too long; returns those that waited for the groups it was to open."""
         # Itself it waits no more: what it does next must not end with an opening that it once waited for.
-        for group in self._awaits.pop(uid, ()):
+        known = self._attempts.of(uid)
+        if not (known.opens or known.awaits):
+            return []
+        self._attempts.change(uid, opens=(), awaits=())
+        for group in known.awaits:
             self._awaited_by.get(group, {}).pop(uid, None)
         freed: dict[str, None] = {}
-        for group in self._groups.pop(uid, ()):
+        for group in known.opens:
             del self._opener[group]
             freed.update(self._awaited_by.pop(group, {}))
         return list(freed)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpu.handover import PlannedDevice
-from scheduler.core.assumed.in_flight import State
+from scheduler.core.assumed.attempt import State
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Placement
 from tests.scheduler.core.objects import (
