@@ -10,7 +10,7 @@ from scheduler.core.decide.attempts import Attempts, KeptOff, Mark
 from scheduler.core.decide.gang_search import Search, Tried
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Retire
-from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
+from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import HeldBack
 
@@ -23,8 +23,8 @@ class Start:
     #: Nodes where a device has to come back first, with the reservations that have to go for it.
     waiting: list[tuple[str, list[Retire]]] = field(default_factory=list)
     is_whole: bool = False
-    #: Classes of members that were passed over.
-    passed: set[PodClass] = field(default_factory=set)
+    #: Members (UIDs) that found a place, also where it was taken back.
+    fitted: set[str] = field(default_factory=set)
     #: Why the first member that was passed over fitted nowhere; and why the first way to start failed for want of room.
     first_failure: Verdict | None = None
     failed: Verdict | None = None
@@ -72,7 +72,7 @@ def started(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts, *, su
 
 def started_on_supposed_nodes(failed: Start, ready: Sequence[PodRecord], state: Quorum, attempts: Attempts) -> Start:
     """The same for a gang that ``failed``, with further nodes: as few as the members ask who fit on none."""
-    ordered = sorted(ready, key=lambda pod: pod.cls in failed.passed)
+    ordered = sorted(ready, key=lambda pod: pod.uid not in failed.fitted)
     return started(ordered, state, attempts, supposes_nodes=True)
 
 
@@ -91,6 +91,7 @@ class _Trying:
         placed = attempts.place(pod)
         if isinstance(placed, Placement):
             start.placed.append((pod, placed))
+            start.fitted.add(pod.uid)
             return Tried.PLACED
         if isinstance(placed, HeldBack):
             self._hold_back(placed)
@@ -99,11 +100,10 @@ class _Trying:
             return self._suppose(pod)
         found = placed if isinstance(placed, KeptOff) else attempts.make_room(pod)
         if isinstance(found, KeptOff):
-            return self._keep_off(found, pod)
+            return self._keep_off(found)
         if found is not None:
             start.waiting.append(found)
             return Tried.PLACED
-        start.passed.add(pod.cls)
         if isinstance(placed, Verdict):
             start.first_failure = start.first_failure or placed
         return Tried.PASSED
@@ -116,9 +116,8 @@ class _Trying:
         self.start.placed.append((pod, placed))
         return Tried.PLACED
 
-    def _keep_off(self, kept: KeptOff, pod: PodRecord) -> Tried:
+    def _keep_off(self, kept: KeptOff) -> Tried:
         """It fits on nodes only that are kept for others."""
-        self.start.passed.add(pod.cls)
         self.start.is_kept_off = True
         if self.start.first_failure is None or self.start.first_failure.berth is None:
             self.start.first_failure = kept.verdict

@@ -14,7 +14,7 @@ from scheduler.core.autoscale.unmet_demand import Want, wants
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain, Gang
 from scheduler.core.model.records import Demand
-from tests.scheduler.core.objects import NANO, bound, cluster, commit, feed, node, pod, pod_group, queue, reservation
+from tests.scheduler.core.objects import NANO, bound, cluster, commit, node, pod, pod_group, queue, reservation
 from wire import names
 
 TENTH = NANO // 10
@@ -160,13 +160,19 @@ def test_a_gang_whose_members_are_not_all_there_wants_nothing() -> None:
 
 
 def test_of_a_gangs_members_those_that_fit_come_first_so_that_it_wants_as_few_devices_as_it_can() -> None:
-    members = [pod("big", fraction="0.9", group="gang"), *(pod(f"s{n}", fraction="0.4", group="gang") for n in "ab")]
-    tenant = bound(pod("tenant"), "n1", ("g", 2 * TENTH))
-    made = cluster(node(gpus=1), pod_group("gang", 2), *members[:1], tenant)
+    bigs = [pod(f"big{n}", fraction="0.9", group="gang") for n in range(2)]
+    small = pod("small", fraction="0.4", group="gang", created="2026-01-02T00:00:00Z")
+    made = cluster(node(gpus=1), bound(pod("tenant"), "n1", ("g", 2 * TENTH)), pod_group("gang", 2), *bigs, small)
     made.upsert_pod(reservation("g", "n1", book={"uid-tenant": 2 * TENTH}))
-    made.commits.failed("uid-sa", "n1", "why", now_ns=0)
-    feed(made, *members[1:], pod("taker", fraction="0.4", created="2025-01-01T00:00:00Z"))
-    assert [(want.name, want.nanos) for want in found(made, now_ns=2 * SECOND)] == [("big", (900_000_000,))]
+    assert [(want.name, want.nanos) for want in found(made)] == [("big0", (900_000_000,))]
+
+
+def test_a_gang_that_can_choose_its_subgroups_wants_nothing_that_its_queue_does_not_take() -> None:
+    parts = [{"name": part, "minMember": 1} for part in "abc"]
+    members = [pod(part, fraction="0.6", group="gang", subgroup=part) for part in "abc"]
+    gang = pod_group("gang", subGroups=parts, minSubGroup=2)
+    assert named(node(gpus=0), gang, *members) == ["a", "b"]
+    assert named(node(gpus=0), queue("default-queue", gpu=(0, 1, 1)), gang, *members) == []
 
 
 def test_gangs_that_ask_the_same_want_their_devices_each() -> None:
