@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +31,10 @@ from scheduler.core.decide.changes import (
     WithoutPods,
 )
 from scheduler.core.decide.decide import Decision, decide
-from scheduler.core.model.plan import Placement, placements
+from scheduler.core.decide.filing import file_touched
+from scheduler.core.decide.placer import Placer
+from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.plan import MakeRoom, Placement, placements
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import NANO, bound, cluster, commit, feed, node, pod, pod_group, queue, reservation
@@ -106,6 +110,42 @@ def test_without_doubts_a_pod_goes_back_to_the_node_where_it_failed() -> None:
     assert _decided(made, NoDoubts()) == {"p": "n1"}
 
 
+def test_of_two_tenants_one_is_gone_and_the_other_goes_on_paper_so_the_device_is_free() -> None:
+    tenants = [bound(pod(name), "n1", ("g", 4 * TENTH)) for name in ("a", "b")]
+    made = cluster(node(gpus=1), *tenants)
+    made.upsert_pod(reservation("g", "n1", book={"uid-a": 4 * TENTH, "uid-b": 4 * TENTH}))
+    other = made.pod("uid-b")
+    assert other is not None
+    statement = Placer(made.snapshot().with_(WithoutPods(("uid-a",)))).statement
+    assert [device.free_nano for device in statement.table.devices[0]] == [6 * TENTH]
+    statement.evict(other)
+    assert [device.free_nano for device in statement.table.devices[0]] == [NANO]
+
+
+@pytest.mark.parametrize(("gone", "victim"), [("uid-old", "uid-new"), ("uid-new", "uid-old")])
+def test_a_pod_that_is_gone_is_nobodys_victim_and_the_snapshot_still_has_it(gone: str, victim: str) -> None:
+    labels = {"kai.scheduler/queue": "team"}
+    made = Cluster(Settings(makes_room=True))
+    feed(made, queue("team", gpu=(0, 1, -1)), node("n1", 2))
+    feed(made, *(pod(name, gpus=1, bound_to="n1", labels=labels, priority=10) for name in ("old", "new")))
+    feed(made, pod("p", gpus=2, labels=labels, priority=50))
+    victims = {"uid-old", "uid-new"}
+    assert _victims(decide_as_if(made.snapshot(), now_ns=0, wall_s=1_000)) == victims
+    made.decide(0, wall_s=1_000)  # so that its own table is read
+    snapshot = made.snapshot()
+    changed = snapshot.with_(WithoutPods((gone,)))
+    file_touched(changed, 0)
+    assert _victims(decide(changed, 0, wall_s=1_000)) == {victim}
+    assert changed.residents.row_of.keys() == {victim}
+    assert snapshot.residents.row_of.keys() == victims
+    assert _victims(decide_as_if(snapshot, now_ns=0, wall_s=1_000)) == victims
+
+
+def _victims(decision: Decision) -> set[str]:
+    intents = [entry.intent for entry in decision.entries if isinstance(entry, MakeRoom)]
+    return {victim.pod_uid for intent in intents for victim in intent.victims}
+
+
 def test_changes_add_up_in_their_order() -> None:
     made = cluster(node(gpus=0), pod("p", gpus=2))
     new = AnotherNode(node_record(node("n2", gpus=2)))
@@ -177,8 +217,11 @@ def _world(rng: random.Random) -> World:
             for uid in uids:
                 tenant = uid.removeprefix("uid-")
                 made.pods[tenant] = bound(pod(tenant), name, (group, 4 * TENTH))
+        if rng.random() < 0.3:
+            made.pods[f"m{number}"] = bound(pod(f"m{number}", mem=2000), name, (f"k{number}", 0), with_grant=False)
         if rng.random() < 0.6:
-            made.pods[f"w{number}"] = pod(f"w{number}", gpus=1, bound_to=name)
+            uses = {"example.com/nic": "1"} if rng.random() < 0.3 else {}
+            made.pods[f"w{number}"] = pod(f"w{number}", gpus=1, bound_to=name, extended=uses)
     return made
 
 
@@ -187,7 +230,8 @@ Effect = Callable[[Cluster], None]
 
 def _another_node(world: World, rng: random.Random) -> tuple[Change, Effect]:
     extended = {"example.com/nic": 2} if rng.random() < 0.2 else {}
-    new = node("a-new" if rng.random() < 0.5 else "z-new", 3, mem_mib=rng.choice([0, 4000]), extended=extended)
+    name = rng.choice(["a-new", "z-new", *world.nodes])
+    new = node(name, 3, mem_mib=rng.choice([0, 4000]), extended=extended)
     return AnotherNode(node_record(new)), lambda made: feed(made, new)
 
 
@@ -283,6 +327,15 @@ def _place(placement: Placement) -> object:
     return placement.pod_uid, placement.node, placement.devices, placement.number, placement.alternative
 
 
+def _counted(snapshot: Snapshot) -> object:
+    """What nodes have left, and what queues have, as far as anybody looks at it."""
+    ledger = snapshot.ledger
+    table = ledger.table.taken(np.array([ledger.row_of[name] for name in sorted(ledger.row_of)]))
+    free = {name: table.free[number].tolist() for number, name in enumerate(table.resources)}
+    devices = [[msgspec.structs.replace(each, reservation=None) for each in here] for here in table.devices]
+    return free, devices, table.extra.tolist(), snapshot.queues.sums.sums, snapshot.queues.accounts().of
+
+
 def _begun(world: World, seed: int) -> Cluster:
     """A cluster that has decided, and carries some of that out."""
     made = world.cluster()
@@ -314,5 +367,6 @@ def test_a_changed_snapshot_decides_as_a_cluster_that_has_seen_the_change(seed: 
     other.forget_verdicts()
     seen = decide(other.prepared(5), 5, wall_s=1_000)
     assert _shown(supposed) == _shown(seen)
+    assert _counted(changed) == _counted(other.snapshot())
     assert _verdicts(supposed.notes) == _verdicts(seen.notes)
     assert made.validate() == []
