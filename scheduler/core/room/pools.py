@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from scheduler.core.model.resources import Resources
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.room.budgets import Budgets
+from scheduler.core.room.cost import Pricing
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.sequence import in_queue
 from scheduler.core.room.table import ResidentTable
@@ -45,11 +46,23 @@ def by_size(table: ResidentTable, able: Bools, rules: Rules, *, largest_first: b
 
     By GPUs, then CPU, then memory; cores that have surplus come after it.
     """
+    rows, sign = in_queue(table, able), -1 if largest_first else 1
+    return _permitted(table, rows, [sign * table.units.of[name][rows] for name in ("mem", "cpu", "gpu")], rules)
+
+
+def by_cost(table: ResidentTable, able: Bools, rules: Rules, pricing: Pricing) -> Int64s:
+    """Units that may be taken one after the other: the lowest priority first, then those with which least is lost."""
     rows = in_queue(table, able)
-    of, sign = table.units.of, -1 if largest_first else 1
+    losses = [pricing.loss(unit) for unit in table.at(rows.tolist())]
+    ranks = {loss: rank for rank, loss in enumerate(sorted(set(losses)))}
+    cheap = np.array([ranks[loss] for loss in losses], np.int64)
+    return _permitted(table, rows, [cheap, table.units.of["priority"][rows]], rules)
+
+
+def _permitted(table: ResidentTable, rows: Int64s, keys: Sequence[Int64s], rules: Rules) -> Int64s:
+    """Those that may be taken one after the other by these keys, the last one first; cores after their surplus."""
     has_surplus = np.array([bool(table.surplus_of(row)) for row in rows.tolist()], np.bool_)
-    sizes = (sign * of[name][rows] for name in ("mem", "cpu", "gpu"))
-    order = np.lexsort((*sizes, has_surplus))
+    order = np.lexsort((*keys, has_surplus))
     lost: dict[int, Resources] = {}
     kept: dict[int, None] = {}
     for row in rows[order].tolist():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -20,10 +21,10 @@ from scheduler.core.room.answers import joined, no_room
 from scheduler.core.room.cost import Pricing
 from scheduler.core.room.ground import Allowed, Ground
 from scheduler.core.room.need import Need
-from scheduler.core.room.pools import by_budgets, by_size
+from scheduler.core.room.pools import by_budgets, by_cost, by_size
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.sequence import in_queue, permitted
-from scheduler.core.room.sets import Sets
+from scheduler.core.room.sets import FEW, Sets
 from scheduler.core.room.trial import Trial
 from scheduler.core.room.units import Resident
 
@@ -141,11 +142,21 @@ class _Searching:
         """Sets that may be enough: those that were counted, then those that the placer was asked for one by one."""
         table, rules = self.ground.trial.residents, sets.rules
         yield from sets.counted()
-        yield from self._with_more(sets)
-        yield from self._tried(sets.sequence, rules)
+        yield from self._asked_for(sets, allowed)
         for largest_first in (False, True):
             sizes = by_size(table, allowed.sifted.able, rules, largest_first=largest_first)
             yield from self._tried(by_budgets(table, sizes, self.ground.budgets), rules)
+
+    def _asked_for(self, sets: Sets, allowed: Allowed) -> Sequence[Sequence[int]]:
+        """What the placer says is enough: out of the sequence; where few go, also of those who cost least."""
+        found = next(chain(self._with_more(sets), self._tried(sets.sequence, sets.rules)), None)
+        if found is None:
+            return []
+        if sum(len(unit.pods) for unit in self._units(found)) > FEW or 2 * self.placed > MOST_PLACED:
+            return [found]
+        cheap = by_cost(self.ground.trial.residents, allowed.sifted.able, sets.rules, self.pricing)
+        cheap = by_budgets(self.ground.trial.residents, cheap, self.ground.budgets)
+        return sets.best_first([found, *self._tried(cheap, sets.rules)])
 
     def _with_more(self, sets: Sets) -> Iterator[Sequence[int]]:
         """With room for some more pods of each class, since they are in each other's way."""

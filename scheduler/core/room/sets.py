@@ -17,7 +17,7 @@ from scheduler.core.room.pools import of_low_priority
 from scheduler.core.room.rules import Rules
 
 #: Where no more pods than that go, each unit is judged by itself as well.
-_FEW: Final = 16
+FEW: Final = 16
 
 
 @dataclass(slots=True)
@@ -44,15 +44,15 @@ class Sets:
                 for cls, count in least.pods.items()
             ]
 
-    def counted(self) -> Sequence[list[int]]:
+    def counted(self) -> Sequence[Sequence[int]]:
         """Those out of the sequence, and out of all that may be taken where few go."""
         if not self.wanted:
             return []
         found = self._in_turn()
         table = self.ground.trial.residents
-        if not found or sum(len(unit.pods) for unit in table.at(found[0])) <= _FEW:
+        if not found or sum(len(unit.pods) for unit in table.at(found[0])) <= FEW:
             found += self._out_of_turn()
-        return self._best_first(found)
+        return self.best_first(found)
 
     def chosen(self, pool: Int64s, more: int = 0) -> list[list[int]]:
         """What is chosen out of a pool, in its order; nothing if the pool is not enough.
@@ -97,7 +97,7 @@ class Sets:
     def _limits(self) -> Limits:
         return Limits(self.ground.trial.accounts, self.ground.leaf, self.ground.wanted.claim)
 
-    def _best_first(self, found: Sequence[list[int]]) -> Sequence[list[int]]:
+    def best_first(self, found: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
         """What is nearer to KAI's order goes first, unless another one costs less than four fifths of it."""
         if len(found) < 2:
             return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -112,22 +112,31 @@ def _in_turn(reference: Reference) -> Callable[[Set], bool]:
 
 
 def test_what_is_found_costs_hardly_more_than_the_cheapest_set() -> None:
-    ratios = list[Fraction]()
-    for seed in range(200):
-        trial = trial_of(Scene(seed, most_units=7).cluster())
-        pricing = Pricing(trial.accounts.total, trial.wall_s)
-        for action in Action:
-            reference = Reference(trial, need_of(trial, "mine"), action)
-            answer = find_room(reference.need, trial, (action,))
-            if isinstance(answer, Found) and answer.units:
-                costs = [pricing.cost(reference.units[at] for at in found) for found in reference.solutions()]
-                mine = pricing.cost(unit for unit in reference.units if unit.unit in answer.units)
-                assert mine.priority == min(costs).priority
-                ratios.append(Fraction(mine.loss + 1, min(costs).loss + 1))
+    ratios = [ratio for seed in range(200) for ratio in _ratios(seed, 7)]
     assert len(ratios) > 60
-    assert sum(ratios) / len(ratios) < Fraction(103, 100)
+    assert sum(ratios) / len(ratios) < Fraction(102, 100)
     assert sorted(ratios)[len(ratios) * 95 // 100] < Fraction(115, 100)
     assert max(ratios) < Fraction(5, 2)
+
+
+@pytest.mark.parametrize("seed", [374, 506, 731, 1220])
+def test_where_the_placer_has_to_be_asked_the_cheaper_victims_are_tried_as_well(seed: int) -> None:
+    """Classes are in each other's way, or members may be chosen: those found at first cost 2.1 to 5.5 times as much."""
+    assert max(_ratios(seed, 8)) < Fraction(3, 2)
+
+
+def _ratios(seed: int, units: int) -> Iterator[Fraction]:
+    """What is found costs so much beside the cheapest set, by either action."""
+    trial = trial_of(Scene(seed, most_units=units).cluster())
+    pricing = Pricing(trial.accounts.total, trial.wall_s)
+    for action in Action:
+        reference = Reference(trial, need_of(trial, "mine"), action)
+        answer = find_room(reference.need, trial, (action,))
+        if isinstance(answer, Found) and answer.units:
+            costs = [pricing.cost(reference.units[at] for at in found) for found in reference.solutions()]
+            mine = pricing.cost(unit for unit in reference.units if unit.unit in answer.units)
+            assert mine.priority == min(costs).priority
+            yield Fraction(mine.loss + 1, min(costs).loss + 1)
 
 
 @given(st.integers(0, 1 << 32))
