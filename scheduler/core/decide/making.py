@@ -91,14 +91,17 @@ class Making:
         """All that answers depend on: what nodes have, what queues hold and may hold, and what the shell knows."""
         snapshot = self.attempts.snapshot
         queues = snapshot.queues
-        return (snapshot.ledger.changes.last, queues.sums.version, queues.tree, snapshot.room_facts.version)
+        return (snapshot.ledger.changes.last, queues.sums.version, queues.tree_version, snapshot.room_facts.version)
 
     def _wait(self, memo: RoomMemo, at_ns: int, *, has_changed: bool) -> None:
         """Leave everything as it is until the time has come."""
         next_ns = at_ns if has_changed else memo.next_ns
         if next_ns is not None:
             next_ns = max(at_ns, next_ns)
-        self.attempts.notes.room_looked(msgspec.structs.replace(memo, next_ns=next_ns))
+        backlog = self.attempts.snapshot.backlog
+        is_idle = not backlog.gangs() and next(backlog.shapes(), None) is None
+        refused = {} if is_idle else memo.refused  # no look may follow that forgets them
+        self.attempts.notes.room_looked(msgspec.structs.replace(memo, refused=refused, next_ns=next_ns))
 
     def _is_due(self, refused: Refused | None, stamp: Stamp) -> bool:
         now_ns = self.attempts.now_ns

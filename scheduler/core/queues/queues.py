@@ -39,6 +39,8 @@ class Queues:
         #: Pods (UIDs) to be counted anew, in the order in which they were marked: PodGroups are told of in that order.
         self._marked: dict[str, None] = {}
         self._tree: Tree | None = None
+        #: Another one whenever the tree is.
+        self.tree_version = 0
         self._of_node: dict[str, Resources] = {}
         self._total = NOTHING
         #: Sizes of cards in MiB, and how many nodes have them.
@@ -65,6 +67,7 @@ class Queues:
 
     def _forget_tree(self) -> None:
         self._tree, self._divisions = None, Divisions()
+        self.tree_version += 1
         self._changed()
 
     def copy(self) -> Queues:

@@ -107,19 +107,22 @@ class ResidentTable:
         self.mark_group(key_of(pod))
 
     def mark_group(self, key: Key) -> None:
-        """Something about a group has changed."""
-        if self._marked is not None:
-            self._marked.add(key)
-            if len(self._marked) > 2 * len(self.row_of) + FEWEST:
-                self._marked = None
+        """Something about a group has changed. What was read of it goes at once: perhaps no search follows."""
+        if self._marked is None:
+            return
+        self._drop(key)
+        self._marked.add(key)
+        if len(self._marked) > 2 * len(self.row_of) + FEWEST:
+            self._marked = None
+            self._clear()
 
     # --- what searches read ------------------------------------------------------------------------------------------
     def refresh(self, trial: Trial) -> None:
         """Read again what has changed since."""
         taken, leaving, tree = frozenset(trial.taken), frozenset(trial.leaving), trial.accounts.tree
-        many = 2 * len(self.residents) + FEWEST
+        many = 2 * len(self.row_of) + FEWEST
         is_moved = tree is not self._tree and (self._tree is None or _places(tree) != _places(self._tree))
-        is_crowded = max(len(self._demands), len(self._amounts), len(self._nodes)) > many
+        is_crowded = max(len(self._demands), len(self._amounts), len(self._nodes), len(self.residents) // 2) > many
         if self._marked is None or is_moved or is_crowded:
             self._clear()
             marked = {key_of(pod) for pod in trial.pods.records.values() if pod.node and pod.queue}
@@ -133,7 +136,7 @@ class ResidentTable:
     def _clear(self) -> None:
         self._first, self._kept = {}, {}
         self.units, self.pods = Columns(_UNIT), Columns(_POD)
-        self.residents, self._surplus, self.row_of = [], {}, {}
+        self.residents, self._surplus, self.row_of, self._tree = [], {}, {}, None
         self.kept, self.kept_nano = Counter(), Counter()
         self._demands, self._nodes, self._positions, self._amounts = {}, {}, None, {}
 

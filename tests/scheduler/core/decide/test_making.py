@@ -456,6 +456,26 @@ def test_what_the_shell_learns_of_evictions_is_read_and_has_needs_searched_for_a
     assert search.trials[-1].evicted == {"o": Evicted(1, 2)}
 
 
+def test_refusals_are_forgotten_when_nothing_waits_any_more_though_no_look_follows() -> None:
+    made = making(Searches(), node(gpus=4), running("v", 4), pod("h", gpus=2))
+    made.decide(0)
+    assert made.backlog.room.refused
+    made.remove_pod("uid-h")
+    made.decide(50 * MS)
+    assert not made.backlog.room.refused
+
+
+def test_a_refusal_keeps_no_tree_of_queues() -> None:
+    made = making(Searches(), queue("a"), node(gpus=4), running("v", 4), pod("h", gpus=2, labels=in_queue("a")))
+    made.decide(0)
+    (refused,) = made.backlog.room.refused.values()
+    assert all(isinstance(each, int) for each in refused.stamp)
+    feed(made, queue("a", gpu=(1, 1, -1)))
+    made.decide(2 * S)
+    (again,) = made.backlog.room.refused.values()
+    assert again.at_ns == 2 * S  # another tree, another stamp
+
+
 def test_room_is_looked_for_five_times_a_second_at_most() -> None:
     search = Searches()
     made = making(search, node(gpus=4), running("v", 4), pod("h", gpus=2))

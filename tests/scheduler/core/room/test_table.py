@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,3 +123,17 @@ def test_a_pod_alone_takes_less_than_half_a_kibibyte() -> None:
     tracemalloc.stop()
     assert int(trial.residents.is_filled().sum()) == 1_000
     assert held < 1_000 * 512
+
+
+@pytest.mark.parametrize("count", [4, 60])
+def test_what_is_gone_is_kept_no_longer_though_nobody_searches(count: int) -> None:
+    made = cluster(node("n1"), queue("a"), *(running(f"p{number}", "a", "n1") for number in range(count)))
+    made.residents.refresh(trial_of(made))
+    table = made.residents
+    assert len(table.row_of) == count
+    for number in range(count):
+        made.remove_pod(f"uid-p{number}")
+    assert not any(table.residents)
+    assert not table.row_of
+    assert len(table.units.of["leaf"]) == 16
+    assert _image(trial_of(made)) == _again(made)
