@@ -91,6 +91,7 @@ test: $(READY)
 	$(BIN)/python -m tools.helmprogram
 	$(BIN)/python -m tools.alertprogram
 	$(BIN)/python -m tools.etcdutlprogram
+	$(BIN)/python -m tools.kubeoracle.program
 	@$(BIN)/python -m tools.browser check
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node' $(ARGS)
 	@rm -rf $(RIGHTS)
@@ -101,7 +102,7 @@ test: $(READY)
 
 test-fast: $(READY)
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal \
-	-m 'not cluster and not node and not thorough and not helm and not browser' $(ARGS)
+	-m 'not cluster and not node and not thorough and not helm and not browser and not oracle' $(ARGS)
 
 # Needs root, containerd, runc and CNI plug-ins.
 node-test: $(READY)
@@ -149,12 +150,12 @@ mutants: $(READY)
 
 # Each day has 100,000 seeds of its own. All searches run, also after one that failed.
 DATE ?= $(shell date -u +%Y%m%d)
-NIGHTLY = $(MAKE) --keep-going --jobs 1 nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole
+NIGHTLY = $(MAKE) --keep-going --jobs 1 nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole nightly-oracle
 nightly: $(READY)
 	@echo 'nightly: DATE=$(DATE)'
 	$(NIGHTLY) DATE=$(DATE)
 
-.PHONY: nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole
+.PHONY: nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole nightly-oracle
 nightly-mutants:
 	$(MAKE) mutants MUTANTS_SEED=$(DATE)
 nightly-soak:
@@ -165,6 +166,9 @@ nightly-model:
 	$(MAKE) model-check
 nightly-chaos:
 	$(MAKE) chaos MINUTES=10 SEED=$(DATE)
+# Snapshots of the day, where kube-scheduler's plug-ins and Moorage have to agree.
+nightly-oracle:
+	$(BIN)/python -m tools.kubeoracle --snapshots 1000000 --seed $(DATE)
 # Those of which make test runs a slice.
 nightly-whole:
 	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist loadfile tests/e2e/test_bulk.py tests/e2e/test_numbers.py

@@ -1,0 +1,103 @@
+"""Where kube-scheduler's plug-ins let pods be, Moorage does: random snapshots, each node and each first reason.
+
+``make test`` compares 10,000 snapshots, ``make nightly`` a million of the day.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.core.filters.registry import FILTERS, Filters
+from tools.kubeoracle.asking import Answer, Oracle, Reason
+from tools.kubeoracle.comparing import Coverage, differences, is_same, judge_of
+from tools.kubeoracle.drawing import ASKS, Drawn, draw
+from tools.kubeoracle.ours import Ours
+from tools.kubeoracle.running import run
+
+pytestmark = pytest.mark.oracle
+#: Slices, so that they are shared by the processes that run tests.
+_SLICE = 2_000
+#: Of all nodes at least so many are feasible, and at most: snapshots in which everything fits compare nothing.
+_LEAST, _MOST = 0.2, 0.8
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_moorage_and_kube_scheduler_say_the_same_of_each_node(oracle: Oracle, number: int) -> None:
+    found = run(oracle, range(number * _SLICE, (number + 1) * _SLICE))
+    assert not found.differences
+    seen = found.coverage
+    assert seen.snapshots == _SLICE
+    assert seen.one_sided() == []
+    assert _LEAST < seen.feasible / seen.nodes < _MOST
+
+
+@pytest.mark.parametrize("kind", ["cordoned", "taint", "selector", "affinity"])
+def test_a_rule_that_is_left_out_is_found(oracle: Oracle, kind: str) -> None:
+    without = Filters([each for each in FILTERS.all if each.kind != kind])
+    assert run(oracle, range(300), filters=without, most=1).differences
+
+
+def test_the_same_number_is_the_same_snapshot() -> None:
+    assert draw(7) == draw(7)
+    assert draw(7) != draw(8)
+
+
+def test_each_feature_that_is_drawn_has_a_judge() -> None:
+    features = {feature for seed in range(500) for feature in draw(seed).features}
+    assert len(features) > len(ASKS)
+    assert all(map(judge_of, features))
+    with pytest.raises(LookupError, match="no plug-in is known to judge 'rain'"):
+        judge_of("rain")
+
+
+_NODE = {"metadata": {"name": "n"}}
+_OUT = Answer(feasible=(), why={"n": Reason("NodeResourcesFit", ("Insufficient cpu",))})
+_IN = Answer(feasible=("n",), why={})
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "words"),
+    [
+        (_IN, Ours(frozenset(("n",)), {}, chosen="n"), ""),
+        (_IN, Ours(frozenset(), {"n": frozenset(("taint",))}), "only theirs ['n']"),
+        (_IN, Ours(frozenset(("n",)), {}), "choice: ours ''"),
+        (_IN, Ours(frozenset(), {}, blocker="UnsupportedConstraint: hostPort"), "ours waits: UnsupportedConstraint"),
+        (_OUT, Ours(frozenset(("n",)), {}, chosen="n"), "only ours ['n']"),
+        (_OUT, Ours(frozenset(), {"n": frozenset(("insufficient memory",))}), "reason of n"),
+        (_OUT, Ours(frozenset(), {"n": frozenset(("insufficient cpu",))}), "told: {}"),
+        (_OUT, Ours(frozenset(), {"n": frozenset(("insufficient cpu",))}, told={"insufficient cpu": 1}), ""),
+        (Answer(feasible=(), why={}, pre=Reason("NodeAffinity")), Ours(frozenset(("n",)), {}, chosen="n"), "only ours"),
+    ],
+)
+def test_what_differs_is_said(theirs: Answer, ours: Ours, words: str) -> None:
+    said = "; ".join(differences(Drawn({"nodes": [_NODE]}, frozenset()), theirs, ours))
+    assert words in said
+    assert bool(said) is bool(words)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "are_same"),
+    [
+        (Reason("NodeUnschedulable"), ("cordoned",), True),
+        (Reason("NodeUnschedulable"), ("taint",), False),
+        (Reason("NodeResourcesFit", ("Too many pods", "Insufficient cpu")), ("insufficient cpu", "pods"), True),
+        (Reason("NodeResourcesFit", ("Too many pods", "Insufficient cpu")), ("pods",), False),
+        (Reason("NodeResourcesFit", ("Insufficient cpu",)), ("insufficient cpu", "volumes"), True),
+        (Reason("NodeResourcesFit", ("Insufficient cpu",)), ("volume-zone",), True),
+        (Reason("NodeResourcesFit", ("Insufficient cpu",)), ("affinity",), False),
+        (Reason("VolumeZone"), ("volumes",), False),
+        (Reason("VolumeBinding"), ("volume-zone",), True),
+        (Reason("InterPodAffinity", ("node(s) didn't match pod affinity rules",)), ("others-anti-affinity",), False),
+        (Reason("Unknown"), (), False),
+    ],
+)
+def test_reasons_are_the_same_by_what_they_say(theirs: Reason, ours: tuple[str, ...], are_same: bool) -> None:
+    assert is_same(theirs, frozenset(ours)) is are_same
+
+
+def test_a_feature_with_one_answer_only_is_named() -> None:
+    seen = Coverage()
+    drawn = Drawn({"nodes": [_NODE]}, frozenset(("cordon", "amount cpu")))
+    seen.note(drawn, _OUT)
+    seen.note(drawn, _IN)
+    assert seen.one_sided() == ["cordon"]

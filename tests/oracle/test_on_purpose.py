@@ -1,0 +1,70 @@
+"""What differs from kube-scheduler on purpose. Each is a row of docs/differences.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tools.kubeoracle.asking import Oracle
+from tools.kubeoracle.ours import answer
+
+pytestmark = pytest.mark.oracle
+_ANTI = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _node(name: str = "n", **has: Any) -> dict[str, Any]:
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "10", **has.pop("allocatable", {})}
+    ready = {"conditions": [{"type": "Ready", "status": has.pop("ready", "True")}]}
+    return {
+        "metadata": {"name": name, "uid": name, "labels": {"kubernetes.io/hostname": name}},
+        "spec": has,
+        "status": {"allocatable": allocatable, **ready},
+    }
+
+
+def _pod(name: str = "p", *, node: str = "", memory: str = "1Gi", **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"memory": memory}}}
+    return {
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "labels": {"app": "a"}, "resourceVersion": "1"},
+        "spec": {"schedulerName": "kai-scheduler", "nodeName": node, "containers": [container], **spec},
+        "status": {"phase": "Pending"},
+    }
+
+
+def _both(oracle: Oracle, *nodes: dict[str, Any], pod: dict[str, Any], running: tuple[dict[str, Any], ...] = ()) -> Any:
+    question = {"nodes": nodes, "pods": running, "namespaces": [{"metadata": {"name": "ns"}}], "pod": pod}
+    (theirs,) = oracle.ask([question])
+    return frozenset(theirs.feasible or ()), answer(question).feasible
+
+
+def test_nodes_that_are_not_ready_are_out_whatever_is_tolerated(oracle: Oracle) -> None:
+    tolerating = _pod(tolerations=[{"operator": "Exists"}])
+    assert _both(oracle, _node(ready="False"), pod=tolerating) == (frozenset(("n",)), frozenset())
+
+
+def test_memory_counts_in_mib_rounded_against_the_asker(oracle: Oracle) -> None:
+    bytes_more = _pod(memory=str(1024**3 + 1))
+    node = _node(allocatable={"memory": str(1024**3 + 1)})
+    assert _both(oracle, node, pod=bytes_more) == (frozenset(("n",)), frozenset())
+    assert _both(oracle, node, pod=_pod()) == (frozenset(("n",)), frozenset(("n",)))
+
+
+def test_a_rule_about_other_pods_is_told_rather_than_an_amount(oracle: Oracle) -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "a"}}, "topologyKey": "kubernetes.io/hostname"}
+    keeping = _pod("r", node="n", affinity={"podAntiAffinity": {_ANTI: [term]}})
+    question = {"nodes": [_node()], "pods": [keeping], "namespaces": [], "pod": _pod(memory="100Gi")}
+    (theirs,) = oracle.ask([question])
+    assert theirs.why is not None
+    assert theirs.why["n"].reasons == ("Insufficient memory",)
+    assert answer(question).why == {"n": frozenset(("others-anti-affinity",))}
+
+
+def test_an_unreadable_selector_of_a_running_pod_takes_everything_in_its_namespaces(oracle: Oracle) -> None:
+    selector = {"matchExpressions": [{"key": "app", "operator": "Newer", "values": ["a"]}]}
+    term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
+    keeping = _pod("r", node="n", affinity={"podAntiAffinity": {_ANTI: [term]}})
+    assert _both(oracle, _node(), _node("m"), pod=_pod(), running=(keeping,)) == (
+        frozenset(("n", "m")),
+        frozenset(("m",)),
+    )

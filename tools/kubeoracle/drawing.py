@@ -1,0 +1,101 @@
+"""Random snapshots: few nodes, few values of labels, so that ties and edges are common.
+
+Each part of a pod is drawn by a function that says by name what it asks (``features``): the comparison then knows
+which rules were asked, and holds that each of them let nodes in and kept nodes out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tools.kubeoracle import drawing_amounts, drawing_labels, drawing_volumes
+from wire import names
+
+NAMESPACES: Final = {"n1": "x", "n2": "y", "n3": "x"}
+#: The waiting pod asks up to so many kinds of things, so that some nodes are left.
+_MOST_ASKED: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A snapshot, and what its pod asks by name."""
+
+    question: Mapping[str, Any]
+    features: frozenset[str]
+
+
+#: What a waiting pod may ask, each by its own function: it writes into the spec and returns names of features.
+ASKS: Final[Mapping[str, Callable[[random.Random, dict[str, Any]], set[str]]]] = {
+    "tolerations": drawing_labels.tolerations,
+    "selector": drawing_labels.selector,
+    "node affinity": drawing_labels.node_affinity,
+}
+
+
+def draw(seed: int) -> Drawn:
+    """The snapshot of this number, always the same."""
+    r = random.Random(seed)  # noqa: S311 - nothing here is secret
+    nodes = [_node(r, i) for i in range(r.randint(2, 8))]
+    pods = [_running(r, i, nodes) for i in range(r.randint(0, 8))]
+    pod, features = _waiting(r)
+    question: dict[str, Any] = {
+        "nodes": nodes,
+        "pods": pods,
+        "namespaces": [{"metadata": {"name": n, "labels": {"team": team}}} for n, team in NAMESPACES.items()],
+        "pod": pod,
+    }
+    if r.random() < drawing_volumes.SHARE:
+        features |= drawing_volumes.add(r, question)
+    return Drawn(question, frozenset(features))
+
+
+def _node(r: random.Random, number: int) -> dict[str, Any]:
+    name = f"node-{number}"
+    unschedulable = {"unschedulable": True} if r.random() < 0.1 else {}
+    return {
+        "metadata": {"name": name, "uid": f"u{number}", "labels": drawing_labels.of_node(r, name)},
+        "spec": {"taints": drawing_labels.taints(r), **unschedulable},
+        "status": {
+            "allocatable": drawing_amounts.allocatable(r),
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def _pod(r: random.Random, name: str, spec: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": r.choice(("n1", "n2")),
+            "uid": name,
+            "labels": drawing_labels.of_pod(r),
+            "resourceVersion": "1",
+        },
+        "spec": {"schedulerName": names.SCHEDULER_NAME, **spec},
+        "status": status,
+    }
+
+
+def _running(r: random.Random, number: int, nodes: list[dict[str, Any]]) -> dict[str, Any]:
+    spec = drawing_amounts.containers(r)
+    if r.random() < 0.3:
+        drawing_labels.anti_affinity(r, spec)
+    pod = _pod(r, f"p{number}", spec, drawing_amounts.running_status(r, spec))
+    pod["metadata"]["namespace"] = r.choice(tuple(NAMESPACES))
+    pod["spec"]["nodeName"] = r.choice(nodes)["metadata"]["name"]
+    if r.random() < 0.1:
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    if r.random() < 0.3:
+        pod["spec"]["schedulerName"] = "default-scheduler"
+    return pod
+
+
+def _waiting(r: random.Random) -> tuple[dict[str, Any], set[str]]:
+    spec = drawing_amounts.containers(r)
+    features = drawing_amounts.asked(spec) | {"others' anti-affinity", "cordon", "taints"}
+    for kind in r.sample(sorted(ASKS), r.randint(0, _MOST_ASKED)):
+        features |= ASKS[kind](r, spec)
+    return _pod(r, "new", spec, {"phase": "Pending"}), features

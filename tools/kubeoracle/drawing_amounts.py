@@ -1,0 +1,100 @@
+"""Amounts: what nodes have, what containers ask, resizes under way. Memory is in whole MiB (docs/design/rules.md)."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+from wire import names
+
+_CPU: Final = ("100m", "500m", "0.5", "1", "1500m", "2")
+_MEMORY: Final = ("256Mi", "1Gi", "1073741824", "2Gi")
+_EXTENDED: Final = "example.com/fpga"
+_ALWAYS: Final = {"restartPolicy": "Always"}
+
+Spec = dict[str, Any]
+
+
+def allocatable(r: random.Random) -> dict[str, str]:
+    """What a node has; not every node has every resource."""
+    has = {
+        "cpu": r.choice(("2", "3500m", "4", "8")),
+        "memory": r.choice(("3Gi", "8Gi", "16Gi")),
+        "pods": r.choice(("2", "5", "10", "10")),
+        "ephemeral-storage": r.choice(("1Gi", "10Gi")),
+    }
+    if r.random() < 0.8:
+        has[_EXTENDED] = r.choice(("0", "1", "3", "4"))
+    if r.random() < 0.8:
+        has[names.GPU_RESOURCE] = r.choice(("1", "4", "8"))
+    if r.random() < 0.5:
+        has["hugepages-2Mi"] = r.choice(("4Mi", "64Mi"))
+    return has
+
+
+def containers(r: random.Random) -> Spec:
+    """Containers, init containers, sidecars, overhead and what a pod asks as a whole."""
+    spec: Spec = {"containers": [_container(r, f"c{i}") for i in range(r.choice((1, 1, 1, 2)))]}
+    if r.random() < 0.25:
+        spec["initContainers"] = [
+            {**_container(r, f"i{i}"), **(_ALWAYS if r.random() < 0.5 else {})} for i in range(r.randint(1, 2))
+        ]
+    if r.random() < 0.1:
+        spec["overhead"] = {"cpu": "250m", **({"memory": "128Mi"} if r.random() < 0.5 else {})}
+    if r.random() < 0.1:
+        spec["resources"] = {"requests": {"cpu": r.choice(("2", "3")), "memory": r.choice(("2Gi", "4Gi"))}}
+    return spec
+
+
+def _container(r: random.Random, name: str) -> Spec:
+    asked: dict[str, str] = {}
+    if r.random() < 0.6:
+        asked["cpu"] = r.choice(_CPU)
+    if r.random() < 0.5:
+        asked["memory"] = r.choice(_MEMORY)
+    if r.random() < 0.15:
+        asked["ephemeral-storage"] = r.choice(("512Mi", "512Mi", "2Gi"))
+    whole = {}
+    if r.random() < 0.07:
+        whole[_EXTENDED] = r.choice(("1", "2"))
+    if r.random() < 0.1:
+        whole[names.GPU_RESOURCE] = r.choice(("1", "2"))
+    if r.random() < 0.05:
+        whole["hugepages-2Mi"] = r.choice(("2Mi", "16Mi"))
+    return {"name": name, "image": "i", "resources": {"requests": {**asked, **whole}, "limits": whole}}
+
+
+def asked(spec: Spec) -> set[str]:
+    """Names of what a pod asks."""
+    every = [*spec["containers"], *spec.get("initContainers", ())]
+    found = {f"amount {name}" for each in every for name in each["resources"]["requests"]}
+    found.add("amount pods")
+    found |= {"sidecar" for each in spec.get("initContainers", ()) if "restartPolicy" in each}
+    found |= {"init container" for each in spec.get("initContainers", ()) if "restartPolicy" not in each}
+    return found | ({"overhead"} & {*spec}) | ({"pod-level resources"} if "resources" in spec else set())
+
+
+def running_status(r: random.Random, spec: Spec) -> Spec:
+    """The status of a pod that runs; now and then it is being resized, or its resize is infeasible."""
+    status: Spec = {"phase": r.choice(("Running", "Pending"))}
+    if r.random() < 0.15:
+        status["containerStatuses"] = [_resized(r, each["name"]) for each in spec["containers"]]
+    if "resources" in spec and r.random() < 0.3:
+        given = {"cpu": r.choice(("1", "3")), "memory": r.choice(("1Gi", "4Gi"))}
+        status["resources"], status["allocatedResources"] = {"requests": given}, given
+    if r.random() < 0.05:
+        status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
+    return status
+
+
+def _resized(r: random.Random, name: str) -> Spec:
+    allocated, actual = ({"cpu": r.choice(_CPU), "memory": r.choice(_MEMORY)} for _ in range(2))
+    return {
+        "name": name,
+        "image": "i",
+        "imageID": "",
+        "ready": True,
+        "restartCount": 0,
+        "allocatedResources": allocated,
+        "resources": {"requests": actual},
+    }

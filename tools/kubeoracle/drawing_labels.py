@@ -1,0 +1,134 @@
+"""Labels of nodes and pods, and what pods ask of them: selectors, affinity, tolerations."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+from wire import names
+
+#: Node labels that are domains.
+KEYS: Final = ("zone", "rack", names.HOSTNAME_LABEL)
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+_TOLERATIONS: Final = (
+    {"operator": "Exists"},
+    {"key": "a", "operator": "Equal", "value": "1"},
+    {"key": "a", "value": "1", "effect": "NoSchedule"},
+    {"key": "a", "operator": "Equal", "value": "2"},
+    {"key": "a", "operator": "Exists", "effect": "NoExecute"},
+    {"operator": "Exists", "effect": "NoExecute"},
+    {"key": names.UNSCHEDULABLE_TAINT, "operator": "Exists"},
+    {"key": "b", "operator": "Exists"},
+)
+_TAINTS: Final = (
+    {"key": "a", "value": "1", "effect": "NoSchedule"},
+    {"key": "b", "value": "", "effect": "NoExecute"},
+    {"key": "p", "value": "", "effect": "PreferNoSchedule"},
+)
+
+Spec = dict[str, Any]
+
+
+def of_node(r: random.Random, name: str) -> dict[str, str]:
+    """Labels of a node: numbers as Go reads them and as it does not are among them."""
+    labels = {names.HOSTNAME_LABEL: name}
+    if r.random() < 0.9:
+        labels["zone"] = f"z{r.randint(0, 1)}"
+    if r.random() < 0.9:
+        labels["rack"] = f"r{r.randint(0, 2)}"
+    if r.random() < 0.7:
+        labels["num"] = r.choice(("0", "2", "5", "7", "x", "1_0", "007", "9223372036854775808"))
+    return labels
+
+
+def taints(r: random.Random) -> list[dict[str, str]]:
+    """Taints of a node."""
+    return [dict(taint) for taint in _TAINTS if r.random() < 0.12]
+
+
+def of_pod(r: random.Random) -> dict[str, str]:
+    """Labels of a pod."""
+    drawn = (("app", r.choice("abc")), ("tier", r.choice("xy")))
+    return {key: value for key, value in drawn if r.random() < 0.85}
+
+
+def tolerations(r: random.Random, spec: Spec) -> set[str]:
+    """Tolerations, of all kinds that a key, an operator and an effect make."""
+    spec["tolerations"] = [dict(each) for each in r.sample(_TOLERATIONS, r.randint(1, 2))]
+    return {"tolerations"}
+
+
+def selector(r: random.Random, spec: Spec) -> set[str]:
+    """A node selector."""
+    spec["nodeSelector"] = {"zone": r.choice(("z0", "z1"))}
+    return {"node selector"}
+
+
+def node_affinity(r: random.Random, spec: Spec) -> set[str]:
+    """Required node affinity: terms with expressions, with fields, with both, with neither."""
+    drawn = [_node_term(r) for _ in range(r.randint(1, 3))]
+    required = {"nodeSelectorTerms": drawn}
+    spec.setdefault("affinity", {})["nodeAffinity"] = {_REQUIRED: required}
+    expressions = [each for term in drawn for each in term.get("matchExpressions", ())]
+    fields = {"matchFields" for term in drawn if "matchFields" in term}
+    return {"node affinity", *(f"node affinity {each['operator']}" for each in expressions), *fields}
+
+
+def _node_term(r: random.Random) -> Spec:
+    term: Spec = {}
+    if r.random() < 0.9:
+        term["matchExpressions"] = [_node_expression(r) for _ in range(r.choice((1, 1, 2)))]
+    if r.random() < 0.15:
+        values = [f"node-{r.randint(0, 3)}"]
+        term["matchFields"] = [{"key": "metadata.name", "operator": r.choice(("In", "NotIn")), "values": values}]
+    return term
+
+
+def _node_expression(r: random.Random) -> Spec:
+    operator = r.choice((*_OPERATORS, "Gt", "Lt"))
+    if operator in {"Gt", "Lt"}:
+        return {"key": "num", "operator": operator, "values": [r.choice(("0", "1", "3", "6", "-2", "1_0", "+4"))]}
+    expression: Spec = {"key": r.choice(("zone", "rack", "num")), "operator": operator}
+    if operator in {"In", "NotIn"}:
+        expression["values"] = r.sample(("z0", "z1", "r0", "r1", "r2", "5", "1_0"), r.randint(1, 3))
+    return expression
+
+
+def anti_affinity(r: random.Random, spec: Spec) -> set[str]:
+    """Required anti-affinity between pods."""
+    terms = [pod_term(r) for _ in range(r.randint(1, 2))]
+    spec.setdefault("affinity", {})["podAntiAffinity"] = {_REQUIRED: terms}
+    return {"pod anti-affinity", *_named("pod anti-affinity", terms)}
+
+
+def pod_term(r: random.Random) -> Spec:
+    """A term on pods: by a selector, in namespaces that are named, selected, or the pod's own."""
+    term: Spec = {"labelSelector": pod_selector(r), "topologyKey": r.choice(KEYS)}
+    kind = r.random()
+    if kind < 0.2:
+        term["namespaces"] = r.sample(("n1", "n2"), r.randint(1, 2))
+    elif kind < 0.4:
+        term["namespaceSelector"] = r.choice(({}, {"matchLabels": {"team": "x"}}))
+    return term
+
+
+def _named(kind: str, terms: list[Spec]) -> set[str]:
+    found = {f"{kind}, namespaces" for term in terms if "namespaces" in term}
+    return found | {f"{kind}, namespace selector" for term in terms if "namespaceSelector" in term}
+
+
+def pod_selector(r: random.Random) -> Spec | None:
+    """A label selector: of one value mostly, an empty one, none, one by expressions."""
+    kind = r.random()
+    if kind < 0.06:
+        return {}
+    if kind < 0.1:
+        return None
+    if kind < 0.7:
+        return {"matchLabels": {"app": r.choice("ab")}}
+    operator = r.choice(_OPERATORS)
+    expression: Spec = {"key": r.choice(("app", "tier")), "operator": operator}
+    if operator in {"In", "NotIn"}:
+        expression["values"] = r.sample(("a", "b", "x"), r.randint(1, 2))
+    return {"matchExpressions": [expression]}

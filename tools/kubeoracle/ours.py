@@ -1,0 +1,104 @@
+"""Moorage's own answer to a snapshot: of each node by its ranking and its reasons, and what a decision makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.convert import selectors, volumes
+from scheduler.core.decide.placer import Placer
+from scheduler.core.devices.device_pools import NOWHERE
+from scheduler.core.explain.explain import EXCLUDED, explain
+from scheduler.core.filters.registry import FILTERS, OK, Filters
+from scheduler.core.model.plan import Explain, placements
+from scheduler.core.model.records import PodRecord
+from scheduler.core.model.settings import Settings
+from tools.kubeoracle.asking import Question
+from wire.core import Namespace, Node, Pod
+from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+
+_SETTINGS: Final = Settings()
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """Each node is feasible or has kinds of reasons. ``blocker``: why the pod waits whatever nodes there are.
+
+    ``chosen``: the node that a decision places it on, "" for none; ``told``: its counts of reasons, by kind.
+    """
+
+    feasible: frozenset[str]
+    why: Mapping[str, frozenset[str]]
+    blocker: str = ""
+    chosen: str = ""
+    told: Mapping[str, int] = field(default_factory=dict)
+
+
+def cluster_of(question: Question, filters: Filters = FILTERS) -> Cluster:
+    """A cluster that has seen a snapshot, without its pod."""
+    made = Cluster(_SETTINGS, filters)
+    for node in _read(question, "nodes", Node):
+        made.upsert_node(node)
+    made.others.namespaces.replace(map(selectors.namespace_record, _read(question, "namespaces", Namespace)))
+    storage = made.storage
+    storage.claims.replace(map(volumes.claim_record, _read(question, "claims", PersistentVolumeClaim)))
+    storage.volumes.replace(map(volumes.volume_record, _read(question, "volumes", PersistentVolume)))
+    storage.classes.replace(map(volumes.storage_class_record, _read(question, "classes", StorageClass)))
+    storage.attachments.limits.replace(map(volumes.limits_record, _read(question, "csiNodes", CSINode)))
+    for pod in _read(question, "pods", Pod):
+        made.upsert_pod(pod)
+    return made
+
+
+def answer(question: Question, filters: Filters = FILTERS) -> Ours:
+    """What Moorage says of a snapshot."""
+    made = cluster_of(question, filters)
+    made.upsert_pod(msgspec.convert(question["pod"], Pod))
+    return answer_of(made, question["pod"]["metadata"]["uid"])
+
+
+def answer_of(made: Cluster, uid: str) -> Ours:
+    """What a cluster says of a pod that waits in it."""
+    record = made.pod(uid)
+    if record is None:
+        raise LookupError(f"the pod {uid} waits for nobody")
+    snapshot = made.snapshot()
+    pod = snapshot.judged(record, 0)
+    if pod.blocker is not None:
+        return Ours(frozenset(), {}, blocker=f"{pod.blocker.code.value}: {pod.blocker.detail}")
+    feasible, why = _by_node(Placer(snapshot), pod)
+    plan = made.decide(0)
+    told = [entry.verdict for entry in plan.entries if isinstance(entry, Explain) and uid in entry.pods]
+    counts = {
+        f"{reason.kind} {reason.resource}".strip(): reason.nodes for verdict in told for reason in verdict.node_reasons
+    }
+    chosen = next((placed.node for placed in placements(plan.entries) if placed.pod_uid == uid), "")
+    return Ours(feasible, why, chosen=chosen, told=counts)
+
+
+def _by_node(placer: Placer, pod: PodRecord) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
+    ranking, statement = placer.ranking(pod.cls), placer.statement
+    fits = ranking.keys != NOWHERE
+    kinds = {number: kind for kind, number in statement.filters.numbers.items()}
+    why: dict[str, frozenset[str]] = {}
+    for position, node in enumerate(statement.nodes):
+        judged = int(ranking.eligible[position])
+        if judged != OK:
+            why[node.name] = frozenset((kinds[judged],))
+        elif not fits[position]:
+            alone = np.zeros(len(statement.nodes), np.bool_)
+            alone[position] = True
+            verdict = explain(statement, ranking, pod.cls, settings=_SETTINGS, mask=alone)
+            lacks = (reason for reason in verdict.node_reasons if reason.kind not in {*kinds.values(), EXCLUDED})
+            why[node.name] = frozenset(f"{reason.kind} {reason.resource}".strip() for reason in lacks)
+    feasible = frozenset(node.name for position, node in enumerate(statement.nodes) if fits[position])
+    return feasible, why
+
+
+def _read(question: Question, of: str, kind: Callable[..., Any]) -> list[Any]:
+    return [msgspec.convert(each, kind) for each in question.get(of, ())]
