@@ -164,6 +164,11 @@ class TopologySpreadConstraint(WireStruct, frozen=True, gc=False):
     topology_key: str = ""
     when_unsatisfiable: str = ""
     max_skew: int = 0
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
 
 
 class PodSchedulingGate(WireStruct, frozen=True, gc=False):

@@ -101,6 +101,7 @@ class Cluster(ClusterState):
             pod_groups=self._pod_groups,
             commits=self.commits,
             storage=self.storage,
+            places=self.counted_places(),
             owners=self.owners,
             succeeded=self._succeeded,
             judge=lambda pod: self.others.judged(self.storage.judged(pod, holders)),
@@ -318,4 +319,5 @@ class Cluster(ClusterState):
         return [
             *differences(ledger, self._nodes, pods=self._pods, commits=self.commits, settings=self.settings),
             *self.queues.sums.differences(rows),
+            *self.counted_places().differences(self.pod_places()),
         ]

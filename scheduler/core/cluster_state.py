@@ -31,6 +31,7 @@ from scheduler.core.nodes.anti_affinity import OthersTerms
 from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
 from scheduler.core.room.table import ResidentTable
@@ -66,6 +67,9 @@ class ClusterState:
         #: What anti-affinity of pods that have a node keeps others off.
         self.others = OthersTerms(self._nodes.get, self._terms_changed)
         self._have_terms_changed = False
+        #: Which pods are where, for rules about other pods; and those without a node that may be on their way now.
+        self._places = PodPlaces(self.others.labels_of)
+        self._moved: dict[str, None] = {}
         #: Which devices were seen where.
         self.sightings = Sightings()
         #: Nodes to be counted anew.
@@ -211,6 +215,7 @@ class ClusterState:
     def forget_gone(self) -> None:
         """A period is over: forget what nobody can speak of any more, and gangs of which no pod waits."""
         self._pods.forget_gone()
+        self._places.age()
         for key in [key for key in self.backlog.gangs() if all(pod.node for pod in self.members(*key))]:
             self.backlog.drop_gang(key)
 
@@ -335,6 +340,7 @@ class ClusterState:
         """Something about a pod has changed. ``before``: what it was, if it may have been of another gang."""
         self.queues.mark((uid,))
         known = self._pods.records.get(uid)
+        self._note_place(uid, known)
         if known is None or known.node:
             self.backlog.drop(uid)  # at once: a replica that does not lead never comes to file it
         else:
@@ -354,6 +360,44 @@ class ClusterState:
         """A pod is on its way to a node now, or is not any more."""
         self._touch(uid)
         self.storage.holder_changed(uid)
+
+    # --- rules about other pods --------------------------------------------------------------------------------------
+    def counted_places(self) -> PodPlaces:
+        """Which pods are where, those counted again that may have moved."""
+        if self.others.have_namespaces_changed:
+            self.others.have_namespaces_changed = False
+            self._places.forget_counts()
+        for uid in self._moved:
+            found = self._place_of(uid)
+            if found is None:
+                self._places.drop(uid)
+            else:
+                self._places.put(*found)
+        self._moved.clear()
+        return self._places
+
+    def _note_place(self, uid: str, known: PodRecord | None) -> None:
+        """Pods that are gone or have a node are counted at once: a replica that does not lead never asks."""
+        if known is not None and not known.node:
+            self._moved[uid] = None
+            return
+        self._moved.pop(uid, None)
+        if known is None:
+            self._places.drop(uid)
+        else:
+            self._places.put(known, (known.node,))
+
+    def _place_of(self, uid: str) -> tuple[PodRecord, tuple[str, ...]] | None:
+        pod = self._pods.records.get(uid)
+        if pod is None:
+            return None
+        nodes = (pod.node,) if pod.node else tuple(dict.fromkeys(each.node for each in self.commits.under_way(uid)))
+        return (pod, nodes) if nodes else None
+
+    def pod_places(self) -> dict[str, tuple[PodRecord, tuple[str, ...]]]:
+        """The same of all pods, without the indexes."""
+        found = ((uid, self._place_of(uid)) for uid in self._pods.records)
+        return {uid: place for uid, place in found if place is not None}
 
     def _terms_changed(self) -> None:
         self._have_terms_changed = True

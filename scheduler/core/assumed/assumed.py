@@ -288,10 +288,13 @@ class Commits:
 
     def charges_of(self, uid: str) -> tuple[Charge, ...]:
         """Where this pod is on its way to, or has a place kept."""
+        return (*self.under_way(uid), *self.intents.charges_of(uid))
+
+    def under_way(self, uid: str) -> tuple[Charge, ...]:
+        """Where this pod is on its way to."""
         flight = self._flights.get(uid)
         own = () if flight is None else (flight.charge,)
-        planned = (*self.hand_overs.charges_of(uid), *self.promises.charges_of(uid))
-        return (*own, *planned, *self.intents.charges_of(uid))
+        return (*own, *self.hand_overs.charges_of(uid), *self.promises.charges_of(uid))
 
     def all_charges(self) -> tuple[Charge, ...]:
         """What is under way anywhere, without the indexes."""

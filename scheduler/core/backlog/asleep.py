@@ -237,7 +237,8 @@ class Asleep:
 
 
 def depends_on_all(cls: PodClass) -> bool:
-    """Whether what a class can use is not said by the ledger alone: by devices that it names, or volumes."""
-    return bool(cls.uuids or cls.not_uuids or cls.attached) or any(
+    """Whether what a class can use is not said by the ledger alone: by devices that it names, volumes, other pods."""
+    asks_others = cls.rules is not None or cls.taken_by
+    return bool(cls.uuids or cls.not_uuids or cls.attached or asks_others) or any(
         ask.index >= 0 for one in cls.requests() for ask in one.shared
     )

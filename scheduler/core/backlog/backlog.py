@@ -92,10 +92,10 @@ class Backlog:
     def touch_avoiding(self) -> None:
         """Where pods are that keep others off has changed: some that were kept off may not be any more."""
         for shape in self._shapes.values():
-            if shape.key.cls.avoids:
+            if shape.key.cls.avoids or shape.key.cls.taken_by:
                 self.touched.update(shape.uids)
         for gang in self._gangs.values():
-            if any(cls.avoids for cls in gang.classes):
+            if any(cls.avoids or cls.taken_by for cls in gang.classes):
                 self._wake_gang(gang.key)
 
     def wake_at(self, at_ns: int, item: str | Key) -> None:

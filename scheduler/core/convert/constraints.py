@@ -12,14 +12,14 @@ from typing import Final
 
 from gpu.refusal import shown
 from gpu.translation import ANY_CARD, MOST_NAMED, Cards
+from scheduler.core.convert import pod_rules
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.records import Constraints, PodClass, Requirement, Term
 from wire import names
-from wire.core import Affinity, Container, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec
+from wire.core import Container, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec
 
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _NOWHERE: Final = Term((), ())
-_SCHEDULE_ANYWAY = "ScheduleAnyway"
 #: All nodes are compared with a pod's constraints at once. Nobody means that many, and one pod could stop everybody.
 _MOST_EFFORT = MOST_NAMED
 #: For all places of a record together: 17 that an administrator's settings make, each with as much.
@@ -73,15 +73,10 @@ def each_unsupported(pod: Pod) -> list[str]:
     spec = pod.spec
     found = {
         **_asked_by_annotation(pod),
-        "affinity.podAffinity": _pod_affinity(spec.affinity),
-        "affinity.podAntiAffinity": _pod_anti_affinity(spec.affinity),
-        "topologySpreadConstraints": any(
-            c.when_unsatisfiable != _SCHEDULE_ANYWAY for c in spec.topology_spread_constraints or ()
-        ),
-        "hostPort": any(_takes_host_port(c, host_network=spec.host_network) for c in _containers(spec)),
+        pod_rules.problem(pod): True,
         "resourceClaims": bool(spec.resource_claims) or any(c.resources.claims for c in _containers(spec)),
     }
-    return [name for name, is_there in found.items() if is_there]
+    return [name for name, is_there in found.items() if name and is_there]
 
 
 def _asked_by_annotation(pod: Pod) -> dict[str, bool]:
@@ -114,21 +109,6 @@ def excessive(cls: PodClass, filters: Filters = FILTERS) -> str:
     if cls.places and sum(map(filters.effort, cls.all_constraints())) > _MOST_IN_PLACES:
         return f"more than {_MOST_IN_PLACES} expressions and labels in all places of its record"
     return ""
-
-
-def _pod_affinity(affinity: Affinity | None) -> bool:
-    rules = affinity.pod_affinity if affinity else None
-    return bool(rules and rules.required_during_scheduling_ignored_during_execution)
-
-
-def _pod_anti_affinity(affinity: Affinity | None) -> bool:
-    rules = affinity.pod_anti_affinity if affinity else None
-    return bool(rules and rules.required_during_scheduling_ignored_during_execution)
-
-
-def _takes_host_port(container: Container, *, host_network: bool) -> bool:
-    """Ports of a pod in the host's network are the host's, also where the API server's default was not written."""
-    return any(port.host_port or (host_network and port.container_port) for port in container.ports or ())
 
 
 def _containers(spec: PodSpec) -> list[Container]:

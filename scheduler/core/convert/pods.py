@@ -18,7 +18,7 @@ from gpu.ended import has_ended
 from gpu.refusal import Refusal, told
 from gpu.request import NO_GPU
 from gpu.translation import Cards, Translation
-from scheduler.core.convert import constraints, device_env, job_owners, queues, runtimes, selectors, volumes
+from scheduler.core.convert import constraints, device_env, job_owners, pod_rules, queues, runtimes, selectors, volumes
 from scheduler.core.convert import demand as requests
 from scheduler.core.convert.blockers import blocker
 from scheduler.core.convert.controllers import controller_uid
@@ -165,13 +165,13 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         places=tuple(msgspec.structs.replace(place, unit=0) for place in found.places),
         deadline_s=runtimes.deadline_s(pod),
         max_runtime_s=runtimes.max_runtime_s(pod),
+        rules=pod_rules.pod_rules(pod),
     )
     job, job_name = job_owners.job_of(pod.metadata.owner_references)
     came_by_the_door = own is not None or not vocabulary.is_spoken(pod)
     return msgspec.structs.replace(
         _record(pod, cls, settings),
         gated=bool(pod.spec.scheduling_gates),
-        labels=pod.metadata.labels or {},
         job=job,
         job_name=job_name,
         recorded=own if isinstance(own, Translation) else None,
@@ -206,6 +206,8 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         controller=controller_uid(meta),
         deleting=meta.deletion_timestamp is not None,
         claims=volumes.claims_of(pod) if pod.spec.volumes else (),
+        labels=labels,
+        ports=pod_rules.host_ports(pod),
         keeps_off=selectors.anti_terms(pod) if pod.spec.affinity else (),
         grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,
         queue=queues.queue_of(labels) if counts_for_us else "",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from scheduler.core.filters.requirements import meets
+from scheduler.core.filters.pod_terms import everybody
 from scheduler.core.model.records import AntiTerm, Requirement
 from wire.core import LabelSelector, Namespace, Pod, PodAffinityTerm
 
@@ -33,27 +32,17 @@ def namespace_record(namespace: Namespace) -> NamespaceRecord:
     return NamespaceRecord(namespace.metadata.name, namespace.metadata.labels or {})
 
 
-def takes(selector: tuple[Requirement, ...] | None, labels: Mapping[str, str]) -> bool:
-    """Whether a selector takes these labels. None takes nothing; one without requirements takes everything."""
-    return selector is not None and all(meets(requirement, labels) for requirement in selector)
-
-
 def anti_terms(pod: Pod) -> tuple[AntiTerm, ...]:
     """Required anti-affinity of a pod: what it keeps others off."""
     rules = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
     written = (rules.required_during_scheduling_ignored_during_execution if rules else None) or ()
-    terms = tuple(dict.fromkeys(_anti_term(term, pod.metadata.namespace) for term in written))
+    terms = tuple(dict.fromkeys(pod_term(term, pod.metadata.namespace) for term in written))
     if len(terms) > _MOST_TERMS:
         terms = tuple(dict.fromkeys(msgspec.structs.replace(term, selector=()) for term in terms))
     return terms if len(terms) <= _MOST_TERMS else tuple(dict.fromkeys(everybody(term.key) for term in terms))
 
 
-def everybody(topology_key: str) -> AntiTerm:
-    """A term that keeps all pods of all namespaces off."""
-    return AntiTerm(topology_key, selector=(), namespaces=frozenset(), namespace_selector=())
-
-
-def _anti_term(term: PodAffinityTerm, namespace: str) -> AntiTerm:
+def pod_term(term: PodAffinityTerm, namespace: str) -> AntiTerm:
     """Read a term. Without any namespaces it means the pod's own (core/v1 PodAffinityTerm)."""
     listed = frozenset(term.namespaces or ())
     if not listed and term.namespace_selector is None:
@@ -71,7 +60,13 @@ def requirements(selector: LabelSelector | None) -> tuple[Requirement, ...] | No
     if selector is None:
         return None
     written = selector.match_expressions or ()
-    if any(expression.operator not in _OPERATORS for expression in written):
+    if not can_be_read(selector):
         return ()
     labels = (Requirement(key, "In", (value,)) for key, value in sorted((selector.match_labels or {}).items()))
     return (*labels, *(Requirement(e.key, e.operator, tuple(e.values or ())) for e in written))
+
+
+def can_be_read(selector: LabelSelector | None) -> bool:
+    """Whether all operators of a selector are known."""
+    written = (selector.match_expressions if selector is not None else None) or ()
+    return all(expression.operator in _OPERATORS for expression in written)

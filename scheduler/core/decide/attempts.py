@@ -1,7 +1,8 @@
 """What one decision tries on its working copy, and what it learns of classes by that.
 
 Pods of one class are judged once: after one of them fitted nowhere the others don't either, as long as the decision
-only charges. An eviction on paper ends that: what was learned before one that stands is forgotten
+only charges, unless they look for others, of which some were placed since. An eviction on paper ends that: what was
+learned before one that stands is forgotten
 (``Statement.evictions``). To lift the charge of an intent does not end it: its holders are placed at once or it is put
 back, before all turns, or it is lifted after them (holders.py, revising.py). A class that fitted nowhere is not judged
 again by later decisions until something changes that may help it (backlog/asleep.py). What a decision may spend is
@@ -77,6 +78,8 @@ class Attempts:
     allowance: Allowance
     notes: Notes
     wall_s: int = 0
+    #: At which move of the working copy a class fitted nowhere (snapshot/pod_counts.py).
+    moved_at: dict[PodClass, int] = field(default_factory=dict)
     #: Whether something was left to the next decision.
     has_put_off: bool = False
     #: Classes of which a pod was placed.
@@ -240,13 +243,15 @@ class Attempts:
         """
         if claim := self.placer.taken_claim(pod):
             return Verdict(code=Code.CLAIM_IN_USE, detail=claim)
-        known = self.hopeless.get(pod.cls) or self.known(pod.cls, pod.namespace)
-        if known is not None:
-            return known
-        if pod.cls in self.kept_off:
-            return self.kept_off[pod.cls]
+        if not self._may_have_opened(pod.cls):
+            known = self.hopeless.get(pod.cls) or self.known(pod.cls, pod.namespace)
+            if known is not None:
+                return known
+            if pod.cls in self.kept_off:
+                return self.kept_off[pod.cls]
         mask = self.placer.all_but(pod.cls.excluded)
         placed = self._place(pod, both(mask, self._allowed()))
+        self.allowance.spend(pod.namespace, self.placer.statement.counts.take_effort())
         if placed is None and self.off and (there := self._on_berths(pod, mask)) is not None:
             self.allowance.spend(pod.namespace, self.cost(pod.cls))
             return self._keep_off(pod.cls, mask) if isinstance(there, Placement) else there
@@ -257,6 +262,7 @@ class Attempts:
             return placed
         self.allowance.spend(pod.namespace, self.cost(pod.cls))
         verdict = self.hopeless[pod.cls] = self._explain(pod.cls, mask)
+        self.moved_at[pod.cls] = self.placer.statement.counts.moved
         return verdict
 
     def off_of(self, queue: str, use: Resources, asks: Hashable) -> Off:
@@ -306,6 +312,11 @@ class Attempts:
         """For whom nodes are kept, as far as others are told."""
         minutes = max(0, self.wall_s - berth.since_s) // 60
         return BerthCause(holder=f"{berth.namespace}/{berth.name}", waited_min=minutes)
+
+    def _may_have_opened(self, cls: PodClass) -> bool:
+        """Whether pods that were placed since may let in a class that fitted nowhere."""
+        may_open = cls.rules is not None and cls.rules.may_open
+        return may_open and self.moved_at.get(cls, 0) != self.placer.statement.counts.moved
 
     def keep_room(self, pod: PodRecord) -> bool:
         """Charge a pod that can't be placed yet on the working copy only, if it fits.

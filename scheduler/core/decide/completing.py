@@ -44,7 +44,8 @@ class _Trying:
 
     def place(self, pod: PodRecord) -> Tried:
         """Give a member a place, or one that comes free when idle reservations go."""
-        if pod.cls in self.hopeless or self.placer.taken_claim(pod):
+        is_shut = pod.cls in self.hopeless and not (pod.cls.rules is not None and pod.cls.rules.may_open)
+        if is_shut or self.placer.taken_claim(pod):
             return Tried.PASSED
         use = queue_use.least(self.snapshot, [pod])
         if self.accounts.refusal(use) is not None:

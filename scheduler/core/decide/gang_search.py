@@ -4,6 +4,8 @@ A walk down the tree of minimums. At each level all that has to start is placed 
 a level can do with some of its children they are tried one after another, and what one that failed was given is taken
 back. Each leaf is tried at most once, so the walk is linear in subgroups and members, and does not try all
 combinations: a child that fitted keeps its place although another one may have left more to the next.
+
+A member that looks for others (affinity, spread) and fitted nowhere is tried once more after those that came later.
 """
 
 from __future__ import annotations
@@ -149,23 +151,35 @@ class Search(Generic[M]):
 
     def _place(self, members: Iterable[PodRecord], missing: Missing) -> bool:
         """Place members until nothing is missing; one that fits nowhere is passed over."""
-        asked = dict(missing.of_subgroup)
-        for pod in members:
-            if missing.is_reached:
-                return True
-            if not missing.wants(pod):
-                continue
-            tried = self.trying.place(pod)
-            if tried is Tried.STOPPED:
-                return False
-            if tried is Tried.PLACED:
-                missing.take(pod)
-                self._taken.append(pod.uid)
+        asked, taken = dict(missing.of_subgroup), len(self._taken)
+        passed = self._place_each(members, missing)
+        if passed and len(self._taken) > taken:
+            passed = self._place_each(passed, missing)
+        if passed is None:
+            return False
         if missing.is_reached:
             return True
         name = next((name for name, left in missing.of_subgroup.items() if left), "")
         self.trying.failed(name, asked.get(name, 0) - missing.of_subgroup.get(name, 0))
         return False
+
+    def _place_each(self, members: Iterable[PodRecord], missing: Missing) -> list[PodRecord] | None:
+        """Place those that are wanted; return those that may fit beside others placed since, None if all is over."""
+        passed: list[PodRecord] = []
+        for pod in members:
+            if missing.is_reached:
+                break
+            if not missing.wants(pod):
+                continue
+            tried = self.trying.place(pod)
+            if tried is Tried.STOPPED:
+                return None
+            if tried is Tried.PLACED:
+                missing.take(pod)
+                self._taken.append(pod.uid)
+            elif pod.cls.rules is not None and pod.cls.rules.may_open:
+                passed.append(pod)
+        return passed
 
     def _place_rest(self) -> bool:
         """Place what the minimum in all needs beyond those of subgroups."""

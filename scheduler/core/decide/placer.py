@@ -39,6 +39,7 @@ class Placer:
             sightings=snapshot.sightings,
             attaching=snapshot.attaching,
             count=snapshot.used,
+            counting=snapshot.counting,
         )
         self._rankings: dict[PodClass, Ranking] = {}
         self._ways: dict[PodClass, tuple[PodClass, ...]] = {}

@@ -73,12 +73,6 @@ class OnPaper:
         trying = _Trying(self.attempts, self.mask)
         return tuple(trying.placed) if all(_is_placed(each, trying) for each in need.all) else None
 
-
-def _is_placed(need: Need, trying: _Trying) -> bool:
-    if need.quorum is None:
-        return trying.place(need.pods[0]) is Tried.PLACED
-    return need.quorum.is_reachable(need.pods) and Search(need.quorum, need.pods, trying).run()
-
     def move(self, pod: PodRecord, besides: Set[str]) -> Place | None:
         """Place and charge the successor of a bound pod on a node that is none of these, nor its own."""
         if pod.moves_as is None:
@@ -87,6 +81,12 @@ def _is_placed(need: Need, trying: _Trying) -> bool:
         elsewhere = self.attempts.placer.all_but(frozenset({pod.node, *besides}))
         placed = self.attempts.place_on_paper(successor, both(self.mask, elsewhere))
         return Place(pod.uid, placed.node, placed.devices) if isinstance(placed, Placement) else None
+
+
+def _is_placed(need: Need, trying: _Trying) -> bool:
+    if need.quorum is None:
+        return trying.place(need.pods[0]) is Tried.PLACED
+    return need.quorum.is_reachable(need.pods) and Search(need.quorum, need.pods, trying).run()
 
 
 @dataclass(slots=True)
@@ -100,7 +100,8 @@ class _Trying:
 
     def place(self, pod: PodRecord) -> Tried:
         """Give a member a place, or one that comes free when idle reservations go."""
-        if pod.cls in self.unplaced or self.attempts.placer.taken_claim(pod):
+        is_shut = pod.cls in self.unplaced and not (pod.cls.rules is not None and pod.cls.rules.may_open)
+        if is_shut or self.attempts.placer.taken_claim(pod):
             return Tried.PASSED
         found = self.attempts.place_on_paper(pod, self.mask)
         if isinstance(found, HeldBack):

@@ -33,6 +33,8 @@ from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy
+from scheduler.core.nodes.pod_places import PodPlaces
+from scheduler.core.nodes.table import Int64s
 from scheduler.core.nodes.volume_limits import AttachStatement
 from scheduler.core.queues.queues import Queues
 from scheduler.core.room.need import Need
@@ -40,6 +42,7 @@ from scheduler.core.room.table import ResidentTable
 from scheduler.core.room.trial import Trial
 from scheduler.core.scores.score import Scores
 from scheduler.core.snapshot.counting import count_node
+from scheduler.core.snapshot.pod_counts import PodCounts
 from scheduler.core.snapshot.supposed import Supposed
 
 #: Says who has to go for a need, by one of these actions; leaves statement and accounts as they were (room/search.py).
@@ -73,6 +76,7 @@ class Snapshot:
     pod_groups: Mapping[Key, PodGroupRecord]
     commits: Commits
     storage: Storage
+    places: PodPlaces
     owners: Owners
     succeeded: Succeeded
     judge: Callable[[PodRecord], PodRecord]
@@ -198,6 +202,11 @@ class Snapshot:
     def room_for(self, need: Need, trial: Trial, *actions: Action) -> Found | NoRoom:
         """Who has to go for a need. Where there are no nodes nobody can help."""
         return self.find_room(need, trial, actions) if self.ledger.row_of else NoRoom(bound=Bound.NODES)
+
+    # --- rules about other pods ----------------------------------------------------------------------------------
+    def counting(self, ledger: Ledger, order: Int64s | slice, position_of: Mapping[str, int]) -> PodCounts:
+        """A working copy of how many pods are where."""
+        return PodCounts(self.places, ledger, order, position_of)
 
     # --- volumes -------------------------------------------------------------------------------------------------
     def attaching(self, position_of: Mapping[str, int]) -> AttachStatement:

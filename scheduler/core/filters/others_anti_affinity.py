@@ -1,34 +1,34 @@
-"""Domains that required anti-affinity of running pods keeps a pod off (nodes/anti_affinity.py finds them)."""
+"""Domains that required anti-affinity of other pods keeps a pod off."""
 
 from __future__ import annotations
 
+import numpy as np
 from typing_extensions import override
 
-from scheduler.core.filters.filter import Filter
-from scheduler.core.model.records import Constraints, Domains, NodeRecord
+from scheduler.core.filters.pod_rule import Bools, Counts, PodRule
+from scheduler.core.filters.pod_terms import Owning
+from scheduler.core.model.records import PodClass
 
 
-class OthersAntiAffinity(Filter):
+class OthersAntiAffinity(PodRule):
     """The domains differ from pod to pod, and with each pod that comes and goes.
 
-    So they are no part of a pod's constraints: the ledger takes the nodes of these domains out of the judgement of
-    the constraints (``Ledger.admitting``).
+    Those of pods that have a node are found for each pod that waits (nodes/anti_affinity.py) and are a part of its
+    class: the ledger takes their nodes out (``Ledger.admitting``). Here are those of pods that the decision itself
+    has placed; their terms are a part of the class as long as their owners wait.
     """
 
     kind = "others-anti-affinity"
     words = "node(s) didn't satisfy existing pods anti-affinity rules"
 
     @override
-    def asked(self, constraints: Constraints) -> None:
-        """Nothing by the constraints."""
-        del constraints
-
-    @override
-    def admits(self, node: NodeRecord, asked: Domains) -> bool:
-        """Whether a node is in none of the domains."""
-        return not any(node.labels.get(key) == value for key, value in asked)
-
-    @override
-    def reads(self, node: NodeRecord) -> object:
-        """The labels."""
-        return node.labels
+    def closed(self, cls: PodClass, counts: Counts) -> Bools | None:
+        """Nodes in a domain with an owner of one of the terms."""
+        if not cls.taken_by:
+            return None
+        closed = []
+        for term in cls.taken_by:
+            domains = counts.domains(term.key)
+            closed.append(domains.at_nodes(domains.sums(counts.per_node(Owning(term)))) > 0)
+        found: Bools = np.logical_or.reduce(closed)
+        return found

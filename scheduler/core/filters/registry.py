@@ -12,10 +12,14 @@ from typing import Any, Final
 from scheduler.core.filters.enforcement import Enforcement
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.gpu_product import GpuProduct
+from scheduler.core.filters.host_ports import HostPorts
 from scheduler.core.filters.node_affinity import NodeAffinity, Selector
 from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
 from scheduler.core.filters.place import Place
+from scheduler.core.filters.pod_affinity import PodAffinity
+from scheduler.core.filters.pod_anti_affinity import PodAntiAffinity
 from scheduler.core.filters.readiness import Readiness
+from scheduler.core.filters.spread import SpreadLabel, TopologySpread
 from scheduler.core.filters.taints import Cordon, Taints
 from scheduler.core.filters.volume_places import VolumeAffinity, VolumeZone
 from scheduler.core.model.records import Constraints, NodeRecord
@@ -91,11 +95,16 @@ FILTERS: Final = Filters(
         Taints(),
         Selector(),
         NodeAffinity(),
+        HostPorts(),
         VolumeZone(),
         VolumeAffinity(),
         GpuProduct(),
         Enforcement(),
         Place(),
+        SpreadLabel(),
+        TopologySpread(),
+        PodAffinity(),
+        PodAntiAffinity(),
         OthersAntiAffinity(),
     ]
 )

@@ -19,6 +19,7 @@ from gpu.reservation import Reservation
 from gpu.slices import slice_resource
 from gpu.translation import Place, Translation, Wishes
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree
+from scheduler.core.model.pod_rules import HostPort, PodRules
 from scheduler.core.model.verdict import Code, Verdict
 from wire import names
 from wire.core import Taint, Toleration
@@ -138,6 +139,10 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     attached: tuple[tuple[str, str], ...] = ()
     #: Where pods are that keep this one off (anti_affinity.py).
     avoids: Domains = frozenset()
+    #: Terms of pods that wait themselves and would keep this one off (anti_affinity.py).
+    taken_by: frozenset[AntiTerm] = frozenset()
+    #: What it asks of the pods around it.
+    rules: PodRules | None = None
     #: Nodes that are out for it for a while, because an attempt failed there (backoff.py).
     excluded: frozenset[str] = frozenset()
     #: After so many seconds its kubelet ends it (``activeDeadlineSeconds``), or so its annotation says; 0: not known.
@@ -228,8 +233,10 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     job_name: str = ""
     #: Of one that waits and was judged by its claims (claims.py): those that nobody else may use meanwhile.
     alone: tuple[str, ...] = ()
-    #: Of one that waits: what others' terms select it by.
+    #: What terms and selectors of pods take it by.
     labels: dict[str, str] = {}
+    #: Ports of the host that it has.
+    ports: tuple[HostPort, ...] = ()
     #: Its required anti-affinity.
     keeps_off: tuple[AntiTerm, ...] = ()
     #: UID of what made it and makes its successors, "" if nobody.

@@ -11,13 +11,15 @@ from typing import Final, Self
 import msgspec
 import numpy as np
 
+from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
+from scheduler.core.filters.pod_rule import NO_DOMAIN
 from scheduler.core.filters.registry import FILTERS, NO_NODE, OK, Filters
 from scheduler.core.model.copying import copied
 from scheduler.core.model.records import Constraints, Demand, NodeRecord, PodClass
 from scheduler.core.nodes.changed_nodes import Changes, may_take_more
 from scheduler.core.nodes.node_usage import Occupancy
-from scheduler.core.nodes.table import CLOSED, Device, Int8s, Int64s, Table, device
+from scheduler.core.nodes.table import CLOSED, Bools, Device, Int8s, Int64s, Table, device
 
 #: What a node has is cut to 2^59 and what is asked to 2^60, whatever was written, so that no sum leaves 64 bits and
 #: an absurd ask still fits nowhere.
@@ -40,7 +42,8 @@ class Ledger:
     """One row a node. Rows without a node are on the free list and not in the order."""
 
     __slots__ = (
-        *("_differs_at", "_domains", "_eligible", "_free_rows", "_in_order", "_judged", "_like", "_slice_rows"),
+        *("_admitted", "_differs_at", "_domain_numbers", "_domains", "_eligible", "_free_rows", "_in_order"),
+        *("_judged", "_like", "_slice_rows"),
         *("changes", "filters", "nodes", "row_of", "table"),
     )
 
@@ -60,6 +63,10 @@ class Ledger:
         self._in_order: InOrder | None = None
         #: Key of a label -> value -> rows, of keys that others' terms name; until a node changes.
         self._domains: dict[str, dict[str, list[int]]] = {}
+        #: The same as numbers by row.
+        self._domain_numbers: dict[str, tuple[Int64s, int]] = {}
+        #: What some filters alone admit, by what they are asked; until a node changes.
+        self._admitted: dict[tuple[object, ...], Bools] = {}
         #: The ledger of which this is a copy, and the rows whose nodes are others since.
         self._like: Ledger | None = None
         self._differs_at: dict[int, None] = {}
@@ -84,6 +91,8 @@ class Ledger:
             _eligible={},
             _judged={},
             _domains={},
+            _domain_numbers={},
+            _admitted={},
             _like=self,
             _differs_at={},
         )
@@ -109,8 +118,9 @@ class Ledger:
         for profile, rows in self._slice_rows.items():
             rows[row] = self._slice_row(node, profile)
         if known is None or known.labels != node.labels:
-            self._domains.clear()
+            self._forget_domains()
         if known is None or not self.filters.admit_alike(known, node):
+            self._admitted.clear()
             for constraints, judged in self._eligible.items():
                 judged[row] = self.filters.judge(node, constraints)
         self.changes.note(row, may_help=True)
@@ -128,7 +138,7 @@ class Ledger:
         if self._like is not None:
             self._differs_at[row] = None
         self.table.clear(row)
-        self._domains.clear()
+        self._forget_domains()
         for judged in self._eligible.values():
             judged[row] = NO_NODE
         for rows in self._slice_rows.values():
@@ -250,6 +260,32 @@ class Ledger:
         narrowed = judged.copy()
         narrowed[rows] = np.where(judged[rows] == OK, self.filters.number(OthersAntiAffinity), judged[rows])
         return narrowed
+
+    def _forget_domains(self) -> None:
+        self._domains.clear()
+        self._domain_numbers.clear()
+        self._admitted.clear()
+
+    def domains(self, key: str) -> tuple[Int64s, int]:
+        """Of each row the number of its node's value of a label, NO_DOMAIN without one; and the number of values."""
+        known = self._domain_numbers.get(key)
+        if known is None:
+            numbers, rows = np.full(len(self.nodes), NO_DOMAIN, np.int64), self._domain(key).values()
+            for number, of_value in enumerate(rows):
+                numbers[of_value] = number
+            known = self._domain_numbers[key] = numbers, len(rows)
+        return known
+
+    def admitted(self, filters: tuple[Filter, ...], constraints: Constraints) -> Bools:
+        """Rows with a node that these filters admit, whatever others say."""
+        asks = tuple((each, each.asked(constraints)) for each in filters)
+        key = tuple((each.kind, ask) for each, ask in asks)
+        known = self._admitted.get(key)
+        if known is None:
+            checks = [(each, ask) for each, ask in asks if ask is not None]
+            found = [node is not None and all(each.admits(node, ask) for each, ask in checks) for node in self.nodes]
+            known = self._admitted[key] = np.array(found, np.bool_)
+        return known
 
     def _domain(self, key: str) -> dict[str, list[int]]:
         known = self._domains.get(key)

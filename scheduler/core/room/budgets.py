@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
-from scheduler.core.convert.selectors import takes
+from scheduler.core.filters.pod_terms import takes
 from scheduler.core.model.records import PodRecord, Requirement
 from scheduler.core.model.room import Budget
 

@@ -27,10 +27,11 @@ from scheduler.core.devices.device_pools import NOWHERE, pools_of
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.settings import Settings
-from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Bools, Int64s, Selection
+from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Bools, Int8s, Int64s, Selection
 from scheduler.core.scores.registry import SCORES, score_of
 from scheduler.core.scores.score import KEY_BITS, Look, Scores, Wanted
-from scheduler.core.snapshot.node_mask import NodeMask
+from scheduler.core.snapshot.node_mask import NodeMask, both
+from scheduler.core.snapshot.rule_columns import columns_of
 from scheduler.core.snapshot.statement import Statement
 
 _EVERYWHERE: Final = slice(None)
@@ -47,6 +48,7 @@ class Ranking:
     """The rank of every node for one class, kept up to date with the charges of a statement."""
 
     __slots__ = (
+        "_admitting",
         "_amounts",
         "_largest_mib",
         "_opens_last",
@@ -55,13 +57,13 @@ class Ranking:
         "_preferred",
         "_prefers_no_gpus",
         "_reservation_asks",
+        "_rules",
         "_seen",
         "_statement",
         "_usable",
         "_wanted",
         "asks",
         "cls",
-        "eligible",
         "keys",
         "known",
         "rule",
@@ -72,8 +74,9 @@ class Ranking:
         self._statement = statement
         self.cls = cls
         self.asks = cls.request.shared
-        #: Judgement per position (filters/registry.py).
-        self.eligible = statement.admitting(cls)
+        #: Judgement per position (filters/registry.py), by all but rules about other pods.
+        self._admitting = statement.admitting(cls)
+        self._rules = columns_of(statement, cls)
         resources = statement.table.resources
         #: Whether every resource asked is one that some node has.
         self.known = all(name in resources for name, _ in cls.demand.extended)
@@ -84,7 +87,7 @@ class Ranking:
         #: Resource, the pod's own ask, what each device to be opened adds to it.
         self._reservation_asks = [(row, asked.get(row, 0), more) for row, more in reservation if more]
         self._largest_mib = largest_mib(self.asks)
-        self._usable = (self.eligible == OK) & self.known
+        self._usable = (self._admitting == OK) & self.known
         #: Its shares by the kind of device.
         self._pools = pools_of(self.asks, statement)
         for pool in self._pools:
@@ -107,12 +110,19 @@ class Ranking:
         there: Bools = self._statement.eligible(msgspec.structs.replace(self.cls.constraints, enforced=wished)) == OK
         return there if there.any() else None
 
+    @property
+    def eligible(self) -> Int8s:
+        """Judgement per position (filters/registry.py), with what the decision has placed so far."""
+        return self._admitting if self._rules is None else self._rules.narrowed(self._admitting)
+
     def best(self, mask: NodeMask = None) -> int | None:
         """Position of the first node in rank, None if the class fits nowhere."""
         self._catch_up()
         keys = self.keys
         if not len(keys):
             return None
+        if self._rules is not None:
+            mask = both(mask, self._rules.open)
         if mask is not None:
             keys = np.where(mask, keys, NOWHERE)
         position = int(keys.argmin())
@@ -138,6 +148,8 @@ class Ranking:
         """Positions where the class may be and has room, and some share of it would fit on a device that is shared."""
         look = Look(self._statement.table, _EVERYWHERE, self._wanted, self._pools)
         ok = self._usable.copy()
+        if self._rules is not None:
+            ok &= self._rules.open
         for row, amount in self._amounts:
             ok &= look.free[row] >= amount
         opened = sum(pool.tightest(self._statement.table, _EVERYWHERE)[0] for pool in self._pools)

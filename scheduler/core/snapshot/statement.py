@@ -10,7 +10,7 @@ A placement is charged: a few numbers change. After an eviction its node is coun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -27,6 +27,7 @@ from scheduler.core.nodes.ledger import Ledger, devices_of
 from scheduler.core.nodes.node_usage import Charge, Occupancy
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Device, Int8s, Int64s
 from scheduler.core.nodes.volume_limits import Attached, AttachStatement
+from scheduler.core.snapshot.pod_counts import Counting
 from scheduler.core.snapshot.supposed import Supposed
 from wire import names
 
@@ -84,6 +85,8 @@ class _Changed:
     attached: list[Attached] = field(default_factory=list)
     claims: tuple[ClaimKey, ...] = ()
     free: Int64s | None = None
+    #: Pods that came to the node (1) or left it (-1).
+    moved: list[tuple[PodRecord, int]] = field(default_factory=list)
 
 
 class Statement:
@@ -100,6 +103,7 @@ class Statement:
         "_sightings",
         "attaching",
         "claims",
+        "counts",
         "doubts",
         "evictions",
         "filters",
@@ -118,8 +122,9 @@ class Statement:
         sightings: Sightings,
         attaching: Callable[[Mapping[str, int]], AttachStatement],
         count: Callable[[NodeRecord, Supposed], Occupancy],
+        counting: Counting,
     ) -> None:
-        """``count``: what would be used of a node."""
+        """``count``: what would be used of a node. ``counting``: makes the counts of pods."""
         in_order = ledger.in_order()
         self._sightings = sightings
         self._ledger = ledger
@@ -138,6 +143,8 @@ class Statement:
         self.claims: set[ClaimKey] = set()
         #: How many evictions stand: what fitted nowhere before one of them may fit.
         self.evictions = 0
+        #: Pods on nodes, for rules about other pods.
+        self.counts = counting(ledger, in_order.rows, in_order.position_of)
         self.table = ledger.table.taken(in_order.rows)
         #: Positions of nodes that come last when a device has to be opened (slow_nodes.py).
         self.doubts = {in_order.position_of[n]: d for n, d in (doubts or {}).items() if n in in_order.position_of}
@@ -201,7 +208,8 @@ class Statement:
             devices=tuple(_planned(part, devices) for part in parts),
         )
         added = self.attaching.attach(position, attached)
-        self._note(_Changed(position, devices, amounts, placed=placed, attached=added, claims=claims))
+        moved = [(pod, 1)]
+        self._note(_Changed(position, devices, amounts, placed=placed, attached=added, claims=claims, moved=moved))
         self.claims.update(claims)
         self.touched.append(position)
         free = self.table.free
@@ -276,11 +284,11 @@ class Statement:
 
         Each node is counted again once. Raises LookupError if a node is not there.
         """
-        on: dict[int, list[str]] = {}
+        on: dict[int, list[PodRecord]] = {}
         for pod in pods:
-            on.setdefault(self.position_of[pod.node], []).append(pod.uid)
-        for position, uids in on.items():
-            self._count_again(position, evicted=frozenset(uids))
+            on.setdefault(self.position_of[pod.node], []).append(pod)
+        for position, gone in on.items():
+            self._count_again(position, evicted=gone)
 
     def lift(self, intent_id: str, nodes: Iterable[str], *, is_off: bool = True) -> None:
         """Take off what an intent charges on these nodes, as its holders are to be placed; else put it back.
@@ -293,11 +301,12 @@ class Statement:
                 self._count_again(position, lifted=(intent_id, is_off))
 
     def _count_again(
-        self, position: int, *, evicted: frozenset[str] = frozenset(), lifted: tuple[str, bool] | None = None
+        self, position: int, *, evicted: Sequence[PodRecord] = (), lifted: tuple[str, bool] | None = None
     ) -> None:
         node, table = self.nodes[position], self.table
         devices, free = table.devices[position], table.free[:, position].copy()
-        self._note(_Changed(position, devices, evicted=evicted, lifted=lifted, free=free))
+        uids, moved = frozenset(pod.uid for pod in evicted), [(pod, -1) for pod in evicted]
+        self._note(_Changed(position, devices, evicted=uids, lifted=lifted, free=free, moved=moved))
         self.evictions += bool(evicted)
         used = self._count(node, self._supposed(position))
         table.free[:, position] = table.total[:, position] - self._ledger.used(used)
@@ -318,6 +327,8 @@ class Statement:
     def _note(self, change: _Changed) -> None:
         self._journal.append(change)
         self._changes_at.setdefault(change.position, []).append(change)
+        for pod, by in change.moved:
+            self.counts.move(pod, change.position, by)
 
     def probe(self, position: int) -> None:
         """A device is opened here: if the node is on probation, nobody else opens one."""
@@ -342,6 +353,8 @@ class Statement:
             position = change.position
             self._changes_at[position].pop()
             self.evictions -= bool(change.evicted)
+            for pod, by in change.moved:
+                self.counts.move(pod, position, -by)
             if change.free is not None:
                 self.table.free[:, position] = change.free
             for row, amount in change.amounts:

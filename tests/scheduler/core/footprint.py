@@ -11,12 +11,18 @@ import numpy as np
 
 #: What only keeps the value of a pure function of the rest, so that it is not computed twice. By class and attribute.
 _KEPT_VALUES: Final = {
+    ("Ledger", "_admitted"),
+    ("Ledger", "_domain_numbers"),
     ("Ledger", "_domains"),
     ("Ledger", "_eligible"),
     ("Ledger", "_in_order"),
     ("Ledger", "_judged"),
     ("Ledger", "_slice_rows"),
     ("OthersTerms", "_judged"),
+    ("PodPlaces", "_asked"),
+    ("PodPlaces", "_counts"),
+    ("PodPlaces", "_first"),
+    ("PodPlaces", "_notes"),
     ("Queues", "_amounts_of"),
     ("Queues", "_divisions"),
     ("Queues", "_made"),

@@ -15,6 +15,9 @@ from wire.core import Pod
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ANTI = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+UNREAD = {**ANTI, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Newer"}]}}
+WORDY = {**ANTI, "labelSelector": {"matchLabels": {str(number): "v" for number in range(501)}}}
+PORTS = [{"hostPort": number} for number in range(1, 102)]
 
 
 def _naming(resources: int) -> dict[str, Any]:
@@ -43,15 +46,24 @@ def test_a_slice_that_is_asked_by_kais_old_annotation_keeps_the_pod_waiting(
 @pytest.mark.parametrize(
     ("spec", "named"),
     [
-        ({"affinity": {"podAffinity": {REQUIRED: [ANTI]}}}, "affinity.podAffinity"),
-        ({"affinity": {"podAntiAffinity": {REQUIRED: [ANTI]}}}, "affinity.podAntiAffinity"),
         (
-            {"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}]},
-            "topologySpreadConstraints",
+            {"affinity": {"podAffinity": {REQUIRED: [UNREAD]}}},
+            "affinity.podAffinity with a selector that can't be read",
         ),
-        ({"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}, "hostPort"),
-        ({"hostNetwork": True, "containers": [{"name": "c", "ports": [{"containerPort": 80}]}]}, "hostPort"),
-        ({"initContainers": [{"name": "i", "ports": [{"hostPort": 80}]}]}, "hostPort"),
+        (
+            {"affinity": {"podAntiAffinity": {REQUIRED: [UNREAD]}}},
+            "affinity.podAntiAffinity with a selector that can't be read",
+        ),
+        (
+            {"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "Perhaps"}]},
+            "topologySpreadConstraints that can't be read",
+        ),
+        (
+            {"affinity": {"podAffinity": {REQUIRED: [ANTI] * 33}}},
+            "more than 32 terms of affinity and spread constraints",
+        ),
+        ({"containers": [{"name": "c", "ports": PORTS}]}, "more than 100 ports of the host"),
+        ({"affinity": {"podAffinity": {REQUIRED: [WORDY]}}}, "more than 1000 words in selectors of pods"),
         ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims"),
         ({"tolerations": [{"key": str(n)} for n in range(500)]}, EXCESSIVE),
         ({"nodeSelector": {str(n): "v" for n in range(500)}}, EXCESSIVE),

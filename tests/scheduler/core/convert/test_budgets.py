@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from scheduler.core.convert.budgets import budget_record
-from scheduler.core.convert.selectors import takes
+from scheduler.core.filters.pod_terms import takes
 from wire.policy import PodDisruptionBudget
 
 

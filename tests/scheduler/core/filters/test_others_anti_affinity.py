@@ -1,37 +1,37 @@
-"""Domains that running pods keep others off."""
+"""Domains that other pods keep a pod off: those that run, and those that a decision has placed."""
 
 from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
 
-from scheduler.core.convert.nodes import node_record
 from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
-from scheduler.core.model.records import Domains
+from tests.scheduler.core.filters.beside import HOST, NODES, anti_affinity, made, places, reasons, term, waiting
 from tests.scheduler.core.objects import cluster, node, pod
-
-
-@pytest.mark.parametrize(
-    ("domains", "admits"),
-    [
-        (frozenset(), True),
-        (frozenset({("zone", "a")}), False),
-        (frozenset({("zone", "b"), ("rack", "1")}), True),
-        (frozenset({("zone", "b"), ("rack", "7")}), False),
-    ],
-)
-def test_a_node_is_out_that_is_in_one_of_the_domains(domains: Domains, admits: bool) -> None:
-    on = node_record(node(labels={"zone": "a", "rack": "7"}))
-    assert OthersAntiAffinity().admits(on, domains) is admits
 
 
 @pytest.mark.parametrize("key", ["zone", "rack"])
 @pytest.mark.parametrize("value", ["a", "b"])
-def test_the_ledger_takes_out_the_very_nodes_that_the_filter_does_not_admit(key: str, value: str) -> None:
+def test_the_ledger_takes_out_the_nodes_of_a_domain(key: str, value: str) -> None:
     nodes = [node(f"n{i}", labels={"zone": "ab"[i % 2], "rack": "abc"[i % 3]}) for i in range(6)]
-    made = cluster(*nodes, node("plain"), pod())
-    record, ledger, domains = made.pod("uid-p"), made.refresh(), frozenset({(key, value)})
+    found = cluster(*nodes, node("plain"), pod())
+    record, ledger, domains = found.pod("uid-p"), found.refresh(), frozenset({(key, value)})
     assert record is not None
-    found, filter_ = ledger.admitting(replace(record.cls, avoids=domains)), OthersAntiAffinity()
-    out = {name for name, row in ledger.row_of.items() if found[row] == ledger.filters.number(OthersAntiAffinity)}
-    assert out == {of.name for of in ledger.nodes if of is not None and not filter_.admits(of, domains)}
+    judged = ledger.admitting(replace(record.cls, avoids=domains))
+    out = {name for name, row in ledger.row_of.items() if judged[row] == ledger.filters.number(OthersAntiAffinity)}
+    assert out == {of.metadata.name for of in nodes if (of.metadata.labels or {})[key] == value}
+
+
+def test_who_is_placed_keeps_off_those_that_come_after_it_in_the_same_decision() -> None:
+    avoiding = waiting(anti_affinity(term(HOST)), "v", priority=5)
+    found = made(avoiding, waiting({}, "w", "a"), waiting({}, "x"), nodes=NODES[:1])
+    assert places(found.decide(0)) == {"v": "p", "x": "p"}
+    assert reasons(found, "uid-w") == {"others-anti-affinity": 1}
+
+
+def test_who_is_kept_off_by_one_that_was_placed_waits_no_longer_than_that_is_there() -> None:
+    avoiding = waiting(anti_affinity(term(HOST)), "v", priority=5)
+    found = made(avoiding, waiting({}, "w", "a"), nodes=NODES[:1])
+    assert places(found.decide(0)) == {"v": "p"}
+    found.remove_pod("uid-v")
+    assert places(found.decide(1)) == {"w": "p"}

@@ -26,6 +26,8 @@ from scheduler.core.model.resources import DIMENSIONS
 from scheduler.core.model.verdict import Reasons
 from scheduler.core.queues.accounts import Accounts
 from simulator.minimums import Minimums
+from tests.scheduler.core.filters.beside import affinity, anti_affinity, term
+from tests.scheduler.core.filters.test_spread import spread
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import changed, node, pod, pod_group, queue
 from tests.scheduler.core.world import KINDS, World, fresh
@@ -43,6 +45,10 @@ _ASKS: list[dict[str, Any]] = [
     {"gpus": 1},
     {"gpus": 2},
     {"cpu": "2"},
+    {"cpu": "1", "spec": anti_affinity(term(names.HOSTNAME_LABEL))},
+    {"cpu": "1", "spec": affinity(term(names.HOSTNAME_LABEL))},
+    {"gpus": 1, "spec": spread(names.HOSTNAME_LABEL)},
+    {"cpu": "1", "spec": {"hostNetwork": True, "containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}},
 ]
 _QUEUES = ["default-queue", "a", "b", "dept"]
 _SEEDS = st.integers(0, 2**32)
@@ -100,6 +106,7 @@ class Scheduling(RuleBasedStateMachine):
             least = None if parts else minimum
             self.world.put_group(pod_group(group, least, queue=team, **parts))
         labels = {names.QUEUE_LABEL: rng.choice(_QUEUES)} if rng.random() < 0.5 else {}
+        labels["app"] = rng.choice("abc")
         priority = 100 if rng.random() < 0.1 else 0
         for _ in range(count):
             self.created += 1

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.selectors import takes
 from scheduler.core.convert.volumes import attachment_record
+from scheduler.core.filters.pod_terms import takes
 from scheduler.core.model.records import Domains, PodRecord
 from tests.scheduler.core.objects import attachment, bound, changed, claim, cluster, csi_node, feed, node, pod, volume
 from wire.core import Pod

@@ -1,0 +1,129 @@
+"""Reading what a pod asks of the pods around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from scheduler.core.convert.selectors import can_be_read, pod_term, requirements
+from scheduler.core.model.pod_rules import HostPort, PodRules, Spread
+from scheduler.core.model.records import AntiTerm, Requirement
+from wire.core import Container, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
+
+_MUST: Final = "DoNotSchedule"
+_ALWAYS: Final = "Always"
+_HONOR: Final = "Honor"
+_ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - how Kubernetes writes it
+#: Nobody means more, and each costs a look at all nodes.
+_MOST_RULES: Final = 32
+#: Expressions and values in all selectors, which are compared with pods.
+_MOST_WORDS: Final = 1_000
+_MOST_PORTS: Final = 100
+
+
+def pod_rules(pod: Pod) -> PodRules | None:
+    """What ``pod`` asks of others; None if it asks nothing."""
+    affinity, anti_affinity = (_terms(pod, written) for written in (pod_affinity(pod), pod_anti_affinity(pod)))
+    spread = tuple(dict.fromkeys(_spread(pod, written) for written in must_spread(pod)))
+    ports = host_ports(pod)
+    if not (affinity or anti_affinity or spread or ports):
+        return None
+    looked_at = _keys([*(term.selector for term in affinity), *(each.selector for each in spread)])
+    labels = sorted((key, value) for key, value in (pod.metadata.labels or {}).items() if key in looked_at)
+    return PodRules(
+        namespace=pod.metadata.namespace,
+        labels=tuple(labels),
+        affinity=affinity,
+        anti_affinity=anti_affinity,
+        spread=spread,
+        ports=ports,
+    )
+
+
+def pod_affinity(pod: Pod) -> list[PodAffinityTerm]:
+    """Terms of required affinity."""
+    return _required(pod.spec.affinity.pod_affinity if pod.spec.affinity else None)
+
+
+def pod_anti_affinity(pod: Pod) -> list[PodAffinityTerm]:
+    """Terms of required anti-affinity."""
+    return _required(pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None)
+
+
+def must_spread(pod: Pod) -> list[TopologySpreadConstraint]:
+    """Spread constraints that have to hold; a word that is not known counts as one."""
+    written = pod.spec.topology_spread_constraints or ()
+    return [each for each in written if each.when_unsatisfiable != "ScheduleAnyway"]
+
+
+def _required(rules: PodAffinity | None) -> list[PodAffinityTerm]:
+    return list((rules.required_during_scheduling_ignored_during_execution if rules else None) or ())
+
+
+def _terms(pod: Pod, written: Iterable[PodAffinityTerm]) -> tuple[AntiTerm, ...]:
+    return tuple(dict.fromkeys(pod_term(term, pod.metadata.namespace) for term in written))
+
+
+def _spread(pod: Pod, written: TopologySpreadConstraint) -> Spread:
+    labels, selector = pod.metadata.labels or {}, requirements(written.label_selector)
+    own = (Requirement(key, "In", (labels[key],)) for key in written.match_label_keys or () if key in labels)
+    return Spread(
+        key=written.topology_key,
+        most_skew=written.max_skew,
+        selector=None if selector is None else tuple(dict.fromkeys((*selector, *own))),
+        fewest_domains=1 if written.min_domains is None else written.min_domains,
+        honors_affinity=written.node_affinity_policy in {None, _HONOR},
+        honors_taints=written.node_taints_policy == _HONOR,
+    )
+
+
+def _keys(selectors: Iterable[tuple[Requirement, ...] | None]) -> set[str]:
+    return {requirement.key for selector in selectors for requirement in selector or ()}
+
+
+def host_ports(pod: Pod) -> tuple[HostPort, ...]:
+    """Ports of the host that a pod has while it runs: those of init containers only of sidecars."""
+    found = dict.fromkeys(_ports(pod))
+    return tuple(sorted(found, key=lambda one: (one.protocol, one.port, one.address)))
+
+
+def _ports(pod: Pod) -> Iterator[HostPort]:
+    for container in _running(pod):
+        for port in container.ports or ():
+            # The API server writes this default; a pod may come from elsewhere.
+            number = port.host_port or (port.container_port if pod.spec.host_network else 0)
+            if number:
+                address = "" if port.host_ip == _ANY_ADDRESS else port.host_ip
+                yield HostPort(port.protocol or "TCP", number, address)
+
+
+def _running(pod: Pod) -> Iterator[Container]:
+    yield from pod.spec.containers
+    yield from (one for one in pod.spec.init_containers or () if one.restart_policy == _ALWAYS)
+
+
+def problem(pod: Pod) -> str:
+    """Name what of a pod's rules is not carried out: what can't be read, and more than anybody means; "" if nothing."""
+    terms = {"affinity.podAffinity": pod_affinity(pod), "affinity.podAntiAffinity": pod_anti_affinity(pod)}
+    spread = must_spread(pod)
+    for name, written in terms.items():
+        if not all(can_be_read(one) for term in written for one in (term.label_selector, term.namespace_selector)):
+            return f"{name} with a selector that can't be read"
+    if not all(can_be_read(each.label_selector) and each.when_unsatisfiable == _MUST for each in spread):
+        return "topologySpreadConstraints that can't be read"
+    if sum(map(len, terms.values())) + len(spread) > _MOST_RULES:
+        return f"more than {_MOST_RULES} terms of affinity and spread constraints"
+    if len(host_ports(pod)) > _MOST_PORTS:
+        return f"more than {_MOST_PORTS} ports of the host"
+    return f"more than {_MOST_WORDS} words in selectors of pods" if _words(pod) > _MOST_WORDS else ""
+
+
+def _words(pod: Pod) -> int:
+    rules = pod_rules(pod)
+    if rules is None:
+        return 0
+    terms = (*rules.affinity, *rules.anti_affinity)
+    selectors = [each.selector for each in terms] + [each.selector for each in rules.spread]
+    selectors += [each.namespace_selector for each in terms]
+    words = sum(1 + len(requirement.values) for selector in selectors for requirement in selector or ())
+    return words + sum(len(term.namespaces) for term in terms)

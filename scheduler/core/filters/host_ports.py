@@ -1,0 +1,37 @@
+"""Ports of the host: two pods on a node can't have the same."""
+
+from __future__ import annotations
+
+import msgspec
+from typing_extensions import override
+
+from scheduler.core.filters.pod_rule import Bools, Counts, PodRule
+from scheduler.core.filters.pod_terms import LabelsOf
+from scheduler.core.model.pod_rules import HostPort
+from scheduler.core.model.records import PodClass, PodRecord
+
+
+class Clashing(msgspec.Struct, frozen=True, cache_hash=True):
+    """Pods that have one of some ports."""
+
+    ports: tuple[HostPort, ...]
+
+    def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
+        """Whether a pod is one of them."""
+        del labels_of
+        return any(one.clashes(other) for one in pod.ports for other in self.ports)
+
+
+class HostPorts(PodRule):
+    """Pods of all schedulers have ports, those in the host's network all that they name."""
+
+    kind = "host-ports"
+    words = "node(s) didn't have free ports for the requested pod ports"
+
+    @override
+    def closed(self, cls: PodClass, counts: Counts) -> Bools | None:
+        """Nodes with a pod that has one of the ports."""
+        if cls.rules is None or not cls.rules.ports:
+            return None
+        found: Bools = counts.per_node(Clashing(cls.rules.ports)) > 0
+        return found

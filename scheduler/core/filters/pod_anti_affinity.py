@@ -1,0 +1,30 @@
+"""Required anti-affinity of the pod that is placed: no pod that a term takes is in the domain of its node."""
+
+from __future__ import annotations
+
+import numpy as np
+from typing_extensions import override
+
+from scheduler.core.filters.pod_rule import Bools, Counts, PodRule
+from scheduler.core.filters.pod_terms import TakenByAll, without_key
+from scheduler.core.model.records import PodClass
+
+
+class PodAntiAffinity(PodRule):
+    """A node without a term's label is in no domain, so that term keeps nobody off it."""
+
+    kind = "pod-anti-affinity"
+    words = "node(s) didn't match pod anti-affinity rules"
+
+    @override
+    def closed(self, cls: PodClass, counts: Counts) -> Bools | None:
+        """Nodes in a domain with a pod that one of the terms takes."""
+        if cls.rules is None or not cls.rules.anti_affinity:
+            return None
+        closed = []
+        for term in cls.rules.anti_affinity:
+            domains = counts.domains(term.key)
+            taken = domains.sums(counts.per_node(TakenByAll((without_key(term),), unknown=True)))
+            closed.append(domains.at_nodes(taken) > 0)
+        found: Bools = np.logical_or.reduce(closed)
+        return found

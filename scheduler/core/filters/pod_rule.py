@@ -1,0 +1,96 @@
+"""What a rule about pods on nodes is: a filter whose answer for a node changes with each pod that comes or goes.
+
+Such a filter asks nothing of a node's record. It answers for all nodes at once, from counts of pods (``Counts``), which
+a decision keeps up to date with its own placements. So it may be asked as often as something is placed.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeAlias
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from scheduler.core.filters.filter import Filter
+from scheduler.core.filters.pod_terms import LabelsOf
+from scheduler.core.model.records import Constraints, NodeRecord, PodClass, PodRecord
+
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+
+class Matcher(Protocol):
+    """Pods that are counted. Equal ones are counted once."""
+
+    def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
+        """Whether a pod counts."""
+        ...
+
+
+class Domains(msgspec.Struct, frozen=True):
+    """Nodes by the value of a label: the number of the value by position, NO_DOMAIN without one; how many there are."""
+
+    of: Ints
+    count: int
+
+    def sums(self, amounts: Ints) -> Ints:
+        """What nodes have, added up by domain."""
+        is_in = self.of >= 0
+        added = np.bincount(self.of[is_in], weights=amounts[is_in], minlength=self.count)
+        return added.astype(np.int64)
+
+    def at_nodes(self, of_domains: Ints, *, without: int = 0) -> Ints:
+        """What each node's domain has; ``without`` on nodes that are in none."""
+        if not self.count:
+            return np.full(len(self.of), without, np.int64)
+        return np.where(self.of >= 0, of_domains[self.of], without)
+
+    @property
+    def is_known(self) -> Bools:
+        """Nodes that have the label."""
+        known: Bools = self.of >= 0
+        return known
+
+
+NO_DOMAIN = -1
+
+
+class Counts(Protocol):
+    """Pods on nodes, as a decision has placed them so far. Arrays are by position, and not to be written."""
+
+    def per_node(self, matcher: Matcher) -> Ints:
+        """How many pods of those that a matcher takes are on each node."""
+        ...
+
+    def domains(self, key: str) -> Domains:
+        """The nodes by a label."""
+        ...
+
+    def admitted(self, filters: tuple[Filter, ...], constraints: Constraints) -> Bools:
+        """Nodes that these filters admit."""
+        ...
+
+    @property
+    def labels_of(self) -> LabelsOf:
+        """Labels of namespaces."""
+        ...
+
+
+class PodRule(Filter):
+    """A filter about other pods."""
+
+    def closed(self, cls: PodClass, counts: Counts) -> Bools | None:
+        """Nodes that are out for a class; None where it asks nothing."""
+        raise NotImplementedError
+
+    @override
+    def asked(self, constraints: Constraints) -> None:
+        """Nothing of a node alone."""
+        del constraints
+
+    @override
+    def reads(self, node: NodeRecord) -> object:
+        """The labels: they say in which domain a node is."""
+        return node.labels

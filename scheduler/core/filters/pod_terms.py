@@ -1,0 +1,73 @@
+"""Which pods are taken: by label selectors, by terms of affinity and anti-affinity (core/v1 PodAffinityTerm)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+
+from scheduler.core.filters.requirements import meets
+from scheduler.core.model.records import AntiTerm, PodRecord, Requirement
+
+Labels: TypeAlias = Mapping[str, str]
+#: The labels of a namespace; None while nobody knows them.
+LabelsOf: TypeAlias = Callable[[str], Labels | None]
+
+_NO_KEY: Final = ""
+
+
+def takes(selector: tuple[Requirement, ...] | None, labels: Labels) -> bool:
+    """Whether a selector takes these labels. None takes nothing; one without requirements takes everything."""
+    return selector is not None and all(meets(requirement, labels) for requirement in selector)
+
+
+def takes_pod(term: AntiTerm, namespace: str, labels: Labels, labels_of: LabelsOf, *, unknown: bool) -> bool:
+    """Whether a term takes a pod. ``unknown``: whether it means a namespace whose labels nobody knows."""
+    return _means(term, namespace, labels_of, unknown=unknown) and takes(term.selector, labels)
+
+
+def _means(term: AntiTerm, namespace: str, labels_of: LabelsOf, *, unknown: bool) -> bool:
+    if namespace in term.namespaces:
+        return True
+    if term.namespace_selector is None:
+        return False
+    labels = labels_of(namespace)
+    return unknown if labels is None else takes(term.namespace_selector, labels)
+
+
+class TakenByAll(msgspec.Struct, frozen=True, cache_hash=True):
+    """Pods that each of some terms takes. ``unknown``: as above."""
+
+    terms: tuple[AntiTerm, ...]
+    unknown: bool
+
+    def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
+        """Whether a pod is one of them."""
+        return all(takes_pod(term, pod.namespace, pod.labels, labels_of, unknown=self.unknown) for term in self.terms)
+
+
+class Owning(msgspec.Struct, frozen=True, cache_hash=True):
+    """Pods that have a term of required anti-affinity, which may be written more narrowly than it counts."""
+
+    term: AntiTerm
+
+    def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
+        """Whether a pod is one of them."""
+        del labels_of
+        return any(self.term in wider(term) for term in pod.keeps_off)
+
+
+def wider(term: AntiTerm) -> tuple[AntiTerm, AntiTerm, AntiTerm]:
+    """A term, all pods of its namespaces, and all pods."""
+    return term, msgspec.structs.replace(term, selector=()), everybody(term.key)
+
+
+def everybody(topology_key: str) -> AntiTerm:
+    """A term that takes all pods of all namespaces."""
+    return AntiTerm(topology_key, selector=(), namespaces=frozenset(), namespace_selector=())
+
+
+def without_key(term: AntiTerm) -> AntiTerm:
+    """What a term takes, wherever: terms that differ in their key alone count the same pods."""
+    return msgspec.structs.replace(term, key=_NO_KEY)

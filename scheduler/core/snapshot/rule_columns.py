@@ -1,0 +1,52 @@
+"""The answers of all rules about other pods for one class, asked again when something was placed since."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scheduler.core.filters.pod_rule import Bools, PodRule
+from scheduler.core.filters.registry import NO_NODE, OK
+from scheduler.core.model.records import PodClass
+from scheduler.core.nodes.table import Int8s
+from scheduler.core.snapshot.statement import Statement
+
+
+class RuleColumns:
+    """Which nodes are open for a class, by position, as far as other pods are concerned."""
+
+    __slots__ = ("_at", "_closed", "_cls", "_counts", "_open", "_rules")
+
+    def __init__(self, statement: Statement, cls: PodClass) -> None:
+        numbers = statement.filters.numbers
+        self._cls = cls
+        self._counts = statement.counts
+        self._rules = [(numbers[each.kind], each) for each in statement.filters.all if isinstance(each, PodRule)]
+        self._closed: list[tuple[int, Bools]] = []
+        self._open: Bools = np.ones(len(statement.nodes), np.bool_)
+        self._at = -1
+
+    @property
+    def open(self) -> Bools:
+        """Nodes where no rule is against the class now. Not to be written."""
+        if self._at != self._counts.moved:
+            answers = ((number, each.closed(self._cls, self._counts)) for number, each in self._rules)
+            self._closed = [(number, closed) for number, closed in answers if closed is not None]
+            closed_by_any = [closed for _, closed in self._closed]
+            if closed_by_any:
+                self._open = ~np.logical_or.reduce(closed_by_any)
+            self._at = self._counts.moved
+        return self._open
+
+    def narrowed(self, judged: Int8s) -> Int8s:
+        """Judgements of nodes with those of the rules: of several the first that is reported."""
+        if self.open.all():
+            return judged
+        found = judged.copy()
+        for number, closed in self._closed:
+            found[closed & (found != NO_NODE) & ((found == OK) | (found > number))] = number
+        return found
+
+
+def columns_of(statement: Statement, cls: PodClass) -> RuleColumns | None:
+    """The answers for a class; None if it asks nothing of other pods, and none keeps it off."""
+    return RuleColumns(statement, cls) if cls.rules is not None or cls.taken_by else None

@@ -1,0 +1,88 @@
+"""Which pods are where, and counts of them that are kept up to date."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from msgspec.structs import replace
+
+from scheduler.core.convert.pods import pod_record
+from scheduler.core.filters.pod_terms import Labels
+from scheduler.core.filters.spread import Staying
+from scheduler.core.model.records import PodRecord, Requirement
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.pod_places import PodPlaces
+from tests.scheduler.core.objects import pod
+
+_A, _B = (Staying("ns", (Requirement("app", "In", (app,)),)) for app in "ab")
+
+
+def _no_labels(_: str) -> Labels:
+    return {}
+
+
+def _record(name: str, app: str = "a") -> PodRecord:
+    found = pod_record(pod(name, labels={"app": app}), Settings())
+    assert found is not None
+    return found
+
+
+def test_pods_count_where_they_are() -> None:
+    places = PodPlaces(_no_labels)
+    places.put(_record("p"), ("n1",))
+    places.put(_record("q"), ("n1",))
+    places.put(_record("r", "b"), ("n2",))
+    assert places.per_node(_A) == {"n1": 2}
+    places.drop("uid-p")
+    places.put(_record("q"), ("n2",))
+    places.put(_record("r", "a"), ("n2",))
+    assert places.per_node(_A) == {"n2": 2}
+    assert places.per_node(_B) == {}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_after_any_events_counts_equal_those_made_from_all_pods(seed: int) -> None:
+    rng = random.Random(seed)
+    places, there = PodPlaces(_no_labels), {}
+    for _ in range(rng.choice((50, 3_000))):
+        record = replace(_record(f"p{rng.randint(0, 20)}", rng.choice("ab")), deleting=rng.random() < 0.1)
+        nodes = tuple(rng.sample(("n1", "n2", "n3"), rng.choice((0, 1, 1, 2))))
+        places.put(record, nodes)
+        there[record.uid] = (record, nodes)
+        if rng.random() < 0.1:
+            places.per_node(rng.choice((_A, _B)))
+        if rng.random() < 0.02:
+            places.age()
+    assert places.differences({uid: place for uid, place in there.items() if place[1]}) == []
+
+
+def test_a_count_that_is_wrong_and_a_pod_elsewhere_are_told() -> None:
+    places, record = PodPlaces(_no_labels), _record("p")
+    places.put(record, ("n1",))
+    places.per_node(_A)
+    assert places.differences({"uid-p": (record, ("n2",))}) == ["pod uid-p is counted on ('n1',), it is on ('n2',)"]
+    assert places.differences({}) == ["pod uid-p is counted elsewhere"]
+
+
+def test_asking_costs_what_has_changed() -> None:
+    places = PodPlaces(_no_labels)
+    for number in range(1_000):
+        places.put(_record(f"p{number}"), ("n1",))
+    assert places.effort(_A) == 501
+    places.per_node(_A)
+    assert places.effort(_A) == 1
+    places.put(_record("q"), ("n1",))
+    places.put(_record("r"), ("n1",))
+    assert places.effort(_A) == 2
+
+
+def test_counts_that_nobody_asks_for_in_a_period_are_made_again() -> None:
+    places = PodPlaces(_no_labels)
+    for number in range(100):
+        places.put(_record(f"p{number}"), ("n1",))
+    places.per_node(_A)
+    places.age()
+    assert places.effort(_A) == 1
+    places.age()
+    assert places.effort(_A) == 51

@@ -1,0 +1,77 @@
+"""Counts of pods in a decision's working copy: they move with what is placed and evicted, and back."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scheduler.core.decide.placer import Placer
+from scheduler.core.filters.pod_terms import TakenByAll
+from scheduler.core.filters.registry import OK
+from scheduler.core.model.records import AntiTerm
+from scheduler.core.snapshot.rule_columns import RuleColumns, columns_of
+from scheduler.core.snapshot.statement import Statement
+from tests.scheduler.core.filters.beside import HOST, NODES, affinity, anti_affinity, made, running, term, waiting
+from tests.scheduler.core.filters.test_spread import spread
+
+_ALL = TakenByAll((AntiTerm("", selector=(), namespaces=frozenset(("ns",))),), unknown=False)
+_KINDS: tuple[dict[str, Any], ...] = (
+    anti_affinity(term(HOST)),
+    affinity(term()),
+    spread(),
+    {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]},
+    {},
+)
+
+
+def _counts(statement: Statement) -> list[int]:
+    return [int(count) for count in statement.counts.per_node(_ALL)]
+
+
+def test_what_is_evicted_counts_no_more_until_it_is_taken_back() -> None:
+    found = made(running("a", "p"), running("b", "p"), running("c", "q"))
+    statement = Placer(found.snapshot()).statement
+    before = statement.checkpoint()
+    assert _counts(statement) == [2, 1, 0, 0]
+    victims = [found.pod(f"uid-{name}") for name in "ac"]
+    statement.evict(*(victim for victim in victims if victim is not None))
+    assert _counts(statement) == [1, 0, 0, 0]
+    statement.rollback(before)
+    assert _counts(statement) == [2, 1, 0, 0]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_after_any_placements_taken_back_every_rule_answers_as_before(seed: int) -> None:
+    rng = random.Random(seed)
+    there = [running(f"r{i}", rng.choice("pqrs"), rng.choice("ab")) for i in range(4)]
+    found = made(*there, *(waiting(rng.choice(_KINDS), f"w{i}", rng.choice("ab")) for i in range(8)))
+    snapshot = found.snapshot()
+    placer, pods = Placer(snapshot), snapshot.waiting(map(snapshot.pods.records.__getitem__, snapshot.pods.unbound))
+    columns = [made_of for pod in pods if (made_of := columns_of(placer.statement, pod.cls)) is not None]
+    marks = [(placer.statement.checkpoint(), _answers(columns))]
+    for _ in range(20):
+        if rng.random() < 0.6 or len(marks) == 1:
+            placer.place(rng.choice(pods))
+            marks.append((placer.statement.checkpoint(), _answers(columns)))
+        else:
+            mark, answers = marks.pop(rng.randrange(1, len(marks)))
+            del marks[next((i for i, (at, _) in enumerate(marks) if at > mark), len(marks)) :]
+            placer.statement.rollback(mark)
+            assert _answers(columns) == answers
+    placer.statement.rollback(marks[0][0])
+    again = [made_of for pod in pods if (made_of := columns_of(placer.statement, pod.cls)) is not None]
+    assert _answers(columns) == marks[0][1] == _answers(again)
+
+
+def _answers(columns: list[RuleColumns]) -> list[list[int]]:
+    return [each.narrowed(np.full(len(NODES), OK, np.int8)).tolist() for each in columns]
+
+
+def test_a_class_that_asks_nothing_of_others_has_no_columns() -> None:
+    found = made(waiting({}))
+    record = found.pod("uid-w")
+    assert record is not None
+    assert columns_of(Placer(found.snapshot()).statement, record.cls) is None
