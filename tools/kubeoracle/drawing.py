@@ -32,6 +32,10 @@ ASKS: Final[Mapping[str, Callable[[random.Random, dict[str, Any]], set[str]]]] =
     "tolerations": drawing_labels.tolerations,
     "selector": drawing_labels.selector,
     "node affinity": drawing_labels.node_affinity,
+    "pod affinity": drawing_labels.pod_affinity,
+    "pod anti-affinity": drawing_labels.anti_affinity,
+    "spread": drawing_labels.spread,
+    "host ports": drawing_labels.host_ports,
 }
 
 
@@ -50,6 +54,12 @@ def draw(seed: int) -> Drawn:
     if r.random() < drawing_volumes.SHARE:
         features |= drawing_volumes.add(r, question)
     return Drawn(question, frozenset(features))
+
+
+def draw_several(seed: int, count: int) -> tuple[Drawn, list[dict[str, Any]]]:
+    """A snapshot, and pods that wait in it beside its own."""
+    r = random.Random(seed)  # noqa: S311 - nothing here is secret
+    return draw(seed), [_waiting(r, f"new-{number}")[0] for number in range(count)]
 
 
 def _node(r: random.Random, number: int) -> dict[str, Any]:
@@ -83,6 +93,8 @@ def _running(r: random.Random, number: int, nodes: list[dict[str, Any]]) -> dict
     spec = drawing_amounts.containers(r)
     if r.random() < 0.3:
         drawing_labels.anti_affinity(r, spec)
+    if r.random() < 0.2:
+        drawing_labels.host_ports(r, spec)
     pod = _pod(r, f"p{number}", spec, drawing_amounts.running_status(r, spec))
     pod["metadata"]["namespace"] = r.choice(tuple(NAMESPACES))
     pod["spec"]["nodeName"] = r.choice(nodes)["metadata"]["name"]
@@ -93,9 +105,9 @@ def _running(r: random.Random, number: int, nodes: list[dict[str, Any]]) -> dict
     return pod
 
 
-def _waiting(r: random.Random) -> tuple[dict[str, Any], set[str]]:
+def _waiting(r: random.Random, name: str = "new") -> tuple[dict[str, Any], set[str]]:
     spec = drawing_amounts.containers(r)
     features = drawing_amounts.asked(spec) | {"others' anti-affinity", "cordon", "taints"}
     for kind in r.sample(sorted(ASKS), r.randint(0, _MOST_ASKED)):
         features |= ASKS[kind](r, spec)
-    return _pod(r, "new", spec, {"phase": "Pending"}), features
+    return _pod(r, name, spec, {"phase": "Pending"}), features

@@ -102,6 +102,47 @@ def anti_affinity(r: random.Random, spec: Spec) -> set[str]:
     return {"pod anti-affinity", *_named("pod anti-affinity", terms)}
 
 
+def pod_affinity(r: random.Random, spec: Spec) -> set[str]:
+    """Required affinity between pods."""
+    terms = [pod_term(r) for _ in range(r.choice((1, 1, 2)))]
+    spec.setdefault("affinity", {})["podAffinity"] = {_REQUIRED: terms}
+    return {"pod affinity", *_named("pod affinity", terms)}
+
+
+def spread(r: random.Random, spec: Spec) -> set[str]:
+    """Spread constraints that have to hold, of each policy, and now and then one that does not have to."""
+    drawn = [_spread_constraint(r, key) for key in r.sample(KEYS, r.randint(1, 2))]
+    spec["topologySpreadConstraints"] = drawn
+    fields = ("minDomains", "nodeAffinityPolicy", "nodeTaintsPolicy", "matchLabelKeys")
+    must = [each for each in drawn if each["whenUnsatisfiable"] == "DoNotSchedule"]
+    return ({"spread"} if must else set()) | {f"spread {name}" for each in must for name in fields if name in each}
+
+
+def _spread_constraint(r: random.Random, key: str) -> Spec:
+    drawn: Spec = {"maxSkew": r.randint(1, 2), "topologyKey": key, "labelSelector": pod_selector(r)}
+    drawn["whenUnsatisfiable"] = "DoNotSchedule" if r.random() < 0.9 else "ScheduleAnyway"
+    if r.random() < 0.3:
+        drawn["minDomains"] = r.randint(1, 3)
+    for policy in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+        if r.random() < 0.4:
+            drawn[policy] = r.choice(("Honor", "Ignore"))
+    if r.random() < 0.2:
+        drawn["matchLabelKeys"] = r.choice((["tier"], ["tier", "app"], ["none"]))
+    return drawn
+
+
+def host_ports(r: random.Random, spec: Spec) -> set[str]:
+    """Ports of the host, with and without address and protocol, of containers of all kinds."""
+    every = [*spec["containers"], *spec.get("initContainers", ())]
+    for container in r.sample(every, r.randint(1, len(every))):
+        port: Spec = {"containerPort": 80, "hostPort": r.choice((80, 80, 443))}
+        if r.random() < 0.4:
+            port["hostIP"] = r.choice(("127.0.0.1", "0.0.0.0", "10.0.0.1"))  # noqa: S104 - an address among others
+        port["protocol"] = r.choice(("TCP", "TCP", "UDP"))
+        container["ports"] = [port]
+    return {"host ports"}
+
+
 def pod_term(r: random.Random) -> Spec:
     """A term on pods: by a selector, in namespaces that are named, selected, or the pod's own."""
     term: Spec = {"labelSelector": pod_selector(r), "topologyKey": r.choice(KEYS)}

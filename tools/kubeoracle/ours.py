@@ -83,11 +83,12 @@ def answer_of(made: Cluster, uid: str) -> Ours:
 
 def _by_node(placer: Placer, pod: PodRecord) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
     ranking, statement = placer.ranking(pod.cls), placer.statement
-    fits = ranking.keys != NOWHERE
+    eligible = ranking.eligible
+    fits = (ranking.keys != NOWHERE) & (eligible == OK)
     kinds = {number: kind for kind, number in statement.filters.numbers.items()}
     why: dict[str, frozenset[str]] = {}
     for position, node in enumerate(statement.nodes):
-        judged = int(ranking.eligible[position])
+        judged = int(eligible[position])
         if judged != OK:
             why[node.name] = frozenset((kinds[judged],))
         elif not fits[position]:

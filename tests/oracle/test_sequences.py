@@ -1,0 +1,30 @@
+"""Pods of one decision, alone and in gangs, each held against kube-scheduler's plug-ins beside those before it."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.core.snapshot.pod_counts import PodCounts
+from tools.kubeoracle.asking import Oracle
+from tools.kubeoracle.sequences import run_sequence
+
+pytestmark = pytest.mark.oracle
+
+
+@pytest.mark.parametrize(("is_gang", "count"), [(False, 6), (True, 3)])
+@pytest.mark.parametrize("number", range(2))
+def test_each_pod_fits_beside_those_that_the_decision_placed_before(
+    oracle: Oracle, number: int, count: int, is_gang: bool
+) -> None:
+    found = [
+        run_sequence(oracle, seed, count=count, is_gang=is_gang) for seed in range(number * 400, number * 400 + 400)
+    ]
+    assert [words for each in found for words in each.differences] == []
+    assert sum(each.placed for each in found) > 200
+    assert sum(not each.placed for each in found) > 20
+
+
+def test_counts_that_miss_what_a_decision_placed_are_found(oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PodCounts, "move", lambda *_: None)
+    found = (run_sequence(oracle, seed, count=6, is_gang=False) for seed in range(400))
+    assert any(each.differences for each in found)
