@@ -38,12 +38,12 @@ from workloads.core.values import Code as GangCode
 from workloads.core.values import Group
 from workloads.core.values import Refusal as GangRefusal
 
+_OPERATORS: Final = "the operators of a selector are In, NotIn, Exists and DoesNotExist"
 #: What the scheduler calls a constraint -> what to do about it.
 ADVICE: Final[Mapping[str, str]] = {
-    "affinity.podAffinity": "make it preferred, or choose nodes by spec.nodeSelector",
-    "affinity.podAntiAffinity": "make it preferred",
-    "topologySpreadConstraints": "set whenUnsatisfiable: ScheduleAnyway",
-    "hostPort": "take it out and reach the pod through a Service",
+    "affinity.podAffinity with a selector that can't be read": _OPERATORS,
+    "affinity.podAntiAffinity with a selector that can't be read": _OPERATORS,
+    "topologySpreadConstraints that can't be read": f"set whenUnsatisfiable: DoNotSchedule; {_OPERATORS}",
     "resourceClaims": "ask for GPUs in resources.limits or by annotation",
 }
 _OTHERWISE: Final = "take it out, or leave the pod to another scheduler"

@@ -170,7 +170,9 @@ def is_judged(pod: PodFacts) -> bool:
     spec = pod.raw["spec"]
     asks_others = pod.has_other_gpus or pod.asks_slices
     mounts_claims = any(not _CLAIMS.isdisjoint(volume) for volume in spec.get("volumes") or ())
+    has_ports = any(port.get("hostPort") for each in spec.get("containers") or () for port in each.get("ports") or ())
     is_plain = not any(spec.get(constraint) for constraint in _CONSTRAINTS) and not asks_others and not mounts_claims
+    is_plain = is_plain and not has_ports
     # Not counted here: what nodes enforce, and what stands in a record, in several ways and of certain cards.
     is_counted = pod.annotations.get(names.REQUIRE_ENFORCEMENT) != "true" and names.GPU_RECORD not in pod.annotations
     is_plain = is_plain and _starts_alone(pod)

@@ -18,8 +18,9 @@ from wire.core import Pod
 Raw = dict[str, Any]
 HALF = {"gpu-fraction": "0.5"}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
-SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+UNREAD = {"matchExpressions": [{"key": "app", "operator": "Newer", "values": ["x"]}]}
+TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": UNREAD}
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": UNREAD}
 CLAIM: Raw = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
 OWN_CLAIM = {"volumes": [{"name": "data", "ephemeral": {"volumeClaimTemplate": {}}}]}
 GROUPED = {**HALF, "pod-group-name": "g"}
@@ -78,10 +79,9 @@ def told(found: list[Raw]) -> list[tuple[str, str, str]]:
 
 #: A pod that the scheduler never places, what is found, and a word of what is said to do.
 CONSTRAINTS: list[tuple[Raw, str, str]] = [
-    (pod(HALF, affinity={"podAffinity": {REQUIRED: [TERM]}}), "affinity.podAffinity", "nodeSelector"),
-    (pod(HALF, affinity={"podAntiAffinity": {REQUIRED: [TERM]}}), "affinity.podAntiAffinity", "preferred"),
-    (pod(HALF, topologySpreadConstraints=[SPREAD]), "topologySpreadConstraints", "ScheduleAnyway"),
-    (pod(HALF, container={"ports": [{"containerPort": 80, "hostPort": 80}]}), "hostPort", "Service"),
+    (pod(HALF, affinity={"podAffinity": {REQUIRED: [TERM]}}), "affinity.podAffinity", "NotIn"),
+    (pod(HALF, affinity={"podAntiAffinity": {REQUIRED: [TERM]}}), "affinity.podAntiAffinity", "NotIn"),
+    (pod(HALF, topologySpreadConstraints=[SPREAD]), "topologySpreadConstraints", "DoNotSchedule"),
     (pod(HALF, resourceClaims=[{"name": "gpu"}]), "resourceClaims", "resources.limits"),
     (pod({"nvidia.com/mig-1g.5gb": "1"}), "a MIG slice by the annotation nvidia.com/mig-1g.5gb", "resources.limits"),
     (pod(tolerations=[{"key": f"k{number}", "operator": "Exists"} for number in range(600)]), "spec", "fewer"),
@@ -106,12 +106,12 @@ def test_each_constraint_that_the_scheduler_names_has_its_advice() -> None:
 
 def test_all_that_stands_in_the_way_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     several = pod(
-        HALF, affinity={"podAntiAffinity": {REQUIRED: [TERM]}}, topologySpreadConstraints=[SPREAD], schedulingGroup={}
+        HALF, affinity={"podAntiAffinity": {REQUIRED: [TERM]}}, resourceClaims=[{"name": "gpu"}], schedulingGroup={}
     )
     found = findings(tmp_path, capsys, made_by("kubeflow.org/v1", "PyTorchJob", several))
     assert [each["field"] for each in found] == [
-        "affinity.podAntiAffinity",
-        "topologySpreadConstraints",
+        "affinity.podAntiAffinity with a selector that can't be read",
+        "resourceClaims",
         "pod-group-name",
     ]
 
@@ -259,7 +259,7 @@ NO_SCHEDULER = [("warning", "no-scheduler", "spec.schedulerName")]
 BLOCKED: Raw = {"topologySpreadConstraints": [SPREAD]}
 ADOPTS: Raw = {"moorage.dev/adopt": "true"}
 WHOLE: Raw = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
-FOUND_SPREAD = ("warning", "unsupported", "topologySpreadConstraints")
+FOUND_SPREAD = ("warning", "unsupported", "topologySpreadConstraints that can't be read")
 
 
 @pytest.mark.parametrize(

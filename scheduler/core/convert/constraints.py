@@ -73,7 +73,7 @@ def each_unsupported(pod: Pod) -> list[str]:
     spec = pod.spec
     found = {
         **_asked_by_annotation(pod),
-        pod_rules.problem(pod): True,
+        pod_rules.unreadable(pod): True,
         "resourceClaims": bool(spec.resource_claims) or any(c.resources.claims for c in _containers(spec)),
     }
     return [name for name, is_there in found.items() if name and is_there]
@@ -106,6 +106,8 @@ def excessive(cls: PodClass, filters: Filters = FILTERS) -> str:
         return f"more than {_MOST_RESOURCES} extended resources"
     if filters.effort(cls.constraints) + len(cls.uuids) + len(cls.not_uuids) > _MOST_EFFORT:
         return f"more than {_MOST_EFFORT} expressions, labels, tolerations, products and UUIDs in all"
+    if cls.rules is not None and (limit := pod_rules.excessive(cls.rules)):
+        return limit
     if cls.places and sum(map(filters.effort, cls.all_constraints())) > _MOST_IN_PLACES:
         return f"more than {_MOST_IN_PLACES} expressions and labels in all places of its record"
     return ""

@@ -102,28 +102,27 @@ def _running(pod: Pod) -> Iterator[Container]:
     yield from (one for one in pod.spec.init_containers or () if one.restart_policy == _ALWAYS)
 
 
-def problem(pod: Pod) -> str:
-    """Name what of a pod's rules is not carried out: what can't be read, and more than anybody means; "" if nothing."""
+def unreadable(pod: Pod) -> str:
+    """Name what of a pod's rules can't be read, though it has to hold; "" if nothing."""
     terms = {"affinity.podAffinity": pod_affinity(pod), "affinity.podAntiAffinity": pod_anti_affinity(pod)}
-    spread = must_spread(pod)
     for name, written in terms.items():
         if not all(can_be_read(one) for term in written for one in (term.label_selector, term.namespace_selector)):
             return f"{name} with a selector that can't be read"
+    spread = must_spread(pod)
     if not all(can_be_read(each.label_selector) and each.when_unsatisfiable == _MUST for each in spread):
         return "topologySpreadConstraints that can't be read"
-    if sum(map(len, terms.values())) + len(spread) > _MOST_RULES:
-        return f"more than {_MOST_RULES} terms of affinity and spread constraints"
-    if len(host_ports(pod)) > _MOST_PORTS:
-        return f"more than {_MOST_PORTS} ports of the host"
-    return f"more than {_MOST_WORDS} words in selectors of pods" if _words(pod) > _MOST_WORDS else ""
+    return ""
 
 
-def _words(pod: Pod) -> int:
-    rules = pod_rules(pod)
-    if rules is None:
-        return 0
+def excessive(rules: PodRules) -> str:
+    """Name the limit that rules exceed; "" if they keep all limits."""
     terms = (*rules.affinity, *rules.anti_affinity)
+    if len(terms) + len(rules.spread) > _MOST_RULES:
+        return f"more than {_MOST_RULES} terms of pod affinity and spread constraints"
+    if len(rules.ports) > _MOST_PORTS:
+        return f"more than {_MOST_PORTS} ports of the host"
     selectors = [each.selector for each in terms] + [each.selector for each in rules.spread]
     selectors += [each.namespace_selector for each in terms]
     words = sum(1 + len(requirement.values) for selector in selectors for requirement in selector or ())
-    return words + sum(len(term.namespaces) for term in terms)
+    words += sum(len(term.namespaces) for term in terms)
+    return f"more than {_MOST_WORDS} expressions and values in selectors of pods" if words > _MOST_WORDS else ""

@@ -261,3 +261,11 @@ def test_a_pod_that_may_have_to_start_with_others_is_not_judged(meta: dict[str, 
     asker = asks_whole("q", 1)
     asker["metadata"].update(meta)
     assert half_full(2).sees(asker).rests().broken() - {"L3", "S11"} == broken
+
+
+def test_a_pod_with_a_port_of_the_host_is_not_judged() -> None:
+    asker = asks_whole("q", 1)
+    asker["spec"]["containers"][0]["ports"] = [{"hostPort": 80}]
+    assert half_full(2).sees(asker).rests().broken() - {"L3", "S11"} == set()
+    del asker["spec"]["containers"][0]["ports"]
+    assert half_full(2).sees(asker).rests().broken() - {"L3", "S11"} == {"L1"}

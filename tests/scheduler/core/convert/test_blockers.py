@@ -17,6 +17,7 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ANTI = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
 UNREAD = {**ANTI, "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Newer"}]}}
 WORDY = {**ANTI, "labelSelector": {"matchLabels": {str(number): "v" for number in range(501)}}}
+MANY = [{**ANTI, "topologyKey": str(number)} for number in range(33)]
 PORTS = [{"hostPort": number} for number in range(1, 102)]
 
 
@@ -59,11 +60,14 @@ def test_a_slice_that_is_asked_by_kais_old_annotation_keeps_the_pod_waiting(
             "topologySpreadConstraints that can't be read",
         ),
         (
-            {"affinity": {"podAffinity": {REQUIRED: [ANTI] * 33}}},
-            "more than 32 terms of affinity and spread constraints",
+            {"affinity": {"podAffinity": {REQUIRED: MANY}}},
+            "more than 32 terms of pod affinity and spread constraints",
         ),
         ({"containers": [{"name": "c", "ports": PORTS}]}, "more than 100 ports of the host"),
-        ({"affinity": {"podAffinity": {REQUIRED: [WORDY]}}}, "more than 1000 words in selectors of pods"),
+        (
+            {"affinity": {"podAffinity": {REQUIRED: [WORDY]}}},
+            "more than 1000 expressions and values in selectors of pods",
+        ),
         ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims"),
         ({"tolerations": [{"key": str(n)} for n in range(500)]}, EXCESSIVE),
         ({"nodeSelector": {str(n): "v" for n in range(500)}}, EXCESSIVE),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.convert.pod_rules import host_ports, pod_rules, problem
+from scheduler.core.convert.pod_rules import host_ports, pod_rules, unreadable
 from scheduler.core.model.pod_rules import HostPort, PodRules, Spread
 from scheduler.core.model.records import Requirement
 from tests.scheduler.core.filters.beside import affinity, anti_affinity, term
@@ -38,7 +38,7 @@ def _spread(**fields: Any) -> Spread:
 )
 def test_a_pod_that_asks_nothing_of_others_has_no_rules(spec: dict[str, Any]) -> None:
     assert pod_rules(pod(spec=spec, labels={"app": "a"})) is None
-    assert problem(pod(spec=spec)) == ""
+    assert unreadable(pod(spec=spec)) == ""
 
 
 def test_of_its_own_labels_it_keeps_those_that_its_selectors_look_at() -> None:
