@@ -26,9 +26,8 @@ class OthersAntiAffinity(PodRule):
         """Nodes in a domain with an owner of one of the terms."""
         if not cls.taken_by:
             return None
-        closed = []
-        for term in cls.taken_by:
-            domains = counts.domains(term.key)
-            closed.append(domains.at_nodes(domains.sums(counts.per_node(Owning(term)))) > 0)
+        closed = [
+            counts.domains(term.key).at_nodes(counts.in_domains(Owning(term), term.key)) > 0 for term in cls.taken_by
+        ]
         found: Bools = np.logical_or.reduce(closed)
         return found

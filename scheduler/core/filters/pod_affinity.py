@@ -28,9 +28,8 @@ class PodAffinity(PodRule):
         if rules is None or not rules.affinity:
             return None
         matcher = TakenByAll(tuple(dict.fromkeys(map(without_key, rules.affinity))), unknown=False)
-        taken = counts.per_node(matcher)
-        by_key = [counts.domains(key) for key in dict.fromkeys(term.key for term in rules.affinity)]
-        sums = [domains.sums(taken) for domains in by_key]
+        keys = dict.fromkeys(term.key for term in rules.affinity)
+        by_key, sums = [counts.domains(key) for key in keys], [counts.in_domains(matcher, key) for key in keys]
         has_labels = np.logical_and.reduce([domains.is_known for domains in by_key])
         if not any(each.any() for each in sums) and _takes_itself(rules, counts):
             first: Bools = ~has_labels

@@ -24,7 +24,7 @@ class PodAntiAffinity(PodRule):
         closed = []
         for term in cls.rules.anti_affinity:
             domains = counts.domains(term.key)
-            taken = domains.sums(counts.per_node(TakenByAll((without_key(term),), unknown=True)))
+            taken = counts.in_domains(TakenByAll((without_key(term),), unknown=True), term.key)
             closed.append(domains.at_nodes(taken) > 0)
         found: Bools = np.logical_or.reduce(closed)
         return found

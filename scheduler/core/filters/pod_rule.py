@@ -41,11 +41,10 @@ class Domains(msgspec.Struct, frozen=True):
         added = np.bincount(self.of[is_in], weights=amounts[is_in], minlength=self.count)
         return added.astype(np.int64)
 
-    def at_nodes(self, of_domains: Ints, *, without: int = 0) -> Ints:
-        """What each node's domain has; ``without`` on nodes that are in none."""
-        if not self.count:
-            return np.full(len(self.of), without, np.int64)
-        return np.where(self.of >= 0, of_domains[self.of], without)
+    def at_nodes(self, of_domains: Ints) -> Ints:
+        """What each node's domain has; 0 on nodes that are in none."""
+        found: Ints = np.append(of_domains, 0)[self.of]  # NO_DOMAIN is the last one
+        return found
 
     @property
     def is_known(self) -> Bools:
@@ -57,6 +56,14 @@ class Domains(msgspec.Struct, frozen=True):
 NO_DOMAIN = -1
 
 
+class Counted(Protocol):
+    """Nodes on which pods count for a rule, by what nodes are. Equal ones are found once."""
+
+    def nodes(self, counts: Counts) -> Bools:
+        """These nodes."""
+        ...
+
+
 class Counts(Protocol):
     """Pods on nodes, as a decision has placed them so far. Arrays are by position, and not to be written."""
 
@@ -66,6 +73,14 @@ class Counts(Protocol):
 
     def domains(self, key: str) -> Domains:
         """The nodes by a label."""
+        ...
+
+    def in_domains(self, matcher: Matcher, key: str, counted: Counted | None = None) -> Ints:
+        """How many of these pods are in each domain of a label, on nodes that count."""
+        ...
+
+    def are_there(self, key: str, counted: Counted) -> Bools:
+        """Domains of a label that have a node that counts."""
         ...
 
     def admitted(self, filters: tuple[Filter, ...], constraints: Constraints) -> Bools:

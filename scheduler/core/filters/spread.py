@@ -10,11 +10,11 @@ from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.node_affinity import NodeAffinity, Selector
-from scheduler.core.filters.pod_rule import Bools, Counts, Domains, Ints, PodRule
+from scheduler.core.filters.pod_rule import Bools, Counts, Ints, PodRule
 from scheduler.core.filters.pod_terms import LabelsOf, takes
 from scheduler.core.filters.taints import Taints
 from scheduler.core.model.pod_rules import PodRules, Spread
-from scheduler.core.model.records import PodClass, PodRecord, Requirement
+from scheduler.core.model.records import Constraints, PodClass, PodRecord, Requirement
 
 _AFFINITY: Final[tuple[Filter, ...]] = (Selector(), NodeAffinity())
 _TAINTS: Final[tuple[Filter, ...]] = (Taints(),)
@@ -37,6 +37,24 @@ class Staying(msgspec.Struct, frozen=True, cache_hash=True):
         )
 
 
+class Admitting(msgspec.Struct, frozen=True, cache_hash=True):
+    """Nodes with all these labels, and if that is asked, such as the pod may use by its constraints."""
+
+    keys: tuple[str, ...]
+    constraints: Constraints
+    honors_affinity: bool
+    honors_taints: bool
+
+    def nodes(self, counts: Counts) -> Bools:
+        """These nodes."""
+        found: Bools = np.logical_and.reduce([counts.domains(key).is_known for key in self.keys])
+        if self.honors_affinity:
+            found &= counts.admitted(_AFFINITY, self.constraints)
+        if self.honors_taints:
+            found &= counts.admitted(_TAINTS, self.constraints)
+        return found
+
+
 class SpreadLabel(PodRule):
     """Nodes without the label of a constraint."""
 
@@ -48,7 +66,8 @@ class SpreadLabel(PodRule):
         """Nodes that lack one of the labels."""
         if cls.rules is None or not cls.rules.spread:
             return None
-        found: Bools = ~_with_labels(cls.rules, counts)
+        known = [counts.domains(spread.key).is_known for spread in cls.rules.spread]
+        found: Bools = ~np.logical_and.reduce(known)
         return found
 
 
@@ -67,35 +86,27 @@ class TopologySpread(PodRule):
         rules = cls.rules
         if rules is None or not rules.spread:
             return None
-        closed = [_is_too_much(spread, rules, cls, counts) for spread in rules.spread]
+        keys = tuple(dict.fromkeys(spread.key for spread in rules.spread))
+        closed = [_is_too_much(spread, rules, _counted(spread, keys, cls), counts) for spread in rules.spread]
         found: Bools = np.logical_or.reduce(closed)
         return found
 
 
-def _with_labels(rules: PodRules, counts: Counts) -> Bools:
-    known = [counts.domains(spread.key).is_known for spread in rules.spread]
-    found: Bools = np.logical_and.reduce(known)
-    return found
+def _counted(spread: Spread, keys: tuple[str, ...], cls: PodClass) -> Admitting:
+    return Admitting(keys, cls.constraints, spread.honors_affinity, spread.honors_taints)
 
 
-def _is_too_much(spread: Spread, rules: PodRules, cls: PodClass, counts: Counts) -> Bools:
-    counted = _with_labels(rules, counts)
-    if spread.honors_affinity:
-        counted = counted & counts.admitted(_AFFINITY, cls.constraints)
-    if spread.honors_taints:
-        counted = counted & counts.admitted(_TAINTS, cls.constraints)
-    domains = counts.domains(spread.key)
-    taken = counts.per_node(Staying(rules.namespace, spread.selector))
-    per_domain = domains.sums(np.where(counted, taken, 0))
-    least = _least(spread, domains, per_domain, counted)
+def _is_too_much(spread: Spread, rules: PodRules, counted: Admitting, counts: Counts) -> Bools:
+    per_domain = counts.in_domains(Staying(rules.namespace, spread.selector), spread.key, counted)
+    is_there = counts.are_there(spread.key, counted)
     itself = int(takes(spread.selector, dict(rules.labels)))
-    found: Bools = domains.at_nodes(per_domain) + (itself - least) > spread.most_skew
+    most = spread.most_skew - itself + _least(spread, per_domain, is_there)
+    found: Bools = counts.domains(spread.key).at_nodes(per_domain) > most
     return found
 
 
-def _least(spread: Spread, domains: Domains, per_domain: Ints, counted: Bools) -> int:
+def _least(spread: Spread, per_domain: Ints, is_there: Bools) -> int:
     """The fewest pods of a domain in which a node counts; 0 where there are too few such domains."""
-    is_there = domains.sums(counted.astype(np.int64)) > 0
     if np.count_nonzero(is_there) < max(1, spread.fewest_domains):
         return 0
     return int(per_domain[is_there].min())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler.core.filters.filter import Filter
-from scheduler.core.filters.pod_rule import Bools, Domains, Ints, Matcher
+from scheduler.core.filters.pod_rule import NO_DOMAIN, Bools, Counted, Domains, Ints, Matcher
 from scheduler.core.filters.pod_terms import LabelsOf
 from scheduler.core.model.records import Constraints, PodRecord
 from scheduler.core.nodes.ledger import Ledger
@@ -17,10 +17,19 @@ from scheduler.core.nodes.pod_places import PodPlaces
 
 @dataclass(slots=True)
 class _View:
-    """``seen``: so many moves are counted."""
+    """Pods by node. ``seen``: so many moves are counted."""
 
     per_node: Ints
     seen: int
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Pods by domain, on nodes that count; None: all."""
+
+    per_domain: Ints
+    seen: int
+    counted: Bools | None
 
 
 class PodCounts:
@@ -30,7 +39,18 @@ class PodCounts:
     has happened since it was asked last.
     """
 
-    __slots__ = ("_domains", "_effort", "_ledger", "_moves", "_order", "_places", "_position_of", "_views")
+    __slots__ = (
+        "_domains",
+        "_effort",
+        "_ledger",
+        "_moves",
+        "_order",
+        "_places",
+        "_position_of",
+        "_sums",
+        "_there",
+        "_views",
+    )
 
     def __init__(self, places: PodPlaces, ledger: Ledger, order: Ints | slice, position_of: Mapping[str, int]) -> None:
         self._places = places
@@ -40,6 +60,8 @@ class PodCounts:
         self._moves: list[tuple[PodRecord, int, int]] = []
         self._views: dict[Matcher, _View] = {}
         self._domains: dict[str, Domains] = {}
+        self._sums: dict[tuple[Matcher, str, Counted | None], _Sums] = {}
+        self._there: dict[tuple[str, Counted], Bools] = {}
         self._effort = 0
 
     def move(self, pod: PodRecord, position: int, by: int) -> None:
@@ -87,6 +109,31 @@ class PodCounts:
         if known is None:
             of, count = self._ledger.domains(key)
             known = self._domains[key] = Domains(of[self._order], count)
+        return known
+
+    def in_domains(self, matcher: Matcher, key: str, counted: Counted | None = None) -> Ints:
+        """How many of these pods are in each domain of a label, on nodes that count."""
+        domains, known = self.domains(key), self._sums.get((matcher, key, counted))
+        if known is None:
+            known = self._sums[matcher, key, counted] = self._summed(matcher, domains, counted)
+        for pod, position, by in self._moves[known.seen :]:
+            domain = int(domains.of[position])
+            is_counted = domain != NO_DOMAIN and (known.counted is None or known.counted[position])
+            if is_counted and matcher.takes(pod, self.labels_of):
+                known.per_domain[domain] += by
+        known.seen = len(self._moves)
+        return known.per_domain
+
+    def _summed(self, matcher: Matcher, domains: Domains, counted: Counted | None) -> _Sums:
+        amounts = self.per_node(matcher)
+        nodes = None if counted is None else counted.nodes(self)
+        return _Sums(domains.sums(amounts if nodes is None else np.where(nodes, amounts, 0)), len(self._moves), nodes)
+
+    def are_there(self, key: str, counted: Counted) -> Bools:
+        """Domains of a label that have a node that counts."""
+        known = self._there.get((key, counted))
+        if known is None:
+            known = self._there[key, counted] = self.domains(key).sums(counted.nodes(self).astype(np.int64)) > 0
         return known
 
     def admitted(self, filters: tuple[Filter, ...], constraints: Constraints) -> Bools:
