@@ -45,7 +45,7 @@ class Flight(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return may_move and any(device.group in groups for device in self.placement.devices)
 
 
-class Attempts(msgspec.Struct, frozen=True, kw_only=True):
+class PodAttempts(msgspec.Struct, frozen=True, kw_only=True):
     """One pod's. ``own``: our commit that is under way; ``next_number``: of the next one.
 
     ``departed``: what departed, ours or another's, as the hand-over that it is or may become; it may be there beside a
@@ -67,4 +67,4 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: Of a pod that was never tried.
-NONE_YET: Final = Attempts()
+NONE_YET: Final = PodAttempts()

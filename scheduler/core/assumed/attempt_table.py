@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.core.assumed.attempt import NONE_YET, Attempts, Flight
+from scheduler.core.assumed.attempt import NONE_YET, Flight, PodAttempts
 from scheduler.core.model.index import Membership
 from scheduler.core.model.records import BindRequestRecord
 
@@ -18,13 +18,13 @@ class AttemptTable:
     __slots__ = ("_departed", "_departed_at", "_of_pod", "_own_at")
 
     def __init__(self) -> None:
-        self._of_pod: dict[str, Attempts] = {}
+        self._of_pod: dict[str, PodAttempts] = {}
         self._own_at: Membership[str] = Membership()
         self._departed_at: Membership[str] = Membership()
         #: Pods with something that departed, on nodes that are known and others.
         self._departed: dict[str, None] = {}
 
-    def of(self, uid: str) -> Attempts:
+    def of(self, uid: str) -> PodAttempts:
         """What is known of this pod's attempts."""
         return self._of_pod.get(uid, NONE_YET)
 
