@@ -206,7 +206,12 @@ class Snapshot:
     # --- rules about other pods ----------------------------------------------------------------------------------
     def counting(self, ledger: Ledger, order: Int64s | slice, position_of: Mapping[str, int]) -> PodCounts:
         """A working copy of how many pods are where."""
-        return PodCounts(self.places, ledger, order, position_of)
+        counts = PodCounts(self.places, ledger, order, position_of)
+        for uid in sorted(self.gone):
+            for pod, name in self.places.of(uid):
+                if name in position_of:
+                    counts.move(pod, position_of[name], -1)
+        return counts
 
     # --- volumes -------------------------------------------------------------------------------------------------
     def attaching(self, position_of: Mapping[str, int]) -> AttachStatement:

@@ -8,7 +8,7 @@ asked for it for a long time, and if labels of namespaces have changed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -59,6 +59,12 @@ class PodPlaces:
         known = self._places.pop(uid, None)
         if known is not None:
             self._note(*known, -1)
+
+    def of(self, uid: str) -> Iterator[tuple[PodRecord, str]]:
+        """A pod with each node that it is on, or on its way to."""
+        pod, nodes = self._places.get(uid, (None, ()))
+        if pod is not None:
+            yield from ((pod, name) for name in nodes)
 
     def forget_counts(self) -> None:
         """Something has changed that matchers depend on beside pods."""

@@ -82,6 +82,15 @@ def test_a_share_of_a_pod_that_is_gone_is_free_for_others() -> None:
     assert _decided(made, WithoutPods(("uid-tenant",))) == {"p": "n1"}
 
 
+def test_a_pod_that_is_gone_keeps_none_of_those_off_that_would_not_be_beside_it() -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    made = cluster(node(), pod("web", labels={"app": "web"}, bound_to="n1"), pod("p", spec=apart))
+    assert _decided(made) == {}
+    assert _decided(made, WithoutPods(("uid-web",))) == {"p": "n1"}
+    assert _decided(made) == {}
+
+
 def test_a_higher_limit_of_a_queue_lets_its_pods_start() -> None:
     made = cluster(node(), queue("default-queue", gpu=(0, 1, 1)), pod("p", gpus=2))
     assert _decided(made) == {}
