@@ -41,6 +41,9 @@ _MAX_BODY_BYTES = 8 * 2**20
 #: next review could meet a connection that is about to go, and fail. Who keeps one for longer is no API server.
 _KEEP_ALIVE_S = 150.0
 
+#: Who was refused in the middle of a body is read from for so long, so that the answer arrives before the end.
+_LINGER_S = 1.0
+
 #: asyncio tells nobody when a closed TLS connection is really gone, so it is looked at.
 _LOOK_AGAIN_S = 0.01
 
@@ -106,7 +109,11 @@ class WebhookServer:
         """
         await self._shown.begin()
         runner = web.AppRunner(
-            self.app(), access_log=None, keepalive_timeout=_KEEP_ALIVE_S, shutdown_timeout=self._endpoint.drain_s
+            self.app(),
+            access_log=None,
+            keepalive_timeout=_KEEP_ALIVE_S,
+            lingering_time=_LINGER_S,
+            shutdown_timeout=self._endpoint.drain_s,
         )
         await runner.setup()
         try:

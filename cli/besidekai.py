@@ -46,15 +46,24 @@ class BesideKai:
     """Looks for a KAI, and what of it is ``also`` in its way, while a replica of ``component`` runs.
 
     ``noticed`` is set once the replica has to stop. ``is_there`` is what the metric says: 1 while KAI is at work.
+    ``every_s``: between two looks.
     """
 
     def __init__(
-        self, api: Api, events: EventRecorder, *, component: str, choice: IfKaiStarts, also: Also = NOTHING_ELSE
+        self,
+        api: Api,
+        events: EventRecorder,
+        *,
+        component: str,
+        choice: IfKaiStarts,
+        also: Also = NOTHING_ELSE,
+        every_s: float = EVERY_S,
     ) -> None:
         self._lookout = Lookout(api, also)
         self._events = events
         self._lease = ObjectMeta(name=f"moorage-{component}", namespace=names.SYSTEM_NAMESPACE)
         self._choice = choice
+        self._every_s = every_s
         self._elsewhere: tuple[str, ...] = ()
         self.noticed: Final = anyio.Event()
         self.is_there = False
@@ -67,12 +76,12 @@ class BesideKai:
             found = await self._look()
             if found is not None:
                 self._note(found)
-            await anyio.sleep(EVERY_S)
+            await anyio.sleep(self._every_s)
 
     async def until_gone(self) -> None:
         """Return when KAI was seen no more for a while; ``run`` goes on beside it."""
         while self._clear_looks < _CLEAR_LOOKS:  # noqa: ASYNC110 - what is waited for is looked at as often
-            await anyio.sleep(EVERY_S)
+            await anyio.sleep(self._every_s)
         _log.warning("KAI Scheduler is at work no longer: this process ends and is started again")
 
     async def _look(self) -> Found | None:

@@ -12,7 +12,7 @@ from typing import Final
 import anyio
 
 from cli import connections
-from cli.besidekai import BesideKai
+from cli.besidekai import EVERY_S, BesideKai
 from cli.health import BESIDE_KAI, Health
 from cli.listening import listening
 from cli.livekai import NOTHING_ELSE, Also, Found, look_for_kai, sentence
@@ -49,13 +49,17 @@ Make = Callable[[Api, EventRecorder, Registry, Tracer | None], Replica]
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """What a replica has of its own. ``controller`` signs its events; ``also``: what of KAI's is in its way as well."""
+    """What a replica has of its own. ``controller`` signs its events; ``also``: what of KAI's is in its way as well.
+
+    ``kai_every_s``: how often it looks for a KAI.
+    """
 
     component: str
     controller: str
     clock: Clock
     rng: random.Random
     also: Also = NOTHING_ELSE
+    kai_every_s: float = EVERY_S
 
 
 async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Make) -> None:
@@ -86,7 +90,14 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
         is_elected, others = not options.no_leader_election, anyio.CancelScope()
         # Without election writes don't end with the lease.
         punctual = Api(transport.beside(apart), retry=retry)
-        beside = BesideKai(unfenced, events, component=own.component, choice=options.if_kai_starts, also=own.also)
+        beside = BesideKai(
+            unfenced,
+            events,
+            component=own.component,
+            choice=options.if_kai_starts,
+            also=own.also,
+            every_s=own.kai_every_s,
+        )
         registry.read_one(KAI_AT_WORK, lambda: float(beside.is_there))
         election = _election(options, punctual, own, identity=identity, fence=None if is_elected else WriteFence())
         if not is_elected:

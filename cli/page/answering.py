@@ -147,6 +147,7 @@ class Answering:
         self._trace_url = trace_url
         #: Connections on which an answer is made or sent.
         self._busy: set[object] = set()
+        self._open: set[anyio.CancelScope] = set()
 
     def is_answering(self, connection: object) -> bool:
         """Whether an answer is made or sent on a connection (aiohttp's protocol of it)."""
@@ -160,7 +161,13 @@ class Answering:
         app.router.add_get("/api/state", self._state, allow_head=False)
         app.router.add_get("/api/changes", self._changes, allow_head=False)
         app.router.add_get("/api/pods/{namespace}/{name}", self._pod, allow_head=False)
+        app.on_shutdown.append(self._end_streams)
         return app
+
+    async def _end_streams(self, _: web.Application) -> None:
+        """A stream never ends by itself: the process would wait for it, to no end."""
+        for stream in self._open:
+            stream.cancel()
 
     # --- at the door -------------------------------------------------------------------------------------------------
 
@@ -263,12 +270,15 @@ class Answering:
             return why
         known = request.headers.get("Last-Event-ID", "") or request.query.get("after", "")
         answer = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
-        with _one_more(self._streams, user):
+        with _one_more(self._streams, user), anyio.CancelScope() as stream:
+            self._open.add(stream)
             try:
                 await answer.prepare(request)
                 await self._tell(request, answer, known, sight)
             except ConnectionError:
                 _log.debug("a reader has gone")
+            finally:
+                self._open.discard(stream)
         return answer
 
     def _too_many(self, under_way: Counter[str], user: str) -> web.Response | None:

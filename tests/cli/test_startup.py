@@ -17,6 +17,8 @@ from typing import Final
 import pytest
 from typing_extensions import override
 
+from kube.client.clock import SystemClock, rfc3339_micro
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = "examples/01-fraction-pair.yaml"
 SETTINGS = "examples/settings/dialects.yaml"
@@ -105,14 +107,17 @@ kubectl()
 
 @pytest.fixture
 def cluster() -> Iterator[str]:
-    """The address of an API server that has nothing."""
+    """The address of an API server that has nothing but leases: without them we would look for five seconds."""
 
     class Empty(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            is_one = "/leases/" in self.path
-            told = {"metadata": {"resourceVersion": "1"}, "items": []} if not is_one else {"kind": "Status"}
+            told: dict[str, object] = {"metadata": {"resourceVersion": "1"}, "items": []}
+            if "/leases/" in self.path:
+                now = rfc3339_micro(SystemClock().now_ns())
+                held = {"holderIdentity": "somebody", "leaseDurationSeconds": 15, "renewTime": now}
+                told = {"metadata": {"name": self.path.rpartition("/")[2]}, "spec": held}
             body = json.dumps(told).encode()
-            self.send_response(404 if is_one else 200)
+            self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -122,7 +127,7 @@ def cluster() -> Iterator[str]:
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Empty) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()

@@ -364,6 +364,25 @@ async def test_too_many_streams_are_turned_away() -> None:
             assert (await asked(made.client, path))[0] == 503
 
 
+async def test_an_open_stream_ends_with_the_page_and_is_not_broken_off() -> None:
+    async with aiohttp.ClientSession() as client, anyio.create_task_group() as tasks:
+        ended = anyio.Event()
+
+        async def read(address: str) -> None:
+            async with client.get(f"{address}/api/changes?after=epoch-1") as answer:
+                await answer.content.readuntil(b"\n\n")
+                close.set()
+                await answer.read()
+            ended.set()
+
+        close = anyio.Event()
+        async with page() as (_, made):
+            tasks.start_soon(read, made.address)
+            await close.wait()
+        with anyio.fail_after(LIMIT_S):
+            await ended.wait()
+
+
 async def test_one_user_does_not_take_the_streams_of_others() -> None:
     access = Reviewed(Reviewer(USERS, RIGHTS).api())
     async with page(access=access, hosts=None, limits=Limits(streams_of_one=1)) as (_, made):

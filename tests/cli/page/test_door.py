@@ -184,7 +184,7 @@ async def test_who_does_not_read_the_state_is_let_go(tmp_path: Path) -> None:
 
 async def test_who_reads_slowly_gets_it_all(tmp_path: Path) -> None:
     """In more time than is given to a piece of it."""
-    page = Page(tmp_path, kib=1500, unread_s=5.0)
+    page = Page(tmp_path, kib=1500, unread_s=2.5)
     async with open_door(page):
         stream = await page.connect()
         await stream.send(STATE)
@@ -195,7 +195,7 @@ async def test_who_reads_slowly_gets_it_all(tmp_path: Path) -> None:
             if found and not length:
                 told = head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]
                 length = len(head) + 4 + int(told)
-            await anyio.sleep_until(began + 6.0 * len(read) / max(length, 1))
+            await anyio.sleep_until(began + 3.0 * len(read) / max(length, 1))
         assert length > 1400 * 1024
         await anyio.aclose_forcefully(stream)
 
