@@ -17,9 +17,10 @@ from tests.admission.pods import Raw, review
 from tests.admission.test_dialects import raw
 from tests.admission.worst import Grow, families, largest, longest, structures
 from tests.gpu.dialects.everyrow import Case, every_row
+from tests.whole import IS_WHOLE
 
 CASES = families(every_row())
-TIMES, MORE = 48, 4
+TIMES, MORE = 48 if IS_WHOLE else 24, 4
 #: Sorting, and sums over the up to 64 ways to seat shares, come on top of what is linear.
 STEEP = 1.75 * MORE
 UNBOUNDED = Bounds(containers=10**6, resources=10**6, entries=10**7)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.verification.model.left_out import RULES, SECOND_LINES, LeftOut
+from tests.whole import IS_WHOLE
 from verification.model.explorer import explore
 
 pytestmark = pytest.mark.thorough
+#: More than half of the time of all.
+LONG = "learn: another device ends what was verified"
 
 
-@pytest.mark.parametrize("left_out", RULES, ids=lambda one: one.rule)
+@pytest.mark.parametrize("left_out", [one for one in RULES if IS_WHOLE or one.rule != LONG], ids=lambda one: one.rule)
 def test_a_rule_that_is_left_out_gives_a_counter_example(left_out: LeftOut) -> None:
     found = explore(left_out.config, left_out.rules, limit=100_000)
     assert found.violation.startswith(left_out.violates), f"{left_out.rule}: {found.summary()}"
