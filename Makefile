@@ -80,11 +80,14 @@ demo: $(RUN_READY)
 ui: $(RUN_READY)
 	$(RUN_VENV)/bin/python -m cli.main ui --simulate $(ARGS)
 
+# So many processes for tests that mostly wait: $(1) more than there are processors, if nobody has said how many.
+waiting = $(if $(filter auto,$(WORKERS)),$(shell $(PYTHON) -c 'import os; print(os.cpu_count() + $(1))'),$(WORKERS))
+
 # Each process has a control plane and a node of its own, and mostly waits for kubelet.
-NODE_TESTS = $(BIN)/pytest -n $(WORKERS) --maxprocesses 4 --dist worksteal -m node $(ARGS)
+NODE_TESTS = $(BIN)/pytest -n $(call waiting,2) --maxprocesses 4 --dist worksteal -m node $(ARGS)
 
 # Each process has control planes of its own; the tests of a file share one, in their order. They wait half of the time.
-CLUSTER_TESTS = $(BIN)/pytest -n $(WORKERS) --maxprocesses 2 --dist loadfile --no-loadscope-reorder -m cluster $(ARGS)
+CLUSTER_TESTS = $(BIN)/pytest -n $(call waiting,1) --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m cluster $(ARGS)
 
 test: $(READY)
 	$(BIN)/python -m tools.controlplane

@@ -203,8 +203,13 @@ async def eventually(probe: Callable[[], Awaitable[T | None]], what: str, *, wit
 
 
 @asynccontextmanager
-async def scene(plane: ControlPlane, namespace: str, shapes: Sequence[str], *, seed: int = 1) -> AsyncIterator[Scene]:
-    """Set a scene: its namespace, its nodes, its client; take everything away afterwards."""
+async def scene(
+    plane: ControlPlane, namespace: str, shapes: Sequence[str], *, seed: int = 1, is_emptied: bool = True
+) -> AsyncIterator[Scene]:
+    """Set a scene: its namespace, its nodes, its client; take everything away afterwards.
+
+    ``is_emptied`` false: its pods stay, on a control plane that ends with it.
+    """
     ca_file = plane.folder / "e2e-ca.pem"
     ca_file.write_text(plane.ca_pem)
     configuration = client.Configuration(host=plane.url)
@@ -238,7 +243,8 @@ async def scene(plane: ControlPlane, namespace: str, shapes: Sequence[str], *, s
                     with contextlib.suppress(AssertionError):  # it would hide what failed first
                         await made.empty(within_s=_AFTER_FAILURE_S)
                     raise
-                await made.empty()
+                if is_emptied:
+                    await made.empty()
                 tasks.cancel_scope.cancel()
         finally:
             await nodes.remove()

@@ -333,21 +333,6 @@ async def test_no_tenant_takes_the_priority_of_reservation_pods(crowd: Crowd, sc
     assert said + names.RESERVATION_NAMESPACE in refusal.message
 
 
-# --- a share given back while it is used -------------------------------------------------------------------------
-
-
-async def test_a_pod_deleted_by_force_keeps_its_share_while_it_may_still_run(crowd: Crowd) -> None:
-    await crowd.scene.running(1)
-    wanted = share("runs-on", "0.8")
-    wanted["spec"]["terminationGracePeriodSeconds"] = 5
-    found = await crowd.runs(await crowd.tenant.create(wanted))
-    (device,) = crowd.scene.seen(found)["main"]
-    await crowd.tenant.core.delete_namespaced_pod("runs-on", crowd.tenant.namespace, grace_period_seconds=0)
-    assert "runs-on" not in await crowd.scene.pods()
-    beside = [await crowd.runs(await crowd.tenant.create(share(f"beside-{i}", "0.25"))) for i in range(3)]
-    assert device not in {seen for one in beside for seen in crowd.scene.seen(one)["main"]}
-
-
 # --- 9: a reservation pod that somebody broke into ---------------------------------------------------------------
 
 

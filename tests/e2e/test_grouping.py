@@ -42,8 +42,21 @@ def grouping(grouping_plane: ControlPlane) -> Iterator[Deployment]:
         deployment.check()
 
 
+@pytest.fixture(scope="module")
+async def torn(grouping_plane: ControlPlane, grouping: Deployment) -> AsyncIterator[Workloads]:
+    """A pod of two owners, which can't be grouped, from the start on: it is told again a minute later."""
+    grouping.check()
+    async with scene(grouping_plane, "grouping-torn", ["1x4x80GiB"]) as on:
+        made = Workloads(on)
+        jobs = [await made.make(owner("batch/v1", "Job", name, _SUSPENDED)) for name in ("one", "two")]
+        await on.create(share("torn", "0.5", ownerReferences=[reference(each) for each in jobs]))
+        yield made
+        await made.end_jobs()
+
+
 @pytest.fixture
-def set_workloads(grouping_plane: ControlPlane, grouping: Deployment) -> Any:
+def set_workloads(grouping_plane: ControlPlane, grouping: Deployment, torn: Workloads) -> Any:
+    assert torn.on.namespace == "grouping-torn"
     grouping.check()
 
     @asynccontextmanager
@@ -268,21 +281,18 @@ async def test_the_pod_group_of_kais_grouper_is_taken_over_and_one_that_is_delet
         await eventually(follows, "the PodGroup to be made again", within_s=PATIENCE_S)
 
 
-async def test_a_pod_of_several_owners_is_told_why_it_is_not_grouped_and_how_often(set_workloads: Any) -> None:
-    async with set_workloads("1x4x80GiB") as at:
-        jobs = [await at.make(owner("batch/v1", "Job", name, _SUSPENDED)) for name in ("one", "two")]
-        await at.on.create(share("torn", "0.5", ownerReferences=[reference(each) for each in jobs]))
-        await at.on.says("torn", "names no PodGroup yet: moorage-workloads makes it")
-        events = client.EventsV1Api(at.on.core.api_client)
+async def test_a_pod_of_several_owners_is_told_why_it_is_not_grouped_and_how_often(torn: Workloads) -> None:
+    await torn.on.says("torn", "names no PodGroup yet: moorage-workloads makes it")
+    events = client.EventsV1Api(torn.on.core.api_client)
 
-        async def told() -> Json | None:
-            answer = await events.list_namespaced_event(at.on.namespace, _preload_content=False)
-            found = [e for e in json.loads(await answer.read())["items"] if e["reason"] == "PodGrouperWarning"]
-            return next((each for each in found if (each.get("series") or {}).get("count", 0) > 1), None)
+    async def told() -> Json | None:
+        answer = await events.list_namespaced_event(torn.on.namespace, _preload_content=False)
+        found = [e for e in json.loads(await answer.read())["items"] if e["reason"] == "PodGrouperWarning"]
+        return next((each for each in found if (each.get("series") or {}).get("count", 0) > 1), None)
 
-        event = await eventually(told, "an event that is said again", within_s=PATIENCE_S)
-        assert event["note"].startswith("Pod torn has several owners")
-        assert event["regarding"]["name"] == "torn"
+    event = await eventually(told, "an event that is said again", within_s=PATIENCE_S)
+    assert event["note"].startswith("Pod torn has several owners")
+    assert event["regarding"]["name"] == "torn"
 
 
 _SUSPENDED: dict[str, Any] = {
