@@ -17,10 +17,11 @@ _FILES: Final = ("wire/crds/yaml/*.yaml", "*/rbac.yaml", "reservation/prioritycl
 _NAMESPACES: Final = (names.SYSTEM_NAMESPACE, names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE)
 
 
-def foundation(*, teller: str) -> Iterator[str]:
+def foundation(*, teller: str, leaders: Sequence[str]) -> Iterator[str]:
     """All but the webhooks and policies, in the order in which it is applied.
 
-    ``teller``: a service account that tells devices in the place of reservation processes; "": there is none.
+    ``leaders``: the components that elect one. ``teller``: a service account that tells devices in the place of
+    reservation processes; "": there is none.
     """
     runtime = {
         "apiVersion": "node.k8s.io/v1",
@@ -28,8 +29,7 @@ def foundation(*, teller: str) -> Iterator[str]:
         "metadata": {"name": "nvidia"},
         "handler": "nvidia",
     }
-    leases = map(_lease, ("moorage-scheduler", "moorage-binder"))
-    yield _yaml([*map(_namespace, _NAMESPACES), runtime, *leases, *(_teller(teller) if teller else ())])
+    yield _yaml([*map(_namespace, _NAMESPACES), runtime, *map(lease, leaders), *(_teller(teller) if teller else ())])
     for pattern in _FILES:
         for path in sorted(_ROOT.glob(pattern)):
             yield path.read_text()
@@ -58,9 +58,9 @@ def _namespace(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
-def _lease(name: str) -> dict[str, Any]:
+def lease(component: str) -> dict[str, Any]:
     """A lease that says that nobody has led yet: where there is none, the first leader waits for a possible other."""
-    metadata = {"name": name, "namespace": names.SYSTEM_NAMESPACE}
+    metadata = {"name": f"moorage-{component}", "namespace": names.SYSTEM_NAMESPACE}
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
 
 

@@ -23,6 +23,7 @@ from tests.helm.chart import Values, with_registry
 from tools.chart import CHART, ROOT
 from tools.cluster.plane import ControlPlane
 from tools.helmprogram import ensure
+from tools.manifests import lease
 from tools.ports import free_port
 from tools.processes import Family
 
@@ -32,6 +33,7 @@ NAMESPACE = "kai-scheduler"
 COMPONENTS = ("admission", "binder", "scheduler", "workloads")
 _DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 _JOB_PODS = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=batch.kubernetes.io/job-name=moorage-crds"
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 _SERVICE = f"/api/v1/namespaces/{NAMESPACE}/services/moorage-admission"
 #: As in the Deployments.
 _GRACE_S = 30.0
@@ -136,6 +138,8 @@ class Release:
     def run(self) -> None:
         """Start, or start anew, all components as their Deployments are now."""
         self.stop()
+        for component in COMPONENTS[1:]:
+            self._rest.send("POST", _LEASES, json.dumps(lease(component)).encode())  # or it is there
         for component in COMPONENTS:
             spec = self.deployment(component)["spec"]["template"]["spec"]
             (container,) = spec["containers"]
@@ -154,10 +158,14 @@ class Release:
             self._family.start(component, command)
 
     def stop(self) -> None:
-        """Tell what runs to end, as kubelet does: leases are given back."""
-        for child in self._family.children:
+        """Tell what runs to end, as kubelet does: leases are given back.
+
+        Admission has none, and would answer for ten seconds more: it is ended.
+        """
+        leaders = [child for child in self._family.children if child.name != "admission"]
+        for child in leaders:
             child.process.terminate()
-        for child in self._family.children:
+        for child in leaders:
             child.process.wait(_GRACE_S)
         self._family.stop()
 

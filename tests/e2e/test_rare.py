@@ -39,8 +39,9 @@ from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, share
 from tests.e2e.conftest import SetScene
 from tests.e2e.crowd import Crowd
 from tests.e2e.tenant import identity
-from tools.cluster.deployment import BINDER, SCHEDULER, Deployment
+from tools.cluster.deployment import BINDER, SCHEDULER, WORKLOADS, Deployment
 from tools.cluster.plane import ControlPlane
+from tools.manifests import lease
 from wire import names
 from wire.core import ObjectReference
 
@@ -269,16 +270,28 @@ async def test_an_event_that_is_said_again_becomes_a_series(
         assert (events.counts.written, events.counts.refused) == (2, 0)
 
 
-@pytest.mark.parametrize("lease", ["41fce092.run.ai", "2ad35f9c.kai.scheduler", "kai-scheduler"])
+@pytest.mark.parametrize("theirs", ["41fce092.run.ai", "2ad35f9c.kai.scheduler", "kai-scheduler"])
 @pytest.mark.parametrize("component", [SCHEDULER, BINDER])
 async def test_replicas_of_before_an_upgrade_may_still_read_kais_leases(
-    control_plane: ControlPlane, moorage: Deployment, component: str, lease: str
+    control_plane: ControlPlane, moorage: Deployment, component: str, theirs: str
 ) -> None:
     """They ask for each by its name; refused, they would not start again."""
     moorage.check()
     async with _api(control_plane, component) as api:
         with pytest.raises(NotFound):
-            await api.get(LEASES, lease, namespace=names.SYSTEM_NAMESPACE)
+            await api.get(LEASES, theirs, namespace=names.SYSTEM_NAMESPACE)
+
+
+@pytest.mark.parametrize("component", [SCHEDULER, BINDER, WORKLOADS])
+async def test_who_leads_first_may_make_the_lease(
+    control_plane: ControlPlane, moorage: Deployment, component: str
+) -> None:
+    """Here all leases are there from the start, as where there is none the first leader waits for a possible other."""
+    moorage.check()
+    async with _api(control_plane, component) as api:
+        made = await api.create(LEASES, lease(f"rare-{component}"), namespace=names.SYSTEM_NAMESPACE)
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{names.SYSTEM_NAMESPACE}/leases/{made.metadata.name}"
+    control_plane.rest().call("DELETE", path)
 
 
 class _Leaping:

@@ -236,7 +236,8 @@ class Deployment:
 
     def _install(self) -> None:
         """Apply everything but the webhooks, and write certificates and tokens."""
-        for text in manifests.foundation(teller=self._teller):
+        leaders = [SCHEDULER, BINDER, *([WORKLOADS] if WORKLOADS in self._options.components else [])]
+        for text in manifests.foundation(teller=self._teller, leaders=leaders):
             self._plane.apply(text)
         self._file("ca.pem").write_text(self._plane.ca_pem)
         self.renew_tokens()
