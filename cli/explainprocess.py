@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -18,7 +18,7 @@ from cli.inspection.sheets import Look, Sheet
 from cli.options.output import FOR_PROGRAMS, WIDE
 from cli.printable import line
 from cli.progress import Progress
-from cli.queueing import files, reading, telling
+from cli.queueing import reading, telling
 from cli.queueing.counting import NOW_NS, Known
 from cli.reaching import reached
 from cli.refusing import BadInput
@@ -37,12 +37,18 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def run(arguments: argparse.Namespace) -> int:
     """Explain the object that the arguments name; return 1 if the cluster can't be read. Raises BadInput."""
     try:
-        known = files.read(arguments.filename) if arguments.filename else anyio.run(_read, arguments)
+        known = _of_files(arguments.filename) if arguments.filename else anyio.run(_read, arguments)
     except ApiError as error:
         sys.stderr.write(f"moorage: {line(str(error))}\n")
         return 1
     _SHOW[arguments.what](known, arguments.names[0], arguments.output)
     return 0
+
+
+def _of_files(names: Sequence[str]) -> Known:
+    from cli.queueing import files  # noqa: PLC0415 - YAML is not needed to read a cluster
+
+    return files.read(names)
 
 
 async def _read(arguments: argparse.Namespace) -> Known:

@@ -134,25 +134,46 @@ def cluster() -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize("given", [[], ["pod", "-A"], ["pod", "-A", "-o", "json"]], ids=" ".join)
-def test_inspecting_with_a_kubeconfig_loads_nothing_that_decides_or_asks_plugins(
-    given: list[str], cluster: str, tmp_path: Path
-) -> None:
+def loaded_modules(words: list[str], cluster: str, folder: Path) -> list[str]:
+    """The modules that a command has loaded when it ends; it finds the cluster by a kubeconfig with a token."""
     config = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": cluster}}],
         "users": [{"name": "u", "user": {"token": "t"}}],
     }
-    (tmp_path / "config").write_text(json.dumps(config), encoding="utf-8")
-    words = ["inspect", *given, "--kubeconfig", str(tmp_path / "config")]
+    (folder / "config").write_text(json.dumps(config), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", MODULES, *words], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
-    )
-    loaded_modules = done.stdout.splitlines()[-1].split()
-    assert "cli.inspectprocess" in loaded_modules
+        [sys.executable, "-c", MODULES, *words, "--kubeconfig", str(folder / "config")],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    return done.stdout.splitlines()[-1].split()
+
+
+@pytest.mark.parametrize("given", [[], ["pod", "-A"], ["pod", "-A", "-o", "json"]], ids=" ".join)
+def test_inspecting_with_a_kubeconfig_loads_nothing_that_decides_or_asks_plugins(
+    given: list[str], cluster: str, tmp_path: Path
+) -> None:
+    found = loaded_modules(["inspect", *given], cluster, tmp_path)
+    assert "cli.inspectprocess" in found
     assert [
-        module
-        for module in loaded_modules
-        if any(module == each or module.startswith(f"{each}.") for each in NOT_FOR_READING)
+        module for module in found if any(module == each or module.startswith(f"{each}.") for each in NOT_FOR_READING)
     ] == []
+
+
+@pytest.mark.parametrize("given", [["inspect", "queue"], ["explain", "queue", "a"]], ids=" ".join)
+def test_queues_of_a_cluster_are_read_without_what_reads_files_or_asks_plugins(
+    given: list[str], cluster: str, tmp_path: Path
+) -> None:
+    """They are counted by the scheduler's own code, NumPy included."""
+    found = loaded_modules(given, cluster, tmp_path)
+    assert "cli.queueing.counting" in found
+    needless = (
+        "cli.podfiles",
+        "cli.queueing.files",
+        "kubernetes_asyncio",
+        "opentelemetry",
+        "prometheus_client",
+        "simulator",
+    )
+    assert [module for module in needless if module in found] == []
