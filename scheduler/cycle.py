@@ -53,7 +53,7 @@ _LOOKS: Final = 4
 class Cycle:
     """Decides and commits. Every placement is charged in the same breath as it was decided.
 
-    ``explain`` is told why pods wait, after each decision. Ages of objects are told by the API server's clock.
+    ``explain`` is called with why pods wait, after each decision. Ages of objects are told by the API server's clock.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Cycle:
         await anyio.sleep(self._settings.gather_s)
 
     def _commit(self, plan: Plan, tasks: TaskGroup, limiter: anyio.CapacityLimiter, *, is_new: bool) -> None:
-        """Charge all placements, then start their writes. Of a plan that came again nobody is told a second time.
+        """Charge all placements, then start their writes. A plan that came again is not reported a second time.
 
         Shares that enter the same books go together. A join and its Binding hold one place among those in flight: an
         entry whose Binding does not follow soon is taken for abandoned (protocol.md, step 5).
@@ -201,7 +201,7 @@ class Cycle:
                 pass
 
     def _move_on(self, placement: Placement, tasks: TaskGroup) -> None:
-        """Take a share back from a node that is late: one that is held is decided on anew at once.
+        """Take a share back from a node that is late: one that is held is decided on again at once.
 
         A hand-over that is not answered yet can't be taken back yet, and is left alone until the next change.
         """

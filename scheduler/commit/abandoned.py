@@ -1,6 +1,6 @@
 """Plans of gangs that nobody carries out any more, since their scheduler died.
 
-Such a plan keeps its room from everybody, and its pods from being decided on anew. It is taken back (docs/design/
+Such a plan keeps its room from everybody, and its pods from being decided on again. It is taken back (docs/design/
 protocol.md, Gangs):
 
 - *Stale* is one whose unbound members are not on their way: they are fenced, then the plan is removed.

@@ -103,7 +103,7 @@ class Gangs:
     async def _write_plan(self, gang: Gang, plan_id: str) -> bool:
         """Write the plan at exactly the PodGroup's version that was decided on; an unknown outcome is read.
 
-        False: somebody else has changed the PodGroup, so it is decided on anew. Raises _NotPlanned.
+        False: somebody else has changed the PodGroup, so it is decided on again. Raises _NotPlanned.
         """
         namespace, name = gang.pod_group
         text = written_plan.render(written_plan.make(plan_id, gang.placements))

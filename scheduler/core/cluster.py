@@ -1,8 +1,8 @@
 """A cluster that decides: what is known (cluster_state.py), its count, and the plan that follows from it.
 
-Nodes that an event touched are counted anew before the next decision (node_usage.py). So the order, number and lateness
-of events can't matter to the sums: only what is known in the end does. A pod is charged once per node and once per
-device, with the largest that anybody says.
+Nodes that an event touched are counted again before the next decision (node_usage.py). So the order, number and
+lateness of events can't matter to the sums: only what is known in the end does. A pod is charged once per node and once
+per device, with the largest that anybody says.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class Cluster(ClusterState):
 
     # --- what decisions read -------------------------------------------------------------------------------------
     def refresh(self) -> Ledger:
-        """Count marked nodes anew and return the ledger, which then equals a recount."""
+        """Count marked nodes again and return the ledger, which then equals a recount."""
         self.refresh_some(len(self._marked))
         return self.ledger
 
     def refresh_some(self, most: int) -> bool:
-        """Count up to ``most`` of the marked nodes anew; return whether there are more."""
+        """Count up to ``most`` of the marked nodes again; return whether there are more."""
         for _ in range(min(most, len(self._marked))):
             name, _ = self._marked.popitem()
             node = self._nodes.get(name)
@@ -298,7 +298,7 @@ class Cluster(ClusterState):
         return count_node(node, name, pods=pods, commits=self.commits, settings=settings, supposed=supposed)
 
     def differences(self, name: str) -> list[str]:
-        """Count one node anew from what is known of it; say where the ledger differs. A marked node is not judged yet.
+        """Count one node again from what is known of it; say where the ledger differs. A marked node is not judged yet.
 
         The same as ``validate`` does for one node, by the indexes that it does without: so cheap that it can be done
         all the time (some tens of microseconds).
@@ -308,7 +308,7 @@ class Cluster(ClusterState):
         return self.ledger.differences(name, self._count(name))
 
     def count_again(self, name: str) -> None:
-        """Have a node counted anew before the next decision."""
+        """Have a node counted again before the next decision."""
         self._changed(name)
 
     def validate(self) -> list[str]:

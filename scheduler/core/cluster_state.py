@@ -81,7 +81,7 @@ class ClusterState:
 
     # --- nodes ---------------------------------------------------------------------------------------------------
     def replace_nodes(self, nodes: Sequence[NodeRecord]) -> list[str]:
-        """Take the whole truth as of a list, read by objects.py; return who has come back."""
+        """Take the whole truth as of a list, read by objects.py; return the nodes that are back."""
         listed = {node.name for node in nodes}
         for name in [name for name in self._nodes if name not in listed]:
             self.remove_node(name)
@@ -279,7 +279,7 @@ class ClusterState:
             self.upsert_bind_request(request)
 
     def upsert_bind_request(self, request: BindRequest) -> None:
-        """Take a hand-over as it is now; it is in flight whoever made it. One without a readable charge is nobody's."""
+        """Take a hand-over as it is now; it is in flight, from any scheduler, unless its charge can't be read."""
         key = (request.metadata.namespace, request.metadata.name)
         record = bind_request_record(request)
         if record is None:
@@ -302,7 +302,7 @@ class ClusterState:
 
     # --- queues ------------------------------------------------------------------------------------------------------
     def count_queues(self) -> None:
-        """Count marked pods anew in their queues."""
+        """Count marked pods again in their queues."""
         self.queues.count(self._row_of)
 
     def _row_of(self, uid: str) -> Row | None:

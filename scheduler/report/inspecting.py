@@ -1,8 +1,8 @@
 """The read-only inspect API that tools of Aliyun's gpushare ask, served from the scheduler's cache (docs/inspect.md).
 
 Off unless an administrator gives an address. It tells nodes, devices, and names and shares of the pods on them, to
-whoever can reach that address. What it costs is bounded: an answer is made at most once a second, takes at most a
-twentieth of the time and turns with the scheduler's work, and few requests are served at a time.
+every client that can reach that address. What it costs is bounded: an answer is made at most once a second, takes at
+most a twentieth of the time and turns with the scheduler's work, and few requests are served at a time.
 """
 
 from __future__ import annotations

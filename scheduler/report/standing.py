@@ -1,4 +1,4 @@
-"""How things stand, for whoever asks: why pods wait, what of the GPUs is used, and by which queue. The leader knows it.
+"""The state for reports: why pods wait, what of the GPUs is used, and by which queue. The leader knows it.
 
 A replica that follows decides nothing, so it neither knows why pods wait nor counts its ledger; it says nothing.
 """

@@ -1,6 +1,6 @@
 """The evictor: pods that have to go are evicted by the Eviction API, in the order in which they are asked for.
 
-All evictions of the scheduler go through one evictor: so many a second and side by side, whoever wants them. A pod is
+All evictions of the scheduler go through one evictor: with a limit a second and side by side, for all callers. A pod is
 named by its UID, so its successor of the same name is safe. Right before each request the asker says whether it is
 still due. What the API server answers:
 
@@ -85,7 +85,7 @@ class Bucket:
 
 
 class Evictor:
-    """Evicts. ``on_refused`` is told of a pod (UID) and whether it is refused from now on, or not any more."""
+    """Evicts. ``on_refused`` is called with a pod (UID) and whether it is refused from now on, or not any more."""
 
     def __init__(self, api: Api, *, per_s: int, side_by_side: int = SIDE_BY_SIDE) -> None:
         self._api = api

@@ -162,7 +162,7 @@ class MakingRoom:
         self._news.set()
 
     async def run(self) -> None:
-        """Write what is decided, until cancelled. The evictor runs by itself."""
+        """Write what is decided, until cancelled. The evictor runs on its own."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._sweep)
             while True:
@@ -252,7 +252,7 @@ class MakingRoom:
         return self._clock.now_ns() // _S
 
     def _base(self, fresh: Collection[str]) -> Record:
-        """The record without what is over, and without what is to be written anew.
+        """The record without what is over, and without what is to be written again.
 
         What is over stays while an eviction for it is on its way.
         """

@@ -17,7 +17,7 @@ Patch = dict[str, str | None]
 
 
 def amounts(resources: Resources) -> dict[str, str]:
-    """All three, zeros included: whoever reads them need not know what is left out. -1 is without end, as in a spec."""
+    """All three, zeros included: a reader need not know what is left out. -1 is without end, as in a spec."""
     texts = (
         decimal_text(resources.cpu_milli * NANO_PER_MILLI),
         binary_text(resources.mem_bytes),

@@ -96,7 +96,7 @@ def with_condition(status: PodGroupStatus, wanted: SchedulingCondition | None) -
 
 
 def is_alike(one: SchedulingCondition, other: SchedulingCondition) -> bool:
-    """Whether two give the same reasons, whatever the numbers, by which also is sorted what is listed."""
+    """Whether two give the same reasons, with any numbers; what is listed is sorted by the numbers as well."""
     return _gist(one) == _gist(other)
 
 

@@ -44,7 +44,7 @@ GATHER_S: Final = 3.0
 
 
 class _Look(NamedTuple):
-    """One PodGroup as it stands, and what it shows. ``is_fixed``: its pods can't be preempted."""
+    """One PodGroup as it is, and what it shows. ``is_fixed``: its pods can't be preempted."""
 
     key: Key
     state: GroupState

@@ -1,6 +1,6 @@
 """Writes the status of Queues: what each holds and asks for, its children, and what is wrong with it.
 
-The scheduler counts all of it anyway. A second after a decision, queues that stand otherwise than before are compared
+The scheduler counts all of it anyway. A second after a decision, queues that have changed are compared
 with what their objects show, and what differs is written (paced.py). Only the leader writes.
 """
 

@@ -1,8 +1,8 @@
 """Tells a pod, when it is bound, how its words were understood where that is not what they say: one event.
 
 What the origin of a form would have weakened, and what was given in the place of what was asked (rule X6 of the
-translation table, docs/reference/dialects.md). Only who leads tells, and nobody what happened between two leaders:
-notes stand in the pod's record as well.
+translation table, docs/reference/dialects.md). Only the leader tells, and nobody what happened between two leaders:
+the pod's record has notes as well.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ pod is on its way to a node (the write would change the version that its Binding
 as that a gang's pods are not all there, is written a moment later (passing.py), and what follows it at once.
 
 Counts in a reason change with every node. They are brought up to date a few a second, however many pods wait, those
-written longest ago first. Exact counts are for whoever asks: ``inspect``, the page, ``explain``.
+written longest ago first. Exact counts are shown by ``inspect``, the page, ``explain``.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Status:
         return len(record.cls.request.shared) == 1
 
     def forget_gone(self) -> None:
-        """Let go of what was said of pods that wait no more."""
+        """Forget what was said of pods that wait no more."""
         known = self._wanted.keys() | self._written_at.keys() | self._counted_at.keys() | self.codes.keys()
         for uid in known - self._cache.waiting.keys():
             self._forget(uid)

@@ -1,4 +1,4 @@
-"""What of the scheduler is counted, for whoever counts: values, and no metrics library here (cli/metrics does that).
+"""What of the scheduler is counted, as values; the metrics library is used by cli/metrics, not here.
 
 What is read when somebody asks, and not counted as it happens, is ``scheduler/report/standing.py``'s.
 """
@@ -79,7 +79,7 @@ class Answer(enum.Enum):
 
 
 class Observer(Protocol):
-    """Is told what happens. It must not raise, and what it does takes microseconds."""
+    """Is called with what happens. It must not raise, and returns within microseconds."""
 
     def decided(self, plan: Plan) -> None:
         """A decision was made that is not the one before."""
@@ -110,7 +110,7 @@ class Observer(Protocol):
         ...
 
     def evicted_in_vain(self, pods: int) -> None:
-        """Room was given up for which so many pods were evicted, and nobody started there."""
+        """Room was given up for which a number of pods were evicted, and nobody started there."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What the shell tells of pods to whoever follows them; scheduler/telemetry/tracing.py makes traces of it."""
+"""What the shell tells of pods to observers; scheduler/telemetry/tracing.py makes traces of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wire.core import Pod
 
 
 class Traces(Protocol):
-    """Is told what becomes of pods. Times are the event loop's, in seconds."""
+    """Is called with what becomes of pods. Times are the event loop's, in seconds."""
 
     def leads(self, is_leading: bool) -> None:
         """Whether this replica leads from now on, and so tells."""

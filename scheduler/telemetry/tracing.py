@@ -1,8 +1,8 @@
 """The traces of pods as the scheduler sees them: how long each waited and why, what was decided, when it ran.
 
-What is told is made of what was seen, when it is over. The leader tells what it did, and tells of a pod's start and of
+A trace is made of what was seen, when it is over. The leader tells what it did, and tells of a pod's start and of
 its whole way, ``pod``, when it sees it run. Replicas that follow see the same pods and keep the same few values, so
-whoever leads by then can tell it; and of what began to run while nobody led, whoever leads next.
+the leader by then can tell it; and of what began to run while nobody led, the next leader.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Counts the ledger anew, node by node, all the time: it equals what is known of the objects (invariants.md, S12).
+"""Counts the ledger again, node by node, all the time: it equals what is known of the objects (invariants.md, S12).
 
-A row that differs would be a bug of ours, and a charge that is lost gives a device away twice. So it is told loudly,
-and the node is counted anew, which mends it.
+A row that differs would be a bug of ours, and a charge that is lost gives a device away twice. So it is logged as an
+error, and the node is counted again, which mends it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Recounting:
             self.look()
 
     def look(self) -> None:
-        """Count some nodes, and have those counted anew whose row is wrong."""
+        """Count some nodes, and have those counted again whose row is wrong."""
         cluster = self._cache.cluster
         self._left = self._left or cluster.node_names()
         some, self._left = self._left[:_NODES], self._left[_NODES:]

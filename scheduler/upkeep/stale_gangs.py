@@ -3,13 +3,13 @@
 A gang starts whole, but a member may be deleted on its way, refused by kubelet, or lost with its node. Then the rest
 holds devices for nothing. If the gang is not whole again within the grace time (kai-contract 4.7: 60 s, or what its
 PodGroup says in ``stalenessGracePeriod``, where less than nothing is for ever), its bound members are evicted,
-PodDisruptionBudgets respected, so that their controller starts them anew, together. A member that is on its way when
-the time is over is waited for; that it was on its way, and failed, gives no time anew.
+PodDisruptionBudgets respected, so that their controller starts them again, together. A member that is on its way when
+the time is over is waited for; that it was on its way, and failed, gives no second time.
 A gang of which a member has succeeded is at its end, and is left alone, as far as its pods still tell (as in KAI).
 So is one whose PodGroup asks for what is not supported, or contradicts itself: nobody knows what its minimum means.
 A gang that waiting members could complete is not released yet: the next decisions place them (kai-contract 14.13). They
 have half a minute for it.
-Since when it has been below its minimum stands on the PodGroup (stale_stamps.py), so that a restart changes nothing.
+The PodGroup says since when it has been below its minimum (stale_stamps.py), so that a restart changes nothing.
 
 The cache only makes it look: what is evicted is judged on quorum reads of the PodGroup and of all pods around it. The
 evictor (scheduler/room/evicting.py) asks for them; after a refusal, or no clear answer, the gang is judged again later.

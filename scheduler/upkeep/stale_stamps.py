@@ -1,11 +1,11 @@
-"""Since when a gang has been below its minimum stands on its PodGroup, so that a restart does not change it.
+"""The PodGroup says since when its gang has been below its minimum, so that a restart does not change it.
 
 The annotation and its form are KAI's (``kai.scheduler/stale-podgroup-timestamp``, kai-contract 2.2 and 4.7): it is
 written when the gang falls below its minimum, and removed when the gang is whole, has ended or has no pod left.
 
 A process reads it for gangs that were below their minimum when it first looked; from then on it knows better itself.
 What somebody else writes is put right. A time in the future, or none that can be read, counts as now. An old one is
-believed, as in KAI: whoever may write a PodGroup may as well delete its pods.
+believed, as in KAI: a user who may write a PodGroup may as well delete its pods.
 
 Times are of the API server's clock, so it does not matter whether those of two leaders agree. Nothing waits for these
 writes: one that fails is repeated, less and less often.

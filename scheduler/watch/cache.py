@@ -213,7 +213,7 @@ class Cache:
         self.wake.set()
 
     def forget_gone(self) -> None:
-        """A period is over (wire/recent.py): let go of what nobody can speak of any more."""
+        """A period is over (wire/recent.py): forget what nobody can name any more."""
         self.cluster.forget_gone()
         self.finished = {key for key in self.finished if self.cluster.pod_group(*key) is not None}
 
@@ -227,7 +227,7 @@ class Cache:
             self.on_device_asked(held.uid)
 
     def ask_again(self, node: str) -> None:
-        """A node has come back: the time in which its reservations have to answer begins anew."""
+        """A node has come back: the time in which its reservations have to answer begins again."""
         for held in [self.reservations[group] for group in sorted(self._groups_at.at(node))]:
             if not held.is_learned:
                 self.on_device_asked(held.uid)

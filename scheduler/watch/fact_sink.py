@@ -15,7 +15,7 @@ R = TypeVar("R", bound=Keyed[Any])
 
 
 class FactSink(Generic[T, R]):
-    """Feeds one table of the core, and wakes whoever decides."""
+    """Feeds one table of the core, and wakes the deciding task."""
 
     def __init__(self, cache: Cache, facts: Facts[Any, R], read: Callable[[T], R]) -> None:
         self._cache = cache

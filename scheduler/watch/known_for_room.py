@@ -18,7 +18,7 @@ class KnownForRoom:
     """Budgets, labels of pods that they may select, who is refused, and evictions of the last hour.
 
     ``version`` grows whenever another answer may follow. Labels are kept in namespaces that have a budget, and only
-    there: ``on_namespace`` is told of one whose pods have to be read, as its first budget appeared.
+    there: ``on_namespace`` is called with one whose pods have to be read, as its first budget appeared.
     """
 
     def __init__(self) -> None:

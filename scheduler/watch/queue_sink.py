@@ -1,4 +1,4 @@
-"""Feeds Queues: their specs to the core, and what they show to whoever writes their status."""
+"""Feeds Queues: their specs to the core, and what they show to the writer of their status."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def budgets(cache: Cache) -> Kind[Any]:
 def secondary(cache: Cache) -> tuple[Kind[Any], ...]:
     """What to follow that the scheduler can do without for a while, each with what waits then.
 
-    The kinds that it can't do without stand in scheduler/app.py, with why.
+    The kinds that it can't do without are in scheduler/app.py, with why.
     """
     facts, storage = cache.cluster, cache.cluster.storage
     attachments = storage.attachments

@@ -1,4 +1,4 @@
-"""What is under way, whoever began it, and what went wrong: all that is charged beside what is seen, and why.
+"""What is under way, in any process, and what went wrong: all that is charged beside what is seen, and why.
 
 What is in flight is charged from ``assume`` on, until the API shows the pod bound or gone, or ``release``. An event
 that shows the pod unbound clears nothing. The shell notes here what it commits and what becomes of it; decisions read

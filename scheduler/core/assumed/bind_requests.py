@@ -1,4 +1,4 @@
-"""BindRequests under way, whoever made them: after a restart they are all that is left of a predecessor's commits.
+"""BindRequests under way, from any scheduler: after a restart they are all that is left of a predecessor's commits.
 
 They are objects of the API with a life of their own: kept by name, as many may name one pod. What they leave behind
 when they are gone is of the pod's record of attempts (attempt.py).
@@ -100,7 +100,7 @@ class HandOvers:
             self._changed(record.node)
 
     def pod_changed(self, uid: str) -> None:
-        """A pod was seen: its hand-overs may count otherwise now."""
+        """A pod was seen: its hand-overs may count differently now."""
         for key in self._of_pod.at(uid):
             self._changed(self._at.place(key))
         self._review(uid)

@@ -2,7 +2,7 @@
 
 A plan outlives the scheduler that wrote it, and is all that the next one has: a member may not have joined a book yet,
 or its entry was taken out as abandoned. Its place is charged until the member is bound or gone, or the plan is taken
-back; otherwise others would be given it, and the gang be bound in part (docs/design/protocol.md, Gangs).
+back; else others would be given it, and the gang be bound in part (docs/design/protocol.md, Gangs).
 """
 
 from __future__ import annotations

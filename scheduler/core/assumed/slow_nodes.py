@@ -31,7 +31,7 @@ class Doubt(enum.Enum):
 
 
 class Probation:
-    """Nodes that owe something. ``changed`` is told of one about which a decision may come out otherwise."""
+    """Nodes that owe something. ``changed`` is called with one whose decisions may change."""
 
     __slots__ = ("_changed", "_failed", "_overdue", "_prompt")
 

@@ -163,7 +163,7 @@ class Scaler:
 
 
 def _own(wants: Iterable[Want], present: Iterable[ScalingPod]) -> dict[str, ScalingPod]:
-    """Who has a scaling pod: by UID, and where it says none (KAI's) by namespace and name. Of several the first."""
+    """Pods with a scaling pod: by UID, and where it says none (KAI's) by namespace and name. Of several the first."""
     by_source: dict[str | tuple[str, str], ScalingPod] = {}
     for pod in present:
         by_source.setdefault(pod.source_uid or pod.source, pod)

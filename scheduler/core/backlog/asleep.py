@@ -55,8 +55,8 @@ class KeptGang(msgspec.Struct, frozen=True):
     ``asked``: all that it depends on beside the nodes. ``depends_on_all``: a member's class does, as above.
 
     ``needs``: of each of its members, if all are of one class that asks one thing: then what fits of them in all is
-    what fits on each node, whatever order they are placed in. Of others nobody can tell which change helps them: their
-    verdict holds as long as no node changes. ``lacks``: so many more of such members have to find a place than did
+    what fits on each node, in any order of placing. Of others nobody can tell which change helps them: their
+    verdict holds as long as no node changes. ``lacks``: how many more of such members have to find a place than did
     when it was tried; 1 if that is not known. ``more``: rows that got something since, as of ``sure_at`` not enough.
     """
 
@@ -93,7 +93,7 @@ class Asleep:
         return Kept(verdict, last, -1 if rows else last, generation, rows, needs_of(self._ledger, cls))
 
     def put(self, cls: PodClass, kept: Kept) -> None:
-        """Keep a verdict, which is told now."""
+        """Keep a verdict, which is reported now."""
         self._classes.pop(cls, None)
         self._classes[cls] = kept
 

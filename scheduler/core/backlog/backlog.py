@@ -1,6 +1,6 @@
 """All that waits: what has to be decided now, and what sleeps until something happens that may help it.
 
-Pods alone wait by shape (shape.py), gangs by PodGroup. Whatever may change where a pod belongs touches it; what was
+Pods alone wait by shape (shape.py), gangs by PodGroup. Each change that may move a pod touches it; what was
 touched is looked at again when the next decision begins (decide/filing.py), and nothing else is. So a decision costs
 what was touched and what is awake, not what waits.
 """

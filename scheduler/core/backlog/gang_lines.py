@@ -1,4 +1,4 @@
-"""Gangs that could not start, in lines: those of one queue that ask the same stand in one, by rank.
+"""Gangs that could not start, in lines: those of one queue that ask the same are in one, by rank.
 
 Gangs that ask the same start or fail alike on the same nodes, so the first of a line speaks for all behind it, and one
 verdict is kept for all lines that ask it. When a GPU comes free, ten thousand gangs of eight kinds cost eight looks and
@@ -102,7 +102,7 @@ class GangLines:
         return key in self._places
 
     def alikes(self) -> set[Alike]:
-        """What is asked by those that stand in lines."""
+        """What is asked by those that are in lines."""
         return set(self._of)
 
     # --- who stands where ----------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class GangLines:
         return self._said[alike]
 
     def leave(self, key: Key) -> None:
-        """A gang stands in no line any more."""
+        """A gang is in no line any more."""
         lined = self._places.pop(key, None)
         if lined is None:
             return

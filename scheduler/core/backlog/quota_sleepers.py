@@ -1,6 +1,6 @@
 """Shapes and gangs that their queue holds back: they sleep until it may take what they would use.
 
-Those that would use the same in one queue stand in one line, by rank. When the queue may take some of them, the first
+Those that would use the same in one queue are in one line, by rank. When the queue may take some of them, the first
 few wake, or as many as it may take: of ten thousand that wait at a limit, a GPU that comes free wakes some thirty.
 """
 
@@ -198,7 +198,7 @@ class QuotaSleepers:
             self._is_more |= times > 0 and use in self._lines
 
     def _pop(self, line: _Line) -> Item:
-        """Take out the first that stands in a line."""
+        """Take out the first of a line."""
         while not self._stands(place := heappop(line.places)):
             pass
         self.drop(place.item)

@@ -1,7 +1,7 @@
 """What waiting pods are to say, and which of them have news.
 
 News is another reason, not another count (``Verdict.reasons``): a cordoned node changes the counts in the verdicts of
-all that wait, and none of them has to be written. What counts a verdict has now is known here for whoever asks.
+all that wait, and none of them has to be written. The counts that a verdict has now are known here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Sayings:
         self._untold: dict[str, None] = {}
 
     def say(self, uids: Iterable[str], verdict: Verdict | Shared, pod_group: Key | None = None) -> None:
-        """These pods have this verdict from now on, whatever shape they are of."""
+        """These pods have this verdict from now on, of any shape."""
         own = verdict, pod_group
         reasons = _now(verdict).reasons
         for uid in uids:

@@ -75,7 +75,7 @@ def passing(ledger: Ledger, needs: Needs, rows: Sequence[int], columns: Columns 
 
 
 def has_slots(ledger: Ledger, needs: Needs, rows: Sequence[int], wanted: int) -> bool:
-    """Whether so many pods of the class may fit on rows on which it passes, by the ledger's own table."""
+    """Whether a number of pods of the class may fit on rows on which it passes, by the ledger's own table."""
     found = 0
     for row in rows:
         found += slots(ledger.table, needs, row)

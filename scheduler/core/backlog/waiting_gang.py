@@ -10,7 +10,7 @@ from scheduler.core.model.records import PodClass
 
 
 class Until(enum.Enum):
-    """What wakes a gang that sleeps, beside whatever touches it."""
+    """What wakes a gang that sleeps, beside each change that touches it."""
 
     #: Nothing else: no node can help it now.
     TOUCHED = enum.auto()

@@ -44,7 +44,7 @@ def demand(pod: Pod) -> Demand:
 
 
 def readable_demand(pod: Pod) -> Demand:
-    """Read what ``pod`` takes of what can be read: for one that runs, whatever is wrong with one of its amounts."""
+    """Read what ``pod`` takes of what can be read: for one that runs, even if one of its amounts is wrong."""
     return _demand(pod, _readable)
 
 

@@ -19,7 +19,7 @@ _KAIS_PREFERENCES = (names.SEGMENT_TOPOLOGY_PREFERRED, names.TOPOLOGY_PREFERRED)
 def asked_elsewhere(pod: Pod) -> str:
     """By what ``pod`` asks to be started with others in a way that is not carried out; "" if by nothing.
 
-    That counts for pods that name no PodGroup: one that is named says how many start together, whatever else does.
+    That counts for pods that name no PodGroup: one that is named alone says how many start together.
     """
     return ", ".join(filter(None, [*_upstream(pod), asked_by(pod.metadata)]))
 

@@ -55,7 +55,7 @@ def job_of(owners: list[OwnerReference] | None) -> tuple[str, str]:
 
 
 class Owners:
-    """Jobs by UID. ``changed`` is called when pods may be decided on otherwise, ``touched`` for each of them.
+    """Jobs by UID. ``changed`` is called when decisions on pods may change, ``touched`` for each of them.
 
     ``are_grouped``: a pod of any Job is grouped by Moorage, so it waits until it names a PodGroup.
     """

@@ -59,7 +59,7 @@ def _uuids(text: str) -> tuple[str, ...]:
 
 
 def offered_gpus(node: Node) -> int:
-    """How many GPUs the device plugin has registered. Unhealthy ones stand in the capacity only."""
+    """How many GPUs the device plugin has registered. Unhealthy ones are in the capacity only."""
     there = (_amount(names.GPU_RESOURCE, has.get(names.GPU_RESOURCE, 0)) for has in _amounts_of(node))
     return min(max(there, default=0), _MOST_GPUS)
 

@@ -89,7 +89,7 @@ class LimitsRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class AttachmentRecord(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """A VolumeAttachment: a volume that a driver has on a node, or is to have there, whoever uses it."""
+    """A VolumeAttachment: a volume that a driver has on a node, or is to have there, for any pod."""
 
     name: str
     node: str

@@ -21,9 +21,9 @@ import msgspec
 class Limits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Bounds of one decision. ``most``: operations in all; the default takes some 30 ms.
 
-    ``retold``: so many classes are judged again though nothing may help them, those told longest ago first, because the
-    counts in their verdicts may have changed. ``retelling``: operations that this may take, about. ``searching``:
-    operations of searches for room, for each way to make it.
+    ``retold``: the number of classes that are judged again though nothing may help them, those told longest ago first,
+    as the counts in their verdicts may have changed. ``retelling``: operations that this may take, about.
+    ``searching``: operations of searches for room, for each way to make it.
     """
 
     most: int = 30_000

@@ -344,7 +344,7 @@ class Attempts:
         return True
 
     def place_on_paper(self, pod: PodRecord, mask: NodeMask = None) -> Placement | HeldBack | None:
-        """Place and charge a pod whatever is known of its class; None if it fits nowhere. It learns nothing."""
+        """Place and charge a pod without what is known of its class; None if it fits nowhere. It learns nothing."""
         return self._place(pod, both(mask, self.placer.all_but(pod.cls.excluded)))
 
     def _place(self, pod: PodRecord, mask: NodeMask) -> Placement | HeldBack | None:

@@ -1,7 +1,7 @@
 """Whether a gang that has lost members could be completed now, by members that wait (kai-contract 14.13).
 
-A decision that changes nothing, on a working copy of its own: the gang is decided first, whatever it waits for in the
-real ones (its pace, a namespace's share of a decision, an idle reservation that is being given back).
+A decision that changes nothing, on a working copy of its own: the gang is decided first, without what it waits for in
+the real ones (its pace, a namespace's share of a decision, an idle reservation that is being given back).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Trying:
         return Tried.PASSED
 
     def failed(self, subgroup: str, placed: int) -> None:
-        """Nobody is told."""
+        """Nothing is reported."""
 
     def checkpoint(self) -> tuple[int, int]:
         """A point to come back to."""

@@ -59,7 +59,7 @@ class Waiting(Protocol):
 
     @property
     def rank(self) -> Rank | None:
-        """Who has a turn first; None: there is none to come."""
+        """The first that gets a turn; None: none is left."""
         ...
 
     def is_settled(self) -> bool:

@@ -44,7 +44,7 @@ def _file_alone(snapshot: Snapshot, judged: PodRecord, now_ns: int) -> None:
 
 
 def obstacle(snapshot: Snapshot, pod: PodRecord, now_ns: int) -> tuple[Verdict | None, int | None]:
-    """Why a pod may not be placed now, whatever the nodes have; and when time alone changes something about that."""
+    """Why a pod may not be placed now on any node; and when time alone changes something about that."""
     if pod.blocker is not None:
         return pod.blocker, None
     if (by_owner := snapshot.owners.verdict(pod, now_ns)) is not None:

@@ -40,7 +40,7 @@ class Trying(Protocol[M]):
         ...
 
     def failed(self, subgroup: str, placed: int) -> None:
-        """So many members of a subgroup were placed, and more are needed; "": of those that may be of any."""
+        """A number of members of a subgroup were placed, and more are needed; "": of those that may be of any."""
         ...
 
     def checkpoint(self) -> M:

@@ -143,7 +143,7 @@ class WholeGang:
         return True
 
     def _obstacles(self) -> dict[str, Verdict]:
-        """Why members may not be placed now, whatever the nodes have."""
+        """Why members may not be placed now on any node."""
         found: dict[str, Verdict] = {}
         for pod in self.pods:
             verdict, next_ns = obstacle(self.attempts.snapshot, pod, self.attempts.now_ns)

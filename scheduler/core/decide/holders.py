@@ -130,7 +130,7 @@ class Standing:
 
     # --- whether it is over --------------------------------------------------------------------------------------
     def ended(self) -> Ended | None:
-        """Why it is over, whatever nodes have; None if it is not."""
+        """Why it is over on all nodes; None if it is not."""
         snapshot = self.attempts.snapshot
         holders = [snapshot.pod(place.pod_uid) for place in self.intent.places]
         if not self.waiting and any(pod is not None and not pod.node for pod in holders if not _is_going(pod)):
@@ -285,7 +285,7 @@ class Standing:
         return all_of_them[all_of_them.index(self.intent) + 1 :]
 
     def _release(self) -> None:
-        """Take off what its places count for in queues: whoever gets one is charged for it."""
+        """Take off what its places count for in queues: a pod that gets one is charged for it."""
         snapshot = self.attempts.snapshot
         for place, pod in self.waiting:
             self.attempts.accounts.release(queue_use.planned_for(snapshot, pod, place.devices))

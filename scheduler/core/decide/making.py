@@ -1,6 +1,6 @@
 """Needs for which room is made: the last phase of a decision (docs/design/room.md).
 
-Whoever fitted nowhere is searched for by the rules of reclaim, and those for whom that finds nothing by the rules of
+For pods that fitted nowhere room is searched by the rules of reclaim, and where that finds none by the rules of
 preempt. What is found is charged at once, on nodes and in queues, so the next need sees it. Pods that go anyway are
 counted as gone: nobody is evicted for a need that fits then.
 
@@ -248,7 +248,7 @@ class Making:
 
 
 def _pause_ns(refused: Refused) -> int:
-    """For how long a need that was refused is not searched for again, whatever changes."""
+    """For how long a need that was refused is not searched for again after any change."""
     return max(AGAIN_NS, refused.answer.placed * _PAUSE_NS)
 
 

@@ -43,12 +43,12 @@ def _use(snapshot: Snapshot, pods: Sequence[PodRecord], amounts: Resources) -> U
 
 
 def asked_of(snapshot: Snapshot, counts: Iterable[tuple[PodClass, int]]) -> Resources:
-    """What so many pods of these classes ask."""
+    """What these numbers of pods of these classes ask."""
     return _added(counts, snapshot.queues.asked)
 
 
 def least_of(snapshot: Snapshot, counts: Iterable[tuple[PodClass, int]]) -> Resources:
-    """The least that so many pods of these classes come to use."""
+    """The least that these numbers of pods of these classes come to use."""
     return _added(counts, snapshot.queues.least)
 
 

@@ -200,7 +200,7 @@ class Snapshot:
 
     # --- room ----------------------------------------------------------------------------------------------------
     def room_for(self, need: Need, trial: Trial, *actions: Action) -> Found | NoRoom:
-        """Who has to go for a need. Where there are no nodes nobody can help."""
+        """The pods that have to go for a need. Where there are no nodes nobody can help."""
         return self.find_room(need, trial, actions) if self.ledger.row_of else NoRoom(bound=Bound.NODES)
 
     # --- rules about other pods ----------------------------------------------------------------------------------

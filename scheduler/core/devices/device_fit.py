@@ -48,7 +48,7 @@ class DeviceRule(msgspec.Struct, frozen=True, gc=False):
         return not (self.mode or ask.compute_percent or self.names(ask))
 
     def takes(self, ask: SharedAsk, dev: Device) -> bool:
-        """Whether a device is allowed for an ask, whatever is free of its memory."""
+        """Whether a device is allowed for an ask, apart from its free memory."""
         if not dev.suits(self.mode) or ask.compute_percent > dev.free_compute_percent:
             return False
         pin = self.pin(ask)

@@ -1,4 +1,4 @@
-"""Of which kinds of devices a class asks for shares: cards, MIG slices of a profile, or several, each by itself.
+"""Of which kinds of devices a class asks for shares: cards, MIG slices of a profile, or several, each alone.
 
 Each node has its devices of one kind under one resource, and none of another is ever a substitute for it
 (docs/design/slices.md).
@@ -52,7 +52,7 @@ class Pool(msgspec.Struct, frozen=True, gc=False):
     def tightest(self, table: Table, selection: Selection) -> tuple[Int64s, Int64s]:
         """Per node: devices that have to be opened, and the sum of nano free on the tightest devices that fit.
 
-        Exact for asks in one unit: so many are at least as large as one of them, and all of these need other devices
+        Exact for asks in one unit: this many are at least as large as one of them, and all of these need other devices
         that hold it. A fraction and memory beside each other are looked at as if each were alone, and so is what is
         tightest for unequal asks: that can only be too hopeful, and the choice of devices (placer.py) has the last
         word.

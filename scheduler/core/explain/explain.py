@@ -78,9 +78,9 @@ def explain(statement: Statement, ranking: Ranking, cls: PodClass, *, settings: 
 
 
 def explain_ways(statement: Statement, rankings: Sequence[Ranking], *, settings: Settings, mask: NodeMask) -> Verdict:
-    """Say the same of a pod that asks otherwise on some nodes: ``rankings`` are one for each kind of node.
+    """Say the same of a pod that asks for something else on some nodes: ``rankings`` are one for each kind of node.
 
-    A node that is out of question whatever is asked is so in each of them; all else is about their own nodes only.
+    A node that is out of question for every ask is so in each of them; all else is about their own nodes only.
     """
     filters, verdicts = (
         statement.filters,
@@ -192,7 +192,7 @@ def _opened(statement: Statement, cls: PodClass) -> Int64s:
 
 
 def _has_room(statement: Statement, cls: PodClass, pool: Pool) -> Bools:
-    """Nodes that have the devices of a kind, open or to be opened, whatever else they lack."""
+    """Nodes that have the devices of a kind, open or to be opened, even if they lack other things."""
     table = statement.table
     opened, _ = pool.tightest(table, slice(None))
     big_enough = (opened == 0) | cards_hold(table, slice(None), largest_mib(pool.asks))

@@ -1,4 +1,4 @@
-"""What nodes lack for a pod, and the units in which it is told (explain.py counts and sorts these)."""
+"""What nodes lack for a pod, and the units in which it is written (explain.py counts and sorts these)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _NONE: Final[Mapping[str, int]] = {}
 
 @dataclass(slots=True)
 class Missing:
-    """Members that are still to be placed: in all, and at least so many of each subgroup."""
+    """Members that are still to be placed: in all, and the least of each subgroup."""
 
     total: int
     of_subgroup: dict[str, int]
@@ -49,8 +49,8 @@ class Quorum:
 
     ``done``: members that have succeeded. ``is_below``: those that are bound or done don't satisfy the minimums.
     ``active``: members by subgroup that are bound; of a gang that has its minimum, those on their way besides.
-    ``lacks``: what each leaf of the tree lacks; ``of_all``: what lacks of the minimum of pods in all. ``most``: so many
-    pods may be needed for the minimums that are satisfied.
+    ``lacks``: what each leaf of the tree lacks; ``of_all``: what lacks of the minimum of pods in all. ``most``: how
+    many pods may be needed for the minimums that are satisfied.
     """
 
     tree: MinimumTree
@@ -149,7 +149,7 @@ class Quorum:
         return SubgroupShort(name, tree.parts[node], able, is_of_subgroups=True)
 
     def failed_in(self, subgroup: str, placed: int) -> SubgroupShort | None:
-        """The subgroup for which no more than so many got a place; None where that says nothing new."""
+        """The subgroup for which no more than this number got a place; None where that says nothing new."""
         node = self.tree.numbers().get(subgroup, 0)
         required = self.tree.pods[node]
         return SubgroupShort(subgroup, required, required - self.lacks[node] + placed) if node else None
@@ -164,7 +164,7 @@ def quorum(
     """Count a gang's members. A member that is being deleted counts no more; one that is bound counts.
 
     ``succeeded``: how many of each subgroup have done their work (succeeded.py). They are as good as bound for members
-    that could not reach the minimum by themselves; as many as it needs start together, whoever succeeded before.
+    that could not reach the minimum alone; as many as it needs start together, even if others succeeded before.
     """
     members, tree = [pod for pod in members if not pod.deleting], group.tree
     bound = Counter(pod.subgroup for pod in members if pod.node)

@@ -71,14 +71,14 @@ class MinimumTree(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return {self.names[leaf]: leaf for leaf in self.leaves}
 
     def lacking(self, counts: Counter[str]) -> list[int]:
-        """How many pods each leaf lacks, if it has so many."""
+        """How many pods each leaf lacks, if it has these."""
         lacks = [0] * len(self.names)
         for leaf in self.leaves:
             lacks[leaf] = max(0, self.pods[leaf] - counts[self.names[leaf]])
         return lacks
 
     def costs(self, lacks: Sequence[int]) -> list[int]:
-        """The fewest pods that satisfy each node, if its leaves lack so many."""
+        """The fewest pods that satisfy each node, if its leaves lack these."""
         return _costs(lacks, self.parts, self.children, len(self.names))
 
     def is_satisfied(self, counts: Counter[str]) -> bool:
@@ -115,7 +115,7 @@ class MinimumTree(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return [node for node in found if node]
 
     def needed_at_most(self, costs: Sequence[int]) -> int:
-        """How many pods of those that satisfy it may be needed for that: who has more has surplus."""
+        """How many pods of those that satisfy it may be needed for that: those beyond are surplus."""
         needed = list(self.pods)
         for node in reversed(range(len(needed))):
             if self.children[node]:

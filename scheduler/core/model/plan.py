@@ -95,7 +95,7 @@ class Explain(msgspec.Struct, frozen=True, gc=False, tag="explain", kw_only=True
 
 
 class MakeRoom(msgspec.Struct, frozen=True, gc=False, tag="make-room"):
-    """Pods have to go for others (room.md): whoever carries it out charges the intent before the next event is taken.
+    """Pods have to go for others (room.md): the shell charges the intent before the next event is taken.
 
     That is ``Commits.intents.put``; one of the same id that stands was revised, and is replaced. Then it is written,
     and its victims are evicted once it is. If it is not written, ``drop`` takes the charge back: nobody was evicted.

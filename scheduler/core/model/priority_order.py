@@ -1,7 +1,7 @@
 """Who is decided first. One function, so that the queue tree (fair share) has its place here when it comes.
 
 For now: priority, highest first, then those below their minimum, then the older, then UID, so that the order is
-the same whatever order events had.
+the same for any order of events.
 """
 
 from __future__ import annotations

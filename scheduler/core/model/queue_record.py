@@ -8,7 +8,7 @@ from scheduler.core.model.resources import NOTHING, WITHOUT_END, Resources
 
 
 class BadField(msgspec.Struct, frozen=True, gc=False):
-    """A field of a Queue whose value has no meaning. ``field`` below ``spec``, ``value`` as it stands there."""
+    """A field of a Queue whose value has no meaning. ``field`` below ``spec``, ``value`` as written there."""
 
     field: str
     value: str

@@ -202,7 +202,7 @@ class ClaimUse(msgspec.Struct, frozen=True, gc=False):
 class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A pod that has not ended: one that names a node, or one of ours that waits.
 
-    ``blocker``: why it may not be placed at all, whatever the nodes have. ``created`` as written by the API server
+    ``blocker``: why it may not be placed on any node. ``created`` as written by the API server
     (RFC 3339 UTC with seconds, which sorts as text).
     """
 
@@ -307,7 +307,7 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def refuses_shares(self) -> bool:
-        """Whether nobody gets a part of a card here, whatever is free."""
+        """Whether nobody gets a part of a card here, even if one is free."""
         return self.is_mig or self.is_multiplied
 
     def resource_of(self, profile: str) -> str:
@@ -332,7 +332,7 @@ class PlannedMember(msgspec.Struct, frozen=True, gc=False):
 class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A gang. ``unsupported`` names a constraint that is not implemented ("": none).
 
-    ``minimum``: pods in all, whatever their subgroups; ``tree``: minimums of subgroups, which hold besides.
+    ``minimum``: pods in all, over all subgroups; ``tree``: minimums of subgroups, which hold besides.
     ``contradiction``: why they mean nothing.
 
     ``stale_ns``: how long it may run below its minimum before the rest is evicted; None: as long as the scheduler says,
@@ -367,7 +367,7 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def blocker(self) -> Verdict | None:
-        """Why its pods wait whatever there is; nobody can tell then what its minimum means."""
+        """Why its pods wait on any cluster; nobody can tell then what its minimum means."""
         if self.contradiction is not None:
             return Verdict(code=self.contradiction.code, detail=self.contradiction.subgroup)
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=self.unsupported) if self.unsupported else None

@@ -28,7 +28,7 @@ class Resources(NamedTuple):
         return Resources(self[0] + other[0], self[1] + other[1], self[2] + other[2])
 
     def times(self, count: int) -> Resources:
-        """So many times each."""
+        """Each amount times a number."""
         return Resources(self[0] * count, self[1] * count, self[2] * count)
 
     def minus(self, other: Resources) -> Resources:

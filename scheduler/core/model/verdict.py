@@ -161,7 +161,7 @@ class BerthCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Reasons(NamedTuple):
-    """What a verdict says without its counts. A pod is told at once when this changes; counts may be a while old."""
+    """What a verdict says without its counts. A change of this is written at once; counts may be a while old."""
 
     code: Code
     detail: str

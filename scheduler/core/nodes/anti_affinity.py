@@ -34,7 +34,7 @@ _NOTHING: Final = _KeptOff()
 
 
 class OthersTerms:
-    """Terms of pods, with the nodes of their owners. ``node`` finds a node; ``changed`` is told of any difference."""
+    """Terms of pods, with the nodes of their owners. ``node`` finds a node; ``changed`` is called with differences."""
 
     def __init__(self, node: Callable[[str], NodeRecord | None], changed: Callable[[], None]) -> None:
         self._node = node

@@ -23,7 +23,7 @@ class Changes:
         self._helped_since: dict[int, list[int]] = {}
 
     def grow(self, rows: int) -> None:
-        """Make room for so many rows in all."""
+        """Make room for a number of rows in all."""
         more = rows - len(self._helped_at)
         self._helped_at = np.concatenate([self._helped_at, np.zeros(more, np.int64)])
 

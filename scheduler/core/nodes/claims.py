@@ -35,7 +35,7 @@ Holders: TypeAlias = Callable[[ClaimKey], tuple[str, ...]]
 class Storage:
     """Claims, volumes, storage classes and limits, and who mounts which claim.
 
-    ``changed`` is called with nodes, or with none, when a pod of ours may be decided on otherwise, ``touched`` with the
+    ``changed`` is called with nodes, or with none, when a decision on a pod of ours may change, ``touched`` with the
     UID of each pod of which that is known.
     """
 
@@ -200,7 +200,7 @@ class Storage:
         return msgspec.structs.replace(pod, cls=cls, alone=alone)
 
     def _obstacle(self, pod: PodRecord, use: ClaimUse) -> Verdict | None:
-        """Why a claim keeps its pod waiting, whatever the nodes have."""
+        """Why a claim keeps its pod waiting on all nodes."""
         claim = self.claims.get((pod.namespace, use.name))
         wrong = None if claim is None else _wrong(pod, use, claim)
         if not self.claims.is_current and (claim is None or wrong is not None or not claim.is_bound):
@@ -218,7 +218,7 @@ class Storage:
         return missing if self.volumes.is_current else _not_read(_VOLUMES)
 
     def _unbound(self, claim: ClaimRecord) -> Verdict:
-        """Who has to bind a claim."""
+        """The component that has to bind a claim."""
         kind = self.classes.get(claim.storage_class)
         if kind is None and claim.storage_class and not self.classes.is_current:
             return _not_read(_CLASSES)

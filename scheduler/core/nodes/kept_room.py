@@ -87,7 +87,7 @@ def _count_rows(
 def _opened(room: KeptRoom, known: set[str]) -> dict[str, str]:
     """Devices that places open: their groups, each with what the device plugin calls it.
 
-    Nobody is told of such a group before there is a device: else others would join it while a victim has it.
+    Such a group is not named before there is a device: else others would join it while a victim has it.
     """
     parts = (part for place in room.places for part in place.devices)
     return {part.group: part.resource for part in parts if part.group not in known}

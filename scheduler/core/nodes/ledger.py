@@ -31,7 +31,7 @@ NO_RESOURCE: Final = -1
 
 
 class InOrder(msgspec.Struct, frozen=True, gc=False):
-    """Nodes by name, the order in which ties are broken. ``rows`` is a slice if the rows stand in that order."""
+    """Nodes by name, the order in which ties are broken. ``rows`` is a slice if the rows are in that order."""
 
     rows: Int64s | slice
     nodes: list[NodeRecord]

@@ -1,6 +1,6 @@
 """What is used of one node, counted from what is on it. The ledger's rows are this function's results.
 
-Nothing is added and taken away over time: a node is counted anew when something on it changes. So a charge can't leak,
+Nothing is added and taken away over time: a node is counted again when something on it changes. So a charge can't leak,
 and late, repeated or reordered events can't add up; a recount costs some tens of microseconds.
 """
 
@@ -68,7 +68,7 @@ class Group:
 
     @property
     def free_nano(self) -> int:
-        """What is left of the device; never below zero, whatever was charged by others."""
+        """What is left of the device; never below zero, even if others charged more."""
         return max(0, NANO_PER_DEVICE - sum(self.charges.values()))
 
     @property
@@ -111,7 +111,7 @@ class Group:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether its device comes back by itself: a reservation without tenants that is being deleted."""
+        """Whether its device comes back without an eviction: a reservation without tenants that is being deleted."""
         return not self.charges and bool(self.reservations) and all(r.deleting for r in self.reservations)
 
     @property
@@ -216,7 +216,7 @@ def _count_all_slices(used: Occupancy, node: NodeRecord) -> None:
 def _counted(demand: Demand, node: NodeRecord | None) -> Sequence[tuple[str, int]]:
     """The extended resources of a pod that are counted on a node.
 
-    A running pod may name thousands of resources, since kubelet ignores those that its node lacks. Of so many only
+    A running pod may name thousands of resources, since kubelet ignores those that its node lacks. Of these only
     those that the node has are looked for, so that a recount does not grow with what a tenant writes.
     """
     asked = demand.extended
@@ -258,8 +258,8 @@ def _count_held(used: Occupancy, pod: PodRecord, *, smallest_card_mib: int) -> N
 def _count_lost(groups: Collection[Group]) -> Counter[str]:
     """Devices that tenants use and that no reservation holds, by resource: the device plugin would give them away.
 
-    Whoever got one would meet those tenants. So they are as good as taken, and a reservation that gets one of them is
-    joined by nobody, as is each of two that tell one device (protocol.md, A lost or foreign reservation).
+    A pod that got one would meet those tenants. So they are as good as taken, and a reservation that gets one of them
+    is joined by nobody, as is each of two that tell one device (protocol.md, A lost or foreign reservation).
     """
     holders: dict[str, list[tuple[Group, Reservation]]] = {}
     for group in groups:

@@ -1,7 +1,7 @@
 """How many volumes of a CSI driver a node still takes, as kube-scheduler's NodeVolumeLimits counts them.
 
-A volume counts once per node, whoever of its pods uses it; one whose pods are gone counts until it is detached. What a
-node has is counted anew only after something about its pods, their claims, its attachments or its limits has changed.
+A volume counts once per node, for all its pods; one whose pods are gone counts until it is detached. What a
+node has is counted again only after something about its pods, their claims, its attachments or its limits has changed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 First each queue gets its quota, as far as it asks for it. What is left goes to those that ask for more, by weight, in
 rounds: of one priority after the other, highest first. A round gives whole units; what is cut off remains to be given
-at the end, one unit each, largest remainder first. So one input has one result, whatever order it comes in.
+at the end, one unit each, largest remainder first. So one input has one result, in any order.
 """
 
 from __future__ import annotations

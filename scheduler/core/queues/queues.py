@@ -1,6 +1,6 @@
 """All that is known of queues: their objects, what pods count for in them, and what nodes have to divide.
 
-Pods that an event touched are counted anew before the next decision, as nodes are (cluster.py): so the order, number
+Pods that an event touched are counted again before the next decision, as nodes are (cluster.py): so the order, number
 and lateness of events can't matter to the sums.
 """
 
@@ -129,11 +129,11 @@ class Queues:
         return min(self._cards, default=0), max(self._cards, default=0)
 
     def mark(self, uids: Iterable[str]) -> None:
-        """Have pods (UIDs) counted anew."""
+        """Have pods (UIDs) counted again."""
         self._marked.update(dict.fromkeys(uids))
 
     def count(self, row_of: Callable[[str], Row | None]) -> None:
-        """Count marked pods (UIDs) anew; the sums then equal a recount."""
+        """Count marked pods (UIDs) again; the sums then equal a recount."""
         marked, self._marked = self._marked, {}
         for uid in marked:
             self.sums.put(uid, row_of(uid))

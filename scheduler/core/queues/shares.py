@@ -35,7 +35,7 @@ class Divisions:
     """The divisions of one tree as they were made last: one of the same numbers is not made again.
 
     ``levels``: by the number of the queue whose share is divided, what it was made of, and the shares; ``of``: the same
-    of each dimension by itself.
+    of each dimension alone.
     """
 
     levels: dict[int, tuple[object, list[Resources]]] = field(default_factory=dict)

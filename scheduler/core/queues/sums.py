@@ -1,6 +1,6 @@
 """What pods count for in their queues, summed by the queue's name, and by PodGroup.
 
-Each pod has one row, counted anew from what is known of it whenever something about it changes; the sums take the
+Each pod has one row, counted again from what is known of it whenever something about it changes; the sums take the
 difference to the row before. So events that are late, repeated or in another order can't add up to a wrong sum: what is
 subtracted is what the table holds (batch.md 3.2, invariant S12).
 """

@@ -1,7 +1,7 @@
-"""What there is to see of a node's GPUs: who has how much of which, what is free, and what takes nobody and why.
+"""A node's GPUs as people see them: the tenants of each with their shares, what is free, and what takes nobody and why.
 
 Drawn from the very count that decisions are made on (node_usage.py), so people are shown what the scheduler goes by.
-Amounts are exact, in nano-GPU; MiB are there where the card is known, rounded down for whoever got a share.
+Amounts are exact, in nano-GPU; MiB are there where the card is known, rounded down for a share.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Kind(enum.Enum):
 
 
 class Closed(enum.Enum):
-    """Why a shared device takes no new tenant, whatever is free of it."""
+    """Why a shared device takes no new tenant, even if a part is free."""
 
     #: Pods use a device that their reservation lost: this one, or the one that this group had.
     CONTENDED = "contended"

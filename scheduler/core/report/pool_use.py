@@ -1,6 +1,6 @@
 """How much of the GPUs of each pool is used, free, in pieces, and stranded: exact, from the ledger.
 
-A pool is what is alike to whoever asks for a kind of GPU: nodes of one node pool (KAI's label) with one product.
+A pool is what is alike for a request for a kind of GPU: nodes of one node pool (KAI's label) with one product.
 """
 
 from __future__ import annotations

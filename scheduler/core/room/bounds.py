@@ -1,7 +1,7 @@
 """No, and proven: why no evictions that are permitted make room for a need (batch.md 5.4).
 
-*Proof.* Each asks whether the need could fit if **all** units of a set were gone at once. Whatever is evicted, if it is
-some of that set, leaves no more free on any node than that, and a node holds no more pods of a class than ``slots``
+*Proof.* Each asks whether the need could fit if **all** units of a set were gone at once. Any eviction of
+some of that set leaves no more free on any node than that, and a node holds no more pods of a class than ``slots``
 says; so if those are too few, no evictions of the set help. Bound B takes all units of pods that may be preempted at
 all, C those that may be taken for this need: by the rules with nobody taken before (what a queue has left only
 shrinks), by priority, protection, and budgets.

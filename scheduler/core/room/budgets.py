@@ -76,7 +76,7 @@ class Budgets:
         return all(taken[at] + count <= self._left[at] for at, count in more.items())
 
     def _of(self, pod: PodRecord) -> list[int] | None:
-        """The budget that selects a pod, if any; None if it may not be evicted whatever is left of budgets."""
+        """The budget that selects a pod, if any; None if it may not be evicted under any budget."""
         if pod.uid in self.refused:
             return None
         if pod.namespace not in self._in:

@@ -1,7 +1,7 @@
 """How many pods of one class nodes hold once units are gone: what a search counts before the placer has its word.
 
 What a node gains is the sum of what its pods hold, so it is counted for all nodes at once. With shared devices it is
-not: a device comes back as a whole when its last tenant goes, and takes so many parts as fit into what is free of it
+not: a device comes back as a whole when its last tenant goes, and takes as many parts as fit into what is free of it
 (tenants.py). Odd nodes are counted again by the statement.
 """
 
@@ -227,7 +227,7 @@ class Counting:
         return known
 
     def lacks(self, position: int, wanted: int) -> list[int] | None:
-        """What a node lacks of each row for so many pods, all at once; None where that is not just a sum."""
+        """What a node lacks of each row for a number of pods, all at once; None where that is not just a sum."""
         is_mixed = self._on_card and GPUS in dict(self._asked)
         if is_mixed or self.tenants.odd[position] or self.tenants.shared[position]:
             return None

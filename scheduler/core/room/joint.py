@@ -1,6 +1,6 @@
 """Which units go for several classes: one class after the other, the largest first, each with what went before it.
 
-What is chosen for one class counts for the others. That each class has room by itself does not say that all have it
+What is chosen for one class counts for the others. That each class has room alone does not say that all have it
 together: the placer has the last word, and if it says no, more is made for each class.
 """
 
@@ -18,7 +18,7 @@ from scheduler.core.room.nodewise import Choosing
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """So many pods of a class."""
+    """A number of pods of a class."""
 
     counting: Counting
     pods: int
@@ -41,7 +41,7 @@ def choose(
 ) -> list[int] | None:
     """The units that go, in the order in which they were chosen; None if the whole pool is not enough.
 
-    ``more``: so many pods of each class are made room for besides.
+    ``more``: the number of pods of each class for which room is made besides.
     """
     choosings = list[Choosing]()
     for each in sorted(wanted, key=lambda one: one.size, reverse=True):

@@ -39,7 +39,7 @@ class _Look(NamedTuple):
 
 
 class _Wanted:
-    """What one node lacks for so many pods, with units off. Most nodes are summed up, others are counted again."""
+    """What one node lacks for a number of pods, with units off. Most nodes are summed up, others are counted again."""
 
     def __init__(self, counting: Counting, position: int, count: int, gone: frozenset[int]) -> None:
         self._counting, self._position, self._count = counting, position, count
@@ -83,7 +83,7 @@ class _Wanted:
 
 @dataclass(slots=True)
 class Choosing:
-    """``needed``: so many pods in all. ``allows``: whether units may go in this order; None: all may.
+    """``needed``: the number of pods in all. ``allows``: whether units may go in this order; None: all may.
 
     ``limits``: what queues have to free besides.
     """
@@ -126,7 +126,7 @@ class Choosing:
         return self._total >= self.needed and self._keep_limits(pool)
 
     def go(self, units: Sequence[int]) -> None:
-        """These go, whatever they bring here."""
+        """These go, even if they free nothing here."""
         if units:
             self._take(_Look(0, tuple(units), self._gains(units)))
 

@@ -19,7 +19,7 @@ _LONGEST_S: Final = 600
 def minimum_ns(tree: Tree, action: Action, settings: RoomSettings, *, taker: TreeQueue, victim: TreeQueue) -> int:
     """How long a group of the victim's queue runs before it may be evicted for one of the taker's (kai-contract 4.6).
 
-    The first queue that says it, from the victim's own upward; for reclaim, unless the settings say otherwise, from the
+    The first queue that says it, from the victim's own upward; for reclaim, unless the settings name another, from the
     queue just below the lowest one above both.
     """
     path = victim.path
@@ -49,7 +49,7 @@ def _first(said: Iterable[int | None], otherwise: int) -> int:
 
 
 def has_run_at_s(started_s: int, minimum: int, wall_s: int) -> int:
-    """When a group has run for so many nanoseconds; 0: it has. One whose start nobody knows counts from now on."""
+    """When a group has run for this time in nanoseconds; 0: it has. One whose start nobody knows counts from now on."""
     if minimum <= 0:
         return 0
     until_s = min(started_s or wall_s, wall_s) - -minimum // _S

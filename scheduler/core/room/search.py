@@ -39,7 +39,7 @@ MOST_PLACED: Final = 16_384
 
 
 def find_room(need: Need, trial: Trial, actions: Sequence[Action] = ACTIONS) -> Found | NoRoom:
-    """Find who has to go so that a need fits: by the first of these actions for which that is found.
+    """Find the pods that have to go so that a need fits: by the first of these actions for which that is found.
 
     ``Found`` without units: it fits once pods are gone that are terminating (``Trial.leaving``), or as it is. Of
     several equal needs (``Need.others``) as many are served as rules and bounds allow, the first ones; ``Found.places``

@@ -30,7 +30,7 @@ class Sifted:
     kept: dict[Kept, KeptPods] = field(default_factory=dict)
 
     def keep(self, why: Kept, *, pods: int, nano: int, until_s: int = 0) -> None:
-        """Count pods that something keeps; ``until_s``: the first time at which that ends by itself."""
+        """Count pods that something keeps; ``until_s``: the first time at which that ends without an event."""
         if not pods:
             return
         known = self.kept.get(why, KeptPods(why, 0, 0))

@@ -35,7 +35,7 @@ def slots(statement: Statement, cls: PodClass) -> Int64s:
 
 
 def may_be(statement: Statement, way: PodClass) -> Bools:
-    """Where a class may be at all, whatever is free, and whomever others' anti-affinity keeps off: they may go."""
+    """Where a class may be at all, without regard to free room and to others' anti-affinity: they may go."""
     there: Bools = statement.eligible(way.constraints) == OK
     if not all(name in statement.table.resources for name, _ in way.demand.extended):
         return np.zeros_like(there)

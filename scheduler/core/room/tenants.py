@@ -1,4 +1,4 @@
-"""Shared devices and their tenants as a search sees them: who has how much of which, by the books of reservations.
+"""Shared devices and their tenants as a search sees them: the share of each on each, by the books of reservations.
 
 Where a book says all that is charged on a device, what it has left without some tenants follows from the book. Nodes
 where that is not so (a device without a reservation that answers, tenants that no book names, slices) are *odd*: the

@@ -7,7 +7,7 @@ The order, smaller first: nodes that owe no answer for a share that would wait f
 GPUs, nodes without them; where the score wants it (``opens_last``), fewer devices to be opened; the score's key; of
 equal ones those that enforce all that the class wishes, where it does not insist on that; node name.
 
-All but the last two stand in one integer, each in bits of its own above the score's key. Arrays that are compared one
+All but the last two are in one integer, each in bits of its own above the score's key. Arrays that are compared one
 after the other were tried: decisions took 25 to 40 % longer.
 """
 

@@ -65,7 +65,7 @@ class Look:
 class Score(DeviceOrder, Protocol):
     """An order of nodes and of devices.
 
-    ``opens_last``: nodes where fewer devices have to be opened come first, whatever their keys.
+    ``opens_last``: nodes where fewer devices have to be opened come first, before any key.
     """
 
     @property

@@ -1,6 +1,6 @@
 """Which nodes a search may use: one bool a position. None: all of them.
 
-Whatever narrows a search is a mask, and masks are joined by ``both``: nodes where a pod failed, nodes that owe an
+Each restriction of a search is a mask, and masks are joined by ``both``: nodes where a pod failed, nodes that owe an
 answer, and what else comes (a domain, a pool, a node kept for somebody).
 """
 

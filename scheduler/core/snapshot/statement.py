@@ -33,7 +33,7 @@ from wire import names
 
 
 class OverCommitted(Exception):
-    """Raised when a choice would charge a node or a device more than it has: a bug of whoever chose (R5)."""
+    """Raised when a choice would charge a node or a device more than it has: a bug of the caller that chose (R5)."""
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
