@@ -34,10 +34,10 @@ _Commands = Any  # argparse keeps the type of sub-commands private
 
 #: The settings of each component, and what it does.
 COMPONENTS: Final[Mapping[str, tuple[type[Component], str]]] = {
-    "scheduler": (SchedulerOptions, "decide where pods go"),
-    "binder": (BinderOptions, "reserve devices and bind"),
-    "workloads": (WorkloadsOptions, "make PodGroups of workloads"),
-    "admission": (AdmissionOptions, "serve the webhooks"),
+    "scheduler": (SchedulerOptions, "run the scheduler"),
+    "binder": (BinderOptions, "run the binder, which opens GPUs and binds pods"),
+    "workloads": (WorkloadsOptions, "run the controller that makes PodGroups"),
+    "admission": (AdmissionOptions, "run the admission webhooks"),
 }
 
 

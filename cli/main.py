@@ -49,7 +49,7 @@ def kubectl() -> int:
 
 def plugin_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Know the commands of ``kubectl moorage``: what reads a cluster or manifests. ``given``: the words behind it."""
-    parser = _Parser(prog="kubectl moorage", description="Ask about GPUs: in a cluster, and in manifests.")
+    parser = _Parser(prog="kubectl moorage", description="Show the GPUs of a cluster, and check manifests.")
     _add_asking(parser, _called(given))
     return parser
 

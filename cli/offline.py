@@ -24,7 +24,7 @@ def add_commands(commands: _Commands) -> None:
     """Add both."""
     translate: argparse.ArgumentParser = commands.add_parser(
         "translate",
-        help="show what manifests ask of GPUs, whichever system they were written for",
+        help="show the GPU requests of manifests, in any dialect",
         description=(
             "Read pods and pod templates in any dialect and show what Moorage makes of them: the request in the native "
             "form, what a node may be unable to do, what admission changes; or its refusal. Needs no cluster. "
