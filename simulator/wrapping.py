@@ -30,9 +30,10 @@ def _components(wrapper: Json) -> Sequence[Json]:
 
 
 def _volcano_job(cron: Json) -> Sequence[Json]:
-    """One Job of Volcano's CronJob."""
+    """One Job of Volcano's CronJob. Early versions had the spec of the Job in ``template``."""
     spec = child(cron, "spec")
-    template = child(spec, "jobTemplate")
+    early = child(spec, "template")
+    template = child(spec, "jobTemplate") or ({"spec": early} if isinstance(early, Mapping) else None)
     if child(spec, "suspend") is True:
         return []
     if not isinstance(template, Mapping):

@@ -40,6 +40,7 @@ def pod(**meta: Any) -> dict[str, Any]:
         (wrapper(), []),
         (cron(jobTemplate={"spec": JOB}), [("team", "c-0-t-0"), ("team", "c-0-t-1")]),
         (cron(jobTemplate={"spec": JOB}, suspend=True), []),
+        (cron(template=JOB), [("team", "c-0-t-0"), ("team", "c-0-t-1")]),
         (wrapper({"template": wrapper(pod())}), []),
     ],
 )
