@@ -17,6 +17,7 @@ from typing import Final
 
 HELD: Final = (
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "README.md",
     "cli/metrics/declared.py",
     "docs/design/README.md",
