@@ -21,8 +21,11 @@ _ENDLESS: Final = "spec.templates call each other without end, or make more pods
 #: What makes a template one that runs a pod or creates an object.
 _DOES: Final = ("container", "script", "containerSet", "resource")
 
-#: Most characters of a text with its values, of all values, and of all manifests of one Workflow.
+#: Most characters of a text with its values, and of all manifests of one Workflow.
 MOST_CHARS: Final = 2**20
+#: Most characters of the values of all calls together; a value takes some work even if it is short.
+MOST_VALUES: Final = 2**22
+_LEAST_OF_VALUE: Final = 8
 
 Values = Mapping[str, str]
 
@@ -66,20 +69,18 @@ class _Walk:
         self._templates = templates
         self._known = known
         self._left = MOST_PODS
-        self._chars_left = MOST_CHARS
+        self._values_left = MOST_VALUES
 
     def calls(self, name: str, given: Values, depth: int) -> Iterator[Call]:
         """Yield what a template does itself, and the calls with which it begins."""
-        self._take(1 + len(given))
-        self._chars_left -= sum(map(len, given.values()))
-        if self._chars_left < 0:
-            raise Malformed(f"arguments of all steps together have {MOST_CHARS} characters at most")
+        self._take(1)
         if depth == 0:
             raise Malformed(_ENDLESS)
         if name not in self._templates:
             return
         at, template = self._templates[name]
         values = {**self._known, **_inputs(template, given)}
+        self._spend(values)
         if any(template.get(field) is not None for field in _DOES):
             yield Call(name, at, template, values)
         for step in _beginning(template, f"spec.templates[{at}]"):
@@ -92,12 +93,19 @@ class _Walk:
         items = step.get("withItems")
         for item in items if isinstance(items, list) else [None]:
             self._take(1)
+            self._spend(values)
             yield values if item is None else {**values, **_of_item(item)}
 
     def _take(self, count: int) -> None:
         self._left -= count
         if self._left < 0:
             raise Malformed(_ENDLESS)
+
+    def _spend(self, values: Values) -> None:
+        """Count values that are copied for a call, so that this is no work without end."""
+        self._values_left -= _LEAST_OF_VALUE * len(values) + sum(map(len, values.values()))
+        if self._values_left < 0:
+            raise Malformed(f"parameters of all steps together have {MOST_VALUES} characters at most")
 
 
 def _inputs(template: Json, given: Values) -> dict[str, str]:

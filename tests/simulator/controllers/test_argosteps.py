@@ -117,7 +117,8 @@ def test_a_manifest_that_can_not_be_read_is_refused_with_its_place(obj: dict[str
     "obj",
     [
         workflow(resource("{{inputs.parameters.task}}" * 1000, task="x" * 10_000), step()),
-        workflow(resource(), *[step(arguments=parameters(task="x" * (MOST_CHARS // 2)))] * 3),
+        workflow(resource(), *[step(arguments=parameters(task="x" * (MOST_CHARS // 2)))] * 40),
+        workflow(resource(**{f"p{n}": "" for n in range(5000)}), step(withItems=list(range(9000)))),
         workflow(resource(), step(arguments=parameters(task="a"), withItems=list(range(20_000)))),
     ],
 )
