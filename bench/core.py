@@ -47,6 +47,7 @@ from wire.crds.podgroup import PodGroup
 
 _NOW_NS = 1
 _GANGS_FOR_S = 5.0
+_SETTINGS = Settings()
 
 
 def node(number: int) -> Node:
@@ -114,8 +115,8 @@ def _entry(nano: int) -> dict[str, Any]:
     return {"nano": nano, "attempt": "a", "rv": "1", "since": 0, "pod": "ns/p"}
 
 
-def cluster_of(nodes: int) -> Cluster:
-    made = Cluster(Settings())
+def cluster_of(nodes: int, settings: Settings = _SETTINGS) -> Cluster:
+    made = Cluster(settings)
     made.replace_nodes([node_record(node(number)) for number in range(nodes)])
     made.refresh()
     return made

@@ -10,6 +10,11 @@ nodes and pods of 1, 2 and 4 GPUs, a fifth of which can't be; ``shares``: two te
 
 ``ms``: median of six searches. ``units_ms``: what it takes to read all units, once in the life of a scheduler and
 whenever a Queue comes, goes or moves.
+
+- ``equal``: 4,000 pods of one GPU whose queue is owed all of them, on 1,000 such nodes: CPU of all decisions until each
+  has its intent, what goes on beside searches included; ``longest_ms`` of one, ``median_ms`` of them.
+- ``units``: what the table of units takes at 90,000 pods alone.
+- ``loss``: what victims cost beside the cheapest set, on random clusters of up to 8 units (`bench/room_loss.py`).
 """
 
 from __future__ import annotations
@@ -19,12 +24,14 @@ import json
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from bench.core import cluster_of, pod
+from bench.room_loss import figures as loss
 from gpu import book as books
 from gpu.book import Book, Entry
 from gpu.grant import DeviceGrant, Grant
@@ -35,8 +42,10 @@ from scheduler.core.convert import queues
 from scheduler.core.decide.allowance import LIMITS, Allowance
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.room_trial import room_trial
+from scheduler.core.model.plan import MakeRoom
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.room import Found
+from scheduler.core.model.settings import Settings
 from scheduler.core.room.need import Need
 from scheduler.core.room.search import find_room
 from scheduler.core.room.trial import Trial
@@ -49,6 +58,8 @@ _GPUS = 8
 _QUEUES = 20
 _NOW_S = 1_767_268_800
 _EVENTS = 7
+#: So often room is looked for.
+_EVERY_NS = 200_000_000
 MINE = "mine"
 
 
@@ -80,12 +91,14 @@ def _reservation(group: str, node: str, tenants: list[str], nano: int) -> Pod:
 class Filling:
     """A full cluster."""
 
-    def __init__(self, nodes: int, kind: str) -> None:
+    def __init__(self, nodes: int, kind: str, *, makes_room: bool = False, quota: int | None = None) -> None:
         self.rng, self.nodes = random.Random(1), nodes
-        self.cluster = cluster_of(nodes)
+        self.cluster = cluster_of(nodes, Settings(makes_room=makes_room))
         for number in range(_QUEUES):
             self.cluster.queues.records.put(queues.queue_record(_queue(f"q{number:02}", 0)))
-        self.cluster.queues.records.put(queues.queue_record(_queue(MINE, nodes * _GPUS // 10)))
+        self.cluster.queues.records.put(
+            queues.queue_record(_queue(MINE, nodes * _GPUS // 10 if quota is None else quota))
+        )
         getattr(self, kind)()
         self.cluster.refresh()
 
@@ -226,16 +239,58 @@ def _cases(nodes: int) -> dict[str, dict[str, tuple[int, dict[str, Any]]]]:
     }
 
 
-def main() -> None:
+def equal(nodes: int, pods: int) -> dict[str, object]:
+    """Decide until each of many equal pods has its intent; nobody of those who are asked to go has gone by then."""
+    filling = Filling(nodes, "singles", makes_room=True, quota=nodes * _GPUS)
+    for number in range(pods):
+        made = pod(f"equal-{number:05}", gpus=1)
+        meta = msgspec.structs.replace(made.metadata, labels={names.QUEUE_LABEL: MINE})
+        filling.cluster.upsert_pod(msgspec.structs.replace(made, metadata=meta))
+    taken, intents, new = list[float](), 0, -1
+    while new:
+        began = time.process_time()
+        plan = filling.cluster.decide(len(taken) * _EVERY_NS, wall_s=_NOW_S)
+        taken.append(time.process_time() - began)
+        found = [entry.intent for entry in plan.entries if isinstance(entry, MakeRoom)]
+        for intent in found:
+            filling.cluster.commits.intents.put(intent)
+        new = len(found)
+        intents += new
+    return {
+        "bench": f"room_equal_singles_{nodes}",
+        "pods": pods,
+        "intents": intents,
+        "decisions": len(taken),
+        "cpu_s": round(sum(taken), 2),
+        "median_ms": round(statistics.median(taken) * 1e3),
+        "longest_ms": round(max(taken) * 1e3),
+    }
+
+
+def units(pods: int) -> dict[str, object]:
+    """What the table of units takes."""
+    of = trial(Filling(pods // _GPUS, "singles").cluster)
+    tracemalloc.start()
+    of.residents.refresh(of)
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return {"bench": "room_units", "pods": pods, "mib": round(held / 2**20, 1)}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print one JSON object a case."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="+", default=[100, 500, 1_000])
     parser.add_argument("--kind", nargs="+", default=["fixed", "singles", "mixed", "shares"])
-    told = parser.parse_args()
-    for nodes in told.nodes:
+    parser.add_argument("--quick", action="store_true", help="small clusters, to see that it runs")
+    told = parser.parse_args(arguments)
+    scale = 10 if told.quick else 1
+    for nodes in [20] if told.quick else told.nodes:
         for kind in told.kind:
             for each in figures(nodes, kind):
                 print(json.dumps(each), flush=True)
+    for each in (equal(1_000 // scale, 4_000 // scale), units(90_000 // scale), loss(8, 1_500 // scale)):
+        print(json.dumps(each), flush=True)
 
 
 if __name__ == "__main__":

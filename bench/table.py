@@ -40,6 +40,13 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
         "CPU of the core alone (`bench/queues.py` says what each row is). Bars: 2 ms for the division of 100 queues "
         "and for a decision on one pod beside 100 queues and 10,000 gangs (KAI: 218 ms); 60 MiB at 90,000 pods.",
     ),
+    "room": (
+        "Searches for room",
+        "CPU of the core alone, on full nodes of 8 GPUs (`bench/room.py` says what each row is). Bars: hopeless 0.5 ms "
+        "at 100 nodes and 2 at 1,000; a gang for a twentieth of the nodes 20 ms at 500 and 40 at 1,000; 4,000 equal "
+        "pods 17 s from end to end (KAI: 85 s); units, groups and sums 60 MiB at 90,000 pods; loss 1.03 on average, "
+        "1.15 for 95 %, 2.5 at most.",
+    ),
     "translate": ("Understanding a pod", "At the door, once a pod. Goal: 50 us (`bench/translate.py`)."),
     "largest": (
         "Reviews of the largest pods",
