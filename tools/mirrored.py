@@ -76,6 +76,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/nodes/term_index.py": "tests/scheduler/core/nodes/test_anti_affinity.py",
     "scheduler/core/recount.py": "tests/scheduler/core/stories/test_machine.py",
     "scheduler/core/room/answers.py": "tests/scheduler/core/room/test_search.py",
+    "scheduler/core/room/estimates.py": "tests/scheduler/core/room/test_nodewise.py",
     "scheduler/core/room/going.py": "tests/scheduler/core/room/test_search.py",
     "scheduler/core/room/ground.py": "tests/scheduler/core/room/test_search.py",
     "scheduler/core/room/joint.py": "tests/scheduler/core/room/test_nodewise.py",
