@@ -26,6 +26,10 @@ from scheduler.core.nodes.table import CLOSED, Bools, Device, Int8s, Int64s, Tab
 MOST_HAD: Final = 1 << 59
 MOST_ASKED: Final = 1 << 60
 _FEWEST_ROWS: Final = 16
+#: So many labels, and so many asks of some filters alone, are kept; beyond that they are found again.
+_MOST_FOUND: Final = 1_000
+#: What it takes to look at the label of a node, in operations of about a microsecond.
+_NODES_PER_OPERATION: Final = 10
 #: In the place of a resource's row, on a node that has none of it.
 NO_RESOURCE: Final = -1
 
@@ -44,7 +48,7 @@ class Ledger:
     __slots__ = (
         *("_admitted", "_differs_at", "_domain_numbers", "_domains", "_eligible", "_free_rows", "_in_order"),
         *("_judged", "_like", "_slice_rows"),
-        *("changes", "filters", "nodes", "row_of", "table"),
+        *("changes", "effort_spent", "filters", "nodes", "row_of", "table"),
     )
 
     def __init__(self, filters: Filters = FILTERS) -> None:
@@ -67,6 +71,8 @@ class Ledger:
         self._domain_numbers: dict[str, tuple[Int64s, int]] = {}
         #: What some filters alone admit, by what they are asked; until a node changes.
         self._admitted: dict[tuple[object, ...], Bools] = {}
+        #: What finding both has cost so far, in operations of about a microsecond.
+        self.effort_spent = 0
         #: The ledger of which this is a copy, and the rows whose nodes are others since.
         self._like: Ledger | None = None
         self._differs_at: dict[int, None] = {}
@@ -270,6 +276,9 @@ class Ledger:
         """Of each row the number of its node's value of a label, NO_DOMAIN without one; and the number of values."""
         known = self._domain_numbers.get(key)
         if known is None:
+            if len(self._domain_numbers) >= _MOST_FOUND:
+                self._forget_domains()
+            self.effort_spent += len(self.nodes) // _NODES_PER_OPERATION
             numbers, rows = np.full(len(self.nodes), NO_DOMAIN, np.int64), self._domain(key).values()
             for number, of_value in enumerate(rows):
                 numbers[of_value] = number
@@ -282,6 +291,9 @@ class Ledger:
         key = tuple((each.kind, ask) for each, ask in asks)
         known = self._admitted.get(key)
         if known is None:
+            if len(self._admitted) >= _MOST_FOUND:
+                self._admitted.clear()
+            self.effort_spent += len(self.nodes) * (1 + sum(each.effort(ask) for each, ask in asks if ask is not None))
             checks = [(each, ask) for each, ask in asks if ask is not None]
             found = [node is not None and all(each.admits(node, ask) for each, ask in checks) for node in self.nodes]
             known = self._admitted[key] = np.array(found, np.bool_)

@@ -47,6 +47,7 @@ class PodCounts:
         "_order",
         "_places",
         "_position_of",
+        "_spent",
         "_sums",
         "_there",
         "_views",
@@ -62,7 +63,7 @@ class PodCounts:
         self._domains: dict[str, Domains] = {}
         self._sums: dict[tuple[Matcher, str, Counted | None], _Sums] = {}
         self._there: dict[tuple[str, Counted], Bools] = {}
-        self._effort = 0
+        self._effort, self._spent = 0, ledger.effort_spent
 
     def move(self, pod: PodRecord, position: int, by: int) -> None:
         """A pod comes to a node (1) or leaves it (-1)."""
@@ -75,7 +76,8 @@ class PodCounts:
 
     def take_effort(self) -> int:
         """What it took to count since this was asked last, in operations of about a microsecond."""
-        effort, self._effort = self._effort, 0
+        effort, self._effort = self._effort + self._ledger.effort_spent - self._spent, 0
+        self._spent = self._ledger.effort_spent
         return effort
 
     @property

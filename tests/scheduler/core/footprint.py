@@ -18,6 +18,7 @@ _KEPT_VALUES: Final = {
     ("Ledger", "_in_order"),
     ("Ledger", "_judged"),
     ("Ledger", "_slice_rows"),
+    ("Ledger", "effort_spent"),
     ("OthersTerms", "_judged"),
     ("PodPlaces", "_asked"),
     ("PodPlaces", "_counts"),

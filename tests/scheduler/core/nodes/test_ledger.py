@@ -166,3 +166,19 @@ def test_what_a_node_uses_of_a_resource_that_another_one_brings_is_counted_from_
     ledger = made.refresh()
     assert made.validate() == []
     assert ledger.table.free[ledger.table.resources.index("example.com/dongle"), ledger.row_of["n1"]] == -1
+
+
+def test_domains_are_numbered_until_labels_change_and_few_of_them_are_kept() -> None:
+    made = cluster(node("a", labels={"zone": "x"}), node("b", labels={"zone": "y"}), node("c"))
+    ledger = made.refresh()
+    numbers, count = ledger.domains("zone")
+    of = {name: int(numbers[row]) for name, row in ledger.row_of.items()}
+    assert (count, of["c"], {of["a"], of["b"]}) == (2, -1, {0, 1})
+    spent = ledger.effort_spent
+    for number in range(2_000):
+        ledger.domains(f"key-{number}")
+    assert ledger.effort_spent > spent
+    assert len(ledger._domain_numbers) <= 1_000
+    feed(made, node("c", labels={"zone": "x"}))
+    numbers, count = made.refresh().domains("zone")
+    assert (count, numbers[ledger.row_of["c"]]) == (2, numbers[ledger.row_of["a"]])

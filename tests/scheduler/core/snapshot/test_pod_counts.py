@@ -75,3 +75,16 @@ def test_a_class_that_asks_nothing_of_others_has_no_columns() -> None:
     record = found.pod("uid-w")
     assert record is not None
     assert columns_of(Placer(found.snapshot()).statement, record.cls) is None
+
+
+def test_what_is_counted_first_costs_effort_and_no_more_once_it_is_known() -> None:
+    found = made(*(running(f"r{i}", "p") for i in range(200)), waiting(spread()))
+    snapshot = found.snapshot()
+    record = snapshot.pods.records["uid-w"]
+    first = Placer(snapshot)
+    assert first.place(record) is not None
+    assert first.statement.counts.take_effort() > 100
+    assert first.statement.counts.take_effort() == 0
+    second = Placer(snapshot)
+    assert second.place(record) is not None
+    assert second.statement.counts.take_effort() == 1
