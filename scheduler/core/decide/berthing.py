@@ -118,11 +118,9 @@ class Berthing:
     def conclude(self) -> None:
         """After all turns: end berths whose holders need none, look for more, have holders say what they wait for."""
         before, backlog = self._before, self.attempts.snapshot.backlog
-        if not self._is_on:
-            if before.of:
-                self._keep(Berths())
-            return
-        if not before.of and not backlog.gangs() and next(backlog.shapes(), None) is None:
+        is_idle = not before.of and not backlog.gangs() and next(backlog.shapes(), None) is None
+        if is_idle or not self._is_on:
+            self._keep(Berths())  # nobody is looked at again
             return
         waiting = self._still_waiting()
         stamp, now_ns = self._stamp(), self.attempts.now_ns

@@ -227,8 +227,8 @@ def test_who_comes_first_by_priority_is_not_kept_off() -> None:
 
 @pytest.mark.parametrize(
     ("said", "above", "starts"),
-    [("1m", None, 1), ("-1s", None, None), (None, "2m", 2), ("3m", "-1s", 3), ("0s", None, 1), ("long", None, 10)],
-    ids=["own", "never", "of the department", "own before the department's", "at the next look", "unreadable"],
+    [("1m", None, 1), ("-1s", None, None), (None, "2m", 2), ("3m", "-1s", 3), ("0s", None, 0), ("long", None, 10)],
+    ids=["own", "never", "of the department", "own before the department's", "at once", "unreadable"],
 )
 def test_a_queue_says_how_long_its_groups_wait(said: str | None, above: str | None, starts: int | None) -> None:
     teams = [queue("dept", gpu=(-1, 1, -1)), queue("a", "dept", gpu=(0, 1, -1))]
@@ -345,3 +345,26 @@ def test_work_beside_a_berth_does_not_grow_with_what_is_kept_off() -> None:
     made.until(PATIENCE + 5)
     assert len(made.cluster.backlog.kept_off) == 1
     assert made.cluster.backlog.awake() == []
+
+
+def test_nothing_is_looked_at_again_once_nobody_waits() -> None:
+    made = day(nodes=1)
+    made.submit("large", minutes=60, gpus=4)
+    made.until(PATIENCE)
+    assert made.cluster.backlog.berths.next_ns is not None or made.cluster.backlog.berths.of
+    made.until(PATIENCE + 20)
+    assert "large" in made.began
+    made.until(PATIENCE + 25)
+    later_ns = (PATIENCE + 25) * 60 * S
+    assert made.cluster.decide(later_ns, wall_s=int(NOON.timestamp()) + (PATIENCE + 25) * 60).wake_at_ns is None
+
+
+def test_somebody_who_was_to_be_looked_at_later_and_is_gone_wakes_nobody() -> None:
+    made = day(nodes=1)
+    made.submit("large", minutes=60, gpus=4)
+    made.until(1)
+    assert made.cluster.backlog.berths.next_ns is not None
+    made.cluster.remove_pod("uid-large")
+    del made.pods["large"]
+    made.until(2)
+    assert made.cluster.backlog.berths.next_ns is None
