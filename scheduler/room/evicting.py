@@ -1,8 +1,8 @@
 """The evictor: pods that have to go are evicted by the Eviction API, in the order in which they are asked for.
 
 All evictions of the scheduler go through one evictor: with a limit a second and side by side, for all callers. A pod is
-named by its UID, so its successor of the same name is safe. Right before each request the asker says whether it is
-still due. What the API server answers:
+named by its UID, so its successor of the same name is safe. Right before each request its askers say whether it is
+still due; it is evicted while one of them wants it, and each hears the answers. What the API server answers:
 
 - evicted, gone, or another pod by now: that was it.
 - 429 because of a PodDisruptionBudget: the pod is *refused*, first for 10 s, then doubled up to 10 min. A pod under
@@ -16,7 +16,7 @@ import heapq
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
@@ -50,21 +50,42 @@ ENDS: Final = frozenset({Answer.EVICTED, Answer.GONE, Answer.OTHER_POD, Answer.S
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A pod that is to go. ``is_due`` is asked right before each request; ``told`` hears each answer."""
+    """A pod that is to go. ``is_due`` is asked right before each request; ``told`` hears each answer.
+
+    ``asker``: who wants it. Of several askers each is asked and told by itself.
+    """
 
     uid: str
     namespace: str
     name: str
+    asker: str
     is_due: Callable[[], bool]
     told: Callable[[Answer], None]
 
 
 @dataclass(slots=True, eq=False)
 class _Asking:
-    """``failures``: answers in a row that say nothing."""
+    """A pod with those who want it gone, by asker. ``failures``: answers in a row that say nothing.
 
-    wanted: Wanted
+    ``turn``: which of its entries in the queue counts; earlier ones were replaced.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    wanted: dict[str, Wanted] = field(default_factory=dict)
     failures: int = 0
+    turn: int = 0
+
+    @property
+    def place(self) -> str:
+        """For people."""
+        return f"{self.namespace}/{self.name}"
+
+    def tell(self, answer: Answer) -> None:
+        """Tell all askers."""
+        for wanted in [*self.wanted.values()]:
+            wanted.told(answer)
 
 
 class Bucket:
@@ -91,7 +112,7 @@ class Evictor:
         self._api = api
         self._bucket = Bucket(per_s, 2 * per_s)
         self._limiter_size = side_by_side
-        #: (when to ask, order, which) by the event loop's time; one that ``_asking`` does not have was replaced.
+        #: (when to ask, order, which) by the event loop's time; one whose turn is another one was replaced.
         self._due: list[tuple[float, int, _Asking]] = []
         self._order = 0
         self._asking: dict[str, _Asking] = {}
@@ -104,18 +125,21 @@ class Evictor:
         self.on_refused: Callable[[str, bool], None] = _ignore
 
     def ask(self, wanted: Wanted) -> None:
-        """Have a pod evicted; what was wanted of it before counts no more. One that is refused waits until it isn't."""
-        asking = self._asking[wanted.uid] = _Asking(wanted)
+        """Have a pod evicted; what its asker wanted of it before counts no more. A refused pod waits until it isn't."""
+        asking = self._asking.setdefault(wanted.uid, _Asking(wanted.uid, wanted.namespace, wanted.name))
+        asking.wanted[wanted.asker] = wanted
+        asking.failures = 0
         self._put(asking, self._refused.get(wanted.uid, (0, 0.0))[1])
 
     def _put(self, asking: _Asking, at: float) -> None:
         self._order += 1
+        asking.turn = self._order
         heapq.heappush(self._due, (max(at, anyio.current_time()), self._order, asking))
         self._news.set()
 
-    def is_asking(self, uid: str) -> bool:
-        """Whether it will hear of this pod again."""
-        return uid in self._asking
+    def is_asking(self, uid: str, asker: str) -> bool:
+        """Whether this asker will hear of this pod again."""
+        return uid in self._asking and asker in self._asking[uid].wanted
 
     def is_on_its_way(self, uid: str) -> bool:
         """Whether this pod may yet be evicted by a request that was sent: its answer is not known."""
@@ -150,47 +174,53 @@ class Evictor:
             with anyio.move_on_after(left_s):
                 await self._news.wait()
             return None
-        asking = heapq.heappop(self._due)[2]
-        return asking if self._asking.get(asking.wanted.uid) is asking else None
+        _, order, asking = heapq.heappop(self._due)
+        return asking if self._asking.get(asking.uid) is asking and asking.turn == order else None
 
     async def _begin(self, asking: _Asking, tasks: TaskGroup, limiter: anyio.CapacityLimiter) -> None:
         if not self._is_still_due(asking):
             return
         await self._bucket.take()
-        await limiter.acquire_on_behalf_of(asking)
-        tasks.start_soon(self._carry_out, asking, limiter)
+        borrower = object()  # two requests for one pod may be on their way
+        await limiter.acquire_on_behalf_of(borrower)
+        tasks.start_soon(self._carry_out, asking, limiter, borrower)
 
     def _is_still_due(self, asking: _Asking) -> bool:
         """Whether to ask. If the last request may have been carried out, the pod is looked at in any case."""
-        if asking.wanted.is_due() or asking.wanted.uid in self._unclear:
+        if asking.uid in self._unclear:
             return True
-        self._end(asking, Answer.SPARED)
-        return False
+        spared = [wanted for wanted in asking.wanted.values() if not wanted.is_due()]
+        if len(spared) == len(asking.wanted):
+            self._end(asking, Answer.SPARED)
+            return False
+        for wanted in spared:
+            del asking.wanted[wanted.asker]
+            wanted.told(Answer.SPARED)
+        return True
 
-    async def _carry_out(self, asking: _Asking, limiter: anyio.CapacityLimiter) -> None:
+    async def _carry_out(self, asking: _Asking, limiter: anyio.CapacityLimiter, borrower: object) -> None:
         """The edge of one request: what goes wrong with one pod stops nothing else."""
         try:
             if self._is_still_due(asking):
                 await self._request(asking)
         except Exception:  # noqa: BLE001 - the edge of the component
-            _log.exception("an eviction was broken off: %s/%s", asking.wanted.namespace, asking.wanted.name)
-            self._unclear.add(asking.wanted.uid)
+            _log.exception("an eviction was broken off: %s", asking.place)
+            self._unclear.add(asking.uid)
             self._again(asking, Answer.FAILED)
         finally:
-            limiter.release_on_behalf_of(asking)
+            limiter.release_on_behalf_of(borrower)
 
     async def _request(self, asking: _Asking) -> None:
-        wanted = asking.wanted
         try:
-            if wanted.uid in self._unclear:
-                seen = await self._seen(wanted)
-                self._unclear.discard(wanted.uid)
+            if asking.uid in self._unclear:
+                seen = await self._seen(asking)
+                self._unclear.discard(asking.uid)
                 if seen is not None:
                     self._end(asking, seen)
                     return
                 if not self._is_still_due(asking):
                     return
-            await self._send(wanted)
+            await self._send(asking)
         except NotFound:
             self._end(asking, Answer.GONE)
         except ApiError as error:
@@ -198,54 +228,53 @@ class Evictor:
         else:
             self._end(asking, Answer.EVICTED)
 
-    async def _send(self, wanted: Wanted) -> None:
-        self._sent[wanted.uid] += 1
+    async def _send(self, asking: _Asking) -> None:
+        uid = asking.uid
+        self._sent[uid] += 1
         try:
-            await self._api.evict(wanted.namespace, wanted.name, uid=wanted.uid)
+            await self._api.evict(asking.namespace, asking.name, uid=uid)
         finally:
-            self._sent[wanted.uid] -= 1
-            if not self._sent[wanted.uid]:
-                del self._sent[wanted.uid]
+            self._sent[uid] -= 1
+            if not self._sent[uid]:
+                del self._sent[uid]
 
-    async def _seen(self, wanted: Wanted) -> Answer | None:
+    async def _seen(self, asking: _Asking) -> Answer | None:
         """What became of a pod whose eviction was not answered clearly; None: it stays so far. Raises ApiError."""
-        pod = await self._api.get(PODS, wanted.name, namespace=wanted.namespace)
-        if pod.metadata.uid != wanted.uid:
+        pod = await self._api.get(PODS, asking.name, namespace=asking.namespace)
+        if pod.metadata.uid != asking.uid:
             return Answer.OTHER_POD
         return Answer.EVICTED if pod.metadata.deletion_timestamp is not None else None
 
     def _failed(self, asking: _Asking, error: ApiError) -> None:
-        refused_s = self._refused_s(asking.wanted, error)
+        refused_s = self._refused_s(asking.uid, error)
         if refused_s:
             self._refuse(asking, refused_s, error)
             return
         # Of a Conflict the pod tells which: another one by now, or it has changed in this moment.
         if error.outcome_unknown or isinstance(error, Conflict):
-            self._unclear.add(asking.wanted.uid)
-        place, pause_s = f"{asking.wanted.namespace}/{asking.wanted.name}", self._again(asking, Answer.FAILED, error)
+            self._unclear.add(asking.uid)
+        pause_s = self._again(asking, Answer.FAILED, error)
         tell = _log.error if isinstance(error, Forbidden) else _log.warning
-        tell("no clear answer to the eviction of %s, asking again in %.1f s: %s", place, pause_s, error)
+        tell("no clear answer to the eviction of %s, asking again in %.1f s: %s", asking.place, pause_s, error)
 
-    def _refused_s(self, wanted: Wanted, error: ApiError) -> float:
+    def _refused_s(self, uid: str, error: ApiError) -> float:
         """For how long a pod is refused by this answer; 0: it is not about budgets."""
         if isinstance(error, ServerError):
             return LONGEST_REFUSAL_S if _SEVERAL in str(error) else 0.0
         if not (isinstance(error, TooManyRequests) and _is_of_budget(error)):
             return 0.0
-        times = self._refused.get(wanted.uid, (0, 0.0))[0]
+        times = self._refused.get(uid, (0, 0.0))[0]
         return doubled_s(FIRST_REFUSAL_S, times, longest_s=LONGEST_REFUSAL_S)
 
     def _refuse(self, asking: _Asking, refused_s: float, error: ApiError) -> None:
-        wanted = asking.wanted
-        until = anyio.current_time() + refused_s
-        self._refused[wanted.uid] = (self._refused.get(wanted.uid, (0, 0.0))[0] + 1, until)
+        uid, until = asking.uid, anyio.current_time() + refused_s
+        self._refused[uid] = (self._refused.get(uid, (0, 0.0))[0] + 1, until)
         asking.failures = 0
         self._put(asking, until)
-        place = f"{wanted.namespace}/{wanted.name}"
-        extra = about(LogEvent.EVICTION_REFUSED, pod=place, again_s=refused_s)
+        extra = about(LogEvent.EVICTION_REFUSED, pod=asking.place, again_s=refused_s)
         _log.info("it may not be evicted now: %s", error, extra=extra)
-        wanted.told(Answer.REFUSED)
-        self.on_refused(wanted.uid, True)
+        asking.tell(Answer.REFUSED)
+        self.on_refused(uid, True)
 
     def _again(self, asking: _Asking, answer: Answer, error: ApiError | None = None) -> float:
         longest_s = _LONGEST_FORBIDDEN_S if isinstance(error, Forbidden) else _LONGEST_PAUSE_S
@@ -253,21 +282,23 @@ class Evictor:
         if isinstance(error, TooManyRequests) and error.retry_after_s is not None:
             pause_s = max(pause_s, min(error.retry_after_s, longest_s))
         asking.failures += 1
-        self._asking.setdefault(asking.wanted.uid, asking)
+        self._asking.setdefault(asking.uid, asking)
         self._put(asking, anyio.current_time() + pause_s)
-        asking.wanted.told(answer)
+        asking.tell(answer)
         return pause_s
 
     def _end(self, asking: _Asking, answer: Answer) -> None:
-        uid = asking.wanted.uid
+        uid, told = asking.uid, [*asking.wanted.values()]
         self._unclear.discard(uid)
+        asking.wanted.clear()
         if self._asking.get(uid) is asking:
             del self._asking[uid]
             if uid in self._refused:
                 self.on_refused(uid, False)
             if answer is not Answer.SPARED:
                 self._refused.pop(uid, None)
-        asking.wanted.told(answer)
+        for wanted in told:
+            wanted.told(answer)
 
 
 def _is_of_budget(error: Refused) -> bool:

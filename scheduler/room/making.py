@@ -14,7 +14,7 @@ record, for a minute at most: else the next leader would read an intent whose ro
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import anyio
@@ -27,12 +27,12 @@ from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.signal import Signal
 from scheduler.core.model.plan import GiveUp, MakeRoom
-from scheduler.core.model.room import Ended, Intent, Victim
-from scheduler.core.report.queue_state import QueueState
+from scheduler.core.model.room import Ended, Intent
 from scheduler.core.room.written import MOST_BYTES, Record, added, evictions, without
-from scheduler.room.evicting import Evictor, Wanted
+from scheduler.room.evicting import Evictor
 from scheduler.room.record import RoomRecord, Wrote
 from scheduler.room.telling import Evictions
+from scheduler.room.victims import Victims
 from scheduler.telemetry.observing import Answer, Observer
 from scheduler.watch.cache import Cache
 
@@ -46,6 +46,9 @@ _TAKING_S: Final = 10.0
 _ENDING_S: Final = 60.0
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 300.0
+#: After a write that came second, doubled with each further one in a row.
+_FIRST_GIVING_WAY_S: Final = 0.05
+_LONGEST_GIVING_WAY_S: Final = 10.0
 
 
 class MakingRoom:
@@ -63,11 +66,16 @@ class MakingRoom:
     ) -> None:
         self._cache = cache
         self._intents = cache.cluster.commits.intents
-        self._evictor = evictor
         self._clock = clock
         self._observer = observer
         self._record = RoomRecord(api)
-        self._evictions = Evictions(cache, events, observer)
+        self._victims = Victims(
+            cache,
+            evictor=evictor,
+            telling=Evictions(cache, events, observer),
+            stands=self._stands,
+            answered=self._answered,
+        )
         #: What stands and is to be written, by id.
         self._fresh: dict[str, Intent] = {}
         #: What stands on the record, as it is written there, by id.
@@ -78,13 +86,11 @@ class MakingRoom:
         self._ending: dict[str, float] = {}
         #: What is being written for the first time, by id: it may be on record.
         self._sent: frozenset[str] = frozenset()
-        #: Victims that were evicted, by intent.
-        self._evicted: dict[str, int] = {}
         self._is_read = self._is_taken = self._is_forbidden = False
         #: So long the text may be; what does not fit waits.
         self.most_bytes = MOST_BYTES
-        #: Writes that were refused in a row.
-        self._refusals = 0
+        #: Writes that were refused, or came second, in a row.
+        self._refusals = self._overtakings = 0
         self._news = Signal()
         evictor.on_refused = self._note_refused
 
@@ -93,18 +99,28 @@ class MakingRoom:
         """Take what was decided: it is charged when this returns, or evicts nobody any more."""
         match entry:
             case MakeRoom(intent=intent):
-                self._intents.put(intent)
-                self._over.discard(intent.id)
-                self._fresh[intent.id] = intent
-                self._news.set()
+                self._begin(intent)
             case GiveUp(intent_id=intent_id, because=because):
                 self._give_up(intent_id, because)
+
+    def _begin(self, intent: Intent) -> None:
+        """Another leader's intent may have come to stand since this was decided: then it is decided again."""
+        try:
+            self._intents.put(intent)
+        except ValueError as error:
+            _log.warning("an intent is dropped: %s", error)
+            self._cache.room.note_unwritten()
+            self._cache.wake.set()
+            return
+        self._over.discard(intent.id)
+        self._fresh[intent.id] = intent
+        self._news.set()
 
     def _give_up(self, intent_id: str, because: Ended) -> None:
         intent = self._intents.get(intent_id)
         if intent is None or intent_id in self._ending:
             return
-        evicted = self._evicted.pop(intent_id, 0)
+        evicted = self._victims.evicted.pop(intent_id, 0)
         if evicted and because is not Ended.BOUND:
             self._observer.evicted_in_vain(evicted)
         extra = about(LogEvent.ROOM_ENDED, intent=intent_id, because=because.value, evicted=evicted)
@@ -140,7 +156,7 @@ class MakingRoom:
             self._drop(intent_id)
         if done:
             self._cache.wake.set()
-            self._ask_again()
+            self._victims.ask_again(self._kept.values())
 
     def _drop(self, intent_id: str) -> None:
         self._intents.drop(intent_id)
@@ -180,9 +196,9 @@ class MakingRoom:
         while True:
             await anyio.sleep(_SWEEP_S)
             self._note_evictions()
-            self._evictor.forget_refusals()
+            self._victims.forget_refusals()
             self._drop_ended(now=True)
-            self._ask_again()
+            self._victims.ask_again(self._kept.values())
             self._news.set()
 
     def _has_more(self) -> bool:
@@ -208,10 +224,17 @@ class MakingRoom:
                 case Wrote.WRITTEN:
                     self._is_taken = True
                     self._adopt()
+                    self._overtakings = 0
                 case Wrote.OVERTAKEN:
                     self._adopt()
+                    await self._give_way()
                 case Wrote.REFUSED:
                     return
+
+    async def _give_way(self) -> None:
+        """Somebody else writes too, or a server says so: two that answer each other at once would never end."""
+        await anyio.sleep(doubled_s(_FIRST_GIVING_WAY_S, self._overtakings, longest_s=_LONGEST_GIVING_WAY_S))
+        self._overtakings += 1
 
     def _adopt(self) -> None:
         """Let stand what the record says, the oldest first, and ask for the victims.
@@ -232,7 +255,7 @@ class MakingRoom:
                 continue
             self._kept[intent.id] = intent
             if intent.id not in before:
-                self._evicted[intent.id] = sum(not self._is_there(victim) for victim in intent.victims)
+                self._victims.adopt(intent)
         for intent_id in before.keys() - self._kept.keys():
             if (standing := self._intents.get(intent_id)) is not None:
                 self._fresh[intent_id] = standing
@@ -259,20 +282,16 @@ class MakingRoom:
         over = [
             intent.id
             for intent in self._record.record.intents
-            if intent.id in fresh or (intent.id not in self._kept and not self._has_on_its_way(intent))
+            if intent.id in fresh or (intent.id not in self._kept and not self._victims.has_on_its_way(intent))
         ]
         return without(self._record.record, over, now_s=self._now_s())
-
-    def _has_on_its_way(self, intent: Intent, but: Collection[Victim] = ()) -> bool:
-        """Whether a victim of an intent, ``but`` for these, may yet be evicted."""
-        return any(victim not in but and self._evictor.is_on_its_way(victim.pod_uid) for victim in intent.victims)
 
     def _ready(self) -> dict[str, Intent]:
         """What may be written: no eviction is on its way of a pod that is no victim any more."""
         return {
             intent_id: intent
             for intent_id, intent in self._fresh.items()
-            if not (known := self._kept.get(intent_id)) or not self._has_on_its_way(known, intent.victims)
+            if not (known := self._kept.get(intent_id)) or not self._victims.has_on_its_way(known, intent.victims)
         }
 
     async def _write(self) -> None:
@@ -288,10 +307,11 @@ class MakingRoom:
         self._sent = frozenset()
         match wrote:
             case Wrote.WRITTEN:
-                self._refusals = 0
+                self._refusals = self._overtakings = 0
                 self._written(mine)
             case Wrote.OVERTAKEN:
                 self._adopt()
+                await self._give_way()
             case Wrote.REFUSED:
                 self._drop_ended()
                 await self._refuse(mine)
@@ -332,67 +352,26 @@ class MakingRoom:
                 self._cache.room.note_unwritten()
         self._cache.wake.set()
 
+    def _ask(self, intents: Iterable[Intent]) -> None:
+        if self._is_taken:
+            self._victims.ask(intents)
+
     def _note_evictions(self) -> None:
         self._cache.room.note_evicted(evictions(self._record.record, now_s=self._now_s()))
-
-    # --- evicting ----------------------------------------------------------------------------------------------------
-    def _ask(self, intents: Iterable[Intent]) -> None:
-        """Have the victims evicted, unit by unit as they were chosen."""
-        intents = [intent for intent in intents if intent.victims and self._is_taken]
-        states = self._evictions.states() if intents else {}
-        for intent in intents:
-            for victim in intent.victims:
-                self._ask_for(intent, victim, states)
-
-    def _ask_again(self) -> None:
-        """Ask for victims that were spared as their holders would not have fitted then, and are due now."""
-        asked = self._evictor.is_asking
-        due = [
-            (intent, victim)
-            for intent in self._kept.values()
-            for victim in intent.victims
-            if not asked(victim.pod_uid) and self._is_due(intent, victim)
-        ]
-        states = self._evictions.states() if due else {}
-        for intent, victim in due:
-            self._ask_for(intent, victim, states)
-
-    def _ask_for(self, intent: Intent, victim: Victim, states: Mapping[str, QueueState]) -> None:
-        note = self._evictions.note(intent, victim, states)
-
-        def is_due() -> bool:
-            return self._is_due(intent, victim)
-
-        def told(answer: Answer) -> None:
-            if answer is Answer.EVICTED and self._kept.get(intent.id) == intent:
-                self._evicted[intent.id] = self._evicted.get(intent.id, 0) + 1
-            elif answer is Answer.EVICTED and intent.id in self._ending:
-                self._observer.evicted_in_vain(1)  # it was on its way
-            if self._kept.get(intent.id) != intent or intent.id in self._fresh:
-                self._news.set()  # its end, or another version of it, waits for this answer
-            self._evictions.told(intent, victim, note, answer)
-
-        self._evictor.ask(
-            Wanted(uid=victim.pod_uid, namespace=victim.namespace, name=victim.name, is_due=is_due, told=told)
-        )
-
-    def _is_due(self, intent: Intent, victim: Victim) -> bool:
-        """Whether the intent stands as it is written, its holders wait and will fit, and the victim is where it was."""
-        if not self._is_taken or self._kept.get(intent.id) != intent or self._intents.get(intent.id) != intent:
-            return False
-        return self._is_there(victim) and self._is_waited_for(intent) and self._cache.cluster.will_fit(intent)
-
-    def _is_waited_for(self, intent: Intent) -> bool:
-        """Whether all holders wait that are not on their way or bound already."""
-        pods = [self._cache.cluster.pod(place.pod_uid) for place in intent.places]
-        if any(pod is None or pod.deleting or pod.gated for pod in pods):
-            return False
-        return any(self._intents.waits(place.pod_uid) for place in intent.places)
-
-    def _is_there(self, victim: Victim) -> bool:
-        pod = self._cache.cluster.pod(victim.pod_uid)
-        return pod is not None and pod.node == victim.node and not pod.deleting
 
     def _note_refused(self, uid: str, is_refused: bool) -> None:
         self._cache.room.note_refused(uid, is_refused)
         self._cache.wake.set()
+
+    def _answered(self, intent: Intent, answer: Answer) -> None:
+        """A victim of an intent was asked."""
+        if answer is Answer.EVICTED and self._kept.get(intent.id) == intent:
+            self._victims.evicted[intent.id] = self._victims.evicted.get(intent.id, 0) + 1
+        elif answer is Answer.EVICTED and intent.id in self._ending:
+            self._observer.evicted_in_vain(1)  # it was on its way
+        if self._kept.get(intent.id) != intent or intent.id in self._fresh:
+            self._news.set()  # its end, or another version of it, waits for this answer
+
+    def _stands(self, intent: Intent) -> bool:
+        """Whether an intent stands as it is written."""
+        return self._is_taken and self._kept.get(intent.id) == intent and self._intents.get(intent.id) == intent

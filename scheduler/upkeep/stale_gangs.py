@@ -242,7 +242,9 @@ class Releasing:
             if (asked.is_over or not asked.left) and self._asked.get(key) is asked:
                 del self._asked[key]
 
-        self._evictor.ask(Wanted(uid=meta.uid, namespace=meta.namespace, name=meta.name, is_due=is_due, told=told))
+        self._evictor.ask(
+            Wanted(uid=meta.uid, namespace=meta.namespace, name=meta.name, asker="stale gang", is_due=is_due, told=told)
+        )
 
     def _is_due(self, group: PodGroupRecord) -> bool:
         """Whether the gang is still below its minimum, and no member on its way: requests take time."""

@@ -68,12 +68,15 @@ class Stage:
         status = {"observedGeneration": 1, "disruptionsAllowed": allowed}
         await send(self.server.transport(), "PATCH", f"{BUDGETS}/{name}/status", {"status": status})
 
-    def ask(self, name: str, uid: str) -> None:
-        def told(answer: Answer) -> None:
-            self.told.append((name, answer, int(self.now_s)))
+    def ask(self, name: str, uid: str, asker: str = "") -> None:
+        """Ask for a pod; what is told to other askers than the first has their name in place of the pod's."""
+        key = asker or name
 
-        self.due.setdefault(name, True)
-        self.evictor.ask(Wanted(uid=uid, namespace=NS, name=name, is_due=lambda: self.due[name], told=told))
+        def told(answer: Answer) -> None:
+            self.told.append((key, answer, int(self.now_s)))
+
+        self.due.setdefault(key, True)
+        self.evictor.ask(Wanted(uid=uid, namespace=NS, name=name, asker=asker, is_due=lambda: self.due[key], told=told))
 
     def requests(self) -> list[Any]:
         return [entry for entry in self.server.audit if entry.subresource == "eviction"]
@@ -130,6 +133,47 @@ async def test_a_pod_that_is_not_due_any_more_is_spared() -> None:
         await anyio.sleep(10)
         assert at.told == [("o", Answer.EVICTED, 0), ("p", Answer.EVICTED, 0), ("q", Answer.SPARED, 1)]
         assert await at.is_there("q")
+
+
+async def test_all_who_want_a_pod_gone_hear_that_it_is_evicted_once() -> None:
+    async with stage() as at:
+        uids = await at.pods("p")
+        at.ask("p", uids["p"])
+        at.ask("p", uids["p"], "other")
+        await anyio.sleep(60)
+        assert at.told == [("p", Answer.EVICTED, 0), ("other", Answer.EVICTED, 0)]
+        assert len(at.requests()) == 1
+
+
+@pytest.mark.parametrize("spared", ["p", "other"])
+async def test_a_pod_that_one_asker_does_not_want_any_more_goes_for_the_other(spared: str) -> None:
+    async with stage(per_s=1) as at:
+        uids = await at.pods("o", "p")
+        at.ask("o", uids["o"])
+        at.ask("p", uids["p"])
+        at.ask("p", uids["p"], "other")
+        at.due[spared] = False
+        await anyio.sleep(10)
+        left = "other" if spared == "p" else "p"
+        assert {name: answer for name, answer, _ in at.told} == {
+            "o": Answer.EVICTED,
+            spared: Answer.SPARED,
+            left: Answer.EVICTED,
+        }
+        assert not await at.is_there("p")
+
+
+async def test_whoever_asks_while_a_request_is_on_its_way_hears_its_end_too() -> None:
+    async with stage() as at:
+        uids = await at.pods("p")
+        at.server.faults.on_request.append(once(Fault(answer_delay_s=5)))
+        at.ask("p", uids["p"])
+        await anyio.sleep(1)
+        at.ask("p", uids["p"], "other")
+        assert at.evictor.is_asking(uids["p"], "other")
+        await anyio.sleep(60)
+        assert sorted(name for name, answer, _ in at.told if answer is Answer.EVICTED) == ["other", "p"]
+        assert not at.evictor.is_asking(uids["p"], "other")
 
 
 async def test_a_pod_whose_budget_is_spent_is_asked_less_and_less_often_until_it_may_go() -> None:

@@ -497,6 +497,34 @@ async def test_two_leaders_that_write_at_the_same_time_evict_what_one_of_them_wr
         assert standing.id in {"h-0", "i-0"}
 
 
+async def test_an_intent_that_another_one_has_overtaken_is_dropped_and_decided_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It was decided before the record of another leader was read."""
+    async with making("h", "i") as (at, process):
+        process.decide(at.intent("h-0", "h", "v0"))
+        version = process.cache.room.version
+        with caplog.at_level(logging.WARNING):
+            process.decide(at.intent("i-0", "i", "v0", "v1"))
+        assert [intent.id for intent in process.intents] == ["h-0"]
+        assert process.cache.room.version > version
+        assert "intent i-0 has pod" in caplog.text
+        await anyio.sleep(2)
+        assert at.evictions() == ["v0"]
+        assert [intent.id for intent in at.record.intents] == ["h-0"]
+
+
+async def test_a_server_that_calls_every_write_a_conflict_is_asked_less_and_less_often() -> None:
+    async with making() as (at, _):
+        before = len(at.server.audit)
+        strike(at, Fault(refuse_with=409), times=1000)
+        second = await another(at)
+        second.decide(at.intent("h-0", "h", "v0"))
+        await anyio.sleep(60)
+        assert len(at.server.audit) - before < 60
+        assert at.evictions() == []
+
+
 async def test_a_write_of_a_leader_that_is_gone_does_not_land_once_the_next_one_has_written_the_record() -> None:
     async with making("h", "i") as (at, process):
         strike(at, Fault(lost="request", lands_after_s=5.0))

@@ -143,7 +143,7 @@ async def test_the_evictor_knows_each_answer(api: Api) -> None:
     }
     for name, uid in wanted.items():
         answers = told[name] = []
-        evictor.ask(Wanted(uid=uid, namespace=NS, name=name, is_due=lambda: True, told=answers.append))
+        evictor.ask(Wanted(uid=uid, namespace=NS, name=name, asker="test", is_due=lambda: True, told=answers.append))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(evictor.run)
         with anyio.fail_after(20.0):
