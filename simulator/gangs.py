@@ -147,7 +147,8 @@ class Gangs:
         elif not gang.is_short and gang.short_since_s is not None:
             gang.last_short_since_s, gang.short_since_s = gang.short_since_s, None
         there = gang.bound - gang.leaving
-        if gang.was_whole or not there or gang.is_whole(there):
+        # Members that have ended hold nothing: of a gang whose others were evicted only they are left.
+        if gang.was_whole or not gang.active or gang.is_whole(there):
             gang.partial_since_s = None
             self._partial.discard(key)
         elif gang.partial_since_s is None:

@@ -140,9 +140,10 @@ class Checker:
             if event == ADDED:
                 self.limits.decided(raw, at_s)
             self._bindings.chose(raw["metadata"]["uid"], (raw.get("spec") or {}).get("selectedNode", ""))
+            self.intents.request(raw, is_gone=event == DELETED)
             _keep(self._requests, raw["metadata"]["uid"], is_there=event != DELETED)
         elif kind == BUDGETS:
-            self.intents.budget(raw, is_gone=event == DELETED)
+            self.intents.budget(raw, at_s, is_gone=event == DELETED)
         elif kind == ROOM:
             self.intents.record(raw, at_s, is_gone=event == DELETED)
         else:

@@ -37,10 +37,11 @@ from kube.memory.calls import Call
 from kube.memory.server import MemoryApiServer
 from kube.watch.reflector import Reflector
 from scheduler.settings import SchedulerSettings
-from simulator import jobpods, observer, policies, seeding, settled
+from simulator import disruptions, jobpods, observer, policies, seeding, settled
 from simulator.auditing import Auditor
 from simulator.checks.limits import Lateness
 from simulator.component import Component
+from simulator.disruptions import Disruptions
 from simulator.hooks import object_hooks
 from simulator.invariants import CONFIG_MAPS, DELETED, WATCHED, Checker
 from simulator.manifests import Manifest
@@ -131,6 +132,12 @@ class World:
         self.server.listen(Overhearing(self.checker).take)
         self._watching = self.server.transport(_OBSERVER)
         self.observers = {plural: Observer(self._watching, plural, self._observe) for plural in WATCHED}
+        self._disruptions = Disruptions(
+            Api(self.server.transport(disruptions.USER), retry=Retry(self._rng("disruptions"))),
+            pods=self.observers[PODS.plural].latest.values,
+            now_s=lambda: clock.now_ns() // 10**9,
+        )
+        self.server.listen(self._disruptions.take)
         replicas = self._replicas(clock)
         #: All replicas by their names: ``binder``, ``binder-2``, ``scheduler``, ``scheduler-2``...
         self.components = replicas.components
@@ -163,6 +170,7 @@ class World:
             await component.start(self._group)
         self._group.start_soon(self.auditor.watch_ledgers)
         self._group.start_soon(self._successors.run)
+        self._group.start_soon(self._disruptions.run)
         if max(self.settings.schedulers, self.settings.binders) > 1:
             self.checker.disturbed("several replicas ran at once")
         return self

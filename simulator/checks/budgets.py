@@ -1,12 +1,20 @@
-"""S7: nobody is evicted past a PodDisruptionBudget, by own count of the pods that it selects."""
+"""S7: nobody is evicted past a PodDisruptionBudget, by own count of the pods that it selects.
+
+The API server goes by what the disruption controller counted last, so a budget is judged only where nothing has changed
+for a moment: neither it nor whether a pod of its namespace is healthy.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from simulator.facts import Json, PodFacts
+
+#: So late the disruption controller may be.
+_HEARSAY_S: Final = 2.0
 
 
 @dataclass(slots=True, eq=False)
@@ -15,20 +23,37 @@ class Budgets:
 
     live: Mapping[str, PodFacts]
     _there: dict[tuple[str, str], Json] = field(default_factory=dict)
+    #: When a budget (namespace and name) changed last.
+    _changed_s: dict[tuple[str, str], float] = field(default_factory=dict)
+    #: Pods (UID) of namespaces with budgets that are healthy, and when one last stopped to be, by namespace.
+    _healthy: set[str] = field(default_factory=set)
+    _lost_s: dict[str, float] = field(default_factory=dict)
 
-    def take(self, raw: Json, *, is_gone: bool) -> None:
+    def take(self, raw: Json, at_s: float, *, is_gone: bool) -> None:
         """Take a version of a PodDisruptionBudget."""
         key = raw["metadata"].get("namespace", ""), raw["metadata"]["name"]
-        self._there.pop(key, None)
+        before = self._there.pop(key, None)
         if not is_gone:
-            self._there[key] = raw.get("spec") or {}
+            spec = self._there[key] = raw.get("spec") or {}
+            if spec != before:
+                self._changed_s[key] = at_s
 
-    def passed(self, pod: PodFacts) -> str | None:
-        """The budget that forbids a healthy pod to go now; None if all allow it."""
-        if not _is_healthy(pod):
+    def pod(self, pod: PodFacts, at_s: float) -> None:
+        """Take a version of a pod."""
+        if pod.uid in self.live and _is_healthy(pod):
+            self._healthy.add(pod.uid)
+        elif pod.uid in self._healthy:
+            self._healthy.discard(pod.uid)
+            self._lost_s[pod.namespace] = at_s
+
+    def passed(self, pod: PodFacts, at_s: float) -> str | None:
+        """The budget that forbids a healthy pod to go now; None if all allow it, or if nobody can say."""
+        if not _is_healthy(pod) or self._lost_s.get(pod.namespace, -math.inf) > at_s - _HEARSAY_S:
             return None
         for (namespace, name), spec in self._there.items():
             if namespace != pod.namespace or not selects(spec.get("selector"), pod.labels):
+                continue
+            if self._changed_s[namespace, name] > at_s - _HEARSAY_S:
                 continue
             pods = [each for each in self.live.values() if self._is_selected(each, namespace, spec)]
             others = sum(_is_healthy(each) for each in pods if each.uid != pod.uid)
@@ -62,9 +87,14 @@ def _holds(wanted: Json, labels: Json) -> bool:
 
 
 def _is_healthy(pod: PodFacts) -> bool:
-    conditions: Iterable[Json] = (pod.raw.get("status") or {}).get("conditions") or ()
+    return is_healthy(pod.raw) and not pod.has_ended
+
+
+def is_healthy(raw: Json) -> bool:
+    """Whether a pod, as JSON, is ready and stays."""
+    conditions: Iterable[Json] = (raw.get("status") or {}).get("conditions") or ()
     is_ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
-    return is_ready and not pod.deleting and not pod.has_ended
+    return is_ready and not raw["metadata"].get("deletionTimestamp")
 
 
 def _desired(spec: Json, pods: int) -> int:

@@ -59,7 +59,7 @@ class ForOthers:
         self._open.append(_Eviction(Moment(write.version, write.at_s), write.user, key, pod))
         if pod is None:
             return
-        if (budget := self.budgets.passed(pod)) is not None:
+        if (budget := self.budgets.passed(pod, write.at_s)) is not None:
             self.findings.add("S7", write.at_s, f"pod {key} was evicted past PodDisruptionBudget {budget}")
         if self.limits.is_fixed(pod, since_s=write.at_s - self._late_s(write.at_s)):
             self.findings.add("S7", write.at_s, f"pod {key} was evicted, and it can't be preempted")

@@ -46,13 +46,18 @@ class Intents:
             for text in self._record.take(raw, at_s, is_gone=is_gone):
                 self._findings.add("S13", at_s, text)
 
-    def budget(self, raw: Json, *, is_gone: bool) -> None:
+    def request(self, raw: Json, *, is_gone: bool) -> None:
+        """Take a version of a BindRequest."""
+        self._record.request(raw, is_gone=is_gone)
+
+    def budget(self, raw: Json, at_s: float, *, is_gone: bool) -> None:
         """Take a version of a PodDisruptionBudget."""
-        self._budgets.take(raw, is_gone=is_gone)
+        self._budgets.take(raw, at_s, is_gone=is_gone)
 
     def pod(self, pod: PodFacts, at_s: float, *, is_bound: bool) -> None:
         """Take a version of a pod. ``is_bound``: it was bound by this."""
         self._record.pod(pod, at_s)
+        self._budgets.pod(pod, at_s)
         if is_bound and pod.is_ours:
             self._kept_room.bound(pod, at_s)
 

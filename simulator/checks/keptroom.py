@@ -2,18 +2,21 @@
 
 Judged when a pod of ours is bound, by own count of what is free beside it then: whole devices, CPU, memory, and parts
 of devices. A pod is judged only on what it uses itself, since pods of others may take what they like.
+
+A holder that is on its way keeps nothing any more beside what its attempt takes: its BindRequest or the book of a
+device says so, or, as nothing is seen of some decisions before they land, that it was bound elsewhere within a minute.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Final
 
 from simulator.checks import counting
 from simulator.checks.counting import NANO, NodeFacts
-from simulator.checks.standing import SETTLED_S, Moment, Record, Standing
+from simulator.checks.standing import ON_ITS_WAY_S, Moment, Record, Standing
 from simulator.facts import PodFacts
 from simulator.violations import Findings
 from wire import names
@@ -28,10 +31,12 @@ Amounts = Counter[str]
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """Somebody was bound on what an intent had freed, if it stood then."""
+    """Somebody was bound on what an intent had freed, if it stood then. ``owed``: to these pods, on this node."""
 
     when: Moment
     by: Standing
+    node: str
+    owed: frozenset[str]
     text: str
 
 
@@ -59,15 +64,22 @@ class KeptRoom:
             if short:
                 who = ", ".join(sorted(map(self.record.key, each.intent.holders)))
                 text = f"pod {pod.key} was bound on {pod.node} on {short[0]} that were freed for {who}"
-                self._open.append(_Taken(when, each, text))
+                self._open.append(_Taken(when, each, pod.node, frozenset(self._waiting(each, pod.node, when)), text))
             free.subtract(owed)
 
     def judge(self, now_s: float, *, is_end: bool = False) -> None:
         """Judge what happened long enough ago that the record is known that stood then."""
-        while self._open and (is_end or self._open[0].when.at_s + SETTLED_S <= now_s):
+        while self._open and (is_end or self._open[0].when.at_s + ON_ITS_WAY_S <= now_s):
             one = self._open.popleft()
-            if one.by.stood(one.when):
+            if one.by.stood(one.when) and not any(self._went_elsewhere(uid, one) for uid in one.owed):
                 self.findings.add("S14", one.when.at_s, one.text)
+
+    def _went_elsewhere(self, uid: str, one: _Taken) -> bool:
+        pod = self.record.pods.get(uid)
+        if pod is None or not pod.node or not self.record.waited(uid, one.when):
+            return False
+        planned = {group for place in one.by.intent.places if place.uid == uid for group, _ in place.nano}
+        return pod.node != one.node or (bool(planned) and planned.isdisjoint(grant.group for grant in pod.grants))
 
     def _kept_from(self, pod: PodFacts) -> list[Standing]:
         """Intents that keep something on its node from this pod: all but its own, and those younger at its place."""
@@ -100,15 +112,44 @@ class KeptRoom:
             return Counter()
         groups = {group for pod in self._pods(node) if pod.is_reservation for group in pod.groups}
         wanted: Amounts = Counter()
+        waiting, opened = self._waiting(each, node, when), set[str]()
         for place in intent.places:
             pod = self.record.pods.get(place.uid)
-            if place.node == node and pod is not None and self.record.waited(place.uid, when):
+            if place.node == node and pod is not None and place.uid in waiting:
                 wanted.update(_whole(pod))
                 wanted.update({group: nano for group, nano in place.nano if group in groups})
-                wanted[_GPUS] += sum(group not in groups for group, _ in place.nano)
-        left = [v.uid for v in intent.victims if v.node == node and self.record.was_gone(v.uid, when)]
+                opened |= {group for group, _ in place.nano if group not in groups}
+        wanted[_GPUS] += len(opened)
+        # A pod that vanished by force is in the book of its device until its machine was heard of.
+        books = counting.count_node(self._pods(node)).groups
+        held = {uid for nano in books.values() for uid in nano}
+        victims = {v.uid: None for v in intent.victims if v.node == node}
+        left = [uid for uid in victims if self.record.was_gone(uid, when) and uid not in held]
         freed = _freed([self.record.pods[uid] for uid in left if uid in self.record.pods], groups)
-        return wanted & freed
+        return (wanted - self._still(victims.keys(), books)) & freed
+
+    def _still(self, victims: Set[str], books: Mapping[str, Mapping[str, int]]) -> Amounts:
+        """What victims still have: their holders get that when they go, and others what is free beside it."""
+        still: Amounts = Counter()
+        for uid in victims:
+            if self._is_there(uid) or (uid in self.record.live and self.record.live[uid].deleting):
+                still.update(_whole(self.record.live[uid]))
+            still.update({group: nano[uid] for group, nano in books.items() if uid in nano})
+        # A device of which all tenants go comes back whole.
+        still[_GPUS] += sum(bool(nano) and nano.keys() <= victims for nano in books.values())
+        return still
+
+    def _waiting(self, each: Standing, node: str, when: Moment) -> list[str]:
+        """Holders (UIDs) that wait for their places on a node, and are not on their way to it or elsewhere."""
+        booked = {uid for nano in counting.count_node(self._pods(node)).groups.values() for uid in nano}
+        return [
+            place.uid
+            for place in each.intent.places
+            if place.node == node
+            and self.record.waited(place.uid, when)
+            and not self.record.is_handed_over(place.uid)
+            and place.uid not in booked
+        ]
 
     def _is_there(self, uid: str) -> bool:
         pod = self.record.live.get(uid)

@@ -65,6 +65,8 @@ class Record:
     #: Since when a pod that an intent names waits no more, and since when it is not there any more.
     _placed: dict[str, Moment] = field(default_factory=dict)
     _gone: dict[str, Moment] = field(default_factory=dict)
+    #: Namespace and name of pods with a BindRequest.
+    _handed: set[tuple[str, str]] = field(default_factory=set)
 
     def take(self, raw: Json, at_s: float, *, is_gone: bool) -> Iterator[str]:
         """Take a version of the ConfigMap; yield what is wrong with it."""
@@ -85,6 +87,14 @@ class Record:
             if (pod := self.pods.get(uid)) is not None:
                 self._note(pod, at_s)
         return self._doubled(listed)
+
+    def request(self, raw: Json, *, is_gone: bool) -> None:
+        """Take a version of a BindRequest."""
+        spec = raw.get("spec") or {}
+        key = raw["metadata"].get("namespace", ""), str(spec.get("podName"))
+        self._handed.discard(key)
+        if not is_gone:
+            self._handed.add(key)
 
     def pod(self, pod: PodFacts, at_s: float) -> None:
         """Take a version of a pod that an intent may name."""
@@ -117,6 +127,11 @@ class Record:
         """Whether a holder was there and unbound then, or until ``late_s`` before."""
         placed = self._placed.get(uid)
         return placed is None or not placed.is_before(when) or when.at_s - placed.at_s < late_s
+
+    def is_handed_over(self, uid: str) -> bool:
+        """Whether a pod is about to be bound by the binder."""
+        pod = self.pods.get(uid)
+        return pod is not None and (pod.namespace, pod.name) in self._handed
 
     def was_gone(self, uid: str, when: Moment) -> bool:
         """Whether a victim had left by then."""

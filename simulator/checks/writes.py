@@ -51,6 +51,11 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
         return self.plural in {"pods", "bindrequests"} and self.namespace not in _OWN_NAMESPACES
 
     @property
+    def is_refused_eviction(self) -> bool:
+        """Whether it asks once more for a pod that its budget, or two of them, keep: nobody tells when they do not."""
+        return self.subresource == "eviction" and self.code in {429, 500}
+
+    @property
     def text(self) -> str:
         """For people."""
         what = f"{self.plural}/{self.subresource}" if self.subresource else self.plural
@@ -91,7 +96,7 @@ class Writes:
             self._ours[write.version] = write.is_ours
         if not write.is_ours:
             return
-        if write.plural != _LEASES:
+        if write.plural != _LEASES and not write.is_refused_eviction:
             self.work += 1
             self.last_work = write.text
         if write.is_told and write.plural != _EVENTS:

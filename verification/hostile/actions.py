@@ -25,6 +25,7 @@ from verification.hostile.queue_actions import (
     DeleteQueue,
     EditQueue,
 )
+from verification.hostile.room_actions import CreateBudget, DeleteBudget, EditBudget
 from wire import names
 
 if TYPE_CHECKING:
@@ -114,12 +115,17 @@ class CreatePod(Act, frozen=True, kw_only=True, tag="create-pod"):
                 if anyio.current_time() >= until:
                     raise
                 await anyio.sleep(LOOK_S)
+                await seen(lambda: _named(world.pods, self.namespace, self.name) is None, self._left_s(until))
             except errors.Forbidden as error:
                 if any(webhook in str(error) for webhook in _WEBHOOKS):
                     world.checker.refused(manifest, str(error), anyio.current_time())
                 raise
             else:
                 return
+
+    @staticmethod
+    def _left_s(until: float) -> float:
+        return max(0.0, until - anyio.current_time() - LOOK_S)
 
     async def _owned(self, world: World) -> Json:
         if not self.owner:
@@ -199,6 +205,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class CreatePodGroup(Act, frozen=True, kw_only=True, tag="create-pod-group"):
     """Create a gang that starts with ``minimum`` members; ``annotations``: also what is not a user's to write.
 
+    ``delay``: so long it waits before others are evicted for it.
     With ``parts`` it is these that say so, ``least`` of those at the top, or all.
     """
 
@@ -210,12 +217,18 @@ class CreatePodGroup(Act, frozen=True, kw_only=True, tag="create-pod-group"):
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
     queue: str = "default"
     preemptibility: str = ""
+    priority_class: str = ""
+    delay: str = ""
 
     @override
     async def _do(self, world: World) -> None:
         spec: Json = {**self._minimums(), "queue": self.queue}
-        if self.preemptibility:
-            spec["preemptibility"] = self.preemptibility
+        said = {
+            "preemptibility": self.preemptibility,
+            "priorityClassName": self.priority_class,
+            "preemptionDelay": self.delay,
+        }
+        spec.update({field: value for field, value in said.items() if value})
         body = {"metadata": {"name": self.name, "annotations": dict(self.annotations)}, "spec": spec}
         await world.api.create(POD_GROUPS, body, namespace=self.namespace)
 
@@ -306,6 +319,9 @@ Action = (
     | CreatePriorityClass
     | CreateOwner
     | DeleteOwner
+    | CreateBudget
+    | EditBudget
+    | DeleteBudget
 )
 
 

@@ -16,6 +16,7 @@ from kube.memory.calls import Call
 from kube.memory.types import ResourceType
 from simulator.replicas import BINDER, SCHEDULER, is_ours
 from simulator.witness import Record, Refused
+from verification.hostile.roommade import OF_ROOM
 from wire import names
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ _BY_WRITES: Final[Mapping[str, _Seen]] = {
     "node asked of an autoscaler": _wrote(SCHEDULER, "create", "pods", within=names.SCALE_ADJUST_NAMESPACE),
     "race lost": _lost_race,
 }
-#: What is reached otherwise.
+#: What is reached otherwise; the last ones are of runs in which room is made (roommade.py).
 _OTHERWISE: Final = (
     "device shared by two",
     "book empty again",
@@ -77,6 +78,7 @@ _OTHERWISE: Final = (
     "listed again",
     "pod refused by kubelet",
     "binding undone",
+    *OF_ROOM,
 )
 MARKS: Final = (*_BY_WRITES, *_OTHERWISE)
 

@@ -20,16 +20,18 @@ Amounts = dict[str, dict[str, float]]
 
 
 class CreateQueue(Act, frozen=True, kw_only=True, tag="create-queue"):
-    """Create a queue."""
+    """Create a queue. ``preempt_min``, ``reclaim_min``: its minimum run times as it says them; "" says none."""
 
     name: str
     parent: str = ""
     priority: int | None = None
     resources: Amounts = msgspec.field(default_factory=dict)
+    preempt_min: str = ""
+    reclaim_min: str = ""
 
     @override
     async def _do(self, world: World) -> None:
-        spec: dict[str, Any] = {"resources": self.resources}
+        spec: dict[str, Any] = {"resources": self.resources, **_minimums(self.preempt_min, self.reclaim_min)}
         if self.parent:
             spec["parentQueue"] = self.parent
         if self.priority is not None:
@@ -38,18 +40,26 @@ class CreateQueue(Act, frozen=True, kw_only=True, tag="create-queue"):
 
 
 class EditQueue(Act, frozen=True, kw_only=True, tag="edit-queue"):
-    """Change a queue: amounts, its parent ("" moves it to the top), or its priority."""
+    """Change a queue: amounts, its parent ("" moves it to the top), its priority, or its minimum run times."""
 
     name: str
     parent: str | None = None
     priority: int | None = None
     resources: Amounts = msgspec.field(default_factory=dict)
+    preempt_min: str = ""
+    reclaim_min: str = ""
 
     @override
     async def _do(self, world: World) -> None:
         fields = {"parentQueue": self.parent, "priority": self.priority, "resources": self.resources or None}
-        spec = {field: value for field, value in fields.items() if value is not None}
+        spec: dict[str, Any] = {field: value for field, value in fields.items() if value is not None}
+        spec.update(_minimums(self.preempt_min, self.reclaim_min))
         await world.api.patch(QUEUES, self.name, {"spec": spec})
+
+
+def _minimums(preempt: str, reclaim: str) -> dict[str, str]:
+    said = {"preemptMinRuntime": preempt, "reclaimMinRuntime": reclaim}
+    return {field: value for field, value in said.items() if value}
 
 
 class DeleteQueue(Act, frozen=True, kw_only=True, tag="delete-queue"):

@@ -32,6 +32,7 @@ from verification.hostile.faults.kinds import Fault
 from verification.hostile.guard import RanTooLong, processor_time
 from verification.hostile.marks import Marks
 from verification.hostile.oversight import Oversight
+from verification.hostile.roommade import RoomCount, RoomMade
 from verification.hostile.scenario import Scenario
 from verification.hostile.versions import Versions
 
@@ -69,6 +70,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     served: dict[str, int]
     #: The states of the protocol that it came to (verification/hostile/marks.py), sorted.
     marks: tuple[str, ...]
+    #: For how many pods others were evicted.
+    room: RoomMade = RoomMade()
 
     @property
     def broken(self) -> frozenset[str]:
@@ -87,6 +90,7 @@ class _Run:
     log: EventLog = field(default_factory=EventLog)
     oversight: Oversight = field(init=False)
     marks: Marks = field(default_factory=Marks)
+    room: RoomCount = field(default_factory=RoomCount)
     found: list[Violation] = field(default_factory=list)
     world: World | None = None
     pods: int = 0
@@ -118,6 +122,7 @@ class _Run:
             world.server.faults.on_answer += [self.log.answered, self.oversight.answered]
             world.nodes.witness.listeners += [self.log.witnessed, self.oversight.witnessed]
             self.marks.attend(world)
+            self.room.attend(world)
             ground = Ground(world, versions)
             async with anyio.create_task_group() as group:
                 for action in scenario.actions:
@@ -192,7 +197,8 @@ class _Run:
             pods=self.pods,
             ended_at_s=self.ended_at_s,
             served={dialect: len(uids) for dialect, uids in sorted(self.oversight.served.items())},
-            marks=tuple(sorted(self.marks.reached)),
+            marks=tuple(sorted(self.marks.reached | self.room.made.marks)),
+            room=self.room.made,
         )
 
 

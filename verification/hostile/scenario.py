@@ -16,13 +16,14 @@ from admission.settings import Settings as AdmissionSettings
 from binder.settings import BinderSettings
 from gpu.dialects.settings import DialectSettings
 from kube.lead.lease import LeaseSettings
+from scheduler.core.model.settings import Settings
 from scheduler.settings import ScalingSettings, SchedulerSettings
 from simulator import shape
 from simulator.checks.limits import Lateness
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
 from simulator.world import GANG_GRACE_S, WorldSettings
-from verification.hostile import dialects, graces, queueing, timing, workload
+from verification.hostile import contending, dialects, graces, queueing, timing, workload
 from verification.hostile.actions import Action
 from verification.hostile.faults import admission, drawing, machines, nodes, reservations
 from verification.hostile.faults.kinds import Fault, unpromised
@@ -57,8 +58,9 @@ _AT_ONCE_S: Final = 1.0
 _CATCHES_UP_S: Final = 120.0
 #: Faults that strike neither watches nor requests, nor who decides.
 _LEAVE_CACHES: Final = (admission, machines, nodes, reservations)
-#: Whether faults strike evictions for others. The world that is made of a scenario makes no room yet.
-_MAKES_ROOM: Final = False
+#: Parts of the runs in which room is made, and in which teams take from each other on a full cluster.
+_MAKES_ROOM: Final = 0.7
+_CONTENDED: Final = 0.4
 #: Containers that take no longer than this to end are within a gang's grace time already.
 _SHORT_STOP_S: Final = 5.0
 
@@ -82,6 +84,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     checks_queues: bool = False
     #: How long scheduler, binder, leases and kubelets wait, where that is not what it is by default.
     timers: Timers = Timers()
+    #: Whether pods are evicted for others.
+    makes_room: bool = False
     #: How the words of other systems are read.
     dialects: DialectSettings = DialectSettings()
 
@@ -124,15 +128,18 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             gang_grace_s=GANG_GRACE_S * timers.longest_factor + max(0.0, switches.stop_s - _SHORT_STOP_S),
             kubelet=msgspec.structs.replace(kubelet, **timers.kubelet),
             admission=AdmissionSettings(hand_over=switches.hand_over, choices=Choices(dialects=switches.dialects)),
-            scheduler=msgspec.structs.replace(SchedulerSettings(scaling=scaling), **timers.scheduler),
+            scheduler=msgspec.structs.replace(
+                SchedulerSettings(decisions=Settings(makes_room=switches.makes_room), scaling=scaling),
+                **timers.scheduler,
+            ),
             binder=msgspec.structs.replace(BinderSettings(), **timers.binder),
         )
 
     @property
     def unpromised(self) -> frozenset[str]:
-        """Invariants that nobody can hold: of queues only one scheduler at a time knows what it has decided."""
+        """Invariants that nobody can hold: what was decided of queues and of room, one scheduler at a time knows."""
         is_led = self.settings.election and not any(isinstance(fault, TwoLeaders) for fault in self.faults)
-        of_queues = frozenset() if is_led or self.settings.schedulers == 1 else frozenset({"S6"})
+        of_queues = frozenset() if is_led or self.settings.schedulers == 1 else frozenset({"S6", "S14"})
         return unpromised(self.faults) | of_queues
 
     def _late(self) -> Iterator[tuple[float, float]]:
@@ -178,15 +185,23 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
     """
     has_many = _rng(seed, "many nodes").random() < 0.1
     shapes = _rng(seed, "shapes").choice(_MANY if has_many else _SHAPES)
+    room = _rng(seed, "room")
+    makes_room = room.random() < _MAKES_ROOM
+    is_contended = makes_room and not has_many and room.random() < _CONTENDED / _MAKES_ROOM
+    if is_contended:
+        shapes = room.choice(contending.SHAPES)
     nodes = shape.parse(shapes)
     is_scaled = _rng(seed, "autoscaling").random() < 0.25
-    settings = msgspec.structs.replace(_switches(_rng(seed, "settings")), autoscaling=is_scaled)
-    duration_s = _rng(seed, "duration").choice(_DURATIONS_S)
+    settings = _switches(_rng(seed, "settings"))
+    settings = msgspec.structs.replace(settings, autoscaling=is_scaled, makes_room=makes_room)
+    duration_s = _rng(seed, "duration").choice(contending.DURATIONS_S if is_contended else _DURATIONS_S)
     size = _MANY_PODS if has_many else workload.PODS
     actions = workload.draw(_rng(seed, "actions"), shapes=nodes, duration_s=duration_s, size=size)
     actions = dialects.respoken(_rng(seed, "dialects"), actions, shapes=nodes)
     rng = _rng(seed, "queues")
     actions = queueing.queued(rng, actions, shapes=nodes, duration_s=duration_s)
+    if is_contended:
+        actions = contending.contended(room, shapes=nodes, duration_s=duration_s)
     settings = msgspec.structs.replace(settings, checks_queues=_has_queues(actions) and rng.random() < 0.5)
     rng = _rng(seed, "graces")
     if rng.random() < _SLOW_ENDS:
@@ -202,7 +217,7 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
         schedulers=settings.schedulers,
         binders=settings.binders,
         duration_s=2 * duration_s,
-        makes_room=_MAKES_ROOM,
+        makes_room=settings.makes_room,
     )
     calm_s = max((*(action.at_s for action in actions), *(fault.end_s for fault in faults)), default=0.0)
     return Scenario(seed=seed, shapes=shapes, settings=settings, actions=actions, faults=faults, calm_s=calm_s)

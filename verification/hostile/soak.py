@@ -48,6 +48,7 @@ def judge(seed: int, kinds: tuple[str, ...] | None) -> Judged:
         cpu_s=time.process_time() - started_s,
         faults=tuple(fault.kind for fault in scenario.faults),
         marks=outcome.marks,
+        room=outcome.room,
         failure=_failure(seed, outcome),
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from verification.hostile.marks import MARKS, missing
+from verification.hostile.roommade import RoomMade
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +35,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...]
     marks: tuple[str, ...]
     failure: Failure | None
+    room: RoomMade = RoomMade()
 
 
 @dataclass(slots=True)
@@ -47,6 +49,8 @@ class Tally:
     cpu_s: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
     marks: Counter[str] = field(default_factory=Counter)
+    #: What room was made, by field of ``RoomMade``, and in how many runs.
+    room: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
     _done: set[int] = field(default_factory=set)
 
@@ -64,6 +68,8 @@ class Tally:
         self.cpu_s += judged.cpu_s
         self.faults.update(judged.faults)
         self.marks.update(judged.marks)
+        self.room.update(msgspec.structs.asdict(judged.room))
+        self.room["runs"] += judged.room.intents > 0
         if judged.failure is not None:
             self.failures.append(judged.failure)
 
@@ -75,10 +81,19 @@ class Tally:
         yield f"simulated: {self.virtual_s / 3600:,.1f} hours, {self.pods:,} pods at rest, {self.writes:,} writes"
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(self.faults.items()))
         yield f"faults injected: {self.faults.total():,}" + (f" ({kinds})" if kinds else "")
+        yield from self._told_room()
         yield from self._told_marks()
         found = Counter(invariant for failure in self.failures for invariant in failure.invariants)
         broken = ", ".join(f"{invariant} {count}" for invariant, count in sorted(found.items()))
         yield f"failed: {len(self.failures):,} of {self.runs:,}: {broken}" if broken else "every invariant held"
+
+    def _told_room(self) -> Iterator[str]:
+        """How much room was made for pods: runs without it test nothing of that."""
+        room = self.room
+        if room["runs"]:
+            intents = f"{room['intents']:,} intents, {room['served']:,} served, {room['revised']:,} revised"
+            evictions = f"{room['evictions']:,} evictions, {room['refused']:,} refused"
+            yield f"room made in {room['runs']:,} runs: {intents}; {evictions}"
 
     def _told_marks(self) -> Iterator[str]:
         """Which states of the protocol were reached in the fewest runs, and which never: they were not tested."""

@@ -140,7 +140,19 @@ def budget(**spec: Any) -> dict[str, Any]:
 def test_an_eviction_past_a_disruption_budget_breaks_s7(spec: dict[str, Any], broken: set[str]) -> None:
     story = RoomStory()
     story.sees(ready("a")).sees(ready("b")).sees(budget(**spec), kind=BUDGETS)
-    assert story.records(intent("h", "a")).evicts("a").broken() == broken
+    assert story.records(intent("h", "a")).later(3).evicts("a").broken() == broken
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [(1, set[str]()), (3, {"S7"})])
+def test_a_budget_is_judged_when_the_disruption_controller_has_counted(seconds: int, broken: set[str]) -> None:
+    changed = RoomStory()
+    changed.sees(ready("a")).sees(budget(minAvailable=0), kind=BUDGETS).after(60)
+    changed.sees(budget(minAvailable=1), kind=BUDGETS)
+    assert changed.records(intent("h", "a")).later(seconds).evicts("a").broken() == broken
+    lost = RoomStory()
+    lost.sees(ready("a")).sees(ready("b")).sees(budget(minAvailable=1), kind=BUDGETS).after(60)
+    lost.sees(ready("b"), event="DELETED")
+    assert lost.records(intent("h", "a")).later(seconds).evicts("a").broken() == broken
 
 
 def test_a_pod_that_is_not_ready_may_be_evicted_past_a_budget_and_a_deleted_budget_forbids_nothing() -> None:

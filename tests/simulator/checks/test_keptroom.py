@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from simulator.invariants import NODES
-from tests.simulator.checks.rooms import RoomStory, intent
+import pytest
+
+from simulator.invariants import BIND_REQUESTS, NODES
+from tests.simulator.checks.rooms import RoomStory, holding, intent
 from tests.simulator.made_up import node, pod, reservation, share, version
 
 
@@ -25,6 +27,36 @@ def test_a_pod_that_is_bound_on_what_was_freed_for_another_breaks_s14() -> None:
 
 def test_the_holder_is_bound_on_it() -> None:
     assert freed().binds("h").broken() == set()
+
+
+def test_a_holder_that_is_handed_over_keeps_nothing_beside_what_its_attempt_takes() -> None:
+    request = {
+        "metadata": {"name": "h", "namespace": "team", "uid": "request"},
+        "spec": {"podName": "h", "selectedNode": "other"},
+    }
+    story = freed()
+    story.sees(request, kind=BIND_REQUESTS, event="ADDED")
+    assert story.binds("x").broken() == set()
+    story = freed()
+    story.sees(request, kind=BIND_REQUESTS, event="ADDED").sees(request, kind=BIND_REQUESTS, event="DELETED")
+    assert story.binds("x").broken() == {"S14"}
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [(30, set[str]()), (90, {"S14"})])
+def test_a_holder_that_is_bound_elsewhere_within_a_minute_was_on_its_way(seconds: int, broken: set[str]) -> None:
+    story = freed().binds("x").later(seconds)
+    story.sees(version(holding("y", node=""), story.number))
+    assert story.binds("h", node="other").broken() == broken
+
+
+def test_what_victims_still_have_is_kept_by_that() -> None:
+    """Two are to go for one of two GPUs: while one of them is there, the other one's GPU is anybody's."""
+    story = RoomStory().records(intent("h", "v w")).evicts("v").goes("v")
+    assert story.binds("x").broken() == set()
+    story = RoomStory()
+    story.sees(holding("h", 2, node=""))
+    story.records(intent("h", "v w")).evicts("v").goes("v")
+    assert story.binds("x").broken() == {"S14"}
 
 
 def test_what_is_free_beside_it_is_anybodys() -> None:

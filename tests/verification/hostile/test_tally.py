@@ -5,13 +5,27 @@ from __future__ import annotations
 import pytest
 
 from verification.hostile.marks import MARKS
+from verification.hostile.roommade import RoomMade
 from verification.hostile.tally import Failure, Judged, Tally
 
+NO_ROOM = RoomMade()
 
-def judged(seed: int, *faults: str, broken: tuple[str, ...] = (), marks: tuple[str, ...] = MARKS) -> Judged:
+
+def judged(
+    seed: int, *faults: str, broken: tuple[str, ...] = (), marks: tuple[str, ...] = MARKS, room: RoomMade = NO_ROOM
+) -> Judged:
     failure = Failure(seed=seed, invariants=broken, text="", events=()) if broken else None
-    times = {"virtual_s": 1800.0, "cpu_s": 0.5}
-    return Judged(seed=seed, writes=1000, pods=9, faults=faults, marks=marks, failure=failure, **times)
+    return Judged(
+        seed=seed,
+        writes=1000,
+        pods=9,
+        virtual_s=1800.0,
+        cpu_s=0.5,
+        faults=faults,
+        marks=marks,
+        failure=failure,
+        room=room,
+    )
 
 
 #: Of marks that all of four runs reached.
@@ -40,6 +54,13 @@ def test_it_says_how_many_runs_hours_and_faults_of_each_kind_there_were() -> Non
 def test_it_counts_what_did_not_hold() -> None:
     told = tally(judged(1, broken=("S1", "L2")), judged(2, broken=("S1",))).lines(1.0)
     assert list(told)[-1] == "failed: 2 of 2: L2 1, S1 2"
+
+
+def test_it_says_how_much_room_was_made_and_in_how_many_runs() -> None:
+    made = RoomMade(intents=3, served=2, revised=1, evictions=4, refused=1)
+    told = list(tally(judged(1, room=made), judged(2, room=made), judged(3)).lines(1.0))
+    expected = "room made in 2 runs: 6 intents, 4 served, 2 revised; 8 evictions, 2 refused"
+    assert [line for line in told if line.startswith("room made")] == [expected]
 
 
 def test_a_state_that_no_run_reached_is_named() -> None:

@@ -49,6 +49,7 @@ from verification.hostile.faults.reservations import (
     ReservationVanishes,
 )
 from verification.hostile.faults.restores import EtcdRestored, EtcdRestoredUnderWork
+from verification.hostile.faults.rooms import HolderGoes, QueueVanishes, RoomConflict, RoomDeleted, TwoBudgets
 from verification.hostile.faults.servers import ListExpired, ServerLags
 from verification.hostile.faults.timed import Timed
 from verification.hostile.faults.watches import CacheOld, WatchCut, WatchDelayed, WatchExpired, WatchHeld, WatchRepeated
@@ -71,6 +72,7 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     Expired,
     Forbidden,
     GpuIll,
+    HolderGoes,
     KubeletForgets,
     KubeletRefuses,
     LeaseDeleted,
@@ -88,6 +90,7 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     Pause,
     PluginDown,
     PluginLags,
+    QueueVanishes,
     ReservationDeleted,
     ReservationEvicted,
     ReservationFails,
@@ -99,12 +102,15 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     ReservationVanishes,
     ReservationsDeleted,
     Resets,
+    RoomConflict,
+    RoomDeleted,
     ServerErrors,
     ServerLags,
     Slow,
     SlowStarts,
     Throttled,
     TimeOuts,
+    TwoBudgets,
     TwoLeaders,
     Unauthorized,
     VictimStays,
@@ -119,7 +125,10 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
 KINDS: Final[Mapping[str, type[Timed]]] = {str(kind.__struct_config__.tag): kind for kind in get_args(Fault)}
 
 #: Those that are about evictions for others: drawn only where room is made, or by name.
-OF_ROOM: Final = frozenset({"evictions-refused", "evictions-fail", "evictions-slow", "victim-stays"})
+OF_ROOM: Final = frozenset({
+    *("evictions-refused", "evictions-fail", "evictions-slow", "evictions-two-budgets", "victim-stays"),
+    *("holder-goes", "queue-vanishes", "room-conflict", "room-deleted"),
+})  # fmt: skip
 
 
 def unpromised(faults: Iterable[Timed]) -> frozenset[str]:

@@ -34,7 +34,8 @@ def test_the_names_are_those_that_the_plan_speaks_of() -> None:
         *("admission-down", "admission-slow", "admission-twice", "unauthorized", "forbidden"),
         *("node-replaced", "kubelet-forgets", "namespace-deleted", "reservations-deleted", "lease-deleted"),
         *("list-expired", "server-lags", "etcd-restored", "etcd-restored-live"),
-        *("evictions-refused", "evictions-fail", "evictions-slow", "victim-stays"),
+        *("evictions-refused", "evictions-fail", "evictions-slow", "evictions-two-budgets", "victim-stays"),
+        *("holder-goes", "queue-vanishes", "room-conflict", "room-deleted"),
     }
 
 

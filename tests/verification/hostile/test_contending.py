@@ -1,0 +1,101 @@
+"""Teams that take from each other: what is drawn, and that room is made for them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import msgspec
+import pytest
+
+from simulator import shape
+from verification.hostile import contending
+from verification.hostile.actions import Action, CreatePod, CreatePodGroup, DeletePod
+from verification.hostile.queue_actions import CreateQueue, DeleteQueue, EditQueue
+from verification.hostile.room_actions import CreateBudget, DeleteBudget, EditBudget
+from verification.hostile.run import run
+from verification.hostile.scenario import scenario_of
+from wire import names
+
+SHAPES = shape.parse(["2x4x80GiB"])
+MANY = range(200)
+#: Scenarios of the first seeds in which teams take from each other.
+CONTENDED = [
+    scenario
+    for scenario in map(scenario_of, range(1, 40))
+    if any(isinstance(action, CreateQueue) and action.name == "q-0" for action in scenario.actions)
+]
+
+
+def drawn(seed: int) -> tuple[Action, ...]:
+    return contending.contended(random.Random(seed), shapes=SHAPES, duration_s=60.0)
+
+
+def test_the_same_seed_does_the_same_and_survives_as_json() -> None:
+    for seed in range(20):
+        actions = drawn(seed)
+        assert actions == drawn(seed)
+        assert msgspec.json.decode(msgspec.json.encode(actions), type=tuple[Action, ...]) == actions
+
+
+def test_the_first_wave_asks_for_more_than_there_is() -> None:
+    for seed in MANY:
+        first = [each for each in drawn(seed) if isinstance(each, CreatePod) and each.at_s <= 7]
+        asked = sum(each.gpus + float(each.annotations.get(names.GPU_FRACTION, "0")) for each in first)
+        assert asked >= 8
+
+
+def _told(action: Action) -> list[str]:
+    match action:
+        case CreatePod():
+            facts = {
+                "a part": bool(action.annotations),
+                "several": action.gpus > 1,
+                "made again": bool(action.insist_s),
+                "long end": action.grace_s == 60,
+                f"priority {action.priority_class}": True,
+            }
+            return [what for what, is_so in facts.items() if is_so]
+        case CreatePodGroup():
+            return [f"gang {action.preemptibility}", "delay" if action.delay else "gang at once"]
+        case CreateQueue() | EditQueue():
+            said = {"preempt": action.preempt_min, "reclaim": action.reclaim_min}
+            return [f"{type(action).__name__} {what}" for what, value in said.items() if value]
+        case CreateBudget():
+            return ["budget of a team" if action.labels else "budget of all"]
+        case DeletePod() | EditBudget() | DeleteBudget() | DeleteQueue():
+            return [type(action).__name__]
+        case _:
+            return []
+
+
+def test_all_that_may_happen_does() -> None:
+    told = Counter(what for seed in MANY for action in drawn(seed) for what in _told(action))
+    assert min(told.values()) >= 10, told
+    assert len(told) == 24, sorted(told)
+
+
+def test_elastic_gangs_have_more_members_than_they_need() -> None:
+    elastic = 0
+    for seed in MANY:
+        members = Counter(each.group for each in drawn(seed) if isinstance(each, CreatePod) and not each.insist_s)
+        groups = [each for each in drawn(seed) if isinstance(each, CreatePodGroup)]
+        elastic += sum(members[group.name] > group.minimum for group in groups)
+    assert elastic > 100
+
+
+def test_scenarios_make_room_in_most_seeds_and_contend_in_many() -> None:
+    scenarios = [scenario_of(seed, ()) for seed in range(300)]
+    makes_room = sum(each.settings.makes_room for each in scenarios)
+    assert 180 < makes_room < 240
+    contended = [each for each in scenarios if any(isinstance(a, CreateBudget) for a in each.actions)]
+    assert len(contended) > 40
+    assert all(each.settings.makes_room and each.world.scheduler.decisions.makes_room for each in contended)
+
+
+@pytest.mark.thorough
+def test_room_is_made_in_such_runs_and_holders_come_to_run() -> None:
+    made = [run(scenario).room for scenario in CONTENDED[:12]]
+    assert sum(each.intents for each in made) >= 10
+    assert sum(each.served for each in made) >= 8
+    assert sum(each.evictions for each in made) >= 12
