@@ -44,7 +44,6 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/convert/selectors.py": "tests/scheduler/core/nodes/test_anti_affinity.py",
     "scheduler/core/decide/alone.py": "tests/scheduler/core/decide/test_decide.py",
     "scheduler/core/decide/as_if.py": "tests/scheduler/core/decide/test_changes.py",
-    "scheduler/core/decide/attempts.py": "tests/scheduler/core/decide/test_decide.py",
     "scheduler/core/decide/berth_choice.py": "tests/scheduler/core/stories/test_berths.py",
     "scheduler/core/decide/berthing.py": "tests/scheduler/core/stories/test_berths.py",
     "scheduler/core/decide/charging.py": "tests/scheduler/core/decide/test_making.py",
