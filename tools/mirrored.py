@@ -53,6 +53,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/decide/held_back.py": "tests/scheduler/core/decide/test_making.py",
     "scheduler/core/decide/needed.py": "tests/scheduler/core/decide/test_making.py",
     "scheduler/core/decide/needs.py": "tests/scheduler/core/decide/test_making.py",
+    "scheduler/core/decide/returning.py": "tests/scheduler/core/stories/test_moving.py",
     "scheduler/core/decide/shapes.py": "tests/scheduler/core/backlog/test_backlog.py",
     "scheduler/core/decide/supposed_nodes.py": "tests/scheduler/core/autoscale/test_unmet_demand.py",
     "scheduler/core/explain/ruled_out.py": "tests/scheduler/core/stories/test_compute.py",

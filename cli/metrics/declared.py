@@ -136,7 +136,7 @@ EVICTIONS: Final = counter(
     "moorage_evictions_total",
     "Evictions that were asked for, by what came of it.",
     {
-        "action": "`reclaim` or `preempt` (for other pods), `stalegangeviction` (what is left of a gang)",
+        "action": "`reclaim`, `preempt` or `consolidation` (for other pods), `stalegangeviction` (the rest of a gang)",
         "result": "`evicted`; `gone` or `other-pod`: no need any more; asked again later: `refused` (by a "
         "PodDisruptionBudget), `failed` (no clear answer); `spared`: not asked any more",
     },

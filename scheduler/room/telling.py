@@ -20,7 +20,7 @@ from wire.core import ObjectReference
 from wire.events import WARNING
 
 _log: Final = logging.getLogger(__name__)
-_WHY: Final = {Action.RECLAIM: Evicts.RECLAIM, Action.PREEMPT: Evicts.PREEMPT}
+_WHY: Final = {each: Evicts(each.value) for each in Action}
 
 
 class Evictions:
@@ -46,6 +46,8 @@ class Evictions:
         workload = f"{intent.namespace}/{intent.pod_group or (taker.name if taker is not None else '')}"
         if intent.action is Action.PREEMPT:
             text = reasons.preempted_text(place, workload)
+        elif intent.action is Action.MOVE:
+            text = reasons.moved_text(place)
         else:
             queues = dict.fromkeys(self._queue(one) for one in (pod, taker) if one is not None)
             text = reasons.reclaimed_text(place, workload, [states[name] for name in queues if name in states])

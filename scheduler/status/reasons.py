@@ -169,6 +169,11 @@ def preempted_text(pod: str, workload: str) -> str:
     return f"Pod {pod} was preempted by higher priority workload {workload}"
 
 
+def moved_text(pod: str) -> str:
+    """Say that a pod is evicted to be placed on another node (kai-contract 4.8). ``pod``: namespace and name."""
+    return f"Pod {pod} was preempted and rescheduled due to bin packing (resource consolidation) procedure"
+
+
 def reclaimed_text(pod: str, workload: str, queues: Iterable[QueueState]) -> str:
     """Say for whom of another queue a pod is evicted, and how the queues stand: its own, and the other one."""
     sentences = (f"Pod {pod} was preempted by workload {workload}.", *map(_queue_sentence, queues))

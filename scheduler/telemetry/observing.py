@@ -58,6 +58,8 @@ class Evicts(enum.Enum):
     RECLAIM = "reclaim"
     #: For a pod of higher priority in the same queue.
     PREEMPT = "preempt"
+    #: Onto another node, so that what is free comes together.
+    MOVE = "consolidation"
     #: What is left of a gang below its minimum.
     STALE_GANG = "stalegangeviction"
 

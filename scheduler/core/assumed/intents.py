@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from scheduler.core.model.index import Membership
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import Intent, Place
+from scheduler.core.model.room import Intent, Moved, Place
 from scheduler.core.nodes.kept_room import KeptPlace, KeptRoom
 from scheduler.core.nodes.node_usage import Charge
 
@@ -165,13 +165,13 @@ class Intents:
         if not self._at.has(node):
             return []
         here = sorted((self._ages[intent_id], intent_id) for intent_id, _ in self._at.at(node))
-        return [self._kept(self._intents[intent_id], node) for _, intent_id in here]
+        return [room for _, intent_id in here for room in self._rooms(self._intents[intent_id], node)]
 
     def all_kept(self) -> Iterator[tuple[str, KeptRoom]]:
         """The same of all nodes, without the indexes."""
         for intent in self._intents.values():
             for node in _nodes(intent):
-                yield node, self._kept(intent, node)
+                yield from ((node, room) for room in self._rooms(intent, node))
 
     def charges_of(self, uid: str) -> list[Charge]:
         """The place that is kept for a holder that waits: it counts as held in its queue."""
@@ -180,6 +180,10 @@ class Intents:
         demand = self._pods[uid].cls.demand
         places = (place for place in self._holders[uid].places if place.pod_uid == uid)
         return [Charge(pod_uid=uid, node=place.node, demand=demand, devices=place.devices) for place in places]
+
+    def _rooms(self, intent: Intent, node: str) -> list[KeptRoom]:
+        """What it keeps for its holders, and for each successor of a victim by itself."""
+        return [self._kept(intent, node), *(moved_room(intent, each) for each in intent.moved if each.node == node)]
 
     def _kept(self, intent: Intent, node: str) -> KeptRoom:
         return kept_room(intent, intent.places, node, waits=self.waits, pods=self._pods)
@@ -205,6 +209,12 @@ def kept_room(
     )
 
 
+def moved_room(intent: Intent, moved: Moved) -> KeptRoom:
+    """What is kept for one successor: all of its place, as no victim has anything of that."""
+    place = KeptPlace(moved.pod_uid, moved.demand, moved.devices)
+    return KeptRoom(f"{intent.id}/{moved.pod_uid}", (place,), frozenset())
+
+
 def _nodes(intent: Intent) -> list[str]:
     """Nodes with places, in their order."""
-    return list(dict.fromkeys(place.node for place in intent.places))
+    return list(dict.fromkeys((*(place.node for place in intent.places), *(moved.node for moved in intent.moved))))

@@ -7,7 +7,7 @@ what was touched and what is awake, not what waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView, Mapping, Set
 from itertools import islice
 from typing import Final
 
@@ -71,6 +71,8 @@ class Backlog:
         self._woken_at = -1
         #: Needs for which room was looked for.
         self.room = NEVER_LOOKED
+        #: Pods that were moved and are gone (UIDs), since when that is known: their successors have places.
+        self.returning: Mapping[str, int] = {}
         #: When counts in verdicts are brought up to date next.
         self.recount_ns = 0
 

@@ -6,7 +6,7 @@ the rest of the decision has to know at once is read here, in the backlog's plac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from copy import deepcopy
 from typing import Protocol
 
@@ -267,6 +267,16 @@ class RoomLooked(msgspec.Struct, frozen=True):
         backlog.room = self.memo
 
 
+class Returning(msgspec.Struct, frozen=True):
+    """Pods that were moved are gone since then; places are kept for their successors."""
+
+    since: Mapping[str, int]
+
+    def take(self, backlog: Backlog) -> None:
+        """Remember it."""
+        backlog.returning = self.since
+
+
 class Notes:
     """Notes of the decision under way, in order."""
 
@@ -379,6 +389,10 @@ class Notes:
     def room_looked(self, memo: RoomMemo) -> None:
         """Remember what was looked for, and when that is to be done again."""
         self.taken.append(RoomLooked(memo))
+
+    def returning(self, since: Mapping[str, int]) -> None:
+        """Remember since when pods are gone that were moved."""
+        self.taken.append(Returning(since))
 
     @property
     def pace(self) -> GangPace:

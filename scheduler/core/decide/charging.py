@@ -14,9 +14,10 @@ import msgspec
 
 from scheduler.core.decide import queue_use
 from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.room_trial import OnPaper
 from scheduler.core.model.plan import Entry, MakeRoom, Placement
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import Found, Intent, Place, Unit, Victim
+from scheduler.core.model.room import Action, Found, Intent, Moved, Moves, Place, Unit, Victim
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.use import held, is_fixed
@@ -80,7 +81,7 @@ class Charging:
         if victims or standing is not None:
             nodes = {place.node for place in places}
             left = (victim for victim in still if victim.node in nodes)
-            intent = self._intent(need, found, places, standing)
+            intent = self._intent(need, found.action, places, standing)
             self._begin(need, msgspec.structs.replace(intent, victims=(*left, *map(self._victim, victims))))
         return True
 
@@ -116,20 +117,60 @@ class Charging:
                 return False
             places.append(put)
         if victims:
-            intent = self._intent(need, found, tuple(places), None)
+            intent = self._intent(need, found.action, tuple(places), None)
             self._begin(need, msgspec.structs.replace(intent, victims=tuple(map(self._victim, victims))))
         return True
 
-    def _victims(self, found: Found) -> list[PodRecord] | None:
+    def take_moves(self, need: Need, moves: Moves) -> bool:
+        """Charge a need and the successors of all that are moved for it, and begin the intent; False as in ``take``."""
+        attempts, statement = self.attempts, self.attempts.placer.statement
+        mark = statement.checkpoint(), attempts.accounts.checkpoint()
+        victims = self._victims(moves)
+        moved = None if victims is None else self._moved(moves, victims)
+        places = None if moved is None else self._put_all(need, moves)
+        if victims is None or moved is None or places is None:
+            statement.rollback(mark[0])
+            attempts.accounts.rollback(mark[1])
+            return False
+        intent = self._intent(need, Action.MOVE, places, None)
+        self._begin(need, msgspec.structs.replace(intent, victims=tuple(map(self._victim, victims)), moved=moved))
+        return True
+
+    def _moved(self, moves: Moves, victims: Sequence[PodRecord]) -> tuple[Moved, ...] | None:
+        """Take victims off and charge their successors; None if one has no place any more."""
+        self._evict(victims)
+        pods, found = {pod.uid: pod for pod in victims}, list[Moved]()
+        position_of = self.attempts.placer.statement.position_of
+        for place in moves.moved:
+            pod = pods[place.pod_uid]
+            placed = OnPaper(self.attempts, only([place.node], position_of)).move(pod, set())
+            if placed is None or pod.moves_as is None:
+                return None
+            found.append(
+                Moved(
+                    pod_uid=pod.uid,
+                    namespace=pod.namespace,
+                    owner=self._victim(pod).owner,
+                    node=placed.node,
+                    demand=pod.moves_as.demand,
+                    devices=placed.devices,
+                )
+            )
+        return tuple(found)
+
+    def _victims(self, found: Found | Moves) -> list[PodRecord] | None:
         """Those who have to go; None if one of them can't, as another intent takes it or it is gone."""
         pods = [self.attempts.snapshot.pod(uid) for unit in found.units for uid in unit.pods]
         there = [pod for pod in pods if pod is not None and pod.node and pod.uid not in self.taken]
         return there if len(there) == len(pods) else None
 
     def _places(self, need: Need, found: Found, victims: Sequence[PodRecord]) -> tuple[Place, ...] | None:
-        pods = {pod.uid: pod for pod in need.pods}
         self._evict(victims)
-        places = []
+        return self._put_all(need, found)
+
+    def _put_all(self, need: Need, found: Found | Moves) -> tuple[Place, ...] | None:
+        """Charge all holders where they are to be; None if that is not possible now."""
+        places, pods = [], {pod.uid: pod for pod in need.pods}
         for place in found.places:
             put = self._put(pods[place.pod_uid], place.node)
             if put is None:
@@ -163,12 +204,12 @@ class Charging:
         emptied = (dev.group for dev in devices if dev.reservation is not None and dev.reservation.uid in retired)
         return Place(pod.uid, node, emptied=tuple(emptied))
 
-    def _intent(self, need: Need, found: Found, places: tuple[Place, ...], standing: Intent | None) -> Intent:
+    def _intent(self, need: Need, action: Action, places: tuple[Place, ...], standing: Intent | None) -> Intent:
         first, group = places[0].pod_uid, need.group
         number = self.attempts.snapshot.commits.intents.next_number(first) if standing is None else standing.number
         return Intent(
             id=f"{first}-{number}" if standing is None else standing.id,
-            action=found.action,
+            action=action,
             namespace=need.pods[0].namespace,
             pod_group=group.name if group is not None else "",
             number=number,

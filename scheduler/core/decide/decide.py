@@ -23,6 +23,7 @@ from scheduler.core.decide.gangs import whole_gang
 from scheduler.core.decide.holders import Holders
 from scheduler.core.decide.lines import WholeLine
 from scheduler.core.decide.making import Making
+from scheduler.core.decide.returning import Returning
 from scheduler.core.decide.shapes import WholeShape
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Entry, Placement, Withdraw
@@ -159,7 +160,8 @@ class _Deciding:
         """Holders whose places are free come before all others: what is kept is kept for them."""
         snapshot = self.snapshot
         if snapshot.settings.makes_room and snapshot.commits.intents.all():
-            self.holders = Holders(self.attempts, self.entries)
+            keeping = Returning(self.attempts, self.entries).serve()
+            self.holders = Holders(self.attempts, self.entries, keeping=keeping)
             self.holders.serve()
 
     def _give_turn(self, waiting: Waiting) -> None:

@@ -7,7 +7,7 @@ one that finds a place where nobody has to go ends its intent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,6 +38,8 @@ class Holders:
     entries: list[Entry]
     #: Intents (ids) that don't come about as they are, and why.
     failing: dict[str, Ended] = field(default_factory=dict)
+    #: Intents (ids) that keep places for successors of pods that were moved (returning.py).
+    keeping: Set[str] = frozenset()
     #: Intents that are neither over nor served, with what their holders say.
     _waiting: list[tuple[Intent, Verdict]] = field(default_factory=list)
     #: Nodes on which an intent that is over still charges something, for a moment.
@@ -56,6 +58,8 @@ class Holders:
             return
         if because is None and standing.is_to_be_tried:
             because = self._try(standing)
+        if because is Ended.BOUND and intent.id in self.keeping:
+            return
         if because in _REVISED:
             self.failing[intent.id] = because
             self._waiting.append((intent, standing.verdict()))

@@ -1,8 +1,8 @@
 """Needs for which room is made: the last phase of a decision (docs/design/room.md).
 
-For pods that fitted nowhere room is searched by the rules of reclaim, and where that finds none by the rules of
-preempt. What is found is charged at once, on nodes and in queues, so the next need sees it. Pods that go anyway are
-counted as gone: nobody is evicted for a need that fits then.
+For pods that fitted nowhere others are moved, if what is free in all is enough. Where that finds nothing room is
+searched by the rules of reclaim, and then by the rules of preempt. What is found is charged at once, on nodes and in
+queues, so the next need sees it. Pods that go anyway are counted as gone: nobody is evicted for a need that fits then.
 
 It is done every 0.2 s at most. A need that was refused is searched for again only after something has changed that the
 answer depends on, and 1 s later at the earliest, or when time alone may have changed it. The work of one decision is
@@ -28,9 +28,11 @@ from scheduler.core.decide.revising import Revising
 from scheduler.core.decide.room_trial import cost_beside, cost_of_search, room_trial
 from scheduler.core.model.plan import Entry, GiveUp
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import Action, Ended, Found, NoRoom
+from scheduler.core.model.room import Action, Ended, Found, Moves, NoRoom
+from scheduler.core.model.settings import Strategy
 from scheduler.core.queues.order import QueueOrder
 from scheduler.core.queues.tree import TreeQueue
+from scheduler.core.room.moving import find_moves
 from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
 
@@ -162,7 +164,7 @@ class Making:
         revising.revise(self.failing)
         if revising.is_put_off:
             self._times.append(self.attempts.now_ns)
-        left = list(due)
+        left = self._move(due)
         for action in (Action.RECLAIM, Action.PREEMPT):
             left = self._search(left, memo, stamp, action)
 
@@ -182,6 +184,37 @@ class Making:
                 self._times.append(since_ns + patience_ns)  # who counts on it is looked at again if it stays
         self.charging.leave(leaving)
         return stuck
+
+    # --- moving --------------------------------------------------------------------------------------------------
+    def _move(self, due: Sequence[Needing]) -> list[Needing]:
+        """Have groups moved for needs that fit in what is free in all, in the order of queues; return the others.
+
+        Not where pods are spread: what was moved together would be spread again (as KAI).
+        """
+        settings = self.attempts.snapshot.settings
+        if Strategy.SPREAD in {settings.gpu_strategy, settings.cpu_strategy}:
+            return list(due)
+        allowance = Allowance(namespaces=len({need.namespace for need in due}), most=self.attempts.limits.searching)
+        order: QueueOrder[Needing] = QueueOrder(self.attempts.accounts)
+        left = list[Needing]()
+        for need in due:
+            self._line_up(order, need)
+        while (first := order.pop()) is not None:
+            if allowance.has_left(first.namespace) and self._is_moved(first, allowance):
+                first.take()
+                self._line_up(order, first)
+            else:
+                left.append(first)
+        return left
+
+    def _is_moved(self, first: Needing, allowance: Allowance) -> bool:
+        """Whether groups are moved for the first one, or it needs nothing."""
+        need = first.need()
+        if need is None:
+            return True
+        allowance.spend(first.namespace, cost_of_search(self.attempts.snapshot))
+        moves = find_moves(need, self.trial)
+        return moves is not None and self._is_allowed(need, moves) and self.charging.take_moves(need, moves)
 
     # --- searches ------------------------------------------------------------------------------------------------
     def _search(self, due: Sequence[Needing], memo: RoomMemo, stamp: Stamp, action: Action) -> list[Needing]:
@@ -233,7 +266,7 @@ class Making:
         """For how many equal needs room is looked for together: as the namespace's share of the work allows."""
         return max(1, min(_TOGETHER, (allowance.share - allowance.spent_by(namespace)) // _FURTHER))
 
-    def _is_allowed(self, need: Need, found: Found) -> bool:
+    def _is_allowed(self, need: Need, found: Found | Moves) -> bool:
         """Whether no room is to be made on nodes that are kept for others (queues/berths.py)."""
         return self.berthing.keeping_off_need(need).isdisjoint(place.node for place in found.places)
 

@@ -55,7 +55,7 @@ class Revising:
         standing.lift()
         times = self.revised[intent.id] = self.revised.get(intent.id, 0) + 1
         need = self._need(standing)
-        if need is None or times > MOST:
+        if need is None or times > MOST or intent.action is Action.MOVE:
             return False
         found = self.attempts.snapshot.room_for(need, self.trial, Action.RECLAIM, Action.PREEMPT)
         allowance.spend(intent.namespace, cost_of_search(self.attempts.snapshot) + cost_beside(found))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpu.handover import PlannedDevice
-from scheduler.core.model.records import Requirement
+from scheduler.core.model.records import Demand, Requirement
 from scheduler.core.model.verdict import Code
 
 
@@ -24,6 +24,8 @@ class Action(enum.Enum):
     RECLAIM = "reclaim"
     #: From pods of lower priority in the same queue.
     PREEMPT = "preempt"
+    #: From nothing: those that go have other places, so that what is free comes together.
+    MOVE = "consolidation"
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
@@ -48,10 +50,25 @@ class Victim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     owner: str
 
 
+class Moved(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The place of a victim's successor, which is another pod. ``pod_uid``: of the victim; ``owner`` as there.
+
+    It is kept for a pod of this namespace and owner that asks the same.
+    """
+
+    pod_uid: str
+    namespace: str
+    owner: str
+    node: str
+    demand: Demand
+    devices: tuple[PlannedDevice, ...] = ()
+
+
 class Intent(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A decision to make room. ``pod_group``: of the holders, "" for a pod alone, which is the only holder then.
 
     ``id`` is unique: made of the first holder's UID and ``number``, the number of intents that it had before.
+    ``moved``: places that are kept for successors of victims.
     """
 
     id: str
@@ -61,6 +78,7 @@ class Intent(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     number: int = 0
     places: tuple[Place, ...]
     victims: tuple[Victim, ...]
+    moved: tuple[Moved, ...] = ()
 
 
 class Ended(enum.Enum):

@@ -22,7 +22,7 @@ from scheduler.core.queues.use import is_fixed
 from scheduler.core.room import protection
 from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
-from scheduler.core.room.units import Resident, amounts
+from scheduler.core.room.units import Resident, amounts, residents
 
 _S: Final = 1_000_000_000
 #: So many nodes are looked at for one need.
@@ -35,8 +35,16 @@ def find_moves(need: Need, trial: Trial) -> Moves | None:
     """Say who is to be moved for a need; None if nobody is found. Statement and accounts are left as they were."""
     if need.is_fixed or trial.settings.most_moved_groups <= 0 or not _is_free_in_all(need, trial):
         return None
+    if not any(pod.moves_as for pod in trial.pods.records.values()):
+        return None
+    if protection.delayed_until_s(need, trial.evicted.get(need.owner), trial.wall_s):
+        return None
     mark = trial.statement.checkpoint(), trial.accounts.checkpoint()
     try:
+        if trial.paper.place(need) is not None:
+            return None  # it fits when those are gone that go anyway
+        trial.statement.rollback(mark[0])
+        trial.accounts.rollback(mark[1])
         return _Moving(need, trial).found()
     finally:
         trial.statement.rollback(mark[0])
@@ -74,8 +82,7 @@ class _Moving:
     def found(self) -> Moves | None:
         """Who is moved."""
         trial = self.trial
-        trial.residents.refresh(trial)
-        units = [unit for unit in trial.residents.residents if unit is not None and self._may_move(unit)]
+        units = [unit for unit in residents(trial).units if self._may_move(unit)]
         taken = map(trial.pods.records.get, trial.taken) if trial.budgets else ()
         trial.counted.spend(pod for pod in taken if pod is not None and not pod.deleting)
         by_node = self._by_node(units)

@@ -18,7 +18,8 @@ from typing import Any, Final
 import msgspec
 
 from gpu.handover import MalformedHandover, PlannedDevice, check_device
-from scheduler.core.model.room import Action, Evicted, Intent, Place, Victim
+from scheduler.core.model.records import Demand
+from scheduler.core.model.room import Action, Evicted, Intent, Moved, Place, Victim
 
 #: Evictions count for so long.
 WINDOW_S: Final = 3600
@@ -64,6 +65,15 @@ class _Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     emptied: tuple[str, ...] = ()
 
 
+class _Moved(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    pod: str
+    namespace: str
+    owner: str
+    node: str
+    demand: Demand
+    devices: tuple[dict[str, Any], ...] = ()
+
+
 class _Intent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     id: str
     action: Action
@@ -72,6 +82,7 @@ class _Intent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     number: int = 0
     places: tuple[_Place, ...]
     victims: tuple[_Victim, ...]
+    moved: tuple[_Moved, ...] = ()
 
 
 class _Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -162,6 +173,17 @@ def _written_intent(intent: Intent) -> _Intent:
             _Victim(short(victim.pod_uid), victim.namespace, victim.name, victim.node, short(victim.owner))
             for victim in intent.victims
         ),
+        moved=tuple(
+            _Moved(
+                short(each.pod_uid),
+                each.namespace,
+                short(each.owner),
+                each.node,
+                each.demand,
+                tuple(map(msgspec.to_builtins, each.devices)),
+            )
+            for each in intent.moved
+        ),
     )
 
 
@@ -234,6 +256,7 @@ def _intent(said: _Intent) -> Intent:
         number=said.number,
         places=tuple(map(_place, said.places)),
         victims=tuple(map(_victim, said.victims)),
+        moved=tuple(map(_moved, said.moved)),
     )
 
 
@@ -263,6 +286,23 @@ def _victim(said: _Victim) -> Victim:
         _require(getattr(said, field), f"victims: {field}")
     return Victim(
         pod_uid=_long(said.pod), namespace=said.namespace, name=said.name, node=said.node, owner=_long(said.owner)
+    )
+
+
+def _moved(said: _Moved) -> Moved:
+    for field in ("namespace", "node"):
+        _require(getattr(said, field), f"moved: {field}")
+    demand = said.demand
+    amounts = [demand.cpu_milli, demand.mem_mib, demand.ephemeral_mib, demand.gpus, demand.mem_rounding_bytes]
+    if not all(0 <= amount < _MOST for amount in (*amounts, *(amount for _, amount in demand.extended))):
+        raise ValueError("moved: demand: an amount is out of range; allowed: 0 and above, below 2^53")
+    return Moved(
+        pod_uid=_long(said.pod),
+        namespace=said.namespace,
+        owner=_long(said.owner),
+        node=said.node,
+        demand=demand,
+        devices=tuple(map(_device, said.devices)),
     )
 
 

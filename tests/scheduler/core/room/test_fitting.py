@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler.core.cluster import Cluster
+from scheduler.core.model.records import Demand
+from scheduler.core.model.room import Moved
 from tests.scheduler.core.nodes.test_kept_room import HALF, intent, place, running, share
 from tests.scheduler.core.objects import Fed, bound, cluster, feed, node, pod, reservation
 
@@ -116,3 +119,12 @@ def test_a_device_that_is_to_be_opened_is_one_of_those_that_come_free() -> None:
     assert fits(made)
     feed(made, foreign(1))
     assert not fits(made)
+
+
+@pytest.mark.parametrize(("gpus", "is_enough"), [(3, True), (4, False)])
+def test_successors_of_victims_have_to_fit_as_well(gpus: int, is_enough: bool) -> None:
+    made = cluster(node(gpus=4), node("n2", 4), running("v", 1), pod("h", gpus=4))
+    moved = Moved(pod_uid="uid-v", namespace="ns", owner="o", node="n2", demand=Demand(gpus=1))
+    made.commits.intents.put(msgspec.structs.replace(intent(place("h"), victims=("v",)), moved=(moved,)))
+    feed(made, bound(pod("foreign", gpus=gpus, scheduler="another"), "n2"))
+    assert fits(made) is is_enough

@@ -80,7 +80,7 @@ def test_of_a_department_no_more_is_taken_than_what_is_above_its_share() -> None
     assert len(_names(*tree, *pods)) == 2
 
 
-@given(st.integers(0, 1 << 32), st.sampled_from(Action), st.integers(1, 3))
+@given(st.integers(0, 1 << 32), st.sampled_from((Action.RECLAIM, Action.PREEMPT)), st.integers(1, 3))
 def test_all_at_once_is_as_one_by_one(seed: int, action: Action, claim: int) -> None:
     trial = trial_of(Scene(seed, most_units=12).cluster())
     rules = _rules(trial, need_of(trial, "mine"), action, claim)

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu.handover import PlannedDevice
-from scheduler.core.model.room import Action, Evicted, Intent, Place, Victim
+from scheduler.core.model.records import Demand
+from scheduler.core.model.room import Action, Evicted, Intent, Moved, Place, Victim
 from scheduler.core.room import written
 from scheduler.core.room.written import MOST_TIMES, Record, added, evictions, pods_of, read, without
 from tests.fuzzing import fuzzed
@@ -32,6 +33,23 @@ _places = st.builds(
     Place, _uids, _words, st.lists(_devices, max_size=2).map(tuple), st.lists(_words, max_size=2).map(tuple)
 )
 _victims = st.builds(Victim, pod_uid=_uids, namespace=_words, name=_words, node=_words, owner=_uids)
+_amounts = st.integers(0, 2**40)
+_demands = st.builds(
+    Demand,
+    cpu_milli=_amounts,
+    mem_mib=_amounts,
+    gpus=_amounts,
+    extended=st.lists(st.tuples(_words, _amounts)).map(tuple),
+)
+_moved = st.builds(
+    Moved,
+    pod_uid=_uids,
+    namespace=_words,
+    owner=_uids,
+    node=_words,
+    demand=_demands,
+    devices=st.lists(_devices, max_size=2).map(tuple),
+)
 _intents = st.builds(
     Intent,
     id=_words,
@@ -41,6 +59,7 @@ _intents = st.builds(
     number=st.integers(0, 2**40),
     places=st.lists(_places, min_size=1, max_size=3).map(tuple),
     victims=st.lists(_victims, max_size=3).map(tuple),  # none are left of one that was revised
+    moved=st.lists(_moved, max_size=2).map(tuple),
 )
 _times = st.lists(st.integers(0, 2 * NOW_S), min_size=1, max_size=MOST_TIMES).map(lambda times: tuple(sorted(times)))
 
@@ -198,3 +217,13 @@ def test_what_is_over_goes_and_with_it_evictions_that_no_longer_count() -> None:
     assert [kept.id for kept in left.intents] == ["b-0"]
     assert set(left.evicted) == {uid(2), uid(10)}
     assert without(left, (), now_s=NOW_S + 3600).evicted == {}
+
+
+@pytest.mark.parametrize("amount", [-1, 2**53])
+def test_a_place_of_a_successor_whose_amounts_nobody_writes_is_not_read(amount: int) -> None:
+    moved = Moved(pod_uid=uid(7), namespace="team", owner=uid(8), node="n2", demand=Demand(gpus=1))
+    text = written.written(Record((msgspec.structs.replace(intent(), moved=(moved,)),)))
+    assert read(text).record.intents[0].moved == (moved,)
+    changed = text.replace('"gpus":1', f'"gpus":{amount}')
+    assert changed != text
+    assert read(changed).record.intents == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -52,7 +52,7 @@ class Shell:
     now_ns: int = 0
     cluster: Cluster = field(default_factory=lambda: Cluster(Settings(makes_room=True)))
 
-    def feed(self, *objects: Fed) -> Shell:
+    def feed(self, *objects: Fed) -> Self:
         """See these objects."""
         for obj in objects:
             kind = type(obj).__name__
@@ -93,7 +93,7 @@ class Shell:
             self.cluster.commits.intents.put(intent)
         feed(self.cluster, *reversed(self.objects.values()))
 
-    def run(self, decisions: int = 3) -> Shell:
+    def run(self, decisions: int = 3) -> Self:
         """Decide so often, a second after each other, and carry out what is decided."""
         for _ in range(decisions):
             self.now_ns += S
