@@ -68,3 +68,16 @@ def test_an_unreadable_selector_of_a_running_pod_takes_everything_in_its_namespa
         frozenset(("n", "m")),
         frozenset(("m",)),
     )
+
+
+def test_a_resize_that_is_infeasible_frees_nothing_that_the_status_does_not_name(oracle: Oracle) -> None:
+    running = _pod("r", node="n")
+    running["spec"]["containers"][0]["resources"]["requests"]["example.com/fpga"] = "1"
+    given = {"memory": "1Gi"}
+    told = {"name": "c", "image": "i", "imageID": "", "allocatedResources": given, "resources": {"requests": given}}
+    pending = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    running["status"] = {"phase": "Running", "containerStatuses": [told], "conditions": [pending]}
+    asking = _pod()
+    asking["spec"]["containers"][0]["resources"]["requests"]["example.com/fpga"] = "1"
+    node = _node(allocatable={"example.com/fpga": "1"})
+    assert _both(oracle, node, pod=asking, running=(running,)) == (frozenset(("n",)), frozenset())

@@ -78,7 +78,7 @@ def running_status(r: random.Random, spec: Spec) -> Spec:
     """The status of a pod that runs; now and then it is being resized, or its resize is infeasible."""
     status: Spec = {"phase": r.choice(("Running", "Pending"))}
     if r.random() < 0.15:
-        status["containerStatuses"] = [_resized(r, each["name"]) for each in spec["containers"]]
+        status["containerStatuses"] = [_resized(r, each) for each in spec["containers"]]
     if "resources" in spec and r.random() < 0.3:
         given = {"cpu": r.choice(("1", "3")), "memory": r.choice(("1Gi", "4Gi"))}
         status["resources"], status["allocatedResources"] = {"requests": given}, given
@@ -87,10 +87,12 @@ def running_status(r: random.Random, spec: Spec) -> Spec:
     return status
 
 
-def _resized(r: random.Random, name: str) -> Spec:
-    allocated, actual = ({"cpu": r.choice(_CPU), "memory": r.choice(_MEMORY)} for _ in range(2))
+def _resized(r: random.Random, container: Spec) -> Spec:
+    """A status; kubelet names all that the container asks in it, of which CPU and memory may be others."""
+    asked = container["resources"]["requests"]
+    allocated, actual = ({**asked, "cpu": r.choice(_CPU), "memory": r.choice(_MEMORY)} for _ in range(2))
     return {
-        "name": name,
+        "name": container["name"],
         "image": "i",
         "imageID": "",
         "ready": True,

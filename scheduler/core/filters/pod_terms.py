@@ -55,12 +55,15 @@ class Owning(msgspec.Struct, frozen=True, cache_hash=True):
     def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
         """Whether a pod is one of them."""
         del labels_of
+        if not self.term.is_widened:
+            return self.term in pod.keeps_off
         return any(self.term in wider(term) for term in pod.keeps_off)
 
 
-def wider(term: AntiTerm) -> tuple[AntiTerm, AntiTerm, AntiTerm]:
+def wider(term: AntiTerm) -> tuple[AntiTerm, ...]:
     """A term, all pods of its namespaces, and all pods."""
-    return term, msgspec.structs.replace(term, selector=()), everybody(term.key)
+    wide = (msgspec.structs.replace(term, selector=()), everybody(term.key))
+    return term, *(msgspec.structs.replace(each, is_widened=True) for each in wide)
 
 
 def everybody(topology_key: str) -> AntiTerm:

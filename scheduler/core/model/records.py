@@ -76,6 +76,8 @@ class AntiTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     selector: tuple[Requirement, ...] | None
     namespaces: frozenset[str]
     namespace_selector: tuple[Requirement, ...] | None = None
+    #: Its owners have written less: there are too many terms like theirs (nodes/term_index.py).
+    is_widened: bool = False
 
 
 class VolumeRule(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):

@@ -35,3 +35,10 @@ def test_who_is_kept_off_by_one_that_was_placed_waits_no_longer_than_that_is_the
     assert places(found.decide(0)) == {"v": "p"}
     found.remove_pod("uid-v")
     assert places(found.decide(1)) == {"w": "p"}
+
+
+def test_a_term_of_a_running_pod_that_asks_more_is_not_taken_for_one_that_takes_all() -> None:
+    narrow = term(selector={"matchLabels": {"app": "b"}}, namespaces=["ns"])
+    there = pod("r", namespace="other", bound_to="p", spec=anti_affinity(narrow))
+    found = made(there, waiting(anti_affinity(term(selector={}))), nodes=NODES[:1])
+    assert places(found.decide(0)) == {"w": "p"}
