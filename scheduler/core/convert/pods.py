@@ -206,7 +206,7 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         controller=controller_uid(meta),
         deleting=meta.deletion_timestamp is not None,
         claims=volumes.claims_of(pod) if pod.spec.volumes else (),
-        labels=labels,
+        labels={intern(key): intern(value) for key, value in labels.items()},
         ports=pod_rules.host_ports(pod),
         keeps_off=selectors.anti_terms(pod) if pod.spec.affinity else (),
         grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,
