@@ -165,7 +165,7 @@ class Answering:
         return app
 
     async def _end_streams(self, _: web.Application) -> None:
-        """A stream never ends by itself: the process would wait for it, to no end."""
+        """A stream never ends on its own: the process would wait for it without end."""
         for stream in self._open:
             stream.cancel()
 

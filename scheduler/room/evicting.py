@@ -52,7 +52,7 @@ ENDS: Final = frozenset({Answer.EVICTED, Answer.GONE, Answer.OTHER_POD, Answer.S
 class Wanted:
     """A pod that is to go. ``is_due`` is asked right before each request; ``told`` hears each answer.
 
-    ``asker``: who wants it. Of several askers each is asked and told by itself.
+    ``asker``: who wants it. Several askers are asked and answered one by one.
     """
 
     uid: str

@@ -17,7 +17,7 @@ _ASKER: Final = "room"
 
 
 class Victims:
-    """Asks for them. ``stands``: whether an intent stands as it is written; ``answered`` is told of each answer."""
+    """Asks for them. ``stands``: whether an intent stands as it is written; ``answered`` gets each answer."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Victims:
         self.evicted: dict[str, int] = {}
 
     def adopt(self, intent: Intent) -> None:
-        """Take an intent of an earlier leader: whoever is gone of its victims was evicted by that one."""
+        """Take an intent of an earlier leader: victims that are gone were evicted by that one."""
         self.evicted[intent.id] = sum(not self._is_there(victim) for victim in intent.victims)
 
     def ask(self, intents: Iterable[Intent]) -> None:

@@ -27,7 +27,7 @@ _SETTINGS: Final = Settings()
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """Each node is feasible or has kinds of reasons. ``blocker``: why the pod waits whatever nodes there are.
+    """Each node is feasible or has kinds of reasons. ``blocker``: why the pod waits on any nodes.
 
     ``chosen``: the node that a decision places it on, "" for none; ``told``: its counts of reasons, by kind.
     """

@@ -28,7 +28,7 @@ _GANG = "gang"
 
 @dataclass(slots=True)
 class Sequence:
-    """``placed``: so many pods. ``differences``: in what the answers differ."""
+    """``placed``: how many pods. ``differences``: in what the answers differ."""
 
     placed: int = 0
     differences: list[str] = field(default_factory=list)

@@ -134,7 +134,7 @@ def _queue(mix: _Field, name: str, parent: str, quota: float) -> CreateQueue:
 def _wave(
     mix: _Field, queues: Sequence[str], amount: float, *, between: tuple[float, float], priorities: Sequence[str]
 ) -> None:
-    """Pods and gangs that ask for so many GPUs in all."""
+    """Pods and gangs that ask for this number of GPUs in all."""
     rng, left = mix.rng, amount
     while left > 0:
         whose = _Whose(rng.choice(list(queues)), rng.choice(list(priorities)))

@@ -52,7 +52,7 @@ class Flights:
         return own if own is not None and own.placement.number == attempt else None
 
     def land(self, uid: str) -> None:
-        """The pod's fate is seen: whatever was under way counts no more."""
+        """The pod's fate is seen: an attempt of it counts no more."""
         own = self.get(uid)
         if own is not None:
             self._attempts.change(uid, own=None)

@@ -182,7 +182,7 @@ class Intents:
         return [Charge(pod_uid=uid, node=place.node, demand=demand, devices=place.devices) for place in places]
 
     def _rooms(self, intent: Intent, node: str) -> list[KeptRoom]:
-        """What it keeps for its holders, and for each successor of a victim by itself."""
+        """What it keeps for its holders, and separately for each successor of a victim."""
         return [self._kept(intent, node), *(moved_room(intent, each) for each in intent.moved if each.node == node)]
 
     def _kept(self, intent: Intent, node: str) -> KeptRoom:

@@ -1,4 +1,4 @@
-"""A decision on a changed snapshot: what would be done if something were otherwise."""
+"""A decision on a changed snapshot: what would be done after these changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def decide_as_if(
 ) -> Decision:
     """Decide on a snapshot with these changes; ``OnlyThese`` among them keeps it to one group.
 
-    Nothing of ``snapshot`` changes. Whoever waits is judged again, so the first look at a cluster with much that waits
+    Nothing of ``snapshot`` changes. All that wait are judged again, so the first look at a cluster with much that waits
     costs what the first decision on it did.
     """
     changed = snapshot.with_(*changes)

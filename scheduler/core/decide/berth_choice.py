@@ -40,7 +40,7 @@ class Choice:
         self._used = self.gpus - table.free[counted].sum(axis=0)
 
     def most(self, percent: int) -> int:
-        """How many GPUs all berths may have: so many percent, and at least one node."""
+        """How many GPUs all berths may have: the percentage given, and at least one node."""
         return max(int(self.gpus.sum()) * percent // 100, int(self.gpus.max(initial=0)))
 
     def gpus_of(self, nodes: Sequence[str]) -> int:
@@ -69,7 +69,7 @@ class Choice:
         return found
 
     def _eligible(self, need: Need) -> Bools:
-        """Nodes that may take a pod of a need at all, whatever they have left."""
+        """Nodes that may take a pod of a need at all, full ones included."""
         placer = self.attempts.placer
         there = np.zeros(len(self.gpus), np.bool_)
         for cls in dict.fromkeys(pod.cls for pod in need.pods):
@@ -90,7 +90,7 @@ class Choice:
         return [statement.nodes[position].name for position in in_order[:few].tolist()]
 
     def _at_least(self, need: Need, candidates: Sequence[str]) -> int:
-        """So many of the candidates are needed for the GPUs alone."""
+        """How many of the candidates are needed for the GPUs alone."""
         wanted, found = self.asked(need), 0
         for count, name in enumerate(candidates, start=1):
             found += self.gpus_of([name])
@@ -103,7 +103,7 @@ class Choice:
         return sum(pod.cls.demand.gpus for pod in needed(need))
 
     def _empty(self, nodes: Sequence[str]) -> None:
-        """Take off whatever counts in a queue."""
+        """Take off all pods that count in a queue."""
         bound_to = self.attempts.snapshot.pods.bound_to
         Charging(self.attempts, [], set()).leave([pod for name in nodes for pod in bound_to(name) if pod.queue])
 

@@ -308,7 +308,7 @@ class Berthing:
         return None
 
     def _berth(self, fresh: _Waiting, choice: Choice, most: int) -> Berth | None:
-        """The berth of a group; None if its queue has no right to more, or it would not fit on so many GPUs."""
+        """The berth of a group; None if its queue has no right to more, or it would not fit on ``most`` GPUs."""
         if choice.asked(fresh.need) > most or not self._is_entitled(fresh):
             return None
         nodes = choice.nodes_for(fresh.need, most)

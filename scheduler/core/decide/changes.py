@@ -16,7 +16,7 @@ from scheduler.core.model.records import NodeRecord, PodClass
 
 
 class Change(Protocol):
-    """One thing that is otherwise; a value."""
+    """One thing that differs; a value."""
 
     def apply(self, draft: Draft) -> None:
         """Change the parts of the snapshot that is being made."""
@@ -101,7 +101,7 @@ class AnotherAsk(msgspec.Struct, frozen=True):
 
 
 class AnotherMinimum(msgspec.Struct, frozen=True):
-    """A gang starts with so many pods in all. Minimums of its subgroups stay."""
+    """A gang starts with this many pods in all. Minimums of its subgroups stay."""
 
     namespace: str
     pod_group: str

@@ -1,6 +1,6 @@
 """A snapshot that is being made from another one: parts that a change touches are copied first, others are shared.
 
-Nodes and pods that are otherwise are counted again in the end, each once, as the cluster counts what events touched.
+Nodes and pods that differ are counted again in the end, each once, as the cluster counts what events touched.
 """
 
 from __future__ import annotations

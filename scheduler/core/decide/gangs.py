@@ -177,7 +177,7 @@ class WholeGang:
         return False
 
     def _keep_off_extras(self) -> None:
-        """Members that were not placed have said why; they wake together, whatever node may help one of them."""
+        """Members that were not placed have said why; they wake together, for any node that may help one of them."""
         self.is_kept_off = True
         off = self.attempts.off_of(self.queue, self.use, self.gang.key)
         self.attempts.notes.gang_kept_off(self.gang.key, off, kept=None)

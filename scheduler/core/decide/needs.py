@@ -1,6 +1,6 @@
 """Who needs room made: pods alone, gangs whose missing minimum fits nowhere, and members beyond a minimum, one by one.
 
-Only those that wait for room on nodes or in their queues: whoever is kept by something else, or waits for others of a
+Only those that wait for room on nodes or in their queues: a pod that is kept by something else, or waits for others of a
 gang, needs none. Pods of a shape and gangs of a line come one after the other, as what one is answered holds for all
 behind it.
 """
@@ -80,7 +80,7 @@ class Needing:
         return self._turns is None or self.rank is not None
 
     def is_settled(self) -> bool:
-        """Never: each is asked for by itself."""
+        """Never: each is asked for singly."""
         return False
 
     def need(self, most: int = 1) -> Need | None:
@@ -101,7 +101,7 @@ class Needing:
         return list(islice(self._next, most))
 
     def take(self, count: int = 1) -> None:
-        """So many have had their turn."""
+        """The first ``count`` have had their turn."""
         for _ in self._look_ahead(count):
             self._next.popleft()
 

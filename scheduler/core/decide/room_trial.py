@@ -1,7 +1,7 @@
 """A search for room on what a decision has tried so far (room/trial.py).
 
 What a decision learned of classes holds while it only charges. A search evicts on paper again and again, so it neither
-reads nor writes that: it places pods by itself, in the same way.
+reads nor writes that: it places pods in the same way, but apart.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def room_trial(attempts: Attempts, *, wall_s: int, **given: Any) -> Trial:
 
 
 def cost_of_search(snapshot: Snapshot) -> int:
-    """What a search costs at least, whatever it finds."""
+    """What a search costs at least, found or not."""
     return _SEARCHING + (len(snapshot.ledger.row_of) + len(snapshot.pods.records)) // _ROWS_PER_OPERATION
 
 

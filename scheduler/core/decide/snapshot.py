@@ -1,7 +1,7 @@
 """What a decision reads: all of it, and nothing else. A decision changes none of it (backlog/notes.py).
 
 It is a view, not a copy, since a copy of a cluster with 50,000 pods would cost more than the decision: good until the
-cluster takes the next event. Whoever keeps it longer is refused (``StaleSnapshot``). One that is changed (``with_``) is
+cluster takes the next event. A caller that keeps it longer is refused (``StaleSnapshot``). One that is changed (``with_``) is
 another view: what the change touches is copied, the rest is shared, and the snapshot that it came from stays as it was.
 """
 
@@ -59,7 +59,7 @@ class Snapshot:
 
     ``generation``: the cluster's when this was made, ``now_at`` tells the one that it has. ``judge`` adds to a pod
     that waits what its claims and others' terms ask of nodes, or why they keep it waiting. ``doubts``: nodes that come
-    last when a device has to be opened (slow_nodes.py). ``find_room``: says who has to go for a need, by what the shell
+    last when a device has to be opened (slow_nodes.py). ``find_room``: says which pods go for a need, by what the shell
     knows (``room_facts``). ``residents``: who may be evicted, read when that is asked.
 
     Of a changed snapshot: ``gone``: pods (UIDs) that are not there, though books and charges may name them. ``only``:

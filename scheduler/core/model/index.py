@@ -38,7 +38,7 @@ class Membership(Generic[K]):
             self._at.setdefault(place, {})[key] = None
 
     def copy(self) -> Self:
-        """The same, to be changed by itself."""
+        """The same, to be changed apart."""
         return copied(self, _at={place: dict(members) for place, members in self._at.items()}, _place=dict(self._place))
 
     def place(self, key: K) -> str:

@@ -30,7 +30,7 @@ class KeptPlace(msgspec.Struct, frozen=True, gc=False):
 class KeptRoom(msgspec.Struct, frozen=True, gc=False):
     """What one intent keeps on one node. ``victims``: UIDs of those that have to go from there.
 
-    ``intent_id``: for the successor of a victim with the victim's UID behind it, so that it can be taken off by itself.
+    ``intent_id``: for the successor of a victim with the victim's UID behind it, so that it can be taken off alone.
     """
 
     intent_id: str

@@ -286,7 +286,7 @@ class Ledger:
         return known
 
     def admitted(self, filters: tuple[Filter, ...], constraints: Constraints) -> Bools:
-        """Rows with a node that these filters admit, whatever others say."""
+        """Rows with a node that these filters admit; others are not asked."""
         asks = tuple((each, each.asked(constraints)) for each in filters)
         key = tuple((each.kind, ask) for each, ask in asks)
         known = self._admitted.get(key)

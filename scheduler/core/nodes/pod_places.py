@@ -1,6 +1,6 @@
 """Which pods are on which nodes or on their way there, and how many of them a matcher takes on each node.
 
-An event costs a note, whatever rules there are. Who asks for a count pays for what has changed since it was asked last:
+An event costs a note, with any number of rules. Who asks for a count pays for what has changed since it was asked last:
 so rules that one tenant writes cost nobody else anything. A count is made again from all pods if it is new, if nobody
 asked for it for a long time, and if labels of namespaces have changed.
 """

@@ -1,4 +1,4 @@
-"""Terms of pods, found by what they take: a pod is compared with few of them, whatever all pods have written.
+"""Terms of pods, found by what they take: a pod is compared with few of them, however many pods have terms.
 
 Equal terms are kept once, by a namespace and a label that they ask for. More than ``_MOST_ALIKE`` different terms in
 one place count as terms that take everybody: first of their own namespaces, then of all.

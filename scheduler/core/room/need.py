@@ -34,7 +34,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
         return self, *self.others
 
     def first(self, count: int) -> Need:
-        """It, and as many others that they are so many together."""
+        """The first ``count`` of it and its others."""
         return self if count > len(self.others) else msgspec.structs.replace(self, others=self.others[: count - 1])
 
     @property

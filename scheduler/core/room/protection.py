@@ -32,7 +32,7 @@ def minimum_ns(tree: Tree, action: Action, settings: RoomSettings, *, taker: Tre
 
 
 def unmoved_ns(tree: Tree, settings: RoomSettings, queue: TreeQueue) -> int:
-    """How long a group of a queue runs before it may be moved: as long as nobody may take it, for whatever reason."""
+    """How long a group of a queue runs before it may be moved: as long as it is protected from reclaim or preempt."""
     records = [tree.queues[number].record for number in queue.path]
     preempt = _first((each.preempt_min_runtime_ns for each in records), settings.preempt_min_ns)
     return max(preempt, _first((each.reclaim_min_runtime_ns for each in records), settings.reclaim_min_ns))

@@ -36,7 +36,7 @@ def permitted(table: ResidentTable, rows: Int64s, rules: Rules) -> Int64s:
 
 
 def in_queue(table: ResidentTable, able: Bools) -> Int64s:
-    """Rows in the order in which they go in one queue. It follows from the units alone, whatever rows they have."""
+    """Rows in the order in which they go in one queue. It follows from the units alone, not from their rows."""
     rows = np.flatnonzero(able)
     of = {name: table.units.of[name][rows] for name in ("priority", "is_core", "created_s", "uid", "place")}
     order = np.lexsort((of["place"], -of["uid"], -of["created_s"], of["is_core"], of["priority"]))

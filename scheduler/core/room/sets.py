@@ -57,7 +57,7 @@ class Sets:
     def chosen(self, pool: Int64s, more: int = 0) -> list[list[int]]:
         """What is chosen out of a pool, in its order; nothing if the pool is not enough.
 
-        ``more``: with room for so many more pods of each class.
+        ``more``: with room for this many more pods of each class.
         """
         found = joint.choose(self.wanted, pool, self.pricing, limits=self._limits(), more=more)
         place = {row: at for at, row in enumerate(pool.tolist())}
@@ -79,7 +79,7 @@ class Sets:
         return found + self.chosen(pool) if 4 * prefix < 3 * len(pool) else found
 
     def _prefix(self, sequence: Int64s) -> int | None:
-        """How many of the first units are enough for each class by itself; None if all of them are not."""
+        """How many of the first units are enough for each class alone; None if all of them are not."""
         found = [each.counting.prefix(sequence, each.pods) for each in self.wanted]
         return None if None in found else max(each for each in found if each is not None)
 

@@ -17,7 +17,7 @@ from scheduler.core.nodes.pod_places import PodPlaces
 
 @dataclass(slots=True)
 class _View:
-    """Pods by node. ``seen``: so many moves are counted."""
+    """Pods by node. ``seen``: how many moves are counted."""
 
     per_node: Ints
     seen: int
