@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import anyio
 
 from cli import seeding
@@ -19,11 +21,14 @@ from kube.events import EventRecorder
 from kube.lead.replica import Replica
 from kube.telemetry.tracing import Tracer
 from scheduler.app import Scheduler
+from scheduler.core.model.room import RoomSettings
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues.use_over_time import UsePeriod
 from scheduler.report.inspecting import Inspected, Inspecting
 from scheduler.settings import InspectSettings, ScalingSettings, SchedulerSettings, UseSource
 from wire import names
+
+_NS: Final = 1_000_000_000
 
 
 def settings(options: SchedulerOptions) -> SchedulerSettings:
@@ -36,6 +41,7 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         makes_room=options.make_room,
         patience_ns=round(options.berth_patience * 1_000_000_000),
         berths_percent=options.berths_percent,
+        room=_room(options),
     )
     scaling = ScalingSettings(image=options.scaling_pod_image, memory_nano=options.gpu_memory_to_fraction_ratio)
     return SchedulerSettings(
@@ -46,6 +52,20 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         cdi=options.cdi_enabled,
         queue_use=_queue_use(options),
         use_source=_use_source(options),
+        evictions_per_s=options.evictions_per_second,
+    )
+
+
+def _room(options: SchedulerOptions) -> RoomSettings:
+    """Return what is chosen about making room."""
+    return RoomSettings(
+        multiplier_milli=options.reclaimer_saturation_multiplier,
+        preempt_min_ns=round(options.default_preempt_min_runtime * _NS),
+        reclaim_min_ns=round(options.default_reclaim_min_runtime * _NS),
+        reclaim_method=options.reclaim_resolve_method,
+        every_ns=round(options.room_interval * _NS),
+        leaving_ns=round(options.stuck_in_releasing_threshold * _NS),
+        longest_grace_s=round(options.longest_victim_grace_period),
     )
 
 

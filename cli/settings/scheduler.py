@@ -8,6 +8,7 @@ from cli.inspection.options import UNITS_MIB
 from cli.settings import kinds
 from cli.settings.common import Address, Replica
 from cli.settings.declaring import Setting
+from scheduler.core.model.room import Method, RoomSettings
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.queues import cron
 from scheduler.core.queues.cron import Cron
@@ -16,6 +17,8 @@ from scheduler.settings import ScalingSettings, SchedulerSettings, UseSource
 from wire import names
 
 _SCALING: Final = ScalingSettings()
+_ROOM: Final = RoomSettings()
+_NS: Final = 1_000_000_000
 _SOURCE: Final = UseSource(url="")
 _MINUTE_S: Final = 60.0
 _CRON: Final = kinds.Kind(metavar="CRON", allowed=cron.ALLOWED, read=cron.parsed, written=lambda one: str(one.text))
@@ -95,6 +98,43 @@ class SchedulerOptions(Replica, frozen=True, kw_only=True):
             kind=kinds.SWITCH,
         ),
     ] = False
+    default_preempt_min_runtime: Annotated[
+        float, Setting(help="pods of queues that set no preemptMinRuntime run this long first", kind=kinds.seconds())
+    ] = _ROOM.preempt_min_ns / _NS
+    default_reclaim_min_runtime: Annotated[
+        float, Setting(help="pods of queues that set no reclaimMinRuntime run this long first", kind=kinds.seconds())
+    ] = _ROOM.reclaim_min_ns / _NS
+    reclaim_resolve_method: Annotated[
+        Method, Setting(help="which queue's reclaimMinRuntime protects a pod", kind=kinds.member(Method))
+    ] = _ROOM.reclaim_method
+    reclaimer_saturation_multiplier: Annotated[
+        int,
+        Setting(
+            help="factor on the use of a queue that reclaims, in thousandths (KAI's relcaimerSaturationMultiplier)",
+            kind=kinds.whole("MILLI", least=1_000, most=1_000_000),
+        ),
+    ] = _ROOM.multiplier_milli
+    stuck_in_releasing_threshold: Annotated[
+        float,
+        Setting(
+            help="terminating pods count as gone for this time",
+            kind=kinds.seconds(1.0, most_s=86_400.0),
+        ),
+    ] = _ROOM.leaving_ns / _NS
+    room_interval: Annotated[
+        float, Setting(help="minimum time between two searches for victims", kind=kinds.seconds(0.01, most_s=3600.0))
+    ] = _ROOM.every_ns / _NS
+    longest_victim_grace_period: Annotated[
+        float,
+        Setting(
+            help="longest grace period of a victim that its holder waits for",
+            kind=kinds.seconds(1.0, most_s=86_400.0),
+        ),
+    ] = float(_ROOM.longest_grace_s)
+    evictions_per_second: Annotated[
+        int,
+        Setting(help="evictions per second; twice as many after a pause", kind=kinds.whole("N", least=1, most=10_000)),
+    ] = SchedulerSettings().evictions_per_s
     cluster_autoscaling: Annotated[
         bool,
         Setting(

@@ -61,7 +61,7 @@ class Cluster(ClusterState):
         super().__init__(settings, filters)
         self._scores = scores
         self._find_room = find_room
-        self._room_facts = RoomFacts()
+        self._room_facts = RoomFacts(settings=settings.room)
         self._doubts: Mapping[str, Doubt] = {}
         self._memo: _Memo | None = None
 

@@ -69,7 +69,7 @@ class Cache:
         self.traces = traces or Untraced()
         self.wake = Signal()
         #: What rules of making room read beside nodes, queues and pods.
-        self.room = KnownForRoom()
+        self.room = KnownForRoom(cluster.settings.room)
         self._room_version = 0
         #: Pods of ours that name no node, by UID.
         self.waiting: dict[str, Waiting] = {}

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from scheduler.core.model.budget_record import BudgetRecord
 from scheduler.core.model.facts import Facts
-from scheduler.core.model.room import Evicted, RoomFacts
+from scheduler.core.model.room import Evicted, RoomFacts, RoomSettings
 from wire.versions import is_older
 
 Labels = Mapping[str, str]
@@ -21,8 +21,9 @@ class KnownForRoom:
     there: ``on_namespace`` is called with one whose pods have to be read, as its first budget appeared.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settings: RoomSettings = RoomSettings()) -> None:  # noqa: B008 - frozen
         self.version = 0
+        self._settings = settings
         self.budgets: Facts[Key, BudgetRecord] = Facts(self._budget_changed, read_changed=self._changed)
         self.on_namespace: Callable[[str], None] = _ignore
         #: Namespace -> names of its budgets.
@@ -41,6 +42,7 @@ class KnownForRoom:
             budgets=tuple(self.budgets.all()),
             labels=MappingProxyType(self._labels),
             evicted=self._evicted,
+            settings=self._settings,
         )
 
     def _changed(self) -> None:

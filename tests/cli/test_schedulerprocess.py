@@ -5,6 +5,7 @@ import pytest
 from cli import schedulerprocess
 from cli.main import _parser
 from gpu.cdi import Cdi
+from scheduler.core.model.room import Method, RoomSettings
 from scheduler.core.queues.cron import parsed
 from scheduler.core.queues.use_over_time import UsePeriod
 from scheduler.settings import ScalingSettings, UseSource
@@ -60,6 +61,28 @@ def test_autoscaling_is_off_unless_it_is_asked_for(given: list[str], scaling: Sc
 def test_limits_need_not_be_enforced_unless_it_is_asked_for(given: list[str], is_required: bool) -> None:
     decisions = schedulerprocess.settings(options("scheduler", given)).decisions
     assert decisions.require_enforcement is is_required
+
+
+@pytest.mark.parametrize(
+    ("given", "room"),
+    [
+        ([], RoomSettings()),
+        (["--default-preempt-min-runtime=5m"], RoomSettings(preempt_min_ns=300_000_000_000)),
+        (["--default-reclaim-min-runtime=90s"], RoomSettings(reclaim_min_ns=90_000_000_000)),
+        (["--reclaim-resolve-method=queue"], RoomSettings(reclaim_method=Method.QUEUE)),
+        (["--reclaimer-saturation-multiplier=1500"], RoomSettings(multiplier_milli=1500)),
+        (["--stuck-in-releasing-threshold=30s"], RoomSettings(leaving_ns=30_000_000_000)),
+        (["--room-interval=1s"], RoomSettings(every_ns=1_000_000_000)),
+        (["--longest-victim-grace-period=1h"], RoomSettings(longest_grace_s=3600)),
+    ],
+)
+def test_what_is_chosen_about_making_room_reaches_decisions(given: list[str], room: RoomSettings) -> None:
+    assert schedulerprocess.settings(options("scheduler", given)).decisions.room == room
+
+
+@pytest.mark.parametrize(("given", "per_s"), [([], 300), (["--evictions-per-second=5"], 5)])
+def test_so_many_pods_are_evicted_in_a_second_as_is_chosen(given: list[str], per_s: int) -> None:
+    assert schedulerprocess.settings(options("scheduler", given)).evictions_per_s == per_s
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from scheduler.core.decide.revising import Revising
 from scheduler.core.decide.room_trial import cost_beside, cost_of_search, room_trial
 from scheduler.core.model.plan import Entry, GiveUp
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import Action, Ended, Found, Moves, NoRoom
+from scheduler.core.model.room import Action, Ended, Found, Moves, NoRoom, RoomSettings
 from scheduler.core.model.settings import Strategy
 from scheduler.core.queues.order import QueueOrder
 from scheduler.core.queues.tree import TreeQueue
@@ -38,11 +38,9 @@ from scheduler.core.room.trial import Trial
 
 _MS: Final = 1_000_000
 _S: Final = 1_000_000_000
-#: So often room is looked for at most, and for a need that was refused.
-EVERY_NS: Final = 200 * _MS
+#: So often it is looked for at most for a need that was refused.
 AGAIN_NS: Final = 1 * _S
-#: Pods that go anyway are counted on for so long, and victims for their grace period and this.
-LEAVING_NS: Final = 120 * _S
+#: Victims are counted on for their grace period, up to the longest that is set, and this.
 STAYING_NS: Final = 60 * _S
 #: A need is looked at again so much later for each pod that its search placed.
 _PAUSE_NS: Final = 5 * _MS
@@ -75,8 +73,9 @@ class Making:
         """Look for room, if it is time to."""
         memo, now_ns = self.attempts.snapshot.backlog.room, self.attempts.now_ns
         stamp = self._stamp()
-        if memo.looked_ns is not None and memo.looked_ns <= now_ns < memo.looked_ns + EVERY_NS:
-            self._wait(memo, memo.looked_ns + EVERY_NS, has_changed=stamp != memo.stamp or bool(self.failing))
+        every_ns = self._settings.every_ns
+        if memo.looked_ns is not None and memo.looked_ns <= now_ns < memo.looked_ns + every_ns:
+            self._wait(memo, memo.looked_ns + every_ns, has_changed=stamp != memo.stamp or bool(self.failing))
             return
         found = self._needs()
         due = [need for need in found if self._is_due(memo.refused.get(need.key), stamp) and need.may_have_turn]
@@ -87,6 +86,14 @@ class Making:
             self._look(due, memo, stamp)
         next_ns = self._next_ns(stamp)
         self.attempts.notes.room_looked(RoomMemo(now_ns, stamp, self._refused, self._leaving, self._revised, next_ns))
+
+    @property
+    def _settings(self) -> RoomSettings:
+        return self.attempts.snapshot.room_facts.settings
+
+    def _patience_ns(self, victim: PodRecord) -> int:
+        """For how long a victim is waited for: nobody keeps a holder waiting by a grace period of a year."""
+        return min(victim.grace_s, self._settings.longest_grace_s) * _S + STAYING_NS
 
     # --- when ----------------------------------------------------------------------------------------------------
     def _stamp(self) -> Stamp:
@@ -117,7 +124,7 @@ class Making:
         """When there is something to look for again, as far as is known now."""
         times = [*self._times, *(each.again_ns for each in self._refused.values() if each.again_ns is not None)]
         times += (each.at_ns + _pause_ns(each) for each in self._refused.values() if each.stamp != stamp)
-        return max(min(times), self.attempts.now_ns + EVERY_NS) if times else None
+        return max(min(times), self.attempts.now_ns + self._settings.every_ns) if times else None
 
     # --- who -----------------------------------------------------------------------------------------------------
     def _needs(self) -> list[Needing]:
@@ -137,7 +144,7 @@ class Making:
                 pod = snapshot.pod(victim.pod_uid)
                 if pod is None:
                     continue
-                over_ns = self._leaving.setdefault(pod.uid, now_ns) + pod.grace_s * _S + STAYING_NS
+                over_ns = self._leaving.setdefault(pod.uid, now_ns) + self._patience_ns(pod)
                 if over_ns > now_ns:
                     self._times.append(over_ns)
                 elif snapshot.commits.intents.waits(intent.places[0].pod_uid):
@@ -176,7 +183,7 @@ class Making:
             if not pod.node or not (pod.deleting or pod.uid in victims):
                 continue
             since_ns = self._leaving.setdefault(pod.uid, now_ns)
-            patience_ns = pod.grace_s * _S + STAYING_NS if pod.uid in victims else LEAVING_NS
+            patience_ns = self._patience_ns(pod) if pod.uid in victims else self._settings.leaving_ns
             if now_ns >= since_ns + patience_ns:
                 stuck.add(pod.uid)
             elif pod.node in there.position_of:

@@ -146,7 +146,7 @@ class Bound(enum.Enum):
     DELAY = "delay"
 
 
-class Method(enum.Enum):
+class Method(enum.StrEnum):
     """Whose ``reclaimMinRuntime`` protects a pod from other queues; the values are KAI's."""
 
     #: Of the queue just below the lowest one above both taker and victim, then upward.
@@ -160,6 +160,9 @@ class RoomSettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     ``multiplier_milli``: by how much a taker's use of its share counts more beside that of those it takes from; less
     than 1,000 counts as that. ``preempt_min_ns``, ``reclaim_min_ns``: of queues that say nothing, nor any above them.
+    ``every_ns``: so often room is looked for at most. ``leaving_ns``: for so long pods that are terminating are counted
+    as gone (KAI's ``--stuck-in-releasing-threshold``). ``longest_grace_s``: a victim's own grace period counts up to
+    this: its holder looks for another place when it has not ended then.
     """
 
     multiplier_milli: int = 1_000
@@ -170,6 +173,9 @@ class RoomSettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     most_moved_groups: int = 16
     #: A group that was evicted for others so often within the hour is not moved.
     moves_per_hour: int = 2
+    every_ns: int = 200_000_000
+    leaving_ns: int = 120_000_000_000
+    longest_grace_s: int = 600
 
 
 class Budget(msgspec.Struct, frozen=True, gc=False, kw_only=True):

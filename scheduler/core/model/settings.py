@@ -6,6 +6,7 @@ import enum
 
 import msgspec
 
+from scheduler.core.model.room import RoomSettings
 from wire import names
 
 
@@ -49,3 +50,4 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     patience_ns: int = 600_000_000_000
     #: Of all GPUs, how many may be on such nodes; 0: none are kept.
     berths_percent: int = 10
+    room: RoomSettings = RoomSettings()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from scheduler.core.cluster import Cluster
 from scheduler.core.model.budget_record import BudgetRecord
-from scheduler.core.model.room import Evicted
+from scheduler.core.model.room import Evicted, RoomSettings
+from scheduler.core.model.settings import Settings
+from scheduler.watch.cache import Cache
 from scheduler.watch.known_for_room import KnownForRoom
 
 
@@ -72,3 +75,10 @@ def test_who_is_refused_and_how_often_owners_were_evicted_changes_decisions() ->
     for step, is_news in steps:
         step()
         assert seen.changed() is is_news
+
+
+def test_what_is_set_about_making_room_reaches_decisions() -> None:
+    settings = RoomSettings(preempt_min_ns=5, longest_grace_s=7)
+    assert KnownForRoom(settings).facts().settings == settings
+    made = Cluster(Settings(room=settings))
+    assert made.snapshot().room_facts.settings == Cache(made).room.facts().settings == settings

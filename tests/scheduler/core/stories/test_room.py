@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+import msgspec
 import pytest
 
 from scheduler.core.cluster import Cluster
@@ -23,7 +24,7 @@ from scheduler.core.model.plan import (
     Plan,
     Retire,
 )
-from scheduler.core.model.room import Action, Budget, Ended, Intent, RoomFacts
+from scheduler.core.model.room import Action, Budget, Ended, Intent, RoomFacts, RoomSettings
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import GPUS
 from tests.scheduler.core.objects import NANO, Fed, bound, changed, feed, node, pod, pod_group, queue, reservation
@@ -183,6 +184,9 @@ def waiting(name: str, queue_name: str, gpus: int = 1, **asked: Any) -> Pod:
     return pod(name, gpus=gpus, labels=of(queue_name), **asked)
 
 
+_GRACE = "termination_grace_period_seconds"
+
+
 def two_teams(gpus: int = 8) -> list[Node | Queue]:
     return [node(gpus=gpus), queue("a", gpu=(gpus // 2, 1, -1)), queue("b", gpu=(gpus // 2, 1, -1))]
 
@@ -250,6 +254,19 @@ def test_a_victim_that_does_not_die_ends_the_intent_where_nobody_else_may_go() -
     shell.feed(waiting("small", "a")).run(95)
     assert ([ended.because for ended in shell.ended], shell.placed) == ([Ended.VICTIM_STAYS], {"small": "n1"})
     assert len(shell.asked) == 2
+
+
+@pytest.mark.parametrize(("longest_s", "is_over"), [(600, False), (30, True)])
+def test_a_victim_that_asks_for_a_year_keeps_nobody_waiting_longer_than_is_set(longest_s: int, is_over: bool) -> None:
+    settings = Settings(makes_room=True, room=RoomSettings(longest_grace_s=longest_s))
+    shell = Shell(cluster=Cluster(settings), late=True).feed(*two_teams(4))
+    for at in range(4):
+        victim = running(f"b{at}", "b")
+        shell.feed(msgspec.structs.replace(victim, spec=msgspec.structs.replace(victim.spec, **{_GRACE: 31_536_000})))
+    shell.feed(waiting("mine", "a", 2)).run(2)
+    shell.gone(shell.asked[0])
+    shell.run(95)
+    assert [ended.because for ended in shell.ended] == ([Ended.VICTIM_STAYS] if is_over else [])
 
 
 def test_a_gang_starts_together_when_its_last_victim_is_gone() -> None:
