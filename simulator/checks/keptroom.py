@@ -76,7 +76,9 @@ class KeptRoom:
 
     def _went_elsewhere(self, uid: str, one: _Taken) -> bool:
         pod = self.record.pods.get(uid)
-        if pod is None or not pod.node or not self.record.waited(uid, one.when):
+        if pod is None or not self._is_there(uid):
+            return True  # nobody can say any more where it was on its way to
+        if not pod.node or not self.record.waited(uid, one.when):
             return False
         planned = {group for place in one.by.intent.places if place.uid == uid for group, _ in place.nano}
         return pod.node != one.node or (bool(planned) and planned.isdisjoint(grant.group for grant in pod.grants))
