@@ -1,4 +1,5 @@
-"""The planted bugs: one for each root cause of the field (R1-R12), those of KAI that are others still, and of queues.
+"""The planted bugs: one for each root cause of the field (R1-R12), those of KAI that are others still, of queues (Q)
+and of room that is made (P).
 
 Each is a faulty collaborator that takes the place of a right one. ``breaks`` names what its script must show broken.
 """
@@ -24,7 +25,7 @@ from simulator.hooks import Hook, hooks
 from simulator.parts import Parts
 from simulator.policies import Policy
 from simulator.replicas import BINDER, SCHEDULER
-from tests.simulation.planted import clusters, desks, queues, wires
+from tests.simulation.planted import clusters, desks, queues, rooms, wires
 
 Json = dict[str, Any]
 
@@ -213,5 +214,15 @@ BUGS: Final[Mapping[str, Bug]] = {
         "a sleeper is not woken",
         "pods that a queue holds back sleep until a Queue object changes",
         deciding_on(queues.NeverWakes),
+    ),
+    "P-budget": Bug(
+        "pods are taken past their budget",
+        "victims are deleted, and no PodDisruptionBudget is asked (KAI)",
+        _on(rooms.DeletesVictims, SCHEDULER),
+    ),
+    "P-room": Bug(
+        "freed room is anybody's",
+        "what victims leave is not kept for the pod that they left for",
+        deciding_on(rooms.KeepsNothing),
     ),
 }

@@ -15,8 +15,9 @@ from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.run import HANG, run
 from verification.hostile.scenario import Scenario, Script, encode, scenario_of
 
-#: Bugs whose names begin so need queues to show.
+#: Bugs whose names begin so need queues to show, or teams that take from each other.
 OF_QUEUES = "Q-"
+OF_ROOM = "P-"
 FOLDER = Path(__file__).parent / "scripts"
 #: Processor time of a run with a bug. Without one a run takes 0.2 to 4 s; a storm would go on until it is stopped.
 _LIMIT_CPU_S = 10.0
@@ -34,7 +35,7 @@ def find(name: str, *, first: int, last: int, kinds: tuple[str, ...] | None, is_
     bug = BUGS[name]
     for seed in range(first, last + 1):
         scenario = scenario_of(seed, kinds)
-        found = broken_by(bug, scenario) if not name.startswith(OF_QUEUES) or has_queues(scenario) else []
+        found = broken_by(bug, scenario) if may_show(name, scenario) else []
         if found:
             number = seed - first + 1
             print(f"{name}: {number} seeds, {_told(kinds)}: {', '.join(found)}", flush=True)
@@ -49,6 +50,13 @@ def find(name: str, *, first: int, last: int, kinds: tuple[str, ...] | None, is_
             return number
     print(f"{name}: not found in {last - first + 1} seeds")
     return None
+
+
+def may_show(name: str, scenario: Scenario) -> bool:
+    """Whether a bug of this name may show in a scenario at all: others need not be run."""
+    if name.startswith(OF_ROOM):
+        return scenario.settings.makes_room and has_queues(scenario)
+    return not name.startswith(OF_QUEUES) or has_queues(scenario)
 
 
 def has_queues(scenario: Scenario) -> bool:
