@@ -21,8 +21,9 @@ _BLOCK = 10
 #: So many seeds, from 1 on, have to reach every mark. It takes 86.
 _REACHING = 100
 _LAST = 130
-#: What so few seeds need not reach: the rest of a gang that stays broken for its whole grace time. A soak tells of it.
-_RARE = {"evicted by the scheduler"}
+#: What so few seeds need not reach: the rest of a gang that stays broken for its whole grace time, room that does not
+#: come about at once. A soak tells of it.
+_RARE = {"evicted by the scheduler", "intent revised", "eviction for another pod refused"}
 #: Seeds that were other runs in other processes once, by the order of tasks, of marked pods and nodes, or of members.
 _ONCE_MANY = (3, 6, 17, 20, 39)
 #: With these hash seeds they differed.
