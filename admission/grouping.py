@@ -1,4 +1,4 @@
-"""The PodGroup that a new pod will have, named on it where that can be told from the pod (design batch.md 7).
+"""The PodGroup that a new pod will have, named on it where that can be told from the pod (docs/grouping.md).
 
 ``moorage workloads`` makes the PodGroup when it sees the pod, and has one write less for each pod then. A pod without
 an owner is never given the annotation: KAI's pod-grouper would leave it alone for ever (kai-contract, erratum 10).

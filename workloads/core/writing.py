@@ -1,4 +1,4 @@
-"""What has to be written so that a PodGroup says what the rules say (design batch.md 7). Pure: objects in, patches out.
+"""What has to be written so that a PodGroup says what the rules say (docs/grouping.md). Pure: objects in, patches out.
 
 A PodGroup is created whole. Afterwards only its shape (the minimums, the sub-groups, the annotation with the least
 number) and its topology constraint follow the workload. Queue, priority, preemptibility, times, labels and everything

@@ -1,7 +1,7 @@
 """Who needs room made: pods alone, gangs whose missing minimum fits nowhere, and members beyond a minimum, one by one.
 
-Only those that wait for room on nodes or in their queues: a pod that is kept by something else, or waits for others of a
-gang, needs none. Pods of a shape and gangs of a line come one after the other, as what one is answered holds for all
+Only those that wait for room on nodes or in their queues: a pod that is kept by something else, or waits for others of
+a gang, needs none. Pods of a shape and gangs of a line come one after the other, as what one is answered holds for all
 behind it.
 """
 

@@ -1,7 +1,8 @@
 """Successors of pods that were moved: each gets the place that an intent keeps for it (docs/design/room.md).
 
-The controllers of the moved pods make them, so nobody knows their names before. A place is for a pod of the same owner that asks the same,
-from when the pod before it is gone, and for a minute at most: then nobody makes one. A gang is placed as a whole.
+The controllers of the moved pods make them, so nobody knows their names before. A place is for a pod of the same owner
+that asks the same, from when the pod before it is gone, and for a minute at most: then nobody makes one. A gang is
+placed as a whole.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What a decision reads: all of it, and nothing else. A decision changes none of it (backlog/notes.py).
 
 It is a view, not a copy, since a copy of a cluster with 50,000 pods would cost more than the decision: good until the
-cluster takes the next event. A caller that keeps it longer is refused (``StaleSnapshot``). One that is changed (``with_``) is
-another view: what the change touches is copied, the rest is shared, and the snapshot that it came from stays as it was.
+cluster takes the next event. A caller that keeps it longer is refused (``StaleSnapshot``). One that is changed
+(``with_``) is another view: what the change touches is copied, the rest is shared, and the snapshot that it came from
+stays as it was.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topology spread that has to hold: pods that a selector takes differ in number between domains by ``maxSkew`` at most."""
+"""Topology spread that has to hold: selected pods differ in number between domains by ``maxSkew`` at most."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class Kept(enum.Enum):
 
 
 class Bound(enum.Enum):
-    """Which bound proves that no permitted evictions help (batch.md 5.4)."""
+    """Which bound proves that no permitted evictions help (docs/design/room.md)."""
 
     #: The taker's own queue: its share, quota or limit.
     QUEUE = "queue"

@@ -1,4 +1,4 @@
-"""Who is next: down the tree to the queue that it is due to, then by rank within it (batch.md 4.1, kai-contract 4.5).
+"""Who is next: down the tree to the queue that it is due to, then by rank within it (kai-contract 4.5).
 
 The key of a queue is made for the group that it would give next. After a turn only keys on that group's path are made
 again; older ones are left in the heaps and passed over.

@@ -1,4 +1,4 @@
-"""Fair shares of all queues: the top ones divide the cluster, each one's children divide its share (batch.md 3.3)."""
+"""Fair shares of all queues: the top ones divide the cluster, the children of each divide its share."""
 
 from __future__ import annotations
 

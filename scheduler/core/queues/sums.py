@@ -2,7 +2,7 @@
 
 Each pod has one row, counted again from what is known of it whenever something about it changes; the sums take the
 difference to the row before. So events that are late, repeated or in another order can't add up to a wrong sum: what is
-subtracted is what the table holds (batch.md 3.2, invariant S12).
+subtracted is what the table holds (docs/design/queues.md, invariant S12).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tree of queues, made of their records whenever one changes. It never changes in place.
 
 Queues that can't be used stand beside it, each with the link that is broken: their pods wait, and what runs goes on
-(batch.md 3.1). Without any Queue object there is one queue that takes all pods and limits nothing.
+(docs/design/queues.md). Without any Queue object there is one queue that takes all pods and limits nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Moving: a need that fits in what is free in all, but not where it is (batch.md 5.6, KAI's consolidation).
+"""Moving: a need that fits in what is free in all, but not where it is (KAI's consolidation).
 
 Nodes are looked at by how many GPUs could be moved off them, fewest first. What may be moved there goes group by group,
-each only if all its pods find places on other nodes, until the need fits. Then groups that are not needed stay. Nobody is
-evicted without a place: what is found was placed as a whole, on one working copy.
+each only if all its pods find places on other nodes, until the need fits. Then groups that are not needed stay. Nobody
+is evicted without a place: what is found was placed as a whole, on one working copy.
 
 A gang is moved whole or not at all, but for pods above its minimum, which are moved one by one. Nobody is moved whose
 successor nobody would make (``PodRecord.moves_as``).

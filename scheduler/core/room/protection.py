@@ -57,7 +57,7 @@ def has_run_at_s(started_s: int, minimum: int, wall_s: int) -> int:
 
 
 def protected_until_s(evicted: Evicted | None, started_s: int, wall_s: int) -> int:
-    """Until when its last evictions protect a group, from when it ran again; 0: not any more (batch.md 6.4).
+    """Until when its last evictions protect a group, from when it ran again; 0: not any more (docs/design/room.md).
 
     30 s after the first within an hour, doubled with each further one up to 10 minutes: so nobody is evicted for
     others more than ten times in any hour.

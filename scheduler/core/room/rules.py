@@ -1,4 +1,4 @@
-"""Who may take from whom (batch.md 5.2, kai-contract 4.6): integers only, ratios by cross-multiplication.
+"""Who may take from whom (docs/design/room.md): integers only, ratios by cross-multiplication.
 
 Victims are judged one after the other in one order; ``lost`` is what queues have lost so far by that. Their numbers
 are those of the accounts before anybody is taken.

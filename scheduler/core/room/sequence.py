@@ -1,4 +1,4 @@
-"""In which order units go, and which of them may: each is judged with what those before it took (batch.md 5.5).
+"""In which order units go, and which of them may: each is judged with what those before it took (docs/design/room.md).
 
 KAI's order reversed: the queue that would be served last goes first, with what was taken of it off; in it the lowest
 priority, surplus before cores, the newest.

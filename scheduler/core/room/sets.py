@@ -1,4 +1,4 @@
-"""Sets of victims that may be enough, the best first: what was counted, node by node (batch.md 5.5)."""
+"""Sets of victims that may be enough, the best first: what was counted, node by node (docs/design/room.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may be taken for a need at all, and what keeps each of the others (batch.md 5.2, 6.3, 6.4)."""
+"""Who may be taken for a need at all, and what keeps each of the others (docs/design/room.md)."""
 
 from __future__ import annotations
 

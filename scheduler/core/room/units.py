@@ -1,4 +1,4 @@
-"""Bound pods of groups that may be preempted, as units: what may go alone, and what goes whole (batch.md 1).
+"""Bound pods of groups that may be preempted, as units: what may go alone, and what goes whole (docs/design/room.md).
 
 Of a gang the pods above its minimum go one by one, in the reverse of the order in which they came: the last of the
 surplus first (kai-contract 14.2). What is left, the core, goes whole, and not before the surplus.

@@ -1,4 +1,4 @@
-"""Which gang a pod asks for in the words of another scheduler (design batch.md 7).
+"""Which gang a pod asks for in the words of another scheduler (docs/grouping.md).
 
 A gang is a PodGroup of that scheduler, named by the pod, or is defined by its pods, which say the minimum themselves.
 Words that are not translated are refused: a pod that asks for a gang is never started alone.
