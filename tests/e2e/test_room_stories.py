@@ -73,9 +73,6 @@ RECLAIM = {
     "a gang that would fall below its minimum goes whole": Story(
         "1x4x80GiB", "a quota=3 weight=0 | b quota=1", "g b 1 x4 gang=4", "a a 1 x3", "a*3"
     ),
-    "of a gang and a pod the cheaper goes": Story(
-        "1x4x80GiB", "a quota=1 weight=0 | b quota=3", "g b 1 x3 gang=3 | b b 1", "a a 1", "a g*3"
-    ),
     "a gang takes from single pods": Story("2x2x80GiB", _OWED, "b b 1 x4", "g a 1 x3 gang=3", "g*3 b*1"),
     "a gang that can't have all takes nothing": Story(
         "1x4x80GiB", "a quota=2 weight=0 | b quota=2", "b b 1 x4", "g a 1 x3 gang=3", "b*4"
