@@ -87,10 +87,11 @@ def test_every_key_under_our_prefix_that_a_pod_can_bear_is_named_by_a_policy() -
     ours = {value for key, value in vars(names).items() if isinstance(value, str) and value.startswith("moorage.dev/")}
     of_namespaces = {names.VISIBLE_DEVICES_GUARD, names.DIALECTS, names.ADOPT}
     of_nodes = {names.NODE_CARDS, names.NODE_ENFORCES, names.NODE_UUIDS}
-    of_users = {names.REQUIRE_ENFORCEMENT, names.TRACEPARENT}
+    of_users = {names.REQUIRE_ENFORCEMENT, names.TRACEPARENT, names.MAX_RUNTIME}
     no_keys = {names.MOORAGE_PREFIX, names.CONDITION_LIMITS_ENFORCED, names.CONDITION_QUEUE_CLOSED}
+    of_queues = {names.PATIENCE}
     of_pod_groups = {names.GROUPED, names.FOREIGN_GANG}
-    of_other_objects = of_namespaces | of_nodes | of_users | of_pod_groups | no_keys | {names.POD_VERSION}
+    of_other_objects = of_namespaces | of_nodes | of_users | of_queues | of_pod_groups | no_keys | {names.POD_VERSION}
     assert [key for key in sorted(ours - of_other_objects) if key not in text] == []
 
 

@@ -128,8 +128,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             gang_grace_s=GANG_GRACE_S * timers.longest_factor + max(0.0, switches.stop_s - _SHORT_STOP_S),
             kubelet=msgspec.structs.replace(kubelet, **timers.kubelet),
             admission=AdmissionSettings(hand_over=switches.hand_over, choices=Choices(dialects=switches.dialects)),
+            # No nodes are kept for groups: to the auditor a pod that is kept off them would be one that fits and waits.
             scheduler=msgspec.structs.replace(
-                SchedulerSettings(decisions=Settings(makes_room=switches.makes_room), scaling=scaling),
+                SchedulerSettings(
+                    decisions=Settings(makes_room=switches.makes_room, berths_percent=0), scaling=scaling
+                ),
                 **timers.scheduler,
             ),
             binder=msgspec.structs.replace(BinderSettings(), **timers.binder),

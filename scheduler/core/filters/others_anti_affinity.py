@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 from typing_extensions import override
 
-from scheduler.core.filters.pod_rule import Bools, Counts, PodRule
+from scheduler.core.filters.pod_rule import Bools, Counts, PodRule, any_of
 from scheduler.core.filters.pod_terms import Owning
 from scheduler.core.model.records import PodClass
 
@@ -29,5 +28,4 @@ class OthersAntiAffinity(PodRule):
         closed = [
             counts.domains(term.key).at_nodes(counts.in_domains(Owning(term), term.key)) > 0 for term in cls.taken_by
         ]
-        found: Bools = np.logical_or.reduce(closed)
-        return found
+        return any_of(closed)

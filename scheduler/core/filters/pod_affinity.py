@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 from typing_extensions import override
 
-from scheduler.core.filters.pod_rule import Bools, Counts, PodRule
+from scheduler.core.filters.pod_rule import Bools, Counts, PodRule, all_of
 from scheduler.core.filters.pod_terms import TakenByAll, takes_pod, without_key
 from scheduler.core.model.pod_rules import PodRules
 from scheduler.core.model.records import PodClass
@@ -30,12 +29,12 @@ class PodAffinity(PodRule):
         matcher = TakenByAll(tuple(dict.fromkeys(map(without_key, rules.affinity))), unknown=False)
         keys = dict.fromkeys(term.key for term in rules.affinity)
         by_key, sums = [counts.domains(key) for key in keys], [counts.in_domains(matcher, key) for key in keys]
-        has_labels = np.logical_and.reduce([domains.is_known for domains in by_key])
+        has_labels = all_of([domains.is_known for domains in by_key])
         if not any(each.any() for each in sums) and _takes_itself(rules, counts):
             first: Bools = ~has_labels
             return first
         beside = [domains.at_nodes(each) > 0 for domains, each in zip(by_key, sums, strict=True)]
-        found: Bools = ~(has_labels & np.logical_and.reduce(beside))
+        found: Bools = ~(has_labels & all_of(beside))
         return found
 
 

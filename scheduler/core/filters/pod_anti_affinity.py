@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 from typing_extensions import override
 
-from scheduler.core.filters.pod_rule import Bools, Counts, PodRule
+from scheduler.core.filters.pod_rule import Bools, Counts, PodRule, any_of
 from scheduler.core.filters.pod_terms import TakenByAll, without_key
 from scheduler.core.model.records import PodClass
 
@@ -26,5 +25,4 @@ class PodAntiAffinity(PodRule):
             domains = counts.domains(term.key)
             taken = counts.in_domains(TakenByAll((without_key(term),), unknown=True), term.key)
             closed.append(domains.at_nodes(taken) > 0)
-        found: Bools = np.logical_or.reduce(closed)
-        return found
+        return any_of(closed)

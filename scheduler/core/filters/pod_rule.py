@@ -6,19 +6,34 @@ a decision keeps up to date with its own placements. So it may be asked as often
 
 from __future__ import annotations
 
-from typing import Protocol, TypeAlias
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_, or_
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.pod_terms import LabelsOf
 from scheduler.core.model.records import Constraints, NodeRecord, PodClass, PodRecord
 
-Ints: TypeAlias = NDArray[np.int64]
-Bools: TypeAlias = NDArray[np.bool_]
+if TYPE_CHECKING:  # commands that only read what pods ask of filters don't load NumPy
+    import numpy as np
+    from numpy.typing import NDArray
+
+Ints: TypeAlias = "NDArray[np.int64]"
+Bools: TypeAlias = "NDArray[np.bool_]"
+
+
+def any_of(columns: Sequence[Bools]) -> Bools:
+    """Nodes that are in one of these. There is one at least."""
+    return reduce(or_, columns)
+
+
+def all_of(columns: Sequence[Bools]) -> Bools:
+    """Nodes that are in all of these. There is one at least."""
+    return reduce(and_, columns)
 
 
 class Matcher(Protocol):
@@ -37,12 +52,16 @@ class Domains(msgspec.Struct, frozen=True):
 
     def sums(self, amounts: Ints) -> Ints:
         """What nodes have, added up by domain."""
+        import numpy as np  # noqa: PLC0415 - lazily, as above
+
         is_in = self.of >= 0
         added = np.bincount(self.of[is_in], weights=amounts[is_in], minlength=self.count)
         return added.astype(np.int64)
 
     def at_nodes(self, of_domains: Ints) -> Ints:
         """What each node's domain has; 0 on nodes that are in none."""
+        import numpy as np  # noqa: PLC0415 - lazily, as above
+
         found: Ints = np.append(of_domains, 0)[self.of]  # NO_DOMAIN is the last one
         return found
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-import numpy as np
 from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.node_affinity import NodeAffinity, Selector
-from scheduler.core.filters.pod_rule import Bools, Counts, Ints, PodRule
+from scheduler.core.filters.pod_rule import Bools, Counts, Ints, PodRule, all_of, any_of
 from scheduler.core.filters.pod_terms import LabelsOf, takes
 from scheduler.core.filters.taints import Taints
 from scheduler.core.model.pod_rules import PodRules, Spread
@@ -47,7 +46,7 @@ class Admitting(msgspec.Struct, frozen=True, cache_hash=True):
 
     def nodes(self, counts: Counts) -> Bools:
         """These nodes."""
-        found: Bools = np.logical_and.reduce([counts.domains(key).is_known for key in self.keys])
+        found: Bools = all_of([counts.domains(key).is_known for key in self.keys])
         if self.honors_affinity:
             found &= counts.admitted(_AFFINITY, self.constraints)
         if self.honors_taints:
@@ -67,7 +66,7 @@ class SpreadLabel(PodRule):
         if cls.rules is None or not cls.rules.spread:
             return None
         known = [counts.domains(spread.key).is_known for spread in cls.rules.spread]
-        found: Bools = ~np.logical_and.reduce(known)
+        found: Bools = ~all_of(known)
         return found
 
 
@@ -88,8 +87,7 @@ class TopologySpread(PodRule):
             return None
         keys = tuple(dict.fromkeys(spread.key for spread in rules.spread))
         closed = [_is_too_much(spread, rules, _counted(spread, keys, cls), counts) for spread in rules.spread]
-        found: Bools = np.logical_or.reduce(closed)
-        return found
+        return any_of(closed)
 
 
 def _counted(spread: Spread, keys: tuple[str, ...], cls: PodClass) -> Admitting:
@@ -107,6 +105,6 @@ def _is_too_much(spread: Spread, rules: PodRules, counted: Admitting, counts: Co
 
 def _least(spread: Spread, per_domain: Ints, is_there: Bools) -> int:
     """The fewest pods of a domain in which a node counts; 0 where there are too few such domains."""
-    if np.count_nonzero(is_there) < max(1, spread.fewest_domains):
+    if is_there.sum() < max(1, spread.fewest_domains):
         return 0
     return int(per_domain[is_there].min())

@@ -24,12 +24,11 @@ PATIENT = WorldSettings(seed=1, gang_grace_s=1000.0)
 
 
 async def budget(world: World, allowed: int) -> None:
-    """A budget of the gang's, as its controller has counted it."""
+    """A budget of the gang's that allows no disruption, or any number; its controller counts it."""
     client = world.server.transport()
-    selector = {"matchLabels": {"budget": "b"}}
-    await send(client, "POST", BUDGETS, {"metadata": {"name": "b"}, "spec": {"selector": selector}})
-    status = {"observedGeneration": 1, "disruptionsAllowed": allowed}
-    await send(client, "PATCH", f"{BUDGETS}/b/status", {"status": status})
+    spec = {"selector": {"matchLabels": {"budget": "b"}}, "minAvailable": 0 if allowed else 4}
+    await send(client, "POST", BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
+    await send(client, "PATCH", f"{BUDGETS}/b", {"spec": spec})
 
 
 async def broken(world: World, *protected: str) -> None:
