@@ -138,6 +138,8 @@ class Ranking:
         """Positions of all nodes on which the class fits, as far as ranks tell."""
         self._catch_up()
         fits = self.keys != NOWHERE
+        if self._rules is not None:
+            fits &= self._rules.open
         return np.flatnonzero(fits if mask is None else fits & mask).tolist()
 
     def strike(self, position: int) -> None:

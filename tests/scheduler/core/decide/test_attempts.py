@@ -1,4 +1,4 @@
-"""What a decision learned of a class holds while it only charges: an eviction on paper ends it."""
+"""What a decision learns of a class, until when that holds, and who pays for it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import pytest
 from scheduler.core.backlog.notes import Notes
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import LIMITS, Allowance
-from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.attempts import BERTH, Attempts, KeptOff
 from scheduler.core.model.plan import Placement
+from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Verdict
+from scheduler.core.queues.berths import Berth
+from tests.scheduler.core.filters import beside
 from tests.scheduler.core.objects import cluster, feed, node, pod
 
 
@@ -81,3 +84,24 @@ def test_what_was_learned_under_charges_that_are_taken_back_is_forgotten_with_th
     attempts.rollback(mark)
     assert waiting.cls not in attempts.hopeless
     assert isinstance(attempts.place(waiting), Placement)
+
+
+_ALONE = beside.anti_affinity(beside.term(beside.HOST))
+
+
+def test_nodes_that_others_close_are_not_among_those_that_are_kept_for_somebody() -> None:
+    made = beside.made(beside.running("r", "p"), beside.waiting(_ALONE), nodes=beside.NODES[:2])
+    waiting, attempts = made.pod("uid-w"), _attempts(made)
+    assert waiting is not None
+    attempts.begin_turn((_berth("p"),))
+    assert not attempts.fits_on_berths([waiting.cls])
+    attempts.begin_turn((_berth("p"), _berth("q")))
+    kept_off = attempts.place(waiting)
+    assert isinstance(kept_off, KeptOff)
+    assert {each.kind: each.nodes for each in kept_off.verdict.node_reasons} == {BERTH: 1, "pod-anti-affinity": 1}
+    assert kept_off.verdict.berth == attempts.cause(_berth("q"))
+
+
+def _berth(node: str) -> Berth:
+    rank = Rank(0, 0, "", f"uid-{node}")
+    return Berth(queue="", rank=rank, namespace="ns", name=node, is_gang=False, since_s=0, nodes=(node,), gpus=8)
