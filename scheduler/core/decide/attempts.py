@@ -251,7 +251,7 @@ class Attempts:
                 return self.kept_off[pod.cls]
         mask = self.placer.all_but(pod.cls.excluded)
         placed = self._place(pod, both(mask, self._allowed()))
-        self.allowance.spend(pod.namespace, self.placer.statement.counts.take_effort())
+        self._spend_on_counts(pod)
         if placed is None and self.off and (there := self._on_berths(pod, mask)) is not None:
             self.allowance.spend(pod.namespace, self.cost(pod.cls))
             return self._keep_off(pod.cls, mask) if isinstance(there, Placement) else there
@@ -288,6 +288,7 @@ class Attempts:
         """What would become of a pod on the nodes that are kept for others; nothing is charged."""
         mark = self.placer.statement.checkpoint(), self.accounts.checkpoint()
         found = self._place(pod, both(mask, self._berths()))
+        self._spend_on_counts(pod)
         self.placer.statement.rollback(mark[0])
         self.accounts.rollback(mark[1])
         return found
@@ -335,6 +336,7 @@ class Attempts:
         if not self._is_judged(cls, namespace):
             return False
         placed = self._place(pod, both(self.placer.all_but(cls.excluded), self._allowed()))
+        self.keeping[namespace] += self.placer.statement.counts.take_effort()
         if not isinstance(placed, Placement):
             self.keeping[namespace] += self.cost(cls)
             if placed is None and not self.off:
@@ -345,7 +347,13 @@ class Attempts:
 
     def place_on_paper(self, pod: PodRecord, mask: NodeMask = None) -> Placement | HeldBack | None:
         """Place and charge a pod without what is known of its class; None if it fits nowhere. It learns nothing."""
-        return self._place(pod, both(mask, self.placer.all_but(pod.cls.excluded)))
+        placed = self._place(pod, both(mask, self.placer.all_but(pod.cls.excluded)))
+        self._spend_on_counts(pod)
+        return placed
+
+    def _spend_on_counts(self, pod: PodRecord) -> None:
+        """Charge the namespace of a pod for what it took to count pods for its rules: at once, or the next one pays."""
+        self.allowance.spend(pod.namespace, self.placer.statement.counts.take_effort())
 
     def _place(self, pod: PodRecord, mask: NodeMask) -> Placement | HeldBack | None:
         """Place a pod where its queue takes what it uses there, by the first of its requests for which there is such.

@@ -7,7 +7,7 @@ import pytest
 from scheduler.core.backlog.notes import Notes
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import LIMITS, Allowance
-from scheduler.core.decide.attempts import BERTH, Attempts, KeptOff
+from scheduler.core.decide.attempts import BERTH, PLACING, Attempts, KeptOff
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodRecord
@@ -105,3 +105,20 @@ def test_nodes_that_others_close_are_not_among_those_that_are_kept_for_somebody(
 def _berth(node: str) -> Berth:
     rank = Rank(0, 0, "", f"uid-{node}")
     return Berth(queue="", rank=rank, namespace="ns", name=node, is_gang=False, since_s=0, nodes=(node,), gpus=8)
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_whose_rules_are_tried_on_paper_pays_for_what_they_cost(is_kept: bool) -> None:
+    made = beside.made(
+        *(beside.running(f"r{i}", "q", app="b") for i in range(100)),
+        beside.waiting(_ALONE),
+        beside.waiting({}, "x", namespace="another"),
+    )
+    keeper, other = made.pod("uid-w"), made.pod("uid-x")
+    assert keeper is not None
+    assert other is not None
+    attempts = _attempts(made)
+    assert attempts.keep_room(keeper) if is_kept else attempts.place_on_paper(keeper)
+    assert isinstance(attempts.place(other), Placement)
+    assert attempts.allowance.spent_by("another") == PLACING
+    assert (attempts.keeping["ns"] - PLACING if is_kept else attempts.allowance.spent_by("ns")) >= 50
