@@ -48,7 +48,11 @@ class TakenByAll(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Owning(msgspec.Struct, frozen=True, cache_hash=True):
-    """Pods that have a term of required anti-affinity, which may be written more narrowly than it counts."""
+    """Pods that have a term of required anti-affinity, which may be written more narrowly than it counts.
+
+    If it is widened, only pods without a node: those with one have terms that may take nobody, and are compared by
+    them (nodes/anti_affinity.py). Else a crowd of pods that wait would close all nodes of others' pods with terms.
+    """
 
     term: AntiTerm
 
@@ -57,7 +61,7 @@ class Owning(msgspec.Struct, frozen=True, cache_hash=True):
         del labels_of
         if not self.term.is_widened:
             return self.term in pod.keeps_off
-        return any(self.term in wider(term) for term in pod.keeps_off)
+        return not pod.node and any(self.term in wider(term) for term in pod.keeps_off)
 
 
 def wider(term: AntiTerm) -> tuple[AntiTerm, ...]:

@@ -141,7 +141,7 @@ def is_alike(one: PodRecord, other: PodRecord) -> bool:
 
 
 def _asked(pod: PodRecord) -> tuple[object, ...]:
-    return pod.namespace, pod.labels, pod.deleting, pod.ports, pod.keeps_off
+    return pod.namespace, pod.labels, pod.deleting, pod.ports, pod.keeps_off, bool(pod.keeps_off and pod.node)
 
 
 def _add(per_node: Counter[str], nodes: tuple[str, ...], by: int) -> None:

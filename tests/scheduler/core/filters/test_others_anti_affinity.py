@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -42,3 +44,36 @@ def test_a_term_of_a_running_pod_that_asks_more_is_not_taken_for_one_that_takes_
     there = pod("r", namespace="other", bound_to="p", spec=anti_affinity(narrow))
     found = made(there, waiting(anti_affinity(term(selector={}))), nodes=NODES[:1])
     assert places(found.decide(0)) == {"w": "p"}
+
+
+def test_a_crowd_that_waits_closes_no_nodes_of_pods_whose_terms_take_others() -> None:
+    daemons = [pod(f"r{on}", namespace="there", bound_to=on, spec=_alone(app="daemon")) for on in "pqrs"]
+    crowd = [
+        pod(
+            f"c{i}", namespace="crowd", gpus=99, spec=_alone(app="nobody", teams={"key": f"k{i}", "operator": "Exists"})
+        )
+        for i in range(100)
+    ]
+    found = made(*daemons, *crowd, waiting({}), teams={"ns": "a", "crowd": "b", "there": "c"})
+    judged = found.snapshot().judge(found.waiting()[-1])
+    assert [each.is_widened for each in judged.cls.taken_by] == [True]
+    assert places(found.decide(0)) == {"w": "p"}
+
+
+def test_a_crowd_is_kept_apart_from_those_it_takes_once_one_of_it_is_placed() -> None:
+    crowd = [
+        pod(
+            f"c{i}",
+            gpus=99 if i else 1,
+            priority=5,
+            spec=_alone(app="w", teams={"key": f"k{i}", "operator": "DoesNotExist"}),
+        )
+        for i in range(100)
+    ]
+    found = made(*crowd, waiting({}), nodes=NODES[:2], teams={"ns": "a"})
+    assert places(found.decide(0)) == {"c0": "p", "w": "q"}
+
+
+def _alone(*, app: str, teams: dict[str, str] | None = None) -> dict[str, Any]:
+    more = {} if teams is None else {"namespaceSelector": {"matchExpressions": [teams]}}
+    return anti_affinity(term(HOST, {"matchLabels": {"app": app}}, **more))
