@@ -74,6 +74,10 @@ class PodCounts:
         """How many moves there were."""
         return len(self._moves)
 
+    def spend(self, operations: int) -> None:
+        """Asking by these counts has cost this."""
+        self._effort += operations
+
     def take_effort(self) -> int:
         """What it took to count since this was asked last, in operations of about a microsecond."""
         effort, self._effort = self._effort + self._ledger.effort_spent - self._spent, 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from scheduler.core.filters.pod_rule import Bools, PodRule
@@ -10,11 +12,15 @@ from scheduler.core.model.records import PodClass
 from scheduler.core.nodes.table import Int8s
 from scheduler.core.snapshot.statement import Statement
 
+#: What it takes to ask a term or a constraint again, in operations of about a microsecond, and one for so many nodes.
+_ASKING: Final = 10
+_NODES_PER_OPERATION: Final = 500
+
 
 class RuleColumns:
     """Which nodes are open for a class, by position, as far as other pods are concerned."""
 
-    __slots__ = ("_at", "_closed", "_cls", "_counts", "_open", "_rules")
+    __slots__ = ("_at", "_closed", "_cls", "_cost", "_counts", "_open", "_rules")
 
     def __init__(self, statement: Statement, cls: PodClass) -> None:
         numbers = statement.filters.numbers
@@ -23,12 +29,14 @@ class RuleColumns:
         self._rules = [(numbers[each.kind], each) for each in statement.filters.all if isinstance(each, PodRule)]
         self._closed: list[tuple[int, Bools]] = []
         self._open: Bools = np.ones(len(statement.nodes), np.bool_)
+        self._cost = _asked(cls) * (_ASKING + len(statement.nodes) // _NODES_PER_OPERATION)
         self._at = -1
 
     @property
     def open(self) -> Bools:
         """Nodes where no rule is against the class now. Not to be written."""
         if self._at != self._counts.moved:
+            self._counts.spend(self._cost)
             answers = ((number, each.closed(self._cls, self._counts)) for number, each in self._rules)
             self._closed = [(number, closed) for number, closed in answers if closed is not None]
             closed_by_any = [closed for _, closed in self._closed]
@@ -45,6 +53,13 @@ class RuleColumns:
         for number, closed in self._closed:
             found[closed & (found != NO_NODE) & ((found == OK) | (found > number))] = number
         return found
+
+
+def _asked(cls: PodClass) -> int:
+    """How many terms, constraints and sets of ports are looked at on all nodes."""
+    own = cls.rules
+    asked = 0 if own is None else len(own.affinity) + len(own.anti_affinity) + len(own.spread) + bool(own.ports)
+    return asked + len(cls.taken_by)
 
 
 def columns_of(statement: Statement, cls: PodClass) -> RuleColumns | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from scheduler.core.backlog.notes import Notes
@@ -122,3 +124,16 @@ def test_whose_rules_are_tried_on_paper_pays_for_what_they_cost(is_kept: bool) -
     assert isinstance(attempts.place(other), Placement)
     assert attempts.allowance.spent_by("another") == PLACING
     assert (attempts.keeping["ns"] - PLACING if is_kept else attempts.allowance.spent_by("ns")) >= 50
+
+
+def test_each_pod_pays_for_all_its_rules_that_are_asked_again() -> None:
+    selectors = [{"matchLabels": {"app": f"a{i}"}} for i in range(32)]
+    alone = beside.anti_affinity(*(beside.term(beside.HOST, each) for each in selectors))
+    made = beside.made(*(beside.waiting(alone, name) for name in "xyz"))
+    attempts, spent = _attempts(made), [0]
+    for name in "xyz":
+        waiting = made.pod(f"uid-{name}")
+        assert waiting is not None
+        assert isinstance(attempts.place(waiting), Placement)
+        spent.append(attempts.allowance.spent_by("ns"))
+    assert [after - before >= PLACING + 10 * 32 for before, after in pairwise(spent)] == [True] * 3
