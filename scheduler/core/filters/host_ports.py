@@ -19,7 +19,13 @@ class Clashing(msgspec.Struct, frozen=True, cache_hash=True):
     def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
         """Whether a pod is one of them."""
         del labels_of
-        return any(one.clashes(other) for one in pod.ports for other in self.ports)
+        if not pod.ports:
+            return False
+        addresses: dict[tuple[str, int], set[str]] = {}
+        for port in self.ports:
+            addresses.setdefault((port.protocol, port.port), set()).add(port.address)
+        there = ((port, addresses.get((port.protocol, port.port))) for port in pod.ports)
+        return any(asked and (not port.address or not asked.isdisjoint(("", port.address))) for port, asked in there)
 
 
 class HostPorts(PodRule):

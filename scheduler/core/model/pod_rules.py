@@ -17,11 +17,6 @@ class HostPort(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     port: int
     address: str = ""
 
-    def clashes(self, other: HostPort) -> bool:
-        """Whether only one of the two can be had on a node."""
-        is_one = (self.protocol, self.port) == (other.protocol, other.port)
-        return is_one and (self.address == other.address or not (self.address and other.address))
-
 
 class Spread(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
     """A spread constraint that has to hold (core/v1 TopologySpreadConstraint, DoNotSchedule).

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
+from typing_extensions import override
 
+from scheduler.core.filters.host_ports import Clashing
 from scheduler.core.model.pod_rules import HostPort
 from tests.scheduler.core.filters.beside import NODES, made, places, reasons, waiting
 from tests.scheduler.core.objects import pod
@@ -30,8 +34,10 @@ _HTTP = {"hostPort": 80}
     ],
 )
 def test_ports_clash_on_one_address(one: HostPort, other: HostPort, clash: bool) -> None:
-    assert one.clashes(other) is clash
-    assert other.clashes(one) is clash
+    record = made(pod("r", bound_to="p")).pod("uid-r")
+    assert record is not None
+    assert Clashing((one,)).takes(msgspec.structs.replace(record, ports=(other,)), lambda _: None) is clash
+    assert Clashing((other,)).takes(msgspec.structs.replace(record, ports=(one,)), lambda _: None) is clash
 
 
 @pytest.mark.parametrize(
@@ -60,3 +66,25 @@ def test_a_port_is_had_once_on_a_node(there: dict[str, Any], asked: dict[str, An
 def test_pods_of_one_decision_have_a_node_each() -> None:
     found = made(*(waiting(_ports(_HTTP), f"w{i}") for i in range(5)))
     assert len({*places(found.decide(0)).values()}) == len(NODES)
+
+
+class _Seen(tuple[HostPort, ...]):
+    """Ports, and how often somebody looked at one."""
+
+    __slots__ = ()
+    looks = 0
+
+    @override
+    def __iter__(self) -> Iterator[HostPort]:
+        for port in super().__iter__():
+            _Seen.looks += 1
+            yield port
+
+
+def test_ports_of_two_pods_are_looked_at_once_each() -> None:
+    there, asked = (_Seen(HostPort("TCP", first + i) for i in range(100)) for first in (1, 1_000))
+    record = made(pod("r", bound_to="p")).pod("uid-r")
+    assert record is not None
+    _Seen.looks = 0
+    assert not Clashing(asked).takes(msgspec.structs.replace(record, ports=there), lambda _: None)
+    assert _Seen.looks == 200
