@@ -89,7 +89,7 @@ class Cluster(ClusterState):
         self.refresh()
         self.count_queues()
         if self.others.has_unbound:
-            self.others.put_on_their_way({charge.pod_uid: charge.node for charge in self.commits.all_charges()})
+            self.others.put_on_their_way(self.nodes_under_way)
         holders = self.storage.holders(self.commits.is_spoken_for)
         return Snapshot(
             generation=self.generation,

@@ -391,8 +391,12 @@ class ClusterState:
         pod = self._pods.records.get(uid)
         if pod is None:
             return None
-        nodes = (pod.node,) if pod.node else tuple(dict.fromkeys(each.node for each in self.commits.under_way(uid)))
+        nodes = (pod.node,) if pod.node else self.nodes_under_way(uid)
         return (pod, nodes) if nodes else None
+
+    def nodes_under_way(self, uid: str) -> tuple[str, ...]:
+        """Nodes that a pod is on its way to; several where nobody knows what became of an attempt."""
+        return tuple(dict.fromkeys(each.node for each in self.commits.under_way(uid)))
 
     def pod_places(self) -> dict[str, tuple[PodRecord, tuple[str, ...]]]:
         """The same of all pods, without the indexes."""

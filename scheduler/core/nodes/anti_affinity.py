@@ -8,7 +8,7 @@ are known as well: a decision may place their owners before those that they take
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -44,12 +44,12 @@ class OthersTerms:
             lambda _: self._namespaces_changed(), read_changed=self._namespaces_changed
         )
         self.have_namespaces_changed = False
-        #: Pods with terms by UID, those of them that have no node, and which node counts.
+        #: Pods with terms by UID, those of them that have no node, and which nodes count: none, or several on its way.
         self._pods: dict[str, PodRecord] = {}
         self._unbound: set[str] = set()
-        self._nodes: dict[str, str] = {}
-        #: Terms that a pod was counted under.
-        self._counted: dict[str, tuple[AntiTerm, ...]] = {}
+        self._nodes: dict[str, tuple[str, ...]] = {}
+        #: Terms that a pod was counted under, with nodes.
+        self._counted: dict[str, tuple[tuple[AntiTerm, str], ...]] = {}
         #: Of pods that have a node or are on their way to one, and of all others.
         self._placed, self._waiting = TermIndex(), TermIndex()
         #: What pods of a namespace with these labels have to keep off.
@@ -68,7 +68,7 @@ class OthersTerms:
         self.drop_pod(pod.uid)
         if pod.keeps_off:
             self._pods[pod.uid] = pod
-            self._count(pod, pod.node)
+            self._count(pod, (pod.node,) if pod.node else ())
             if not pod.node:
                 self._unbound.add(pod.uid)
 
@@ -80,10 +80,10 @@ class OthersTerms:
         if pod is not None:
             self._forget_pod(uid)
 
-    def put_on_their_way(self, nodes: Mapping[str, str]) -> None:
-        """Pods without a node that are on their way to one, by UID: they count there, until they have one."""
+    def put_on_their_way(self, nodes: Callable[[str], tuple[str, ...]]) -> None:
+        """Pods without a node (UIDs) count on each node that they are on their way to, until they have one."""
         for uid in self._unbound:
-            self._count(self._pods[uid], nodes.get(uid, ""))
+            self._count(self._pods[uid], nodes(uid))
 
     @property
     def has_unbound(self) -> bool:
@@ -94,21 +94,24 @@ class OthersTerms:
         """A node is new or gone, or has other labels."""
         self._forget()
 
-    def _count(self, pod: PodRecord, node: str) -> None:
-        if self._nodes.get(pod.uid) == node:
+    def _count(self, pod: PodRecord, nodes: tuple[str, ...]) -> None:
+        if self._nodes.get(pod.uid) == nodes:
             return
         self._forget_pod(pod.uid)
-        index = self._placed if node else self._waiting
-        self._nodes[pod.uid] = node
-        self._counted[pod.uid] = tuple(index.put(term, node) for term in pod.keeps_off)
+        self._nodes[pod.uid] = nodes
+        index, at = self._index_of(nodes)
+        self._counted[pod.uid] = tuple((index.put(term, node), node) for term in pod.keeps_off for node in at)
         self._forget()
 
     def _forget_pod(self, uid: str) -> None:
-        node = self._nodes.pop(uid, "")
-        index = self._placed if node else self._waiting
-        for term in self._counted.pop(uid, ()):
+        index, _ = self._index_of(self._nodes.pop(uid, ()))
+        for term, node in self._counted.pop(uid, ()):
             index.drop(term, node)
         self._forget()
+
+    def _index_of(self, nodes: tuple[str, ...]) -> tuple[TermIndex, tuple[str, ...]]:
+        """Where a pod with these nodes is counted, and at which."""
+        return (self._placed, nodes) if nodes else (self._waiting, ("",))
 
     def _namespaces_changed(self) -> None:
         self.have_namespaces_changed = True

@@ -133,6 +133,19 @@ def test_a_pod_on_its_way_keeps_others_off_as_well() -> None:
     assert _place(made) == "a"
 
 
+@pytest.mark.parametrize(("first", "second"), [("a", "b"), ("b", "a")])
+def test_a_pod_on_its_way_to_two_nodes_keeps_others_off_both(first: str, second: str) -> None:
+    owner = _owner(_term(), on="", cpu="1")
+    made = cluster(node("a"), node("b"), owner, bind_request(owner, first))
+    made.remove_bind_request("ns", "r")  # nobody knows what became of it
+    feed(made, bind_request(owner, second), _waiting())
+    assert _place(made) == ""
+    feed(made, bound(owner, "a"))
+    assert _place(made) == "b"
+    made.remove_pod("uid-r")
+    assert _place(made) == "a"
+
+
 def test_terms_of_a_pod_that_fits_nowhere_keep_nobody_off() -> None:
     made = cluster(node("a", gpus=1), changed(_owner(_term(), on="", gpus=2)), _waiting())
     assert _place(made) == "a"
