@@ -73,7 +73,6 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/model/room.py": "tests/scheduler/core/room/test_search.py",
     "scheduler/core/model/settings.py": "tests/scheduler/core/decide/test_exclusions.py",
     "scheduler/core/nodes/table.py": "tests/scheduler/core/snapshot/test_statement.py",
-    "scheduler/core/nodes/term_index.py": "tests/scheduler/core/nodes/test_anti_affinity.py",
     "scheduler/core/recount.py": "tests/scheduler/core/stories/test_machine.py",
     "scheduler/core/room/answers.py": "tests/scheduler/core/room/test_search.py",
     "scheduler/core/room/estimates.py": "tests/scheduler/core/room/test_nodewise.py",

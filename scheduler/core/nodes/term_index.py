@@ -67,7 +67,10 @@ class TermIndex:
             del self._index[place][term]
             if not self._index[place]:
                 del self._index[place]
-        self.keys -= Counter(requirement.key for requirement in term.selector or ())
+        for requirement in term.selector or ():  # one by one: Counter's own subtraction looks at all keys
+            self.keys[requirement.key] -= 1
+            if not self.keys[requirement.key]:
+                del self.keys[requirement.key]
 
     def taking(self, pod: PodRecord, asked: Iterable[tuple[str, str]], labels_of: LabelsOf) -> Iterator[AntiTerm]:
         """Terms that take a pod; ``asked``: those of its labels that terms ask for. It is kept off in doubt."""
