@@ -109,9 +109,17 @@ class Berthing:
             )
         )
 
-    def keeping_off_need(self, need: Need) -> frozenset[str]:
-        """Nodes on which no room may be made for a need."""
-        turn = _Need(need, self.attempts)
+    def alike(self, need: Need) -> tuple[Need, frozenset[str]]:
+        """The first of several equal needs that are kept off the same nodes; and those nodes."""
+        nodes = self._keeping_off_need(need, 1)
+        for before, other in enumerate(need.others if self._before.of else (), start=1):
+            if self._keeping_off_need(other, before + 1) != nodes:
+                return need.first(before), nodes
+        return need, nodes
+
+    def _keeping_off_need(self, need: Need, count: int) -> frozenset[str]:
+        """Nodes on which no room may be made for a need. ``count``: of equal needs in all, with those before it."""
+        turn = _Need(need, self.attempts, count)
         return frozenset(name for berth in self.keeping_off(turn) for name in berth.nodes)
 
     # --- who has one ---------------------------------------------------------------------------------------------
@@ -353,10 +361,11 @@ class Berthing:
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """A need as a turn."""
+    """A need as a turn, the last of ``count`` equal ones."""
 
     of: Need
     attempts: Attempts
+    count: int
 
     @property
     def queue(self) -> str:
@@ -364,7 +373,7 @@ class _Need:
 
     @property
     def use(self) -> Resources:
-        return queue_use.asked(self.attempts.snapshot, needed(self.of)).amounts
+        return queue_use.asked(self.attempts.snapshot, needed(self.of)).amounts.times(self.count)
 
     @property
     def rank(self) -> Rank | None:

@@ -12,7 +12,7 @@ bounded, and divided between namespaces; what is left over comes first the next 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
@@ -25,15 +25,14 @@ from scheduler.core.decide.berthing import Berthing
 from scheduler.core.decide.charging import Charging
 from scheduler.core.decide.needs import Needing, needs_left
 from scheduler.core.decide.revising import Revising
-from scheduler.core.decide.room_trial import cost_beside, cost_of_search, room_trial
+from scheduler.core.decide.room_trial import OnPaper, cost_beside, cost_of_search, room_trial
 from scheduler.core.model.plan import Entry, GiveUp
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import Action, Ended, Found, Moves, NoRoom, RoomSettings
+from scheduler.core.model.room import Action, Ended, Found, NoRoom, RoomSettings
 from scheduler.core.model.settings import Strategy
 from scheduler.core.queues.order import QueueOrder
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room.moving import find_moves
-from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
 
 _MS: Final = 1_000_000
@@ -220,8 +219,9 @@ class Making:
         if need is None:
             return True
         allowance.spend(first.namespace, cost_of_search(self.attempts.snapshot))
-        moves = find_moves(need, self.trial)
-        return moves is not None and self._is_allowed(need, moves) and self.charging.take_moves(need, moves)
+        off = self.berthing.alike(need)[1]
+        moves = find_moves(need, self._trial_beside(off) if off else self.trial)
+        return moves is not None and self.charging.take_moves(need, moves)
 
     # --- searches ------------------------------------------------------------------------------------------------
     def _search(self, due: Sequence[Needing], memo: RoomMemo, stamp: Stamp, action: Action) -> list[Needing]:
@@ -254,10 +254,12 @@ class Making:
         if need is None:
             first.take()
             return True
+        need, off = self.berthing.alike(need)
         answer = self.attempts.snapshot.room_for(need, self.trial, action)
-        taken = 0
-        if isinstance(answer, Found) and self._is_allowed(need, answer):
-            taken = self.charging.take_each(need, answer)
+        if isinstance(answer, Found) and not _is_beside(answer, off):
+            allowance.spend(first.namespace, cost_of_search(self.attempts.snapshot))
+            answer = self.attempts.snapshot.room_for(need, self._trial_beside(off), action)
+        taken = self.charging.take_each(need, answer) if isinstance(answer, Found) else 0
         allowance.spend(first.namespace, cost_beside(answer) + (taken - 1) * _FURTHER if taken else cost_beside(answer))
         if taken:
             self._refused.pop(first.key, None)
@@ -273,9 +275,9 @@ class Making:
         """For how many equal needs room is looked for together: as the namespace's share of the work allows."""
         return max(1, min(_TOGETHER, (allowance.share - allowance.spent_by(namespace)) // _FURTHER))
 
-    def _is_allowed(self, need: Need, found: Found | Moves) -> bool:
-        """Whether no room is to be made on nodes that are kept for others (queues/berths.py)."""
-        return self.berthing.keeping_off_need(need).isdisjoint(place.node for place in found.places)
+    def _trial_beside(self, off: frozenset[str]) -> Trial:
+        """A trial on nodes that are not kept for others (queues/berths.py)."""
+        return replace(self.trial, paper=OnPaper(self.attempts, self.attempts.placer.all_but(off)))
 
     def _refuse(self, key: NeedKey, answer: NoRoom, stamp: Stamp) -> None:
         now_ns, before = self.attempts.now_ns, self._refused.get(key)
@@ -285,6 +287,11 @@ class Making:
             if before.again_ns is not None:
                 again_ns = before.again_ns if again_ns is None else min(again_ns, before.again_ns)
         self._refused[key] = Refused(stamp, now_ns, answer, again_ns)
+
+
+def _is_beside(found: Found, off: frozenset[str]) -> bool:
+    """Whether no room is to be made on these nodes."""
+    return off.isdisjoint(place.node for place in found.places)
 
 
 def _pause_ns(refused: Refused) -> int:

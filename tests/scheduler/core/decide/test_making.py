@@ -11,9 +11,11 @@ import pytest
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import MakeRoom, Plan, placements
+from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.room import Action, Evicted, Found, Intent, NoRoom, Place, RoomFacts, Unit
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.queues.berths import Berth, Berths
 from scheduler.core.room.need import Need
 from scheduler.core.room.search import find_room
 from scheduler.core.room.trial import Trial
@@ -260,6 +262,37 @@ def test_pods_of_another_priority_are_not_searched_for_together() -> None:
     feed(made, pod("urgent", gpus=1, labels=in_queue("a"), priority=60))
     assert len(intents(made.decide(0))) == 3
     assert search.together == [1, 2]
+
+
+# --- beside nodes that are kept ----------------------------------------------------------------------------------
+def kept(*nodes: str, behind: str = "") -> Berth:
+    """Nodes that are kept in queue ``a`` for a group that comes before all others, or after this pod."""
+    rank = Rank(0, 0, "2026-01-01T00:00:00Z", f"uid-{behind}+") if behind else Rank(-1_000, 0, "", "large")
+    return Berth(queue="a", rank=rank, namespace="ns", name="large", is_gang=False, since_s=1, nodes=nodes, gpus=1)
+
+
+def beside(berth: Berth, *, nodes: int, waiting: int) -> list[Intent]:
+    """Room that is made while these nodes of one GPU are full of others' work."""
+    full = [(node(f"n{at}", 1), of_b(f"x{at}", f"n{at}", gpus=1)) for at in range(nodes)]
+    made = owed(Counted(), *(each for pair in full for each in pair), waiting=waiting)
+    made.backlog.berths = Berths(of=(berth,))
+    return intents(made.decide(0, wall_s=1_800_000_000))
+
+
+@pytest.mark.parametrize(("is_kept", "other"), [("n0", "n1"), ("n1", "n0")])
+def test_room_is_made_elsewhere_where_the_best_nodes_are_kept_for_others(is_kept: str, other: str) -> None:
+    (found,) = beside(kept(is_kept), nodes=2, waiting=1)
+    assert [place.node for place in found.places] == [other]
+
+
+def test_of_equal_pods_those_who_come_before_nodes_that_are_kept_have_room_made_there_and_no_others() -> None:
+    found = beside(kept("n0", "n1", behind="h0"), nodes=2, waiting=2)
+    assert [each.id for each in found] == ["uid-h0-0"]
+
+
+def test_equal_pods_that_have_no_room_together_beside_kept_nodes_have_it_one_by_one() -> None:
+    found = beside(kept("n0"), nodes=3, waiting=3)
+    assert sorted(place.node for each in found for place in each.places) == ["n1", "n2"]
 
 
 # --- whom a queue holds back -------------------------------------------------------------------------------------
