@@ -35,8 +35,9 @@ class Extras:
     may_sleep: bool = True
     #: The least that any of them would use that the queue does not take; may_sleep: what wakes them all.
     held_back: HeldBack | None = None
-    #: Whether one of them fits on nodes only that are kept for others.
+    #: Whether one of them fits on nodes only that are kept for others, or is left to the next decision.
     is_kept_off: bool = False
+    is_put_off: bool = False
     _has_failed: bool = False
 
     def turn(self) -> bool:
@@ -59,6 +60,7 @@ class Extras:
             self.is_kept_off = True
         if isinstance(outcome, Verdict):
             notes.say((pod.uid,), outcome)
+        self.is_put_off = self.is_put_off or outcome is Outcome.PUT_OFF
         fits_nowhere = isinstance(outcome, Verdict) and notes.kept(pod.cls) is not None
         self.may_sleep = self.may_sleep and fits_nowhere and not pod.alone and self.held_back is None
         self._has_failed = True

@@ -31,6 +31,8 @@ from scheduler.core.queues.use import is_fixed
 #: What a gang costs that does not start, and each of its members that was passed over, in operations (attempts.py).
 _TRYING: Final = 50
 _PASSING: Final = 5
+#: So much later members have their turn that were left over beside others that are kept off.
+_SOON_NS: Final = 1_000_000_000
 _OF_QUEUES: Final = frozenset({Code.OVER_LIMIT, Code.OVER_QUOTA})
 
 
@@ -169,16 +171,23 @@ class WholeGang:
         if extras.turn():
             return True
         if extras.is_kept_off:
-            self._keep_off_extras()
+            self._keep_off_extras(extras)
         elif extras.may_sleep and extras.held_back is not None:
             self._hold_back(extras.held_back)
         elif extras.may_sleep and not extras.is_starting:
             self._sleep(Until.CLASS_FITS, is_counted=self._is_counted(self.attempts.charged()))
         return False
 
-    def _keep_off_extras(self) -> None:
-        """Members that were not placed have said why; they wake together, for any node that may help one of them."""
+    def _keep_off_extras(self, extras: Extras) -> None:
+        """Members that were not placed have said why; they wake together, for any node that may help one of them.
+
+        Or for their queue, if it is what keeps one. Those that were left to the next decision have their turn soon.
+        """
         self.is_kept_off = True
+        if extras.held_back is not None:
+            self._hold_back(extras.held_back)
+        if extras.is_put_off:
+            self._wake_at(self.attempts.now_ns + _SOON_NS)
         off = self.attempts.off_of(self.queue, self.use, self.gang.key)
         self.attempts.notes.gang_kept_off(self.gang.key, off, kept=None)
 
@@ -246,6 +255,9 @@ class WholeGang:
             return
         verdict = _incomplete(start, self.state)
         if start.is_kept_off or self._is_kept_off():
+            if start.held_back is not None:
+                self.alike = None  # what others say that ask the same would not hold for their queue
+                self._hold_back(start.held_back)
             self._keep_off(verdict)
             return
         if start.held_back is not None:

@@ -1,0 +1,64 @@
+"""Gangs of which some members fit on nodes only that are kept for others, while the rest wait for something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.decide.allowance import LIMITS, Limits
+from scheduler.core.model.plan import placements
+from scheduler.core.model.settings import Settings
+from scheduler.core.model.verdict import Code
+from tests.scheduler.core.objects import bound, feed, node, pod, pod_group, queue
+from wire import names
+from wire.core import Pod
+
+S = 1_000_000_000
+LATER = 1_800_000_000
+OF_LARGE: dict[str, Any] = {"spec": {"nodeSelector": {"zone": "b"}}}
+
+
+def in_queue(name: str) -> dict[str, str]:
+    return {names.QUEUE_LABEL: name}
+
+
+def beside_a_berth(*members: Pod, minimum: int = 1, limit: int = 3) -> Cluster:
+    """Node ``n2`` is kept for a large pod of ``b``; a gang of ``a``, which may have so many GPUs, has one on ``n1``."""
+    made = Cluster(Settings(berths_percent=60))
+    feed(made, queue("a", gpu=(0, 1, limit)), queue("b", gpu=(4, 1, -1)))
+    feed(made, node("n1", 4), node("n2", 4, labels={"zone": "b"}))
+    feed(made, bound(pod("old", gpus=1, labels=in_queue("b")), "n2"))
+    feed(made, pod("large", gpus=4, labels=in_queue("b"), **OF_LARGE))
+    made.decide(0, wall_s=LATER)
+    assert [berth.nodes for berth in made.backlog.berths.of] == [("n2",)]
+    feed(made, pod_group("g", minimum, queue="a"), bound(pod("m0", gpus=1, group="g"), "n1"), *members)
+    return made
+
+
+def placed(made: Cluster, second: int, limits: Limits = LIMITS) -> list[str]:
+    plan = made.decide(second * S, limits, wall_s=LATER + second)
+    return [placement.name for placement in placements(plan.entries)]
+
+
+def test_a_member_that_its_queue_holds_back_beside_one_that_is_kept_off_is_placed_once_the_queue_takes_it() -> None:
+    made = beside_a_berth(pod("m1", gpus=1, group="g", **OF_LARGE), pod("m2", gpus=3, group="g"))
+    assert placed(made, 2) == []
+    said = [made.backlog.said.verdict(f"uid-{name}") for name in ("m1", "m2")]
+    assert [one.code for one in said if one is not None] == [Code.NO_NODE_FITS, Code.OVER_LIMIT]
+    feed(made, queue("a", gpu=(0, 1, 8)))
+    assert placed(made, 4) == ["m2"]
+
+
+def test_a_start_that_the_queue_holds_back_in_one_way_and_a_berth_in_another_comes_once_the_queue_takes_it() -> None:
+    made = beside_a_berth(limit=2)
+    members = [pod("k1", gpus=1, group="k", **OF_LARGE), pod("k2", gpus=2, group="k")]
+    feed(made, pod_group("k", 1, queue="a"), *members)
+    assert placed(made, 2) == []
+    feed(made, queue("a", gpu=(0, 1, 8)))
+    assert placed(made, 4) == ["k2"]
+
+
+def test_a_member_that_is_left_to_the_next_decision_beside_one_that_is_kept_off_has_its_turn_soon() -> None:
+    made = beside_a_berth(pod("m1", gpus=1, group="g", **OF_LARGE), pod("m2", gpus=1, group="g"))
+    assert placed(made, 2, Limits(most=1)) == []
+    assert placed(made, 3) == ["m2"]
