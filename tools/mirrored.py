@@ -49,7 +49,6 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/decide/charging.py": "tests/scheduler/core/decide/test_making.py",
     "scheduler/core/decide/draft.py": "tests/scheduler/core/decide/test_changes.py",
     "scheduler/core/decide/gang_start.py": "tests/scheduler/core/decide/test_filing.py",
-    "scheduler/core/decide/gangs.py": "tests/scheduler/core/decide/test_filing.py",
     "scheduler/core/decide/held_back.py": "tests/scheduler/core/decide/test_making.py",
     "scheduler/core/decide/needed.py": "tests/scheduler/core/decide/test_making.py",
     "scheduler/core/decide/needs.py": "tests/scheduler/core/decide/test_making.py",
