@@ -198,17 +198,18 @@ class Berthing:
         percent = self.attempts.snapshot.settings.berths_percent
         standing = list(self._renewed(waiting))
         taken = {name for berth in standing for name in berth.nodes}
-        heads = self._heads({berth.queue for berth in standing})
+        heads = self._heads({berth.queue for berth in standing}, stamp)
         fresh = self._first_of(heads, stamp)
         if fresh is not None:
             choice = Choice(self.attempts, taken)
-            left = choice.most(percent) - sum(berth.gpus for berth in standing)
-            berth = self._berth(fresh, choice, left)
+            most = choice.most(percent)
+            berth = self._berth(fresh, choice, most - sum(berth.gpus for berth in standing))
             if berth is None:
-                self._refused[fresh.rank.uid] = Refused(self.attempts.now_ns, stamp)
+                is_passed = not standing or self._berth(fresh, Choice(self.attempts, frozenset()), most) is None
+                self._refused[fresh.rank.uid] = Refused(self.attempts.now_ns, stamp, is_passed)
             else:
                 standing.append(berth)
-            if len(heads) > 1:
+            if len(heads) > 1 or berth is None:
                 self._times.append(self.attempts.now_ns + EVERY_NS)
         return Berths(
             of=tuple(standing),
@@ -260,8 +261,11 @@ class Berthing:
             free_s = max(free_s, ends_s)
         return free_s
 
-    def _heads(self, queues_with_one: set[str]) -> dict[str, list[Needing]]:
-        """Of each other queue the first groups whose patience may have ended, by rank."""
+    def _heads(self, queues_with_one: set[str], stamp: tuple[object, ...]) -> dict[str, list[Needing]]:
+        """Of each other queue the first groups whose patience may have ended, by rank; those that are tried again last.
+
+        A group that can have no berth keeps none from those behind it.
+        """
         tree = self.attempts.accounts.tree
         default_ns = self.attempts.snapshot.settings.patience_ns
         heads: dict[str, list[Needing]] = {}
@@ -270,9 +274,28 @@ class Berthing:
             if rank is None or not isinstance(queue, TreeQueue) or queue.name in queues_with_one:
                 continue
             patience_ns = rules.patience_ns(tree, queue, default_ns)
-            if patience_ns >= 0 and self._is_over(_seconds(rank.created), patience_ns):
+            if patience_ns < 0 or not self._is_over(_seconds(rank.created), patience_ns):
+                continue
+            if (refused := self._before.refused.get(rank.uid)) is not None:
+                self._refused[rank.uid] = refused
+            if refused is None or not refused.is_passed or self._is_tried_again(refused, stamp):
                 heads.setdefault(queue.name, []).append(needing)
-        return {name: sorted(found, key=_first_rank)[:_HEADS] for name, found in heads.items()}
+        return {name: sorted(found, key=self._order)[:_HEADS] for name, found in heads.items()}
+
+    def _order(self, needing: Needing) -> tuple[int, Rank]:
+        """Who was passed over comes behind all others, those first that were so longest ago."""
+        rank = _first_rank(needing)
+        refused = self._refused.get(rank.uid)
+        return (refused.at_ns if refused is not None and refused.is_passed else -1), rank
+
+    def _is_tried_again(self, refused: Refused, stamp: tuple[object, ...]) -> bool:
+        """Whether a group that found no berth is tried now: something has changed, and that is a while ago."""
+        if refused.stamp == stamp:
+            return False
+        again_ns = refused.at_ns + AGAIN_NS
+        if again_ns > self.attempts.now_ns:
+            self._times.append(again_ns)
+        return again_ns <= self.attempts.now_ns
 
     def _is_over(self, since_s: int | None, patience_ns: int) -> bool:
         """Whether somebody has waited too long; else it is looked at again when that is so."""
@@ -285,28 +308,26 @@ class Berthing:
 
     def _first_of(self, heads: dict[str, list[Needing]], stamp: tuple[object, ...]) -> _Waiting | None:
         """The group that has waited longest, and was not refused on the same ground or just now."""
-        found = [each for each in map(self._first_in, heads.values()) if each is not None]
-        before = self._before.refused
-        self._refused = {each.rank.uid: before[each.rank.uid] for each in found if each.rank.uid in before}
+        found = [each for each in (self._first_in(few, stamp) for few in heads.values()) if each is not None]
         for each in sorted(found, key=lambda each: (each.since_s, each.rank.uid)):
-            refused = self._refused.get(each.rank.uid)
-            if refused is None:
+            refused = self._before.refused.get(each.rank.uid)
+            if refused is None or self._is_tried_again(refused, stamp):
                 return each
-            again_ns = refused.at_ns + AGAIN_NS
-            if refused.stamp != stamp and again_ns <= self.attempts.now_ns:
-                return each
-            if refused.stamp != stamp:
-                self._times.append(again_ns)
         return None
 
-    def _first_in(self, heads: Sequence[Needing]) -> _Waiting | None:
-        """The first group of a queue that lacks nothing but room, asks GPUs, and has waited too long."""
+    def _first_in(self, heads: Sequence[Needing], stamp: tuple[object, ...]) -> _Waiting | None:
+        """The first group of a queue that lacks nothing but room, asks GPUs, and has waited too long.
+
+        Where there may be others behind these, who lacks something else makes way for them.
+        """
         tree = self.attempts.accounts.tree
         for needing in heads:
             queue, need = tree.leaf(needing.queue), needing.need()
-            if need is None or not isinstance(queue, TreeQueue) or not self._lacks_nodes(need):
-                continue
-            if not any(asks_gpus(pod.cls) for pod in need.pods):
+            is_able = need is not None and any(asks_gpus(pod.cls) for pod in need.pods) and self._lacks_nodes(need)
+            if not is_able and len(heads) >= _HEADS:
+                self._refused[_first_rank(needing).uid] = Refused(self.attempts.now_ns, stamp, is_passed=True)
+                self._times.append(self.attempts.now_ns + EVERY_NS)
+            if need is None or not is_able or not isinstance(queue, TreeQueue):
                 continue
             since_s = max((_seconds(pod.created) or 0 for pod in needed(need)), default=0)
             since_s = max(since_s, _seconds(need.created) or 0)

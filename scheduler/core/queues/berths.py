@@ -58,10 +58,14 @@ class Berth(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
-    """A group that found no berth at ``at_ns``, by what the answer depended on."""
+    """A group that found no berth at ``at_ns``, by what the answer depended on.
+
+    ``is_passed``: nor would it have, had nobody else one. Others of its queue come before it until it is tried again.
+    """
 
     at_ns: int
     stamp: tuple[object, ...]
+    is_passed: bool = False
 
 
 class Berths(msgspec.Struct, frozen=True):

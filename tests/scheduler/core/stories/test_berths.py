@@ -283,6 +283,23 @@ def test_one_that_sleeps_beside_a_berth_is_placed_when_another_node_helps() -> N
     assert {made.node_of[name] for name in ("small", "pair-0", "pair-1")} == {"n9"}
 
 
+@pytest.mark.parametrize(
+    ("asks", "count"),
+    [
+        pytest.param({"spec": {"nodeSelector": {"zone": "none"}}}, 1, id="no node takes it"),
+        pytest.param({"gpus": 8}, 1, id="larger than any node"),
+        pytest.param({"gpus": 0, "spec": {"nodeSelector": {"zone": "none"}}}, 12, id="many that ask no GPUs"),
+    ],
+)
+def test_who_can_have_no_berth_keeps_none_from_those_behind_it(asks: dict[str, Any], count: int) -> None:
+    made = day()
+    for number in range(count):
+        made.submit(f"before{number}", minutes=60, **asks, cpu=f"{number + 1}m")
+    made.submit("large", minutes=60, gpus=4)
+    stream(made, PATIENCE + 4 * 8 + 3)
+    assert made.began["large"] <= PATIENCE + 4 * 8 + 2
+
+
 def test_each_queue_has_one_berth_and_all_together_a_part_of_the_cluster() -> None:
     teams = "abcdef"
     made = Day(Cluster(Settings(berths_percent=50)))
