@@ -219,8 +219,7 @@ class Making:
         if need is None:
             return True
         allowance.spend(first.namespace, cost_of_search(self.attempts.snapshot))
-        off = self.berthing.alike(need)[1]
-        moves = find_moves(need, self._trial_beside(off) if off else self.trial)
+        moves = find_moves(need, self._trial_beside(self.berthing.alike(need)[1]))
         return moves is not None and self.charging.take_moves(need, moves)
 
     # --- searches ------------------------------------------------------------------------------------------------
@@ -276,8 +275,10 @@ class Making:
         return max(1, min(_TOGETHER, (allowance.share - allowance.spent_by(namespace)) // _FURTHER))
 
     def _trial_beside(self, off: frozenset[str]) -> Trial:
-        """A trial on nodes that are not kept for others (queues/berths.py)."""
-        return replace(self.trial, paper=OnPaper(self.attempts, self.attempts.placer.all_but(off)))
+        """A trial on nodes that are not kept for others (queues/berths.py); nobody is moved to any that are kept."""
+        all_but = self.attempts.placer.all_but
+        kept = frozenset(name for berth in self.attempts.snapshot.backlog.berths.of for name in berth.nodes)
+        return replace(self.trial, paper=OnPaper(self.attempts, all_but(off), all_but(kept)))
 
     def _refuse(self, key: NeedKey, answer: NoRoom, stamp: Stamp) -> None:
         now_ns, before = self.attempts.now_ns, self._refused.get(key)

@@ -60,10 +60,11 @@ def cost_beside(answer: Found | NoRoom) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OnPaper:
-    """Places needs on a decision's working copy. ``mask``: the nodes for that."""
+    """Places needs on a decision's working copy. ``mask``: the nodes for that; ``for_moved``: for who is moved."""
 
     attempts: Attempts
     mask: NodeMask = None
+    for_moved: NodeMask = None
 
     def place(self, need: Need) -> tuple[Place, ...] | None:
         """Place and charge what a need lacks, and all that are equal to it; None if that is not possible.
@@ -79,7 +80,7 @@ class OnPaper:
             return None
         successor = msgspec.structs.replace(pod, node="", held=(), started_s=0, cls=pod.moves_as)
         elsewhere = self.attempts.placer.all_but(frozenset({pod.node, *besides}))
-        placed = self.attempts.place_on_paper(successor, both(self.mask, elsewhere))
+        placed = self.attempts.place_on_paper(successor, both(self.for_moved, both(self.mask, elsewhere)))
         return Place(pod.uid, placed.node, placed.devices) if isinstance(placed, Placement) else None
 
 

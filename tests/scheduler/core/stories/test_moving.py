@@ -11,8 +11,11 @@ import pytest
 from typing_extensions import override
 
 from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import MakeRoom
+from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.room import Action, Ended, Intent
 from scheduler.core.model.settings import Settings, Strategy
+from scheduler.core.queues.berths import Berth, Berths
 from tests.scheduler.core.objects import feed, node, pod, pod_group, queue
 from tests.scheduler.core.stories.test_room import Shell, of, running, waiting
 from wire.core import Pod
@@ -156,6 +159,15 @@ def test_a_holder_that_goes_spares_who_was_not_asked_yet() -> None:
     shell.run(2)
     assert shell.record == {}
     assert [each.because for each in shell.ended] == [Ended.HOLDER_GONE]
+
+
+def test_nobody_is_moved_to_nodes_that_are_kept_for_a_group() -> None:
+    shell = fragmented().feed(waiting("mine", "a", 4))
+    rank = Rank(1_000, 0, "", "large")
+    kept = Berth(queue="a", rank=rank, namespace="ns", name="large", is_gang=False, since_s=1, nodes=("n2",), gpus=4)
+    shell.cluster.backlog.berths = Berths(of=(kept,))
+    plan = shell.cluster.decide(0, wall_s=1_800_000_000)
+    assert [entry for entry in plan.entries if isinstance(entry, MakeRoom)] == []
 
 
 def test_room_is_moved_for_before_it_is_taken_from_others() -> None:
