@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -148,4 +149,4 @@ class PodCounts:
 
 
 #: Makes the counts of a decision, for nodes in the order of its statement.
-Counting = Callable[[Ledger, Ints | slice, Mapping[str, int]], PodCounts]
+Counting: TypeAlias = "Callable[[Ledger, Ints | slice, Mapping[str, int]], PodCounts]"
