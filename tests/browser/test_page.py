@@ -262,6 +262,7 @@ async def test_the_map_follows_changes_and_catches_up_after_a_broken_connection(
         await tab.until("document.documentElement.dataset.connection === 'live'")
         await until_equal(tab, cluster)
         tasks.cancel_scope.cancel()
+    await tab.until("document.documentElement.dataset.connection === 'broken'")
     # What the browser says of a refused connection is what was meant to happen.
     assert all("ERR_" in complaint for complaint in tab.complaints())
     tab.forget()
