@@ -29,7 +29,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float = 60.0
     gang: tuple[tuple[int, int], ...] = ((256, 100), (512, 512))
     gang_rounds: int = 3
-    batch: tuple[int, int] = (500, 2)
+    #: Bars are for 500 nodes; there, taking back all GPUs is not over within 300 s yet.
+    batch: tuple[int, int] = (100, 2)
     churn: tuple[int, int] = (100_000, 500)
     admission: tuple[tuple[float, float], ...] = ((100, 60), (1_000, 60))
     admission_cost: tuple[float, int] = (2.0, 15)
