@@ -1,8 +1,8 @@
-"""What it costs to ask what would be if something were otherwise: ``python -m bench.as_if``. Nothing here is a test.
+"""What a decision on a changed snapshot costs: ``python -m bench.as_if``. Nothing here is a test.
 
-So many full nodes of 8 GPUs in 100 queues; 200 gangs of 4 pods of 2 GPUs and 2,000 shares wait. One gang is decided on
-alone after each change. CPU time of the process, median and longest of 15: ``with_ms`` of ``Snapshot.with_`` alone,
-``all_ms`` with the decision. ``makes_room``: whether it searches who would have to go as well.
+The nodes are full, with 8 GPUs each, used by 100 queues; 200 gangs of 4 pods of 2 GPUs and 2,000 shares wait. One gang
+is decided on alone after each change. CPU time of the process, median and longest of 15: ``with_ms`` of
+``Snapshot.with_`` alone, ``all_ms`` with the decision. ``makes_room``: whether it searches which pods would go as well.
 """
 
 from __future__ import annotations

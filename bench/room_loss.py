@@ -1,6 +1,6 @@
 """By how much a set of victims costs more than the cheapest one: ``python -m bench.room_loss``. Nothing here is a test.
 
-Random full clusters of up to so many units, and all sets of victims of each, one by one, by the reference of the tests.
+Random full clusters of up to UNITS units, and all sets of victims of each, one by one, by the reference of the tests.
 ``worst_seed``: of the cluster with the largest ratio.
 """
 
@@ -22,7 +22,7 @@ def ratios(seed: int, units: int) -> Iterator[Fraction]:
     """The cost of what is found beside that of the cheapest set, by either action, where one finds somebody."""
     trial = trial_of(Scene(seed, most_units=units).cluster())
     pricing = Pricing(trial.accounts.total, trial.wall_s)
-    for action in Action:
+    for action in (Action.RECLAIM, Action.PREEMPT):
         reference = Reference(trial, need_of(trial, "mine"), action)
         answer = find_room(reference.need, trial, (action,))
         if isinstance(answer, Found) and answer.units:
@@ -32,7 +32,7 @@ def ratios(seed: int, units: int) -> Iterator[Fraction]:
 
 
 def figures(units: int, clusters: int) -> dict[str, object]:
-    """Of so many clusters."""
+    """The losses of this number of clusters."""
     found = sorted((ratio, seed) for seed in range(clusters) for ratio in ratios(seed, units))
     worst, seed = found[-1]
     return {

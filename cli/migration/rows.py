@@ -9,7 +9,7 @@ import msgspec
 
 
 class Level(enum.Enum):
-    """What it means for an administrator who is about to switch. Only what has to be done first fails the command."""
+    """What it means for an administrator before the switch. Only what has to be done first fails the command."""
 
     FIRST = "do-first"
     DIFFERS = "differs"

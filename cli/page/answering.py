@@ -290,7 +290,7 @@ class Answering:
         return None
 
     async def _tell(self, request: web.Request, answer: web.StreamResponse, known: str, sight: Sight) -> None:
-        """Tell each frame once; a reader who is too far behind, or whose rights have changed, has to read again.
+        """Tell each frame once; a reader that is too far behind, or whose rights have changed, has to read again.
 
         What is not read yet waits in the frames, not here: a slow reader costs no memory.
         """

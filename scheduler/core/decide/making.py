@@ -76,7 +76,7 @@ class Making:
         if memo.looked_ns is not None and memo.looked_ns <= now_ns < memo.looked_ns + every_ns:
             self._wait(memo, memo.looked_ns + every_ns, has_changed=stamp != memo.stamp or bool(self.failing))
             return
-        found = self._needs()
+        found = list(needs_left(self.attempts, self.entries))
         due = [need for need in found if self._is_due(memo.refused.get(need.key), stamp) and need.may_have_turn]
         known = {*(need.key for need in found), *held_back.items(self.attempts)}
         self._refused = {key: refused for key, refused in memo.refused.items() if key in known}
@@ -126,9 +126,6 @@ class Making:
         return max(min(times), self.attempts.now_ns + self._settings.every_ns) if times else None
 
     # --- who -----------------------------------------------------------------------------------------------------
-    def _needs(self) -> list[Needing]:
-        return list(needs_left(self.attempts, self.entries))
-
     def _note_victims(self, memo: RoomMemo) -> None:
         """Note since when victims are to go, and which intents wait for one that does not."""
         snapshot, now_ns = self.attempts.snapshot, self.attempts.now_ns
