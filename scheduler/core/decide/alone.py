@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 
 from scheduler.core.decide import supposed_nodes
-from scheduler.core.decide.attempts import Attempts, KeptOff
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.kept_nodes import KeptOff
 from scheduler.core.model.plan import Bind, Entry, Placement
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
@@ -46,7 +47,7 @@ def _decide_by_supposed_nodes(
 def _decide_by_nodes(
     pod: PodRecord, attempts: Attempts, entries: list[Entry]
 ) -> Outcome | Verdict | HeldBack | KeptOff:
-    known = attempts.known(pod.cls, pod.namespace)
+    known = attempts.classes.verdict(pod.cls, pod.namespace)
     if known is not None:
         return known
     if not attempts.affords([pod]):

@@ -16,8 +16,9 @@ import msgspec
 
 from scheduler.core.backlog.notes import Note, Notes
 from scheduler.core.backlog.ranked import Turns
+from scheduler.core.decide import costs
 from scheduler.core.decide.allowance import LIMITS, Allowance, Limits
-from scheduler.core.decide.attempts import PLACING, Attempts
+from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.berthing import Berthing
 from scheduler.core.decide.gangs import whole_gang
 from scheduler.core.decide.holders import Holders
@@ -120,7 +121,7 @@ class _Deciding:
         """Decide everything, or as much as one decision may."""
         self.line_up()
         while (first := self.order.pop()) is not None:
-            self.attempts.begin_turn(self.berthing.keeping_off(first))
+            self.attempts.kept.begin_turn(self.berthing.keeping_off(first))
             if first.decide():
                 self._give_turn(first)
         self._move_on(self._stuck())
@@ -195,13 +196,13 @@ class _Deciding:
         attempts = self.attempts
         kept = frozenset(name for berth in self.snapshot.backlog.berths.of for name in berth.nodes)
         doubted = attempts.placer.all_but(kept.union(self.snapshot.doubts)) if self.snapshot.doubts else None
-        hopeless = set(attempts.hopeless)
+        hopeless = set(attempts.classes.hopeless)
         for pod, placement in stuck:
             if pod.cls in hopeless or not attempts.allowance.has_left(pod.namespace) or not attempts.affords([pod]):
                 continue
             if attempts.placer.place(pod, both(doubted, attempts.placer.all_but(pod.cls.excluded))):
-                attempts.allowance.spend(pod.namespace, PLACING)
+                attempts.allowance.spend(pod.namespace, costs.PLACING)
                 self.entries.append(Withdraw(placement))
                 continue
-            attempts.allowance.spend(pod.namespace, attempts.cost(pod.cls))
+            attempts.allowance.spend(pod.namespace, costs.of_judging(self.snapshot, pod.cls))
             hopeless.add(pod.cls)

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler.core.decide.alone import Outcome, decide_alone
-from scheduler.core.decide.attempts import Attempts, KeptOff
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.kept_nodes import KeptOff
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import ABOVE

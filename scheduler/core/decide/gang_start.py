@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from scheduler.core.decide import supposed_nodes
-from scheduler.core.decide.attempts import Attempts, KeptOff, Mark
+from scheduler.core.decide.attempts import Attempts, Mark
 from scheduler.core.decide.gang_search import Search, Tried
+from scheduler.core.decide.kept_nodes import KeptOff
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Retire
 from scheduler.core.model.records import PodGroupRecord, PodRecord

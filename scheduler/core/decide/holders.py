@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.core.decide import queue_use
-from scheduler.core.decide.attempts import PLACING, Attempts
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.costs import PLACING
 from scheduler.core.decide.filing import obstacle
 from scheduler.core.decide.gang_start import Start
 from scheduler.core.filters.registry import OK

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from scheduler.core.backlog.gang_lines import GangLine
 from scheduler.core.backlog.ranked import Turns
-from scheduler.core.decide.attempts import HOLDING_BACK, Attempts
+from scheduler.core.decide import costs
+from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.gangs import whole_gang
 from scheduler.core.decide.queue_use import asked_of, least_of
 from scheduler.core.model.plan import Entry
@@ -68,7 +69,7 @@ class WholeLine:
         if whole is None:
             return True
         whole.decide()
-        if whole.is_held_back or whole.is_kept_off:
-            self.attempts.allowance.spend(line.key.namespace, HOLDING_BACK)
+        if whole.waits.is_held_back or whole.waits.is_kept_off:
+            self.attempts.allowance.spend(line.key.namespace, costs.HOLDING_BACK)
             return self.attempts.allowance.has_left(line.key.namespace) or self.attempts.put_off()
-        return len(self.entries) > before or whole.alike != line.key.alike
+        return len(self.entries) > before or whole.waits.alike != line.key.alike

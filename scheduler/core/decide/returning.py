@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.decide.attempts import PLACING, Attempts
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.costs import PLACING
 from scheduler.core.decide.filing import obstacle
 from scheduler.core.decide.gang_start import Start
 from scheduler.core.model.plan import Entry, MakeRoom, Placement

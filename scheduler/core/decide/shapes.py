@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from scheduler.core.backlog.ranked import Turns
 from scheduler.core.backlog.shape import Shape
 from scheduler.core.decide.alone import Outcome, decide_alone
-from scheduler.core.decide.attempts import Attempts, KeptOff
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.kept_nodes import KeptOff
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodClass, PodRecord
@@ -55,9 +56,9 @@ class WholeShape:
         key, attempts = self.turns.of.key, self.attempts
         if attempts.snapshot.supposes_nodes:
             return False
-        if key.uid or key.cls not in attempts.hopeless or key.cls not in attempts.roomless:
+        if key.uid or key.cls not in attempts.classes.hopeless or key.cls not in attempts.classes.roomless:
             return False
-        attempts.notes.shape_failed(key, attempts.hopeless[key.cls], served=self.turns.taken)
+        attempts.notes.shape_failed(key, attempts.classes.hopeless[key.cls], served=self.turns.taken)
         return True
 
     def decide(self) -> bool:
@@ -75,12 +76,12 @@ class WholeShape:
         if isinstance(outcome, Verdict):
             notes.shape_failed(key, outcome, served=served)
         elif isinstance(outcome, HeldBack):
-            elsewhere = self.attempts.as_of_now(key.cls, outcome.verdict) if outcome.is_there else None
+            elsewhere = self.attempts.classes.as_of_now(key.cls, outcome.verdict) if outcome.is_there else None
             notes.shape_held_back(key, outcome, served=served, elsewhere=elsewhere)
         elif isinstance(outcome, KeptOff):
             off, kept = (
-                self.attempts.off_of(key.queue, self.use, key),
-                self.attempts.as_of_now(key.cls, outcome.verdict),
+                self.attempts.kept.off_of(key.queue, self.use, key),
+                self.attempts.classes.as_of_now(key.cls, outcome.verdict),
             )
             notes.shape_kept_off(key, outcome.verdict, off, kept=kept, served=served)
         return outcome is Outcome.SERVED

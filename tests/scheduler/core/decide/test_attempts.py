@@ -9,7 +9,9 @@ import pytest
 from scheduler.core.backlog.notes import Notes
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import LIMITS, Allowance
-from scheduler.core.decide.attempts import BERTH, PLACING, Attempts, KeptOff
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.costs import PLACING
+from scheduler.core.decide.kept_nodes import BERTH, KeptOff
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodRecord
@@ -38,10 +40,10 @@ def test_a_class_that_fitted_nowhere_is_judged_again_after_an_eviction() -> None
     attempts = _attempts(made)
     assert isinstance(attempts.place(waiting), Verdict)
     assert attempts.make_room(waiting) is None
-    assert waiting.cls in attempts.hopeless
-    assert waiting.cls in attempts.roomless
+    assert waiting.cls in attempts.classes.hopeless
+    assert waiting.cls in attempts.classes.roomless
     attempts.placer.statement.evict(taker)
-    assert (attempts.hopeless, attempts.roomless) == ({}, {})
+    assert (attempts.classes.hopeless, attempts.classes.roomless) == ({}, {})
     assert isinstance(attempts.place(waiting), Placement)
 
 
@@ -49,10 +51,10 @@ def test_what_earlier_decisions_kept_of_a_class_is_not_believed_after_an_evictio
     made, taker, waiting = _full()
     made.decide(0)
     attempts = _attempts(made)
-    assert attempts.known(waiting.cls, "ns") is not None
+    assert attempts.classes.verdict(waiting.cls, "ns") is not None
     again = _attempts(made)
     again.placer.statement.evict(taker)
-    assert again.known(waiting.cls, "ns") is None
+    assert again.classes.verdict(waiting.cls, "ns") is None
     assert isinstance(again.place(waiting), Placement)
 
 
@@ -84,7 +86,7 @@ def test_what_was_learned_under_charges_that_are_taken_back_is_forgotten_with_th
     assert [type(attempts.place(each)) for each in (waiting, other)] == [Placement, Placement]
     assert isinstance(attempts.place(waiting), Verdict)
     attempts.rollback(mark)
-    assert waiting.cls not in attempts.hopeless
+    assert waiting.cls not in attempts.classes.hopeless
     assert isinstance(attempts.place(waiting), Placement)
 
 
@@ -95,13 +97,13 @@ def test_nodes_that_others_close_are_not_among_those_that_are_kept_for_somebody(
     made = beside.made(beside.running("r", "p"), beside.waiting(_ALONE), nodes=beside.NODES[:2])
     waiting, attempts = made.pod("uid-w"), _attempts(made)
     assert waiting is not None
-    attempts.begin_turn((_berth("p"),))
-    assert not attempts.fits_on_berths([waiting.cls])
-    attempts.begin_turn((_berth("p"), _berth("q")))
+    attempts.kept.begin_turn((_berth("p"),))
+    assert not attempts.kept.fit_any(attempts.placer, [waiting.cls])
+    attempts.kept.begin_turn((_berth("p"), _berth("q")))
     kept_off = attempts.place(waiting)
     assert isinstance(kept_off, KeptOff)
     assert {each.kind: each.nodes for each in kept_off.verdict.node_reasons} == {BERTH: 1, "pod-anti-affinity": 1}
-    assert kept_off.verdict.berth == attempts.cause(_berth("q"))
+    assert kept_off.verdict.berth == attempts.kept.cause(_berth("q"))
 
 
 def _berth(node: str) -> Berth:

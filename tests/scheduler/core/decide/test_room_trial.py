@@ -71,4 +71,9 @@ def test_what_is_placed_on_paper_teaches_the_decision_nothing() -> None:
     trial = room_trial(attempts, wall_s=0)
     need = Need(pods=(trial.pods.records["uid-p"],), queue="a", priority=0)
     assert trial.paper.place(need) is None
-    assert (attempts.hopeless, attempts.roomless, attempts.fitting, list(attempts.notes.taken)) == ({}, {}, set(), [])
+    assert (
+        attempts.classes.hopeless,
+        attempts.classes.roomless,
+        attempts.classes.fitting,
+        list(attempts.notes.taken),
+    ) == ({}, {}, set(), [])

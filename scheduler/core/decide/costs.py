@@ -1,0 +1,28 @@
+"""What the steps of a decision cost, in operations of about a microsecond: what allowances are counted in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.devices.device_fit import rule_of
+from scheduler.core.model.records import PodClass
+
+PLACING: Final = 50
+HOLDING_BACK: Final = 70
+COMPARING: Final = 20
+_JUDGING: Final = 180
+#: The same for each node: of shares, and of shares for which each device is looked at; of all others one for so many.
+_COUNTING: Final = 1
+_LOOKING: Final = 60
+_NODES_PER_OPERATION: Final = 10
+
+
+def of_judging(snapshot: Snapshot, cls: PodClass) -> int:
+    """About what it takes to find that a class fits nowhere, and to say why."""
+    ways = len(list(cls.requests()))
+    nodes = len(snapshot.ledger.row_of)
+    if not cls.request.is_shared or snapshot.supposes_nodes:
+        return ways * (_JUDGING + nodes // _NODES_PER_OPERATION)
+    is_any = rule_of(cls).takes_any
+    return ways * (_JUDGING + nodes * (_COUNTING if all(map(is_any, cls.request.shared)) else _LOOKING))
