@@ -104,6 +104,7 @@ class Cluster(ClusterState):
             places=self.counted_places(),
             owners=self.owners,
             succeeded=self._succeeded,
+            topologies=self.topologies,
             judge=lambda pod: self.others.judged(self.storage.judged(pod, holders)),
             doubts=self.doubts(),
             backlog=self.backlog,

@@ -35,6 +35,7 @@ from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
 from scheduler.core.room.table import ResidentTable
+from scheduler.core.topology.topologies import Topologies
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -67,6 +68,8 @@ class ClusterState:
         #: What anti-affinity of pods that have a node keeps others off.
         self.others = OthersTerms(self._nodes.get, self._terms_changed)
         self._have_terms_changed = False
+        #: Which levels of node labels Topologies name.
+        self.topologies = Topologies(self._topologies_changed)
         #: Which pods are where, for rules about other pods; and those without a node that may be on their way now.
         self._places = PodPlaces(self.others.labels_of)
         self._moved: dict[str, None] = {}
@@ -402,6 +405,13 @@ class ClusterState:
         """The same of all pods, without the indexes."""
         found = ((uid, self._place_of(uid)) for uid in self._pods.records)
         return {uid: place for uid, place in found if place is not None}
+
+    # --- topologies --------------------------------------------------------------------------------------------------
+    def _topologies_changed(self) -> None:
+        """Gangs that ask for a place by a topology are decided on again."""
+        for key, group in self._pod_groups.items():
+            if group.levels:
+                self._touch_gang(*key)
 
     def _terms_changed(self) -> None:
         self._have_terms_changed = True

@@ -13,10 +13,11 @@ from kube.client.resources import (
     POD_DISRUPTION_BUDGETS,
     QUEUES,
     STORAGE_CLASSES,
+    TOPOLOGIES,
     VOLUME_ATTACHMENTS,
 )
 from kube.lead.secondary import Kind
-from scheduler.core.convert import job_owners, selectors, volumes
+from scheduler.core.convert import job_owners, selectors, topologies, volumes
 from scheduler.core.convert.budgets import budget_record
 from scheduler.watch.cache import Cache
 from scheduler.watch.fact_sink import FactSink
@@ -45,6 +46,11 @@ def secondary(cache: Cache) -> tuple[Kind[Any], ...]:
             NAMESPACES,
             FactSink(cache, facts.others.namespaces, selectors.namespace_record),
             "anti-affinity of running pods that selects namespaces keeps pods of all namespaces off",
+        ),
+        Kind(
+            TOPOLOGIES,
+            FactSink(cache, facts.topologies.of_kai, topologies.topology_record),
+            "gangs whose pods have to be in one domain of a Topology not read before wait",
         ),
         Kind(JOBS, FactSink(cache, facts.owners.jobs, job_owners.job_record), "pods of Jobs not read before wait"),
         Kind(

@@ -19,6 +19,7 @@ from tests.scheduler.stage import TEAM, bound, create, create_gang, pod, settle,
 SECONDARY = (
     "namespaces",
     "jobs",
+    "topologies",
     "storageclasses",
     "csinodes",
     "volumeattachments",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from sys import intern
 
 from gpu.refusal import shown
@@ -9,9 +10,10 @@ from scheduler.core.convert import gang_kinds, queues, written_plan
 from scheduler.core.convert.controllers import controller_uid
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree, Part, minimum_tree
 from scheduler.core.model.records import PodGroupRecord
+from scheduler.core.model.topology import LevelConstraint
 from scheduler.core.model.verdict import Code
 from wire import goduration, names, rfc3339
-from wire.crds.podgroup import PodGroup, PodGroupSpec
+from wire.crds.podgroup import PodGroup, PodGroupSpec, TopologyConstraint
 
 
 def pod_group_record(group: PodGroup) -> PodGroupRecord:
@@ -36,6 +38,7 @@ def pod_group_record(group: PodGroup) -> PodGroupRecord:
         unread_stale=unread_stale,
         delay_ns=_delay_ns(spec.preemption_delay),
         stale_since=(meta.annotations or {}).get(names.STALE_SINCE, "")[: rfc3339.LONGEST + 1],
+        levels=tuple(_levels(spec)),
         ignored=ignored_in(group),
         controller=controller_uid(meta),
         planned=written_plan.members((meta.annotations or {}).get(names.PLAN)),
@@ -51,6 +54,19 @@ def _tree(spec: PodGroupSpec) -> tuple[MinimumTree, Contradiction | None]:
     parts = [Part(s.name, s.parent or "", s.min_member, s.min_sub_group) for s in spec.sub_groups or ()]
     found = minimum_tree(parts, spec.min_sub_group)
     return (MinimumTree(), found) if isinstance(found, Contradiction) else (found, None)
+
+
+def _levels(spec: PodGroupSpec) -> Iterator[tuple[str, LevelConstraint]]:
+    """What the group, and then each of its subgroups, asks of the places of its pods."""
+    yield from _level("", spec.topology_constraint)
+    for subgroup in spec.sub_groups or ():
+        yield from _level(subgroup.name, subgroup.topology_constraint)
+
+
+def _level(name: str, asked: TopologyConstraint | None) -> Iterator[tuple[str, LevelConstraint]]:
+    if asked is not None and (asked.required_topology_level or asked.preferred_topology_level):
+        levels = asked.topology, asked.required_topology_level, asked.preferred_topology_level
+        yield intern(name), LevelConstraint(*map(intern, levels))
 
 
 def ignored_in(group: PodGroup) -> str:

@@ -45,6 +45,7 @@ from scheduler.core.scores.score import Scores
 from scheduler.core.snapshot.counting import count_node
 from scheduler.core.snapshot.pod_counts import PodCounts
 from scheduler.core.snapshot.supposed import Supposed
+from scheduler.core.topology.topologies import Topologies
 
 #: Says who has to go for a need, by one of these actions; leaves statement and accounts as they were (room/search.py).
 FindRoom: TypeAlias = Callable[[Need, Trial, Sequence[Action]], Found | NoRoom]
@@ -80,6 +81,7 @@ class Snapshot:
     places: PodPlaces
     owners: Owners
     succeeded: Succeeded
+    topologies: Topologies
     judge: Callable[[PodRecord], PodRecord]
     doubts: Mapping[str, Doubt]
     backlog: Backlog

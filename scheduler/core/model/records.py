@@ -20,6 +20,7 @@ from gpu.slices import slice_resource
 from gpu.translation import Place, Translation, Wishes
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree
 from scheduler.core.model.pod_rules import HostPort, PodRules
+from scheduler.core.model.topology import LevelConstraint
 from scheduler.core.model.verdict import Code, Verdict
 from wire import names
 from wire.core import Taint, Toleration
@@ -356,6 +357,8 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     unread_stale: str | None = None
     delay_ns: int = 0
     stale_since: str = ""
+    #: What it and its subgroups, by name, ask of the places of their pods; "" is the group itself.
+    levels: tuple[tuple[str, LevelConstraint], ...] = ()
     #: What it prefers and nobody looks at yet, by the field's name.
     ignored: str = ""
     #: UID of the workload that it was made for and goes with, "" if people wrote it.

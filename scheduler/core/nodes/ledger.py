@@ -6,6 +6,7 @@ judgements of filters survive nodes that come and go.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Final, Self
 
 import msgspec
@@ -34,6 +35,10 @@ _NODES_PER_OPERATION: Final = 10
 NO_RESOURCE: Final = -1
 
 
+#: No two states of labels have one number, those of copies included.
+_VERSIONS: Final = count()
+
+
 class InOrder(msgspec.Struct, frozen=True, gc=False):
     """Nodes by name, the order in which ties are broken. ``rows`` is a slice if the rows are in that order."""
 
@@ -48,7 +53,7 @@ class Ledger:
     __slots__ = (
         *("_admitted", "_differs_at", "_domain_numbers", "_domains", "_eligible", "_free_rows", "_in_order"),
         *("_judged", "_like", "_slice_rows"),
-        *("changes", "effort_spent", "filters", "nodes", "row_of", "table"),
+        *("changes", "effort_spent", "filters", "labels_version", "nodes", "row_of", "table"),
     )
 
     def __init__(self, filters: Filters = FILTERS) -> None:
@@ -71,6 +76,8 @@ class Ledger:
         self._domain_numbers: dict[str, tuple[Int64s, int]] = {}
         #: What some filters alone admit, by what they are asked; until a node changes.
         self._admitted: dict[tuple[object, ...], Bools] = {}
+        #: Another number whenever nodes have come or gone, or one has other labels.
+        self.labels_version = next(_VERSIONS)
         #: What finding both has cost so far, in operations of about a microsecond.
         self.effort_spent = 0
         #: The ledger of which this is a copy, and the rows whose nodes are others since.
@@ -268,6 +275,7 @@ class Ledger:
         return narrowed
 
     def _forget_domains(self) -> None:
+        self.labels_version = next(_VERSIONS)
         self._domains.clear()
         self._domain_numbers.clear()
         self._admitted.clear()

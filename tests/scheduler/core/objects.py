@@ -17,7 +17,7 @@ from gpu.handover import Handover, PlannedDevice
 from gpu.handover import render as render_handover
 from gpu.translation import Translation
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert import queues, volumes
+from scheduler.core.convert import queues, topologies, volumes
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.plan import Attempt, Bind, Hold, Join, Plan
 from scheduler.core.model.settings import Settings
@@ -28,6 +28,7 @@ from wire.core import ContainerState, ContainerStatus, Node, Pod, ResourceHealth
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
+from wire.crds.topology import Topology
 from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 
 NANO = 1_000_000_000
@@ -292,6 +293,15 @@ def queue(
     )
 
 
+def topology(name: str, *labels: str, aliases: Sequence[str] = ()) -> Topology:
+    """A Topology with these levels, coarse to fine."""
+    levels = [
+        {"nodeLabel": label, **({"alias": alias} if alias else {})}
+        for label, alias in itertools.zip_longest(labels, aliases)
+    ]
+    return msgspec.convert({"metadata": {"name": name}, "spec": {"levels": levels}}, Topology)
+
+
 def bind_request(
     of: Pod,
     node_name: str,
@@ -396,7 +406,7 @@ def attachment(name: str, node_name: str, *, of: str, driver: str) -> VolumeAtta
 
 
 Stored = PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode | VolumeAttachment
-Fed = Node | Pod | PodGroup | BindRequest | Queue | Stored
+Fed = Node | Pod | PodGroup | BindRequest | Queue | Topology | Stored
 
 
 def cluster(*objects: Fed, settings: Settings | None = None, filters: Filters = FILTERS) -> Cluster:
@@ -419,6 +429,8 @@ def feed(made: Cluster, *objects: Fed) -> None:
                 made.upsert_bind_request(obj)
             case Queue():
                 made.queues.records.put(queues.queue_record(obj))
+            case Topology():
+                made.topologies.of_kai.put(topologies.topology_record(obj))
             case _:
                 _feed_storage(made.storage, obj)
 

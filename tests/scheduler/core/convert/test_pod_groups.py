@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.convert.pod_groups import ignored_in, pod_group_record
+from scheduler.core.model.topology import LevelConstraint
 from tests.scheduler.core.objects import pod_group
 from wire import names
 
@@ -63,6 +64,17 @@ def test_a_pod_group_says_its_minimum_and_what_is_not_supported(
 ) -> None:
     record = pod_group_record(pod_group("g", **spec))
     assert (record.minimum, record.unsupported) == (minimum, unsupported)
+
+
+def test_what_a_pod_group_and_its_subgroups_ask_of_places_is_read() -> None:
+    asked = {"topology": "t", "requiredTopologyLevel": "zone", "preferredTopologyLevel": "rack"}
+    subgroups = [
+        {"name": "a", "minMember": 1, "topologyConstraint": {"topology": "u", "requiredTopologyLevel": "host"}},
+        {"name": "b", "minMember": 1, "topologyConstraint": {"topology": "u"}},
+        {"name": "c", "minMember": 1},
+    ]
+    record = pod_group_record(pod_group("g", topologyConstraint=asked, subGroups=subgroups))
+    assert record.levels == (("", LevelConstraint("t", "zone", "rack")), ("a", LevelConstraint("u", "host")))
 
 
 @pytest.mark.parametrize(("length", "kept"), [(5, 5), (64, 64), (65, 65), (4_000, 65)])
