@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from scheduler.core.decide import supposed_nodes
 from scheduler.core.decide.attempts import Attempts, Mark
 from scheduler.core.decide.gang_search import Search, Tried
@@ -12,6 +14,7 @@ from scheduler.core.decide.kept_nodes import KeptOff
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Retire
 from scheduler.core.model.records import PodGroupRecord, PodRecord
+from scheduler.core.model.resources import DIMENSIONS
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import HeldBack
 
@@ -127,9 +130,19 @@ class _Trying:
     def _hold_back(self, held: HeldBack) -> None:
         """All members that were placed, and this one, are more than the queue takes; what asks least of it wakes it."""
         amounts = self.attempts.accounts.charged_since(self.before).plus(held.use.amounts)
-        held = held._replace(use=held.use._replace(amounts=amounts))
+        held = held._replace(use=held.use._replace(amounts=amounts), verdict=self._for_all(held.verdict))
         known = self.start.held_back or held
         self.start.held_back = HeldBack(known.verdict, held.use.or_less(known.use), held.is_there or known.is_there)
+
+    def _for_all(self, verdict: Verdict) -> Verdict:
+        """The same refusal with what members have on paper as asked for: nothing of it is allocated."""
+        cause = verdict.queue
+        if cause is None or not cause.resource:
+            return verdict
+        charged = self.attempts.accounts.charged_since(self.before, of_fixed=verdict.code is Code.OVER_QUOTA)
+        own = charged[DIMENSIONS.index(cause.resource)]
+        whole = msgspec.structs.replace(cause, held=cause.held - own, asked=cause.asked + own)
+        return msgspec.structs.replace(verdict, queue=whole)
 
     def failed(self, subgroup: str, placed: int) -> None:
         """Remember the first that there was no room for."""

@@ -77,9 +77,10 @@ class Accounts:
         amounts = NOTHING.minus(use.amounts)
         self._add(use._replace(amounts=amounts), NOTHING if is_leaving else amounts)
 
-    def charged_since(self, mark: int) -> Resources:
-        """The sum of all charges since ``mark``."""
-        return reduce(Resources.plus, (use.amounts for use, _ in self._journal[mark:]), NOTHING)
+    def charged_since(self, mark: int, *, of_fixed: bool = False) -> Resources:
+        """The sum of all charges since ``mark``, or of those for pods that can't be preempted."""
+        uses = (use.amounts for use, _ in self._journal[mark:] if use.is_fixed or not of_fixed)
+        return reduce(Resources.plus, uses, NOTHING)
 
     def checkpoint(self) -> int:
         """A point to come back to."""

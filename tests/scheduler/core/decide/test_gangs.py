@@ -1,8 +1,10 @@
-"""Gangs of which some members fit on nodes only that are kept for others, while the rest wait for something else."""
+"""Gangs that a queue holds back in part, or of which some members fit on nodes only that are kept for others."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import LIMITS, Limits
@@ -62,3 +64,22 @@ def test_a_member_that_is_left_to_the_next_decision_beside_one_that_is_kept_off_
     made = beside_a_berth(pod("m1", gpus=1, group="g", **OF_LARGE), pod("m2", gpus=1, group="g"))
     assert placed(made, 2, Limits(most=1)) == []
     assert placed(made, 3) == ["m2"]
+
+
+@pytest.mark.parametrize(
+    ("amounts", "code"), [((3, 1, -1), Code.OVER_QUOTA), ((0, 1, 3), Code.OVER_LIMIT)], ids=["quota", "limit"]
+)
+def test_a_gang_of_which_others_may_start_is_told_what_it_requests_and_what_is_allocated_without_it(
+    amounts: tuple[int, int, int], code: Code
+) -> None:
+    priority = 100 if code is Code.OVER_QUOTA else 0
+    made = Cluster(Settings(berths_percent=0))
+    feed(made, queue("a", gpu=amounts), *(node(f"n{number}", 4) for number in range(3)))
+    feed(made, bound(pod("old", gpus=1, priority=priority, labels=in_queue("a")), "n0"))
+    members = [pod(f"m{number}", gpus=2, group="g", priority=priority) for number in range(3)]
+    feed(made, pod_group("g", 2, queue="a"), *members)
+    assert placed(made, 1) == []
+    said = made.backlog.said.verdict("uid-m0")
+    assert said is not None
+    assert said.queue is not None
+    assert (said.code, said.queue.held, said.queue.asked) == (code, 10**9, 4 * 10**9)

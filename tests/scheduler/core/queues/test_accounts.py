@@ -92,7 +92,7 @@ def test_charges_count_up_to_the_top_and_are_taken_back() -> None:
     found.charge(Use("a", gpus(2), is_fixed=True))
     found.charge(Use("b", gpus(1)))
     assert (found.of[0].held, found.of[0].fixed, found.of[0].kept) == (gpus(3), gpus(2), gpus(3))
-    assert found.charged_since(mark) == gpus(3)
+    assert (found.charged_since(mark), found.charged_since(mark, of_fixed=True)) == (gpus(3), gpus(2))
     assert found.room_for(Use("a", gpus(1))) == 3
     found.rollback(mark)
     assert [each.held for each in found.of] == before
