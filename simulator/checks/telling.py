@@ -133,23 +133,26 @@ def _has_devices(room: Room, pod: PodFacts) -> bool:
 
 def _wrong_gang(pod: PodFacts, found: re.Match[str], scene: Scene) -> Iterator[str]:
     members = scene.members.get(_gang(pod), [])
-    there, gated = _sound(members), sum(member.is_gated for member in members if member.waits)
+    there, done = _sound(members).total(), _succeeded(members).total()
+    gated = sum(member.is_gated for member in members if member.waits)
     yield from _wrong_number("required", int(found["required"]), _needs(pod, scene).pods)
-    yield from _wrong_number("present", int(found["present"]), there.total())
+    yield from _wrong_present("present", int(found["present"]), there, there + done)
     yield from _wrong_number("gated", int(found["gated"]), gated)
 
 
 def _wrong_part(pod: PodFacts, found: Mapping[str, str | None], scene: Scene) -> Iterator[str]:
     members, needs, part = scene.members.get(_gang(pod), []), _needs(pod, scene), found["part"] or ""
     there = _sound(members)
+    with_done = there + _succeeded(members)
     if (said := found.get("gated")) is not None:
         gated = placing.by_part(member for member in members if member.waits and member.is_gated)
         yield from _wrong_number(f"gated of {part}", int(said), gated[part])
-        required, present = needs.least(part), there[part]
+        required, present, most = needs.least(part), there[part], with_done[part]
     else:
         required, present = needs.complete(part, there)
+        most = needs.complete(part, with_done)[1]
     yield from _wrong_number(f"required of {part}", int(found["required"] or 0), required)
-    yield from _wrong_number(f"present of {part}", int(found["present"] or 0), present)
+    yield from _wrong_present(f"present of {part}", int(found["present"] or 0), present, most)
 
 
 def _sound(members: list[PodFacts]) -> Counter[str]:
@@ -159,6 +162,15 @@ def _sound(members: list[PodFacts]) -> Counter[str]:
     return placing.placed(members) + placing.by_part(sound)
 
 
+def _succeeded(members: list[PodFacts]) -> Counter[str]:
+    """Members that have done their work.
+
+    Each of them counts if it is of the same run as one that waits (docs/design/scheduler-core.md, Gangs), which depends
+    on what the scheduler saw.
+    """
+    return placing.by_part(member for member in members if member.phase == names.SUCCEEDED)
+
+
 def _needs(pod: PodFacts, scene: Scene) -> Minimums:
     return scene.minimums.get(_gang(pod)) or Minimums({})
 
@@ -166,6 +178,11 @@ def _needs(pod: PodFacts, scene: Scene) -> Minimums:
 def _wrong_number(what: str, said: int, counted: int) -> Iterator[str]:
     if said != counted:
         yield f"it says {said} {what}, a count gives {counted}"
+
+
+def _wrong_present(what: str, said: int, fewest: int, most: int) -> Iterator[str]:
+    if not fewest <= said <= most:
+        yield f"it says {said} {what}, a count gives {fewest if said < fewest else most}"
 
 
 def _gang(pod: PodFacts) -> Key:

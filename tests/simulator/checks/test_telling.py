@@ -94,6 +94,14 @@ def test_what_a_gang_says_of_its_sub_groups_is_counted(message: str, broken: set
     assert _of_parts(message, "a", "a", "x0") == broken
 
 
+@pytest.mark.parametrize(("present", "broken"), [(0, {"L3"}), (1, set()), (2, set()), (3, {"L3"})])
+def test_a_member_that_has_succeeded_may_count_as_one_that_exists(present: int, broken: set[str]) -> None:
+    message = f"Job is not ready for scheduling. Waiting for 4 pods, currently {present} exist, 0 are gated"
+    story = Story().sees(pod_group("gang", 4), kind=POD_GROUPS)
+    story.sees(pod("done", annotations=GANG, phase="Succeeded")).sees(pod("lost", annotations=GANG, phase="Failed"))
+    assert story.sees(waiting("q", message, annotations=GANG)).rests().broken() & {"L3"} == broken
+
+
 @pytest.mark.parametrize(("required", "room", "broken"), [(3, 2, set()), (2, 1, {"L3"}), (3, 3, {"L3"})])
 def test_a_gang_says_which_sub_group_found_no_room(required: int, room: int, broken: set[str]) -> None:
     message = (
