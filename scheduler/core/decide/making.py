@@ -12,6 +12,7 @@ bounded, and divided between namespaces; what is left over comes first the next 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -78,12 +79,13 @@ class Making:
             return
         found = list(needs_left(self.attempts, self.entries))
         due = [need for need in found if self._is_due(memo.refused.get(need.key), stamp) and need.may_have_turn]
-        known = {*(need.key for need in found), *held_back.items(self.attempts)}
+        keys = {need.key for need in found}
+        known = keys | held_back.items(self.attempts)
         self._refused = {key: refused for key, refused in memo.refused.items() if key in known}
         self._note_victims(memo)
         if due or self.failing:
             self._look(due, memo, stamp)
-        next_ns = self._next_ns(stamp)
+        next_ns = self._next_ns(stamp, keys | held_back.freeable(self.attempts))
         self.attempts.notes.room_looked(RoomMemo(now_ns, stamp, self._refused, self._leaving, self._revised, next_ns))
 
     @property
@@ -119,10 +121,11 @@ class Making:
             return True
         return refused.stamp != stamp and now_ns >= refused.at_ns + _pause_ns(refused)
 
-    def _next_ns(self, stamp: Stamp) -> int | None:
-        """When there is something to look for again, as far as is known now."""
-        times = [*self._times, *(each.again_ns for each in self._refused.values() if each.again_ns is not None)]
-        times += (each.at_ns + _pause_ns(each) for each in self._refused.values() if each.stamp != stamp)
+    def _next_ns(self, stamp: Stamp, searchable: AbstractSet[NeedKey]) -> int | None:
+        """When there is something to look for again, as far as is known now. ``searchable``: what is searched for."""
+        refused = [each for key, each in self._refused.items() if key in searchable]
+        times = [*self._times, *(each.again_ns for each in refused if each.again_ns is not None)]
+        times += (each.at_ns + _pause_ns(each) for each in refused if each.stamp != stamp)
         return max(min(times), self.attempts.now_ns + self._settings.every_ns) if times else None
 
     # --- who -----------------------------------------------------------------------------------------------------

@@ -327,6 +327,15 @@ def test_whoever_sleeps_for_its_queue_is_searched_for_when_something_changes() -
     assert [gone(each) for each in intents(made.decide(4 * S))] == [["x2"]]
 
 
+def test_nothing_is_looked_at_again_for_one_that_its_queue_would_not_take_with_all_others_gone() -> None:
+    made = at_its_limit(pod("h", gpus=1, labels=in_queue("a"), priority=10))
+    made.decide(0)
+    assert made.backlog.room.refused
+    feed(made, queue("a", gpu=(0, 1, 0)))
+    made.decide(2 * S)
+    assert made.decide(4 * S).wake_at_ns is None
+
+
 def test_of_those_who_would_use_the_same_each_has_its_search_though_the_first_can_not_be_helped() -> None:
     nowhere = pod("h", gpus=1, labels=in_queue("a"), priority=30, spec={"nodeSelector": {"zone": "none"}})
     made = at_its_limit(nowhere, pod("k", gpus=1, labels=in_queue("a"), priority=20))
