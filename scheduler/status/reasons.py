@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from kube.client.clock import rfc3339
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.resources import NOTHING, UNLIMITED, Resources
 from scheduler.core.model.verdict import BerthCause, Code, NodeReason, QueueCause, SubgroupShort, Verdict
 from scheduler.core.report.node_view import Closed
 from wire import names
 
+_S: Final = 1_000_000_000
 if TYPE_CHECKING:
     from scheduler.core.report.queue_state import QueueState
 
@@ -53,7 +55,7 @@ KIND_WORDS: Final = {
     "multiplied": "node(s) offer each GPU several times (time-slicing, MPS, HAMi's plugin), so none can be shared",
     "volumes": "node(s) exceed max volume count",
     "mig": "node(s) have MIG devices, which cannot be shared in parts",
-    "berth": "node(s) are kept for {holder}, which has waited {minutes} min",
+    "berth": "node(s) are kept for {holder}, which has waited since {since}",
 }
 
 _CLOSED_WORDS: Final = {
@@ -241,7 +243,7 @@ def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, 
         case Code.WAITS_FOR_ROOM:
             return _waits_for_room(verdict)
         case Code.WAITS_FOR_BERTH:
-            return _waits_for_berth(verdict.berth or BerthCause(holder="", waited_min=0))
+            return _waits_for_berth(verdict.berth or BerthCause(holder="", since_s=0))
         case _:
             return verdict.detail
 
@@ -261,7 +263,7 @@ def _waits_for_berth(berth: BerthCause) -> str:
     left = len(berth.nodes) - _MOST_NODES
     nodes = f"{shown} and {left} more" if left > 0 else shown
     return (
-        f"{berth.holder} has waited {berth.waited_min} min, so its place is being freed on {nodes}. "
+        f"{berth.holder} has waited since {rfc3339(berth.since_s * _S)}, so its place is being freed on {nodes}. "
         "It starts when enough of the pods there have ended"
     )
 
@@ -334,7 +336,7 @@ def decimal(amount: int, one: int) -> str:
 def _no_node(verdict: Verdict, words: Mapping[str, str]) -> str:
     """The reasons by count, sorted as strings, as KAI sorts them."""
     if verdict.berth is not None:
-        kept = words["berth"].format(holder=verdict.berth.holder, minutes=verdict.berth.waited_min)
+        kept = words["berth"].format(holder=verdict.berth.holder, since=rfc3339(verdict.berth.since_s * _S))
         words = {**words, "berth": kept}
     parts = sorted(_node_reason(reason, words) for reason in verdict.node_reasons)
     listed = " \n".join(f"{part}." for part in parts) if parts else "there are no nodes."

@@ -66,7 +66,7 @@ class Attempts:
 
     def __post_init__(self) -> None:
         self.accounts = self.snapshot.queues.accounts()
-        self.kept = KeptNodes(self.accounts, self.wall_s)
+        self.kept = KeptNodes(self.accounts)
         self.classes = KnownClasses(self.snapshot, self.limits, self.allowance, self.notes, self._statement)
 
     def _statement(self) -> Statement | None:

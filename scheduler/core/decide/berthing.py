@@ -141,8 +141,7 @@ class Berthing:
 
     def _say(self, berth: Berth) -> None:
         members = self._holders.members(berth)
-        minutes = max(0, self.attempts.wall_s - berth.since_s) // 60
-        cause = BerthCause(holder=f"{berth.namespace}/{berth.name}", waited_min=minutes, nodes=berth.nodes)
+        cause = BerthCause(holder=f"{berth.namespace}/{berth.name}", since_s=berth.since_s, nodes=berth.nodes)
         key = (berth.namespace, berth.name) if berth.is_gang else None
         self.attempts.notes.say([pod.uid for pod in members], Verdict(code=Code.WAITS_FOR_BERTH, berth=cause), key)
 

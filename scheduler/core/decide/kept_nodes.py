@@ -32,7 +32,6 @@ class KeptNodes:
     """``off``: berths that keep off the group that has its turn."""
 
     accounts: Accounts
-    wall_s: int
     off: tuple[Berth, ...] = ()
     #: Classes that fit nowhere else, of that turn.
     kept_off: dict[PodClass, KeptOff] = field(default_factory=dict)
@@ -75,8 +74,7 @@ class KeptNodes:
 
     def cause(self, berth: Berth) -> BerthCause:
         """For whom nodes are kept, as far as others are told."""
-        minutes = max(0, self.wall_s - berth.since_s) // 60
-        return BerthCause(holder=f"{berth.namespace}/{berth.name}", waited_min=minutes)
+        return BerthCause(holder=f"{berth.namespace}/{berth.name}", since_s=berth.since_s)
 
     def off_of(self, queue: str, use: Resources, asks: Hashable) -> Off:
         """Why what has its turn is kept off: by which berths, and what would change that (backlog/kept_off.py)."""

@@ -153,10 +153,13 @@ class SubgroupShort(msgspec.Struct, frozen=True, gc=False):
 
 
 class BerthCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Nodes that are kept for ``holder``, a pod or a PodGroup with its namespace, which waits for ``waited_min``."""
+    """Nodes that are kept for ``holder``, a pod or a PodGroup with its namespace, which waits since ``since_s``.
+
+    The time of its creation, in seconds since the epoch: how long that is would be another text each minute.
+    """
 
     holder: str
-    waited_min: int
+    since_s: int
     nodes: tuple[str, ...] = ()
 
 

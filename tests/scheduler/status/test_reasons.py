@@ -191,18 +191,22 @@ TEXTS = [
         Verdict(
             code=Code.NO_NODE_FITS,
             node_reasons=(NodeReason("berth", "", 2), NodeReason("insufficient", "nvidia.com/gpu", 3)),
-            berth=BerthCause(holder="ns/large", waited_min=14),
+            berth=BerthCause(holder="ns/large", since_s=1_767_268_800),
         ),
-        "no nodes with enough resources were found: 2 node(s) are kept for ns/large, which has waited 14 min. \n"
+        "no nodes with enough resources were found: "
+        "2 node(s) are kept for ns/large, which has waited since 2026-01-01T12:00:00Z. \n"
         "3 node(s) didn't have enough resources: GPUs.",
         id="kept-off",
     ),
     pytest.param(
         Verdict(
             code=Code.WAITS_FOR_BERTH,
-            berth=BerthCause(holder="ns/large", waited_min=14, nodes=tuple(f"n{number}" for number in range(10))),
+            berth=BerthCause(
+                holder="ns/large", since_s=1_767_268_800, nodes=tuple(f"n{number}" for number in range(10))
+            ),
         ),
-        "ns/large has waited 14 min, so its place is being freed on n0, n1, n2, n3, n4, n5, n6, n7 and 2 more. "
+        "ns/large has waited since 2026-01-01T12:00:00Z, "
+        "so its place is being freed on n0, n1, n2, n3, n4, n5, n6, n7 and 2 more. "
         "It starts when enough of the pods there have ended",
         id="waits-for-berth",
     ),

@@ -151,11 +151,11 @@ def test_both_sides_are_told() -> None:
     large, (kept, *_) = made.words("large"), [name for name in made.pods if name not in made.began and name != "large"]
     (where,) = [each.nodes for each in made.cluster.backlog.berths.of]
     assert large == (
-        f"ns/large has waited 10 min, so its place is being freed on {where[0]}. "
+        f"ns/large has waited since 2026-01-01T12:00:00Z, so its place is being freed on {where[0]}. "
         "It starts when enough of the pods there have ended"
     )
     assert made.said["large"].code is Code.WAITS_FOR_BERTH
-    assert "1 node(s) are kept for ns/large, which has waited " in made.words(kept)
+    assert "1 node(s) are kept for ns/large, which has waited since 2026-01-01T12:00:00Z" in made.words(kept)
     assert made.said[kept].code is Code.NO_NODE_FITS
 
 
