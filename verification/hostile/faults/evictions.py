@@ -72,21 +72,27 @@ class VictimStays(Timed, frozen=True, kw_only=True, tag="victim-stays"):
     @override
     async def _happen(self, ground: Ground) -> None:
         dice = ground.dice(self.kind, self.seed)
-        kept = [pod for pod in await self._bound(ground) if dice.randrange(1000) < self.per_mille]
-        for pod in kept:
-            await self._put(ground, pod, [*(pod.metadata.finalizers or ()), KEEPS])
+        bound = [pod for pod in await _pods(ground) if pod.spec.node_name]
+        for pod in [pod for pod in bound if dice.randrange(1000) < self.per_mille]:
+            await _put(ground, pod, [*(pod.metadata.finalizers or ()), KEEPS])
         await anyio.sleep(ground.left_s(self.end_s))
-        for pod in await self._bound(ground):
-            if KEEPS in (left := list(pod.metadata.finalizers or ())):
-                left.remove(KEEPS)
-                await self._put(ground, pod, left)
+        await let_go(ground)
 
-    async def _bound(self, ground: Ground) -> list[Pod]:
-        listing = await ground.api.list(PODS, skip_undecodable=True)
-        ours = [pod for pod in listing.items if pod.spec.scheduler_name == names.SCHEDULER_NAME]
-        return [pod for pod in ours if pod.spec.node_name]
 
-    async def _put(self, ground: Ground, pod: Pod, finalizers: list[str]) -> None:
-        meta = pod.metadata
-        body = {"metadata": {"finalizers": finalizers}}
-        await ground.insist(lambda: ground.lawless.patch(PODS, meta.name, body, namespace=meta.namespace, uid=meta.uid))
+async def let_go(ground: Ground) -> None:
+    """Take the finalizer off each pod that has it, bound or not: a restored etcd may have undone its Binding."""
+    for pod in await _pods(ground):
+        if KEEPS in (left := list(pod.metadata.finalizers or ())):
+            left.remove(KEEPS)
+            await _put(ground, pod, left)
+
+
+async def _pods(ground: Ground) -> list[Pod]:
+    listing = await ground.api.list(PODS, skip_undecodable=True)
+    return [pod for pod in listing.items if pod.spec.scheduler_name == names.SCHEDULER_NAME]
+
+
+async def _put(ground: Ground, pod: Pod, finalizers: list[str]) -> None:
+    meta = pod.metadata
+    body = {"metadata": {"finalizers": finalizers}}
+    await ground.insist(lambda: ground.lawless.patch(PODS, meta.name, body, namespace=meta.namespace, uid=meta.uid))

@@ -16,6 +16,7 @@ import anyio
 from typing_extensions import override
 
 from kube.client.resources import LEASES
+from verification.hostile.faults.evictions import let_go
 from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.objects import install
 from verification.hostile.faults.timed import Timed
@@ -45,10 +46,12 @@ class _Restored(Timed, frozen=True, kw_only=True):
     async def _machines_caught_up(self, ground: Ground) -> None:
         """Wait until each machine runs what is bound to it and nothing else, for as long as this fault lasts.
 
-        First what the snapshot lacks of the installation is made again, as an administrator does.
+        First what the snapshot lacks of the installation is made again, as an administrator does, and finalizers that
+        it brought back are taken off by whose they are.
         """
         nodes = ground.world.nodes
         await install(ground)
+        await let_go(ground)
         for name in nodes.kubelets:
             await ground.insist(partial(nodes.register, name))
         with anyio.move_on_after(ground.left_s(self.end_s)):

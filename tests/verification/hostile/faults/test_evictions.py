@@ -6,6 +6,7 @@ import pytest
 
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
 from verification.hostile.faults.evictions import KEEPS, EvictionsFail, EvictionsRefused, EvictionsSlow, VictimStays
+from verification.hostile.faults.restores import EtcdRestored
 from verification.hostile.faults.timed import Timed
 
 POD = f"/api/v1/namespaces/{NAMESPACE}/pods/p"
@@ -77,3 +78,14 @@ async def test_a_pod_that_nobody_evicts_has_its_finalizer_for_a_time() -> None:
         await on.until(41)
         assert not (await on.read("p")).metadata.finalizers
         assert await on.phase("p") == "Running"
+
+
+async def test_a_finalizer_that_a_restored_etcd_brings_back_is_taken_off() -> None:
+    async with stage() as on:
+        await running(on)
+        on.strike(VictimStays(at_s=30, for_s=10))
+        on.strike(EtcdRestored(at_s=35, for_s=60, undone_s=10))
+        await on.until(34)
+        assert (await on.read("p")).metadata.finalizers == [KEEPS]
+        await on.until(60)
+        assert not (await on.read("p")).metadata.finalizers
