@@ -219,12 +219,11 @@ def run(
     try:
         with _listening(taker), processor_time(limit_cpu_s):
             anyio.run(running.go, backend_options={"loop_factory": VirtualTimeLoop})
-    except RanTooLong as stopped:
-        running.found.append(
-            Violation(HANG, running.log.last_s, f"{limit_cpu_s:.0f} s of processor time: at {stopped}")
-        )
-    except Deadlock as deadlock:
-        running.found.append(Violation(HANG, running.log.last_s, str(deadlock)))
+    except* RanTooLong as stopped:  # in a group, where a component was stopped
+        told = f"{limit_cpu_s:.0f} s of processor time: at {told_error(stopped)}"
+        running.found.append(Violation(HANG, running.log.last_s, told))
+    except* Deadlock as deadlock:
+        running.found.append(Violation(HANG, running.log.last_s, told_error(deadlock)))
     running.found += [Violation(EDGE, at_s, text) for at_s, text in taker.exceptions]
     return running.outcome()
 
