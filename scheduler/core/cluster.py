@@ -199,11 +199,13 @@ class Cluster(ClusterState):
         for name in sorted(doubts.keys() | self._doubts.keys()):
             if doubts.get(name) is not self._doubts.get(name):
                 self.ledger.touch(name)
+                self.backlog.resting.wake(self.commits.intents.ids_at(name))
         self._doubts = doubts
         self.storage.touch_all()
         if self._have_terms_changed:
             self._have_terms_changed = False
             self.backlog.touch_avoiding()
+            self.backlog.resting.wake_all()
 
     def _remembered(self, now_ns: int) -> Plan | None:
         """The last plan, if it would come out the same again."""

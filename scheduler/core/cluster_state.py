@@ -337,7 +337,9 @@ class ClusterState:
     # --- what has changed ---------------------------------------------------------------------------------------------
     def _changed(self, *nodes: str) -> None:
         self.generation += 1
-        self._marked.update((node, None) for node in nodes if node)
+        for node in filter(None, nodes):
+            self._marked[node] = None
+            self.backlog.resting.wake(self.commits.intents.ids_at(node))
 
     def _touch(self, uid: str, before: PodRecord | None = None) -> None:
         """Something about a pod has changed. ``before``: what it was, if it may have been of another gang."""
@@ -353,9 +355,11 @@ class ClusterState:
                 self.residents.mark(pod)
             if pod is not None and pod.pod_group:
                 self.backlog.touch_gang(pod.namespace, pod.pod_group, waits=pod is known and not pod.node)
+                self.backlog.resting.wake(self.commits.intents.ids_of_gang(pod.namespace, pod.pod_group))
 
     def _touch_gang(self, namespace: str, pod_group: str) -> None:
         self.backlog.touch_gang(namespace, pod_group)
+        self.backlog.resting.wake(self.commits.intents.ids_of_gang(namespace, pod_group))
         self.residents.mark_group((namespace, pod_group, ""))
         self._changed()
 

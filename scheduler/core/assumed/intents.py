@@ -7,7 +7,7 @@ that are there: as victims go the charge grows by what they held, so nobody else
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
 
 from scheduler.core.model.index import Membership
 from scheduler.core.model.records import PodRecord
@@ -24,8 +24,8 @@ class Intents:
     """
 
     __slots__ = (
-        *("_ages", "_at", "_changed", "_ending", "_holders", "_intents", "_is_spoken_for", "_numbers", "_pods", "_put"),
-        *("_touched", "_victims"),
+        *("_ages", "_at", "_changed", "_ending", "_holders", "_intents", "_is_spoken_for", "_moving", "_numbers"),
+        *("_of_gang", "_pods", "_put", "_touched", "_victims"),
     )
 
     def __init__(
@@ -52,6 +52,10 @@ class Intents:
         self._numbers: dict[str, int] = {}
         #: Ids with the node, by node: an intent may have places on several.
         self._at: Membership[tuple[str, str]] = Membership()
+        #: Ids by the gang (namespace and PodGroup) of the holders.
+        self._of_gang: dict[tuple[str, str], dict[str, None]] = {}
+        #: Ids of those with places for successors.
+        self._moving: dict[str, None] = {}
 
     # --- what stands ---------------------------------------------------------------------------------------------
     def put(self, intent: Intent) -> None:
@@ -76,6 +80,10 @@ class Intents:
         self._victims.update((victim.pod_uid, intent) for victim in intent.victims)
         for node in _nodes(intent):
             self._at.move((intent.id, node), node)
+        if intent.pod_group:
+            self._of_gang.setdefault((intent.namespace, intent.pod_group), {})[intent.id] = None
+        if intent.moved:
+            self._moving[intent.id] = None
         self._tell(intent)
 
     def _check(self, intent: Intent) -> None:
@@ -114,6 +122,10 @@ class Intents:
             self._victims.pop(victim.pod_uid, None)
         for node in _nodes(intent):
             self._at.move((intent.id, node), "")
+        gang = (intent.namespace, intent.pod_group)
+        if intent.pod_group and (of_gang := self._of_gang[gang]).pop(intent.id, intent) is None and not of_gang:
+            del self._of_gang[gang]
+        self._moving.pop(intent.id, None)
         self._tell(intent)
 
     def _tell(self, intent: Intent) -> None:
@@ -128,6 +140,32 @@ class Intents:
     def all(self) -> tuple[Intent, ...]:
         """All that stand, the oldest first, and those that are ending."""
         return tuple(self._intents.values())
+
+    def __bool__(self) -> bool:
+        """Whether any stands."""
+        return bool(self._intents)
+
+    def in_order(self, ids: Iterable[str]) -> list[Intent]:
+        """Those of these ids that stand, the oldest first."""
+        return [self._intents[each] for each in sorted(filter(self._ages.get, ids), key=self._ages.__getitem__)]
+
+    def ids_at(self, node: str) -> list[str]:
+        """Ids of those that have a place on a node, in no order."""
+        return [intent_id for intent_id, _ in self._at.at(node)]
+
+    def younger_at(self, node: str, than: Intent) -> list[Intent]:
+        """Those with a place on a node that came after another one, the oldest first."""
+        age = self._ages[than.id]
+        return self.in_order(each for each in self.ids_at(node) if self._ages[each] > age)
+
+    def ids_of_gang(self, namespace: str, pod_group: str) -> KeysView[str]:
+        """Ids of those whose holders are of a gang, in no order."""
+        return self._of_gang.get((namespace, pod_group), {}).keys()
+
+    @property
+    def moving(self) -> list[Intent]:
+        """Those that keep places for successors, the oldest first."""
+        return self.in_order(self._moving)
 
     @property
     def victims(self) -> Mapping[str, Intent]:

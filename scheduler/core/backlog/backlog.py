@@ -15,6 +15,7 @@ from scheduler.core.backlog.asleep import LOOKED_AT, Asleep, Kept, KeptGang
 from scheduler.core.backlog.gang_lines import Alike, GangLines, Lined
 from scheduler.core.backlog.kept_off import KeptOff, Off
 from scheduler.core.backlog.quota_sleepers import Item, QuotaSleepers
+from scheduler.core.backlog.resting import Resting
 from scheduler.core.backlog.room_memo import NEVER_LOOKED
 from scheduler.core.backlog.sayings import Key, Sayings
 from scheduler.core.backlog.shape import Shape, ShapeKey
@@ -71,6 +72,8 @@ class Backlog:
         self._woken_at = -1
         #: Needs for which room was looked for.
         self.room = NEVER_LOOKED
+        #: Standing intents that need no look.
+        self.resting = Resting()
         #: Pods that were moved and are gone (UIDs), since when that is known: their successors have places.
         self.returning: Mapping[str, int] = {}
         #: When counts in verdicts are brought up to date next.

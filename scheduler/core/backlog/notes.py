@@ -37,15 +37,16 @@ class Note(Protocol):
 
 
 class Said(msgspec.Struct, frozen=True):
-    """These pods have this verdict, as members of this PodGroup if one is named."""
+    """These pods have this verdict, as members of this PodGroup if one is named. ``lasts`` as in ``Sayings.say``."""
 
     uids: tuple[str, ...]
     verdict: Verdict
     pod_group: Key | None
+    lasts: bool = False
 
     def take(self, backlog: Backlog) -> None:
         """Have them say it."""
-        backlog.said.say(self.uids, self.verdict, self.pod_group)
+        backlog.said.say(self.uids, self.verdict, self.pod_group, lasts=self.lasts)
 
 
 class ShapeFailed(msgspec.Struct, frozen=True):
@@ -267,6 +268,16 @@ class RoomLooked(msgspec.Struct, frozen=True):
         backlog.room = self.memo
 
 
+class IntentsLooked(msgspec.Struct, frozen=True):
+    """Standing intents were looked at; these (ids) are looked at again in the next decision."""
+
+    awake: tuple[str, ...]
+
+    def take(self, backlog: Backlog) -> None:
+        """Let the others rest."""
+        backlog.resting.looked(self.awake)
+
+
 class Returning(msgspec.Struct, frozen=True):
     """Pods that were moved are gone since then; places are kept for their successors."""
 
@@ -291,9 +302,9 @@ class Notes:
         self._pace: GangPace | None = None
 
     # --- what pods say -------------------------------------------------------------------------------------------
-    def say(self, uids: Iterable[str], verdict: Verdict, pod_group: Key | None = None) -> None:
+    def say(self, uids: Iterable[str], verdict: Verdict, pod_group: Key | None = None, *, lasts: bool = False) -> None:
         """These pods have this verdict from now on."""
-        self.taken.append(Said(tuple(uids), verdict, pod_group))
+        self.taken.append(Said(tuple(uids), verdict, pod_group, lasts))
 
     def shape_failed(self, key: ShapeKey, verdict: Verdict, *, served: Set[str]) -> None:
         """All pods of a shape but those that were ``served`` have this verdict from now on."""
@@ -389,6 +400,10 @@ class Notes:
     def room_looked(self, memo: RoomMemo) -> None:
         """Remember what was looked for, and when that is to be done again."""
         self.taken.append(RoomLooked(memo))
+
+    def intents_looked(self, awake: Iterable[str]) -> None:
+        """Let standing intents rest but for these (ids)."""
+        self.taken.append(IntentsLooked(tuple(awake)))
 
     def returning(self, since: Mapping[str, int]) -> None:
         """Remember since when pods are gone that were moved."""

@@ -27,25 +27,40 @@ class Shared:
 class Sayings:
     """Verdicts by pod (UID). Pods of a shape have the verdict of the shape, all others their own."""
 
-    __slots__ = ("_own", "_shapes", "_told", "_untold")
+    __slots__ = ("_lasting", "_own", "_shapes", "_told", "_untold")
 
     def __init__(self) -> None:
         #: The verdict of a pod, and the PodGroup as whose member it waits.
         self._own: dict[str, tuple[Verdict | Shared, Key | None]] = {}
+        #: Pods whose own verdict is theirs until they are filed again.
+        self._lasting: set[str] = set()
         self._shapes: dict[str, Shape] = {}
         #: Reasons that pods were told.
         self._told: dict[str, Reasons] = {}
         self._untold: dict[str, None] = {}
 
-    def say(self, uids: Iterable[str], verdict: Verdict | Shared, pod_group: Key | None = None) -> None:
-        """These pods have this verdict from now on, of any shape."""
+    def say(
+        self, uids: Iterable[str], verdict: Verdict | Shared, pod_group: Key | None = None, *, lasts: bool = False
+    ) -> None:
+        """These pods have this verdict from now on, of any shape.
+
+        ``lasts``: until they are filed again (``release``), also when their shape or gang gets another verdict.
+        """
         own = verdict, pod_group
         reasons = _now(verdict).reasons
         for uid in uids:
+            if lasts:
+                self._lasting.add(uid)
+            elif uid in self._lasting:
+                continue
+            elif (shape := self._shapes.get(uid)) is not None:
+                shape.apart.add(uid)
             self._own[uid] = own
             self._note(uid, reasons)
-            if (shape := self._shapes.get(uid)) is not None:
-                shape.apart.add(uid)
+
+    def release(self, uid: str) -> None:
+        """A pod is filed again: from now on it says what its shape or gang says next, or what it is given."""
+        self._lasting.discard(uid)
 
     def say_shape(self, shape: Shape, verdict: Verdict, *, served: Set[str]) -> None:
         """All pods of a shape but those that were ``served`` have this verdict from now on.
@@ -55,7 +70,7 @@ class Sayings:
         before, shape.verdict = shape.verdict, verdict
         is_news = before is None or before.reasons != verdict.reasons
         concerned = shape.uids if is_news else sorted(shape.apart & shape.uids)
-        for uid in [uid for uid in concerned if uid not in served]:
+        for uid in [uid for uid in concerned if uid not in served and uid not in self._lasting]:
             self._own.pop(uid, None)
             self._note(uid, verdict.reasons)
         shape.apart &= served
@@ -81,6 +96,7 @@ class Sayings:
         """A pod waits no more. If it comes back, the same reasons are news again."""
         for known in (self._own, self._shapes, self._told, self._untold):
             known.pop(uid, None)
+        self._lasting.discard(uid)
 
     def _note(self, uid: str, reasons: Reasons) -> None:
         if self._told.get(uid) == reasons:

@@ -17,11 +17,14 @@ def file_touched(snapshot: Snapshot, now_ns: int) -> None:
     touched, backlog.touched = backlog.touched, set()
     for uid in sorted(touched):
         _file(snapshot, uid, now_ns)
+        if (intent := snapshot.commits.intents.holders.get(uid)) is not None:
+            backlog.resting.wake((intent.id,))  # it says again what the pod waits for
     backlog.wake(snapshot.generation)
 
 
 def _file(snapshot: Snapshot, uid: str, now_ns: int) -> None:
     pod, backlog = snapshot.pod(uid), snapshot.backlog
+    backlog.said.release(uid)
     if pod is None or pod.node or pod.deleting or snapshot.is_spoken_for(uid):
         backlog.drop(uid)
     elif pod.pod_group:

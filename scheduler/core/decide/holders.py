@@ -7,7 +7,7 @@ one that finds a place where nobody has to go ends its intent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,6 +22,7 @@ from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.room import Ended, Intent, Place
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.table import GPUS
+from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.snapshot.node_mask import NodeMask, only
 from scheduler.core.snapshot.supposed import Supposed
 
@@ -43,12 +44,17 @@ class Holders:
     keeping: Set[str] = frozenset()
     #: Intents that are neither over nor served, with what their holders say.
     _waiting: list[tuple[Intent, Verdict]] = field(default_factory=list)
+    #: Ids of all that were looked at, and of those that need no look before something changes (backlog/resting.py).
+    _looked: dict[str, None] = field(default_factory=dict)
+    _resting: set[str] = field(default_factory=set)
     #: Nodes on which an intent that is over still charges something, for a moment.
     _ending_on: set[str] = field(default_factory=set)
 
     def serve(self) -> None:
         """Place holders whose places are free, and end the intents that are over."""
-        for intent in self.attempts.snapshot.commits.intents.all():
+        intents, awake = self.attempts.snapshot.commits.intents, self.attempts.snapshot.backlog.resting.awake
+        for intent in intents.all() if awake is None else intents.in_order(awake):
+            self._looked[intent.id] = None
             self._serve(intent)
 
     def _serve(self, intent: Intent) -> None:
@@ -87,8 +93,11 @@ class Holders:
         found = standing.placed() or (standing.placed(before_younger=True) if standing.is_all_gone() else None)
         if found is None:
             is_kept = any(place.node in self._ending_on for place, _ in standing.waiting)
-            if standing.is_all_gone() and not standing.is_in_a_book() and not is_kept:
+            is_all_gone = standing.is_all_gone()
+            if is_all_gone and not standing.is_in_a_book() and not is_kept:
                 return Ended.PLACE_TAKEN
+            if not is_all_gone and standing.may_rest:
+                self._resting.add(standing.intent.id)
             self._waiting.append((standing.intent, standing.verdict()))
             return None
         if found.waiting:
@@ -100,27 +109,41 @@ class Holders:
 
     def conclude(self) -> None:
         """After all turns: who was placed elsewhere gives up its intent, all others say for whom they wait."""
+        intents = self.attempts.snapshot.commits.intents
+        verdicts = {intent.id: verdict for intent, verdict in self._waiting}
         placed = {placement.pod_uid for placement in placements(self.entries)}
         gangs = {entry.pod_group for entry in self.entries if isinstance(entry, Gang)}
-        for intent, verdict in self._waiting:
-            key = (intent.namespace, intent.pod_group)
-            uids = [place.pod_uid for place in intent.places]
-            if key in gangs or not placed.isdisjoint(uids):
-                waits = self.attempts.snapshot.commits.intents.waits
-                if all(uid in placed for uid in uids if waits(uid)):
-                    self.attempts.placer.statement.lift(intent.id, {place.node for place in intent.places})
-                self.entries.append(GiveUp(intent.id, Ended.BETTER_PLACE))
+        found = {intents.holders[uid].id for uid in placed if uid in intents.holders}
+        found |= {each for key in gangs for each in intents.ids_of_gang(*key)}
+        at_rest = (each for each in found if each not in self._looked)
+        for intent in intents.in_order({*verdicts, *at_rest}):
+            if intent.id in found:
+                self._give_way(intent, placed)
             else:
-                self.attempts.notes.say(uids, verdict, key if intent.pod_group else None)
+                key = (intent.namespace, intent.pod_group) if intent.pod_group else None
+                uids = [place.pod_uid for place in intent.places]
+                self.attempts.notes.say(uids, verdicts[intent.id], key, lasts=True)
+        self.attempts.notes.intents_looked(each for each in self._looked if each not in self._resting)
+
+    def _give_way(self, intent: Intent, placed: Set[str]) -> None:
+        """Its holders were placed elsewhere, all or some of them."""
+        waits, places = self.attempts.snapshot.commits.intents.waits, intent.places
+        if all(place.pod_uid in placed for place in places if waits(place.pod_uid)):
+            self.attempts.placer.statement.lift(intent.id, {place.node for place in places})
+        self.entries.append(GiveUp(intent.id, Ended.BETTER_PLACE))
 
 
 @dataclass(slots=True)
 class Standing:
-    """One intent in a decision. ``waiting``: its holders that wait, judged, with their places."""
+    """One intent in a decision. ``waiting``: its holders that wait, judged, with their places.
+
+    ``is_held_back``: whether a place was free, and a queue took no more.
+    """
 
     intent: Intent
     attempts: Attempts
     waiting: list[tuple[Place, PodRecord]] = field(init=False)
+    is_held_back: bool = False
 
     def __post_init__(self) -> None:
         snapshot, intents = self.attempts.snapshot, self.attempts.snapshot.commits.intents
@@ -202,6 +225,17 @@ class Standing:
                 return False
         return True
 
+    @property
+    def may_rest(self) -> bool:
+        """Whether nothing can help it, nor end it, that is not heard of by its pods, its gang and its nodes."""
+        if self.is_held_back or self.intent.moved:
+            return False
+        snapshot, now_ns = self.attempts.snapshot, self.attempts.now_ns
+        return all(
+            pod.cls.rules is None and not pod.cls.excluded and obstacle(snapshot, pod, now_ns) == (None, None)
+            for _, pod in self.waiting
+        )
+
     # --- its places ----------------------------------------------------------------------------------------------
     @property
     def is_to_be_tried(self) -> bool:
@@ -235,8 +269,9 @@ class Standing:
         if start.waiting:
             attempts.rollback(mark)
             return start
-        for intent in self._younger() if before_younger else ():
-            attempts.placer.statement.lift(intent.id, lifted, is_off=False)
+        for node in lifted if before_younger else ():
+            for intent in self._younger_at(node):
+                attempts.placer.statement.lift(intent.id, [node], is_off=False)
         start.is_whole = True
         return start
 
@@ -269,6 +304,7 @@ class Standing:
         if isinstance(found, Placement):
             start.placed.append((pod, found))
             return True
+        self.is_held_back |= isinstance(found, HeldBack)
         room = None if found is not None else attempts.placer.wait_for_device(pod, mask)
         if room is None:
             return False
@@ -281,13 +317,13 @@ class Standing:
     def _lift_at(self, node: str, *, before_younger: bool) -> None:
         statement = self.attempts.placer.statement
         statement.lift(self.intent.id, [node])
-        for intent in self._younger() if before_younger else ():
-            if any(place.node == node for place in intent.places):
-                statement.lift(intent.id, [node])
+        for intent in self._younger_at(node) if before_younger else ():
+            statement.lift(intent.id, [node])
 
-    def _younger(self) -> Iterable[Intent]:
-        all_of_them = self.attempts.snapshot.commits.intents.all()
-        return all_of_them[all_of_them.index(self.intent) + 1 :]
+    def _younger_at(self, node: str) -> list[Intent]:
+        """Those after it that keep a place for a holder there."""
+        younger = self.attempts.snapshot.commits.intents.younger_at(node, self.intent)
+        return [intent for intent in younger if any(place.node == node for place in intent.places)]
 
     def _release(self) -> None:
         """Take off what its places count for in queues: a pod that gets one is charged for it."""

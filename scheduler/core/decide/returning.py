@@ -44,7 +44,7 @@ class Returning:
         """Place successors; return intents (ids) that still keep places for others."""
         snapshot = self.attempts.snapshot
         intents = snapshot.commits.intents
-        moving = [each for each in intents.all() if each.moved and not intents.is_ending(each.id)]
+        moving = [each for each in intents.moving if not intents.is_ending(each.id)]
         if not moving and not snapshot.backlog.returning:
             return set()
         gone = {each.pod_uid for intent in moving for each in intent.moved if each.pod_uid not in snapshot.pods.records}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from scheduler.core.model.plan import Placement
-from scheduler.core.model.room import Intent
+from scheduler.core.model.records import Demand
+from scheduler.core.model.room import Intent, Moved
 from tests.scheduler.core.nodes.test_kept_room import intent, place, running
 from tests.scheduler.core.objects import bound, changed, cluster, feed, free_gpus, node, pod, pod_group, queue
 from wire import names
@@ -27,6 +29,29 @@ def test_intents_stand_in_the_order_in_which_they_came_and_one_that_changes_keep
     made.commits.intents.drop("b")
     assert [each.id for each in made.commits.intents.all()] == ["a", "c"]
     assert made.commits.intents.holders.keys() == {"uid-a", "uid-c"}
+
+
+def test_intents_are_found_by_their_nodes_their_gang_and_what_they_keep_for_successors() -> None:
+    made = cluster(node("n1"), node("n2"), *(pod(name, gpus=1) for name in "abc"))
+    intents = made.commits.intents
+    assert not intents
+    for name, on in (("a", "n1"), ("b", "n2"), ("c", "n1")):
+        intents.put(intent(place(name, node_name=on), id_=name))
+    intents.put(msgspec.structs.replace(intents.all()[0], pod_group="g", moved=(_moved("v", "n2"),)))
+    assert bool(intents)
+    assert sorted(intents.ids_at("n1")) == ["a", "c"]
+    assert sorted(intents.ids_at("n2")) == ["a", "b"]
+    assert [each.id for each in intents.younger_at("n1", intents.all()[0])] == ["c"]
+    assert [each.id for each in intents.in_order(["c", "gone", "a"])] == ["a", "c"]
+    assert [*intents.ids_of_gang("ns", "g")] == ["a"]
+    assert [each.id for each in intents.moving] == ["a"]
+    for name in "abc":
+        intents.drop(name)
+    assert [*intents.ids_at("n1"), *intents.ids_at("n2"), *intents.ids_of_gang("ns", "g"), *intents.moving] == []
+
+
+def _moved(name: str, on: str) -> Moved:
+    return Moved(pod_uid=f"uid-{name}", namespace="ns", owner="o", node=on, demand=Demand(gpus=1))
 
 
 @pytest.mark.parametrize("other", [intent(place("h"), id_="j"), intent(place("k"), victims=("v",), id_="j")])

@@ -94,6 +94,19 @@ def test_a_pod_that_was_served_keeps_its_own_reason_until_the_next_verdict() -> 
         assert said.verdict("b") == _lacks(2)
 
 
+def test_a_reason_that_lasts_stands_against_those_of_shape_and_gang_until_the_pod_is_filed_again() -> None:
+    said = Sayings()
+    shape = _shape(said, "a", "b")
+    said.say(["a"], _HELD, lasts=True)
+    said.say_shape(shape, _lacks(2), served=set())
+    said.say_shape(shape, _lacks(2, "taint"), served=set())
+    said.say(["a"], _lacks(3))
+    assert [said.verdict(uid) for uid in "ab"] == [_HELD, _lacks(2, "taint")]
+    said.release("a")
+    said.join("a", shape)
+    assert said.verdict("a") == _lacks(2, "taint")
+
+
 def test_members_of_a_gang_are_told_as_such() -> None:
     said = Sayings()
     said.say(["a", "b"], _HELD, ("ns", "g"))

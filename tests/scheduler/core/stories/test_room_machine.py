@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.core.backlog.notes import Said
+from scheduler.core.backlog.resting import Resting
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.decide import decide
+from scheduler.core.decide.decide import Decision, decide
+from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import MakeRoom, Plan
 from scheduler.core.model.room import Intent
 from scheduler.core.model.settings import Settings
@@ -103,8 +106,14 @@ class Careful(Shell):
         before, standing = self._free(), list(self.record.values())
         short = self.short(standing)
         snapshot, wall_s = self.cluster.prepared(self.now_ns), self.now_ns // S
-        assert decide(snapshot, self.now_ns, wall_s=wall_s) == decide(snapshot, self.now_ns, wall_s=wall_s)
+        decision = decide(snapshot, self.now_ns, wall_s=wall_s)
+        assert decide(snapshot, self.now_ns, wall_s=wall_s) == decision
+        of_all = self._looking_at_all(snapshot, wall_s)
+        assert of_all.entries == decision.entries
         plan = self.cluster.decide(self.now_ns, wall_s=wall_s)
+        for note in of_all.notes:
+            if isinstance(note, Said) and note.lasts:
+                assert {self.cluster.backlog.said.verdict(uid) for uid in note.uids} == {note.verdict}
         self._carry_out_all(plan)
         assert self.cluster.validate() == []
         after = self._free()
@@ -114,6 +123,14 @@ class Careful(Shell):
                 assert bool((free >= before[name].clip(max=0)).all())
         anew = _listed_anew(self)
         assert {name: free.tolist() for name, free in anew.items()} == {n: free.tolist() for n, free in after.items()}
+
+    def _looking_at_all(self, snapshot: Snapshot, wall_s: int) -> Decision:
+        """The same decision, had no intent rested."""
+        backlog = self.cluster.backlog
+        resting, backlog.resting = backlog.resting, Resting()
+        decision = decide(snapshot, self.now_ns, wall_s=wall_s)
+        backlog.resting = resting
+        return decision
 
     def short(self, standing: Iterable[Intent]) -> set[str]:
         """Nodes that have fewer GPUs left than these intents keep there, by a count of its own."""
