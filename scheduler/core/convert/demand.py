@@ -87,12 +87,11 @@ def _of_containers(pod: Pod, read: _Read, *, is_infeasible: bool) -> Amounts:
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in pod.spec.init_containers or ():
-        own = _of_container(container, statuses.get(container.name), read, is_infeasible=is_infeasible)
         if container.restart_policy == _ALWAYS:
-            _add(sidecars, own)
+            _add(sidecars, _of_container(container, statuses.get(container.name), read, is_infeasible=is_infeasible))
             _raise(peak, sidecars)
-        else:
-            _raise(peak, _added(own, sidecars))
+        else:  # whether it is being resized is not read by kube-scheduler either
+            _raise(peak, _added(read(_asked(container.resources)), sidecars))
     _add(steady, sidecars)
     _raise(steady, peak)
     return steady

@@ -64,6 +64,12 @@ def test_a_resized_sidecar_counts_with_what_is_allocated() -> None:
     assert demand(pod).cpu_milli == 4000
 
 
+def test_the_status_of_an_init_container_that_ends_does_not_count() -> None:
+    spec = {"containers": [_c({"cpu": "1"})], "initContainers": [_c({"cpu": "2"})]}
+    pod = _pod(spec=spec, status={"initContainerStatuses": [{"name": "c", "allocatedResources": {"cpu": "3"}}]})
+    assert demand(pod).cpu_milli == 2000
+
+
 def _three(**fields: Any) -> dict[str, Any]:
     return {"resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "3"}, **fields}
 
