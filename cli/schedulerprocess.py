@@ -37,6 +37,7 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         gpu_strategy=options.gpu_strategy,
         cpu_strategy=options.cpu_strategy,
         require_enforcement=options.require_enforcement,
+        enforced_affinity=options.enforced_node_affinity,
         are_grouped=options.workloads_are_grouped,
         makes_room=options.make_room,
         patience_ns=round(options.berth_patience * 1_000_000_000),

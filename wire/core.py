@@ -94,6 +94,12 @@ class ContainerPort(WireStruct, frozen=True, gc=False):
     host_ip: str = msgspec.field(default="", name="hostIP")
 
 
+class ContainerRestartRule(WireStruct, frozen=True, gc=False):
+    """No more is read of it than what it does to others (KEP-5532)."""
+
+    action: str = ""
+
+
 class Container(WireStruct, frozen=True, gc=False):
     name: str = ""
     image: str = ""
@@ -105,6 +111,7 @@ class Container(WireStruct, frozen=True, gc=False):
     resources: ResourceRequirements = ResourceRequirements()
     ports: list[ContainerPort] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: list[ContainerRestartRule] | None = None
     security_context: dict[str, Any] | None = None
     termination_message_policy: str = ""
 
@@ -180,11 +187,36 @@ class ConfigMapVolumeSource(WireStruct, frozen=True, gc=False):
     optional: bool | None = None
 
 
+class GCEPersistentDiskVolumeSource(WireStruct, frozen=True, gc=False):
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class AWSElasticBlockStoreVolumeSource(WireStruct, frozen=True, gc=False):
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class ISCSIVolumeSource(WireStruct, frozen=True, gc=False):
+    iqn: str = ""
+    read_only: bool = False
+
+
+class RBDVolumeSource(WireStruct, frozen=True, gc=False):
+    monitors: list[str] | None = None
+    pool: str = ""
+    image: str = ""
+    read_only: bool = False
+
+
 class Volume(WireStruct, frozen=True, gc=False):
     name: str = ""
     config_map: ConfigMapVolumeSource | None = None
     persistent_volume_claim: dict[str, Any] | None = None
     ephemeral: dict[str, Any] | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    iscsi: ISCSIVolumeSource | None = None
+    rbd: RBDVolumeSource | None = None
 
 
 class PodSpec(WireStruct, frozen=True, gc=False):
@@ -198,6 +230,7 @@ class PodSpec(WireStruct, frozen=True, gc=False):
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
     host_network: bool = False
+    host_users: bool | None = None
     host_pid: bool = msgspec.field(default=False, name="hostPID")
     containers: list[Container] = []
     init_containers: list[Container] | None = None
@@ -306,6 +339,7 @@ class NodeStatus(WireStruct, frozen=True, gc=False):
     capacity: dict[str, str | int | float] | None = None
     allocatable: dict[str, str | int | float] | None = None
     conditions: list[Condition] | None = None
+    declared_features: list[str] | None = None
 
 
 class Node(WireStruct, frozen=True, gc=False):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from cli.inspection.options import UNITS_MIB
-from cli.settings import kinds
+from cli.settings import affinity, kinds
 from cli.settings.common import Address, Replica
 from cli.settings.declaring import Setting
+from scheduler.core.model.records import Term
 from scheduler.core.model.room import Method, RoomSettings
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.queues import cron
@@ -31,6 +32,7 @@ def _prometheus(given: str) -> str:
     return str(kinds.COLLECTOR.read(given))
 
 
+_AFFINITY: Final = kinds.Kind(metavar="JSON", allowed=affinity.ALLOWED, read=affinity.read, written=affinity.written)
 _PROMETHEUS: Final = kinds.Kind(metavar="URL", allowed=kinds.COLLECTOR.allowed, read=_prometheus)
 #: A year.
 _LONGEST_WINDOW_S: Final = 8784 * 3600.0
@@ -61,6 +63,14 @@ class SchedulerOptions(Replica, frozen=True, kw_only=True):
             kind=kinds.SWITCH,
         ),
     ] = False
+    enforced_node_affinity: Annotated[
+        tuple[Term, ...] | None,
+        Setting(
+            help="required node affinity of all pods beside their own, as kube-scheduler's addedAffinity",
+            kind=_AFFINITY,
+            default="none",
+        ),
+    ] = None
     workloads_are_grouped: Annotated[
         bool,
         Setting(

@@ -47,7 +47,7 @@ class ClusterState:
 
     def __init__(self, settings: Settings, filters: Filters = FILTERS) -> None:
         self.settings = settings
-        self.ledger = Ledger(filters)
+        self.ledger = Ledger(filters.enforcing(settings.enforced_affinity))
         #: Grows with everything that can change a decision.
         self.generation = 0
         self._nodes: dict[str, NodeRecord] = {}

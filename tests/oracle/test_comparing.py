@@ -11,7 +11,7 @@ from scheduler.core.filters.registry import FILTERS, Filters
 from tools.kubeoracle.asking import Answer, Oracle, Reason
 from tools.kubeoracle.comparing import Coverage, differences, is_same, judge_of
 from tools.kubeoracle.drawing import ASKS, Drawn, draw
-from tools.kubeoracle.ours import Ours
+from tools.kubeoracle.ours import Ours, answer
 from tools.kubeoracle.running import run
 
 pytestmark = pytest.mark.oracle
@@ -31,10 +31,25 @@ def test_moorage_and_kube_scheduler_say_the_same_of_each_node(oracle: Oracle, nu
     assert _LEAST < seen.feasible / seen.nodes < _MOST
 
 
-@pytest.mark.parametrize("kind", ["cordoned", "taint", "selector", "affinity"])
+@pytest.mark.parametrize(
+    "kind", ["cordoned", "taint", "enforced-affinity", "selector", "affinity", "disks", "features"]
+)
 def test_a_rule_that_is_left_out_is_found(oracle: Oracle, kind: str) -> None:
     without = Filters([each for each in FILTERS.all if each.kind != kind])
     assert run(oracle, range(300), filters=without, most=1).differences
+
+
+@pytest.mark.parametrize(
+    "field", ["containerStatuses", "initContainerStatuses", "resources", "allocatedResources", "conditions"]
+)
+def test_a_part_of_a_resize_that_is_not_looked_at_is_found(oracle: Oracle, field: str) -> None:
+    for each in map(draw, range(6_000)):
+        if any(field in pod["status"] for pod in each.question["pods"]):
+            (theirs,) = oracle.ask([each.question])
+            pods = [{**pod, "status": {**pod["status"], field: None}} for pod in each.question["pods"]]
+            if list(differences(each, theirs, answer({**each.question, "pods": pods}))):
+                return
+    pytest.fail("nothing differs")
 
 
 def test_the_same_number_is_the_same_snapshot() -> None:
@@ -53,6 +68,15 @@ def test_each_feature_that_is_drawn_has_a_judge() -> None:
 _NODE = {"metadata": {"name": "n"}}
 _OUT = Answer(feasible=(), why={"n": Reason("NodeResourcesFit", ("Insufficient cpu",))})
 _IN = Answer(feasible=("n",), why={})
+_TAKEN = Answer(
+    feasible=(),
+    why={
+        "n": Reason("VolumeRestrictions", ("... with ReadWriteOncePod access mode already in-use by another pod",)),
+        "m": Reason("TaintToleration"),
+    },
+)
+_LATER = Answer(feasible=(), why={"n": Reason("PodTopologySpread")})
+_WAITS = Ours(frozenset(), {}, blocker="ClaimInUse: c")
 
 
 @pytest.mark.parametrize(
@@ -62,6 +86,9 @@ _IN = Answer(feasible=("n",), why={})
         (_IN, Ours(frozenset(), {"n": frozenset(("taint",))}), "only theirs ['n']"),
         (_IN, Ours(frozenset(("n",)), {}), "choice: ours ''"),
         (_IN, Ours(frozenset(), {}, blocker="UnsupportedConstraint: hostPort"), "ours waits: UnsupportedConstraint"),
+        (_TAKEN, _WAITS, ""),
+        (_LATER, _WAITS, "ours waits: ClaimInUse: c"),
+        (_IN, _WAITS, "ours waits: ClaimInUse: c"),
         (_OUT, Ours(frozenset(("n",)), {}, chosen="n"), "only ours ['n']"),
         (_OUT, Ours(frozenset(), {"n": frozenset(("insufficient memory",))}), "reason of n"),
         (_OUT, Ours(frozenset(), {"n": frozenset(("insufficient cpu",))}), "told: {}"),
@@ -87,6 +114,9 @@ def test_what_differs_is_said(theirs: Answer, ours: Ours, words: str) -> None:
         (Reason("NodeResourcesFit", ("Insufficient cpu",)), ("affinity",), False),
         (Reason("VolumeZone"), ("volumes",), False),
         (Reason("VolumeBinding"), ("volume-zone",), True),
+        (Reason("VolumeRestrictions", ("node(s) had no available disk",)), ("disks",), True),
+        (Reason("NodeAffinity", ("node(s) didn't match scheduler-enforced node affinity",)), ("affinity",), False),
+        (Reason("NodeAffinity", ("node(s) didn't match Pod's node affinity/selector",)), ("enforced-affinity",), False),
         (Reason("InterPodAffinity", ("node(s) didn't match pod affinity rules",)), ("others-anti-affinity",), False),
         (Reason("Unknown"), (), False),
     ],

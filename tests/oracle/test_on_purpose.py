@@ -81,3 +81,46 @@ def test_a_resize_that_is_infeasible_frees_nothing_that_the_status_does_not_name
     asking["spec"]["containers"][0]["resources"]["requests"]["example.com/fpga"] = "1"
     node = _node(allocatable={"example.com/fpga": "1"})
     assert _both(oracle, node, pod=asking, running=(running,)) == (frozenset(("n",)), frozenset())
+
+
+def test_a_node_that_has_the_volume_of_a_pod_attached_takes_the_pod_at_its_limit(oracle: Oracle) -> None:
+    driver, volume = "disk.example.com", {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+    claim = {
+        "metadata": {
+            "name": "c",
+            "namespace": "ns",
+            "uid": "c",
+            "annotations": {"pv.kubernetes.io/bind-completed": ""},
+        },
+        "spec": {"volumeName": "v", "accessModes": ["ReadWriteOnce"], "storageClassName": ""},
+        "status": {"phase": "Bound"},
+    }
+    limits = {"name": driver, "nodeID": "n", "allocatable": {"count": 1}}
+    question = {
+        "nodes": [_node()],
+        "pods": [],
+        "namespaces": [],
+        "pod": _pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]),
+        "claims": [claim],
+        "volumes": [
+            {
+                "metadata": {"name": "v"},
+                "spec": {
+                    **volume,
+                    "claimRef": {"namespace": "ns", "name": "c", "uid": "c"},
+                    "csi": {"driver": driver, "volumeHandle": "h"},
+                },
+            }
+        ],
+        "csiNodes": [{"metadata": {"name": "n"}, "spec": {"drivers": [limits]}}],
+        "attachments": [
+            {
+                "metadata": {"name": "a"},
+                "spec": {"attacher": driver, "nodeName": "n", "source": {"persistentVolumeName": "v"}},
+            }
+        ],
+    }
+    (theirs,) = oracle.ask([question])
+    assert theirs.why is not None
+    assert theirs.why["n"].reasons == ("node(s) exceed max volume count",)
+    assert answer(question).feasible == frozenset(("n",))

@@ -17,14 +17,22 @@ from tools.kubeoracle.ours import Ours
 _CORDON: Final = frozenset({"cordoned"})
 _TAINT: Final = frozenset({"taint"})
 _AFFINITY: Final = frozenset({"selector", "affinity"})
+_ENFORCED: Final = "node(s) didn't match scheduler-enforced node affinity"
+_UP_TO_CLAIMS: Final = frozenset(
+    {"PreFilter", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"}
+    | {"VolumeRestrictions"}
+)
+_CLAIM_IN_USE: Final = "ClaimInUse: "
 #: What kube-scheduler's plug-in says -> the kinds of reasons that say the same here.
 _SAME: Final = {
     "NodeUnschedulable": _CORDON,
     "TaintToleration": _TAINT,
     "NodeAffinity": _AFFINITY,
     #: A name that ``matchFields`` asks for: the other nodes are never looked at, by any plug-in.
-    "PreFilter": _CORDON | _TAINT | _AFFINITY,
+    "PreFilter": frozenset({"enforced-affinity"}) | _CORDON | _TAINT | _AFFINITY,
     "NodePorts": frozenset({"host-ports"}),
+    "VolumeRestrictions": frozenset({"disks"}),
+    "NodeDeclaredFeatures": frozenset({"features"}),
     "VolumeZone": frozenset({"volume-zone"}),
     "VolumeBinding": frozenset({"volume-affinity"}),
     "NodeVolumeLimits": frozenset({"volumes"}),
@@ -37,7 +45,7 @@ _PODS: Final = {
 }
 #: Reasons that kube-scheduler looks for after the sums of a node, and Moorage before them: the node is out for both.
 _BEFORE_SUMS: Final = frozenset(
-    {"volume-zone", "volume-affinity", "others-anti-affinity", "spread", "spread-label"}
+    {"disks", "features", "volume-zone", "volume-affinity", "others-anti-affinity", "spread", "spread-label"}
     | {"pod-affinity", "pod-anti-affinity"}
 )
 #: What counts beside the sums here, as one more thing that a node lacks.
@@ -51,6 +59,7 @@ _JUDGES: Final = {
     "node affinity": "NodeAffinity",
     "matchFields": "NodeAffinity",
     "node selector": "NodeAffinity",
+    "enforced affinity": "NodeAffinity",
     "tolerations": "TaintToleration",
     "taints": "TaintToleration",
     "cordon": "NodeUnschedulable",
@@ -59,6 +68,10 @@ _JUDGES: Final = {
     "pod affinity": "InterPodAffinity",
     "spread": "PodTopologySpread",
     "host ports": "NodePorts",
+    "disks": "VolumeRestrictions",
+    "volume for one pod": "VolumeRestrictions",
+    "features": "NodeDeclaredFeatures",
+    "resize": _FIT,
     "volume zone": "VolumeZone",
     "volume affinity": "VolumeBinding",
     "volume limits": "NodeVolumeLimits",
@@ -107,7 +120,8 @@ def judge_of(feature: str) -> str:
 def differences(drawn: Drawn, theirs: Answer, ours: Ours) -> Iterator[str]:
     """In what the two answers differ, in words; nothing where they say the same."""
     if ours.blocker:
-        yield f"ours waits: {ours.blocker}"
+        if not _is_in_use(theirs, ours):
+            yield f"ours waits: {ours.blocker}"
         return
     names = {node["metadata"]["name"] for node in drawn.question["nodes"]}
     feasible = frozenset(theirs.feasible or ())
@@ -128,8 +142,20 @@ def differences(drawn: Drawn, theirs: Answer, ours: Ours) -> Iterator[str]:
         yield f"told: {dict(ours.told)}, of the nodes {dict(counted)}"
 
 
+def _is_in_use(theirs: Answer, ours: Ours) -> bool:
+    """Whether both keep a pod from a claim that another has for itself.
+
+    Here the pod waits; there that is the reason of each node, but for those that an earlier plug-in is against.
+    """
+    reasons = (theirs.why or {}).values()
+    is_earlier = all(each.plugin in _UP_TO_CLAIMS for each in reasons)
+    return ours.blocker.startswith(_CLAIM_IN_USE) and not theirs.feasible and is_earlier
+
+
 def is_same(theirs: Reason, ours: frozenset[str]) -> bool:
     """Whether a node is out for the same reason."""
+    if _ENFORCED in (theirs.reasons or ()):
+        return ours == frozenset({"enforced-affinity"})
     if theirs.plugin == "InterPodAffinity":
         return any(ours == _PODS.get(text) for text in theirs.reasons or ())
     if theirs.plugin == _FIT:

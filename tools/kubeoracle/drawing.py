@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tools.kubeoracle import drawing_amounts, drawing_labels, drawing_volumes
+from tools.kubeoracle import drawing_amounts, drawing_disks, drawing_features, drawing_labels, drawing_volumes
 from wire import names
 
 NAMESPACES: Final = {"n1": "x", "n2": "y", "n3": "x"}
 #: The waiting pod asks up to so many kinds of things, so that some nodes are left.
 _MOST_ASKED: Final = 2
+#: So many snapshots have node affinity that all pods ask: each takes plug-ins of its own, as those with volumes.
+_ENFORCED: Final = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ ASKS: Final[Mapping[str, Callable[[random.Random, dict[str, Any]], set[str]]]] =
     "pod anti-affinity": drawing_labels.anti_affinity,
     "spread": drawing_labels.spread,
     "host ports": drawing_labels.host_ports,
+    "disks": drawing_disks.disks,
+    "features": drawing_features.features,
 }
 
 
@@ -53,6 +57,10 @@ def draw(seed: int) -> Drawn:
     }
     if r.random() < drawing_volumes.SHARE:
         features |= drawing_volumes.add(r, question)
+    if r.random() < _ENFORCED:
+        question["addedAffinity"] = drawing_labels.added_affinity(r)
+        features.add("enforced affinity")
+    features |= {name for each in pods for name in drawing_amounts.resizes(each)}
     return Drawn(question, frozenset(features))
 
 
@@ -71,6 +79,7 @@ def _node(r: random.Random, number: int) -> dict[str, Any]:
         "status": {
             "allocatable": drawing_amounts.allocatable(r),
             "conditions": [{"type": "Ready", "status": "True"}],
+            "declaredFeatures": drawing_features.of_node(r),
         },
     }
 
@@ -95,6 +104,8 @@ def _running(r: random.Random, number: int, nodes: list[dict[str, Any]]) -> dict
         drawing_labels.anti_affinity(r, spec)
     if r.random() < 0.2:
         drawing_labels.host_ports(r, spec)
+    if r.random() < 0.5:
+        drawing_disks.disks(r, spec)
     pod = _pod(r, f"p{number}", spec, drawing_amounts.running_status(r, spec))
     pod["metadata"]["namespace"] = r.choice(tuple(NAMESPACES))
     pod["spec"]["nodeName"] = r.choice(nodes)["metadata"]["name"]

@@ -79,12 +79,24 @@ def running_status(r: random.Random, spec: Spec) -> Spec:
     status: Spec = {"phase": r.choice(("Running", "Pending"))}
     if r.random() < 0.15:
         status["containerStatuses"] = [_resized(r, each) for each in spec["containers"]]
+        status["initContainerStatuses"] = [_resized(r, each) for each in spec.get("initContainers", ())]
     if "resources" in spec and r.random() < 0.3:
-        given = {"cpu": r.choice(("1", "3")), "memory": r.choice(("1Gi", "4Gi"))}
-        status["resources"], status["allocatedResources"] = {"requests": given}, given
+        in_force, allocated = (
+            {"cpu": r.choice(("1", "2", "3", "4")), "memory": r.choice(("1Gi", "2Gi", "4Gi", "6Gi"))} for _ in range(2)
+        )
+        status["resources"], status["allocatedResources"] = {"requests": in_force}, allocated
     if r.random() < 0.05:
         status["conditions"] = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]
     return status
+
+
+def resizes(pod: Spec) -> set[str]:
+    """Names of the resizes of a pod that runs."""
+    status = pod["status"]
+    is_infeasible = "conditions" in status and "containerStatuses" in status
+    found = {"resize": "containerStatuses" in status, "resize of pod": "resources" in status}
+    found |= {"resize, infeasible": is_infeasible, "resize of sidecar": bool(status.get("initContainerStatuses"))}
+    return {name for name, is_there in found.items() if is_there}
 
 
 def _resized(r: random.Random, container: Spec) -> Spec:

@@ -75,6 +75,13 @@ def node_affinity(r: random.Random, spec: Spec) -> set[str]:
     return {"node affinity", *(f"node affinity {each['operator']}" for each in expressions), *fields}
 
 
+def added_affinity(r: random.Random) -> Spec:
+    """Node affinity that an administrator adds to all pods: by one expression, so that some nodes are left."""
+    operator = r.choice(("In", "In", "NotIn"))
+    expression = {"key": r.choice(("zone", "rack")), "operator": operator, "values": ["z0", "r0", "r1"]}
+    return {_REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+
+
 def _node_term(r: random.Random) -> Spec:
     term: Spec = {}
     if r.random() < 0.9:

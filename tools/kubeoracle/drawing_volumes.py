@@ -16,7 +16,7 @@ Question = dict[str, Any]
 
 def add(r: random.Random, question: Question) -> set[str]:
     """Give the waiting pod and some running ones claims that are bound."""
-    question.update(claims=[], volumes=[], classes=[], csiNodes=[])
+    question.update(claims=[], volumes=[], classes=[], csiNodes=[], attachments=[])
     features: set[str] = set()
     for pod in question["pods"]:
         if r.random() < 0.5:
@@ -30,7 +30,51 @@ def add(r: random.Random, question: Question) -> set[str]:
             allocatable = {"count": r.randint(1, 2)}
             driver = {"name": _DRIVER, "nodeID": node["metadata"]["name"], "allocatable": allocatable}
             question["csiNodes"].append({"metadata": {"name": node["metadata"]["name"]}, "spec": {"drivers": [driver]}})
+    if _attach(r, question) and "volume limits" in features:
+        features.add("volume limits, attachments")
+    if r.random() < 0.4:
+        features |= _share(r, question)
     return features
+
+
+def _attach(r: random.Random, question: Question) -> bool:
+    """The driver has volumes on nodes, or still has them, though no pod there uses them; those of the waiting pod not.
+
+    A node that has one of these already is full by it at kube-scheduler, and here it is not (docs/differences.md).
+    """
+    mounted = {
+        each["persistentVolumeClaim"]["claimName"] for each in question["pod"]["spec"]["volumes"] if _is_claim(each)
+    }
+    attached = [each for each in question["volumes"] if "csi" in each["spec"]]
+    own = {_handle(each) for each in attached if each["spec"]["claimRef"]["name"] in mounted}
+    for node in question["nodes"]:
+        for volume in attached:
+            if _handle(volume) not in own and r.random() < 0.3:
+                source = {"persistentVolumeName": volume["metadata"]["name"]}
+                spec = {"attacher": _DRIVER, "nodeName": node["metadata"]["name"], "source": source}
+                name = f"attachment-{len(question['attachments'])}"
+                question["attachments"].append({"metadata": {"name": name}, "spec": spec})
+    return bool(question["attachments"])
+
+
+def _is_claim(volume: Question) -> bool:
+    return "persistentVolumeClaim" in volume
+
+
+def _handle(volume: Question) -> str:
+    return str(volume["spec"]["csi"]["volumeHandle"])
+
+
+def _share(r: random.Random, question: Question) -> set[str]:
+    """The waiting pod mounts a claim that one pod at a time may use; now and then one that runs does so already."""
+    claim = question["claims"][-1]
+    claim["spec"]["accessModes"] = ["ReadWriteOncePod"]
+    namespace = claim["metadata"]["namespace"]
+    mounted = {"name": "alone", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
+    beside = [pod for pod in question["pods"] if pod["metadata"]["namespace"] == namespace]
+    if beside and r.random() < 0.6:
+        r.choice(beside)["spec"].setdefault("volumes", []).append(mounted)
+    return {"volume for one pod"}
 
 
 def _mount(r: random.Random, question: Question, pod: Question, features: set[str]) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert import selectors, volumes
+from scheduler.core.convert import constraints, selectors, volumes
 from scheduler.core.decide.placer import Placer
 from scheduler.core.devices.device_pools import NOWHERE
 from scheduler.core.explain.explain import EXCLUDED, explain
@@ -19,8 +19,8 @@ from scheduler.core.model.plan import Explain, placements
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Settings
 from tools.kubeoracle.asking import Question
-from wire.core import Namespace, Node, Pod
-from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from wire.core import Namespace, Node, NodeSelector, Pod
+from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 
 _SETTINGS: Final = Settings()
 
@@ -41,7 +41,7 @@ class Ours:
 
 def cluster_of(question: Question, filters: Filters = FILTERS) -> Cluster:
     """A cluster that has seen a snapshot, without its pod."""
-    made = Cluster(_SETTINGS, filters)
+    made = Cluster(_settings(question), filters)
     for node in _read(question, "nodes", Node):
         made.upsert_node(node)
     made.others.namespaces.replace(map(selectors.namespace_record, _read(question, "namespaces", Namespace)))
@@ -49,10 +49,21 @@ def cluster_of(question: Question, filters: Filters = FILTERS) -> Cluster:
     storage.claims.replace(map(volumes.claim_record, _read(question, "claims", PersistentVolumeClaim)))
     storage.volumes.replace(map(volumes.volume_record, _read(question, "volumes", PersistentVolume)))
     storage.classes.replace(map(volumes.storage_class_record, _read(question, "classes", StorageClass)))
+    storage.attachments.attached.replace(
+        map(volumes.attachment_record, _read(question, "attachments", VolumeAttachment))
+    )
     storage.attachments.limits.replace(map(volumes.limits_record, _read(question, "csiNodes", CSINode)))
     for pod in _read(question, "pods", Pod):
         made.upsert_pod(pod)
     return made
+
+
+def _settings(question: Question) -> Settings:
+    added = question.get("addedAffinity")
+    if added is None:
+        return _SETTINGS
+    required = added["requiredDuringSchedulingIgnoredDuringExecution"]
+    return Settings(enforced_affinity=constraints.terms(msgspec.convert(required, NodeSelector)))
 
 
 def answer(question: Question, filters: Filters = FILTERS) -> Ours:

@@ -9,6 +9,7 @@ from typing import Final
 from gpu import enforcement, slices
 from gpu.cards import cards_mib
 from gpu.multiplied import multiplied
+from scheduler.core.filters.declared_features import KNOWN
 from scheduler.core.model.records import Demand, NodeRecord
 from wire import names
 from wire.core import Node
@@ -46,6 +47,7 @@ def node_record(node: Node) -> NodeRecord:
         is_mig=is_mig,
         single_profile=slices.single_profile(labels.get(names.NODE_GPU_PRODUCT, "")) if is_single else "",
         is_multiplied=bool(multiplied(labels, annotations, offered_gpus(node))),
+        declared_features=tuple(sorted(KNOWN.intersection(node.status.declared_features or ()))),
         enforces=enforcement.listed(annotations.get(names.NODE_ENFORCES)).known,
         uuids=_uuids(annotations.get(names.NODE_UUIDS, "")),
         devices=offered_gpus(node),

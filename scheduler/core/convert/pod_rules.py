@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from scheduler.core.convert.inline_disks import inline_disks
 from scheduler.core.convert.selectors import can_be_read, pod_term, requirements
 from scheduler.core.model.pod_rules import HostPort, PodRules, Spread
 from scheduler.core.model.records import AntiTerm, Requirement
@@ -19,14 +20,15 @@ _MOST_RULES: Final = 32
 #: Expressions and values in all selectors, which are compared with pods.
 _MOST_WORDS: Final = 1_000
 _MOST_PORTS: Final = 100
+_MOST_DISKS: Final = 100
 
 
 def pod_rules(pod: Pod) -> PodRules | None:
     """What ``pod`` asks of others; None if it asks nothing."""
     affinity, anti_affinity = (_terms(pod, written) for written in (pod_affinity(pod), pod_anti_affinity(pod)))
     spread = tuple(dict.fromkeys(_spread(pod, written) for written in must_spread(pod)))
-    ports = host_ports(pod)
-    if not (affinity or anti_affinity or spread or ports):
+    ports, disks = host_ports(pod), inline_disks(pod)
+    if not (affinity or anti_affinity or spread or ports or disks):
         return None
     looked_at = _keys([*(term.selector for term in affinity), *(each.selector for each in spread)])
     labels = sorted((key, value) for key, value in (pod.metadata.labels or {}).items() if key in looked_at)
@@ -37,6 +39,7 @@ def pod_rules(pod: Pod) -> PodRules | None:
         anti_affinity=anti_affinity,
         spread=spread,
         ports=ports,
+        disks=disks,
     )
 
 
@@ -121,6 +124,8 @@ def excessive(rules: PodRules) -> str:
         return f"more than {_MOST_RULES} terms of pod affinity and spread constraints"
     if len(rules.ports) > _MOST_PORTS:
         return f"more than {_MOST_PORTS} ports of the host"
+    if len(rules.disks) > _MOST_DISKS:
+        return f"more than {_MOST_DISKS} disks and Ceph monitors in volumes"
     selectors = [each.selector for each in terms] + [each.selector for each in rules.spread]
     selectors += [each.namespace_selector for each in terms]
     words = sum(1 + len(requirement.values) for selector in selectors for requirement in selector or ())

@@ -18,7 +18,17 @@ from gpu.ended import has_ended
 from gpu.refusal import Refusal, told
 from gpu.request import NO_GPU
 from gpu.translation import Cards, Translation
-from scheduler.core.convert import constraints, device_env, job_owners, pod_rules, queues, runtimes, selectors, volumes
+from scheduler.core.convert import (
+    constraints,
+    device_env,
+    inline_disks,
+    job_owners,
+    pod_rules,
+    queues,
+    runtimes,
+    selectors,
+    volumes,
+)
 from scheduler.core.convert import demand as requests
 from scheduler.core.convert.blockers import blocker
 from scheduler.core.convert.controllers import controller_uid
@@ -208,6 +218,7 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         claims=volumes.claims_of(pod) if pod.spec.volumes else (),
         labels={intern(key): intern(value) for key, value in labels.items()},
         ports=pod_rules.host_ports(pod),
+        disks=inline_disks.inline_disks(pod) if pod.spec.volumes else (),
         keeps_off=selectors.anti_terms(pod) if pod.spec.affinity else (),
         grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,
         queue=queues.queue_of(labels) if counts_for_us else "",

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
+from scheduler.core.filters.declared_features import DeclaredFeatures
+from scheduler.core.filters.enforced_affinity import EnforcedAffinity
 from scheduler.core.filters.enforcement import Enforcement
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.gpu_product import GpuProduct
 from scheduler.core.filters.host_ports import HostPorts
+from scheduler.core.filters.inline_disks import InlineDisks
 from scheduler.core.filters.node_affinity import NodeAffinity, Selector
 from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
 from scheduler.core.filters.place import Place
@@ -22,7 +25,7 @@ from scheduler.core.filters.readiness import Readiness
 from scheduler.core.filters.spread import SpreadLabel, TopologySpread
 from scheduler.core.filters.taints import Cordon, Taints
 from scheduler.core.filters.volume_places import VolumeAffinity, VolumeZone
-from scheduler.core.model.records import Constraints, NodeRecord
+from scheduler.core.model.records import Constraints, NodeRecord, Term
 from wire.core import Pod
 
 OK: Final = 0
@@ -40,6 +43,12 @@ class Filters:
         self._numbers = {each.kind: number for number, each in enumerate(self.all, 1)}
         if len(self._numbers) < len(self.all):
             raise ValueError(f"filters have to differ in kind: {[each.kind for each in self.all]}")
+
+    def enforcing(self, terms: tuple[Term, ...] | None) -> Filters:
+        """These filters, with node affinity that all pods ask (filters/enforced_affinity.py)."""
+        if terms is None:
+            return self
+        return Filters([EnforcedAffinity(terms) if isinstance(each, EnforcedAffinity) else each for each in self.all])
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -93,9 +102,11 @@ FILTERS: Final = Filters(
         Readiness(),
         Cordon(),
         Taints(),
+        EnforcedAffinity(),
         Selector(),
         NodeAffinity(),
         HostPorts(),
+        InlineDisks(),
         VolumeZone(),
         VolumeAffinity(),
         GpuProduct(),
@@ -106,5 +117,6 @@ FILTERS: Final = Filters(
         PodAffinity(),
         PodAntiAffinity(),
         OthersAntiAffinity(),
+        DeclaredFeatures(),
     ]
 )

@@ -1,4 +1,4 @@
-"""What a pod asks of the pods around it: affinity, anti-affinity, spread, ports of the host."""
+"""What a pod asks of the pods around it: affinity, anti-affinity, spread, ports of the host, disks."""
 
 from __future__ import annotations
 
@@ -16,6 +16,18 @@ class HostPort(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     protocol: str
     port: int
     address: str = ""
+
+
+class InlineDisk(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """A disk that a pod names in its own volumes: pods on a node share it only if each of them reads it only.
+
+    ``name``: what tells disks of one ``type`` (field of core/v1 VolumeSource) apart. An image that several Ceph
+    monitors offer is one disk for each of them.
+    """
+
+    type: str
+    name: tuple[str, ...]
+    is_read_only: bool = False
 
 
 class Spread(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
@@ -45,6 +57,7 @@ class PodRules(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     anti_affinity: tuple[AntiTerm, ...] = ()
     spread: tuple[Spread, ...] = ()
     ports: tuple[HostPort, ...] = ()
+    disks: tuple[InlineDisk, ...] = ()
 
     @property
     def may_open(self) -> bool:

@@ -19,7 +19,7 @@ from gpu.reservation import Reservation
 from gpu.slices import slice_resource
 from gpu.translation import Place, Translation, Wishes
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree
-from scheduler.core.model.pod_rules import HostPort, PodRules
+from scheduler.core.model.pod_rules import HostPort, InlineDisk, PodRules
 from scheduler.core.model.topology import LevelConstraint
 from scheduler.core.model.verdict import Code, Verdict
 from wire import names
@@ -240,6 +240,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     labels: dict[str, str] = {}
     #: Ports of the host that it has.
     ports: tuple[HostPort, ...] = ()
+    #: Disks that its volumes name without a claim.
+    disks: tuple[InlineDisk, ...] = ()
     #: Its required anti-affinity.
     keeps_off: tuple[AntiTerm, ...] = ()
     #: UID of what made it and makes its successors, "" if nobody.
@@ -304,6 +306,8 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_multiplied: bool = False
     single_profile: str = ""
     enforces: tuple[str, ...] = ()
+    #: Features of its kubelet that pods may need (``status.declaredFeatures``, KEP-5328), as far as a rule reads them.
+    declared_features: tuple[str, ...] = ()
     #: UUIDs of its cards by index, if its administrator lists them; and how many it has, ill ones included.
     uuids: tuple[str, ...] = ()
     devices: int = 0

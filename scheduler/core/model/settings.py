@@ -6,6 +6,7 @@ import enum
 
 import msgspec
 
+from scheduler.core.model.records import Term
 from scheduler.core.model.room import RoomSettings
 from wire import names
 
@@ -44,6 +45,8 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     are_grouped: bool = False
     #: All pods wait for nodes that enforce what they wish, not only those that say so themselves.
     require_enforcement: bool = False
+    #: Node affinity that all pods have beside their own, by the terms of which one has to hold; None: none.
+    enforced_affinity: tuple[Term, ...] | None = None
     #: Pods are evicted for others that have a right to what they use (docs/design/room.md).
     makes_room: bool = False
     #: After so long nodes are kept for a group that found no room, if its queue says nothing (queues/berths.py).

@@ -99,7 +99,8 @@ class Code(enum.Enum):
 class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     """One reason that keeps a number of nodes out. ``resource`` for "not enough of it", else "".
 
-    ``kind``: ``insufficient`` | ``not-ready`` | ``cordoned`` | ``taint`` | ``selector`` | ``affinity`` | ``pods`` |
+    ``kind``: ``insufficient`` | ``not-ready`` | ``cordoned`` | ``taint`` | ``selector`` | ``affinity`` |
+    ``enforced-affinity`` | ``disks`` | ``features`` | ``pods`` |
     ``no-gpu-memory-label`` | ``excluded`` (earlier attempt failed there) | ``mig`` | ``probation`` (owes an answer) |
     ``contended`` (pods use a GPU that their reservation lost) | ``silent`` (a reservation with tenants tells no GPU) |
     ``place`` (what the pod asks is served in no way there) | ``ill`` (a shared GPU is unhealthy) | ``cards`` (GPUs of a

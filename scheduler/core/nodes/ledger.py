@@ -270,8 +270,8 @@ class Ledger:
         if not cls.avoids:
             return judged
         rows = [row for key, value in cls.avoids for row in self._domain(key).get(value, ())]
-        narrowed = judged.copy()
-        narrowed[rows] = np.where(judged[rows] == OK, self.filters.number(OthersAntiAffinity), judged[rows])
+        narrowed, number = judged.copy(), self.filters.number(OthersAntiAffinity)
+        narrowed[rows] = np.where((judged[rows] == OK) | (judged[rows] > number), number, judged[rows])
         return narrowed
 
     def _forget_domains(self) -> None:

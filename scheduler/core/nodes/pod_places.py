@@ -141,7 +141,8 @@ def is_alike(one: PodRecord, other: PodRecord) -> bool:
 
 
 def _asked(pod: PodRecord) -> tuple[object, ...]:
-    return pod.namespace, pod.labels, pod.deleting, pod.ports, pod.keeps_off, bool(pod.keeps_off and pod.node)
+    keeps_off = (pod.keeps_off, bool(pod.keeps_off and pod.node))
+    return pod.namespace, pod.labels, pod.deleting, pod.ports, pod.disks, *keeps_off
 
 
 def _add(per_node: Counter[str], nodes: tuple[str, ...], by: int) -> None:

@@ -56,10 +56,11 @@ class RuleColumns:
 
 
 def _asked(cls: PodClass) -> int:
-    """How many terms, constraints and sets of ports are looked at on all nodes."""
-    own = cls.rules
-    asked = 0 if own is None else len(own.affinity) + len(own.anti_affinity) + len(own.spread) + bool(own.ports)
-    return asked + len(cls.taken_by)
+    """How many terms, constraints, sets of ports and of disks are looked at on all nodes."""
+    if (own := cls.rules) is None:
+        return len(cls.taken_by)
+    terms = (*own.affinity, *own.anti_affinity, *own.spread, *cls.taken_by)
+    return len(terms) + bool(own.ports) + bool(own.disks)
 
 
 def columns_of(statement: Statement, cls: PodClass) -> RuleColumns | None:

@@ -37,8 +37,12 @@ type question struct {
 	Volumes    []*v1.PersistentVolume      `json:"volumes"`
 	Classes    []*storagev1.StorageClass   `json:"classes"`
 	CSINodes   []*storagev1.CSINode        `json:"csiNodes"`
-	Pod        *v1.Pod                     `json:"pod"`
-	Scores     bool                        `json:"scores"`
+	// What drivers have attached to nodes.
+	Attachments []*storagev1.VolumeAttachment `json:"attachments"`
+	// What an administrator asks of the nodes of all pods.
+	AddedAffinity *v1.NodeAffinity `json:"addedAffinity"`
+	Pod           *v1.Pod          `json:"pod"`
+	Scores        bool             `json:"scores"`
 }
 
 // reason is what the first plug-in that is against it says.
@@ -119,7 +123,11 @@ func newOracle(ctx context.Context) (*oracle, error) {
 }
 
 func (o *oracle) framework(ctx context.Context, factory informers.SharedInformerFactory, client *fake.Clientset) (framework.Framework, error) {
-	return fwkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), o.profile,
+	return o.frameworkOf(ctx, o.profile, factory, client)
+}
+
+func (o *oracle) frameworkOf(ctx context.Context, profile *config.KubeSchedulerProfile, factory informers.SharedInformerFactory, client *fake.Clientset) (framework.Framework, error) {
+	return fwkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile,
 		fwkruntime.WithClientSet(client),
 		fwkruntime.WithInformerFactory(factory),
 		fwkruntime.WithSnapshotSharedLister(o.snapshot),
@@ -146,7 +154,7 @@ func (o *oracle) ask(line []byte) answer {
 // pluginsFor returns plug-ins that see the objects that are neither nodes nor pods. Plug-ins for volumes keep caches
 // that are fed by informers, so these are made again for each snapshot with such objects.
 func (o *oracle) pluginsFor(ctx context.Context, asked *question) (framework.Framework, error) {
-	if len(asked.Claims)+len(asked.Volumes)+len(asked.Classes)+len(asked.CSINodes) == 0 {
+	if len(asked.Claims)+len(asked.Volumes)+len(asked.Classes)+len(asked.CSINodes)+len(asked.Attachments) == 0 && asked.AddedAffinity == nil {
 		var namespaces []any
 		for _, each := range asked.Namespaces {
 			namespaces = append(namespaces, each)
@@ -155,13 +163,26 @@ func (o *oracle) pluginsFor(ctx context.Context, asked *question) (framework.Fra
 	}
 	client := fake.NewSimpleClientset(objects(asked)...)
 	factory := informers.NewSharedInformerFactory(client, 0)
-	made, err := o.framework(ctx, factory, client)
+	made, err := o.frameworkOf(ctx, o.profileWith(asked.AddedAffinity), factory, client)
 	if err != nil {
 		return nil, err
 	}
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	return made, nil
+}
+
+func (o *oracle) profileWith(added *v1.NodeAffinity) *config.KubeSchedulerProfile {
+	if added == nil {
+		return o.profile
+	}
+	profile := o.profile.DeepCopy()
+	for _, each := range profile.PluginConfig {
+		if args, ok := each.Args.(*config.NodeAffinityArgs); ok {
+			args.AddedAffinity = added
+		}
+	}
+	return profile
 }
 
 func objects(asked *question) []runtime.Object {
@@ -179,6 +200,9 @@ func objects(asked *question) []runtime.Object {
 		all = append(all, each)
 	}
 	for _, each := range asked.CSINodes {
+		all = append(all, each)
+	}
+	for _, each := range asked.Attachments {
 		all = append(all, each)
 	}
 	return all

@@ -1,0 +1,26 @@
+"""Reading disks that pods name in their volumes without a claim, of the kinds that two pods on a node can't share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from scheduler.core.model.pod_rules import InlineDisk
+from wire.core import Pod, Volume
+
+
+def inline_disks(pod: Pod) -> tuple[InlineDisk, ...]:
+    """The disks of a pod, each once (core/v1 VolumeSource)."""
+    return tuple(dict.fromkeys(disk for volume in pod.spec.volumes or () for disk in _disks(volume)))
+
+
+def _disks(volume: Volume) -> Iterator[InlineDisk]:
+    if (gce := volume.gce_persistent_disk) is not None:
+        yield InlineDisk("gcePersistentDisk", (gce.pd_name,), gce.read_only)
+    if (ebs := volume.aws_elastic_block_store) is not None:
+        # Nobody can mount one twice, read-only or not.
+        yield InlineDisk("awsElasticBlockStore", (ebs.volume_id,))
+    if (iscsi := volume.iscsi) is not None:
+        yield InlineDisk("iscsi", (iscsi.iqn,), iscsi.read_only)
+    if (rbd := volume.rbd) is not None:
+        for monitor in rbd.monitors or ():
+            yield InlineDisk("rbd", (monitor, rbd.pool, rbd.image), rbd.read_only)

@@ -1,0 +1,41 @@
+"""Disks that pods name in their volumes: pods on a node share one only if each of them reads it only."""
+
+from __future__ import annotations
+
+import msgspec
+from typing_extensions import override
+
+from scheduler.core.filters.pod_rule import Bools, Counts, PodRule
+from scheduler.core.filters.pod_terms import LabelsOf
+from scheduler.core.model.pod_rules import InlineDisk
+from scheduler.core.model.records import PodClass, PodRecord
+
+
+class Mounting(msgspec.Struct, frozen=True, cache_hash=True):
+    """Pods that mount one of some disks, and so exclude a pod with these disks from their node."""
+
+    disks: tuple[InlineDisk, ...]
+
+    def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
+        """Whether a pod is one of them."""
+        del labels_of
+        if not pod.disks:
+            return False
+        asked = {(disk.type, disk.name) for disk in self.disks}
+        written = {(disk.type, disk.name) for disk in self.disks if not disk.is_read_only}
+        return any((disk.type, disk.name) in (written if disk.is_read_only else asked) for disk in pod.disks)
+
+
+class InlineDisks(PodRule):
+    """Disks of Google and Amazon, iSCSI, Ceph RBD. Pods of all schedulers mount them."""
+
+    kind = "disks"
+    words = "node(s) had no available disk"
+
+    @override
+    def closed(self, cls: PodClass, counts: Counts) -> Bools | None:
+        """Nodes with a pod that mounts one of the disks."""
+        if cls.rules is None or not cls.rules.disks:
+            return None
+        found: Bools = counts.per_node(Mounting(cls.rules.disks)) > 0
+        return found
