@@ -63,13 +63,13 @@ class Drained(msgspec.Struct, frozen=True):
 
 
 class WithoutPods(msgspec.Struct, frozen=True):
-    """These pods (UIDs) are gone."""
+    """These pods (UIDs) are gone. One that is named twice is gone once."""
 
     uids: tuple[str, ...]
 
     def apply(self, draft: Draft) -> None:
         """Drop them."""
-        for uid in self.uids:
+        for uid in dict.fromkeys(self.uids):
             if uid not in draft.pods.records:
                 raise UnknownObject("WithoutPods.uids", uid)
             draft.drop_pod(uid)

@@ -16,6 +16,10 @@ class Clashing(msgspec.Struct, frozen=True, cache_hash=True):
 
     ports: tuple[HostPort, ...]
 
+    def effort(self) -> int:
+        """What it takes to look at one pod that has some, in comparisons or so."""
+        return len(self.ports)
+
     def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
         """Whether a pod is one of them."""
         del labels_of

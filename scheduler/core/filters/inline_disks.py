@@ -16,6 +16,10 @@ class Mounting(msgspec.Struct, frozen=True, cache_hash=True):
 
     disks: tuple[InlineDisk, ...]
 
+    def effort(self) -> int:
+        """What it takes to look at one pod that has some, in comparisons or so."""
+        return len(self.disks)
+
     def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
         """Whether a pod is one of them."""
         del labels_of

@@ -39,6 +39,10 @@ def all_of(columns: Sequence[Bools]) -> Bools:
 class Matcher(Protocol):
     """Pods that are counted. Equal ones are counted once."""
 
+    def effort(self) -> int:
+        """What it takes to look at one pod, in comparisons or so."""
+        ...
+
     def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
         """Whether a pod counts."""
         ...

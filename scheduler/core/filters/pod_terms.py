@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from scheduler.core.filters.requirements import meets
+from scheduler.core.filters.requirements import effort_of_all, meets
 from scheduler.core.model.records import AntiTerm, PodRecord, Requirement
 
 Labels: TypeAlias = Mapping[str, str]
@@ -42,6 +42,10 @@ class TakenByAll(msgspec.Struct, frozen=True, cache_hash=True):
     terms: tuple[AntiTerm, ...]
     unknown: bool
 
+    def effort(self) -> int:
+        """What it takes to look at one pod, in comparisons or so."""
+        return sum(map(effort_of_term, self.terms))
+
     def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
         """Whether a pod is one of them."""
         return all(takes_pod(term, pod.namespace, pod.labels, labels_of, unknown=self.unknown) for term in self.terms)
@@ -56,12 +60,21 @@ class Owning(msgspec.Struct, frozen=True, cache_hash=True):
 
     term: AntiTerm
 
+    def effort(self) -> int:
+        """What it takes to look at one pod: terms are compared by their hashes."""
+        return 1
+
     def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
         """Whether a pod is one of them."""
         del labels_of
         if not self.term.is_widened:
             return self.term in pod.keeps_off
         return not pod.node and any(self.term in wider(term) for term in pod.keeps_off)
+
+
+def effort_of_term(term: AntiTerm) -> int:
+    """What it takes to compare a pod with a term, in comparisons or so."""
+    return 1 + effort_of_all(term.selector or ()) + effort_of_all(term.namespace_selector or ())
 
 
 def wider(term: AntiTerm) -> tuple[AntiTerm, ...]:

@@ -52,5 +52,10 @@ def effort_of(terms: Iterable[Term]) -> int:
     return sum(1 + sum(map(_effort_of, (*term.labels, *term.fields))) for term in terms)
 
 
+def effort_of_all(requirements: Iterable[Requirement]) -> int:
+    """What it takes to judge labels by expressions that all have to hold, in comparisons or so."""
+    return sum(map(_effort_of, requirements))
+
+
 def _effort_of(requirement: Requirement) -> int:
     return 1 + len(requirement.values) // _VALUES_PER_COMPARISON

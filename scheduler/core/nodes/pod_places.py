@@ -20,7 +20,9 @@ from scheduler.core.model.records import PodRecord
 _FEWEST_NOTES: Final = 1_000
 #: So many counts are kept; from then on all but those asked last are made again when they are asked.
 _MOST_COUNTS: Final = 1_000
-_PODS_PER_OPERATION: Final = 2
+#: A look at a pod takes as long as so many comparisons, and an operation as long as so many.
+_LOOKING: Final = 4
+COMPARISONS_PER_OPERATION: Final = 12
 
 
 @dataclass(slots=True)
@@ -94,7 +96,7 @@ class PodPlaces:
         count = self._counts.get(matcher)
         is_known = count is not None and count.seen >= self._first
         looked_at = self._first + len(self._notes) - count.seen if is_known and count else len(self._places)
-        return 1 + looked_at // _PODS_PER_OPERATION
+        return 1 + looked_at * (_LOOKING + matcher.effort()) // COMPARISONS_PER_OPERATION
 
     def per_node(self, matcher: Matcher) -> Mapping[str, int]:
         """How many pods of those that a matcher takes are on each node that has some."""

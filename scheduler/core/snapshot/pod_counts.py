@@ -13,7 +13,7 @@ from scheduler.core.filters.pod_rule import NO_DOMAIN, Bools, Counted, Domains, 
 from scheduler.core.filters.pod_terms import LabelsOf
 from scheduler.core.model.records import Constraints, PodRecord
 from scheduler.core.nodes.ledger import Ledger
-from scheduler.core.nodes.pod_places import PodPlaces
+from scheduler.core.nodes.pod_places import COMPARISONS_PER_OPERATION, PodPlaces
 
 
 @dataclass(slots=True)
@@ -96,11 +96,18 @@ class PodCounts:
         if view is None:
             self._effort += self._places.effort(matcher)
             view = self._views[matcher] = _View(self._dense(self._places.per_node(matcher)), 0)
-        for pod, position, by in self._moves[view.seen :]:
+        for pod, position, by in self._moves_from(view.seen, matcher):
             if matcher.takes(pod, self.labels_of):
                 view.per_node[position] += by
         view.seen = len(self._moves)
         return view.per_node
+
+    def _moves_from(self, seen: int, matcher: Matcher) -> list[tuple[PodRecord, int, int]]:
+        if seen == len(self._moves):
+            return []
+        moves = self._moves[seen:]
+        self._effort += len(moves) * matcher.effort() // COMPARISONS_PER_OPERATION
+        return moves
 
     def _dense(self, per_node: Mapping[str, int]) -> Ints:
         found = np.zeros(len(self._position_of), np.int64)
@@ -123,7 +130,7 @@ class PodCounts:
         domains, known = self.domains(key), self._sums.get((matcher, key, counted))
         if known is None:
             known = self._sums[matcher, key, counted] = self._summed(matcher, domains, counted)
-        for pod, position, by in self._moves[known.seen :]:
+        for pod, position, by in self._moves_from(known.seen, matcher):
             domain = int(domains.of[position])
             is_counted = domain != NO_DOMAIN and (known.counted is None or known.counted[position])
             if is_counted and matcher.takes(pod, self.labels_of):

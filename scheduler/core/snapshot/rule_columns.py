@@ -7,8 +7,11 @@ from typing import Final
 import numpy as np
 
 from scheduler.core.filters.pod_rule import Bools, PodRule
+from scheduler.core.filters.pod_terms import effort_of_term
 from scheduler.core.filters.registry import NO_NODE, OK
+from scheduler.core.filters.requirements import effort_of_all
 from scheduler.core.model.records import PodClass
+from scheduler.core.nodes.pod_places import COMPARISONS_PER_OPERATION
 from scheduler.core.nodes.table import Int8s
 from scheduler.core.snapshot.statement import Statement
 
@@ -29,7 +32,7 @@ class RuleColumns:
         self._rules = [(numbers[each.kind], each) for each in statement.filters.all if isinstance(each, PodRule)]
         self._closed: list[tuple[int, Bools]] = []
         self._open: Bools = np.ones(len(statement.nodes), np.bool_)
-        self._cost = _asked(cls) * (_ASKING + len(statement.nodes) // _NODES_PER_OPERATION)
+        self._cost = _asked(cls) * (_ASKING + len(statement.nodes) // _NODES_PER_OPERATION) + _compared_with_itself(cls)
         self._at = -1
 
     @property
@@ -61,6 +64,14 @@ def _asked(cls: PodClass) -> int:
         return len(cls.taken_by)
     terms = (*own.affinity, *own.anti_affinity, *own.spread, *cls.taken_by)
     return len(terms) + bool(own.ports) + bool(own.disks)
+
+
+def _compared_with_itself(cls: PodClass) -> int:
+    """What it takes to see whether a class takes itself, which its spread and its affinity ask."""
+    if (own := cls.rules) is None:
+        return 0
+    by_spread = sum(effort_of_all(spread.selector or ()) for spread in own.spread)
+    return (by_spread + sum(map(effort_of_term, own.affinity))) // COMPARISONS_PER_OPERATION
 
 
 def columns_of(statement: Statement, cls: PodClass) -> RuleColumns | None:

@@ -155,6 +155,11 @@ def _victims(decision: Decision) -> set[str]:
     return {victim.pod_uid for intent in intents for victim in intent.victims}
 
 
+def test_a_pod_that_is_named_twice_is_gone_once() -> None:
+    made = cluster(node(gpus=1), pod("b", gpus=1, bound_to="n1"), pod("p", gpus=1))
+    assert _decided(made, WithoutPods(("uid-b", "uid-b"))) == {"p": "n1"}
+
+
 def test_changes_add_up_in_their_order() -> None:
     made = cluster(node(gpus=0), pod("p", gpus=2))
     new = AnotherNode(node_record(node("n2", gpus=2)))

@@ -77,6 +77,24 @@ def test_a_class_that_asks_nothing_of_others_has_no_columns() -> None:
     assert columns_of(Placer(found.snapshot()).statement, record.cls) is None
 
 
+def test_a_selector_costs_by_its_size_when_pods_are_counted_and_with_each_that_is_placed() -> None:
+    def spent(words: int) -> tuple[int, int]:
+        many = {"matchExpressions": [{"key": f"k{i}", "operator": "DoesNotExist"} for i in range(words)]}
+        pods = [running(f"r{i}", "p", app="b") for i in range(120)]
+        found = made(*pods, waiting(spread(labelSelector=many)), waiting(spread(labelSelector=many), "v"))
+        snapshot = found.snapshot()
+        placer = Placer(snapshot)
+        efforts = []
+        for name in ("uid-w", "uid-v"):
+            assert placer.place(snapshot.pods.records[name]) is not None
+            efforts.append(placer.statement.counts.take_effort())
+        return efforts[0], efforts[1]
+
+    (first, then), (first_of_many, then_of_many) = spent(1), spent(900)
+    assert first_of_many - first >= 120 * 899 // 12
+    assert then_of_many - then >= 899 // 12
+
+
 def test_what_is_counted_first_costs_effort_and_no_more_once_it_is_known() -> None:
     found = made(*(running(f"r{i}", "p") for i in range(200)), waiting(spread()))
     snapshot = found.snapshot()
