@@ -49,6 +49,8 @@ _LONGEST_PAUSE_S: Final = 300.0
 #: After a write that came second, doubled with each further one in a row.
 _FIRST_GIVING_WAY_S: Final = 0.05
 _LONGEST_GIVING_WAY_S: Final = 10.0
+#: After a write that left intents out, as the record is full: each write is as long as the record.
+_FULL_S: Final = 0.5
 
 
 class MakingRoom:
@@ -142,7 +144,7 @@ class MakingRoom:
         self._over.add(intent.id)
 
     def _may_be_written(self, intent_id: str) -> bool:
-        return intent_id in self._sent or any(each.id == intent_id for each in self._record.record.intents)
+        return intent_id in self._sent or intent_id in self._record.ids
 
     def _drop_ended(self, *, now: bool = False) -> None:
         """Free what those kept whose end is on record, or ``now``: could not be written for too long."""
@@ -297,10 +299,16 @@ class MakingRoom:
     async def _write(self) -> None:
         """One write for all that was decided and for all that is over."""
         fresh = self._ready()
-        record = added(self._base(fresh.keys()), [*fresh.values()], now_s=self._now_s(), most_bytes=self.most_bytes)
+        record = added(
+            self._base(fresh.keys()),
+            [*fresh.values()],
+            now_s=self._now_s(),
+            most_bytes=self.most_bytes,
+            texts=self._record.texts,
+        )
         wanted = self._in_order(record)
         mine = [intent for intent in wanted.intents if fresh.get(intent.id) is intent]
-        if len(mine) < len(fresh):
+        if is_full := len(mine) < len(fresh):
             _log.warning("%d intents wait, as the record is full", len(fresh) - len(mine))
         self._sent = frozenset(intent.id for intent in wanted.intents)
         wrote = await self._record.write(wanted)
@@ -309,6 +317,7 @@ class MakingRoom:
             case Wrote.WRITTEN:
                 self._refusals = self._overtakings = 0
                 self._written(mine)
+                await anyio.sleep(_FULL_S if is_full else 0)
             case Wrote.OVERTAKEN:
                 self._adopt()
                 await self._give_way()
@@ -331,7 +340,7 @@ class MakingRoom:
                 asked.append(intent)
             extra = about(LogEvent.ROOM_MADE, intent=intent.id, action=intent.action.value, victims=len(intent.victims))
             _log.info("who goes for whom is written", extra=extra)
-        self._over &= {intent.id for intent in self._record.record.intents}
+        self._over &= self._record.ids
         self._drop_ended()
         self._ask(asked)
         self._note_evictions()

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import enum
 import logging
+from collections.abc import Set
 from typing import Final
 
 from kube.client.api import Api
 from kube.client.errors import ApiError, Conflict, NotFound, Refused, TooLate
 from kube.client.patience import until_answered
 from kube.client.resources import CONFIG_MAPS
-from scheduler.core.room.written import Record, read, written
+from scheduler.core.room.written import Record, Texts, read, written
 from wire import names
 from wire.core import ConfigMap
 
@@ -37,15 +38,24 @@ class Wrote(enum.Enum):
 
 
 class RoomRecord:
-    """``record``: as it was read or written last."""
+    """``record``: as it was read or written last. ``texts``: of what is in it."""
+
+    record: Record
+    _ids: Set[str]
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self.record = Record()
+        self._have(Record())
+        self.texts = Texts()
         #: Its version, "" if it is not there.
         self._version = ""
         self._text = ""
         self._term = 0
+
+    @property
+    def ids(self) -> Set[str]:
+        """Ids of the intents in it."""
+        return self._ids
 
     async def read(self) -> None:
         """Read it, however long that takes. Raises Forbidden."""
@@ -64,28 +74,36 @@ class RoomRecord:
                 return error
             raise
 
-    def _take(self, found: ConfigMap | None) -> None:
+    def _have(self, record: Record) -> None:
+        self.record, self._ids = record, {intent.id for intent in record.intents}
+
+    def _take(self, found: ConfigMap | None, wrote: tuple[str, Record] | None = None) -> None:
+        """Take what was found; ``wrote``: what it is if it has this text, which then need not be read."""
         self._version = "" if found is None else found.metadata.resource_version
         data = {} if found is None else found.data or {}
         self._text, self._term = data.get(_KEY, ""), _term(data.get(_TERM, ""))
         if found is None:
-            self.record = Record()
+            self._have(Record())
+            return
+        if wrote is not None and wrote[0] == self._text:
+            self._have(wrote[1])
+            self.texts.keep(self.record)
             return
         reading = read(self._text)
         for problem in reading.unread:
             _log.warning("ConfigMap %s: %s; what it kept is free", names.ROOM, problem)
-        self.record = reading.record
+        self._have(reading.record)
 
     async def take_over(self) -> Wrote:
         """Write what was read as a version of one's own: no write lands any more that names an older one."""
-        return await self._put(self.record, {_TERM: str(self._term + 1)})
+        return await self._put(self.record, written(self.record, self.texts), {_TERM: str(self._term + 1)})
 
     async def write(self, record: Record) -> Wrote:
         """Write it in place of the version that was read or written last."""
-        return Wrote.WRITTEN if written(record) == self._text else await self._put(record, {})
+        text = written(record, self.texts)
+        return Wrote.WRITTEN if text == self._text else await self._put(record, text, {})
 
-    async def _put(self, record: Record, more: dict[str, str]) -> Wrote:
-        text = written(record)
+    async def _put(self, record: Record, text: str, more: dict[str, str]) -> Wrote:
         try:
             found = await until_answered(lambda: self._sent({_KEY: text, **more}))
             if isinstance(found, ApiError):
@@ -100,7 +118,7 @@ class RoomRecord:
         except Refused as error:
             _log.error("ConfigMap %s can't be read: %s", names.ROOM, error)
             return Wrote.REFUSED
-        self._take(found)
+        self._take(found, (text, record))
         return Wrote.WRITTEN
 
     async def _sent(self, said: dict[str, str]) -> ConfigMap | ApiError | None:

@@ -76,6 +76,9 @@ class Victims:
             return self._is_due(intent, victim)
 
         def told(answer: Answer) -> None:
+            if self._cache.cluster.pod(victim.pod_uid) is not None:
+                self._cache.room.note_asked(victim.pod_uid)
+                self._cache.wake.set()
             self._answered(intent, answer)
             self._telling.told(intent, victim, note, answer)
 

@@ -155,7 +155,7 @@ class Cache:
         if taken is not None and taken.pod_group:
             self.on_gang((taken.namespace, taken.pod_group))
         if taken is None:
-            self.room.drop_labels(seen.pod.uid)
+            self.room.drop_pod(seen.pod.uid)
         elif seen.labels is not None:
             self.room.put_labels(taken.uid, taken.namespace, seen.pod.rv, seen.labels)
         if seen.finished is not None:
@@ -202,7 +202,7 @@ class Cache:
         """Its deletion was seen."""
         self._note_freed(self.cluster.pod(uid))
         self.cluster.remove_pod(uid)
-        self.room.drop_labels(uid)
+        self.room.drop_pod(uid)
         self._forget_waiting(uid)
         self.unenforced.pop(uid, None)
         for group in self._groups_of.pop(uid, ()):

@@ -32,6 +32,8 @@ class KnownForRoom:
         self._labels: dict[str, Labels] = {}
         self._of: dict[str, tuple[str, str]] = {}
         self._refused: frozenset[str] = frozenset()
+        #: Pods (UIDs) whose eviction was tried.
+        self._asked: set[str] = set()
         self._evicted: Mapping[str, Evicted] = {}
 
     def facts(self) -> RoomFacts:
@@ -39,6 +41,7 @@ class KnownForRoom:
         return RoomFacts(
             version=self.version,
             refused=self._refused,
+            asked=self._asked,
             budgets=tuple(self.budgets.all()),
             labels=MappingProxyType(self._labels),
             evicted=self._evicted,
@@ -74,20 +77,30 @@ class KnownForRoom:
             self._labels[uid] = labels
             self._changed()
 
-    def drop_labels(self, uid: str) -> None:
+    def drop_pod(self, uid: str) -> None:
         """A pod is gone, or has ended."""
+        self._asked.discard(uid)
+        self._drop_labels(uid)
+
+    def _drop_labels(self, uid: str) -> None:
         if self._of.pop(uid, None) is not None:
             del self._labels[uid]
 
     def _forget_namespace(self, namespace: str) -> None:
         for uid in [uid for uid, (_, of) in self._of.items() if of == namespace]:
-            self.drop_labels(uid)
+            self._drop_labels(uid)
 
     # --- what the API server said, and what was done ------------------------------------------------------------------
     def note_refused(self, uid: str, is_refused: bool) -> None:
         """Take whether the API server lets a pod go."""
         if (uid in self._refused) != is_refused:
             self._refused = self._refused | {uid} if is_refused else self._refused - {uid}
+            self._changed()
+
+    def note_asked(self, uid: str) -> None:
+        """Take that the eviction of a pod was tried: it is waited for from now on."""
+        if uid not in self._asked:
+            self._asked.add(uid)
             self._changed()
 
     def note_unwritten(self) -> None:

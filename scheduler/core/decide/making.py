@@ -96,6 +96,12 @@ class Making:
         """For how long a victim is waited for: nobody keeps a holder waiting by a grace period of a year."""
         return min(victim.grace_s, self._settings.longest_grace_s) * _S + STAYING_NS
 
+    def _since_ns(self, pod: PodRecord) -> int | None:
+        """Since when a pod is waited for: it is terminating, or its eviction was tried; None: it was not yet."""
+        asked = self.attempts.snapshot.room_facts.asked
+        is_waited_for = pod.deleting or asked is None or pod.uid in asked
+        return self._leaving.setdefault(pod.uid, self.attempts.now_ns) if is_waited_for else None
+
     # --- when ----------------------------------------------------------------------------------------------------
     def _stamp(self) -> Stamp:
         """All that answers depend on: what nodes have, what queues hold and may hold, and what the shell knows."""
@@ -141,9 +147,10 @@ class Making:
         for intent in standing:
             for victim in intent.victims:
                 pod = snapshot.pod(victim.pod_uid)
-                if pod is None:
+                since_ns = None if pod is None else self._since_ns(pod)
+                if pod is None or since_ns is None:
                     continue
-                over_ns = self._leaving.setdefault(pod.uid, now_ns) + self._patience_ns(pod)
+                over_ns = since_ns + self._patience_ns(pod)
                 if over_ns > now_ns:
                     self._times.append(over_ns)
                 elif snapshot.commits.intents.waits(intent.places[0].pod_uid):
@@ -181,13 +188,14 @@ class Making:
         for pod in snapshot.pods.records.values():
             if not pod.node or not (pod.deleting or pod.uid in victims):
                 continue
-            since_ns = self._leaving.setdefault(pod.uid, now_ns)
+            since_ns = self._since_ns(pod)
             patience_ns = self._patience_ns(pod) if pod.uid in victims else self._settings.leaving_ns
-            if now_ns >= since_ns + patience_ns:
+            if since_ns is not None and now_ns >= since_ns + patience_ns:
                 stuck.add(pod.uid)
             elif pod.node in there.position_of:
                 leaving.append(pod)
-                self._times.append(since_ns + patience_ns)  # who counts on it is looked at again if it stays
+                if since_ns is not None:
+                    self._times.append(since_ns + patience_ns)  # who counts on it is looked at again if it stays
         self.charging.leave(leaving)
         return stuck
 

@@ -7,7 +7,7 @@ moment it is decided until its holders are bound or it is given up.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import NamedTuple
 
 import msgspec
@@ -197,10 +197,12 @@ class Evicted(NamedTuple):
 class RoomFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the shell knows, and the rules of making room read: as in ``Trial`` (room/trial.py).
 
-    ``version`` is another one whenever anything of it is.
+    ``version`` is another one whenever anything of it is. ``asked``: pods (UIDs) whose eviction was tried; None: all
+    victims count as such.
     """
 
     version: int = 0
+    asked: Set[str] | None = None
     refused: frozenset[str] = frozenset()
     budgets: tuple[Budget, ...] = ()
     labels: Mapping[str, Mapping[str, str]] = {}

@@ -94,27 +94,66 @@ _decoder: Final = msgspec.json.Decoder(_Text)
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
+class Texts:
+    """Intents and evictions as text. Those of the last record are kept: what stays in it is not encoded again."""
+
+    def __init__(self) -> None:
+        self._intents: dict[str, tuple[Intent, bytes, int]] = {}
+        self._owners: dict[str, tuple[tuple[int, ...], bytes, int]] = {}
+
+    def intent(self, intent: Intent) -> tuple[bytes, int]:
+        """An intent's text, and the bytes that it takes as it is sent."""
+        known = self._intents.get(intent.id)
+        if known is None or known[0] is not intent:
+            text = _encode(_written_intent(intent))
+            known = self._intents[intent.id] = intent, text, sent_bytes(text) + 1
+        return known[1:]
+
+    def owner(self, owner: str, times: tuple[int, ...]) -> tuple[bytes, int]:
+        """The same of evictions of one owner."""
+        known = self._owners.get(owner)
+        if known is None or known[0] != times:
+            text = _encode({short(owner): times})
+            known = self._owners[owner] = times, text[1:-1], sent_bytes(text)
+        return known[1:]
+
+    def keep(self, record: Record) -> None:
+        """Forget what is not in this record."""
+        self._intents = {each.id: self._intents[each.id] for each in record.intents if each.id in self._intents}
+        self._owners = {owner: self._owners[owner] for owner in record.evicted if owner in self._owners}
+
+
 # --- writing ---------------------------------------------------------------------------------------------------------
-def written(record: Record) -> str:
+def written(record: Record, texts: Texts | None = None) -> str:
     """The record as text."""
-    intents = [_written_intent(intent) for intent in record.intents]
-    evicted = {short(owner): list(times) for owner, times in sorted(record.evicted.items())}
-    return _encode({"intents": intents, "evicted": evicted}).decode()
+    texts = texts or Texts()
+    intents = b",".join(texts.intent(intent)[0] for intent in record.intents)
+    evicted = b",".join(sorted(texts.owner(owner, times)[0] for owner, times in record.evicted.items()))
+    return (b'{"evicted":{' + evicted + b'},"intents":[' + intents + b"]}").decode()
 
 
-def added(record: Record, intents: Sequence[Intent], *, now_s: int, most_bytes: int = MOST_BYTES) -> Record:
+def added(
+    record: Record,
+    intents: Sequence[Intent],
+    *,
+    now_s: int,
+    most_bytes: int = MOST_BYTES,
+    texts: Texts | None = None,
+) -> Record:
     """The record with those of these intents that there is room for, in their order; each owner is evicted once more.
 
     ``Record.intents`` says which they are: the others wait. Evictions that no longer count are taken out.
     """
+    texts = texts or Texts()
     evicted = {owner: left for owner, times in record.evicted.items() if (left := _counting(times, now_s))}
-    room = most_bytes - _FRAME_BYTES - sum(map(_bytes_of_intent, record.intents))
-    room -= sum(_bytes_of_owner(owner, times) for owner, times in evicted.items())
+    room = most_bytes - _FRAME_BYTES - sum(texts.intent(intent)[1] for intent in record.intents)
+    room -= sum(texts.owner(owner, times)[1] for owner, times in evicted.items())
     kept = list(record.intents)
     for intent in intents:
         more = {owner: (*evicted.get(owner, ()), now_s)[-MOST_TIMES:] for owner in owners(intent)}
-        takes = _bytes_of_intent(intent) + sum(_bytes_of_owner(owner, times) for owner, times in more.items())
-        takes -= sum(_bytes_of_owner(owner, evicted[owner]) for owner in more if owner in evicted)
+        takes = texts.intent(intent)[1]
+        takes -= sum(texts.owner(owner, evicted[owner])[1] for owner in more if owner in evicted)
+        takes += sum(texts.owner(owner, times)[1] for owner, times in more.items())
         if takes <= room:
             room -= takes
             kept.append(intent)
@@ -143,14 +182,6 @@ def evictions(record: Record, *, now_s: int) -> dict[str, Evicted]:
 def _counting(times: Sequence[int], now_s: int) -> tuple[int, ...]:
     """Those of the last hour; one in the future is of a clock that was ahead, and counts."""
     return tuple(at_s for at_s in times if at_s > now_s - WINDOW_S)
-
-
-def _bytes_of_intent(intent: Intent) -> int:
-    return sent_bytes(_encode(_written_intent(intent))) + 1
-
-
-def _bytes_of_owner(owner: str, times: Sequence[int]) -> int:
-    return sent_bytes(_encode({short(owner): times}))
 
 
 def sent_bytes(text: bytes) -> int:

@@ -373,6 +373,23 @@ async def test_one_that_does_not_fit_waits_until_another_one_is_over() -> None:
         assert at.evictions() == ["v0", "v1"]
 
 
+async def test_a_full_record_is_not_written_again_for_each_intent_that_is_over() -> None:
+    names = [f"h{at}" for at in range(6)]
+    async with making(*names) as (at, process):
+        found = [at.intent(f"{name}-0", name, f"v{number}") for number, name in enumerate(names)]
+        record = written.added(written.Record(), found[:5], now_s=10**9)
+        process.making.most_bytes = written.sent_bytes(written.written(record).encode()) + 100
+        process.decide(*found)
+        await anyio.sleep(0.1)
+        before = at.writes("scheduler", "configmaps")
+        for intent in found[:5]:
+            process.give_up(intent, Ended.BOUND)
+            await anyio.sleep(0.05)
+        await anyio.sleep(1)
+        assert at.writes("scheduler", "configmaps") == before + 1
+        assert at.evictions() == [f"v{number}" for number in range(6)]
+
+
 async def test_a_record_that_people_deleted_is_written_again() -> None:
     async with making("h", "i") as (at, process):
         process.decide(at.intent("h-0", "h", "v0"))

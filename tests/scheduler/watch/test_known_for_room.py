@@ -57,7 +57,7 @@ def test_labels_are_kept_where_there_is_a_budget_and_the_newest_count() -> None:
         seen.known.put_labels("p", "a", rv, {"app": labels})
         assert seen.changed() is is_news
     assert seen.known.facts().labels == {"p": {"app": "z"}}
-    seen.known.drop_labels("p")
+    seen.known.drop_pod("p")
     assert seen.known.facts().labels == {}
 
 
@@ -68,6 +68,10 @@ def test_who_is_refused_and_how_often_owners_were_evicted_changes_decisions() ->
         (lambda: seen.known.note_refused("p", True), False),
         (lambda: seen.known.note_refused("p", False), True),
         (lambda: seen.known.note_refused("p", False), False),
+        (lambda: seen.known.note_asked("p"), True),
+        (lambda: seen.known.note_asked("p"), False),
+        (lambda: seen.known.drop_pod("p"), False),
+        (lambda: seen.known.note_asked("p"), True),
         (lambda: seen.known.note_evicted({"o": Evicted(1, 5)}), True),
         (lambda: seen.known.note_evicted({"o": Evicted(1, 5)}), False),
         (lambda: seen.known.note_evicted({}), True),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import GiveUp, Plan, placements
-from scheduler.core.model.room import Ended, Place
+from scheduler.core.model.room import Ended, Place, RoomFacts
 from tests.scheduler.core.decide.test_making import S, Searches, gone, intents, making, take
 from tests.scheduler.core.nodes.test_kept_room import running
 from tests.scheduler.core.objects import bound, feed, node, pod, pod_group
@@ -63,6 +63,24 @@ def test_an_intent_is_given_up_when_nobody_else_can_go() -> None:
     (first,) = take(made, made.decide(0))
     made.decide(1 * S)
     assert given_up(made.decide(1 * S + PATIENCE)) == [GiveUp(first.id, Ended.VICTIM_STAYS)]
+
+
+def test_a_victim_is_waited_for_from_when_its_eviction_was_tried_or_it_is_terminating() -> None:
+    for goes in (True, False):
+        search, asked = Searches(["v"]), set[str]()
+        made = making(search, node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=2))
+        made.note_room_facts(RoomFacts(version=1, asked=asked))
+        (first,) = take(made, made.decide(0))
+        made.decide(1 * S)
+        assert given_up(made.decide(1 * S + PATIENCE)) == []
+        if goes:
+            feed(made, bound(pod("v", gpus=2, deleting=True), "n1"))
+        else:
+            asked.add("uid-v")
+            made.note_room_facts(RoomFacts(version=2, asked=asked))
+        plan = made.decide(2 * PATIENCE)
+        assert (given_up(plan), plan.wake_at_ns) == ([], 3 * PATIENCE)
+        assert given_up(made.decide(3 * PATIENCE)) == [GiveUp(first.id, Ended.VICTIM_STAYS)]
 
 
 def test_an_intent_is_given_up_after_three_revisions() -> None:

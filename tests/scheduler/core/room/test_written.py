@@ -15,7 +15,7 @@ from gpu.handover import PlannedDevice
 from scheduler.core.model.records import Demand
 from scheduler.core.model.room import Action, Evicted, Intent, Moved, Place, Victim
 from scheduler.core.room import written
-from scheduler.core.room.written import MOST_TIMES, Record, added, evictions, pods_of, read, without
+from scheduler.core.room.written import MOST_TIMES, Record, Texts, added, evictions, pods_of, read, without
 from tests.fuzzing import fuzzed
 
 NOW_S = 1_800_000_000
@@ -227,3 +227,26 @@ def test_a_place_of_a_successor_whose_amounts_nobody_writes_is_not_read(amount: 
     changed = text.replace('"gpus":1', f'"gpus":{amount}')
     assert changed != text
     assert read(changed).record.intents == ()
+
+
+@given(st.lists(_records, min_size=1, max_size=4))
+def test_what_is_kept_as_text_of_the_last_record_changes_nothing(records: list[Record]) -> None:
+    texts = Texts()
+    for record in records:
+        assert written.written(record, texts) == written.written(record)
+        more = added(record, record.intents, now_s=NOW_S, texts=texts)
+        assert more == added(record, record.intents, now_s=NOW_S)
+        texts.keep(record)
+
+
+def test_what_stays_in_the_record_is_not_encoded_again() -> None:
+    texts, stays = Texts(), intent()
+    record = Record((stays,), {uid(7): (1, 2)})
+    written.written(record, texts)
+    texts.keep(record)
+    before = texts.intent(stays)[0], texts.owner(uid(7), (1, 2))[0]
+    written.written(Record((stays, intent("b-0", first=50)), {uid(7): (1, 2)}), texts)
+    assert texts.intent(stays)[0] is before[0]
+    assert texts.owner(uid(7), (1, 2))[0] is before[1]
+    assert texts.intent(msgspec.structs.replace(stays, number=9))[0] != before[0]
+    assert texts.owner(uid(7), (1, 2, 3))[0] != before[1]
