@@ -95,6 +95,7 @@ test: $(READY)
 	$(BIN)/python -m tools.alertprogram
 	$(BIN)/python -m tools.etcdutlprogram
 	$(BIN)/python -m tools.kubeoracle.program
+	$(BIN)/python -m tools.kubeoracle.harvest.making
 	@$(BIN)/python -m tools.browser check
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node' $(ARGS)
 	@rm -rf $(RIGHTS)

@@ -1,0 +1,88 @@
+"""Rows of upstream's whose answer differs here, or that ask nothing of it, each with the reason.
+
+A row stands here only while its answer differs, so the list gets shorter as rules are added
+(tests/oracle/test_tables.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_REFUSED: Final = "the API server refuses such a pod"
+_GATE: Final = "the feature gate of the row is alpha, and off by default"
+_GATE_OFF: Final = "the feature gate that the row turns off is on for good"
+_INTERNAL: Final = "the row writes what the pod asks into the plug-in's state; the pod itself asks nothing"
+_ARGUMENT: Final = "Moorage has no such setting of the plug-in"
+_DEVICES: Final = "Moorage does not serve extended resources by DRA device classes"
+_NAMED: Final = "a pod that names its node waits for no scheduler"
+_UNBOUND: Final = "claims that wait for a node are not bound by Moorage"
+_TRANSLATED: Final = "in-tree volumes are not counted for the CSI drivers that serve them"
+_TWICE: Final = "kube-scheduler counts a volume twice that is attached here and that no pod uses; Moorage once"
+_PENDING: Final = "an unbound claim of a running pod counts for no CSI driver here"
+_ERROR: Final = "the plug-in reports an error, and Moorage names the claim"
+_DISK: Final = "conflicts of inline disks are not judged"
+
+_DISKS: Final = ("GCEDiskConflicts", "AWSDiskConflicts", "RBDDiskConflicts", "ISCSIDiskConflicts")
+_TOLERATIONS: Final = (
+    "TestTaintTolerationFilter/"
+    "Pod with Gt toleration can be scheduled on node when taint value is higher than threshold",
+    "TestTaintTolerationFilter/"
+    "Pod with Lt toleration can be scheduled on node when taint value is lower than threshold",
+    "TestTaintTolerationFilterWithFeatureGate/"
+    "Pod with Gt toleration can be scheduled when feature gate is enabled and taint value is higher",
+    "TestTaintTolerationFilterWithFeatureGate/"
+    "Pod with Lt toleration can be scheduled when feature gate is enabled and taint value is lower",
+)
+_IN_TREE: Final = (
+    "should count in-tree volumes if migration is enabled",
+    "should count in-tree inline volumes if migration is enabled",
+    "should count in-tree and csi volumes if migration is enabled (when scheduling in-tree volumes)",
+    "should count in-tree, inline and csi volumes if migration is enabled (when scheduling in-tree volumes)",
+    "should count in-tree and csi volumes if migration is enabled (when scheduling csi volumes)",
+    "don't skip Filter when the pod has inline migratable volumes",
+)
+_WAITING_CLAIMS: Final = (
+    "local volumes with close capacity are preferred",
+    "local volumes with close capacity are preferred (multiple pvcs)",
+    "zonal volumes with close capacity are preferred",
+    "zonal volumes with close capacity are preferred (custom shape)",
+    "storage capacity score",
+    "storage capacity score with static binds",
+    "dynamic provisioning with multiple PVCs of the same StorageClass",
+    "prefer node with least allocatable",
+    "prefer node with maximum allocatable",
+)
+_LIMITS: Final = "nodevolumelimits/TestCSILimits"
+
+#: Label of a row -> why it is left out.
+LEFT_OUT: Final[Mapping[str, str]] = {
+    **{
+        f"interpodaffinity/TestRequiredAffinitySingleNode/{kind} fails PreFilter with an invalid {word} label syntax": (
+            _REFUSED
+        )
+        for kind, word in (("PodAffinity", "affinity"), ("PodAntiAffinity", "antiaffinity"))
+    },
+    "podtopologyspread/TestPodTopoSignatures/pod w constraints": _REFUSED,
+    "nodeaffinity/TestNodeAffinity/Doesn't match added affinity": _ARGUMENT,
+    "nodedeclaredfeatures/TestFilter/Node does not match requirements": _INTERNAL,
+    "nodedeclaredfeatures/TestFilter/Node has no declared features": _INTERNAL,
+    "nodedeclaredfeatures/TestFilter/Node with some but not all required features": _INTERNAL,
+    "nodedeclaredfeatures/TestFilter/Error getting pre-filter state": _INTERNAL,
+    "nodename/TestNodeName/host doesn't match": _NAMED,
+    "noderesources/testEnoughRequests/skip checking ignored extended resource": _ARGUMENT,
+    "noderesources/testEnoughRequests/skip checking ignored extended resource via resource groups": _ARGUMENT,
+    "noderesources/testEnoughRequests/extended resource backed by DRA": _DEVICES,
+    "noderesources/testEnoughRequests/extended resource was backed by Device Plugin (Allocatable: 0)": _DEVICES,
+    "noderesources/testRestartableInitContainers/"
+    "not allow pod with restartable init containers if sidecar containers is disabled": _GATE_OFF,
+    f"{_LIMITS}/should count VolumeAttachments towards volume limit when no pods exist": _TWICE,
+    f"{_LIMITS}/ephemeral volume not owned": _ERROR,
+    f"{_LIMITS}/ephemeral volume unbound": _UNBOUND,
+    f"{_LIMITS}/ephemeral doesn't when node volume limit <= pods ephemeral CSI volume": _PENDING,
+    **{f"{_LIMITS}/{name}": _TRANSLATED for name in _IN_TREE},
+    **{f"tainttoleration/{name}": _GATE for name in _TOLERATIONS},
+    **{f"volumebinding/TestVolumeBinding/{name}": _UNBOUND for name in _WAITING_CLAIMS},
+    **{f"volumerestrictions/Test{disk}/same state": _DISK for disk in _DISKS},
+    "volumezone/TestWithBinding/unbound volume wait binding mode": _UNBOUND,
+}
