@@ -105,7 +105,7 @@ class Cluster(ClusterState):
             owners=self.owners,
             succeeded=self._succeeded,
             topologies=self.topologies,
-            judge=lambda pod: self.others.judged(self.storage.judged(pod, holders)),
+            judge=lambda pod: self._drawing.judged(self.others.judged(self.storage.judged(pod, holders))),
             doubts=self.doubts(),
             backlog=self.backlog,
             scores=self._scores,

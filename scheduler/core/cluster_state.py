@@ -30,6 +30,7 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.anti_affinity import OthersTerms
 from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.device_sightings import Sightings
+from scheduler.core.nodes.drawing_terms import DrawingTerms
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.queues.queues import Queues
@@ -70,6 +71,8 @@ class ClusterState:
         self._have_terms_changed = False
         #: Which levels of node labels Topologies name.
         self.topologies = Topologies(self._topologies_changed)
+        #: Terms by which pods are scored beside others.
+        self._drawing = DrawingTerms(self.others.labels_of, ignores_others=settings.weights.ignores_others)
         #: Which pods are where, for rules about other pods; and those without a node that may be on their way now.
         self._places = PodPlaces(self.others.labels_of)
         self._moved: dict[str, None] = {}
@@ -95,7 +98,11 @@ class ClusterState:
 
         A heartbeat that changes nothing of interest costs nothing.
         """
-        return self._put_node(node_record(node))
+        return self._put_node(self.read_node(node))
+
+    def read_node(self, node: Node) -> NodeRecord:
+        """Read a node without taking it."""
+        return node_record(node, with_images=bool(self.settings.weights.images))
 
     def _put_node(self, record: NodeRecord) -> bool:
         known = self._nodes.get(record.name)
@@ -185,6 +192,7 @@ class ClusterState:
                 self._succeeded.note_running(record)
                 self.storage.put_pod(self._pods.records[record.uid])
                 self.others.put_pod(self._pods.records[record.uid])
+                self._drawing.put_pod(self._pods.records[record.uid])
                 self.owners.put_pod(self._pods.records[record.uid])
                 self.commits.pod_seen(record.uid, is_bound=bool(record.node))
             case News.VERSION:
@@ -228,6 +236,7 @@ class ClusterState:
         record = self._pods.drop(uid)
         self.storage.drop_pod(uid)
         self.others.drop_pod(uid)
+        self._drawing.drop_pod(uid)
         self.owners.drop_pod(uid)
         self._succeeded.forget_running(uid)
         self._touch(uid, record)
@@ -374,6 +383,7 @@ class ClusterState:
         if self.others.have_namespaces_changed:
             self.others.have_namespaces_changed = False
             self._places.forget_counts()
+            self._drawing.forget_namespaces()
         for uid in self._moved:
             found = self._place_of(uid)
             if found is None:

@@ -8,7 +8,6 @@ from typing import Final
 import anyio.lowlevel
 
 from kube.watch.reflector import in_turns
-from scheduler.core.convert.nodes import node_record
 from scheduler.core.model.records import NodeRecord
 from scheduler.watch.cache import Cache, Seen
 from wire.core import Node, Pod
@@ -70,7 +69,7 @@ class NodeSink:
 
     def keep(self, obj: Node) -> NodeRecord:
         """What the cache keeps of a node."""
-        return node_record(obj)
+        return self._cache.cluster.read_node(obj)
 
     async def replace(self, kept: Sequence[NodeRecord]) -> None:
         """Take a list: what is not in it is gone."""

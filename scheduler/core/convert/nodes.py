@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from sys import intern
 from typing import Final
 
 from gpu import enforcement, slices
@@ -25,8 +26,8 @@ _MOST_CPU_MILLI = 2**40
 _MOST_GPUS = 2**20
 
 
-def node_record(node: Node) -> NodeRecord:
-    """Read a node; a resource that can't be read counts as none."""
+def node_record(node: Node, *, with_images: bool = False) -> NodeRecord:
+    """Read a node; a resource that can't be read counts as none. ``with_images``: keep which images are there."""
     labels = node.metadata.labels or {}
     annotations = node.metadata.annotations or {}
     allocatable = node.status.allocatable or {}
@@ -49,9 +50,15 @@ def node_record(node: Node) -> NodeRecord:
         is_multiplied=bool(multiplied(labels, annotations, offered_gpus(node))),
         declared_features=tuple(sorted(KNOWN.intersection(node.status.declared_features or ()))),
         enforces=enforcement.listed(annotations.get(names.NODE_ENFORCES)).known,
+        images=_images(node) if with_images else (),
         uuids=_uuids(annotations.get(names.NODE_UUIDS, "")),
         devices=offered_gpus(node),
     )
+
+
+def _images(node: Node) -> tuple[tuple[str, int], ...]:
+    listed = {name: image.size_bytes for image in node.status.images or () for name in image.names or ()}
+    return tuple((intern(name), size) for name, size in sorted(listed.items()))
 
 
 def _uuids(text: str) -> tuple[str, ...]:

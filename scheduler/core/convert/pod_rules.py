@@ -26,7 +26,7 @@ _MOST_DISKS: Final = 100
 def pod_rules(pod: Pod) -> PodRules | None:
     """What ``pod`` asks of others; None if it asks nothing."""
     affinity, anti_affinity = (_terms(pod, written) for written in (pod_affinity(pod), pod_anti_affinity(pod)))
-    spread = tuple(dict.fromkeys(_spread(pod, written) for written in must_spread(pod)))
+    spread = tuple(dict.fromkeys(spread_of(pod, written) for written in must_spread(pod)))
     ports, disks = host_ports(pod), inline_disks(pod)
     if not (affinity or anti_affinity or spread or ports or disks):
         return None
@@ -67,7 +67,8 @@ def _terms(pod: Pod, written: Iterable[PodAffinityTerm]) -> tuple[AntiTerm, ...]
     return tuple(dict.fromkeys(pod_term(term, pod.metadata.namespace) for term in written))
 
 
-def _spread(pod: Pod, written: TopologySpreadConstraint) -> Spread:
+def spread_of(pod: Pod, written: TopologySpreadConstraint) -> Spread:
+    """Read a spread constraint, with the pod's own values of ``matchLabelKeys``."""
     labels, selector = pod.metadata.labels or {}, requirements(written.label_selector)
     own = (Requirement(key, "In", (labels[key],)) for key in written.match_label_keys or () if key in labels)
     return Spread(

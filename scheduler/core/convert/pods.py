@@ -23,6 +23,7 @@ from scheduler.core.convert import (
     device_env,
     inline_disks,
     job_owners,
+    pod_preferences,
     pod_rules,
     queues,
     runtimes,
@@ -176,6 +177,7 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         deadline_s=runtimes.deadline_s(pod),
         max_runtime_s=runtimes.max_runtime_s(pod),
         rules=pod_rules.pod_rules(pod),
+        prefers=pod_preferences.pod_preferences(pod, settings.weights),
     )
     job, job_name = job_owners.job_of(pod.metadata.owner_references)
     came_by_the_door = own is not None or not vocabulary.is_spoken(pod)
@@ -220,6 +222,7 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         ports=pod_rules.host_ports(pod),
         disks=inline_disks.inline_disks(pod) if pod.spec.volumes else (),
         keeps_off=selectors.anti_terms(pod) if pod.spec.affinity else (),
+        draws=pod_preferences.drawing_terms(pod, settings.weights) if pod.spec.affinity else (),
         grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,
         queue=queues.queue_of(labels) if counts_for_us else "",
         is_preemptible=queues.is_preemptible(labels.get(names.PREEMPTIBILITY_LABEL)),

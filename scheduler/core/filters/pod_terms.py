@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from scheduler.core.filters.requirements import effort_of_all, meets
+from scheduler.core.model.pod_preferences import WeightedTerm
 from scheduler.core.model.records import AntiTerm, PodRecord, Requirement
 
 Labels: TypeAlias = Mapping[str, str]
@@ -75,6 +76,17 @@ class Owning(msgspec.Struct, frozen=True, cache_hash=True):
 def effort_of_term(term: AntiTerm) -> int:
     """What it takes to compare a pod with a term, in comparisons or so."""
     return 1 + effort_of_all(term.selector or ()) + effort_of_all(term.namespace_selector or ())
+
+
+class Drawing(msgspec.Struct, frozen=True, cache_hash=True):
+    """Pods that have a term by which others are scored."""
+
+    term: WeightedTerm
+
+    def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
+        """Whether a pod is one of them."""
+        del labels_of
+        return self.term in pod.draws
 
 
 def wider(term: AntiTerm) -> tuple[AntiTerm, ...]:

@@ -12,6 +12,8 @@ from scheduler.core.model.records import Constraints, NodeRecord
 from wire import names
 from wire.core import Taint, Toleration
 
+#: The effect of a taint that bars nobody.
+PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 _BARRING: Final = {"NoSchedule", "NoExecute"}
 _CORDON: Final = Taint(key=names.UNSCHEDULABLE_TAINT, effect="NoSchedule")
 

@@ -19,6 +19,7 @@ from gpu.reservation import Reservation
 from gpu.slices import slice_resource
 from gpu.translation import Place, Translation, Wishes
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree
+from scheduler.core.model.pod_preferences import PodPreferences, WeightedTerm
 from scheduler.core.model.pod_rules import HostPort, InlineDisk, PodRules
 from scheduler.core.model.topology import LevelConstraint
 from scheduler.core.model.verdict import Code, Verdict
@@ -146,6 +147,10 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     taken_by: frozenset[AntiTerm] = frozenset()
     #: What it asks of the pods around it.
     rules: PodRules | None = None
+    #: What it would rather have.
+    prefers: PodPreferences | None = None
+    #: Terms of other pods by which it is scored beside them (drawing_terms.py).
+    drawn_by: frozenset[WeightedTerm] = frozenset()
     #: Nodes that are out for it for a while, because an attempt failed there (backoff.py).
     excluded: frozenset[str] = frozenset()
     #: After so many seconds its kubelet ends it (``activeDeadlineSeconds``), or so its annotation says; 0: not known.
@@ -244,6 +249,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     disks: tuple[InlineDisk, ...] = ()
     #: Its required anti-affinity.
     keeps_off: tuple[AntiTerm, ...] = ()
+    #: Terms by which other pods are scored beside it.
+    draws: tuple[WeightedTerm, ...] = ()
     #: UID of what made it and makes its successors, "" if nobody.
     controller: str = ""
     #: The queue that it names, or the default one. "" for pods that count in no queue: those of other schedulers,
@@ -308,6 +315,8 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     enforces: tuple[str, ...] = ()
     #: Features of its kubelet that pods may need (``status.declaredFeatures``, KEP-5328), as far as a rule reads them.
     declared_features: tuple[str, ...] = ()
+    #: Names of the images that are there and their bytes, where the settings count them.
+    images: tuple[tuple[str, int], ...] = ()
     #: UUIDs of its cards by index, if its administrator lists them; and how many it has, ill ones included.
     uuids: tuple[str, ...] = ()
     devices: int = 0

@@ -6,6 +6,7 @@ import enum
 
 import msgspec
 
+from scheduler.core.model.pod_preferences import Weights
 from scheduler.core.model.records import Term
 from scheduler.core.model.room import RoomSettings
 from wire import names
@@ -27,6 +28,8 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     #: Names of scores (scores/registry.py): for GPUs, whole and in parts, and for pods without.
     gpu_strategy: str = Strategy.BINPACK
     cpu_strategy: str = Strategy.BINPACK
+    #: What preferences of pods weigh (scores/preferences).
+    weights: Weights = Weights()
     reservation_cpu_milli: int = 0
     reservation_mem_mib: int = 0
     #: A pod whose attempt failed waits this long, doubled with each further failure up to the longest.

@@ -19,6 +19,7 @@ from scheduler.core.filters.registry import FILTERS, NO_NODE, OK, Filters
 from scheduler.core.model.copying import copied
 from scheduler.core.model.records import Constraints, Demand, NodeRecord, PodClass
 from scheduler.core.nodes.changed_nodes import Changes, may_take_more
+from scheduler.core.nodes.node_numbers import NodeNumbers
 from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.nodes.table import CLOSED, Bools, Device, Int8s, Int64s, Table, device
 
@@ -53,7 +54,7 @@ class Ledger:
     __slots__ = (
         *("_admitted", "_differs_at", "_domain_numbers", "_domains", "_eligible", "_free_rows", "_in_order"),
         *("_judged", "_like", "_slice_rows"),
-        *("changes", "effort_spent", "filters", "labels_version", "nodes", "row_of", "table"),
+        *("changes", "effort_spent", "filters", "labels_version", "nodes", "numbers", "row_of", "table"),
     )
 
     def __init__(self, filters: Filters = FILTERS) -> None:
@@ -78,6 +79,8 @@ class Ledger:
         self._admitted: dict[tuple[object, ...], Bools] = {}
         #: Another number whenever nodes have come or gone, or one has other labels.
         self.labels_version = next(_VERSIONS)
+        #: What preferences read of nodes.
+        self.numbers = NodeNumbers()
         #: What finding both has cost so far, in operations of about a microsecond.
         self.effort_spent = 0
         #: The ledger of which this is a copy, and the rows whose nodes are others since.
@@ -106,6 +109,7 @@ class Ledger:
             _domains={},
             _domain_numbers={},
             _admitted={},
+            numbers=self.numbers.copy(),
             _like=self,
             _differs_at={},
         )
@@ -122,6 +126,7 @@ class Ledger:
             self.row_of[node.name] = row
         known = self.nodes[row]
         self.nodes[row] = node
+        self.numbers.put(row, node)
         self._in_order = None
         if self._like is not None:
             self._differs_at[row] = None
@@ -148,6 +153,7 @@ class Ledger:
         """Take a node out; its row is used again for another."""
         row = self.row_of.pop(name)
         self.nodes[row] = None
+        self.numbers.put(row, None)
         if self._like is not None:
             self._differs_at[row] = None
         self.table.clear(row)

@@ -144,7 +144,7 @@ def is_alike(one: PodRecord, other: PodRecord) -> bool:
 
 def _asked(pod: PodRecord) -> tuple[object, ...]:
     keeps_off = (pod.keeps_off, bool(pod.keeps_off and pod.node))
-    return pod.namespace, pod.labels, pod.deleting, pod.ports, pod.disks, *keeps_off
+    return pod.namespace, pod.labels, pod.deleting, pod.ports, pod.disks, *keeps_off, pod.draws
 
 
 def _add(per_node: Counter[str], nodes: tuple[str, ...], by: int) -> None:

@@ -20,7 +20,7 @@ _MOST_ALIKE: Final = 32
 _MOST_NAMESPACES: Final = 4
 
 #: A namespace and a label that a term asks for. None: any, or none by value.
-_Place = tuple[str | None, tuple[str, str] | None]
+Place = tuple[str | None, tuple[str, str] | None]
 _NOBODY: Final[dict[AntiTerm, None]] = {}
 
 
@@ -29,7 +29,7 @@ class TermIndex:
 
     def __init__(self) -> None:
         self._owners: dict[AntiTerm, Counter[str]] = {}
-        self._index: dict[_Place, dict[AntiTerm, None]] = {}
+        self._index: dict[Place, dict[AntiTerm, None]] = {}
         #: Keys of labels that terms ask for.
         self.keys: Counter[str] = Counter()
 
@@ -49,7 +49,7 @@ class TermIndex:
             self._owners[term][node] += 1
             return term
         self._owners[term] = Counter({node: 1})
-        for place in _places(term):
+        for place in places_of(term):
             self._index.setdefault(place, {})[term] = None
         self.keys.update(requirement.key for requirement in term.selector or ())
         return term
@@ -63,7 +63,7 @@ class TermIndex:
         if owners:
             return
         del self._owners[term]
-        for place in _places(term):
+        for place in places_of(term):
             del self._index[place][term]
             if not self._index[place]:
                 del self._index[place]
@@ -80,10 +80,10 @@ class TermIndex:
                     yield term
 
     def _is_crowded(self, term: AntiTerm) -> bool:
-        return any(len(self._index.get(place, ())) >= _MOST_ALIKE for place in _places(term))
+        return any(len(self._index.get(place, ())) >= _MOST_ALIKE for place in places_of(term))
 
 
-def _places(term: AntiTerm) -> Iterator[_Place]:
+def places_of(term: AntiTerm) -> Iterator[Place]:
     """Where a term is looked for: of its places each pod that it takes has one, by the first label asked by value."""
     if term.selector is None:
         return iter(())

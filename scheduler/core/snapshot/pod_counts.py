@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,6 +13,7 @@ from scheduler.core.filters.pod_rule import NO_DOMAIN, Bools, Counted, Domains, 
 from scheduler.core.filters.pod_terms import LabelsOf
 from scheduler.core.model.records import Constraints, PodRecord
 from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.nodes.node_numbers import Numbering
 from scheduler.core.nodes.pod_places import COMPARISONS_PER_OPERATION, PodPlaces
 
 
@@ -64,7 +65,7 @@ class PodCounts:
         self._domains: dict[str, Domains] = {}
         self._sums: dict[tuple[Matcher, str, Counted | None], _Sums] = {}
         self._there: dict[tuple[str, Counted], Bools] = {}
-        self._effort, self._spent = 0, ledger.effort_spent
+        self._effort, self._spent = 0, self._spent_by_ledger
 
     def move(self, pod: PodRecord, position: int, by: int) -> None:
         """A pod comes to a node (1) or leaves it (-1)."""
@@ -81,9 +82,13 @@ class PodCounts:
 
     def take_effort(self) -> int:
         """What it took to count since this was asked last, in operations of about a microsecond."""
-        effort, self._effort = self._effort + self._ledger.effort_spent - self._spent, 0
-        self._spent = self._ledger.effort_spent
+        effort, self._effort = self._effort + self._spent_by_ledger - self._spent, 0
+        self._spent = self._spent_by_ledger
         return effort
+
+    @property
+    def _spent_by_ledger(self) -> int:
+        return self._ledger.effort_spent + self._ledger.numbers.effort_spent
 
     @property
     def labels_of(self) -> LabelsOf:
@@ -153,6 +158,15 @@ class PodCounts:
     def admitted(self, filters: tuple[Filter, ...], constraints: Constraints) -> Bools:
         """Nodes that these filters admit."""
         return self._ledger.admitted(filters, constraints)[self._order]
+
+    def numbers(self, numbering: Numbering, asked: Hashable) -> Ints:
+        """The number of each node for what is asked. Not to be written."""
+        return self._ledger.numbers.of(numbering, asked, self._ledger.nodes)[self._order]
+
+    @property
+    def has_soft_taints(self) -> bool:
+        """Whether a node has a taint PreferNoSchedule."""
+        return bool(self._ledger.numbers.soft_tainted)
 
 
 #: Makes the counts of a decision, for nodes in the order of its statement.

@@ -11,6 +11,8 @@ import numpy as np
 
 #: What only keeps the value of a pure function of the rest, so that it is not computed twice. By class and attribute.
 _KEPT_VALUES: Final = {
+    ("DrawingTerms", "_judged"),
+    ("DrawingTerms", "_known"),
     ("Ledger", "_admitted"),
     ("Ledger", "_domain_numbers"),
     ("Ledger", "_domains"),
@@ -19,6 +21,8 @@ _KEPT_VALUES: Final = {
     ("Ledger", "_judged"),
     ("Ledger", "_slice_rows"),
     ("Ledger", "effort_spent"),
+    ("NodeNumbers", "_kept"),
+    ("NodeNumbers", "effort_spent"),
     ("OthersTerms", "_judged"),
     ("PodPlaces", "_asked"),
     ("PodPlaces", "_counts"),

@@ -30,6 +30,7 @@ from tests.scheduler.core.filters.beside import affinity, anti_affinity, term
 from tests.scheduler.core.filters.test_spread import spread
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import changed, node, pod, pod_group, queue
+from tests.scheduler.core.scores.preferences.scoring import pods_preferred
 from tests.scheduler.core.world import KINDS, World, fresh
 from wire import names
 
@@ -48,6 +49,7 @@ _ASKS: list[dict[str, Any]] = [
     {"cpu": "1", "spec": anti_affinity(term(names.HOSTNAME_LABEL))},
     {"cpu": "1", "spec": affinity(term(names.HOSTNAME_LABEL))},
     {"gpus": 1, "spec": spread(names.HOSTNAME_LABEL)},
+    {"gpus": 1, "spec": pods_preferred((1, names.HOSTNAME_LABEL), kind="podAntiAffinity")},
     {"cpu": "1", "spec": {"hostNetwork": True, "containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}},
 ]
 _QUEUES = ["default-queue", "a", "b", "dept"]

@@ -1,0 +1,73 @@
+"""Images of the pod that a node has already, by size and by how many nodes have them (ImageLocality).
+
+Off by default: seconds of pulling are worth less than a node that is packed well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+import numpy as np
+
+from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.model.records import NodeRecord, PodClass
+from scheduler.core.nodes.table import Bools, Int64s
+from scheduler.core.scores.preferences.preference import MOST, Seen
+
+_MIB: Final = 1024 * 1024
+#: Below this nothing is gained, and above the other, which is for each container, nothing more.
+_LEAST_BYTES: Final = 23 * _MIB
+_MOST_BYTES: Final = 1000 * _MIB
+
+
+class Images:
+    """An image that few nodes have counts less, so that a few nodes do not get all pods."""
+
+    name = "images"
+    depends_on_pods = False
+
+    def weight(self, weights: Weights) -> int:
+        """As set."""
+        return weights.images
+
+    def asks(self, cls: PodClass, seen: Seen) -> int:
+        """A look for each image."""
+        del seen
+        return 0 if cls.prefers is None else len(cls.prefers.images)
+
+    def scores(self, cls: PodClass, seen: Seen, fits: Bools) -> Int64s:
+        """By the bytes that are there. Not normalised: a node's score depends on no other's."""
+        if cls.prefers is None:
+            raise ValueError("a class without images has no such scores")
+        found = np.zeros(len(fits), np.int64)
+        for image in cls.prefers.images:
+            sizes = seen.numbers(_SIZE, image)
+            has = int((sizes > 0).sum())
+            found += (sizes * (has / len(fits))).astype(np.int64)
+        most = _MOST_BYTES * cls.prefers.containers
+        scores: Int64s = MOST * (np.clip(found, _LEAST_BYTES, most) - _LEAST_BYTES) // (most - _LEAST_BYTES)
+        return scores
+
+
+class _Size:
+    """Bytes of an image on a node, 0 if it is not there."""
+
+    kind = "image-bytes"
+
+    def reads(self, node: NodeRecord, asked: str) -> Hashable:
+        """The very node: no two have the same images."""
+        del asked
+        return node.name
+
+    def number(self, node: NodeRecord, asked: str) -> int:
+        """Look it up."""
+        return next((size for name, size in node.images if name == asked), 0)
+
+    def effort(self, asked: str) -> int:
+        """A few names a node."""
+        del asked
+        return 3
+
+
+_SIZE = _Size()

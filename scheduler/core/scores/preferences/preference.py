@@ -1,0 +1,68 @@
+"""What a preference of Kubernetes is: a score of 0 to 100 for each node that fits, equal to kube-scheduler's 1.36.
+
+A preference is one file and its test, and one line of the registry (registry.py). It has no state. What it reads of
+nodes and of pods on them are arrays by position, kept up to date by the decision. Scores are normalised over the nodes
+that fit, by the arithmetic of kube-scheduler; where that is in floating point, it is here, and made an integer at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final, Protocol
+
+import numpy as np
+
+from scheduler.core.filters.pod_rule import Counts
+from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.model.records import PodClass
+from scheduler.core.nodes.node_numbers import Numbering
+from scheduler.core.nodes.table import Bools, Int64s
+
+#: The best score.
+MOST: Final = 100
+
+
+class Seen(Counts, Protocol):
+    """What preferences read: pods on nodes as a decision has placed them so far, and numbers of nodes."""
+
+    def numbers(self, numbering: Numbering, asked: Hashable) -> Int64s:
+        """The number of each node for what is asked. Not to be written."""
+        ...
+
+    @property
+    def has_soft_taints(self) -> bool:
+        """Whether a node has a taint PreferNoSchedule."""
+        ...
+
+
+class Preference(Protocol):
+    """One of Kubernetes' preferences."""
+
+    @property
+    def name(self) -> str:
+        """A name that no other has."""
+        ...
+
+    @property
+    def depends_on_pods(self) -> bool:
+        """Whether scores change with pods that are placed."""
+        ...
+
+    def weight(self, weights: Weights) -> int:
+        """What its score is multiplied by; 0: it does not count."""
+        ...
+
+    def asks(self, cls: PodClass, seen: Seen) -> int:
+        """How much a class asks, in looks at all nodes; 0: it has no such preference, so all nodes are equal."""
+        ...
+
+    def scores(self, cls: PodClass, seen: Seen, fits: Bools) -> Int64s:
+        """The score of each node that fits, of at least one; of others any number. For a class that asks something."""
+        ...
+
+
+def of_largest(amounts: Int64s, fits: Bools) -> Int64s:
+    """Amounts, none below 0, as parts of the largest of nodes that fit, rounded down; all 0 if that is 0."""
+    largest = int(np.where(fits, amounts, 0).max())
+    found: Int64s = amounts * MOST // largest if largest else np.zeros(len(amounts), np.int64)
+    return found
