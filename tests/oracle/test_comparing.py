@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from scheduler.core.filters.registry import FILTERS, Filters
 from tools.kubeoracle.asking import Answer, Oracle, Reason
 from tools.kubeoracle.comparing import Coverage, differences, is_same, judge_of
+from tools.kubeoracle.comparing_scores import SAME
 from tools.kubeoracle.drawing import ASKS, Drawn, draw
-from tools.kubeoracle.ours import Ours, answer
+from tools.kubeoracle.ours import SETTINGS, Ours, answer
 from tools.kubeoracle.running import run
 
 pytestmark = pytest.mark.oracle
@@ -29,6 +31,8 @@ def test_moorage_and_kube_scheduler_say_the_same_of_each_node(oracle: Oracle, nu
     assert seen.snapshots == _SLICE
     assert seen.one_sided() == []
     assert _LEAST < seen.feasible / seen.nodes < _MOST
+    for plugin in SAME:
+        assert 0 < seen.ranked_some[plugin] < seen.ranked[plugin]
 
 
 @pytest.mark.parametrize(
@@ -52,6 +56,12 @@ def test_a_part_of_a_resize_that_is_not_looked_at_is_found(oracle: Oracle, field
     pytest.fail("nothing differs")
 
 
+@pytest.mark.parametrize("preference", ["prefer_no_schedule", "node_affinity", "pod_affinity", "soft_spread", "images"])
+def test_a_preference_that_has_no_weight_is_found(oracle: Oracle, preference: str) -> None:
+    without = msgspec.structs.replace(SETTINGS, weights=msgspec.structs.replace(SETTINGS.weights, **{preference: 0}))
+    assert run(oracle, range(300), settings=without, most=1).differences
+
+
 def test_the_same_number_is_the_same_snapshot() -> None:
     assert draw(7) == draw(7)
     assert draw(7) != draw(8)
@@ -65,7 +75,36 @@ def test_each_feature_that_is_drawn_has_a_judge() -> None:
         judge_of("rain")
 
 
-_NODE = {"metadata": {"name": "n"}}
+def _scored(**columns: dict[str, int]) -> Answer:
+    nodes = {node: {plugin: of[node] for plugin, of in columns.items()} for node in "nm"}
+    return Answer(feasible=("n", "m"), why={}, scores=nodes)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "chosen", "words"),
+    [
+        ({"NodeAffinity": {"n": 200, "m": 0}}, {"node-affinity": {"n": 200, "m": 0}}, "n", ""),
+        ({"NodeAffinity": {"n": 200, "m": 0}}, {"node-affinity": {"n": 198, "m": 0}}, "n", "NodeAffinity: theirs"),
+        ({"NodeAffinity": {"n": 200, "m": 0}}, {"node-affinity": {"n": 200, "m": 0}}, "m", "choice: ours 'm'"),
+        ({"NodeAffinity": {"n": 200, "m": 0}}, {}, "n", "NodeAffinity: theirs"),
+        ({}, {"node-affinity": {"n": 1, "m": 0}}, "n", "NodeAffinity: theirs"),
+        # Where nothing is said, all nodes are alike.
+        ({"TaintToleration": {"n": 300, "m": 300}}, {}, "m", ""),
+        ({}, {"pod-affinity": {"n": 0, "m": 0}}, "m", ""),
+        # What packs nodes is not compared.
+        ({"NodeResourcesFit": {"n": 90, "m": 0}}, {}, "m", ""),
+    ],
+)
+def test_scores_that_differ_are_said(
+    theirs: dict[str, dict[str, int]], ours: dict[str, dict[str, int]], chosen: str, words: str
+) -> None:
+    mine = Ours(frozenset("nm"), {}, chosen=chosen, scores=ours)
+    said = "; ".join(differences(Drawn({"nodes": [_NODE, _OTHER]}, frozenset()), _scored(**theirs), mine))
+    assert words in said
+    assert bool(said) is bool(words)
+
+
+_NODE, _OTHER = {"metadata": {"name": "n"}}, {"metadata": {"name": "m"}}
 _OUT = Answer(feasible=(), why={"n": Reason("NodeResourcesFit", ("Insufficient cpu",))})
 _IN = Answer(feasible=("n",), why={})
 _TAKEN = Answer(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.model.settings import Settings
 from tools.kubeoracle.asking import Oracle
 from tools.kubeoracle.ours import answer
 
@@ -48,6 +49,38 @@ def test_memory_counts_in_mib_rounded_against_the_asker(oracle: Oracle) -> None:
     node = _node(allocatable={"memory": str(1024**3 + 1)})
     assert _both(oracle, node, pod=bytes_more) == (frozenset(("n",)), frozenset())
     assert _both(oracle, node, pod=_pod()) == (frozenset(("n",)), frozenset(("n",)))
+
+
+def test_images_do_not_count_by_default_and_packing_is_the_strategys(oracle: Oracle) -> None:
+    nodes = [_node("n"), _node("m")]
+    nodes[0]["status"]["images"] = [{"names": ["i:latest"], "sizeBytes": 2**31}]
+    question = {"nodes": nodes, "pods": [_pod("r", node="m")], "pod": _pod(), "scores": True}
+    (theirs,) = oracle.ask([question])
+    sums = {name: sum(scores.values()) for name, scores in theirs.scores.items()}
+    assert sums["n"] > sums["m"]
+    assert answer(question, settings=Settings()).chosen == "m"
+
+
+def test_nodes_that_are_alike_are_chosen_by_name(oracle: Oracle) -> None:
+    question = {"nodes": [_node("n"), _node("m")], "pods": [], "pod": _pod(), "scores": True}
+    (theirs,) = oracle.ask([question])
+    assert theirs.scores["n"] == theirs.scores["m"]
+    assert answer(question).chosen == "m"
+
+
+def test_of_very_many_preferences_the_first_count(oracle: Oracle) -> None:
+    drawn = [
+        {"weight": 1, "preference": {"matchExpressions": [{"key": "is", "operator": "In", "values": [name]}]}}
+        for name in (*["n"] * 32, *["m"] * 33)
+    ]
+    preferring = _pod(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": drawn}})
+    nodes = [_node(name) for name in "nm"]
+    for node in nodes:
+        node["metadata"]["labels"]["is"] = node["metadata"]["name"]
+    question = {"nodes": nodes, "pods": [], "pod": preferring, "scores": True}
+    (theirs,) = oracle.ask([question])
+    assert theirs.scores["m"]["NodeAffinity"] > theirs.scores["n"]["NodeAffinity"]
+    assert answer(question).chosen == "n"
 
 
 def test_a_rule_about_other_pods_is_told_rather_than_an_amount(oracle: Oracle) -> None:

@@ -43,6 +43,10 @@ def main() -> int:
     )
     for feature in sorted(seen.let_in):
         print(f"  {feature}: {seen.let_in[feature]} nodes in, {seen.kept_out[feature]} out")
+    for plugin in sorted(seen.ranked):
+        print(
+            f"  {plugin}: ranks {seen.ranked[plugin]} snapshots, some nodes out in {seen.ranked_some[plugin]} of them"
+        )
     return 1 if found.differences or seen.one_sided() else 0
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tools.kubeoracle.asking import Answer, Reason
+from tools.kubeoracle.comparing_scores import ranking_plugins, score_differences
 from tools.kubeoracle.drawing import Drawn
 from tools.kubeoracle.ours import Ours
 
@@ -91,6 +92,10 @@ class Coverage:
     feasible: int = 0
     let_in: Counter[str] = field(default_factory=Counter)
     kept_out: Counter[str] = field(default_factory=Counter)
+    #: Of each of kube-scheduler's preferences, the snapshots in which it tells feasible nodes apart; of these, those in
+    #: which a node is not feasible.
+    ranked: Counter[str] = field(default_factory=Counter)
+    ranked_some: Counter[str] = field(default_factory=Counter)
 
     def note(self, drawn: Drawn, theirs: Answer) -> None:
         """Count one snapshot."""
@@ -98,6 +103,8 @@ class Coverage:
         self.snapshots += 1
         self.nodes += len(drawn.question["nodes"])
         self.feasible += len(feasible)
+        self.ranked.update(ranking := ranking_plugins(theirs))
+        self.ranked_some.update(ranking if why else ())
         for feature in drawn.features:
             judge = judge_of(feature)
             self.let_in[feature] += len(feasible)
@@ -137,6 +144,7 @@ def differences(drawn: Drawn, theirs: Answer, ours: Ours) -> Iterator[str]:
             yield f"reason of {name}: theirs {reason}, ours {sorted(ours.why.get(name, ()))}"
     if bool(feasible) != bool(ours.chosen) or (ours.chosen and ours.chosen not in feasible):
         yield f"choice: ours {ours.chosen!r}, feasible {sorted(feasible)}"
+    yield from score_differences(theirs, ours)
     counted = Counter(kind for name in names - feasible for kind in ours.why[name])
     if not feasible and counted != ours.told:
         yield f"told: {dict(ours.told)}, of the nodes {dict(counted)}"

@@ -11,7 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tools.kubeoracle import drawing_amounts, drawing_disks, drawing_features, drawing_labels, drawing_volumes
+from tools.kubeoracle import (
+    drawing_amounts,
+    drawing_disks,
+    drawing_features,
+    drawing_labels,
+    drawing_preferences,
+    drawing_volumes,
+)
 from wire import names
 
 NAMESPACES: Final = {"n1": "x", "n2": "y", "n3": "x"}
@@ -19,14 +26,19 @@ NAMESPACES: Final = {"n1": "x", "n2": "y", "n3": "x"}
 _MOST_ASKED: Final = 2
 #: So many snapshots have node affinity that all pods ask: each takes plug-ins of its own, as those with volumes.
 _ENFORCED: Final = 0.03
+#: One of so many pods asks nothing, so that it prefers some of many nodes.
+_EASY: Final = 4
+#: What is asked of each pod.
+_ALWAYS: Final = frozenset({"others' anti-affinity", "cordon", "taints"})
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A snapshot, and what its pod asks by name."""
+    """A snapshot, and what its pod asks and prefers by name."""
 
     question: Mapping[str, Any]
     features: frozenset[str]
+    preferences: frozenset[str] = frozenset()
 
 
 #: What a waiting pod may ask, each by its own function: it writes into the spec and returns names of features.
@@ -49,25 +61,37 @@ def draw(seed: int) -> Drawn:
     nodes = [_node(r, i) for i in range(r.randint(2, 8))]
     pods = [_running(r, i, nodes) for i in range(r.randint(0, 8))]
     pod, features = _waiting(r)
+    is_easy = seed % _EASY == 0
+    if is_easy:
+        pod["spec"], features = {"schedulerName": names.SCHEDULER_NAME, **drawing_amounts.nothing()}, set(_ALWAYS)
     question: dict[str, Any] = {
         "nodes": nodes,
         "pods": pods,
         "namespaces": [{"metadata": {"name": n, "labels": {"team": team}}} for n, team in NAMESPACES.items()],
         "pod": pod,
     }
-    if r.random() < drawing_volumes.SHARE:
+    if r.random() < drawing_volumes.SHARE and not is_easy:
         features |= drawing_volumes.add(r, question)
     if r.random() < _ENFORCED:
         question["addedAffinity"] = drawing_labels.added_affinity(r)
         features.add("enforced affinity")
     features |= {name for each in pods for name in drawing_amounts.resizes(each)}
-    return Drawn(question, frozenset(features))
+    preferences = drawing_preferences.add(_preferring(seed), question)
+    return Drawn({**question, "scores": True}, frozenset(features), frozenset(preferences))
+
+
+def _preferring(seed: int) -> random.Random:
+    """Numbers of their own, so that what is drawn beside preferences is the same without them."""
+    return random.Random(f"preferences of {seed}")  # noqa: S311 - nothing here is secret
 
 
 def draw_several(seed: int, count: int) -> tuple[Drawn, list[dict[str, Any]]]:
     """A snapshot, and pods that wait in it beside its own."""
     r = random.Random(seed)  # noqa: S311 - nothing here is secret
-    return draw(seed), [_waiting(r, f"new-{number}")[0] for number in range(count)]
+    pods, preferring = [_waiting(r, f"new-{number}")[0] for number in range(count)], _preferring(seed)
+    for pod in pods:
+        drawing_preferences.waiting(preferring, pod)
+    return draw(seed), pods
 
 
 def _node(r: random.Random, number: int) -> dict[str, Any]:
@@ -118,7 +142,7 @@ def _running(r: random.Random, number: int, nodes: list[dict[str, Any]]) -> dict
 
 def _waiting(r: random.Random, name: str = "new") -> tuple[dict[str, Any], set[str]]:
     spec = drawing_amounts.containers(r)
-    features = drawing_amounts.asked(spec) | {"others' anti-affinity", "cordon", "taints"}
+    features = drawing_amounts.asked(spec) | _ALWAYS
     for kind in r.sample(sorted(ASKS), r.randint(0, _MOST_ASKED)):
         features |= ASKS[kind](r, spec)
     return _pod(r, name, spec, {"phase": "Pending"}), features

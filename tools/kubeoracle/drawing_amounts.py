@@ -32,6 +32,11 @@ def allocatable(r: random.Random) -> dict[str, str]:
     return has
 
 
+def nothing() -> Spec:
+    """A container that asks nothing."""
+    return {"containers": [{"name": "c0", "image": "i", "resources": {"requests": {}, "limits": {}}}]}
+
+
 def containers(r: random.Random) -> Spec:
     """Containers, init containers, sidecars, overhead and what a pod asks as a whole."""
     spec: Spec = {"containers": [_container(r, f"c{i}") for i in range(r.choice((1, 1, 1, 2)))]}

@@ -92,6 +92,15 @@ def _node_term(r: random.Random) -> Spec:
     return term
 
 
+def preferred_node_term(r: random.Random) -> Spec:
+    """A term that nobody has to meet: without values that kube-scheduler refuses there."""
+    term = _node_term(r)
+    for each in term.get("matchExpressions", ()):
+        if each["operator"] in {"Gt", "Lt"}:
+            each["values"] = [r.choice(("0", "1", "3", "6"))]
+    return term
+
+
 def _node_expression(r: random.Random) -> Spec:
     operator = r.choice((*_OPERATORS, "Gt", "Lt"))
     if operator in {"Gt", "Lt"}:
@@ -118,14 +127,15 @@ def pod_affinity(r: random.Random, spec: Spec) -> set[str]:
 
 def spread(r: random.Random, spec: Spec) -> set[str]:
     """Spread constraints that have to hold, of each policy, and now and then one that does not have to."""
-    drawn = [_spread_constraint(r, key) for key in r.sample(KEYS, r.randint(1, 2))]
+    drawn = [spread_constraint(r, key) for key in r.sample(KEYS, r.randint(1, 2))]
     spec["topologySpreadConstraints"] = drawn
     fields = ("minDomains", "nodeAffinityPolicy", "nodeTaintsPolicy", "matchLabelKeys")
     must = [each for each in drawn if each["whenUnsatisfiable"] == "DoNotSchedule"]
     return ({"spread"} if must else set()) | {f"spread {name}" for each in must for name in fields if name in each}
 
 
-def _spread_constraint(r: random.Random, key: str) -> Spec:
+def spread_constraint(r: random.Random, key: str) -> Spec:
+    """A constraint on this label, mostly one that has to hold."""
     drawn: Spec = {"maxSkew": r.randint(1, 2), "topologyKey": key, "labelSelector": pod_selector(r)}
     drawn["whenUnsatisfiable"] = "DoNotSchedule" if r.random() < 0.9 else "ScheduleAnyway"
     if r.random() < 0.3:

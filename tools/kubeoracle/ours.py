@@ -16,19 +16,22 @@ from scheduler.core.devices.device_pools import NOWHERE
 from scheduler.core.explain.explain import EXCLUDED, explain
 from scheduler.core.filters.registry import FILTERS, OK, Filters
 from scheduler.core.model.plan import Explain, placements
+from scheduler.core.model.pod_preferences import Weights
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Settings
 from tools.kubeoracle.asking import Question
 from wire.core import Namespace, Node, NodeSelector, Pod
 from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 
-_SETTINGS: Final = Settings()
+#: All preferences count, as they do for kube-scheduler by default.
+SETTINGS: Final = Settings(weights=Weights(images=1))
 
 
 @dataclass(frozen=True, slots=True)
 class Ours:
     """Each node is feasible or has kinds of reasons. ``blocker``: why the pod waits on any nodes.
 
+    ``scores``: of each preference that the pod has, by its name: of each feasible node, times its weight.
     ``chosen``: the node that a decision places it on, "" for none; ``told``: its counts of reasons, by kind.
     """
 
@@ -37,11 +40,12 @@ class Ours:
     blocker: str = ""
     chosen: str = ""
     told: Mapping[str, int] = field(default_factory=dict)
+    scores: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
-def cluster_of(question: Question, filters: Filters = FILTERS) -> Cluster:
+def cluster_of(question: Question, filters: Filters = FILTERS, settings: Settings = SETTINGS) -> Cluster:
     """A cluster that has seen a snapshot, without its pod."""
-    made = Cluster(_settings(question), filters)
+    made = Cluster(_with_added(question, settings), filters)
     for node in _read(question, "nodes", Node):
         made.upsert_node(node)
     made.others.namespaces.replace(map(selectors.namespace_record, _read(question, "namespaces", Namespace)))
@@ -58,17 +62,18 @@ def cluster_of(question: Question, filters: Filters = FILTERS) -> Cluster:
     return made
 
 
-def _settings(question: Question) -> Settings:
+def _with_added(question: Question, settings: Settings) -> Settings:
     added = question.get("addedAffinity")
     if added is None:
-        return _SETTINGS
+        return settings
     required = added["requiredDuringSchedulingIgnoredDuringExecution"]
-    return Settings(enforced_affinity=constraints.terms(msgspec.convert(required, NodeSelector)))
+    terms = constraints.terms(msgspec.convert(required, NodeSelector))
+    return msgspec.structs.replace(settings, enforced_affinity=terms)
 
 
-def answer(question: Question, filters: Filters = FILTERS) -> Ours:
+def answer(question: Question, filters: Filters = FILTERS, settings: Settings = SETTINGS) -> Ours:
     """What Moorage says of a snapshot."""
-    made = cluster_of(question, filters)
+    made = cluster_of(question, filters, settings)
     made.upsert_pod(msgspec.convert(question["pod"], Pod))
     return answer_of(made, question["pod"]["metadata"]["uid"])
 
@@ -82,14 +87,25 @@ def answer_of(made: Cluster, uid: str) -> Ours:
     pod = snapshot.judged(record, 0)
     if pod.blocker is not None:
         return Ours(frozenset(), {}, blocker=f"{pod.blocker.code.value}: {pod.blocker.detail}")
-    feasible, why = _by_node(Placer(snapshot), pod)
+    placer = Placer(snapshot)
+    feasible, why = _by_node(placer, pod)
+    scores = _scores(placer, pod, feasible)
     plan = made.decide(0)
     told = [entry.verdict for entry in plan.entries if isinstance(entry, Explain) and uid in entry.pods]
     counts = {
         f"{reason.kind} {reason.resource}".strip(): reason.nodes for verdict in told for reason in verdict.node_reasons
     }
     chosen = next((placed.node for placed in placements(plan.entries) if placed.pod_uid == uid), "")
-    return Ours(feasible, why, chosen=chosen, told=counts)
+    return Ours(feasible, why, chosen=chosen, told=counts, scores=scores)
+
+
+def _scores(placer: Placer, pod: PodRecord, feasible: frozenset[str]) -> dict[str, dict[str, int]]:
+    preferred, names = placer.ranking(pod.cls).preferred, [node.name for node in placer.statement.nodes]
+    if preferred is None or not feasible:
+        return {}
+    fits = np.array([name in feasible for name in names])
+    columns = preferred.by_preference(fits).items()
+    return {kind: {n: int(score) for n, score in zip(names, of, strict=True) if n in feasible} for kind, of in columns}
 
 
 def _by_node(placer: Placer, pod: PodRecord) -> tuple[frozenset[str], dict[str, frozenset[str]]]:
@@ -105,7 +121,7 @@ def _by_node(placer: Placer, pod: PodRecord) -> tuple[frozenset[str], dict[str, 
         elif not fits[position]:
             alone = np.zeros(len(statement.nodes), np.bool_)
             alone[position] = True
-            verdict = explain(statement, ranking, pod.cls, settings=_SETTINGS, mask=alone)
+            verdict = explain(statement, ranking, pod.cls, settings=SETTINGS, mask=alone)
             lacks = (reason for reason in verdict.node_reasons if reason.kind not in {*kinds.values(), EXCLUDED})
             why[node.name] = frozenset(f"{reason.kind} {reason.resource}".strip() for reason in lacks)
     feasible = frozenset(node.name for position, node in enumerate(statement.nodes) if fits[position])

@@ -8,10 +8,11 @@ from itertools import islice
 from typing import Final
 
 from scheduler.core.filters.registry import FILTERS, Filters
+from scheduler.core.model.settings import Settings
 from tools.kubeoracle.asking import Oracle
 from tools.kubeoracle.comparing import Coverage, differences
 from tools.kubeoracle.drawing import Drawn, draw
-from tools.kubeoracle.ours import answer
+from tools.kubeoracle.ours import SETTINGS, answer
 
 #: So many are asked at once: few enough for a pipe, enough for the oracle to work while we do.
 _AT_ONCE: Final = 16
@@ -25,12 +26,19 @@ class Found:
     differences: list[str] = field(default_factory=list)
 
 
-def run(oracle: Oracle, seeds: Iterable[int], *, most: int = 10, filters: Filters = FILTERS) -> Found:
+def run(
+    oracle: Oracle,
+    seeds: Iterable[int],
+    *,
+    most: int = 10,
+    filters: Filters = FILTERS,
+    settings: Settings = SETTINGS,
+) -> Found:
     """Compare the snapshots of these seeds; stop after ``most`` that differ."""
     found = Found()
     for drawn in _batches(seeds):
         asked = oracle.ask(each.question for _, each in drawn)
-        ours = [answer(each.question, filters) for _, each in drawn]
+        ours = [answer(each.question, filters, settings) for _, each in drawn]
         for (seed, each), mine, theirs in zip(drawn, ours, asked, strict=True):
             found.coverage.note(each, theirs)
             words = "; ".join(differences(each, theirs, mine))

@@ -17,6 +17,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import placements
 from tools.kubeoracle.asking import Oracle
 from tools.kubeoracle.comparing import differences
+from tools.kubeoracle.comparing_scores import better_than
 from tools.kubeoracle.drawing import Drawn, draw_several
 from tools.kubeoracle.ours import answer_of, cluster_of
 from wire import names
@@ -47,6 +48,8 @@ def run_sequence(oracle: Oracle, seed: int, *, count: int, is_gang: bool) -> Seq
     for placement in placements(made.decide(0).entries):
         pod = by_uid.pop(placement.pod_uid)
         (theirs,) = oracle.ask([{**drawn.question, "pods": running, "pod": pod}])
+        if words := better_than(placement.node, theirs):
+            found.differences.append(f"{placement.name}: {words}")
         if placement.node not in (theirs.feasible or ()):
             why = (theirs.why or {}).get(placement.node) or theirs.pre
             found.differences.append(f"{placement.name} is placed on {placement.node}: {why}")
