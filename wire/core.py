@@ -139,9 +139,14 @@ class NodeSelector(WireStruct, frozen=True, gc=False):
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
+class PreferredSchedulingTerm(WireStruct, frozen=True, gc=False):
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
 class NodeAffinity(WireStruct, frozen=True, gc=False):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    preferred_during_scheduling_ignored_during_execution: list[dict[str, Any]] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] | None = None
 
 
 class LabelSelector(WireStruct, frozen=True, gc=False):
@@ -156,9 +161,14 @@ class PodAffinityTerm(WireStruct, frozen=True, gc=False):
     topology_key: str = ""
 
 
+class WeightedPodAffinityTerm(WireStruct, frozen=True, gc=False):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
 class PodAffinity(WireStruct, frozen=True, gc=False):
     required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
-    preferred_during_scheduling_ignored_during_execution: list[dict[str, Any]] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = None
 
 
 class Affinity(WireStruct, frozen=True, gc=False):
@@ -208,8 +218,13 @@ class RBDVolumeSource(WireStruct, frozen=True, gc=False):
     read_only: bool = False
 
 
+class ImageVolumeSource(WireStruct, frozen=True, gc=False):
+    reference: str = ""
+
+
 class Volume(WireStruct, frozen=True, gc=False):
     name: str = ""
+    image: ImageVolumeSource | None = None
     config_map: ConfigMapVolumeSource | None = None
     persistent_volume_claim: dict[str, Any] | None = None
     ephemeral: dict[str, Any] | None = None
@@ -334,7 +349,13 @@ class NodeAddress(WireStruct, frozen=True, gc=False):
     address: str = ""
 
 
+class ContainerImage(WireStruct, frozen=True, gc=False):
+    names: list[str] | None = None
+    size_bytes: int = 0
+
+
 class NodeStatus(WireStruct, frozen=True, gc=False):
+    images: list[ContainerImage] | None = None
     addresses: list[NodeAddress] | None = None
     capacity: dict[str, str | int | float] | None = None
     allocatable: dict[str, str | int | float] | None = None
