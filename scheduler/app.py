@@ -28,6 +28,7 @@ from scheduler.commit.gangs import Gangs
 from scheduler.commit.handed import HandedOver
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain
+from scheduler.core.model.settings import Strategy
 from scheduler.core.scores.registry import SCORES
 from scheduler.cycle import Cycle
 from scheduler.report.standing import Standing
@@ -44,6 +45,7 @@ from scheduler.telemetry.traces import Traces, Untraced
 from scheduler.telemetry.tracing import Traced
 from scheduler.upkeep.answering import Answering
 from scheduler.upkeep.ledger_audit import Recounting
+from scheduler.upkeep.pricing import Pricing
 from scheduler.upkeep.queue_use import QueueUse
 from scheduler.upkeep.queue_use_asked import AskedUse
 from scheduler.upkeep.stale_gangs import Releasing
@@ -103,6 +105,7 @@ class Scheduler(Follower):
         self._remarking = Remarking(cache, events)
         self._answering = Answering(cache, answer_s=settings.answer_s)
         self._queue_use = _queue_use(of)
+        self._pricing = _pricing(of)
         self._queue_statuses = QueueStatuses(api, cache, clock=clock) if settings.object_status else None
         self._group_statuses = _group_statuses(of)
         self._budget_labels = BudgetLabels(api, cache) if settings.decisions.makes_room else None
@@ -158,6 +161,9 @@ class Scheduler(Follower):
                 tasks.start_soon(self._scaling.run)
             if self._queue_use is not None:
                 tasks.start_soon(self._queue_use.run)
+            if self._pricing is not None:
+                self._pricing.begin()  # the first decision goes by the pods that run
+                tasks.start_soon(self._pricing.run)
             if self._queue_statuses is not None:
                 tasks.start_soon(self._queue_statuses.run)
             if self._group_statuses is not None:
@@ -173,6 +179,12 @@ class Scheduler(Follower):
 
 def _traces(tracer: Tracer | None, settings: SchedulerSettings) -> Traces:
     return Untraced() if tracer is None else Traced(tracer, scheduler_name=settings.decisions.scheduler_name)
+
+
+def _pricing(of: _Means) -> Pricing | None:
+    decisions = of.settings.decisions
+    uses_prices = Strategy.PRICED in {decisions.gpu_strategy, decisions.cpu_strategy}
+    return Pricing(of.cache, of.settings.pricing) if uses_prices else None
 
 
 def _scaling(of: _Means) -> Scaling | None:

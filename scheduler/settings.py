@@ -67,6 +67,21 @@ class UseSource(msgspec.Struct, frozen=True, kw_only=True):
     asking: Callable[[UseSource], AbstractAsyncContextManager[Asked]] | None = None
 
 
+class PricingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """When prices are made again (scheduler/upkeep/pricing.py). Times in seconds of the event loop's clock.
+
+    Every ``every_s``; and if the mix of pods has moved by ``moved_percent`` since, which is looked at every ``look_s``.
+    What came before counts half after each ``half_life_s``. ``in_thread``: beside the event loop; not where its clock
+    is virtual and would not wait.
+    """
+
+    every_s: float = 600.0
+    look_s: float = 60.0
+    moved_percent: int = 10
+    half_life_s: float = 21_600.0
+    in_thread: bool = True
+
+
 class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Times in seconds of the event loop's clock.
 
@@ -84,7 +99,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     here: NumPy, for ``--help``).
     ``evictions_per_s``: of all kinds together; twice as many at once after a pause.
     ``queue_use``: which use of queues over time counts in their fair shares; None: none. ``use_source``: who knows it;
-    None: the scheduler counts.
+    None: the scheduler counts. ``pricing``: for the strategy ``priced``.
     """
 
     decisions: Settings = Settings()
@@ -102,4 +117,5 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     scores: Scores | None = None
     queue_use: UsePeriod | None = None
     use_source: UseSource | None = None
+    pricing: PricingSettings = PricingSettings()
     evictions_per_s: int = 300

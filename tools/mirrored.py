@@ -91,7 +91,6 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/room/sets.py": "tests/scheduler/core/room/test_search.py",
     "scheduler/core/room/tenants.py": "tests/scheduler/core/room/test_counting.py",
     "scheduler/core/room/trial.py": "tests/scheduler/core/decide/test_room_trial.py",
-    "scheduler/core/scores/binpack.py": "tests/scheduler/core/scores/test_score.py",
     "scheduler/core/scores/preferences/preference.py": "tests/scheduler/core/scores/preferences/test_preferred.py",
     "scheduler/core/scores/preferences/registry.py": "tests/scheduler/core/scores/preferences/test_preferred.py",
     "scheduler/core/scores/ranking.py": "tests/scheduler/core/decide/test_placer.py",

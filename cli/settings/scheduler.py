@@ -43,10 +43,18 @@ class SchedulerOptions(Replica, frozen=True, kw_only=True):
 
     gpu_strategy: Annotated[
         Strategy,
-        Setting(help="next shares: onto GPUs in use already, or onto free ones", kind=kinds.member(Strategy)),
+        Setting(
+            help="next GPUs and shares: onto what is in use, onto what is free, or where the least usable GPU capacity "
+            "is lost",
+            kind=kinds.member(Strategy),
+        ),
     ] = Strategy.BINPACK
     cpu_strategy: Annotated[
-        Strategy, Setting(help="pods without GPUs: onto nodes in use, or onto free ones", kind=kinds.member(Strategy))
+        Strategy,
+        Setting(
+            help="pods without GPUs: onto nodes in use, onto free ones, or where CPU is to spare beside GPUs",
+            kind=kinds.member(Strategy),
+        ),
     ] = Strategy.BINPACK
     default_staleness_grace_period: Annotated[
         float,

@@ -33,6 +33,8 @@ from scheduler.core.recount import differences
 from scheduler.core.report.node_view import Known, NodeView, node_view
 from scheduler.core.room.fitting import will_fit
 from scheduler.core.room.search import find_room
+from scheduler.core.scores.priced import PRICED, Priced
+from scheduler.core.scores.prices import UNKNOWN, Capacity, Prices
 from scheduler.core.scores.registry import SCORES
 from scheduler.core.scores.score import Scores
 from scheduler.core.snapshot.counting import count_node
@@ -60,6 +62,7 @@ class Cluster(ClusterState):
     ) -> None:
         super().__init__(settings, filters)
         self._scores = scores
+        self._prices = UNKNOWN
         self._find_room = find_room
         self._room_facts = RoomFacts(settings=settings.room)
         self._doubts: Mapping[str, Doubt] = {}
@@ -120,6 +123,22 @@ class Cluster(ClusterState):
         if facts != self._room_facts:
             self._room_facts = facts
             self._changed()
+
+    def note_prices(self, prices: Prices) -> None:
+        """Take prices for decisions from here on (scores/priced.py). Pods that are placed stay."""
+        if prices != self._prices:
+            self._prices = prices
+            self._scores = {**self._scores, PRICED.name: Priced(prices)}
+            self._changed()
+
+    def capacity_with_gpus(self) -> Capacity:
+        """Sum up what the nodes with GPUs have."""
+        found = [node.capacity for node in self._nodes.values() if node.capacity.gpus]
+        return Capacity(
+            gpus=sum(each.gpus for each in found),
+            cpu_milli=sum(each.cpu_milli for each in found),
+            mem_mib=sum(each.mem_mib for each in found),
+        )
 
     def waiting(self) -> list[PodRecord]:
         """Pods of ours that name no node, have no placement under way and none in a gang's plan."""

@@ -36,6 +36,7 @@ from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
 from scheduler.core.room.table import ResidentTable
+from scheduler.core.scores.typical import Arrivals, kind_of
 from scheduler.core.topology.topologies import Topologies
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -76,6 +77,8 @@ class ClusterState:
         #: Which pods are where, for rules about other pods; and those without a node that may be on their way now.
         self._places = PodPlaces(self.others.labels_of)
         self._moved: dict[str, None] = {}
+        #: What pods that came to nodes asked.
+        self.arrivals = Arrivals()
         #: Which devices were seen where.
         self.sightings = Sightings()
         #: Nodes to be counted anew.
@@ -189,6 +192,7 @@ class ClusterState:
             case News.CONTENT:
                 self._changed(record.node)
                 self._touch(record.uid, before)
+                self._note_arrival(record, before)
                 self._succeeded.note_running(record)
                 self.storage.put_pod(self._pods.records[record.uid])
                 self.others.put_pod(self._pods.records[record.uid])
@@ -199,6 +203,12 @@ class ClusterState:
                 self._note_version(record)
             case News.NOTHING:
                 pass
+
+    def _note_arrival(self, record: PodRecord, before: PodRecord | None) -> None:
+        if record.node and not record.is_reservation and (before is None or not before.node):
+            kind = kind_of(record)
+            if kind is not None:
+                self.arrivals.add(kind)
 
     def _note_version(self, record: PodRecord) -> None:
         """Nothing but the version changed. It matters if a hand-over names it or the last plan would place the pod."""

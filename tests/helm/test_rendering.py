@@ -145,6 +145,7 @@ def test_pods_of_components_are_what_restricted_pod_security_lets_in(values: Val
         ),
         ({"scheduler": {"placementStrategy": "spread"}}, "scheduler", "--gpu-strategy=spread"),
         ({"scheduler": {"placementStrategy": "spread"}}, "scheduler", "--cpu-strategy=spread"),
+        ({"scheduler": {"placementStrategy": "priced"}}, "scheduler", "--cpu-strategy=priced"),
         ({}, "scheduler", "--object-status=true"),
         ({"scheduler": {"objectStatus": False}}, "scheduler", "--object-status=false"),
         # As with --reuse-values, where the values of a release are older than the setting.

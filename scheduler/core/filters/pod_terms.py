@@ -73,20 +73,24 @@ class Owning(msgspec.Struct, frozen=True, cache_hash=True):
         return not pod.node and any(self.term in wider(term) for term in pod.keeps_off)
 
 
-def effort_of_term(term: AntiTerm) -> int:
-    """What it takes to compare a pod with a term, in comparisons or so."""
-    return 1 + effort_of_all(term.selector or ()) + effort_of_all(term.namespace_selector or ())
-
-
 class Drawing(msgspec.Struct, frozen=True, cache_hash=True):
     """Pods that have a term by which others are scored."""
 
     term: WeightedTerm
 
+    def effort(self) -> int:
+        """What it takes to look at one pod: terms are compared by their hashes."""
+        return 1
+
     def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
         """Whether a pod is one of them."""
         del labels_of
         return self.term in pod.draws
+
+
+def effort_of_term(term: AntiTerm) -> int:
+    """What it takes to compare a pod with a term, in comparisons or so."""
+    return 1 + effort_of_all(term.selector or ()) + effort_of_all(term.namespace_selector or ())
 
 
 def wider(term: AntiTerm) -> tuple[AntiTerm, ...]:

@@ -13,10 +13,11 @@ from wire import names
 
 
 class Strategy(enum.StrEnum):
-    """Where the next pod goes: onto what is in use already, or onto what is free."""
+    """Where the next pod goes: onto what is in use, onto what is free, or where the least usable capacity is lost."""
 
     BINPACK = "binpack"
     SPREAD = "spread"
+    PRICED = "priced"
 
 
 class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -190,7 +190,7 @@ class Ranking:
             self.keys[selection] = self._rank(selection)
 
     def _rank(self, selection: Selection) -> Int64s:
-        look = Look(self._statement.table, selection, self._wanted, self._pools)
+        look = Look(self._statement.table, selection, self._wanted, self._pools, demand=self.cls.demand)
         ok = self._usable[selection].copy()
         for row, amount in self._amounts:
             ok &= look.free[row] >= amount

@@ -16,6 +16,7 @@ import numpy as np
 
 from scheduler.core.devices.device_choice import DeviceOrder
 from scheduler.core.devices.device_pools import Pool
+from scheduler.core.model.records import Demand
 from scheduler.core.nodes.table import Int64s, Selection, Table
 
 #: A key has so many bits: nano-GPU of 127 devices, and what is left of a node's GPUs in milli-GPU beside it.
@@ -24,6 +25,8 @@ KEY_END: Final = 1 << KEY_BITS
 #: A share of something counts in parts of this, rounded down.
 PARTS: Final = 1 << 20
 
+#: Of a class that asks for nothing beside shares.
+NO_DEMAND: Final = Demand()
 _NO_DEVICES: Final = np.zeros(0, np.int64)
 
 
@@ -40,12 +43,21 @@ class Look:
 
     ``free``: ``[resource, node]``. ``pools``: the shares that are asked, by the kind of device. ``opened`` and
     ``tightest``, where shares are asked: how many devices have to be opened at each node, and the nano-GPU free on the
-    tightest ones that fit (device_pools.py).
+    tightest ones that fit (device_pools.py). ``demand``: what the class asks beside shares.
     """
 
-    __slots__ = ("free", "opened", "pools", "selection", "table", "tightest", "wanted")
+    __slots__ = ("demand", "free", "opened", "pools", "selection", "table", "tightest", "wanted")
 
-    def __init__(self, table: Table, selection: Selection, wanted: Wanted, pools: tuple[Pool, ...]) -> None:
+    def __init__(
+        self,
+        table: Table,
+        selection: Selection,
+        wanted: Wanted,
+        pools: tuple[Pool, ...],
+        *,
+        demand: Demand = NO_DEMAND,
+    ) -> None:
+        self.demand = demand
         self.table = table
         self.selection = selection
         self.wanted = wanted

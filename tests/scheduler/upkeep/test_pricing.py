@@ -1,0 +1,137 @@
+"""Prices follow the pods that come."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from typing_extensions import override
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import Alone
+from scheduler.core.model.settings import Settings, Strategy
+from scheduler.core.scores.prices import LEAST_PODS, Prices, prices_of
+from scheduler.core.scores.typical import typical_of
+from scheduler.settings import PricingSettings
+from scheduler.upkeep.pricing import Pricing
+from scheduler.watch.cache import Cache
+from tests.conftest import AnyioBackend
+from tests.scheduler.core.objects import bound, feed, next_rv, node, pod, reservation
+
+NANO = 1_000_000_000
+_SETTINGS = PricingSettings(in_thread=False)
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+def _cluster() -> Cluster:
+    """Two nodes on which a share of 0.3 finds a device with 0.5 free, and one with 0.4."""
+    made = Cluster(Settings(gpu_strategy=Strategy.PRICED))
+    held = (("a", "n1", 5), ("b", "n2", 6))
+    used = [reservation(g, on, book={f"t{g}": tenths * NANO // 10}, uuid=f"GPU-{g}") for g, on, tenths in held]
+    feed(made, node("n1"), node("n2"), *used)
+    return made
+
+
+def _come(made: Cluster, share: str, pods: int, first: int = 0) -> None:
+    nano = round(float(share) * NANO)
+    for number in range(first, first + pods):
+        # on a node that nobody knows: what is usual matters here, not what is free
+        feed(made, bound(pod(f"come-{share}-{number}", fraction=share), "elsewhere", (f"g{share}-{number}", nano)))
+
+
+def _goes_to(made: Cluster) -> str:
+    """Where the next share of 0.3 would go."""
+    name = f"next-{next_rv()}"
+    feed(made, pod(name, fraction="0.3"))
+    (placed,) = [entry.placement.node for entry in made.decide(0).entries if isinstance(entry, Alone)]
+    made.remove_pod(f"uid-{name}")
+    return placed
+
+
+@asynccontextmanager
+async def _priced(made: Cluster, settings: PricingSettings = _SETTINGS) -> AsyncIterator[Pricing]:
+    pricing = Pricing(Cache(made), settings)
+    pricing.begin()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pricing.run)
+        yield pricing
+        tasks.cancel_scope.cancel()
+
+
+#: With shares of 0.4 usual, 0.4 free is worth one, and 0.5 no more: the 0.3 takes either from a usual share, and the
+#: tighter piece is taken. With 0.2 usual, 0.5 free keeps one of its two, and so does 0.4 none.
+_TIGHTER, _OTHER = "n2", "n1"
+
+
+async def test_a_young_cluster_packs_tightly_and_prices_come_with_the_pods() -> None:
+    made = _cluster()
+    async with _priced(made):
+        assert _goes_to(made) == _TIGHTER
+        _come(made, "0.2", LEAST_PODS)
+        assert _goes_to(made) == _TIGHTER, "prices stand still until the next look"
+        await anyio.sleep(_SETTINGS.look_s + 1)
+        assert _goes_to(made) == _OTHER
+
+
+async def test_a_scheduler_that_starts_goes_by_the_pods_that_run() -> None:
+    made = _cluster()
+    _come(made, "0.2", LEAST_PODS)
+    async with _priced(made):
+        assert _goes_to(made) == _OTHER
+
+
+async def test_a_mix_that_hardly_moves_is_looked_at_again_after_the_period() -> None:
+    made = _cluster()
+    _come(made, "0.2", 10 * LEAST_PODS)
+    async with _priced(made):
+        before = made.generation
+        _come(made, "0.2", 1, first=1_000)
+        _come(made, "0.7", 40)
+        await anyio.sleep(_SETTINGS.every_s - _SETTINGS.look_s)
+        after_pods = made.generation
+        await anyio.sleep(2 * _SETTINGS.look_s)
+        assert before < after_pods < made.generation, "new prices are a change"
+
+
+async def test_what_came_long_ago_counts_less_and_less() -> None:
+    made = _cluster()
+    _come(made, "0.2", 2 * LEAST_PODS)
+    async with _priced(made):
+        await anyio.sleep(3 * _SETTINGS.half_life_s + _SETTINGS.every_s)
+        assert _goes_to(made) == _TIGHTER, "fewer than are enough are known"
+
+
+class _Told(Cluster):
+    """Says that it was given prices."""
+
+    def __init__(self) -> None:
+        super().__init__(Settings(gpu_strategy=Strategy.PRICED))
+        self.given: list[Prices] = []
+        self.was_given = anyio.Event()
+
+    @override
+    def note_prices(self, prices: Prices) -> None:
+        super().note_prices(prices)
+        self.given.append(prices)
+        self.was_given.set()
+
+
+def test_prices_made_beside_the_loop_are_the_same() -> None:
+    async def made_beside() -> list[Prices]:
+        made = _Told()
+        async with _priced(made, PricingSettings(look_s=0.0)):
+            made.was_given = anyio.Event()
+            _come(made, "0.2", LEAST_PODS)
+            with anyio.fail_after(60):
+                await made.was_given.wait()
+        expected = prices_of(typical_of(made.arrivals.counts()), made.capacity_with_gpus())
+        assert made.given[-1] == expected
+        return made.given
+
+    assert len(set(anyio.run(made_beside))) == 2
