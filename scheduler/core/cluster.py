@@ -116,6 +116,7 @@ class Cluster(ClusterState):
             find_room=self._find_room,
             room_facts=self._room_facts,
             residents=self.residents,
+            counted=self._counted,
         )
 
     def note_room_facts(self, facts: RoomFacts) -> None:

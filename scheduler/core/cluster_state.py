@@ -32,11 +32,13 @@ from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.drawing_terms import DrawingTerms
 from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
 from scheduler.core.room.table import ResidentTable
 from scheduler.core.scores.typical import Arrivals, kind_of
+from scheduler.core.snapshot.supposed import Supposed
 from scheduler.core.topology.topologies import Topologies
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -83,6 +85,8 @@ class ClusterState:
         self.sightings = Sightings()
         #: Nodes to be counted anew.
         self._marked: dict[str, None] = {}
+        #: Nodes as decisions have counted them (decide/snapshot.py).
+        self._counted: dict[str, tuple[Supposed, Occupancy]] = {}
         #: Pods and gangs that wait, and what they wait for; ``prepared`` brings it up to date.
         self.backlog = Backlog(self.ledger)
         #: Pods that the last plan places, by UID: for them a new version matters.
@@ -358,6 +362,7 @@ class ClusterState:
         self.generation += 1
         for node in filter(None, nodes):
             self._marked[node] = None
+            self._counted.pop(node, None)
             self.backlog.resting.wake(self.commits.intents.ids_at(node))
 
     def _touch(self, uid: str, before: PodRecord | None = None) -> None:

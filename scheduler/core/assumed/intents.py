@@ -163,6 +163,11 @@ class Intents:
         return self._of_gang.get((namespace, pod_group), {}).keys()
 
     @property
+    def gangs(self) -> KeysView[tuple[str, str]]:
+        """Gangs (namespace and PodGroup) of holders."""
+        return self._of_gang.keys()
+
+    @property
     def moving(self) -> list[Intent]:
         """Those that keep places for successors, the oldest first."""
         return self.in_order(self._moving)

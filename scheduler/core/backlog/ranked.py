@@ -71,6 +71,9 @@ class Turns(Generic[R]):
         self._in_order = of.in_order()
         #: UIDs of those that have had their turn.
         self.taken: set[str] = settled & of.uids if settled else set()
+        if len(self.taken) > _FEW:
+            self._in_order = [rank for rank in self._in_order if rank.uid not in self.taken]
+            heapify(self._in_order)
 
     def first(self) -> Rank | None:
         """The rank of the one that is decided on next, None if there is none."""

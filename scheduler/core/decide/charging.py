@@ -17,6 +17,7 @@ from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.room_trial import OnPaper
 from scheduler.core.model.plan import Entry, MakeRoom, Placement
 from scheduler.core.model.records import PodRecord
+from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.model.room import Action, Found, Intent, Moved, Moves, Place, Unit, Victim
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import Use
@@ -61,7 +62,12 @@ class Charging:
 
     def leave(self, pods: Sequence[PodRecord]) -> None:
         """Take off pods that go anyway: nobody is evicted for a need that fits then."""
-        self._release(pods, is_leaving=True)
+        sums, leaving = self.attempts.snapshot.queues.sums, dict[tuple[str, bool], Resources]()
+        for row in filter(None, (sums.row(pod.uid) for pod in pods)):
+            key = row.queue, row.is_fixed
+            leaving[key] = leaving.get(key, NOTHING).plus(row.amounts)
+        for (queue, fixed), amounts in leaving.items():
+            self.attempts.accounts.release(Use(queue, amounts, fixed), is_leaving=True)
         self.attempts.placer.statement.evict(*pods)
 
     def take(self, need: Need, found: Found, *, standing: Intent | None = None, still: Sequence[Victim] = ()) -> bool:
@@ -231,10 +237,10 @@ class Charging:
         owner = group.uid if group is not None else pod.controller or pod.uid
         return Victim(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, node=pod.node, owner=owner)
 
-    def _release(self, pods: Iterable[PodRecord], *, is_leaving: bool = False) -> None:
+    def _release(self, pods: Iterable[PodRecord]) -> None:
         for pod in pods:
             if pod.queue:
-                self.attempts.accounts.release(self._use(pod), is_leaving=is_leaving)
+                self.attempts.accounts.release(self._use(pod))
 
     def _use(self, pod: PodRecord) -> Use:
         """What a bound pod counts for."""

@@ -11,7 +11,7 @@ bounded, and divided between namespaces; what is left over comes first the next 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -142,19 +142,28 @@ class Making:
         over = {entry.intent_id for entry in self.entries if isinstance(entry, GiveUp)}
         self.failing = {key: because for key, because in self.failing.items() if key not in over}
         intents = snapshot.commits.intents
-        standing = [each for each in intents.all() if each.id not in over and not intents.is_ending(each.id)]
-        self._revised = {intent.id: memo.revised[intent.id] for intent in standing if intent.id in memo.revised}
-        for intent in standing:
-            for victim in intent.victims:
-                pod = snapshot.pod(victim.pod_uid)
-                since_ns = None if pod is None else self._since_ns(pod)
-                if pod is None or since_ns is None:
-                    continue
-                over_ns = since_ns + self._patience_ns(pod)
-                if over_ns > now_ns:
-                    self._times.append(over_ns)
-                elif snapshot.commits.intents.waits(intent.places[0].pod_uid):
-                    self.failing.setdefault(intent.id, Ended.VICTIM_STAYS)
+
+        def stands(intent_id: str) -> bool:
+            return intents.get(intent_id) is not None and intent_id not in over and not intents.is_ending(intent_id)
+
+        self._revised = {intent_id: times for intent_id, times in memo.revised.items() if stands(intent_id)}
+        for pod in self._waited_for():
+            since_ns, intent = self._since_ns(pod), intents.victims.get(pod.uid)
+            if since_ns is None or intent is None or not stands(intent.id):
+                continue
+            over_ns = since_ns + self._patience_ns(pod)
+            if over_ns > now_ns:
+                self._times.append(over_ns)
+            elif intents.waits(intent.places[0].pod_uid):
+                self.failing.setdefault(intent.id, Ended.VICTIM_STAYS)
+
+    def _waited_for(self) -> Iterator[PodRecord]:
+        """Bound pods that are terminating, or whose eviction was tried: not all victims of all intents."""
+        snapshot = self.attempts.snapshot
+        asked, victims = snapshot.room_facts.asked, snapshot.commits.intents.victims
+        tried = victims if asked is None else filter(victims.__contains__, sorted(asked))
+        records = map(snapshot.pods.records.get, dict.fromkeys((*tried, *snapshot.pods.terminating)))
+        return (pod for pod in records if pod is not None and pod.node)
 
     def _look(self, due: Sequence[Needing], memo: RoomMemo, stamp: Stamp) -> None:
         """Search for those that are due: reclaim for all of them first, then preempt for those that are left."""
@@ -185,8 +194,8 @@ class Making:
         """Take off pods that go anyway; return those who should have been gone long ago."""
         snapshot, now_ns, there = self.attempts.snapshot, self.attempts.now_ns, self.attempts.placer.statement
         victims, leaving, stuck = snapshot.commits.intents.victims, list[PodRecord](), set[str]()
-        for pod in snapshot.pods.records.values():
-            if not pod.node or not (pod.deleting or pod.uid in victims):
+        for pod in map(snapshot.pods.records.get, dict.fromkeys((*victims, *snapshot.pods.terminating))):
+            if pod is None or not pod.node:
                 continue
             since_ns = self._since_ns(pod)
             patience_ns = self._patience_ns(pod) if pod.uid in victims else self._settings.leaving_ns

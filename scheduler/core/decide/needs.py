@@ -154,9 +154,10 @@ def _of_gang(key: Key, attempts: Attempts, served: set[str]) -> Needing:
 def needs_left(attempts: Attempts, entries: Iterable[Entry]) -> Iterator[Needing]:
     """All that wait for room on nodes after a decision has done ``entries``, but for holders of intents."""
     snapshot = attempts.snapshot
-    served = {placement.pod_uid for placement in placements(entries)} | snapshot.commits.intents.holders.keys()
-    gangs = {(pod.namespace, pod.pod_group) for pod in map(snapshot.pod, served) if pod and pod.pod_group}
-    return needs(attempts, served, gangs, snapshot.backlog.room.refused)
+    placed = {placement.pod_uid for placement in placements(entries)}
+    gangs = {(pod.namespace, pod.pod_group) for pod in map(snapshot.pod, placed) if pod and pod.pod_group}
+    intents = snapshot.commits.intents
+    return needs(attempts, placed | intents.holders.keys(), gangs | intents.gangs, snapshot.backlog.room.refused)
 
 
 # --- who they are ------------------------------------------------------------------------------------------------

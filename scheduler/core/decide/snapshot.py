@@ -9,7 +9,7 @@ stays as it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import msgspec
@@ -47,6 +47,8 @@ from scheduler.core.snapshot.pod_counts import PodCounts
 from scheduler.core.snapshot.supposed import Supposed
 from scheduler.core.topology.topologies import Topologies
 
+#: By node: what was supposed, and what is used then.
+Counted: TypeAlias = dict[str, tuple[Supposed, Occupancy]]
 #: Says who has to go for a need, by one of these actions; leaves statement and accounts as they were (room/search.py).
 FindRoom: TypeAlias = Callable[[Need, Trial, Sequence[Action]], Found | NoRoom]
 
@@ -62,7 +64,8 @@ class Snapshot:
     ``generation``: the cluster's when this was made, ``now_at`` tells the one that it has. ``judge`` adds to a pod
     that waits what its claims and others' terms ask of nodes, or why they keep it waiting. ``doubts``: nodes that come
     last when a device has to be opened (slow_nodes.py). ``find_room``: says which pods go for a need, by what the shell
-    knows (``room_facts``). ``residents``: who may be evicted, read when that is asked.
+    knows (``room_facts``). ``residents``: who may be evicted, read when that is asked. ``counted``: nodes as they were
+    counted last without pods that go, until something about them changes: a decision need not count them again.
 
     Of a changed snapshot: ``gone``: pods (UIDs) that are not there, though books and charges may name them. ``only``:
     who is decided on; None: all. ``has_no_doubts``: nothing that went wrong counts. ``supposes_nodes``: as in
@@ -91,6 +94,7 @@ class Snapshot:
     room_facts: RoomFacts
     residents: ResidentTable
     recounts: Recounts = NOTHING
+    counted: Counted = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
     only: frozenset[str] | None = None
     has_no_doubts: bool = False
@@ -138,6 +142,7 @@ class Snapshot:
             supposes_nodes=draft.supposes_nodes,
             backlog=_all_awake(draft),
             recounts=NOTHING,
+            counted={},
         )
 
     # --- pods ----------------------------------------------------------------------------------------------------
@@ -197,9 +202,15 @@ class Snapshot:
         """Count a node as if that had happened."""
         if self.gone:
             supposed = msgspec.structs.replace(supposed, evicted=self.gone | supposed.evicted)
-        return count_node(
+        known = self.counted.get(node.name)
+        if known is not None and known[0] == supposed:
+            return known[1]
+        used = count_node(
             node, node.name, pods=self.pods, commits=self.commits, settings=self.settings, supposed=supposed
         )
+        if supposed.only_evicts:
+            self.counted[node.name] = supposed, used
+        return used
 
     # --- room ----------------------------------------------------------------------------------------------------
     def room_for(self, need: Need, trial: Trial, *actions: Action) -> Found | NoRoom:

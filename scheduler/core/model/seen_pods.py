@@ -47,6 +47,7 @@ class Pods:
         "gone",
         "records",
         "reservations",
+        "terminating",
         "unbound",
     )
 
@@ -54,6 +55,8 @@ class Pods:
         self.records: dict[str, PodRecord] = {}
         #: UIDs of pods that name no node, in the order of their coming; always a subset of ``records``.
         self.unbound: dict[str, None] = {}
+        #: UIDs of pods that name a node and are being deleted.
+        self.terminating: dict[str, None] = {}
         self.reservations: dict[str, Reservation] = {}
         #: UIDs of pods that are gone, against answers that come after the deletion was seen.
         self.gone: Recent[None] = Recent()
@@ -76,6 +79,7 @@ class Pods:
             self,
             records=dict(self.records),
             unbound=dict(self.unbound),
+            terminating=dict(self.terminating),
             _bound_at=self._bound_at.copy(),
             _members=self._members.copy(),
         )
@@ -151,6 +155,8 @@ class Pods:
         uid = record.uid
         self._bound_at.move(uid, record.node)
         self._members.move(uid, f"{record.namespace}/{record.pod_group}" if record.pod_group else "")
+        if record.node and record.deleting:
+            self.terminating[uid] = None
         if not record.node:
             self.unbound[uid] = None
             return
@@ -182,6 +188,7 @@ class Pods:
         record = self.records.pop(uid, None)
         if record is not None:
             self.unbound.pop(uid, None)
+            self.terminating.pop(uid, None)
             self._bound_at.move(uid, "")
             self._members.move(uid, "")
         return record

@@ -79,6 +79,10 @@ class QueueSums:
         """By name of the queue; of queues that have no pods there are none."""
         return self._sums
 
+    def row(self, uid: str) -> Row | None:
+        """As what a pod counts; None: it counts for nothing."""
+        return self._rows.get(uid)
+
     def of_group(self, group: Group) -> Sum | None:
         """The sum of one PodGroup's pods; None if it has none that count."""
         return self._by_group.get(group)

@@ -27,6 +27,11 @@ class Supposed(msgspec.Struct, frozen=True):
     retired: Set[str] = frozenset()
     lifted: Set[str] = frozenset()
 
+    @property
+    def only_evicts(self) -> bool:
+        """Whether it is nothing but that pods go."""
+        return bool(self.evicted) and not (self.placed or self.retired or self.lifted)
+
     def reservation(self, held: Reservation) -> Reservation:
         """A reservation as it would be."""
         gone = held.group in self.retired

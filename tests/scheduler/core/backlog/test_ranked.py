@@ -63,3 +63,11 @@ def test_nobody_has_a_turn_who_has_none_to_come() -> None:
     assert turns.take().uid == "a"
     with pytest.raises(LookupError, match="nobody is left"):
         turns.take()
+
+
+def test_those_who_were_settled_before_have_no_turn_however_many_they_are() -> None:
+    names = [f"p{number:03}" for number in range(200)]
+    of = _ranked(*map(_rank, names))
+    turns = Turns(of, set(names[:150]) | {"of another shape"})
+    assert [turns.take().uid for _ in range(50)] == names[150:]
+    assert turns.first() is None

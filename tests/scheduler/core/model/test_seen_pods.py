@@ -74,3 +74,14 @@ def test_when_a_node_took_a_pod_up_is_known_and_no_news() -> None:
     record = made.pod("uid-a")
     assert record is not None
     assert (record.started_s, made.generation) == (1_767_225_610, generation)
+
+
+def test_pods_that_are_being_deleted_are_known_as_such_while_they_have_a_node() -> None:
+    made = cluster(node(), pod("waits", deleting=True), pod("runs", bound_to="n1"), pod("goes", bound_to="n1"))
+    pods = made.snapshot().pods
+    assert [*pods.terminating] == []
+    feed(made, changed(pod("goes", bound_to="n1", deleting=True)))
+    assert [*pods.terminating] == ["uid-goes"]
+    copied = pods.copy()
+    made.remove_pod("uid-goes")
+    assert ([*pods.terminating], [*copied.terminating]) == ([], ["uid-goes"])

@@ -97,3 +97,12 @@ def test_each_change_of_a_pod_group_is_told_and_nothing_else() -> None:
     assert sorted(told[1:]) == [("ns", "g"), ("ns", "h")]
     sums.put("p", None)
     assert told[3:] == [("ns", "h")]
+
+
+def test_a_pods_row_is_what_was_put_last() -> None:
+    sums = QueueSums()
+    assert sums.row("p") is None
+    sums.put("p", Row("a", TWO, Stage.HELD))
+    assert sums.row("p") == Row("a", TWO, Stage.HELD)
+    sums.put("p", None)
+    assert sums.row("p") is None

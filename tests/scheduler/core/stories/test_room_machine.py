@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,10 +126,10 @@ class Careful(Shell):
         assert {name: free.tolist() for name, free in anew.items()} == {n: free.tolist() for n, free in after.items()}
 
     def _looking_at_all(self, snapshot: Snapshot, wall_s: int) -> Decision:
-        """The same decision, had no intent rested."""
+        """The same decision, had no intent rested and no node been counted before."""
         backlog = self.cluster.backlog
         resting, backlog.resting = backlog.resting, Resting()
-        decision = decide(snapshot, self.now_ns, wall_s=wall_s)
+        decision = decide(replace(snapshot, counted={}), self.now_ns, wall_s=wall_s)
         backlog.resting = resting
         return decision
 
