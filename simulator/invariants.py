@@ -102,6 +102,7 @@ class Checker:
         self.intents = Intents(
             self.findings,
             self.limits,
+            self._gangs,
             pods=self._pods,
             live=self.live,
             nodes=self._nodes,
@@ -134,6 +135,7 @@ class Checker:
         elif kind == POD_GROUPS:
             self._gangs.pod_group(raw, at_s, is_gone=event == DELETED)
             self.limits.pod_group(raw, at_s, is_gone=event == DELETED)
+            self.intents.pod_group(raw, at_s)
         elif kind == QUEUES:
             self.limits.queue(raw, at_s, is_gone=event == DELETED)
         elif kind == BIND_REQUESTS:

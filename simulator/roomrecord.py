@@ -42,11 +42,12 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """For which pods room is made, where, and which pods have to go."""
+    """For which pods room is made, where, and which pods have to go. ``action``: by which rule."""
 
     id: str
     places: tuple[Place, ...]
     victims: tuple[Victim, ...]
+    action: str = ""
 
     @property
     def holders(self) -> frozenset[str]:
@@ -69,7 +70,7 @@ def _read(listed: list[Any]) -> Iterator[Intent]:
         try:
             places = tuple(Place(_uid(uid), node, _nano(more)) for uid, node, *more in said["places"])
             victims = tuple(Victim(_uid(uid), f"{space}/{name}", node) for uid, space, name, node, _ in said["victims"])
-            yield Intent(str(said["id"]), places, victims)
+            yield Intent(str(said["id"]), places, victims, str(said.get("action", "")))
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
 

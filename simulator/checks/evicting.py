@@ -1,7 +1,8 @@
 """S7 and S13 of evictions for others, and L6: each is named by an intent on record, and has somebody to run then.
 
-Rules of queues, what victims have earned by running, and whether another set had been enough are not judged here: that
-is the search's, whose tests know better. Room that was freed is judged by simulator/checks/keptroom.py.
+Who may be taken for whom is judged by simulator/checks/taking.py; shares of queues, and whether another set had been
+enough, are not judged: that is the search's, whose tests know better. Room that was freed is judged by
+simulator/checks/keptroom.py.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from simulator.violations import Findings
 MOST: Final = 10
 WINDOW_S: Final = 3600.0
 #: Who evicts may not have heard for so long that nobody waits any more.
-_HEARSAY_S: Final = 5.0
+HEARSAY_S: Final = 5.0
 #: At rest an intent that nobody waits for is gone after so long: the sweep (docs/design/room.md), twice.
 _SWEPT_S: Final = 120.0
 #: At rest every other one has come to its end after so long.
@@ -65,7 +66,7 @@ class ForOthers:
             self.findings.add("S7", write.at_s, f"pod {key} was evicted, and it can't be preempted")
 
     def _late_s(self, at_s: float) -> float:
-        return _HEARSAY_S + self.limits.lateness.at(at_s - self.findings.start_s)
+        return HEARSAY_S + self.limits.lateness.at(at_s - self.findings.start_s)
 
     def judge(self, now_s: float, *, is_end: bool = False) -> None:
         """Judge what happened long enough ago."""

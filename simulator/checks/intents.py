@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from simulator import roomrecord
 from simulator.checks.budgets import Budgets
 from simulator.checks.counting import NodeFacts
-from simulator.checks.evicting import ForOthers
+from simulator.checks.evicting import HEARSAY_S, ForOthers
 from simulator.checks.keptroom import KeptRoom
 from simulator.checks.limits import Limits
 from simulator.checks.standing import Record
+from simulator.checks.taking import Taking
 from simulator.checks.writes import Write
 from simulator.facts import Json, PodFacts
+from simulator.gangs import Gangs
 from simulator.violations import Findings
 
 
@@ -27,6 +29,7 @@ class Intents:
         self,
         findings: Findings,
         limits: Limits,
+        gangs: Gangs,
         *,
         pods: Mapping[str, PodFacts],
         live: Mapping[str, PodFacts],
@@ -34,10 +37,11 @@ class Intents:
         on_node: Mapping[str, Mapping[str, None]],
         find: Callable[[str, str], PodFacts | None],
     ) -> None:
-        self._findings = findings
+        self._findings, self._limits, self._live = findings, limits, live
         self._record = Record(pods, live)
         self._kept_room = KeptRoom(findings, self._record, nodes, on_node)
         self._budgets = Budgets(live)
+        self._taking = Taking(findings, limits, gangs, pods)
         self._for_others = ForOthers(findings, self._record, limits, self._budgets, find)
 
     def record(self, raw: Json, at_s: float, *, is_gone: bool) -> None:
@@ -45,6 +49,8 @@ class Intents:
         if raw["metadata"]["name"] == roomrecord.NAME:
             for text in self._record.take(raw, at_s, is_gone=is_gone):
                 self._findings.add("S13", at_s, text)
+            late_s = HEARSAY_S + self._limits.lateness.at(at_s - self._findings.start_s)
+            self._taking.record((each.intent for each in self._record.standing), at_s, late_s=late_s)
 
     def request(self, raw: Json, *, is_gone: bool) -> None:
         """Take a version of a BindRequest."""
@@ -54,10 +60,15 @@ class Intents:
         """Take a version of a PodDisruptionBudget."""
         self._budgets.take(raw, at_s, is_gone=is_gone)
 
+    def pod_group(self, raw: Json, at_s: float) -> None:
+        """Take a version of a PodGroup."""
+        self._taking.pod_group(raw, at_s)
+
     def pod(self, pod: PodFacts, at_s: float, *, is_bound: bool) -> None:
         """Take a version of a pod. ``is_bound``: it was bound by this."""
         self._record.pod(pod, at_s)
         self._budgets.pod(pod, at_s)
+        self._taking.pod(pod, at_s, is_there=pod.uid in self._live)
         if is_bound and pod.is_ours:
             self._kept_room.bound(pod, at_s)
 

@@ -146,7 +146,7 @@ class Limits:
     # --- what is judged ----------------------------------------------------------------------------------------------
     def _judge(self, pod: PodFacts, row: Row, grown: list[str], at_s: float) -> None:
         since_s = self._since_s(pod, at_s)
-        trees = [self._tree, *(tree for until_s, tree in reversed(self._older) if until_s >= since_s)]
+        trees = self.trees(since_s)
         if any(not tree.specs for tree in trees):
             return
         if self._moved_s.get(pod.uid, -math.inf) >= since_s:
@@ -240,6 +240,18 @@ class Limits:
         if group is not None:
             return group["queue"] or names.DEFAULT_QUEUE
         return pod.labels.get(names.QUEUE_LABEL) or pod.labels.get(names.PROJECT_LABEL) or names.DEFAULT_QUEUE
+
+    def queue_of(self, pod: PodFacts) -> str:
+        """In which queue a pod counts now."""
+        return self._queue_of(pod)
+
+    def was_moved(self, uid: str, since_s: float) -> bool:
+        """Whether a pod's queue or preemptibility has changed since then."""
+        return self._moved_s.get(uid, -math.inf) >= since_s
+
+    def trees(self, since_s: float) -> list[QueueTree]:
+        """All versions of the Queues that stood since then, the newest first."""
+        return [self._tree, *(tree for until_s, tree in reversed(self._older) if until_s >= since_s)]
 
     def is_fixed(self, pod: PodFacts, *, since_s: float) -> bool:
         """Whether a pod can't be preempted, and could not since then."""

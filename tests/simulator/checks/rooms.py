@@ -11,11 +11,13 @@ from tests.simulator.made_up import NODE, Story, node, pod, version
 Intent = dict[str, Any]
 
 
-def intent(holders: str, victims: str, *, id_: str = "", at: str = NODE, devices: Any = ()) -> Intent:
+def intent(
+    holders: str, victims: str, *, id_: str = "", at: str = NODE, devices: Any = (), action: str = "consolidation"
+) -> Intent:
     """Room for some pods by the going of others, all on one node; names are separated by spaces."""
     return {
         "id": id_ or f"for {holders}",
-        "action": "reclaim",
+        "action": action,
         "namespace": "team",
         "places": [[f"=uid-{name}", at, *([list(devices)] if devices else [])] for name in holders.split()],
         "victims": [[f"=uid-{name}", "team", name, NODE, f"=owner-{name}"] for name in victims.split()],

@@ -1,0 +1,224 @@
+"""S7 of the intents on record: who may be taken for whom, by own count of pods, PodGroups and Queues.
+
+Judged when an intent comes to stand on the record:
+
+- a gang keeps its minimum, or goes whole: its core is never taken in part;
+- preemption takes from pods of lower priority in the queue of the holder, reclaim from other queues;
+- a core is taken when its minimum has run for as long as a queue says that it is left alone.
+
+Who decides may have heard late of what changed. So a member that left a moment ago may count as there, one that came a
+moment ago as unknown, and nothing is judged of a PodGroup, a queue or a pod that was changed or moved just then. Shares
+of queues are not judged: fair shares are the scheduler's own arithmetic, which has a reference of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from simulator.checks.limits import Limits
+from simulator.checks.queuetree import QueueTree
+from simulator.facts import Json, PodFacts
+from simulator.gangs import Gangs, Key
+from simulator.roomrecord import Intent
+from simulator.violations import Findings
+from wire import names
+
+_PREEMPT: Final = "preempt"
+_RECLAIM: Final = "reclaim"
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    _PREEMPT: ("preemptMinRuntime",),
+    _RECLAIM: ("reclaimMinRuntime",),
+    "consolidation": ("preemptMinRuntime", "reclaimMinRuntime"),
+}
+_PARTS: Final = re.compile(r"(\d+)([hms])")
+_SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
+#: A start is told in whole seconds.
+_ROUNDED_S: Final = 1.0
+
+
+@dataclass(slots=True)
+class _Member:
+    """A bound pod: since when it is one of its gang, since when it runs, and when it stopped to stay."""
+
+    pod: PodFacts
+    group: Key | None
+    since_s: float
+    started_s: float | None = None
+    left_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """An intent, judged at a time. What changed since ``since_s`` nobody may know. ``going``: UIDs of victims."""
+
+    intent: Intent
+    going: set[str]
+    at_s: float
+    since_s: float
+
+
+@dataclass(slots=True, eq=False)
+class Taking:
+    """Judges intents. ``pods``: every pod that was ever seen, its last version."""
+
+    findings: Findings
+    limits: Limits
+    gangs: Gangs
+    pods: Mapping[str, PodFacts]
+    _members: dict[str, _Member] = field(default_factory=dict)
+    _of_group: dict[Key, dict[str, None]] = field(default_factory=dict)
+    #: When what a PodGroup says changed last.
+    _changed_s: dict[Key, float] = field(default_factory=dict)
+    _specs: dict[Key, Json] = field(default_factory=dict)
+    #: Intents (by id) and victims that were judged.
+    _judged: dict[str, set[str]] = field(default_factory=dict)
+
+    # --- what is there -----------------------------------------------------------------------------------------------
+    def pod(self, pod: PodFacts, at_s: float, *, is_there: bool) -> None:
+        """Take a version of a pod."""
+        known = self._members.get(pod.uid)
+        if not pod.node or not pod.is_ours or pod.is_reservation:
+            return
+        group = (pod.namespace, pod.pod_group) if pod.pod_group else None
+        if known is None or known.group != group:
+            if known is not None and known.group is not None:
+                self._of_group[known.group].pop(pod.uid, None)
+            started_s = known.started_s if known is not None else None
+            known = self._members[pod.uid] = _Member(pod, group, at_s, started_s)
+            if group is not None:
+                self._of_group.setdefault(group, {})[pod.uid] = None
+        known.pod = pod
+        if known.started_s is None and (pod.raw.get("status") or {}).get("startTime"):
+            known.started_s = at_s
+        if known.left_s is None and (not is_there or pod.deleting or pod.has_ended):
+            known.left_s = at_s
+
+    def pod_group(self, raw: Json, at_s: float) -> None:
+        """Take a version of a PodGroup."""
+        key, spec = (raw["metadata"].get("namespace", ""), raw["metadata"]["name"]), raw.get("spec") or {}
+        if self._specs.get(key) != spec:
+            self._specs[key], self._changed_s[key] = spec, at_s
+
+    # --- what is judged ----------------------------------------------------------------------------------------------
+    def record(self, listed: Iterable[Intent], at_s: float, *, late_s: float) -> None:
+        """Judge intents as they stand now, as far as they were not judged. ``late_s``: for so long nobody may know."""
+        listed = list(listed)
+        going = {victim.uid for intent in listed for victim in intent.victims}
+        for intent in listed:
+            fresh = {victim.uid for victim in intent.victims} - self._judged.get(intent.id, set())
+            victims = [self._members[uid] for uid in sorted(fresh) if uid in self._members]
+            if victims:
+                for text in self._wrong(_Case(intent, going, at_s, at_s - late_s), victims):
+                    self.findings.add("S7", at_s, f"intent {intent.id}: {text}")
+        self._judged = {intent.id: {victim.uid for victim in intent.victims} for intent in listed}
+
+    def _wrong(self, case: _Case, victims: list[_Member]) -> Iterator[str]:
+        holders = [self.pods[uid] for uid in sorted(case.intent.holders) if uid in self.pods]
+        is_known = bool(holders) and len(holders) == len(case.intent.holders)
+        groups: dict[Key | str, list[_Member]] = {}
+        for victim in victims:
+            groups.setdefault(victim.group or victim.pod.uid, []).append(victim)
+        for taken in groups.values():
+            group = taken[0].group
+            if group is not None and not self._is_clear(group, case.since_s):
+                continue
+            rest = self._rest(group, case) if group is not None else []
+            is_whole = group is not None and self._is_whole(group, rest)
+            known = [each for each in rest if each.since_s < case.since_s and each.left_s is None]
+            if group is not None and known and not is_whole and self._was_whole(group, case.since_s):
+                yield f"{_named(taken)} of gang {'/'.join(group)} go, and {_named(known)} stay"
+            if is_known:
+                yield from self._wrong_taker(case, holders, taken)
+            if is_known and not is_whole:
+                yield from self._wrong_age(case, holders[0], taken)
+
+    def _is_clear(self, group: Key, since_s: float) -> bool:
+        is_known = group in self.gangs.minimums and group not in self.gangs.uncounted
+        return is_known and self._changed_s.get(group, 0.0) < since_s
+
+    def _rest(self, group: Key, case: _Case) -> list[_Member]:
+        """Members that stay, and those that left a moment ago."""
+        there = (each for each in self._all(group) if each.pod.uid not in case.going)
+        return [each for each in there if each.left_s is None or each.left_s >= case.since_s]
+
+    def _is_whole(self, group: Key, members: Iterable[_Member]) -> bool:
+        done = (each for each in self._all(group) if each.pod.phase == names.SUCCEEDED)
+        there = {each.pod.uid: each.pod for each in (*members, *done)}
+        parts = Counter(str(pod.labels.get(names.SUBGROUP_LABEL) or "") for pod in there.values())
+        return self.gangs.minimums[group].is_whole(parts)
+
+    def _was_whole(self, group: Key, since_s: float) -> bool:
+        """Whether it is whole with those that go."""
+        there = (each for each in self._all(group) if each.left_s is None and each.since_s < since_s)
+        return self._is_whole(group, there)
+
+    def _all(self, group: Key) -> list[_Member]:
+        return [self._members[uid] for uid in self._of_group.get(group, ())]
+
+    def _wrong_taker(self, case: _Case, holders: list[PodFacts], taken: list[_Member]) -> Iterator[str]:
+        """Whether they are of the right queue, and less urgent."""
+        action = case.intent.action
+        if action not in {_PREEMPT, _RECLAIM} or self._were_moved(case, holders[0], taken):
+            return
+        queue, most = self.limits.queue_of(holders[0]), max(map(_priority, holders))
+        for each in taken:
+            other = self.limits.queue_of(each.pod)
+            if (other == queue) != (action == _PREEMPT):
+                yield f"{action} takes pod {each.pod.key} of queue {other} for one of queue {queue}"
+            if action == _PREEMPT and _priority(each.pod) >= most:
+                yield f"pod {each.pod.key} of priority {_priority(each.pod)} goes for one of priority {most}"
+
+    def _wrong_age(self, case: _Case, holder: PodFacts, taken: list[_Member]) -> Iterator[str]:
+        """Whether a core goes before it has run for as long as its queue says."""
+        if self._were_moved(case, holder, taken):
+            return
+        trees = self.limits.trees(case.since_s)
+        least_s = min(self._least_s(tree, case.intent.action, holder, taken[0].pod) for tree in trees)
+        run_s = case.at_s - self._started_s(case, taken)
+        if run_s + _ROUNDED_S < least_s:
+            yield f"{_named(taken)} go after {run_s:.3f} s, and run for {least_s:g} s at least"
+
+    def _were_moved(self, case: _Case, holder: PodFacts, taken: list[_Member]) -> bool:
+        uids = (holder.uid, *(each.pod.uid for each in taken))
+        return any(self.limits.was_moved(uid, case.since_s) for uid in uids)
+
+    def _started_s(self, case: _Case, taken: list[_Member]) -> float:
+        """Since when the minimum of a gang runs, or a pod alone."""
+        group = taken[0].group
+        members, least = taken, 1
+        if group is not None:
+            members = [each for each in self._all(group) if each.left_s is None or each.left_s >= case.since_s]
+            done = sum(each.pod.phase == names.SUCCEEDED for each in self._all(group))
+            least = max(1, self.gangs.minimums[group].pods - done)
+        starts = sorted(case.at_s if each.started_s is None else each.started_s for each in members)
+        return starts[min(len(starts), least) - 1]
+
+    def _least_s(self, tree: QueueTree, action: str, holder: PodFacts, victim: PodFacts) -> float:
+        """For how long a core of the victim's queue is left alone by a holder; 0 where no queue says it."""
+        path = tree.path(self.limits.queue_of(victim))[0]
+        if action == _RECLAIM:
+            above = set(tree.path(self.limits.queue_of(holder))[0])
+            shared = next((at for at, name in enumerate(path) if name in above), len(path))
+            path = path[max(0, shared - 1) :]
+        said = (
+            next((tree.specs[name][each] for name in path if tree.specs[name].get(each)), "")
+            for each in _FIELDS.get(action, ())
+        )
+        return max(map(_seconds, said), default=0.0)
+
+
+def _named(members: Iterable[_Member]) -> str:
+    return ", ".join(sorted(each.pod.key for each in members))
+
+
+def _priority(pod: PodFacts) -> int:
+    return int((pod.raw.get("spec") or {}).get("priority") or 0)
+
+
+def _seconds(text: str) -> float:
+    """Read a duration as simulated users write them."""
+    return sum(float(number) * _SECONDS[unit] for number, unit in _PARTS.findall(text))

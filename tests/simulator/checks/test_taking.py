@@ -1,0 +1,181 @@
+"""S7 of intents: cores go whole, urgency and queues are right, and minimum runtimes are over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from simulator.checks.limits import Lateness
+from simulator.invariants import POD_GROUPS, QUEUES
+from tests.simulator.checks.rooms import RoomStory, holding, intent
+from tests.simulator.made_up import pod_group
+
+
+def started(raw: dict[str, Any]) -> dict[str, Any]:
+    """It runs."""
+    status = {**raw["status"], "phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
+    return {**raw, "status": status}
+
+
+def urgent(raw: dict[str, Any], priority: int) -> dict[str, Any]:
+    return {**raw, "spec": {**raw["spec"], "priority": priority}}
+
+
+def in_queue(name: str) -> dict[str, Any]:
+    return {"labels": {"kai.scheduler/queue": name}}
+
+
+def queue(name: str, parent: str = "", **says: str) -> dict[str, Any]:
+    """A queue without limits."""
+    resources = {each: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for each in ("gpu", "cpu", "memory")}
+    spec = {"parentQueue": parent, "resources": resources, **says}
+    return {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec}
+
+
+# --- cores -----------------------------------------------------------------------------------------------------------
+def gang(minimum: int, members: str, *, lateness: Lateness = Lateness()) -> RoomStory:  # noqa: B008 - frozen
+    """A gang with a number of members that run; a minute later."""
+    story = RoomStory(lateness=lateness)
+    story.sees(pod_group("ring", minimum), kind=POD_GROUPS)
+    for name in members.split():
+        story.sees(started(holding(name, annotations={"pod-group-name": "ring"})))
+    return story.later(60)
+
+
+@pytest.mark.parametrize(
+    ("minimum", "victims", "broken"),
+    [
+        (2, "a", set[str]()),
+        (2, "a b c", set[str]()),
+        (2, "a b", {"S7"}),
+        (3, "a", {"S7"}),
+        (1, "a b", set[str]()),
+    ],
+)
+def test_a_core_goes_whole_or_stays(minimum: int, victims: str, broken: set[str]) -> None:
+    assert gang(minimum, "a b c").records(intent("h", victims)).broken() == broken
+
+
+def test_a_core_that_goes_by_two_intents_goes_whole() -> None:
+    assert gang(2, "a b").records(intent("h", "a"), intent("g", "b")).broken() == set()
+
+
+def test_the_rest_of_a_gang_that_was_below_its_minimum_may_go_in_part() -> None:
+    story = gang(3, "a b c")
+    story.sees(pod_group("ring", 4), kind=POD_GROUPS)
+    assert story.later(60).records(intent("h", "a")).broken() == set()
+
+
+def test_a_member_that_has_succeeded_stays_in_the_count() -> None:
+    story = gang(2, "a b c")
+    story.sees(holding("c", annotations={"pod-group-name": "ring"}, phase="Succeeded"))
+    assert story.later(60).records(intent("h", "a")).broken() == set()
+
+
+def test_who_decides_may_not_have_heard_of_a_member_that_left_or_came_just_now() -> None:
+    left = gang(2, "a b c").goes("c", annotations={"pod-group-name": "ring"})
+    assert left.later(1).records(intent("h", "a")).broken() == set()
+    assert left.later(60).records(intent("h", "b")).broken() == {"S7"}
+    came = gang(2, "a b")
+    came.sees(started(holding("c", annotations={"pod-group-name": "ring"})))
+    assert came.later(1).records(intent("h", "a b")).broken() == set()
+
+
+def test_a_pod_group_that_was_changed_just_now_is_not_judged() -> None:
+    story = gang(2, "a b c")
+    story.sees(pod_group("ring", 3), kind=POD_GROUPS)
+    assert story.later(1).records(intent("h", "a")).broken() == set()
+
+
+# --- who takes from whom ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("of_holder", "of_victim", "broken"), [(50, 10, set[str]()), (50, 50, {"S7"}), (10, 50, {"S7"})]
+)
+def test_preemption_takes_from_pods_of_lower_priority(of_holder: int, of_victim: int, broken: set[str]) -> None:
+    story = RoomStory()
+    story.sees(urgent(holding("low"), of_victim)).sees(urgent(holding("high", node=""), of_holder))
+    assert story.later(60).records(intent("high", "low", action="preempt")).broken() == broken
+
+
+@pytest.mark.parametrize(
+    ("action", "queue", "broken"),
+    [("preempt", "a", set[str]()), ("preempt", "b", {"S7"}), ("reclaim", "a", {"S7"}), ("reclaim", "b", set[str]())],
+)
+def test_preemption_takes_from_the_own_queue_and_reclaim_from_others(action: str, queue: str, broken: set[str]) -> None:
+    story = RoomStory()
+    story.sees(holding("low", **in_queue("a"))).sees(urgent(holding("high", node="", **in_queue(queue)), 50))
+    assert story.later(60).records(intent("high", "low", action=action)).broken() == broken
+
+
+# --- minimum runtimes ------------------------------------------------------------------------------------------------
+def below(action: str, *queues: dict[str, Any], run_s: float, lateness: Lateness = Lateness()) -> set[str]:  # noqa: B008
+    """A victim of queue ``d1/v`` goes that has run for some time, for a holder of ``d1/v``, or of ``d1/w``."""
+    story = RoomStory(lateness=lateness)
+    for each in queues:
+        story.sees(each, kind=QUEUES)
+    story.sees(holding("low", **in_queue("v")))
+    story.later(100)
+    story.sees(started(holding("low", **in_queue("v"))))
+    holder = "v" if action == "preempt" else "w"
+    story.sees(urgent(holding("high", node="", **in_queue(holder)), 50))
+    return story.later(run_s).records(intent("high", "low", action=action)).broken()
+
+
+TOP = queue("d1", preemptMinRuntime="40s", reclaimMinRuntime="1m30s")
+
+
+@pytest.mark.parametrize(
+    ("action", "own", "run_s", "broken"),
+    [
+        ("preempt", {"preemptMinRuntime": "20s"}, 15, {"S7"}),
+        ("preempt", {"preemptMinRuntime": "20s"}, 25, set[str]()),
+        ("preempt", {"reclaimMinRuntime": "20s"}, 30, {"S7"}),
+        ("preempt", {"reclaimMinRuntime": "20s"}, 50, set[str]()),
+        ("reclaim", {"reclaimMinRuntime": "20s"}, 15, {"S7"}),
+        ("reclaim", {"reclaimMinRuntime": "20s"}, 25, set[str]()),
+        ("reclaim", {}, 80, {"S7"}),
+        ("consolidation", {"preemptMinRuntime": "5s", "reclaimMinRuntime": "20s"}, 15, {"S7"}),
+        ("consolidation", {"preemptMinRuntime": "5s", "reclaimMinRuntime": "20s"}, 25, set[str]()),
+        ("preempt", {"preemptMinRuntime": "0s"}, 6, set[str]()),
+    ],
+)
+def test_a_core_is_left_alone_for_as_long_as_its_queue_or_the_next_above_says(
+    action: str, own: dict[str, str], run_s: float, broken: set[str]
+) -> None:
+    assert below(action, TOP, queue("v", "d1", **own), queue("w", "d1"), run_s=run_s) == broken
+
+
+def test_reclaim_from_afar_goes_by_the_queue_below_the_lowest_one_above_both() -> None:
+    queues = [TOP, queue("v", "d1", reclaimMinRuntime="0s"), queue("d2"), queue("w", "d2")]
+    assert below("reclaim", *queues, run_s=80) == {"S7"}
+    assert below("reclaim", *queues, run_s=100) == set()
+
+
+def test_a_gang_is_as_old_as_its_minimum_and_pods_above_it_are_not_protected() -> None:
+    story = RoomStory()
+    story.sees(queue("default-queue", preemptMinRuntime="30s"), kind=QUEUES)
+    story.sees(pod_group("ring", 2), kind=POD_GROUPS)
+    for name in "abc":
+        story.sees(started(holding(name, annotations={"pod-group-name": "ring"})))
+        story.later(20)
+    story.sees(urgent(holding("high", node=""), 50))
+    assert story.records(intent("high", "a b c", action="preempt")).broken() == set()
+    story = RoomStory()
+    story.sees(queue("default-queue", preemptMinRuntime="50s"), kind=QUEUES)
+    story.sees(pod_group("ring", 2), kind=POD_GROUPS)
+    for name in "abc":
+        story.sees(started(holding(name, annotations={"pod-group-name": "ring"})))
+        story.later(20)
+    story.sees(urgent(holding("high", node=""), 50))
+    assert story.records(intent("high", "c", action="preempt")).checker.findings.all_held
+    assert story.records(intent("high", "a b c", action="preempt")).broken() == {"S7"}
+
+
+def test_a_minimum_that_was_lengthened_just_now_may_not_be_known() -> None:
+    longer = [queue("v", preemptMinRuntime="5s"), queue("v", preemptMinRuntime="1h")]
+    story = RoomStory()
+    story.sees(longer[0], kind=QUEUES).sees(started(holding("low", **in_queue("v"))))
+    story.later(30)
+    story.sees(urgent(holding("high", node="", **in_queue("v")), 50)).sees(longer[1], kind=QUEUES)
+    assert story.later(1).records(intent("high", "low", action="preempt")).broken() == set()
