@@ -65,6 +65,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/explain/ruled_out.py": "tests/scheduler/core/stories/test_compute.py",
     "scheduler/core/explain/shortfall.py": "tests/scheduler/core/explain/test_explain.py",
     "scheduler/core/explain/units.py": "tests/scheduler/core/explain/test_explain.py",
+    "scheduler/core/filters/counted_parts.py": "tests/scheduler/core/filters/test_pod_anti_affinity.py",
     "scheduler/core/filters/filter.py": "tests/scheduler/core/stories/test_adding_a_filter.py",
     "scheduler/core/filters/pod_rule.py": "tests/scheduler/core/filters/test_spread.py",
     "scheduler/core/filters/pod_terms.py": "tests/scheduler/core/filters/test_pod_anti_affinity.py",

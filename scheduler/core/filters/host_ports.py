@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 from typing_extensions import override
 
-from scheduler.core.filters.pod_rule import Bools, Counts, PodRule
+from scheduler.core.filters.counted_parts import AnyOnNode
+from scheduler.core.filters.pod_rule import PodRule
 from scheduler.core.filters.pod_terms import LabelsOf
 from scheduler.core.model.pod_rules import HostPort
 from scheduler.core.model.records import PodClass, PodRecord
@@ -39,9 +40,6 @@ class HostPorts(PodRule):
     words = "node(s) didn't have free ports for the requested pod ports"
 
     @override
-    def closed(self, cls: PodClass, counts: Counts) -> Bools | None:
+    def parts(self, cls: PodClass) -> tuple[AnyOnNode, ...]:
         """Nodes with a pod that has one of the ports."""
-        if cls.rules is None or not cls.rules.ports:
-            return None
-        found: Bools = counts.per_node(Clashing(cls.rules.ports)) > 0
-        return found
+        return (AnyOnNode(Clashing(cls.rules.ports)),) if cls.rules is not None and cls.rules.ports else ()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 from typing_extensions import override
 
-from scheduler.core.filters.pod_rule import Bools, Counts, PodRule
+from scheduler.core.filters.counted_parts import AnyOnNode
+from scheduler.core.filters.pod_rule import PodRule
 from scheduler.core.filters.pod_terms import LabelsOf
 from scheduler.core.model.pod_rules import InlineDisk
 from scheduler.core.model.records import PodClass, PodRecord
@@ -37,9 +38,6 @@ class InlineDisks(PodRule):
     words = "node(s) had no available disk"
 
     @override
-    def closed(self, cls: PodClass, counts: Counts) -> Bools | None:
-        """Nodes with a pod that mounts one of the disks."""
-        if cls.rules is None or not cls.rules.disks:
-            return None
-        found: Bools = counts.per_node(Mounting(cls.rules.disks)) > 0
-        return found
+    def parts(self, cls: PodClass) -> tuple[AnyOnNode, ...]:
+        """Nodes with a pod that has one of the disks."""
+        return (AnyOnNode(Mounting(cls.rules.disks)),) if cls.rules is not None and cls.rules.disks else ()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from scheduler.core.filters.pod_rule import Bools, Counts, PodRule, any_of
+from scheduler.core.filters.counted_parts import AnyInDomain
+from scheduler.core.filters.pod_rule import PodRule
 from scheduler.core.filters.pod_terms import Owning
 from scheduler.core.model.records import PodClass
 
@@ -21,11 +22,6 @@ class OthersAntiAffinity(PodRule):
     words = "node(s) didn't satisfy existing pods anti-affinity rules"
 
     @override
-    def closed(self, cls: PodClass, counts: Counts) -> Bools | None:
-        """Nodes in a domain with an owner of one of the terms."""
-        if not cls.taken_by:
-            return None
-        closed = [
-            counts.domains(term.key).at_nodes(counts.in_domains(Owning(term), term.key)) > 0 for term in cls.taken_by
-        ]
-        return any_of(closed)
+    def parts(self, cls: PodClass) -> tuple[AnyInDomain, ...]:
+        """Domains with an owner of one of the terms."""
+        return tuple(AnyInDomain(term.key, Owning(term)) for term in cls.taken_by)

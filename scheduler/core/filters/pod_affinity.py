@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 from typing_extensions import override
 
-from scheduler.core.filters.pod_rule import Bools, Counts, PodRule, all_of
+from scheduler.core.filters.pod_rule import Bools, Counts, PodRule, Watched
 from scheduler.core.filters.pod_terms import TakenByAll, takes_pod, without_key
 from scheduler.core.model.pod_rules import PodRules
 from scheduler.core.model.records import PodClass
@@ -21,21 +22,43 @@ class PodAffinity(PodRule):
     words = "node(s) didn't match pod affinity rules"
 
     @override
-    def closed(self, cls: PodClass, counts: Counts) -> Bools | None:
-        """Nodes without such pods in one of their domains, or without one of the labels."""
+    def parts(self, cls: PodClass) -> tuple[Beside, ...]:
+        """Domains without such pods, of each label."""
         rules = cls.rules
         if rules is None or not rules.affinity:
-            return None
+            return ()
         matcher = TakenByAll(tuple(dict.fromkeys(map(without_key, rules.affinity))), unknown=False)
-        keys = dict.fromkeys(term.key for term in rules.affinity)
-        by_key, sums = [counts.domains(key) for key in keys], [counts.in_domains(matcher, key) for key in keys]
-        has_labels = all_of([domains.is_known for domains in by_key])
-        if not any(each.any() for each in sums) and _takes_itself(rules, counts):
-            first: Bools = ~has_labels
-            return first
-        beside = [domains.at_nodes(each) > 0 for domains, each in zip(by_key, sums, strict=True)]
-        found: Bools = ~(has_labels & all_of(beside))
+        keys = tuple(dict.fromkeys(term.key for term in rules.affinity))
+        return tuple(Beside(key, keys, matcher, rules) for key in keys)
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """Domains of a label without a pod that all terms take. ``keys``: the labels of all terms."""
+
+    key: str
+    keys: tuple[str, ...]
+    matcher: TakenByAll
+    rules: PodRules
+
+    @property
+    def closes_others(self) -> bool:
+        """A node needs the labels of all terms."""
+        return True
+
+    @property
+    def watched(self) -> Watched:
+        """A pod that comes, and the last one that goes: then the next is the first of a series."""
+        return Watched(self.matcher)
+
+    def closed(self, counts: Counts) -> Bools:
+        """Domains without such pods; none, if the pod is the first of a series."""
+        there = counts.in_domains(self.matcher, self.key)
+        found: Bools = there < (0 if not there.any() and self._is_first(counts) else 1)
         return found
+
+    def _is_first(self, counts: Counts) -> bool:
+        is_nowhere = not any(counts.in_domains(self.matcher, key).any() for key in self.keys)
+        return is_nowhere and _takes_itself(self.rules, counts)
 
 
 def _takes_itself(rules: PodRules, counts: Counts) -> bool:

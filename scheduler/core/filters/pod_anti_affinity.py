@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from scheduler.core.filters.pod_rule import Bools, Counts, PodRule, any_of
+from scheduler.core.filters.counted_parts import AnyInDomain
+from scheduler.core.filters.pod_rule import PodRule
 from scheduler.core.filters.pod_terms import TakenByAll, without_key
 from scheduler.core.model.records import PodClass
 
@@ -16,13 +17,7 @@ class PodAntiAffinity(PodRule):
     words = "node(s) didn't match pod anti-affinity rules"
 
     @override
-    def closed(self, cls: PodClass, counts: Counts) -> Bools | None:
-        """Nodes in a domain with a pod that one of the terms takes."""
-        if cls.rules is None or not cls.rules.anti_affinity:
-            return None
-        closed = []
-        for term in cls.rules.anti_affinity:
-            domains = counts.domains(term.key)
-            taken = counts.in_domains(TakenByAll((without_key(term),), unknown=True), term.key)
-            closed.append(domains.at_nodes(taken) > 0)
-        return any_of(closed)
+    def parts(self, cls: PodClass) -> tuple[AnyInDomain, ...]:
+        """Domains with a pod that one of the terms takes."""
+        terms = () if cls.rules is None else cls.rules.anti_affinity
+        return tuple(AnyInDomain(term.key, TakenByAll((without_key(term),), unknown=True)) for term in terms)

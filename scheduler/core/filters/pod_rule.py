@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from operator import and_, or_
+from operator import and_
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
@@ -24,11 +24,6 @@ if TYPE_CHECKING:  # commands that only read what pods ask of filters don't load
 
 Ints: TypeAlias = "NDArray[np.int64]"
 Bools: TypeAlias = "NDArray[np.bool_]"
-
-
-def any_of(columns: Sequence[Bools]) -> Bools:
-    """Nodes that are in one of these. There is one at least."""
-    return reduce(or_, columns)
 
 
 def all_of(columns: Sequence[Bools]) -> Bools:
@@ -98,6 +93,10 @@ class Counts(Protocol):
         """The nodes by a label."""
         ...
 
+    def members(self, key: str, domain: int) -> Ints:
+        """Positions of the nodes in a domain of a label."""
+        ...
+
     def in_domains(self, matcher: Matcher, key: str, counted: Counted | None = None) -> Ints:
         """How many of these pods are in each domain of a label, on nodes that count."""
         ...
@@ -116,11 +115,45 @@ class Counts(Protocol):
         ...
 
 
+class Watched(msgspec.Struct, frozen=True):
+    """Pods whose coming (``comes``) or going (``goes``) may open a node for a class that a rule keeps off."""
+
+    matcher: Matcher
+    comes: bool = True
+    goes: bool = True
+
+
+class Part(Protocol):
+    """One term, constraint or set of a rule, as a class asks it: it closes domains of a label, or single nodes.
+
+    ``key``: the label; None: each node alone. ``closes_others``: whether nodes without the label are out.
+    """
+
+    @property
+    def key(self) -> str | None:
+        """The label."""
+        ...
+
+    @property
+    def closes_others(self) -> bool:
+        """Whether nodes without the label are out."""
+        ...
+
+    @property
+    def watched(self) -> Watched | None:
+        """What may open a node, beside changes of nodes; None: nothing."""
+        ...
+
+    def closed(self, counts: Counts) -> Bools:
+        """The domains that are out, by number; without a key the nodes, by position."""
+        ...
+
+
 class PodRule(Filter):
     """A filter about other pods."""
 
-    def closed(self, cls: PodClass, counts: Counts) -> Bools | None:
-        """Nodes that are out for a class; None where it asks nothing."""
+    def parts(self, cls: PodClass) -> tuple[Part, ...]:
+        """What a class asks; a node is out if any part closes it."""
         raise NotImplementedError
 
     @override

@@ -21,11 +21,12 @@ from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
 from scheduler.core.filters.place import Place
 from scheduler.core.filters.pod_affinity import PodAffinity
 from scheduler.core.filters.pod_anti_affinity import PodAntiAffinity
+from scheduler.core.filters.pod_rule import Part, PodRule
 from scheduler.core.filters.readiness import Readiness
 from scheduler.core.filters.spread import SpreadLabel, TopologySpread
 from scheduler.core.filters.taints import Cordon, Taints
 from scheduler.core.filters.volume_places import VolumeAffinity, VolumeZone
-from scheduler.core.model.records import Constraints, NodeRecord, Term
+from scheduler.core.model.records import Constraints, NodeRecord, PodClass, Term
 from wire.core import Pod
 
 OK: Final = 0
@@ -67,6 +68,15 @@ class Filters:
         """What a pod asks of filters that read it themselves, by kind."""
         read = ((each.kind, each.read(pod)) for each in self.all)
         return tuple((kind, asked) for kind, asked in read if asked is not None)
+
+    def parts(self, cls: PodClass) -> tuple[tuple[int, Part], ...]:
+        """What a class asks of the pods around it: parts of rules, each with its rule's number, in order."""
+        return tuple(
+            (number, part)
+            for number, each in enumerate(self.all, 1)
+            if isinstance(each, PodRule)
+            for part in each.parts(cls)
+        )
 
     def judge(self, node: NodeRecord, constraints: Constraints) -> int:
         """OK, or the number of the first filter that lets no pod with these constraints on ``node``."""

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.node_affinity import NodeAffinity, Selector
-from scheduler.core.filters.pod_rule import Bools, Counts, Ints, PodRule, all_of, any_of
+from scheduler.core.filters.pod_rule import Bools, Counts, Ints, PodRule, Watched, all_of
 from scheduler.core.filters.pod_terms import LabelsOf, takes
 from scheduler.core.filters.requirements import effort_of_all
 from scheduler.core.filters.taints import Taints
@@ -59,6 +59,29 @@ class Admitting(msgspec.Struct, frozen=True, cache_hash=True):
         return found
 
 
+class Labelled(msgspec.Struct, frozen=True):
+    """All domains of a label are open, and nodes without it are out."""
+
+    key: str
+
+    @property
+    def closes_others(self) -> bool:
+        """They lack the label."""
+        return True
+
+    @property
+    def watched(self) -> None:
+        """Pods make no difference."""
+        return
+
+    def closed(self, counts: Counts) -> Bools:
+        """No domain."""
+        import numpy as np  # noqa: PLC0415 - as in pod_rule.py
+
+        none: Bools = np.zeros(counts.domains(self.key).count, np.bool_)
+        return none
+
+
 class SpreadLabel(PodRule):
     """Nodes without the label of a constraint."""
 
@@ -66,12 +89,39 @@ class SpreadLabel(PodRule):
     words = "node(s) didn't match pod topology spread constraints (missing required label)"
 
     @override
-    def closed(self, cls: PodClass, counts: Counts) -> Bools | None:
+    def parts(self, cls: PodClass) -> tuple[Labelled, ...]:
         """Nodes that lack one of the labels."""
-        if cls.rules is None or not cls.rules.spread:
-            return None
-        known = [counts.domains(spread.key).is_known for spread in cls.rules.spread]
-        found: Bools = ~all_of(known)
+        return () if cls.rules is None else tuple(map(Labelled, _keys(cls.rules)))
+
+
+class Skewed(msgspec.Struct, frozen=True):
+    """Domains of one constraint in which one more pod would be too many. ``itself``: 1 if the pod would count."""
+
+    spread: Spread
+    matcher: Staying
+    counted: Admitting
+    itself: int
+
+    @property
+    def key(self) -> str:
+        """The label."""
+        return self.spread.key
+
+    @property
+    def closes_others(self) -> bool:
+        """They are out by another rule."""
+        return False
+
+    @property
+    def watched(self) -> Watched:
+        """A pod that goes, and one that comes to where the fewest are."""
+        return Watched(self.matcher)
+
+    def closed(self, counts: Counts) -> Bools:
+        """These domains."""
+        per_domain = counts.in_domains(self.matcher, self.key, self.counted)
+        least = _least(self.spread, per_domain, counts.are_there(self.key, self.counted))
+        found: Bools = per_domain > self.spread.most_skew - self.itself + least
         return found
 
 
@@ -85,31 +135,27 @@ class TopologySpread(PodRule):
     words = "node(s) didn't match pod topology spread constraints"
 
     @override
-    def closed(self, cls: PodClass, counts: Counts) -> Bools | None:
-        """Nodes in such domains."""
-        rules = cls.rules
-        if rules is None or not rules.spread:
-            return None
-        keys = tuple(dict.fromkeys(spread.key for spread in rules.spread))
-        closed = [_is_too_much(spread, rules, _counted(spread, keys, cls), counts) for spread in rules.spread]
-        return any_of(closed)
+    def parts(self, cls: PodClass) -> tuple[Skewed, ...]:
+        """Each constraint."""
+        if (rules := cls.rules) is None:
+            return ()
+        keys, labels = _keys(rules), dict(rules.labels)
+        return tuple(
+            Skewed(
+                spread,
+                Staying(rules.namespace, spread.selector),
+                Admitting(keys, cls.constraints, spread.honors_affinity, spread.honors_taints),
+                int(takes(spread.selector, labels)),
+            )
+            for spread in rules.spread
+        )
 
 
-def _counted(spread: Spread, keys: tuple[str, ...], cls: PodClass) -> Admitting:
-    return Admitting(keys, cls.constraints, spread.honors_affinity, spread.honors_taints)
-
-
-def _is_too_much(spread: Spread, rules: PodRules, counted: Admitting, counts: Counts) -> Bools:
-    per_domain = counts.in_domains(Staying(rules.namespace, spread.selector), spread.key, counted)
-    is_there = counts.are_there(spread.key, counted)
-    itself = int(takes(spread.selector, dict(rules.labels)))
-    most = spread.most_skew - itself + _least(spread, per_domain, is_there)
-    found: Bools = counts.domains(spread.key).at_nodes(per_domain) > most
-    return found
+def _keys(rules: PodRules) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(spread.key for spread in rules.spread))
 
 
 def _least(spread: Spread, per_domain: Ints, is_there: Bools) -> int:
     """The fewest pods of a domain in which a node counts; 0 where there are too few such domains."""
-    if is_there.sum() < max(1, spread.fewest_domains):
-        return 0
-    return int(per_domain[is_there].min())
+    there = per_domain[is_there]
+    return int(there.min()) if len(there) >= max(1, spread.fewest_domains) else 0

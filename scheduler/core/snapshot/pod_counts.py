@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from scheduler.core.model.records import Constraints, PodRecord
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_numbers import Numbering
 from scheduler.core.nodes.pod_places import COMPARISONS_PER_OPERATION, PodPlaces
+
+_SORTED_PER_OPERATION: Final = 20
 
 
 @dataclass(slots=True)
@@ -45,6 +47,7 @@ class PodCounts:
         "_domains",
         "_effort",
         "_ledger",
+        "_members",
         "_moves",
         "_order",
         "_places",
@@ -63,6 +66,8 @@ class PodCounts:
         self._moves: list[tuple[PodRecord, int, int]] = []
         self._views: dict[Matcher, _View] = {}
         self._domains: dict[str, Domains] = {}
+        #: Of a label: positions by domain, and where each domain begins.
+        self._members: dict[str, tuple[Ints, Ints]] = {}
         self._sums: dict[tuple[Matcher, str, Counted | None], _Sums] = {}
         self._there: dict[tuple[str, Counted], Bools] = {}
         self._effort, self._spent = 0, self._spent_by_ledger
@@ -129,6 +134,18 @@ class PodCounts:
             of, count = self._ledger.domains(key)
             known = self._domains[key] = Domains(of[self._order], count)
         return known
+
+    def members(self, key: str, domain: int) -> Ints:
+        """Positions of the nodes in a domain of a label."""
+        known = self._members.get(key)
+        if known is None:
+            domains = self.domains(key)
+            by_domain = np.argsort(domains.of, kind="stable")
+            starts = np.searchsorted(domains.of[by_domain], np.arange(domains.count + 1))
+            self._effort += len(domains.of) // _SORTED_PER_OPERATION
+            known = self._members[key] = by_domain, starts
+        by_domain, starts = known
+        return by_domain[starts[domain] : starts[domain + 1]]
 
     def in_domains(self, matcher: Matcher, key: str, counted: Counted | None = None) -> Ints:
         """How many of these pods are in each domain of a label, on nodes that count."""

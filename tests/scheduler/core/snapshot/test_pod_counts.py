@@ -14,8 +14,9 @@ from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import AntiTerm
 from scheduler.core.snapshot.rule_columns import RuleColumns, columns_of
 from scheduler.core.snapshot.statement import Statement
-from tests.scheduler.core.filters.beside import HOST, NODES, affinity, anti_affinity, made, running, term, waiting
+from tests.scheduler.core.filters.beside import HOST, affinity, anti_affinity, made, running, term, waiting
 from tests.scheduler.core.filters.test_spread import spread
+from tests.scheduler.core.objects import node
 
 _ALL = TakenByAll((AntiTerm("", selector=(), namespaces=frozenset(("ns",))),), unknown=False)
 _KINDS: tuple[dict[str, Any], ...] = (
@@ -67,7 +68,7 @@ def test_after_any_placements_taken_back_every_rule_answers_as_before(seed: int)
 
 
 def _answers(columns: list[RuleColumns]) -> list[list[int]]:
-    return [each.narrowed(np.full(len(NODES), OK, np.int8)).tolist() for each in columns]
+    return [each.narrowed(np.full(len(each.open), OK, np.int8)).tolist() for each in columns]
 
 
 def test_a_class_that_asks_nothing_of_others_has_no_columns() -> None:
@@ -106,3 +107,28 @@ def test_what_is_counted_first_costs_effort_and_no_more_once_it_is_known() -> No
     second = Placer(snapshot)
     assert second.place(record) is not None
     assert second.statement.counts.take_effort() == 1 + 10  # a look at the count, and one constraint that is asked
+
+
+@pytest.mark.parametrize(
+    "kind", [spread(HOST), spread(HOST, minDomains=13), anti_affinity(term(HOST)), affinity(term(HOST))]
+)
+def test_answers_that_change_on_many_nodes_at_once_are_those_of_a_first_look(kind: dict[str, Any]) -> None:
+    nodes = tuple(node(f"n{i}", labels={} if i else {HOST: ""}) for i in range(12))
+    found = made(*(waiting(kind, f"w{i}", "a") for i in range(26)), nodes=nodes)
+    snapshot = found.snapshot()
+    placer, pods = Placer(snapshot), [snapshot.pods.records[f"uid-w{i}"] for i in range(26)]
+    columns = columns_of(placer.statement, pods[0].cls)
+    assert columns is not None
+    marks, opened = [], {int(columns.open.sum())}
+    for pod in pods:
+        marks.append(placer.statement.checkpoint())
+        placer.place(pod)
+        again = columns_of(placer.statement, pod.cls)
+        assert again is not None
+        assert _answers([columns]) == _answers([again])
+        opened.add(int(columns.open.sum()))
+    placer.statement.rollback(marks[0])
+    again = columns_of(placer.statement, pods[0].cls)
+    assert again is not None
+    assert columns.open.tolist() == again.open.tolist()
+    assert len(opened) > 1
