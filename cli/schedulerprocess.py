@@ -36,6 +36,7 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
     decisions = Settings(
         gpu_strategy=options.gpu_strategy,
         cpu_strategy=options.cpu_strategy,
+        weights=options.weights(),
         require_enforcement=options.require_enforcement,
         enforced_affinity=options.enforced_node_affinity,
         are_grouped=options.workloads_are_grouped,

@@ -6,8 +6,9 @@ from typing import Annotated, Final
 
 from cli.inspection.options import UNITS_MIB
 from cli.settings import affinity, kinds
-from cli.settings.common import Address, Replica
+from cli.settings.common import Address
 from cli.settings.declaring import Setting
+from cli.settings.preferences import PreferenceOptions
 from scheduler.core.model.records import Term
 from scheduler.core.model.room import Method, RoomSettings
 from scheduler.core.model.settings import Settings, Strategy
@@ -38,7 +39,7 @@ _PROMETHEUS: Final = kinds.Kind(metavar="URL", allowed=kinds.COLLECTOR.allowed, 
 _LONGEST_WINDOW_S: Final = 8784 * 3600.0
 
 
-class SchedulerOptions(Replica, frozen=True, kw_only=True):
+class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
     """What an administrator may choose about the scheduler."""
 
     gpu_strategy: Annotated[

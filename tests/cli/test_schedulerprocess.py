@@ -5,6 +5,7 @@ import pytest
 from cli import schedulerprocess
 from cli.main import _parser
 from gpu.cdi import Cdi
+from scheduler.core.model.pod_preferences import Weights
 from scheduler.core.model.room import Method, RoomSettings
 from scheduler.core.queues.cron import parsed
 from scheduler.core.queues.use_over_time import UsePeriod
@@ -78,6 +79,31 @@ def test_limits_need_not_be_enforced_unless_it_is_asked_for(given: list[str], is
 )
 def test_what_is_chosen_about_making_room_reaches_decisions(given: list[str], room: RoomSettings) -> None:
     assert schedulerprocess.settings(options("scheduler", given)).decisions.room == room
+
+
+@pytest.mark.parametrize(
+    ("given", "weights"),
+    [
+        ([], Weights()),
+        (["--prefer-no-schedule-weight=0"], Weights(prefer_no_schedule=0)),
+        (["--preferred-node-affinity-weight=100"], Weights(node_affinity=100)),
+        (["--preferred-pod-affinity-weight=1"], Weights(pod_affinity=1)),
+        (["--soft-spread-weight=7"], Weights(soft_spread=7)),
+        (["--image-locality-weight=1"], Weights(images=1)),
+        (["--hard-pod-affinity-weight=50"], Weights(hard_pod_affinity=50)),
+        (["--ignore-preferred-terms-of-existing-pods"], Weights(ignores_others=True)),
+    ],
+)
+def test_what_is_chosen_about_preferences_reaches_decisions(given: list[str], weights: Weights) -> None:
+    assert schedulerprocess.settings(options("scheduler", given)).decisions.weights == weights
+
+
+@pytest.mark.parametrize("value", ["101", "-1", "1.5", "much"])
+def test_a_weight_that_is_none_is_refused_in_one_line(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["scheduler", f"--soft-spread-weight={value}"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"argument --soft-spread-weight: {value!r} is not a whole number from 0 to 100" in line
 
 
 @pytest.mark.parametrize(("given", "per_s"), [([], 300), (["--evictions-per-second=5"], 5)])
