@@ -242,8 +242,8 @@ def _most_preferred(keys: Int64s, preferred: Preferred) -> Int64s:
     sums = preferred.sums(fits)
     need_no_waiting = keys < _LAST
     allowed = need_no_waiting if need_no_waiting.any() else fits
-    most = np.where(allowed, sums, -1).max()
-    return np.where(allowed & (sums == most), keys, NOWHERE)
+    ranked = np.where(allowed, sums, -1)
+    return np.where(ranked == ranked.max(), keys, NOWHERE)
 
 
 def _wanted(cls: PodClass) -> Wanted:

@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.model.pod_preferences import PodPreferences, Weights
 from scheduler.core.model.records import NodeRecord, PodClass
-from scheduler.core.nodes.table import Bools, Int64s
-from scheduler.core.scores.preferences.preference import MOST, Seen
+from scheduler.core.nodes.table import Int64s
+from scheduler.core.scores.preferences.preference import MOST, Fixed, Seen
 
 _MIB: Final = 1024 * 1024
 #: Below this nothing is gained, and above the other, which is for each container, nothing more.
@@ -31,23 +31,23 @@ class Images:
         """As set."""
         return weights.images
 
-    def asks(self, cls: PodClass, seen: Seen) -> int:
-        """A look for each image."""
-        del seen
-        return 0 if cls.prefers is None else len(cls.prefers.images)
-
-    def scores(self, cls: PodClass, seen: Seen, fits: Bools) -> Int64s:
+    def scorer(self, cls: PodClass, seen: Seen) -> Fixed | None:
         """By the bytes that are there. Not normalised: a node's score depends on no other's."""
-        if cls.prefers is None:
-            raise ValueError("a class without images has no such scores")
-        found = np.zeros(len(fits), np.int64)
-        for image in cls.prefers.images:
-            sizes = seen.numbers(_SIZE, image)
-            has = int((sizes > 0).sum())
-            found += (sizes * (has / len(fits))).astype(np.int64)
-        most = _MOST_BYTES * cls.prefers.containers
-        scores: Int64s = MOST * (np.clip(found, _LEAST_BYTES, most) - _LEAST_BYTES) // (most - _LEAST_BYTES)
-        return scores
+        prefers = cls.prefers
+        if prefers is None or not prefers.images:
+            return None
+        return Fixed(len(prefers.images), lambda fits: _by_bytes(prefers, seen, len(fits)))
+
+
+def _by_bytes(prefers: PodPreferences, seen: Seen, nodes: int) -> Int64s:
+    found = np.zeros(nodes, np.int64)
+    for image in prefers.images:
+        sizes = seen.numbers(_SIZE, image)
+        has = int((sizes > 0).sum())
+        found += (sizes * (has / nodes)).astype(np.int64)
+    most = _MOST_BYTES * prefers.containers
+    scores: Int64s = MOST * (np.clip(found, _LEAST_BYTES, most) - _LEAST_BYTES) // (most - _LEAST_BYTES)
+    return scores
 
 
 class _Size:

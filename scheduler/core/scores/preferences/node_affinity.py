@@ -7,8 +7,7 @@ from collections.abc import Hashable
 from scheduler.core.filters.requirements import effort_of, holds
 from scheduler.core.model.pod_preferences import WeightedNodeTerm, Weights
 from scheduler.core.model.records import NodeRecord, PodClass
-from scheduler.core.nodes.table import Bools, Int64s
-from scheduler.core.scores.preferences.preference import Seen, of_largest
+from scheduler.core.scores.preferences.preference import Fixed, Seen, of_largest
 
 
 class NodeAffinity:
@@ -21,15 +20,10 @@ class NodeAffinity:
         """As set."""
         return weights.node_affinity
 
-    def asks(self, cls: PodClass, seen: Seen) -> int:
-        """Something, with any term."""
-        del seen
-        return int(cls.prefers is not None and bool(cls.prefers.node_terms))
-
-    def scores(self, cls: PodClass, seen: Seen, fits: Bools) -> Int64s:
+    def scorer(self, cls: PodClass, seen: Seen) -> Fixed | None:
         """The best where the sum is the largest."""
         terms = () if cls.prefers is None else cls.prefers.node_terms
-        return of_largest(seen.numbers(_SUM, terms), fits)
+        return Fixed(1, lambda fits: of_largest(seen.numbers(_SUM, terms), fits)) if terms else None
 
 
 class _Sum:

@@ -7,10 +7,15 @@ counts with a weight of its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import reduce
+from typing import Final
+
 import numpy as np
 
+from scheduler.core.filters.pod_rule import Matcher
 from scheduler.core.filters.pod_terms import Drawing, TakenByAll, without_key
-from scheduler.core.model.pod_preferences import Weights
+from scheduler.core.model.pod_preferences import WeightedTerm, Weights
 from scheduler.core.model.records import PodClass
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.scores.preferences.preference import MOST, Seen
@@ -26,34 +31,45 @@ class PodAffinity:
         """As set."""
         return weights.pod_affinity
 
-    def asks(self, cls: PodClass, seen: Seen) -> int:
-        """A look for each term."""
-        del seen
-        return len(cls.drawn_by) + (0 if cls.prefers is None else len(cls.prefers.pod_terms))
-
-    def scores(self, cls: PodClass, seen: Seen, fits: Bools) -> Int64s:
+    def scorer(self, cls: PodClass, seen: Seen) -> Beside | None:
         """From the least sum of nodes that fit to the largest."""
-        sums = _sums(cls, seen)
+        own = () if cls.prefers is None else cls.prefers.pod_terms
+        return Beside(own, cls.drawn_by, seen) if own or cls.drawn_by else None
+
+
+class Beside:
+    """Scores by the pods in the domains of nodes. ``own``: terms of the pod; ``drawn_by``: of others."""
+
+    def __init__(self, own: Iterable[WeightedTerm], drawn_by: Iterable[WeightedTerm], seen: Seen) -> None:
+        self._seen = seen
+        #: By a label: which pods are counted in its domains, and the weight of each.
+        self._by_key: dict[str, list[tuple[Matcher, int]]] = {}
+        for one in own:
+            matcher = TakenByAll((without_key(one.term),), unknown=False)
+            self._by_key.setdefault(one.term.key, []).append((matcher, one.weight))
+        for one in drawn_by:
+            self._by_key.setdefault(one.term.key, []).append((Drawing(one), one.weight))
+        self.asked = sum(map(len, self._by_key.values()))
+
+    def scores(self, fits: Bools) -> Int64s:
+        """As parts of what lies between the least and the largest sum."""
+        sums = self._sums()
         least, largest = int(np.where(fits, sums, _END).min()), int(np.where(fits, sums, -_END).max())
         if least == largest:
             return np.zeros(len(sums), np.int64)
         # In floating point, in this order: 100 * (29 / 100) is 28.999..., which counts as 28.
-        found: Int64s = (MOST * ((np.where(fits, sums, least) - least) / (largest - least))).astype(np.int64)
+        found: Int64s = (MOST * ((sums - least) / (largest - least))).astype(np.int64)
         return found
+
+    def _sums(self) -> Int64s:
+        """What each node's domains add up to. Domains of one label are added up before nodes are looked at."""
+        at_nodes = [self._seen.domains(key).at_nodes(self._in_domains(key)) for key in self._by_key]
+        return reduce(np.add, at_nodes)
+
+    def _in_domains(self, key: str) -> Int64s:
+        counted = [self._seen.in_domains(matcher, key) * weight for matcher, weight in self._by_key[key]]
+        return reduce(np.add, counted)
 
 
 #: Above any sum.
-_END = 1 << 60
-
-
-def _sums(cls: PodClass, seen: Seen) -> Int64s:
-    """What each node's domains add up to. Domains of one label are added up before nodes are looked at."""
-    by_key: dict[str, Int64s] = {}
-    for own in () if cls.prefers is None else cls.prefers.pod_terms:
-        taken = seen.in_domains(TakenByAll((without_key(own.term),), unknown=False), own.term.key)
-        by_key[own.term.key] = by_key.get(own.term.key, 0) + taken * own.weight
-    for one in cls.drawn_by:
-        owners = seen.in_domains(Drawing(one), one.term.key)
-        by_key[one.term.key] = by_key.get(one.term.key, 0) + owners * one.weight
-    at_nodes = [seen.domains(key).at_nodes(of_domains) for key, of_domains in by_key.items()]
-    return sum(at_nodes[1:], at_nodes[0])
+_END: Final = 1 << 60

@@ -7,8 +7,7 @@ from collections.abc import Hashable
 from scheduler.core.filters.taints import PREFER_NO_SCHEDULE, tolerates
 from scheduler.core.model.pod_preferences import Weights
 from scheduler.core.model.records import NodeRecord, PodClass
-from scheduler.core.nodes.table import Bools, Int64s
-from scheduler.core.scores.preferences.preference import MOST, Seen, of_largest
+from scheduler.core.scores.preferences.preference import MOST, Fixed, Seen, of_largest
 from wire.core import Toleration
 
 
@@ -22,16 +21,12 @@ class PreferNoSchedule:
         """As set."""
         return weights.prefer_no_schedule
 
-    def asks(self, cls: PodClass, seen: Seen) -> int:
-        """Something, as soon as a node has one."""
-        del cls
-        return int(seen.has_soft_taints)
-
-    def scores(self, cls: PodClass, seen: Seen, fits: Bools) -> Int64s:
+    def scorer(self, cls: PodClass, seen: Seen) -> Fixed | None:
         """The best for nodes without one."""
+        if not seen.has_soft_taints:
+            return None
         asked = tuple(each for each in cls.constraints.tolerations if each.effect in {"", PREFER_NO_SCHEDULE})
-        found: Int64s = MOST - of_largest(seen.numbers(_UNTOLERATED, asked), fits)
-        return found
+        return Fixed(1, lambda fits: MOST - of_largest(seen.numbers(_UNTOLERATED, asked), fits))
 
 
 class _Untolerated:

@@ -7,7 +7,7 @@ that fit, by the arithmetic of kube-scheduler; where that is in floating point, 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Final, Protocol
 
 import numpy as np
@@ -35,6 +35,19 @@ class Seen(Counts, Protocol):
         ...
 
 
+class Scorer(Protocol):
+    """A preference of one class, for as long as a decision lasts."""
+
+    @property
+    def asked(self) -> int:
+        """How much is asked, in looks at all nodes."""
+        ...
+
+    def scores(self, fits: Bools) -> Int64s:
+        """The score of each node that fits, of at least one; of others any number. Equal ``fits`` are one object."""
+        ...
+
+
 class Preference(Protocol):
     """One of Kubernetes' preferences."""
 
@@ -52,13 +65,21 @@ class Preference(Protocol):
         """What its score is multiplied by; 0: it does not count."""
         ...
 
-    def asks(self, cls: PodClass, seen: Seen) -> int:
-        """How much a class asks, in looks at all nodes; 0: it has no such preference, so all nodes are equal."""
+    def scorer(self, cls: PodClass, seen: Seen) -> Scorer | None:
+        """What scores nodes for a class; None if it has no such preference, so that all nodes are equal."""
         ...
 
-    def scores(self, cls: PodClass, seen: Seen, fits: Bools) -> Int64s:
-        """The score of each node that fits, of at least one; of others any number. For a class that asks something."""
-        ...
+
+class Fixed:
+    """Scores that depend on nodes alone, by a function of those that fit."""
+
+    def __init__(self, asked: int, scores: Callable[[Bools], Int64s]) -> None:
+        self.asked = asked
+        self._scores = scores
+
+    def scores(self, fits: Bools) -> Int64s:
+        """As the function says."""
+        return self._scores(fits)
 
 
 def of_largest(amounts: Int64s, fits: Bools) -> Int64s:

@@ -7,22 +7,25 @@ do not drown in many hosts.
 from __future__ import annotations
 
 import math
-from typing import Final
+from functools import reduce
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.core.filters.pod_rule import Domains, all_of
+from scheduler.core.filters.pod_rule import all_of
 from scheduler.core.filters.spread import Admitting, Staying
 from scheduler.core.model.pod_preferences import PodPreferences, Weights
 from scheduler.core.model.pod_rules import Spread
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.records import Constraints, PodClass
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.scores.preferences.preference import MOST, Seen
 from wire import names
 
 _END: Final = 1 << 60
 _HALF: Final = 0.5
+
+Floats: TypeAlias = "NDArray[np.floating[Any]]"
 
 
 class SoftSpread:
@@ -35,47 +38,89 @@ class SoftSpread:
         """As set."""
         return weights.soft_spread
 
-    def asks(self, cls: PodClass, seen: Seen) -> int:
-        """A look for each constraint."""
-        del seen
-        return 0 if cls.prefers is None else len(cls.prefers.spread)
-
-    def scores(self, cls: PodClass, seen: Seen, fits: Bools) -> Int64s:
+    def scorer(self, cls: PodClass, seen: Seen) -> Spreading | None:
         """The best where the sum is the least of nodes that fit."""
-        if cls.prefers is None:
-            raise ValueError("a class without spread constraints has no such scores")
-        keys = tuple(dict.fromkeys(spread.key for spread in cls.prefers.spread))
-        scored = fits & all_of([seen.domains(key).is_known for key in keys])
-        sums = np.zeros(len(fits), np.float64)
-        for spread in cls.prefers.spread:  # in the order in which they are written: it decides the last bit
-            honors = spread.honors_affinity, spread.honors_taints
-            per_node = _pods_beside(spread, cls.prefers, Admitting(keys, cls.constraints, *honors), seen)
-            sums += np.where(scored, per_node * _weight(spread, seen, scored) + float(spread.most_skew - 1), 0)
-        return _normalised(_rounded(sums), scored)
+        return Spreading(cls.prefers, cls.constraints, seen) if cls.prefers is not None and cls.prefers.spread else None
 
 
-def _pods_beside(spread: Spread, prefers: PodPreferences, counted: Admitting, seen: Seen) -> Int64s:
-    """Selected pods in each node's domain. On one host all count, also where the pod may not be."""
-    pods = Staying(prefers.namespace, spread.selector)
-    if spread.key == names.HOSTNAME_LABEL:
-        return seen.per_node(pods)
-    return seen.domains(spread.key).at_nodes(seen.in_domains(pods, spread.key, counted))
+class _Constraint:
+    """A constraint, with the pods and the nodes that count for it."""
+
+    def __init__(self, spread: Spread, pods: Staying, counted: Admitting) -> None:
+        self._key, self._pods, self._counted = spread.key, pods, counted
+        self._tolerated = float(spread.most_skew - 1)
+        self.is_host = spread.key == names.HOSTNAME_LABEL
+
+    def weight(self, seen: Seen, scored: Bools) -> float:
+        """The more domains have a node that is scored, the more one pod counts."""
+        number = scored.sum() if self.is_host else self.domains_of(seen, scored).sum()
+        return math.log(int(number) + 2)
+
+    def domains_of(self, seen: Seen, scored: Bools) -> Bools:
+        """Domains that have a node that is scored."""
+        domains = seen.domains(self._key)
+        is_there = np.zeros(domains.count, np.bool_)
+        is_there[domains.of[scored]] = True
+        return is_there
+
+    def by_domain(self, seen: Seen, weight: float) -> Floats:
+        """What it adds in each domain."""
+        return seen.in_domains(self._pods, self._key, self._counted) * weight + self._tolerated
+
+    def by_node(self, seen: Seen, weight: float) -> Floats:
+        """What it adds at each node. On one host all pods count, also where the pod may not be."""
+        if self.is_host:
+            return seen.per_node(self._pods) * weight + self._tolerated
+        return self.at_nodes(seen, seen.in_domains(self._pods, self._key, self._counted)) * weight + self._tolerated
+
+    def at_nodes(self, seen: Seen, of_domains: Int64s) -> Int64s:
+        """What each node's domain has."""
+        return seen.domains(self._key).at_nodes(of_domains)
 
 
-def _weight(spread: Spread, seen: Seen, scored: Bools) -> float:
-    is_host = spread.key == names.HOSTNAME_LABEL
-    domains = int(scored.sum()) if is_host else _domains_of(seen.domains(spread.key), scored)
-    return math.log(domains + 2)
+class Spreading:
+    """Scores by the pods in the domains of nodes; what depends on the nodes that fit alone is kept."""
+
+    def __init__(self, prefers: PodPreferences, constraints: Constraints, seen: Seen) -> None:
+        keys = tuple(dict.fromkeys(spread.key for spread in prefers.spread))
+        self._seen = seen
+        self._constraints = [
+            _Constraint(
+                spread,
+                Staying(prefers.namespace, spread.selector),
+                Admitting(keys, constraints, spread.honors_affinity, spread.honors_taints),
+            )
+            for spread in prefers.spread
+        ]
+        self._has_labels = all_of([seen.domains(key).is_known for key in keys])
+        self.asked = len(self._constraints)
+        self._fits: Bools | None = None
+        self._scored = self._has_labels
+        self._weights: list[float] = []
+        #: Of a single constraint, its domains.
+        self._domains: Bools | None = None
+
+    def scores(self, fits: Bools) -> Int64s:
+        """The fewer, the better; 0 without a label."""
+        if fits is not self._fits:
+            self._look_at(fits)
+        if self._domains is not None:
+            (one,), (weight,) = self._constraints, self._weights
+            by_domain = _normalised(_rounded(one.by_domain(self._seen, weight)), self._domains)
+            return one.at_nodes(self._seen, by_domain)
+        # In the order in which constraints are written: it decides the last bit.
+        of_each = zip(self._constraints, self._weights, strict=True)
+        sums = reduce(np.add, [one.by_node(self._seen, weight) for one, weight in of_each])
+        return _normalised(_rounded(sums), self._scored)
+
+    def _look_at(self, fits: Bools) -> None:
+        self._fits, self._scored = fits, fits & self._has_labels
+        self._weights = [one.weight(self._seen, self._scored) for one in self._constraints]
+        (first, *more) = self._constraints
+        self._domains = None if more or first.is_host else first.domains_of(self._seen, self._scored)
 
 
-def _domains_of(domains: Domains, scored: Bools) -> int:
-    """How many domains have a node that is scored, each of which has the label."""
-    is_there = np.zeros(domains.count + 1, np.bool_)
-    is_there[domains.of[scored]] = True
-    return int(is_there.sum())
-
-
-def _rounded(sums: NDArray[np.float64]) -> Int64s:
+def _rounded(sums: Floats) -> Int64s:
     """The nearest integers, halves away from 0; sums are not below 0."""
     whole = np.floor(sums)
     found: Int64s = whole.astype(np.int64) + (sums - whole >= _HALF)
@@ -83,6 +128,8 @@ def _rounded(sums: NDArray[np.float64]) -> Int64s:
 
 
 def _normalised(sums: Int64s, scored: Bools) -> Int64s:
+    if not scored.any():
+        return np.zeros(len(sums), np.int64)
     least, largest = int(np.where(scored, sums, _END).min()), int(np.where(scored, sums, 0).max())
     found: Int64s = np.where(scored, MOST * (largest + least - sums) // largest if largest else MOST, 0)
     return found
