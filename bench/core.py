@@ -16,6 +16,7 @@ Times are CPU time of the process, so that a busy machine doesn't count; decisio
 - ``large_gangs``: gangs of one namespace that never fit, and pods of another that come one at a time for 5 s of CPU
   time; each has its place in the next decision. ``longest_ms`` and ``median_ms`` of these decisions; ``slow``: how many
   took more than twice the median.
+- ``places``: a gang on many nodes that prefers one rack, or has to be in one block besides.
 - ``names``: a decision beside 5 pods that name 15,000 resources each.
 - ``event``: taking a bound pod's event and counting its node anew.
 """
@@ -30,7 +31,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -38,12 +39,14 @@ import numpy as np
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.nodes import node_record
+from scheduler.core.convert.topologies import topology_record
 from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Alone, Gang, Placement, Plan
 from scheduler.core.model.settings import Settings
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.podgroup import PodGroup
+from wire.crds.topology import Topology
 
 _NOW_NS = 1
 _GANGS_FOR_S = 5.0
@@ -262,6 +265,36 @@ def bench_gang(nodes: int, members: int) -> None:
         _report("gang", nodes=nodes, members=members, asks=shape, placed=placed, ms=round(seconds * 1e3, 2))
 
 
+def bench_places(nodes: int, members: int, asked: Mapping[str, str]) -> None:
+    """A gang that asks for a place: nodes in racks of 16 and blocks of 160, up to half of their GPUs in use."""
+    made, rng = Cluster(_SETTINGS), random.Random(1)
+    levels = [{"nodeLabel": label} for label in ("block", "rack")]
+    topology = msgspec.convert({"metadata": {"name": "t"}, "spec": {"levels": levels}}, Topology)
+    made.topologies.of_kai.put(topology_record(topology))
+    for number in range(nodes):
+        each = node(number)
+        labels = {**(each.metadata.labels or {}), "block": f"{number // 160:03}", "rack": f"{number // 16:04}"}
+        made.upsert_node(msgspec.structs.replace(each, metadata=msgspec.structs.replace(each.metadata, labels=labels)))
+        made.upsert_pod(pod(f"w-{number}", gpus=rng.randrange(5), node=f"node-{number:05}"))
+    constraint = {"topology": "t", **asked}
+    spec = {"minMember": members, "topologyConstraint": constraint}
+    made.upsert_pod_group(
+        msgspec.convert({"metadata": {"name": "g", "namespace": "ns", "uid": "g"}, "spec": spec}, PodGroup)
+    )
+    for number in range(members):
+        made.upsert_pod(pod(f"m{number:03}", group="g", gpus=1))
+
+    def whole() -> None:
+        made.generation += 1
+        made.decide(_NOW_NS)
+
+    seconds = statistics.median(_timed(whole, 20))
+    racks = {int(placed.node[5:]) // 16 for placed in _placements(made.decide(_NOW_NS))}
+    placed = _placed(made.decide(_NOW_NS))
+    figures = {"placed": placed, "racks": len(racks), "ms": round(seconds * 1e3, 2)}
+    _report("places", nodes=nodes, members=members, asks=asked, **figures)
+
+
 def _until(made: Cluster, uid: str) -> tuple[int, float]:
     """Decide until a pod has its place: how many decisions, and seconds."""
     start = time.process_time()
@@ -371,6 +404,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for nodes in (1_000, 5_000, 10_000):
         bench_fraction(nodes // scale, 2_012)
     bench_gang(100, 256)
+    bench_places(10_000 // scale, 512 // scale, {"preferredTopologyLevel": "rack"})
+    bench_places(10_000 // scale, 512 // scale, {"requiredTopologyLevel": "block", "preferredTopologyLevel": "rack"})
     bench_crowd(1_000 // scale, 10_000 // scale)
     bench_crowd(1_000 // scale, 10_000 // scale, fraction="0.5")
     bench_large_gangs(1_000 // scale, 1, 5_000 // scale, cpu="30")

@@ -182,9 +182,6 @@ def _of_group(found: FoundPod, pod: Pod, beside: Beside) -> Iterator[Suspicion]:
     if group is not None and group.unsupported:
         text = f"asks for {group.unsupported}, which is not supported yet, so its pods are never placed: take it out"
         yield Suspicion("unsupported", field, text)
-    if group is not None and group.ignored:
-        text = f"asks for {group.ignored}, which is not supported yet: its pods are placed as if it were not set"
-        yield Suspicion("ignored", field, text, "note")
 
 
 def _of_preferences(found: FoundPod, pod: Pod) -> Iterator[Suspicion]:

@@ -65,7 +65,7 @@ class Gangs:
     _gone: set[str] = field(default_factory=set)
     #: PodGroups that are there -> what they need.
     minimums: dict[Key, Minimums] = field(default_factory=dict)
-    #: Of these, those that ask for one domain of a topology, which nobody counts here, or contradict themselves.
+    #: Of these, those that ask for a domain of a topology, which is not counted here, or contradict themselves.
     uncounted: set[Key] = field(default_factory=set)
 
     def pod_group(self, raw: Json, at_s: float, *, is_gone: bool = False) -> None:
@@ -163,9 +163,9 @@ def _period_s(text: str | None) -> float | None:
 
 
 def _asks_for_a_place(spec: Json) -> bool:
-    """Whether a PodGroup asks that its pods be in one domain of a topology."""
+    """Whether a PodGroup asks that its pods be in one domain of a topology, or prefers that."""
     constraints = [each.get("topologyConstraint") or {} for each in (spec, *(spec.get("subGroups") or ()))]
-    return any(each.get("requiredTopologyLevel") for each in constraints)
+    return any(each.get("requiredTopologyLevel") or each.get("preferredTopologyLevel") for each in constraints)
 
 
 def _put(listed: set[_T], each: _T, *, is_in: bool) -> None:

@@ -267,8 +267,6 @@ REASON_NOT_ENFORCED: Final = "NotEnforced"
 REASON_UNDERSTOOD: Final = "GPURequestUnderstood"
 #: A PodGroup has a ``stalenessGracePeriod`` that is no duration; it counts as not set.
 REASON_MALFORMED_GROUP: Final = "MalformedPodGroup"
-#: A PodGroup asks for something that Moorage does not look at yet, and that only ranks nodes.
-REASON_PREFERENCE_IGNORED: Final = "PreferenceIgnored"
 #: A gang is below its minimum for longer than it may; its remaining pods are evicted.
 REASON_EVICT: Final = "Evict"
 #: The reservation of a pod's device holds another device now; nobody is let on the lost one.

@@ -28,7 +28,6 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     configs: tuple[Raw, ...] = ()
     shards: tuple[Raw, ...] = ()
     queues: tuple[Queue, ...] = ()
-    topologies: tuple[Raw, ...] = ()
     groups: tuple[PodGroup, ...] = ()
     requests: tuple[BindRequest, ...] = ()
     pods: tuple[Pod, ...] = ()

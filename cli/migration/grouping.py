@@ -1,4 +1,4 @@
-"""Rows about Queues, PodGroups and Topologies: what of them Moorage reads differently, or not at all."""
+"""Rows about Queues and PodGroups: what of them Moorage reads differently, or not at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ _UNREAD_FIELDS: Final = {
     "preemptibility": "preemptibility",
     "preemption_delay": "preemptionDelay",
     "scheduling_backoff": "schedulingBackoff",
-    "topology_constraint": "topologyConstraint.preferredTopologyLevel",
 }
 
 
@@ -81,9 +80,7 @@ def group_rows(groups: Sequence[PodGroup]) -> Iterator[Row]:
         if record.contradiction is not None and record.blocker is not None:
             yield row(Code.GROUP_CONTRADICTS, about, why=reasons.told(record.blocker).message)
         for field, name in _UNREAD_FIELDS.items():
-            value = getattr(group.spec, field)
-            is_set = value.preferred_topology_level if field == "topology_constraint" and value else value
-            if is_set:
+            if getattr(group.spec, field):
                 yield row(Code.GROUP_FIELD, about, value=name)
         if group.spec.mark_unschedulable is False:
             yield row(Code.GROUP_FIELD, about, value="markUnschedulable")
@@ -102,9 +99,3 @@ def _owner(text: str) -> tuple[str, str]:
     if not isinstance(said, dict):
         return "", "workload"
     return str(said.get("group") or ""), str(said.get("kind") or "workload")
-
-
-def topology_rows(found: Found) -> Iterator[Row]:
-    """Topologies are kept and not read."""
-    for topology in found.topologies:
-        yield row(Code.TOPOLOGY, f"Topology {topology['metadata']['name']}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cli.migration.configuring import config_rows, shard_rows
 from cli.migration.found import Found
-from cli.migration.grouping import group_rows, queue_rows, topology_rows
+from cli.migration.grouping import group_rows, queue_rows
 from cli.migration.rows import Code, Level, Row, row
 from cli.migration.running import running_rows
 from cli.migration.sharing import share_rows
@@ -31,6 +31,5 @@ def _rows(found: Found) -> Iterator[Row]:
         yield from shard_rows(shard)
     yield from queue_rows(found)
     yield from group_rows(found.groups)
-    yield from topology_rows(found)
     yield from share_rows(found)
     yield from waiting_rows(found)

@@ -23,7 +23,6 @@ from kube.client.resources import (
     POD_GROUPS,
     PODS,
     QUEUES,
-    TOPOLOGIES,
     VALIDATING_WEBHOOKS,
     Resource,
 )
@@ -63,7 +62,6 @@ class Survey:
             configs=await self._raw("Configs", CONFIGS),
             shards=await self._raw("SchedulingShards", SHARDS),
             queues=await self._decoded(QUEUES),
-            topologies=await self._raw("Topologies", TOPOLOGIES.path()),
             groups=await self._decoded(POD_GROUPS),
             requests=await self._decoded(BIND_REQUESTS),
             pods=tuple(pod for pod in await self._digest(PODS, _kept) if pod is not None),

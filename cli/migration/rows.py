@@ -41,7 +41,6 @@ class Code(enum.Enum):
     QUEUE_RUNTIME = "queue-runtime"
     QUEUE_MISSING = "queue-missing"
     QUEUE_REFUSED = "queue-refused"
-    TOPOLOGY = "topology"
     GROUP_UNSUPPORTED = "pod-group-unsupported"
     GROUP_CONTRADICTS = "pod-group-contradiction"
     GROUP_FIELD = "pod-group-field"
@@ -122,7 +121,6 @@ TEXTS: Final[dict[Code, Text]] = {
     Code.QUEUE_REFUSED: Text(
         _D, "{why}: it is refused here when somebody makes it or changes that", "correct it while KAI takes it"
     ),
-    Code.TOPOLOGY: Text(_D, "is not read: pods are not kept together by it"),
     Code.GROUP_UNSUPPORTED: Text(
         _D,
         "asks for {value}, which is not supported: running pods are left alone, others wait for ever",

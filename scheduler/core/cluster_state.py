@@ -126,6 +126,7 @@ class ClusterState:
             self._changed(*self._nodes)
         if known is None or known.labels != record.labels:
             self.others.nodes_changed()
+            self._touch_gangs_on(record.name)
         if known is None or known.smallest_card_mib != record.smallest_card_mib:
             self._mark_bound(record.name)
         self._changed(record.name)
@@ -434,6 +435,12 @@ class ClusterState:
         """The same of all pods, without the indexes."""
         found = ((uid, self._place_of(uid)) for uid in self._pods.records)
         return {uid: place for uid, place in found if place is not None}
+
+    def _touch_gangs_on(self, node: str) -> None:
+        """The domains may be others in which pods run that hold their gangs there."""
+        for key in dict.fromkeys((pod.namespace, pod.pod_group) for pod in self._pods.bound_to(node) if pod.pod_group):
+            if key in self._pod_groups and self._pod_groups[key].levels:
+                self._touch_gang(*key)
 
     # --- topologies --------------------------------------------------------------------------------------------------
     def _topologies_changed(self) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from kube.client.clock import rfc3339
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.resources import NOTHING, UNLIMITED, Resources
-from scheduler.core.model.verdict import BerthCause, Code, NodeReason, QueueCause, SubgroupShort, Verdict
+from scheduler.core.model.verdict import BerthCause, Code, NodeReason, QueueCause, SubgroupShort, TopologyCause, Verdict
 from scheduler.core.report.node_view import Closed
 from wire import names
 
@@ -85,6 +85,7 @@ _PLAIN_WORDS: Final = {
     Code.GROUP_CYCLE: "{of}: subgroup {} is below itself; allowed as parent: a subgroup that is not below it",
     Code.GROUP_TWO_MINIMUMS: "{of}: {about} has both minMember and minSubGroup; allowed: one of them",
     Code.GROUP_NO_CHILDREN: "{of}: subgroup {} has minSubGroup and no subgroups below it; allowed: minMember",
+    Code.TOPOLOGY_NOT_FOUND: "topology {} doesn't exist: create it, or name another in topologyConstraint.topology",
     Code.CLAIM_NOT_FOUND: 'persistentvolumeclaim "{}" not found',
     Code.CLAIM_NOT_MADE: 'waiting for ephemeral volume controller to create the persistentvolumeclaim "{}"',
     Code.CLAIM_NOT_OWN: "PVC {} was not created for this pod (pod is not owner)",
@@ -199,11 +200,6 @@ def _amounts(resources: Resources) -> str:
     return f"GPU: {gpu}, CPU: {cpu} (cores), memory: {mem} (GB)"
 
 
-def ignored_text(field: str) -> str:
-    """Say that a PodGroup's preference has no effect."""
-    return f"spec.{field} is not supported yet: its pods are placed as if it were not set"
-
-
 def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, PLR0911, PLR0912 - one case per code
     if verdict.code in _QUEUE_WORDS:
         return _of_queue(verdict, verdict.queue or QueueCause(at=""))
@@ -218,6 +214,8 @@ def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, 
         case Code.GANG_INCOMPLETE:
             room = f" (room for {verdict.subgroup.present})" if verdict.subgroup is not None else ""
             return f"{_found_for(verdict)} for gang scheduling{room}. {_no_node(verdict, words)}"
+        case Code.TOPOLOGY_NOT_SATISFIED | Code.TOPOLOGY_SEARCH_CUT | Code.TOPOLOGY_LEVEL_NOT_FOUND:
+            return _of_topology(verdict.code, verdict.topology or TopologyCause(topology="", level=""))
         case Code.GANG_NOT_READY:
             return _not_ready(verdict)
         case Code.UNSUPPORTED_CONSTRAINT:
@@ -305,6 +303,25 @@ _QUOTA_WORDS: Final = {
     "cpu": ("CPU cores", "cores", 1000),
     "memory": ("memory", "GB", 10**9),
 }
+
+
+def _of_topology(code: Code, cause: TopologyCause) -> str:
+    """What keeps a gang from a place, as KAI says it (placement.md, section 5)."""
+    if code is Code.TOPOLOGY_LEVEL_NOT_FOUND:
+        kind = "required" if cause.is_required else "preferred"
+        return f"the topology {cause.topology} doesn't have a level matching the {kind}({cause.level})"
+    subgroup = f", subgroup {cause.subgroup}" if cause.subgroup else ""
+    said = (
+        f"topology {cause.topology}, requirement {cause.level} couldn't be satisfied for job <{cause.holder}>{subgroup}"
+    )
+    best = [
+        f"node-group {domain.name} can allocate only {domain.pods} of {cause.required} required pods"
+        if domain.pods < cause.required
+        else f"node-group {domain.name} has room for {cause.required} pods in sum, but they don't fit on its nodes"
+        for domain in cause.best
+    ]
+    cut = ["the search ended before all node-groups were tried"] if code is Code.TOPOLOGY_SEARCH_CUT else []
+    return f"{said}: {', '.join([*best, *cut])}" if best or cut else f"{said}: no node has the label of this level"
 
 
 def _of_queue(verdict: Verdict, cause: QueueCause) -> str:

@@ -176,8 +176,6 @@ class Releasing:
         if group.unread_stale is not None:
             note = reasons.unread_staleness_text(group.unread_stale, grace_s=self._grace_s)
             yield names.REASON_MALFORMED_GROUP, note
-        if group.ignored:
-            yield names.REASON_PREFERENCE_IGNORED, reasons.ignored_text(group.ignored)
 
     def _is_over(self, group: PodGroupRecord, broken_s: float) -> bool:
         """Whether a gang that has been below its minimum for so long has had its time."""

@@ -191,11 +191,7 @@ def test_pods_that_start_together_and_name_no_group_are_found(
         ),
         (
             [group(minMember=1, topologyConstraint={"topology": "t", "requiredTopologyLevel": "rack"})],
-            [("warning", "unsupported", "PodGroup default/g")],
-        ),
-        (
-            [group(minMember=1, topologyConstraint={"topology": "t", "preferredTopologyLevel": "rack"})],
-            [("note", "ignored", "PodGroup default/g")],
+            [],
         ),
     ],
 )

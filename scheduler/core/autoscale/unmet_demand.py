@@ -30,7 +30,15 @@ from scheduler.core.model.records import Constraints, Demand, NodeRecord, PodCla
 from scheduler.core.model.verdict import Code
 
 #: Verdicts that a further node can change.
-_FOR_WANT_OF_NODES = frozenset({Code.NO_NODE_FITS, Code.GANG_INCOMPLETE, Code.WAITS_FOR_BERTH})
+_FOR_WANT_OF_NODES = frozenset(
+    {
+        Code.NO_NODE_FITS,
+        Code.GANG_INCOMPLETE,
+        Code.TOPOLOGY_NOT_SATISFIED,
+        Code.TOPOLOGY_SEARCH_CUT,
+        Code.WAITS_FOR_BERTH,
+    }
+)
 #: Operations of about a microsecond that one search may do, as decisions count them (decide.py).
 _MOST: Final = 60_000
 

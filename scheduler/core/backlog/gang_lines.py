@@ -7,7 +7,7 @@ the gangs that start, not ten thousand tries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -27,12 +27,14 @@ class Alike(NamedTuple):
     """All that the start of a gang depends on beside the nodes, of one none of whose members has a node yet.
 
     ``members``: classes and subgroups in the order of members, each with how many of them follow each other.
+    ``places``: what they ask of places, and the Topologies that this names; () if they ask nothing.
     """
 
     minimum: int
     total: int
     tree: MinimumTree
     members: tuple[tuple[PodClass, str, int], ...]
+    places: Hashable = ()
 
 
 class LineKey(NamedTuple):

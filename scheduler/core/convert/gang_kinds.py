@@ -11,7 +11,8 @@ _MOST_DIGITS = 9
 #: The field of a pod that names a PodGroup of Kubernetes' own.
 _GROUP = "spec.schedulingGroup"
 #: KAI's annotations that its pod-grouper turns into a structure of the PodGroup; nothing here reads them.
-_KAIS_STRUCTURE = (names.SEGMENT_SIZE, names.SEGMENT_TOPOLOGY_REQUIRED, names.TOPOLOGY_REQUIRED)
+_KAIS_SEGMENTS = (names.SEGMENT_SIZE, names.SEGMENT_TOPOLOGY_REQUIRED)
+_KAIS_STRUCTURE = (*_KAIS_SEGMENTS, names.TOPOLOGY_REQUIRED)
 #: KAI's annotations by which pods prefer a place together; they keep no pod waiting, and nothing looks at them.
 _KAIS_PREFERENCES = (names.SEGMENT_TOPOLOGY_PREFERRED, names.TOPOLOGY_PREFERRED)
 
@@ -56,6 +57,11 @@ def _upstream(pod: Pod) -> Iterator[str]:
 def kais_structure(annotations: dict[str, str] | None) -> list[str]:
     """Annotations of KAI's that ask for a structure of the gang or a place for it."""
     return [f"annotation {name}" for name in _KAIS_STRUCTURE if annotations and annotations.get(name)]
+
+
+def kais_segments(annotations: Mapping[str, str] | None) -> list[str]:
+    """Of these, what a PodGroup says of its own parts by its subgroups alone."""
+    return [f"annotation {name}" for name in _KAIS_SEGMENTS if annotations and annotations.get(name)]
 
 
 def preferences(annotations: Mapping[str, str] | None) -> list[str]:

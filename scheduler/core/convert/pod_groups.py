@@ -39,7 +39,6 @@ def pod_group_record(group: PodGroup) -> PodGroupRecord:
         delay_ns=_delay_ns(spec.preemption_delay),
         stale_since=(meta.annotations or {}).get(names.STALE_SINCE, "")[: rfc3339.LONGEST + 1],
         levels=tuple(_levels(spec)),
-        ignored=ignored_in(group),
         controller=controller_uid(meta),
         planned=written_plan.members((meta.annotations or {}).get(names.PLAN)),
         queue=intern(spec.queue or names.DEFAULT_QUEUE),
@@ -69,24 +68,15 @@ def _level(name: str, asked: TopologyConstraint | None) -> Iterator[tuple[str, L
         yield intern(name), LevelConstraint(*map(intern, levels))
 
 
-def ignored_in(group: PodGroup) -> str:
-    """Name what a PodGroup prefers and nobody looks at yet; "" if nothing."""
-    asked = [group.spec.topology_constraint, *(s.topology_constraint for s in group.spec.sub_groups or ())]
-    prefers = any(constraint and constraint.preferred_topology_level for constraint in asked)
-    return "topologyConstraint.preferredTopologyLevel" if prefers else ""
-
-
 def _unsupported_in(group: PodGroup, minimum: int) -> str:
     spec = group.spec
-    constrained = [spec.topology_constraint, *(s.topology_constraint for s in spec.sub_groups or ())]
-    found = {
-        "topologyConstraint.requiredTopologyLevel": any(c and c.required_topology_level for c in constrained),
-    }
+    found: dict[str, bool] = {}
     annotations = group.metadata.annotations
     # Where subgroups are counted, KAI's annotation says how many of them.
     if gang_kinds.asks_more_than(annotations, max(minimum, spec.min_sub_group or 0)):
         found[f"annotation {names.BATCH_MIN_MEMBER} above minMember"] = True
-    found |= dict.fromkeys(gang_kinds.kais_structure(annotations), True)
+    if not spec.sub_groups:
+        found |= dict.fromkeys(gang_kinds.kais_segments(annotations), True)
     return ", ".join(name for name, is_there in found.items() if is_there)
 
 

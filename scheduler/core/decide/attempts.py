@@ -179,6 +179,30 @@ class Attempts:
         self.keeping[namespace] += costs.PLACING
         return True
 
+    def place_within(self, pod: PodRecord, within: NodeMask) -> Placement | Verdict | HeldBack | None:
+        """Place and charge a pod on these nodes, as far as they are kept for nobody else; None if it fits on none.
+
+        That it fits on none of them says nothing of its class.
+        """
+        if claim := self.placer.taken_claim(pod):
+            return Verdict(code=Code.CLAIM_IN_USE, detail=claim)
+        placed = self._place(pod, self._among(pod, within))
+        self._spend_on_counts(pod)
+        self.allowance.spend(pod.namespace, costs.PLACING)
+        if isinstance(placed, Placement):
+            self.classes.fits(pod.cls)
+        return placed
+
+    def make_room_within(self, pod: PodRecord, within: NodeMask) -> tuple[str, list[Retire]] | None:
+        """Charge a whole-GPU pod on one of these nodes where idle reservations can go for it; as ``make_room``."""
+        found = None if self.placer.taken_claim(pod) else self.placer.wait_for_device(pod, self._among(pod, within))
+        if found is not None:
+            self.accounts.charge(queue_use.asked(self.snapshot, [pod]))
+        return found
+
+    def _among(self, pod: PodRecord, within: NodeMask) -> NodeMask:
+        return both(within, both(self.placer.all_but(pod.cls.excluded), self.kept.open_to(self.placer)))
+
     def place_on_paper(self, pod: PodRecord, mask: NodeMask = None) -> Placement | HeldBack | None:
         """Place and charge a pod without what is known of its class; None if it fits nowhere. It learns nothing."""
         placed = self._place(pod, both(mask, self.placer.all_but(pod.cls.excluded)))

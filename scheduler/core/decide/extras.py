@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from scheduler.core.decide.alone import Outcome, decide_alone
 from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.beside_gang import BesideGang
 from scheduler.core.decide.kept_nodes import KeptOff
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Entry
@@ -39,6 +40,9 @@ class Extras:
     #: Whether one of them fits on nodes only that are kept for others, or is left to the next decision.
     is_kept_off: bool = False
     is_put_off: bool = False
+    #: Where the gang runs, if it asks for a place; and why the first member found none there.
+    beside: BesideGang | None = None
+    out_of_place: Verdict | None = None
     _has_failed: bool = False
 
     def turn(self) -> bool:
@@ -51,7 +55,7 @@ class Extras:
         return False
 
     def _is_served(self, pod: PodRecord) -> bool:
-        outcome, notes = decide_alone(pod, self.attempts, self.entries), self.attempts.notes
+        outcome, notes = self._decided(pod), self.attempts.notes
         if isinstance(outcome, HeldBack):
             notes.say((pod.uid,), outcome.verdict)
             self._hold_back(outcome)
@@ -66,6 +70,14 @@ class Extras:
         self.may_sleep = self.may_sleep and fits_nowhere and not pod.alone and self.held_back is None
         self._has_failed = True
         return outcome is Outcome.SERVED
+
+    def _decided(self, pod: PodRecord) -> Outcome | Verdict | HeldBack | KeptOff:
+        if self.beside is None:
+            return decide_alone(pod, self.attempts, self.entries)
+        outcome = self.beside.decide(pod, self.attempts, self.entries)
+        if isinstance(outcome, Verdict) and outcome.topology is not None:
+            self.out_of_place = self.out_of_place or outcome
+        return outcome
 
     def _hold_back(self, held: HeldBack) -> None:
         """They sleep for their queue if it is what keeps all of them."""

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
+
+from typing_extensions import override
 
 import msgspec
 
 from scheduler.core.decide import supposed_nodes
 from scheduler.core.decide.attempts import Attempts, Mark
+from scheduler.core.decide.domain_search import DomainSearch, Unsatisfied
 from scheduler.core.decide.gang_search import Search, Tried
 from scheduler.core.decide.kept_nodes import KeptOff
+from scheduler.core.decide.place_bounds import PlaceBound
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Retire
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.resources import DIMENSIONS
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import HeldBack
+from scheduler.core.snapshot.node_mask import NodeMask
+
+#: What it costs to count what domains take, in operations, and one more for so many nodes (costs.py).
+_COUNTING: Final = 50
+_NODES_PER_OPERATION: Final = 20
 
 
 @dataclass(slots=True)
@@ -39,6 +49,9 @@ class Start:
     #: Where there was no room: how many members found a place, and in which subgroup how many, of too few.
     placed_at_most: int = 0
     short: tuple[str, int] = ("", 0)
+    #: The required level that no domain satisfied, and whether the search for one ended early.
+    unsatisfied: Unsatisfied | None = None
+    is_cut: bool = False
 
     @property
     def waits_on(self) -> str:
@@ -78,6 +91,36 @@ def started_on_supposed_nodes(failed: Start, ready: Sequence[PodRecord], state: 
     """The same for a gang that ``failed``, with further nodes: as few as the members ask who fit on none."""
     ordered = sorted(ready, key=lambda pod: pod.uid not in failed.fitted)
     return started(ordered, state, attempts, supposes_nodes=True)
+
+
+def started_within(
+    ready: Sequence[PodRecord], state: Quorum, attempts: Attempts, bounds: Mapping[int, PlaceBound]
+) -> Start:
+    """The same for a gang that asks for places (domain_search.py): first without GPUs that idle reservations hold."""
+    mark = attempts.checkpoint()
+    start = _tried_within(ready, state, attempts, bounds)
+    if start.is_whole or start.held_back is not None or not attempts.placer.has_idle:
+        return start
+    attempts.rollback(mark)
+    return _tried_within(ready, state, attempts, bounds, with_idle=True)
+
+
+def _tried_within(
+    ready: Sequence[PodRecord],
+    state: Quorum,
+    attempts: Attempts,
+    bounds: Mapping[int, PlaceBound],
+    *,
+    with_idle: bool = False,
+) -> Start:
+    start = Start()
+    trying = _TryingWithin(start, attempts, attempts.accounts.checkpoint(), False, makes_room=with_idle)
+    search = DomainSearch(state, ready, trying, bounds, attempts.placer, with_idle=with_idle)
+    start.is_whole = search.run()
+    start.unsatisfied, start.is_cut = search.unsatisfied, search.is_cut
+    nodes = len(attempts.snapshot.ledger.row_of)
+    attempts.allowance.spend(ready[0].namespace, search.tries * (_COUNTING + nodes // _NODES_PER_OPERATION))
+    return start
 
 
 @dataclass(slots=True)
@@ -162,3 +205,29 @@ class _Trying:
         if len(self.start.placed) > placed or len(self.start.waiting) > waiting:
             self.attempts.rollback(at)
             del self.start.placed[placed:], self.start.waiting[waiting:]
+
+
+@dataclass(slots=True)
+class _TryingWithin(_Trying):
+    """The same on the nodes of ``within``, where a member that fits nowhere says nothing of its class."""
+
+    makes_room: bool = False
+    within: NodeMask = None
+
+    @override
+    def place(self, pod: PodRecord) -> Tried:
+        """Give a member a place there, or one that comes free when idle reservations go."""
+        start, attempts = self.start, self.attempts
+        placed = attempts.place_within(pod, self.within)
+        if isinstance(placed, Placement):
+            start.placed.append((pod, placed))
+            return Tried.PLACED
+        if isinstance(placed, HeldBack):
+            self._hold_back(placed)
+            return Tried.STOPPED
+        found = attempts.make_room_within(pod, self.within) if self.makes_room and placed is None else None
+        if found is not None:
+            start.waiting.append(found)
+            return Tried.PLACED
+        start.first_failure = start.first_failure or placed
+        return Tried.PASSED

@@ -102,10 +102,13 @@ class GangWaits:
         self.sleep(Until.CLASS_FITS)
 
     def may_be_kept_off(self) -> bool:
-        """Whether members of another class would leave room if they might go where nodes are kept for others."""
+        """Whether it may have room where nodes are kept for others, though no member alone was kept off them.
+
+        Members of another class would leave room, or a domain has nodes there.
+        """
         attempts = self.attempts
-        is_mixed = bool(attempts.kept.off) and len(self.classes) > 1
-        return is_mixed and attempts.kept.fit_any(attempts.placer, self.classes)
+        may_differ = len(self.classes) > 1 or bool(self.group.levels)
+        return bool(attempts.kept.off) and may_differ and attempts.kept.fit_any(attempts.placer, self.classes)
 
     def keep_off(self, verdict: Verdict, use: Resources) -> None:
         """It may have room where nodes are kept for others: it sleeps until it may go there, or elsewhere."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,17 +13,19 @@ from scheduler.core.backlog.gang_pace import LARGE
 from scheduler.core.backlog.waiting_gang import Until, WaitingGang
 from scheduler.core.decide import costs, queue_use, start_asks
 from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.beside_gang import BesideGang
 from scheduler.core.decide.extras import Extras
 from scheduler.core.decide.filing import obstacle
-from scheduler.core.decide.gang_start import Start, started, started_on_supposed_nodes
+from scheduler.core.decide.gang_start import Start, started, started_on_supposed_nodes, started_within
 from scheduler.core.decide.gang_waits import GangWaits
+from scheduler.core.decide.place_bounds import PlaceBound, place_bounds, records_of, requires_levels
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import Candidate, Rank, order_members
 from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import Resources
-from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.model.verdict import Code, TopologyCause, Verdict
 
 #: What a gang costs that does not start, and each of its members that was passed over, in operations (costs.py).
 _TRYING: Final = 50
@@ -46,7 +48,11 @@ class WholeGang:
     waits: GangWaits = field(init=False)
     _use: Resources | None = None
 
+    #: What it asks of places, by the node of its tree of minimums; or why that can't be told.
+    bounds: Mapping[int, PlaceBound] | Verdict = field(init=False)
+
     def __post_init__(self) -> None:
+        self.bounds = place_bounds(self.attempts.snapshot, self.group) if self.group.levels else {}
         self.waits = GangWaits(self.gang.key, self.group, self.pods, self.state, self.attempts)
 
     @property
@@ -101,8 +107,9 @@ class WholeGang:
         """
         if self.extras is not None:
             return self._go_on(self.extras)
-        if self.group.blocker is not None:
-            self.waits.explain(self.group.blocker)
+        blocker = self.group.blocker or (self.bounds if isinstance(self.bounds, Verdict) else None)
+        if blocker is not None:
+            self.waits.explain(blocker)
             self.waits.sleep(Until.TOUCHED)
             return False
         if self._is_pausing():
@@ -152,7 +159,8 @@ class WholeGang:
 
     def _extras(self, ready: list[PodRecord], *, is_starting: bool) -> Extras:
         surplus = Surplus(self.group, self.state.active, ready)
-        return Extras(surplus, self.attempts, self.entries, self.above, is_starting)
+        beside = BesideGang(self.group.tree, self.bounds) if self.bounds and isinstance(self.bounds, Mapping) else None
+        return Extras(surplus, self.attempts, self.entries, self.above, is_starting, beside=beside)
 
     def _go_on(self, extras: Extras) -> bool:
         if extras.turn():
@@ -161,6 +169,9 @@ class WholeGang:
             if extras.held_back is not None:  # their queue may be what keeps one of them
                 self.waits.hold_back(extras.held_back, self.rank)
             self.waits.keep_off_later(self.use, are_put_off=extras.is_put_off)
+        elif extras.out_of_place is not None and extras.held_back is None and not extras.is_put_off:
+            self.waits.keep(extras.out_of_place, None, self.attempts.charged(), lacks=1)
+            self.waits.sleep(Until.MAY_START)
         elif extras.may_sleep and extras.held_back is not None:
             self.waits.hold_back(extras.held_back, self.rank)
         elif extras.may_sleep and not extras.is_starting:
@@ -191,7 +202,7 @@ class WholeGang:
             self.waits.hold_back(held_back, self.rank)
             return
         self.waits.alike = self._alike(ready)
-        asked, kept = self.waits.alike or start_asks.asked(self.group, self.state, ready), self.waits.kept
+        asked, kept = self.waits.alike or self._asked(ready), self.waits.kept
         if (like := self.waits.kept_off_like) is not None:
             self.waits.keep_off(like, self.use)
         elif kept is not None and kept.asked == asked and not self.waits.may_start(kept):
@@ -209,7 +220,7 @@ class WholeGang:
     def _try(self, ready: list[PodRecord], asked: Hashable) -> None:
         attempts, namespace = self.attempts, self.group.namespace
         mark, charged, spent = attempts.checkpoint(), attempts.charged(), attempts.allowance.spent_by(namespace)
-        start = started(ready, self.state, attempts)
+        start = self._started(ready)
         if start.is_whole:
             self._carry_out(start)
             return
@@ -229,7 +240,7 @@ class WholeGang:
             self.waits.explain(start.held_back.verdict)
             self.waits.hold_back(start.held_back, self.rank)
             return
-        verdict = _incomplete(start, self.state)
+        verdict = _out_of_place(start, self.group) or _incomplete(start, self.state)
         if start.is_kept_off or self.waits.may_be_kept_off():
             if start.held_back is not None:
                 self.waits.alike = None  # what others say that ask the same would not hold for their queue
@@ -240,9 +251,36 @@ class WholeGang:
             self.waits.for_both(verdict, start.held_back, self.rank)
             return
         if cost > LARGE:
-            self.waits.alike, asked = None, start_asks.asked(self.group, self.state, ready)
+            self.waits.alike, asked = None, self._asked(ready)
         self.waits.keep(verdict, asked, charged, lacks=self._lacks(start, ready))
         self.waits.for_room(verdict, self.rank, is_counted=self.waits.is_counted(charged))
+
+    def _started(self, ready: Sequence[PodRecord]) -> Start:
+        """Start it where it asks to be; where it only prefers that, anywhere.
+
+        On supposed nodes it starts anywhere: nobody knows which domain a node would come to.
+        """
+        attempts = self.attempts
+        if not self.bounds or isinstance(self.bounds, Verdict) or attempts.snapshot.supposes_nodes:
+            return started(ready, self.state, attempts)
+        mark = attempts.checkpoint()
+        start = started_within(ready, self.state, attempts, self.bounds)
+        if start.is_whole or start.unsatisfied is not None or start.held_back is not None:
+            return start
+        attempts.rollback(mark)
+        anywhere = started(ready, self.state, attempts)
+        if anywhere.is_whole and requires_levels(self.group):
+            attempts.rollback(mark)
+            return start
+        return anywhere
+
+    def _topologies(self) -> Hashable:
+        return records_of(self.attempts.snapshot, self.group)
+
+    def _asked(self, ready: Sequence[PodRecord]) -> Hashable:
+        """All that its start depends on beside the nodes: where others of it run, if that says where it has to be."""
+        running = self.attempts.snapshot.ledger.labels_version if self.group.levels and self.state.bound else 0
+        return start_asks.asked(self.group, self.state, ready, (self._topologies(), running))
 
     def _carry_out(self, start: Start) -> None:
         if start.waiting:
@@ -262,7 +300,7 @@ class WholeGang:
         """What its start depends on; None where that is not the same for others, or it costs much (gang_pace.py)."""
         if self.attempts.notes.pace.is_large(self.gang.key) or self.attempts.snapshot.supposes_nodes:
             return None
-        found = start_asks.alike(self.group, self.state, ready, len(self.pods))
+        found = start_asks.alike(self.group, self.state, ready, len(self.pods), places=self._topologies())
         return found if found is not None and self._cost(ready) <= LARGE else None
 
     def _is_in_turn(self, ready: Sequence[PodRecord]) -> bool:
@@ -299,6 +337,22 @@ def whole_gang(gang: WaitingGang, attempts: Attempts, entries: list[Entry]) -> W
             notes.say((pod.uid,), missing)
     notes.sleep_gang(gang.key, Until.TOUCHED)
     return None
+
+
+def _out_of_place(start: Start, group: PodGroupRecord) -> Verdict | None:
+    """The verdict on a gang for which no domain of a required level was found; None if that is not why it waits."""
+    if start.unsatisfied is None:
+        return None
+    node, bound, pods, best = start.unsatisfied
+    cause = TopologyCause(
+        topology=bound.asked.topology,
+        level=bound.asked.required,
+        holder=f"{group.namespace}/{group.name}",
+        subgroup=group.tree.names[node],
+        required=pods,
+        best=best,
+    )
+    return Verdict(code=Code.TOPOLOGY_SEARCH_CUT if start.is_cut else Code.TOPOLOGY_NOT_SATISFIED, topology=cause)
 
 
 def _incomplete(start: Start, state: Quorum) -> Verdict:

@@ -16,7 +16,7 @@ from scheduler.core.devices.device_choice import choose_answered, choose_devices
 from scheduler.core.model.plan import Alone, Attempt, Bind, Hold, Join, Placement, Retire
 from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.nodes.device_sightings import NO_PROSPECT
-from scheduler.core.nodes.table import CPU, MEMORY
+from scheduler.core.nodes.table import CPU, IDLE, LEAVING, MEMORY
 from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.node_mask import NodeMask, all_but
 from scheduler.core.snapshot.statement import Part, Room, Statement
@@ -76,6 +76,12 @@ class Placer:
         nodes = self.statement.nodes
         than = nodes[self.statement.position_of[name]].smallest_card_mib
         return np.array([node.smallest_card_mib > than for node in nodes], np.bool_)
+
+    @property
+    def has_idle(self) -> bool:
+        """Whether idle reservations hold devices, or give some back."""
+        extra = self.statement.table.extra
+        return bool(extra[IDLE].any() or extra[LEAVING].any())
 
     def place(self, pod: PodRecord, mask: NodeMask = None) -> Placement | None:
         """Place and charge a pod on the best node; None if it fits nowhere."""

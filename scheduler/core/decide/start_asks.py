@@ -11,10 +11,10 @@ from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 
 
-def asked(group: PodGroupRecord, state: Quorum, ready: Sequence[PodRecord]) -> Hashable:
-    """All that the start of a gang depends on beside the nodes."""
+def asked(group: PodGroupRecord, state: Quorum, ready: Sequence[PodRecord], places: Hashable = ()) -> Hashable:
+    """All that the start of a gang depends on beside the nodes. ``places``: the Topologies that it names."""
     members = tuple((pod.uid, pod.cls, pod.subgroup, pod.alone) for pod in ready)
-    return *_needs(group, state), members
+    return *_needs(group, state), members, places
 
 
 def speaks_of(kept: KeptGang, group: PodGroupRecord, state: Quorum, waiting: int) -> bool:
@@ -25,14 +25,16 @@ def speaks_of(kept: KeptGang, group: PodGroupRecord, state: Quorum, waiting: int
 
 
 def _needs(group: PodGroupRecord, state: Quorum) -> tuple[Hashable, ...]:
-    return group.minimum, group.tree, tuple(state.lacks), state.bound, state.total
+    return group.minimum, (group.tree, group.levels), tuple(state.lacks), state.bound, state.total
 
 
-def alike(group: PodGroupRecord, state: Quorum, ready: Sequence[PodRecord], waiting: int) -> Alike | None:
+def alike(
+    group: PodGroupRecord, state: Quorum, ready: Sequence[PodRecord], waiting: int, *, places: Hashable = ()
+) -> Alike | None:
     """What the start depends on where that may be the same for others; else None. ``waiting``: how many members do."""
     is_fresh = not state.bound and not state.done and len(ready) == waiting
     if not is_fresh or any(pod.alone for pod in ready):
         return None
     runs = groupby((pod.cls, pod.subgroup) for pod in ready)
     members = tuple((cls, subgroup, sum(1 for _ in run)) for (cls, subgroup), run in runs)
-    return Alike(group.minimum, state.total, group.tree, members)
+    return Alike(group.minimum, state.total, group.tree, members, (group.levels, places) if group.levels else ())

@@ -93,14 +93,19 @@ class MinimumTree(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
             if not self.children[at]:
                 leaves += [at] if costs[at] else []
                 continue
-            done = sum(costs[child] == 0 for child in self.children[at])
-            able = sorted((costs[child], child) for child in self.children[at] if 0 < costs[child] < NEVER)
-            nodes = tuple(child for _, child in able)
-            if self.parts[at] - done == len(nodes):
-                open_nodes += reversed(nodes)
-            elif self.parts[at] > done:
-                choices.append(Choice(self.parts[at] - done, nodes))
+            nodes, choice = self.choice(costs, at)
+            open_nodes += reversed(nodes)
+            choices += [choice] if choice is not None else []
         return leaves, choices
+
+    def choice(self, costs: Sequence[int], node: int) -> tuple[tuple[int, ...], Choice | None]:
+        """Children that all have to start so that a node is satisfied; or a choice between more than it needs."""
+        done = sum(costs[child] == 0 for child in self.children[node])
+        able = sorted((costs[child], child) for child in self.children[node] if 0 < costs[child] < NEVER)
+        nodes = tuple(child for _, child in able)
+        if self.parts[node] - done == len(nodes):
+            return nodes, None
+        return (), Choice(self.parts[node] - done, nodes) if self.parts[node] > done else None
 
     def chosen(self, costs: Sequence[int]) -> list[int]:
         """Leaves that satisfy it with the fewest pods: those nearest to their minimum, then as they are declared."""

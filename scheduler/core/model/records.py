@@ -372,8 +372,6 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     stale_since: str = ""
     #: What it and its subgroups, by name, ask of the places of their pods; "" is the group itself.
     levels: tuple[tuple[str, LevelConstraint], ...] = ()
-    #: What it prefers and nobody looks at yet, by the field's name.
-    ignored: str = ""
     #: UID of the workload that it was made for and goes with, "" if people wrote it.
     controller: str = ""
     #: Pod UID -> place, of a plan that was written and not taken back.

@@ -92,6 +92,14 @@ class Code(enum.Enum):
     QUEUE_CYCLE = "QueueCycle"
     #: More queues stand above it than ``required``.
     QUEUE_TOO_DEEP = "QueueTooDeep"
+    #: A PodGroup asks for a place by a Topology that is not there: ``detail`` names it.
+    TOPOLOGY_NOT_FOUND = "TopologyNotFound"
+    #: The Topology has no such level: ``topology`` names both.
+    TOPOLOGY_LEVEL_NOT_FOUND = "TopologyLevelNotFound"
+    #: No domain of the required level takes all pods: ``topology`` names the best ones.
+    TOPOLOGY_NOT_SATISFIED = "TopologyNotSatisfied"
+    #: As before, and the search ended before all domains were tried.
+    TOPOLOGY_SEARCH_CUT = "TopologySearchCut"
     #: A field of ``queue.at`` has a value without meaning: ``queue.field`` and ``queue.value``.
     QUEUE_CLOSED = "QueueClosed"
 
@@ -164,6 +172,28 @@ class BerthCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     nodes: tuple[str, ...] = ()
 
 
+class DomainRoom(msgspec.Struct, frozen=True, gc=False):
+    """How many of the pods a domain takes, as far as can be told without placing them."""
+
+    name: str
+    pods: int
+
+
+class TopologyCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Which level of a Topology keeps pods waiting. ``holder``: the PodGroup with its namespace.
+
+    ``subgroup`` "": the gang itself. ``required``: pods that one domain has to take. ``best``: domains with most room.
+    """
+
+    topology: str
+    level: str
+    is_required: bool = True
+    holder: str = ""
+    subgroup: str = ""
+    required: int = 0
+    best: tuple[DomainRoom, ...] = ()
+
+
 class Reasons(NamedTuple):
     """What a verdict says without its counts. A change of this is written at once; counts may be a while old."""
 
@@ -173,6 +203,7 @@ class Reasons(NamedTuple):
     kinds: frozenset[tuple[str, str]]
     queue: tuple[str, str] | None = None
     berth: tuple[str, tuple[str, ...]] | None = None
+    topology: tuple[str, str, str] | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -192,6 +223,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     subgroup: SubgroupShort | None = None
     #: Who the nodes are kept for that the group would fit on; of ``WAITS_FOR_BERTH``: the group itself, and its nodes.
     berth: BerthCause | None = None
+    topology: TopologyCause | None = None
 
     @property
     def reasons(self) -> Reasons:
@@ -200,4 +232,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         lasting = frozenset(each for each in kinds if each[0] not in OF_NODES)
         queue = (self.queue.at, self.queue.resource) if self.queue is not None else None
         berth = (self.berth.holder, self.berth.nodes) if self.berth is not None else None
-        return Reasons(self.code, self.detail, self.required, lasting or kinds, queue, berth)
+        level = (
+            (self.topology.topology, self.topology.level, self.topology.subgroup) if self.topology is not None else None
+        )
+        return Reasons(self.code, self.detail, self.required, lasting or kinds, queue, berth, level)

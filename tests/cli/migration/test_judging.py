@@ -216,7 +216,6 @@ def test_a_queue_that_admission_would_refuse_is_told_before_the_switch(spec: dic
             "Pod",
             "",
             [
-                (Code.GROUP_UNSUPPORTED, "topologyConstraint.requiredTopologyLevel"),
                 (
                     Code.GROUP_CONTRADICTS,
                     "The PodGroup contradicts itself: it has both minMember and minSubGroup; allowed: one of them",
@@ -249,7 +248,6 @@ def test_a_queue_that_admission_would_refuse_is_told_before_the_switch(spec: dic
             "ray.io",
             [
                 (Code.GROUP_FIELD, "preemptibility"),
-                (Code.GROUP_FIELD, "topologyConstraint.preferredTopologyLevel"),
                 (Code.GROUPS_OF_GANGS, "RayCluster"),
             ],
         ),
@@ -515,7 +513,6 @@ def test_what_runs_is_named_the_operator_first() -> None:
         webhooks=("MutatingWebhookConfiguration mutating-kai-admission", "MutatingWebhookConfiguration lenient"),
         lenient_webhooks=frozenset({"MutatingWebhookConfiguration lenient"}),
         reservation_namespace=space,
-        topologies=(kai.custom("Topology", "t", {}),),
         unread=(("Nodes", "forbidden"),),
     )
     assert codes(found) == [
@@ -528,7 +525,6 @@ def test_what_runs_is_named_the_operator_first() -> None:
         (Code.WEBHOOK, "MutatingWebhookConfiguration mutating-kai-admission"),
         (Code.WEBHOOK_LENIENT, "MutatingWebhookConfiguration lenient"),
         (Code.OWNED_NAMESPACE, "Namespace kai-resource-reservation"),
-        (Code.TOPOLOGY, "Topology t"),
     ]
 
 

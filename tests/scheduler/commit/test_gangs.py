@@ -231,20 +231,6 @@ async def test_a_gang_whose_time_can_not_be_read_is_told_once_while_it_is_whole(
         assert bound(world) == {"m0", "m1"}
 
 
-async def test_a_gang_is_told_once_that_its_preferred_topology_is_not_looked_at() -> None:
-    async with stage.stage("1x4x80GiB") as world:
-        await create_gang(world, "g", 2, pod("m0", gpus=1), pod("m1", gpus=1))
-        near = {"topology": "racks", "preferredTopologyLevel": "rack"}
-        await world.api.patch(POD_GROUPS, "g", {"spec": {"topologyConstraint": near}}, namespace=stage.TEAM)
-        await settle(60)
-        events = (await world.api.list(EVENTS, namespace=stage.TEAM)).items
-        [event] = [one for one in events if one.reason == "PreferenceIgnored"]
-        assert event.regarding is not None
-        assert (event.regarding.kind, event.regarding.name, event.series) == ("PodGroup", "g", None)
-        assert "spec.topologyConstraint.preferredTopologyLevel is not supported yet" in event.note
-        assert bound(world) == {"m0", "m1"}
-
-
 async def test_a_gang_whose_minimum_was_lowered_unseen_is_not_released() -> None:
     async with stage.stage("1x4x80GiB") as world:
         await create_gang(world, "g", 3, *(pod(f"m{i}", gpus=1) for i in range(3)))
@@ -259,15 +245,11 @@ async def test_a_gang_whose_minimum_was_lowered_unseen_is_not_released() -> None
         assert bound(world) == {"m0", "m1"}
 
 
-_RACK = {"topology": "racks", "requiredTopologyLevel": "rack"}
-
-
 @pytest.mark.parametrize(
     "asked",
     [
         pytest.param({"minSubGroup": 1, "subGroups": [{"name": "a", "minMember": 2}]}, id="two minimums"),
         pytest.param({"subGroups": [{"name": "a", "parent": "a", "minMember": 9}]}, id="cycle"),
-        pytest.param({"topologyConstraint": _RACK}, id="topology"),
     ],
 )
 @pytest.mark.parametrize("is_unseen", [False, True], ids=["seen", "unseen"])

@@ -4,10 +4,62 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.model.verdict import BerthCause, Code, NodeReason, QueueCause, SubgroupShort, Verdict
+from scheduler.core.model.verdict import (
+    BerthCause,
+    Code,
+    DomainRoom,
+    NodeReason,
+    QueueCause,
+    SubgroupShort,
+    TopologyCause,
+    Verdict,
+)
 from scheduler.status import reasons
 
+_OUT_OF_PLACE = TopologyCause(
+    topology="hall",
+    level="rack",
+    holder="ns/g",
+    required=4,
+    best=(DomainRoom("a.r1", 3), DomainRoom("a.r2", 1)),
+)
+
 TEXTS = [
+    pytest.param(
+        Verdict(code=Code.TOPOLOGY_NOT_SATISFIED, topology=_OUT_OF_PLACE),
+        "topology hall, requirement rack couldn't be satisfied for job <ns/g>: node-group a.r1 can allocate only 3 of "
+        "4 required pods, node-group a.r2 can allocate only 1 of 4 required pods",
+        id="no-domain",
+    ),
+    pytest.param(
+        Verdict(
+            code=Code.TOPOLOGY_SEARCH_CUT,
+            topology=TopologyCause(
+                topology="hall", level="rack", holder="ns/g", subgroup="w", required=2, best=(DomainRoom("a", 2),)
+            ),
+        ),
+        "topology hall, requirement rack couldn't be satisfied for job <ns/g>, subgroup w: node-group a has room for "
+        "2 pods in sum, but they don't fit on its nodes, the search ended before all node-groups were tried",
+        id="search-cut",
+    ),
+    pytest.param(
+        Verdict(code=Code.TOPOLOGY_NOT_SATISFIED, topology=TopologyCause(topology="hall", level="rack", holder="ns/g")),
+        "topology hall, requirement rack couldn't be satisfied for job <ns/g>: no node has the label of this level",
+        id="no-node-has-the-label",
+    ),
+    pytest.param(
+        Verdict(code=Code.TOPOLOGY_NOT_FOUND, detail="hall"),
+        "topology hall doesn't exist: create it, or name another in topologyConstraint.topology",
+        id="no-topology",
+    ),
+    pytest.param(
+        Verdict(
+            code=Code.TOPOLOGY_LEVEL_NOT_FOUND,
+            topology=TopologyCause(topology="hall", level="row", is_required=False),
+        ),
+        "the topology hall doesn't have a level matching the preferred(row)",
+        id="no-level",
+    ),
     pytest.param(
         Verdict(
             code=Code.NO_NODE_FITS,

@@ -205,7 +205,7 @@ async def test_a_gang_that_was_whole_while_its_stamp_could_not_be_removed_has_al
 @pytest.mark.parametrize(
     "asked",
     [
-        pytest.param({"topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"}}, id="not supported"),
+        pytest.param({"minSubGroup": 1, "subGroups": [{"name": "a", "minMember": 2}]}, id="two minimums"),
         pytest.param({"subGroups": [{"name": "a", "parent": "a", "minMember": 9}]}, id="contradicts itself"),
     ],
 )

@@ -152,7 +152,7 @@ _A3, _B9 = {"name": "a", "minMember": 3}, {"name": "b", "minMember": 9}
         ({"minMember": None, "subGroups": [{"name": "x"}, {**_A3, "parent": "x"}]}, {"L1"}),
         ({"minMember": None, "subGroups": [{"name": "x", "minSubGroup": 2}, {**_A3, "parent": "x"}]}, set()),
         ({"minSubGroup": 1, "subGroups": [_A3]}, set()),
-        ({"topologyConstraint": {"preferredTopologyLevel": "rack"}}, {"L1"}),
+        ({"topologyConstraint": {"preferredTopologyLevel": "rack"}}, set()),
         ({"topologyConstraint": {"requiredTopologyLevel": "rack"}}, set()),
     ],
 )

@@ -204,11 +204,10 @@ def test_a_pod_group_that_is_not_there_is_named() -> None:
 
 
 def test_an_unsupported_pod_group_is_never_started() -> None:
-    topology = {"topology": "t", "requiredTopologyLevel": "rack"}
-    made = cluster(node(), pod_group("g", 2, topologyConstraint=topology), *_members(2, gpus=1))
+    made = cluster(node(), pod_group("g", 2, annotations={"kai.scheduler/segment-size": "1"}), *_members(2, gpus=1))
     verdict = _verdict(made)
     assert verdict.code is Code.UNSUPPORTED_CONSTRAINT
-    assert verdict.detail == "topologyConstraint.requiredTopologyLevel"
+    assert verdict.detail == "annotation kai.scheduler/segment-size"
 
 
 SUBGROUPS = [{"name": "head", "minMember": 1}, {"name": "worker", "minMember": 2}]

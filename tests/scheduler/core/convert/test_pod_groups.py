@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.convert.pod_groups import ignored_in, pod_group_record
+from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.model.topology import LevelConstraint
 from tests.scheduler.core.objects import pod_group
 from wire import names
@@ -17,6 +17,11 @@ from wire import names
         ({"kai.scheduler/batch-min-member": "?"}, "annotation kai.scheduler/batch-min-member above minMember"),
         ({"kai.scheduler/batch-min-member": "2"}, ""),
         ({"kai.scheduler/segment-size": "2"}, "annotation kai.scheduler/segment-size"),
+        (
+            {"kai.scheduler/segment-topology-required-placement": "rack"},
+            "annotation kai.scheduler/segment-topology-required-placement",
+        ),
+        ({"kai.scheduler/topology-required-placement": "rack"}, ""),
         ({"kai.scheduler/preemption-delay": "1m"}, ""),
         ({}, ""),
     ],
@@ -44,7 +49,7 @@ def test_annotations_of_a_pod_group_that_ask_for_another_structure_are_named(
         (
             {"minimum": 1, "topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"}},
             1,
-            "topologyConstraint.requiredTopologyLevel",
+            "",
         ),
         ({"minimum": 1, "topologyConstraint": {"topology": "t", "preferredTopologyLevel": "rack"}}, 1, ""),
         (
@@ -55,7 +60,7 @@ def test_annotations_of_a_pod_group_that_ask_for_another_structure_are_named(
                 ]
             },
             2,
-            "topologyConstraint.requiredTopologyLevel",
+            "",
         ),
     ],
 )
@@ -81,14 +86,6 @@ def test_what_a_pod_group_and_its_subgroups_ask_of_places_is_read() -> None:
 def test_of_a_time_as_much_is_kept_as_shows_that_it_is_none(length: int, kept: int) -> None:
     record = pod_group_record(pod_group("g", annotations={names.STALE_SINCE: "2" * length}))
     assert len(record.stale_since) == kept
-
-
-@pytest.mark.parametrize("preferring", [0, 1])
-def test_what_one_part_of_a_pod_group_prefers_is_named(preferring: int) -> None:
-    prefers = {"topologyConstraint": {"preferredTopologyLevel": "rack"}}
-    subgroups = [{"name": name, "minMember": 1} | (prefers if at == preferring else {}) for at, name in enumerate("ab")]
-    assert "preferred" in ignored_in(pod_group("g", subGroups=subgroups))
-    assert ignored_in(pod_group("g", 2)) == ""
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,305 @@
+"""The start of a gang whose pods, or those of its subgroups, have to be or had better be in one domain of a level.
+
+Depth first over the tree of minimums: the candidates of a subgroup are domains inside the one that its parent was
+given. Of the levels from the preferred one up to the required one the deepest is tried first, and in a level the
+tightest domain. A domain that has no room for all pods of a class by an upper bound is out, which is proved
+(pod_slots.py). Others are tried on the working copy, and what they were given is taken back if one pod finds no place.
+Domains whose nodes are alike are tried once.
+
+What is tried is bounded by numbers, not by time: so a search ends early in the same way on every machine, and may only
+make a gang wait.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from scheduler.core.decide.domain_rooms import DomainRooms, size
+from scheduler.core.decide.gang_search import Tried
+from scheduler.core.decide.place_bounds import PlaceBound
+from scheduler.core.decide.placer import Placer
+from scheduler.core.decide.pod_slots import pod_slots
+from scheduler.core.groups.quorum import Quorum
+from scheduler.core.model.minimum_tree import Choice
+from scheduler.core.model.records import PodRecord
+from scheduler.core.model.verdict import DomainRoom
+from scheduler.core.snapshot.node_mask import NodeMask, both
+from scheduler.core.topology.choosing import Slots
+from scheduler.core.topology.tree import ROOT, Domain
+
+M = TypeVar("M")
+
+#: So many domains of a level are tried for one subgroup, and so many in all for a gang.
+_TRIES: Final = 64
+_TRIES_IN_ALL: Final = 1_024
+#: So many pods are placed at most, for each member that is ready and in any case.
+_PLACED_EACH: Final = 8
+_PLACED_ANYWAY: Final = 2_000
+
+
+class TryingWithin(Protocol[M]):
+    """Places members on nodes of a mask, and takes them back."""
+
+    within: NodeMask
+
+    def place(self, pod: PodRecord) -> Tried:
+        """Give a member a place."""
+        ...
+
+    def failed(self, subgroup: str, placed: int) -> None:
+        """A number of members of a subgroup were placed, and more are needed."""
+        ...
+
+    def checkpoint(self) -> M:
+        """A point to come back to."""
+        ...
+
+    def rollback(self, mark: M) -> None:
+        """Take back all places since ``mark``."""
+        ...
+
+
+class Unsatisfied(NamedTuple):
+    """The first required level that no domain satisfied: of which node, for how many pods, and the best domains."""
+
+    node: int
+    bound: PlaceBound
+    pods: int
+    best: tuple[DomainRoom, ...]
+
+
+class _Inside(NamedTuple):
+    """Where a node's pods may be. ``domain``: of the nearest bound, None without one."""
+
+    mask: NodeMask
+    bound: PlaceBound | None = None
+    domain: Domain | None = None
+
+
+@dataclass(slots=True)
+class DomainSearch(Generic[M]):
+    """One gang's. ``ready``: members that may be placed, in their order; they reach its minimum."""
+
+    state: Quorum
+    ready: Sequence[PodRecord]
+    trying: TryingWithin[M]
+    bounds: Mapping[int, PlaceBound]
+    placer: Placer
+    with_idle: bool = False
+    unsatisfied: Unsatisfied | None = None
+    is_cut: bool = False
+    #: How many domains were tried, and how often what all of them take was counted.
+    tries: int = 0
+    _costs: list[int] = field(init=False)
+    _of_leaf: dict[int, list[PodRecord]] = field(default_factory=dict)
+    #: Of nodes: the members that start each, and what it is made of.
+    _needs: dict[int, list[PodRecord]] = field(default_factory=dict)
+    _known_parts: dict[int, tuple[list[int], list[int], list[Choice]]] = field(default_factory=dict)
+    _taken: dict[str, None] = field(default_factory=dict)
+    _is_over: bool = False
+    _placed: int = 0
+
+    def __post_init__(self) -> None:
+        self._costs = self.state.costs(self.ready)
+        numbers = self.state.tree.numbers()
+        for pod in self.ready:
+            self._of_leaf.setdefault(numbers.get(pod.subgroup, ROOT), []).append(pod)
+
+    def run(self) -> bool:
+        """Place as many members as the minimum needs, and return whether that is done. Else the caller rolls back."""
+        return self._satisfied(ROOT, _Inside(None))
+
+    # --- the tree of minimums ------------------------------------------------------------------------------------
+    def _satisfied(self, node: int, inside: _Inside) -> bool:
+        """Start a node inside a domain, in the first of its own domains that takes it."""
+        bound = self.bounds.get(node)
+        if bound is None:
+            return self._started(node, inside)
+        needed = self._needed(node)
+        self.tries += 1
+        for domain in self._candidates(node, bound, needed, inside.mask):
+            mark, taken = self.trying.checkpoint(), len(self._taken)
+            mask = None if domain.level == ROOT else bound.tree.mask(domain)
+            if self._started(node, _Inside(both(inside.mask, mask), bound, domain)):
+                return True
+            self.trying.rollback(mark)
+            while len(self._taken) > taken:
+                self._taken.popitem()
+            if self._is_over:
+                return False
+        if bound.required and self.unsatisfied is None:
+            self.unsatisfied = self._why(node, bound, needed, inside.mask)
+        return False
+
+    def _started(self, node: int, inside: _Inside) -> bool:
+        """Start all that a node needs inside a domain: subgroups with domains of their own first."""
+        bounded, leaves, choices = self._parts(node)
+        if not all(self._satisfied(each, inside) for each in bounded):
+            return False
+        members = [pod for leaf in leaves for pod in self._of_leaf.get(leaf, ())[: self.state.lacks[leaf]]]
+        if node == ROOT and not self.state.tree.leaves:
+            members = self.state.needed(self.ready)
+        if not self._place(members, inside) or not all(self._chosen(choice, inside) for choice in choices):
+            return False
+        return node != ROOT or self._rest(inside)
+
+    def _chosen(self, choice: Choice, inside: _Inside) -> bool:
+        """Start as many of these nodes as are needed; one that can't start is passed over."""
+        needed, failed = choice.needed, set[Hashable]()
+        for node in choice.nodes:
+            if not needed or self._is_over:
+                break
+            if (asked := self._asked(node)) in failed:
+                continue
+            mark, taken = self.trying.checkpoint(), len(self._taken)
+            if self._satisfied(node, inside):
+                needed -= 1
+                continue
+            self.trying.rollback(mark)
+            while len(self._taken) > taken:
+                self._taken.popitem()
+            failed.add(asked)
+        return not needed
+
+    def _asked(self, node: int) -> Hashable:
+        """What a node asks: of two that ask the same the second fails where the first did."""
+        bound, members = self.bounds.get(node), self._needed(node)
+        if self.state.tree.children[node] or any(pod.alone for pod in members):
+            return node
+        return bound and (bound.asked, tuple(bound.running)), tuple((pod.cls, pod.priority) for pod in members)
+
+    def _rest(self, inside: _Inside) -> bool:
+        """What the minimum in all asks beyond those of subgroups."""
+        lacks = max(0, self.state.of_all - len(self._taken))
+        others = [pod for pod in self.ready if pod.uid not in self._taken]
+        return self._place(others[:lacks], inside) if lacks <= len(others) else False
+
+    def _parts(self, node: int) -> tuple[list[int], list[int], list[Choice]]:
+        """What a node needs in any case: nodes below it with bounds of their own, leaves; and what is to be chosen."""
+        if node not in self._known_parts:
+            self._known_parts[node] = self._found_parts(node)
+        return self._known_parts[node]
+
+    def _found_parts(self, node: int) -> tuple[list[int], list[int], list[Choice]]:
+        tree, bounded, leaves, choices = self.state.tree, list[int](), list[int](), list[Choice]()
+        open_nodes = [node]
+        while open_nodes:
+            at = open_nodes.pop()
+            if at != node and at in self.bounds:
+                bounded.append(at)
+            elif not tree.children[at]:
+                leaves += [at] if self._costs[at] and at else []
+            else:
+                fixed, chosen = tree.choice(self._costs, at)
+                open_nodes += reversed(fixed)
+                choices += [chosen] if chosen is not None else []
+        return bounded, leaves, choices
+
+    def _needed(self, node: int) -> list[PodRecord]:
+        """The members that start a node with the fewest pods."""
+        if node not in self._needs:
+            self._needs[node] = self._found_needed(node)
+        return self._needs[node]
+
+    def _found_needed(self, node: int) -> list[PodRecord]:
+        if node == ROOT:
+            return self.state.needed(self.ready)
+        found, open_nodes = list[PodRecord](), [node]
+        while open_nodes:
+            at = open_nodes.pop()
+            if not self.state.tree.children[at]:
+                found += self._of_leaf.get(at, ())[: self.state.lacks[at]]
+                continue
+            fixed, choice = self.state.tree.choice(self._costs, at)
+            open_nodes += reversed([*fixed, *(choice.nodes[: choice.needed] if choice is not None else ())])
+        return found
+
+    # --- domains -------------------------------------------------------------------------------------------------
+    def _candidates(
+        self, node: int, bound: PlaceBound, needed: Sequence[PodRecord], mask: NodeMask
+    ) -> Iterator[Domain]:
+        """Domains that may take these pods, by an upper bound: deepest level first, the tightest first."""
+        room = DomainRooms(self.placer, bound, needed, mask, with_idle=self.with_idle)
+        has_choice = self._has_choice(node)
+        failed = set[Hashable]()
+        for level in range(bound.preferred, bound.required - 1, -1):
+            tries = 0
+            for domain in room.fitting(level, at_all=has_choice):
+                if tries >= _TRIES or self.tries >= _TRIES_IN_ALL:
+                    self.is_cut = True
+                    return
+                alike = room.alike(domain)
+                if alike in failed:
+                    continue
+                tries, self.tries = tries + 1, self.tries + 1
+                yield domain
+                failed.add(alike)
+
+    def _has_choice(self, node: int) -> bool:
+        """Whether a node can be started in more ways than one, so that others may fit where the nearest don't."""
+        bounded, _, choices = self._parts(node)
+        return bool(choices) or any(self._has_choice(each) for each in bounded)
+
+    def _why(self, node: int, bound: PlaceBound, needed: Sequence[PodRecord], mask: NodeMask) -> Unsatisfied:
+        room = DomainRooms(self.placer, bound, needed, mask, with_idle=self.with_idle)
+        return Unsatisfied(node, bound, len(needed), room.best())
+
+    # --- members -------------------------------------------------------------------------------------------------
+    def _place(self, members: Sequence[PodRecord], inside: _Inside) -> bool:
+        """Place all these members in a domain, those of one class divided over the domains below it."""
+        counts = Counter(pod.cls for pod in members)
+        if len(counts) == 1 and inside.bound is not None and inside.domain is not None:
+            left = self._place_in_parts(members, inside)
+        else:
+            left = sorted(members, key=size) if len(counts) > 1 else list(members)
+        return self._place_each(left, inside.mask)
+
+    def _place_in_parts(self, members: Sequence[PodRecord], inside: _Inside) -> list[PodRecord]:
+        """Place equal members part by part; return those that found no place in theirs."""
+        if inside.bound is None or inside.domain is None:
+            return list(members)
+        tree = inside.bound.tree
+        slots = Slots(tree, pod_slots(self.placer, members[0].cls, inside.mask, with_idle=self.with_idle))
+        if slots.of(inside.domain) < len(members):
+            return list(members)
+        left, waiting = list[PodRecord](), list(reversed(members))
+        for part in slots.split(inside.domain, len(members)):
+            self.trying.within = both(inside.mask, tree.mask(part.domain))
+            for _ in range(part.pods):
+                pod = waiting.pop()
+                if not self._placed_one(pod):
+                    left.append(pod)
+                if self._is_over:
+                    return []
+        return left
+
+    def _place_each(self, members: Sequence[PodRecord], mask: NodeMask) -> bool:
+        """Place each in the same domain; those that others may let in are tried once more."""
+        passed = list[PodRecord]()
+        for pod in members:
+            self.trying.within = mask
+            if self._is_over:
+                return False
+            if self._placed_one(pod):
+                continue
+            if pod.cls.rules is None or not pod.cls.rules.may_open:
+                self.trying.failed(pod.subgroup, 0)
+                return False
+            passed.append(pod)
+        self.trying.within = mask
+        return not self._is_over and all(self._placed_one(pod) for pod in passed)
+
+    def _placed_one(self, pod: PodRecord) -> bool:
+        if self._placed >= _PLACED_ANYWAY + _PLACED_EACH * len(self.ready):
+            self.is_cut = self._is_over = True
+            return False
+        self._placed += 1
+        tried = self.trying.place(pod)
+        if tried is Tried.PLACED:
+            self._taken[pod.uid] = None
+        elif tried is Tried.STOPPED:
+            self._is_over = True
+        return tried is Tried.PLACED

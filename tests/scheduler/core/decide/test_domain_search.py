@@ -1,0 +1,145 @@
+"""Starts of gangs that ask for places, against all assignments on small clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from random import Random
+
+import pytest
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import Explain, placements
+from scheduler.core.model.verdict import Code
+from tests.scheduler.core.objects import cluster, node, pod, pod_group, topology
+from wire.core import Node
+
+LABELS = ("zone", "rack")
+TREE = topology("t", *LABELS)
+
+
+def _nodes(rng: Random) -> list[Node]:
+    """Up to six nodes with up to four GPUs; a tenth lacks its rack."""
+    found = []
+    for number in range(rng.randint(1, 6)):
+        labels = {"zone": f"z{rng.randint(0, 1)}", "rack": f"r{rng.randint(0, 2)}"}
+        if rng.random() < 0.1:
+            del labels["rack"]
+        found.append(node(f"n{number}", gpus=rng.randint(0, 4), labels=labels))
+    return found
+
+
+def _path(of: Node, depth: int) -> tuple[str, ...] | None:
+    """The domain of a level that a node is in; None if it counts for none."""
+    labels = of.metadata.labels or {}
+    path = [labels.get(label) for label in LABELS[:depth]]
+    return None if None in path else tuple(each or "" for each in path)
+
+
+def _domains(nodes: Sequence[Node], depth: int) -> dict[tuple[str, ...], list[Node]]:
+    found: dict[tuple[str, ...], list[Node]] = {}
+    for each in nodes:
+        if (path := _path(each, depth)) is not None:
+            found.setdefault(path, []).append(each)
+    return found
+
+
+def _gpus(of: Node) -> int:
+    return int((of.status.allocatable or {}).get("nvidia.com/gpu", 0))
+
+
+def _fits(sizes: Sequence[int], nodes: Sequence[Node]) -> bool:
+    """Whether some assignment of these pods to these nodes fits."""
+    for chosen in product(range(len(nodes)), repeat=len(sizes)):
+        left = [_gpus(each) for each in nodes]
+        for size, at in zip(sizes, chosen, strict=True):
+            left[at] -= size
+        if min(left, default=0) >= 0:
+            return True
+    return False
+
+
+def _gang(nodes: Sequence[Node], sizes: Sequence[int], *, required: int, preferred: int) -> Cluster:
+    levels = ["", *LABELS]
+    asked = {"topology": "t", "requiredTopologyLevel": levels[required], "preferredTopologyLevel": levels[preferred]}
+    members = [pod(f"m{n}", gpus=size, group="g") for n, size in enumerate(sizes)]
+    return cluster(TREE, *nodes, pod_group("g", len(sizes), topologyConstraint=asked), *members)
+
+
+def _levels(rng: Random) -> tuple[int, int]:
+    required = rng.randint(0, 2)
+    return required, rng.randint(max(1, required), 2)
+
+
+def _used(made: Cluster) -> Iterator[str]:
+    return (placed.node for placed in placements(made.decide(0).entries))
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_equal_pods_get_the_tightest_domain_of_the_deepest_level_that_takes_them(seed: int) -> None:
+    rng = Random(seed)
+    nodes, size, count = _nodes(rng), rng.randint(1, 2), rng.randint(1, 5)
+    required, preferred = _levels(rng)
+    used = {*_used(_gang(nodes, [size] * count, required=required, preferred=preferred))}
+    for depth in range(preferred, required - 1, -1):
+        rooms = {path: sum(_gpus(n) // size for n in of) for path, of in _domains(nodes, depth).items()}
+        fitting = [room for room in rooms.values() if room >= count]
+        if fitting:
+            [path] = {_path(each, depth) for each in nodes if each.metadata.name in used}
+            assert path is not None
+            assert rooms[path] == min(fitting)
+            return
+    assert not used
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_unequal_pods_start_if_and_only_if_some_assignment_in_one_domain_fits(seed: int) -> None:
+    """Of sizes that divide each other placing the largest first misses none."""
+    rng = Random(seed)
+    nodes, sizes = _nodes(rng), [rng.choice([1, 2, 4]) for _ in range(rng.randint(1, 5))]
+    required, preferred = _levels(rng)
+    made = _gang(nodes, sizes, required=required, preferred=preferred)
+    used = {*_used(made)}
+    deepest = [
+        depth
+        for depth in range(preferred, required - 1, -1)
+        if any(_fits(sizes, of) for of in _domains(nodes, depth).values())
+    ]
+    assert bool(used) == bool(deepest)
+    if used:
+        assert len({_path(each, deepest[0]) for each in nodes if each.metadata.name in used}) == 1
+
+
+def _full(racks: int) -> list[Node]:
+    """Racks in which one node is too small for the second of two pods, each rack another one."""
+    found = []
+    for rack in range(racks):
+        for number, cpu in enumerate(("3", "3")):
+            labels = {"zone": "z", "rack": f"r{rack:03}"}
+            found.append(node(f"n{rack:03}-{number}", gpus=3, cpu=cpu, memory=f"{100 + rack}Gi", labels=labels))
+    return found
+
+
+@pytest.mark.parametrize(("racks", "code"), [(63, Code.TOPOLOGY_NOT_SATISFIED), (65, Code.TOPOLOGY_SEARCH_CUT)])
+def test_a_search_that_fails_again_and_again_for_other_reasons_ends_and_says_so(racks: int, code: Code) -> None:
+    asked = {"topology": "t", "requiredTopologyLevel": "rack"}
+    members = [pod(f"m{n}", gpus=gpus, group="g") for n, gpus in enumerate((2, 2, 2))]
+    members[2] = pod("m2", gpus=2, cpu="1", group="g")
+    made = cluster(TREE, *_full(racks), pod_group("g", 3, topologyConstraint=asked), *members)
+    [entry] = made.decide(0).entries
+    assert isinstance(entry, Explain)
+    assert entry.verdict.code is code
+
+
+def test_racks_that_are_alike_are_tried_once() -> None:
+    asked = {"topology": "t", "requiredTopologyLevel": "rack"}
+    members = [pod("m0", gpus=2, group="g"), pod("m1", gpus=2, group="g"), pod("m2", gpus=2, cpu="1", group="g")]
+    nodes = [
+        node(f"n{rack:03}-{number}", gpus=3, labels={"zone": "z", "rack": f"r{rack:03}"})
+        for rack in range(200)
+        for number in range(2)
+    ]
+    made = cluster(TREE, *nodes, pod_group("g", 3, topologyConstraint=asked), *members)
+    [entry] = made.decide(0).entries
+    assert isinstance(entry, Explain)
+    assert entry.verdict.code is Code.TOPOLOGY_NOT_SATISFIED

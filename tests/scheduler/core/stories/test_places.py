@@ -1,0 +1,242 @@
+"""Gangs that ask for places: domains of a Topology that hold all their pods, or had better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import Explain, Plan, Retire, placements
+from scheduler.core.model.verdict import Code, Verdict
+from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, reservation, topology
+from wire.core import Node, Pod
+
+TREE = topology("t", "zone", "rack", "host")
+
+
+def _nodes(**free: int) -> list[Node]:
+    """Nodes ``zone_rack_host`` with so many GPUs."""
+    found = []
+    for name, gpus in free.items():
+        zone, rack, _ = name.split("_")
+        labels = {"zone": zone, "rack": rack, "host": name}
+        found.append(node(name.replace("_", "-"), gpus=gpus, labels=labels))
+    return found
+
+
+def _asks(required: str = "", preferred: str = "", topology: str = "t") -> Mapping[str, str]:
+    levels = {"requiredTopologyLevel": required, "preferredTopologyLevel": preferred}
+    return {"topology": topology, **{name: level for name, level in levels.items() if level}}
+
+
+def _members(count: int, gpus: int = 1, *, subgroup: str = "", name: str = "m", **given: Any) -> list[Pod]:
+    return [pod(f"{name}{n}", gpus=gpus, group="g", subgroup=subgroup, **given) for n in range(count)]
+
+
+def _places(plan: Plan) -> dict[str, str]:
+    return {placed.name: placed.node for placed in placements(plan.entries)}
+
+
+def _racks(plan: Plan) -> dict[str, int]:
+    """Pods by rack."""
+    found: dict[str, int] = {}
+    for placed in placements(plan.entries):
+        rack = placed.node.rpartition("-")[0]
+        found[rack] = found.get(rack, 0) + 1
+    return found
+
+
+def _verdict(plan: Plan, name: str = "m0") -> Verdict:
+    return next(each.verdict for each in plan.entries if isinstance(each, Explain) and f"uid-{name}" in each.pods)
+
+
+def _gang(made: Sequence[Node], *members: Pod, minimum: int | None = None, **spec: Any) -> Cluster:
+    return cluster(TREE, *made, pod_group("g", minimum, **spec), *members)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "asks", "count", "racks"),
+    [
+        pytest.param({"a_x_1": 2, "a_y_1": 4, "a_z_1": 8}, _asks("rack"), 3, {"a-y": 3}, id="the tightest rack"),
+        pytest.param({"a_x_1": 2, "a_x_2": 2, "a_y_1": 3}, _asks("rack"), 4, {"a-x": 4}, id="several hosts of a rack"),
+        pytest.param({"a_x_1": 2, "b_x_1": 2, "b_y_1": 2}, _asks("zone"), 4, {"b-x": 2, "b-y": 2}, id="a zone"),
+        pytest.param({"a_x_1": 2, "b_y_1": 2, "b_z_1": 1}, _asks("zone", "rack"), 2, {"a-x": 2}, id="preferred inside"),
+        pytest.param(
+            {"a_x_1": 2, "a_y_1": 1, "b_y_1": 2}, _asks("zone", "rack"), 3, {"a-x": 2, "a-y": 1}, id="level up"
+        ),
+        pytest.param({"a_x_1": 2, "b_y_1": 2}, _asks(preferred="rack"), 3, {"a-x": 2, "b-y": 1}, id="only preferred"),
+        pytest.param({"a_x_1": 2, "a_x_2": 2, "a_y_1": 4}, _asks("rack", "host"), 4, {"a-y": 4}, id="one host"),
+    ],
+)
+def test_equal_pods_go_to_the_tightest_domain_of_the_deepest_level_that_takes_them(
+    nodes: Mapping[str, int], asks: Mapping[str, str], count: int, racks: Mapping[str, int]
+) -> None:
+    made = _gang(_nodes(**nodes), *_members(count), minimum=count, topologyConstraint=asks)
+    assert _racks(made.decide(0)) == racks
+
+
+def test_a_gang_that_no_domain_of_the_required_level_takes_waits_and_names_the_best_three() -> None:
+    nodes = _nodes(a_v_1=1, a_w_1=3, a_x_1=2, b_y_1=2, b_z_1=1)
+    made = _gang(nodes, *_members(4), minimum=4, topologyConstraint=_asks("rack"))
+    plan = made.decide(0)
+    assert _places(plan) == {}
+    verdict = _verdict(plan)
+    assert verdict.code is Code.TOPOLOGY_NOT_SATISFIED
+    assert verdict.topology is not None
+    assert [(each.name, each.pods) for each in verdict.topology.best] == [("a.w", 3), ("a.x", 2), ("b.y", 2)]
+    assert (verdict.topology.required, verdict.topology.holder) == (4, "ns/g")
+
+
+@pytest.mark.parametrize(
+    ("asks", "code"),
+    [
+        (_asks("rack", topology="other"), Code.TOPOLOGY_NOT_FOUND),
+        (_asks(preferred="rack", topology="other"), Code.TOPOLOGY_NOT_FOUND),
+        (_asks("row"), Code.TOPOLOGY_LEVEL_NOT_FOUND),
+        (_asks("zone", "row"), Code.TOPOLOGY_LEVEL_NOT_FOUND),
+    ],
+)
+def test_what_is_not_there_is_never_guessed_at(asks: Mapping[str, str], code: Code) -> None:
+    made = _gang(_nodes(a_x_1=8), *_members(2), minimum=2, topologyConstraint=asks)
+    plan = made.decide(0)
+    assert (_places(plan), _verdict(plan).code) == ({}, code)
+
+
+def test_a_gang_starts_once_its_topology_is_there_or_has_the_level() -> None:
+    made = _gang(_nodes(a_x_1=8), *_members(2), minimum=2, topologyConstraint=_asks("row", topology="other"))
+    assert _places(made.decide(0)) == {}
+    feed(made, topology("other", "zone"))
+    assert _verdict(made.decide(0)).code is Code.TOPOLOGY_LEVEL_NOT_FOUND
+    feed(made, topology("other", "zone", aliases=["row"]))
+    assert len(_places(made.decide(0))) == 2
+
+
+def test_a_gang_that_found_no_domain_starts_once_one_has_room() -> None:
+    nodes = _nodes(a_x_1=2, a_x_2=2, b_y_1=2)
+    other = pod("other", gpus=1, bound_to="a-x-1")
+    made = _gang(nodes, other, *_members(4), minimum=4, topologyConstraint=_asks("rack"))
+    assert _places(made.decide(0)) == {}
+    made.remove_pod("uid-other")
+    assert _racks(made.decide(0)) == {"a-x": 4}
+
+
+def test_nodes_that_a_member_may_not_use_count_for_no_domain() -> None:
+    closed = node("a-x-2", gpus=4, labels={"zone": "a", "rack": "x", "host": "2"}, taints=[("k", "v", "NoSchedule")])
+    made = _gang([*_nodes(a_x_1=2, b_y_1=8), closed], *_members(3), minimum=3, topologyConstraint=_asks("rack"))
+    assert _racks(made.decide(0)) == {"b-y": 3}
+
+
+def test_shares_count_by_device() -> None:
+    nodes = _nodes(a_x_1=2, b_y_1=3)
+    members = [pod(f"m{n}", fraction="0.6", group="g") for n in range(3)]
+    made = _gang(nodes, *members, minimum=3, topologyConstraint=_asks("rack"))
+    assert _racks(made.decide(0)) == {"b-y": 3}
+
+
+def test_unequal_pods_go_where_the_largest_one_alone_would_find_too_little() -> None:
+    nodes = _nodes(a_x_1=4, a_x_2=1, a_x_3=1, b_y_1=8, b_y_2=8)
+    members = [pod("m0", gpus=4, group="g"), pod("m1", gpus=1, group="g"), pod("m2", gpus=1, group="g")]
+    made = _gang(nodes, *members, minimum=3, topologyConstraint=_asks("rack"))
+    assert _places(made.decide(0)) == {"m0": "a-x-1", "m1": "a-x-2", "m2": "a-x-3"}
+
+
+def test_subgroups_are_in_domains_inside_that_of_their_parent() -> None:
+    nodes = _nodes(a_x_1=2, b_y_1=2, b_z_1=2)
+    subgroups = [{"name": name, "minMember": 2, "topologyConstraint": _asks("rack")} for name in ("one", "two")]
+    members = [*_members(2, subgroup="one", name="p"), *_members(2, subgroup="two", name="q")]
+    made = _gang(nodes, *members, subGroups=subgroups, topologyConstraint=_asks("zone"))
+    places = _places(made.decide(0))
+    assert {name: node[:3] for name, node in places.items()} == {"p0": "b-y", "p1": "b-y", "q0": "b-z", "q1": "b-z"}
+
+
+def test_a_subgroup_that_finds_no_domain_is_named() -> None:
+    nodes = _nodes(a_x_1=2, b_y_1=1, b_z_1=1)
+    subgroups = [{"name": name, "minMember": 2, "topologyConstraint": _asks("rack")} for name in ("one", "two")]
+    members = [*_members(2, subgroup="one"), *_members(2, subgroup="two", name="q")]
+    plan = _gang(nodes, *members, subGroups=subgroups).decide(0)
+    cause = _verdict(plan).topology
+    assert cause is not None
+    assert (cause.subgroup, [(each.name, each.pods) for each in cause.best]) == (
+        "two",
+        [("b.y", 1), ("b.z", 1), ("a.x", 0)],
+    )
+
+
+def test_of_subgroups_that_may_stand_in_for_each_other_those_start_that_find_domains() -> None:
+    nodes = _nodes(a_x_1=2, b_y_1=3)
+    wanted = [("one", 4), ("two", 2), ("three", 3)]
+    subgroups = [{"name": n, "minMember": m, "topologyConstraint": _asks("rack")} for n, m in wanted]
+    members = [each for name, count in wanted for each in _members(count, subgroup=name, name=name)]
+    made = _gang(nodes, *members, subGroups=subgroups, minSubGroup=2)
+    assert {name.rstrip("0123") for name in _places(made.decide(0))} == {"two", "three"}
+
+
+def test_who_runs_already_pins_the_required_domain() -> None:
+    nodes = _nodes(a_x_1=4, b_y_1=8)
+    runs = pod("m9", gpus=1, group="g", bound_to="b-y-1")
+    made = _gang(nodes, runs, *_members(3), minimum=4, topologyConstraint=_asks("rack"))
+    assert _racks(made.decide(0)) == {"b-y": 3}
+
+
+def test_members_beyond_the_minimum_stay_in_the_required_domain_and_prefer_the_racks_of_others() -> None:
+    nodes = _nodes(a_x_1=1, a_y_1=3, b_z_1=1)
+    runs = pod("m9", gpus=1, group="g", bound_to="a-y-1")
+    made = _gang(nodes, runs, *_members(4), minimum=1, topologyConstraint=_asks("zone", "rack"))
+    plan = made.decide(0)
+    assert _racks(plan) == {"a-y": 2, "a-x": 1}
+    waiting = ({f"m{n}" for n in range(4)} - _places(plan).keys()).pop()
+    assert _verdict(plan, waiting).code is Code.TOPOLOGY_NOT_SATISFIED
+
+
+def test_a_member_beyond_the_minimum_is_placed_once_there_is_room_in_its_domain() -> None:
+    nodes = _nodes(a_x_1=2, b_z_1=4)
+    runs, other = pod("m9", gpus=1, group="g", bound_to="a-x-1"), pod("other", gpus=1, bound_to="a-x-1")
+    made = _gang(nodes, runs, other, *_members(1), minimum=1, topologyConstraint=_asks("zone"))
+    assert _places(made.decide(0)) == {}
+    assert made.backlog.awake_gangs() == []
+    made.remove_pod("uid-other")
+    assert _places(made.decide(2)) == {"m0": "a-x-1"}
+
+
+def test_a_node_that_gets_other_labels_takes_the_domain_of_its_pods_along() -> None:
+    nodes = _nodes(a_x_1=1, b_y_1=4)
+    runs = pod("m9", gpus=1, group="g", bound_to="a-x-1")
+    made = _gang(nodes, runs, *_members(1), minimum=1, topologyConstraint=_asks("rack"))
+    assert _places(made.decide(0)) == {}
+    feed(made, node("a-x-1", gpus=1, labels={"zone": "b", "rack": "y"}))
+    assert _places(made.decide(1)) == {"m0": "b-y-1"}
+
+
+def test_gangs_that_ask_the_same_sleep_in_one_line() -> None:
+    nodes = _nodes(a_x_1=2, b_y_1=2)
+    groups = [pod_group(name, 3, topologyConstraint=_asks("rack")) for name in ("g", "h")]
+    members = [pod(f"{name}{n}", gpus=1, group=name) for name in ("g", "h") for n in range(3)]
+    made = cluster(TREE, *nodes, *groups, *members)
+    plan = made.decide(0)
+    assert {_verdict(plan, name).code for name in ("g0", "h0")} == {Code.TOPOLOGY_NOT_SATISFIED}
+    feed(made, *_nodes(a_x_2=4, b_y_2=1))
+    assert {name[0] for name in _places(made.decide(1))} == {"g", "h"}
+
+
+def test_idle_reservations_go_where_no_domain_has_room_without_their_gpus() -> None:
+    nodes = _nodes(a_x_1=2, b_y_1=1)
+    made = _gang(nodes, *_members(2), minimum=2, topologyConstraint=_asks("rack"))
+    feed(made, reservation("idle", "a-x-1"))
+    plan = made.decide(0)
+    assert [each for each in plan.entries if isinstance(each, Retire)] != []
+    assert _verdict(plan).code is Code.WAITING_FOR_DEVICE
+
+
+def test_nothing_goes_where_a_domain_has_room() -> None:
+    nodes = _nodes(a_x_1=2, b_y_1=2)
+    made = _gang(nodes, *_members(2), minimum=2, topologyConstraint=_asks("rack"))
+    feed(made, reservation("idle", "a-x-1"))
+    assert _racks(made.decide(0)) == {"b-y": 2}
+
+
+def test_a_start_is_charged_as_any_other() -> None:
+    made = _gang(_nodes(a_x_1=2, b_y_1=4), *_members(2), minimum=2, topologyConstraint=_asks("rack"))
+    feed(made, *[bound(each, "a-x-1") for each in _members(2)])
+    assert made.validate() == []

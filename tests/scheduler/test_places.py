@@ -1,0 +1,83 @@
+"""Gangs that ask for places, from the objects that people write to nodes and conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kube.client.resources import NODES, POD_GROUPS, TOPOLOGIES
+from simulator.world import World
+from tests.scheduler.stage import TEAM, bound, create, create_gang, find, pod, settle, stage, waits_because
+
+RACK = "example.com/rack"
+
+
+async def _in_racks(world: World, *racks: str) -> dict[str, str]:
+    """Label the nodes with these racks, in the order of their names; return the rack of each."""
+    names = sorted(each.metadata.name for each in (await world.api.list(NODES)).items)
+    for name, rack in zip(names, racks, strict=True):
+        await world.api.patch(NODES, name, {"metadata": {"labels": {RACK: rack}}})
+    return dict(zip(names, racks, strict=True))
+
+
+async def _topology(world: World, name: str = "hall") -> None:
+    levels = [{"nodeLabel": RACK, "alias": "rack"}]
+    await world.api.create(TOPOLOGIES, {"metadata": {"name": name}, "spec": {"levels": levels}})
+
+
+async def _asks(world: World, group: str, **asked: str) -> None:
+    constraint = {"topologyConstraint": {"topology": "hall", **asked}}
+    await world.api.patch(POD_GROUPS, group, {"spec": constraint}, namespace=TEAM)
+
+
+def _members(count: int, gpus: int = 1) -> list[dict[str, Any]]:
+    return [pod(f"m{number}", gpus=gpus) for number in range(count)]
+
+
+async def test_a_gang_with_a_required_level_runs_in_one_rack() -> None:
+    async with stage("4x2x80GiB") as world:
+        racks = await _in_racks(world, "a", "b", "b", "c")
+        await _topology(world)
+        await create_gang(world, "g", 4)
+        await _asks(world, "g", requiredTopologyLevel="rack")
+        await create(world, *({**each, **_of("g", each)} for each in _members(4)))
+        await settle(20)
+        assert {racks[find(world, f"m{number}")["spec"]["nodeName"]] for number in range(4)} == {"b"}
+
+
+async def test_a_gang_waits_for_a_rack_and_says_which_has_most_room() -> None:
+    async with stage("3x2x80GiB") as world:
+        await _in_racks(world, "a", "b", "b")
+        await _topology(world)
+        await create(world, pod("other", gpus=1))
+        await settle(5)
+        await create(world, pod("another", gpus=2), pod("third", gpus=1))
+        await settle(5)
+        await create_gang(world, "g", 4)
+        await _asks(world, "g", requiredTopologyLevel=RACK)
+        await create(world, *({**each, **_of("g", each)} for each in _members(4)))
+        await settle(20)
+        assert bound(world) == {"other", "another", "third"}
+        said = waits_because(world, "m0")
+        assert said.startswith(
+            f"topology hall, requirement {RACK} couldn't be satisfied for job <{TEAM}/g>: node-group "
+        )
+        assert "of 4 required pods" in said
+
+
+async def test_a_gang_waits_for_its_topology_and_starts_once_it_is_created() -> None:
+    async with stage("2x2x80GiB") as world:
+        await _in_racks(world, "a", "a")
+        await create_gang(world, "g", 4)
+        await _asks(world, "g", requiredTopologyLevel=RACK)
+        await create(world, *({**each, **_of("g", each)} for each in _members(4)))
+        await settle(20)
+        assert waits_because(world, "m0").startswith("topology hall doesn't exist")
+        await _topology(world)
+        await settle(20)
+        assert bound(world) == {"m0", "m1", "m2", "m3"}
+
+
+def _of(group: str, each: dict[str, Any]) -> dict[str, Any]:
+    """The metadata of a pod that is a member of a gang."""
+    annotations = {**each["metadata"]["annotations"], "pod-group-name": group}
+    return {"metadata": {**each["metadata"], "annotations": annotations}}
