@@ -18,6 +18,7 @@ from cli.options import output
 from cli.printable import line
 from cli.refusing import BadInput
 from cli.top import command as top
+from cli.traces import options as trace_options
 from cli.writing import lets_all_through
 
 _BAD_INPUT = 2
@@ -172,10 +173,11 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument(
         "--nodes",
         action="append",
-        required=True,
+        default=[],
         metavar="NxGxMEM",
         help="N nodes of G cards of MEM: 4x8x80GiB; cards that differ: 1x2x24GiB+2x80GiB; may be repeated",
     )
+    trace_options.add_arguments(parser)
     output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML), has_header=False)
     parser.add_argument(
         "--adopt-all", action="store_true", help="take all pods as Moorage's, whichever scheduler they name"
@@ -208,6 +210,10 @@ def _add_details(parser: argparse.ArgumentParser) -> None:
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
+    if arguments.trace is not None:
+        return _replay(arguments)
+    if not arguments.nodes:
+        raise BadInput("--nodes: missing; give the nodes to simulate, as in --nodes 4x8x80GiB")
     from cli import simulate  # noqa: PLC0415 - lazily, so that --help costs nothing
 
     request = simulate.Request(
@@ -223,6 +229,29 @@ def _simulate(arguments: argparse.Namespace) -> int:
         adopt_all=arguments.adopt_all,
     )
     return simulate.run(request)
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    if arguments.files or arguments.filename:
+        raise BadInput("--trace: not with manifests; name one or the other")
+    strategies = [trace_options.strategy(text) for text in arguments.strategy or ["priced"]]
+    load, seeds = trace_options.load(arguments.load), trace_options.seeds(arguments.seeds)
+    from cli.traces import replaying  # noqa: PLC0415 - lazily, as above
+
+    request = replaying.Request(
+        trace=arguments.trace,
+        variant=arguments.variant,
+        nodes=arguments.nodes,
+        strategies=strategies,
+        load_percent=load,
+        seeds=seeds,
+        step=trace_options.part(arguments.part),
+        prices=arguments.prices,
+        is_full=arguments.full,
+        output=arguments.output,
+        plot=arguments.plot,
+    )
+    return replaying.run(request)
 
 
 def _demo(arguments: argparse.Namespace) -> int:

@@ -313,7 +313,7 @@ def test_files_that_cannot_be_read_are_named(
     )
 
 
-@pytest.mark.parametrize("arguments", [["simulate"], ["simulate", "--nodes", "1x0", "--manifest"], ["fly"]])
+@pytest.mark.parametrize("arguments", [["simulate", "--nodes"], ["simulate", "--nodes", "1x0", "--manifest"], ["fly"]])
 def test_what_the_parser_refuses_ends_with_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(arguments)

@@ -1,0 +1,76 @@
+"""Options of ``moorage simulate --trace``. Only argparse is imported here."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Final
+
+from cli.refusing import BadInput
+
+#: Scores that a trace may be replayed with; the last only to compare with.
+STRATEGIES: Final = ("binpack", "spread", "priced", "best-fit")
+PRICES: Final = ("trace", "arrivals")
+MOST_LOAD: Final = 1_000
+MOST_SEEDS: Final = 1_000
+MOST_STEP: Final = 10_000
+_ALLOWED_SEEDS: Final = f"whole numbers and ranges as in 42-51,60; {MOST_SEEDS} at most"
+_SEEDS: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the group."""
+    group = parser.add_argument_group("traces", "replay a trace of pods on its nodes, in place of manifests")
+    group.add_argument("--trace", metavar="openb:FOLDER|csv:FILE", help="pods as CSV; csv: on the nodes of --nodes")
+    group.add_argument("--variant", default="default", metavar="NAME", help="of an openb trace (default: default)")
+    group.add_argument(
+        "--strategy",
+        action="append",
+        default=[],
+        metavar="GPU[/CPU]",
+        help=f"{', '.join(STRATEGIES)}; may be repeated (default priced)",
+    )
+    group.add_argument("--load", type=int, default=130, metavar="PERCENT", help="GPUs asked, of all (default 130)")
+    group.add_argument("--seeds", default="42", metavar="N-M,...", help="orders of arrival (default 42)")
+    group.add_argument("--prices", choices=PRICES, default="trace", help="learn prices from all pods or those so far")
+    group.add_argument("--full", action="store_true", help="through API server, admission, scheduler and binder")
+    group.add_argument("--part", type=int, default=1, metavar="N", help="take every Nth node and pod (default 1)")
+    group.add_argument("--plot", metavar="FILE", help="draw GPUs in use by load as SVG")
+
+
+def seeds(text: str) -> list[int]:
+    """Read seeds, each once. Raises BadInput."""
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        match = _SEEDS.fullmatch(part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if not first <= last < first + MOST_SEEDS:
+            raise BadInput(f"--seeds: {part[:40]!r}; allowed: {_ALLOWED_SEEDS}")
+        found.update(dict.fromkeys(range(first, last + 1)))
+    if len(found) > MOST_SEEDS:
+        raise BadInput(f"--seeds: {len(found)} seeds; allowed: {_ALLOWED_SEEDS}")
+    return list(found)
+
+
+def strategy(text: str) -> tuple[str, str]:
+    """Read the strategies for GPUs and for pods without. Raises BadInput."""
+    gpu, slash, cpu = text.partition("/")
+    cpu = cpu if slash else gpu
+    if gpu not in STRATEGIES or cpu not in STRATEGIES:
+        names = ", ".join(STRATEGIES)
+        raise BadInput(f"--strategy: {text[:40]!r}; allowed: one of {names}, or two with / between, GPUs first")
+    return gpu, cpu
+
+
+def load(percent: int) -> int:
+    """Return the load. Raises BadInput."""
+    if not 1 <= percent <= MOST_LOAD:
+        raise BadInput(f"--load: {percent}; allowed: from 1 to {MOST_LOAD} percent of the GPUs")
+    return percent
+
+
+def part(step: int) -> int:
+    """Return which nodes and pods are taken. Raises BadInput."""
+    if not 1 <= step <= MOST_STEP:
+        raise BadInput(f"--part: {step}; allowed: from 1 to {MOST_STEP}")
+    return step

@@ -1,0 +1,64 @@
+"""A trace replayed on records, pod by pod: each is placed if any node fits, else it is lost; none ends."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Final
+
+from scheduler.core.scores.prices import Capacity, Prices, prices_of
+from scheduler.core.scores.typical import WHOLE_MILLI, Arrivals, Kind, typical_of
+from simulator.traces.arrivals import Arrivals as Order
+from simulator.traces.records import Records
+from simulator.traces.tally import Run, Strategies, Tally
+from simulator.traces.trace import Trace
+
+#: Arrivals between two looks at the mix.
+LEARNED_EVERY: Final = 500
+
+
+class PricesFrom(enum.StrEnum):
+    """What prices are made from: all pods of the trace, as published, or those that have come so far."""
+
+    TRACE = "trace"
+    ARRIVALS = "arrivals"
+
+
+def replay(
+    trace: Trace,
+    order: Order,
+    strategies: Strategies,
+    *,
+    seed: int,
+    prices_from: PricesFrom = PricesFrom.TRACE,
+    told: Callable[[int, str], None] = lambda _number, _node: None,
+) -> Run:
+    """Replay the arrivals of a seed. ``told``: of each pod by its number the node, "" if it is lost."""
+    records = Records(trace.nodes, order.ranks, gpu_strategy=strategies.gpu, cpu_strategy=strategies.cpu)
+    learns = prices_from is PricesFrom.ARRIVALS
+    if records.uses_prices:
+        records.cluster.note_prices(records.prices() if learns else known_prices(trace))
+    tally = Tally()
+    for number, pod in enumerate(order.pods):
+        placed = records.place(f"p{number:07d}", pod.ask)
+        tally.count(pod.ask, is_placed=placed is not None)
+        told(number, placed.node if placed else "")
+        if records.uses_prices and learns and number % LEARNED_EVERY == 0:
+            records.cluster.note_prices(records.prices())
+    return tally.run(strategies, seed, capacity_milli=trace.capacity_milli, differences=records.validate())
+
+
+def known_prices(trace: Trace) -> Prices:
+    """Return prices by all pods of a trace, as if a cluster had got them before."""
+    known = Arrivals()
+    for pod in trace.pods:
+        ask = pod.ask
+        if ask.gpus:
+            known.add(Kind(ask.gpus, min(ask.gpu_milli, WHOLE_MILLI), ask.cpu_milli, ask.mem_mib))
+    with_gpus = [node for node in trace.nodes if node.gpus]
+    capacity = Capacity(
+        gpus=sum(node.gpus for node in with_gpus),
+        cpu_milli=sum(node.cpu_milli for node in with_gpus),
+        mem_mib=sum(node.mem_mib for node in with_gpus),
+    )
+    return prices_of(typical_of(known.counts()), capacity)

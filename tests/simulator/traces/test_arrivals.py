@@ -1,0 +1,38 @@
+"""The order in which pods arrive."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulator.traces.arrivals import arrivals
+from simulator.traces.trace import Trace
+from tests.simulator.traces.made_up import trace
+
+
+@pytest.mark.parametrize("load", [20, 100, 300])
+def test_pods_come_until_the_load_is_reached(load: int) -> None:
+    made = trace(20, 100)
+    order = arrivals(made, 42, load_percent=load)
+    asked = sum(pod.ask.total_milli for pod in order.pods)
+    assert load - 8 < asked * 100 / made.capacity_milli <= load + 8
+    assert sorted(order.ranks) == list(range(20))
+
+
+def test_all_of_the_trace_comes_first_and_then_pods_that_are_drawn() -> None:
+    made = trace(20, 30)
+    order = arrivals(made, 42, load_percent=300)
+    assert sorted(pod.name for pod in order.pods[:30]) == [pod.name for pod in made.pods]
+    assert len({pod.name for pod in order.pods}) < len(order.pods)
+
+
+def test_the_order_follows_from_the_seed() -> None:
+    made = trace(10, 50)
+    assert arrivals(made, 1, load_percent=90) == arrivals(made, 1, load_percent=90)
+    assert arrivals(made, 1, load_percent=90) != arrivals(made, 2, load_percent=90)
+
+
+def test_without_pods_that_ask_for_gpus_nothing_is_drawn() -> None:
+    made = trace(5, 60)
+    without = Trace(nodes=made.nodes, pods=tuple(pod for pod in made.pods if not pod.ask.gpus))
+    assert len(arrivals(without, 1, load_percent=130).pods) == len(without.pods) > 0
+    assert arrivals(Trace(nodes=made.nodes, pods=()), 1, load_percent=130).pods == ()

@@ -1,0 +1,120 @@
+"""Traces on records: nothing is placed where it does not fit, what fits is placed, and the ledger is right."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from simulator.traces import reading
+from simulator.traces.arrivals import Arrivals, arrivals
+from simulator.traces.load_curve import at_load
+from simulator.traces.records import REPLAYED, Records, node_name
+from simulator.traces.replay import PricesFrom, replay
+from simulator.traces.tally import Run, Strategies
+from simulator.traces.trace import Ask, Trace
+from tests.simulator.traces.made_up import trace
+
+#: A folder with the public traces; their licence lets nobody ship them.
+_PUBLIC = os.environ.get("MOORAGE_TRACES", "")
+
+
+def _replayed(
+    made: Trace, strategy: str, *, seed: int = 1, prices_from: PricesFrom = PricesFrom.TRACE
+) -> tuple[Run, list[str]]:
+    order, nodes = arrivals(made, seed, load_percent=130), dict[int, str]()
+    run = replay(
+        made, order, Strategies(strategy, strategy), seed=seed, prices_from=prices_from, told=nodes.__setitem__
+    )
+    _check(made, order, list(nodes.values()))
+    return run, list(nodes.values())
+
+
+def _check(made: Trace, order: Arrivals, placed: list[str]) -> None:
+    """By sums alone: no node has more than it has, and no pod was lost beside a node with room for it."""
+    by_name = {node_name(node, rank): node for node, rank in zip(made.nodes, order.ranks, strict=True)}
+    cpu, mem, milli = Counter[str](), Counter[str](), Counter[str]()
+    whole = {name: node.gpus for name, node in by_name.items()}
+    for pod, name in zip(order.pods, placed, strict=True):
+        ask = pod.ask
+        if name:
+            assert not ask.models or by_name[name].model in ask.models
+            cpu[name] += ask.cpu_milli
+            mem[name] += ask.mem_mib
+            milli[name] += ask.total_milli
+        elif not ask.is_shared:
+            free = Ask(cpu_milli=ask.cpu_milli, mem_mib=ask.mem_mib, gpus=ask.gpus)
+            assert not any(
+                node.cpu_milli - cpu[each] >= free.cpu_milli
+                and node.mem_mib - mem[each] >= free.mem_mib
+                and milli[each] == 0
+                and whole[each] >= free.gpus
+                and (not ask.models or node.model in ask.models)
+                for each, node in by_name.items()
+            )
+    for name, node in by_name.items():
+        assert cpu[name] <= node.cpu_milli
+        assert mem[name] <= node.mem_mib
+        assert milli[name] <= node.gpus * 1_000
+
+
+@pytest.mark.parametrize("strategy", REPLAYED)
+@pytest.mark.parametrize("has_models", [False, True])
+def test_a_replay_places_what_fits_and_counts_right(strategy: str, has_models: bool) -> None:
+    run, placed = _replayed(trace(30, 200, has_models=has_models), strategy)
+    assert run.differences == ()
+    assert run.pods == len(placed)
+    assert run.lost == placed.count("") > 0
+    assert 0 < run.curve[-1].used_e4 <= 10_000
+
+
+def test_prices_use_more_gpus_than_binpack_does() -> None:
+    made = trace(60, 500)
+    used = {name: _replayed(made, name)[0].curve[-1].used_e4 for name in ("binpack", "priced")}
+    assert used["priced"] > used["binpack"]
+
+
+def test_prices_may_be_learned_on_the_way() -> None:
+    made = trace(60, 500)
+    learned, placed = _replayed(made, "priced", prices_from=PricesFrom.ARRIVALS)
+    known, others = _replayed(made, "priced")
+    assert learned.differences == ()
+    assert placed != others, "prices matter"
+    assert learned.curve[-1].used_e4 > known.curve[-1].used_e4 - 300
+
+
+def test_pods_that_end_give_back_what_they_had() -> None:
+    made = trace(3, 40)
+    records = Records(made.nodes, range(3), gpu_strategy="priced", cpu_strategy="priced")
+    for again in range(3):
+        bound = [uid for i, pod in enumerate(made.pods) if records.place(uid := f"{again}-{i}", pod.ask) is not None]
+        assert bound
+        for uid in bound:
+            records.end(uid)
+        assert records.validate() == []
+        assert records.cluster.ledger.table.free.tolist() == records.cluster.ledger.table.total.tolist()
+
+
+@pytest.mark.skipif(not _PUBLIC, reason="MOORAGE_TRACES names no folder with the public traces")
+@pytest.mark.parametrize(
+    ("strategies", "pods", "lost", "used_e4"),
+    [
+        (Strategies("best-fit", "best-fit"), 10_866, 2_676, 9_313),  # as published, to the digit
+        (Strategies("binpack", "binpack"), 10_866, 2_984, None),
+        (Strategies("priced", "priced"), 10_866, 2_442, None),
+    ],
+    ids=str,
+)
+def test_the_public_trace_gives_the_published_figures(
+    strategies: Strategies, pods: int, lost: int, used_e4: int | None
+) -> None:
+    folder = Path(_PUBLIC)
+    public = Trace(nodes=reading.openb_nodes(folder), pods=reading.openb_pods(folder, "default"))
+    run = replay(public, arrivals(public, 42, load_percent=130), strategies, seed=42)
+    assert (run.pods, run.lost, run.differences) == (pods, lost, ())
+    found = at_load(run.curve, 130)
+    assert found is not None
+    assert used_e4 is None or found.used_e4 == used_e4
+    assert strategies.gpu != "priced" or found.used_e4 >= 9_620
