@@ -23,6 +23,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     figures: dict[str, Any]
 
 
+class LeftOut(Exception):
+    """Raised by a part that this machine has no data for; the message says which."""
+
+
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """What a part measured; the conditions are added for all of them in the same way."""
 

@@ -13,7 +13,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     of a reservation's start, pairs of pods). ``churn``: (pods, nodes). ``admission``: (reviews a second, for so long);
     ``admission_cost``: (seconds flat out, rounds); ``admission_rates``: tried in turn to find the highest.
     ``page_nodes``: nodes of each cluster; ``page_rounds``: how often each page is opened.
-    ``tracing``: (nodes, rounds of each way).
+    ``tracing``: (nodes, rounds of each way). ``packing``: seeds of the default trace and of its variants, and (one node
+    in this many, arrivals, seeds) while pods come and go.
     """
 
     whole: tuple[tuple[int, int], ...] = ((100, 4), (500, 1))
@@ -41,6 +42,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     page_rounds: int = 5
     page_updates: int = 20
     tracing: tuple[int, int] = (100, 4)
+    packing: tuple[str, str, tuple[int, int, str]] = ("42-51", "42-43", (4, 12_000, "1-3"))
 
 
 FULL = Sizes()
@@ -69,4 +71,5 @@ SMALL = Sizes(
     page_rounds=1,
     page_updates=2,
     tracing=(10, 2),
+    packing=("42", "42", (40, 500, "1")),
 )
