@@ -1,4 +1,4 @@
-"""``moorage explain``: why something gets what it gets (docs/queues.md).
+"""``moorage explain``: why a pod, a group or a queue gets what it gets, and what would help (docs/pending.md).
 
 Only argparse is imported here; what reads and shows is cli/explainprocess.py, imported when called. A further kind is a
 name here and a way to explain it there.
@@ -9,30 +9,49 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from cli.inspection.options import QUEUE
+from cli.inspection.options import NODE, POD, QUEUE
 from cli.options import connection, output
 from cli.refusing import BadInput
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
 NAME: Final = "explain"
+GROUP: Final = "podgroup"
 #: As kubectl's users write them.
-SPELLINGS: Final = dict.fromkeys((QUEUE, "queues"), QUEUE)
+SPELLINGS: Final = {
+    **dict.fromkeys((POD, "pods", "po"), POD),
+    **dict.fromkeys((GROUP, "podgroups", "pg", "group"), GROUP),
+    **dict.fromkeys((NODE, "nodes", "no"), NODE),
+    **dict.fromkeys((QUEUE, "queues"), QUEUE),
+}
+#: Kinds that have a namespace.
+IN_NAMESPACES: Final = frozenset({POD, GROUP})
+#: So many edits are tried together.
+_MOST_EDITS: Final = 8
 
 
 def add_command(commands: _Commands) -> None:
     """Add the sub-command."""
     parser: argparse.ArgumentParser = commands.add_parser(
         NAME,
-        help="explain the share of a queue and when it is served",
+        help="explain why a pod waits and what would let it start",
         description=(
-            "Read a cluster, or manifests of one (-f), and print how the share of a queue comes about, step by step, "
-            "what it has allocated, and its place in the order. Changes nothing. Exit code 0: explained; 1: the "
-            "cluster can't be read; 2: bad input."
+            "Read a cluster, or manifests of one (-f), and print why a pod or PodGroup waits, what its queue has, who "
+            "could be evicted for it, and which changes would let it start, each of them tried; what keeps pods off a "
+            "node; or how the share of a queue comes about. Changes nothing. Exit code 0: explained; 1: the cluster "
+            "can't be read; 2: bad input."
         ),
     )
-    parser.add_argument("what", metavar="queue", help="what to explain")
+    parser.add_argument("what", metavar="pod|podgroup|node|queue", help="what to explain")
     parser.add_argument("names", nargs="*", metavar="NAME", help="its name")
+    parser.add_argument("-n", "--namespace", default="", metavar="NAMESPACE", help="of a pod or PodGroup")
+    parser.add_argument(
+        "--what-if",
+        action="append",
+        default=[],
+        metavar="CHANGE",
+        help="suppose a change, as in members=6; may be repeated",
+    )
     parser.add_argument(
         "-f", "--filename", action="append", default=[], metavar="FILE", help="read files or folders, not a cluster"
     )
@@ -43,19 +62,29 @@ def add_command(commands: _Commands) -> None:
 
 def _explain(arguments: argparse.Namespace) -> int:
     put_right(arguments)
-    from cli import explainprocess  # noqa: PLC0415 - lazily, so that --help costs nothing
+    from cli.memory import rare_collections  # noqa: PLC0415 - lazily, so that --help costs nothing
 
-    return explainprocess.run(arguments)
+    with rare_collections():
+        from cli import explainprocess  # noqa: PLC0415 - as above
+
+        return explainprocess.run(arguments)
 
 
 def put_right(arguments: argparse.Namespace) -> None:
     """Read what is meant: ``queue/NAME`` too. Raises BadInput where that makes no sense."""
     what, slash, name = arguments.what.partition("/")
     if what not in SPELLINGS:
-        raise BadInput(f"explain {arguments.what}: allowed is queue, and its name")
-    arguments.what = SPELLINGS[what]
+        raise BadInput(f"explain {arguments.what}: allowed are pod, podgroup, node and queue, and a name")
+    kind = arguments.what = SPELLINGS[what]
     if slash:
         arguments.names.insert(0, name)
     if len(arguments.names) != 1:
-        raise BadInput(f"explain {what}: name one {SPELLINGS[what]}; names are listed by: inspect queues")
+        listed = "queues" if kind == QUEUE else "cluster" if kind == NODE else "pod"
+        raise BadInput(f"explain {what}: name one {kind}; names are listed by: inspect {listed}")
+    if arguments.namespace and kind not in IN_NAMESPACES:
+        raise BadInput(f"-n: a {kind} has no namespace; allowed with pod and podgroup")
+    if arguments.what_if and kind not in IN_NAMESPACES:
+        raise BadInput(f"--what-if: allowed with pod and podgroup, not with {kind}")
+    if len(arguments.what_if) > _MOST_EDITS:
+        raise BadInput(f"--what-if: {len(arguments.what_if)} are given; allowed are {_MOST_EDITS} together")
     connection.refuse_beside_files(arguments)

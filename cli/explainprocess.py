@@ -12,67 +12,76 @@ import anyio
 import msgspec
 
 from cli import writing
+from cli.explain import GROUP
 from cli.inspection import sheets
-from cli.inspection.options import QUEUE
+from cli.inspection.options import NODE, POD, QUEUE
 from cli.inspection.sheets import Look, Sheet
 from cli.options.output import FOR_PROGRAMS, WIDE
 from cli.printable import line
 from cli.progress import Progress
-from cli.queueing import reading, telling
+from cli.queueing import reading
 from cli.queueing.counting import NOW_NS, Known
 from cli.reaching import reached
 from cli.refusing import BadInput
+from kube.client.clock import SystemClock
 from kube.client.errors import ApiError
-from scheduler.core.report.queue_explanation import Explanation, explanation
 from scheduler.status.reasons import told
 
-
-class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is printed as JSON and YAML. ``unread``: what could not be read, and so is missing here."""
-
-    queue: Explanation
-    unread: tuple[str, ...] = ()
+_S: Final = 1_000_000_000
+_DEFAULT_NAMESPACE: Final = "default"
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Explain the object that the arguments name; return 1 if the cluster can't be read. Raises BadInput."""
+    wall_s = SystemClock().now_ns() // _S
     try:
-        known = _of_files(arguments.filename) if arguments.filename else anyio.run(_read, arguments)
+        known = _of_files(arguments) if arguments.filename else anyio.run(_read, arguments, wall_s)
     except ApiError as error:
         sys.stderr.write(f"moorage: {line(str(error))}\n")
         return 1
-    _SHOW[arguments.what](known, arguments.names[0], arguments.output)
+    show(known, arguments, wall_s)
     return 0
 
 
-def _of_files(names: Sequence[str]) -> Known:
+def _of_files(arguments: argparse.Namespace) -> Known:
     from cli.queueing import files  # noqa: PLC0415 - YAML is not needed to read a cluster
 
-    return files.read(names)
+    return files.read(arguments.filename)
 
 
-async def _read(arguments: argparse.Namespace) -> Known:
+async def _read(arguments: argparse.Namespace, wall_s: int) -> Known:
     async with reached(arguments, "explain") as cluster:
+        arguments.namespace = arguments.namespace or cluster.credentials.namespace
         with Progress("reading the cluster").waiting():
-            return await reading.read(cluster.api())
+            return await reading.read(cluster.api(), wall_s=None if arguments.what == QUEUE else wall_s)
 
 
+def show(known: Known, arguments: argparse.Namespace, wall_s: int) -> None:
+    """Print the explanation of what the arguments name. Raises BadInput if there is none of that name."""
+    _SHOW[arguments.what](known, arguments, wall_s)
+
+
+def _print(view: msgspec.Struct, tables: Callable[[], Sequence[Sheet]], unread: Sequence[str], output: str) -> None:
+    if output in FOR_PROGRAMS:
+        writing.write(view, output)
+        return
+    sheets.show(list(tables()), unread, Look(is_wide=output == WIDE))
+
+
+# --- queues ----------------------------------------------------------------------------------------------------------
 def show_queue(known: Known, name: str, output: str) -> None:
     """Print the explanation of a queue. Raises BadInput if there is none of that name."""
+    from cli.queueing import telling  # noqa: PLC0415 - of queues
+    from scheduler.core.report.queue_explanation import explanation  # noqa: PLC0415 - of queues
+
     explained = explanation(known.snapshot, name, NOW_NS, lambda verdict: told(verdict).message)
     if explained is None:
-        raise BadInput(_unknown(known, name))
-    if output in FOR_PROGRAMS:
-        writing.write(Explained(queue=explained, unread=known.unread), output)
-        return
-    tables: list[Sheet] = telling.sheets(explained, wide=output == WIDE)
-    sheets.show(tables, known.unread, Look(is_wide=output == WIDE))
+        raise BadInput(_unknown_queue(known, name))
+    view = telling.Explained(queue=explained, unread=known.unread)
+    _print(view, lambda: telling.sheets(explained, wide=output == WIDE), known.unread, output)
 
 
-_SHOW: Final[Mapping[str, Callable[[Known, str, str], None]]] = {QUEUE: show_queue}
-
-
-def _unknown(known: Known, name: str) -> str:
+def _unknown_queue(known: Known, name: str) -> str:
     queues = known.snapshot.queues
     there = sorted(record.name for record in queues.records.all())
     named = queues.sums.sums.get(name)
@@ -80,3 +89,39 @@ def _unknown(known: Known, name: str) -> str:
     near = difflib.get_close_matches(name, there, n=1)
     meant = f"; did you mean {near[0]}?" if near else "" if there else "; without any Queue all pods may use everything"
     return f"there is no queue {name}{waits}{meant}"
+
+
+# --- pods and PodGroups ----------------------------------------------------------------------------------------------
+def _show_group(known: Known, arguments: argparse.Namespace, wall_s: int) -> None:
+    from cli.explaining import groups, supposing  # noqa: PLC0415 - of pods
+
+    namespace = arguments.namespace or _DEFAULT_NAMESPACE
+    edits = supposing.edits(arguments.what_if)
+    subject = supposing.subject(known, arguments.what, namespace, arguments.names[0])
+    explained = supposing.explained(known, subject, edits, wall_s)
+    view = groups.group_view(explained, edits)
+    unread = (*known.unread, *supposing.not_looked_at(known, subject, explained))
+    whole = supposing.Whole(group=view, unread=unread)
+    _print(whole, lambda: list(groups.group_sheets(view)), unread, arguments.output)
+
+
+# --- nodes -----------------------------------------------------------------------------------------------------------
+def _show_node(known: Known, arguments: argparse.Namespace, _: int) -> None:
+    from cli.explaining import nodes  # noqa: PLC0415 - of nodes
+    from scheduler.core.what_if.node_explanation import node_explained  # noqa: PLC0415 - of nodes
+
+    explained = node_explained(known.snapshot, arguments.names[0], NOW_NS)
+    if explained is None:
+        near = difflib.get_close_matches(arguments.names[0], known.snapshot.ledger.row_of, n=1)
+        raise BadInput(f"there is no node {arguments.names[0]}" + (f"; did you mean {near[0]}?" if near else ""))
+    view = nodes.node_view(explained)
+    whole = nodes.Whole(node=view, unread=known.unread)
+    _print(whole, lambda: list(nodes.node_sheets(view)), known.unread, arguments.output)
+
+
+_SHOW: Final[Mapping[str, Callable[[Known, argparse.Namespace, int], None]]] = {
+    QUEUE: lambda known, arguments, _: show_queue(known, arguments.names[0], arguments.output),
+    POD: _show_group,
+    GROUP: _show_group,
+    NODE: _show_node,
+}

@@ -67,6 +67,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/decide/supposed_nodes.py": "tests/scheduler/core/autoscale/test_unmet_demand.py",
     "scheduler/core/explain/ruled_out.py": "tests/scheduler/core/stories/test_compute.py",
     "scheduler/core/explain/shortfall.py": "tests/scheduler/core/explain/test_explain.py",
+    "scheduler/core/what_if/units.py": "tests/scheduler/core/what_if/test_endings.py",
     "scheduler/core/explain/units.py": "tests/scheduler/core/explain/test_explain.py",
     "scheduler/core/filters/counted_parts.py": "tests/scheduler/core/filters/test_pod_anti_affinity.py",
     "scheduler/core/filters/filter.py": "tests/scheduler/core/stories/test_adding_a_filter.py",

@@ -6,7 +6,7 @@ for: the order of queues is shown as if they kept nobody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -15,8 +15,10 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.convert import queues
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.records import SeenPod
+from scheduler.core.model.room import RoomFacts
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
+from scheduler.core.room.written import Record, evictions
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -27,23 +29,37 @@ NOW_NS: Final = 0
 
 
 class Known(msgspec.Struct, frozen=True):
-    """``snapshot``: what a decision would read. ``unread``: what could not be read, and so is missing in it."""
+    """``snapshot``: what a decision would read. ``unread``: what could not be read, and so is missing in it.
+
+    ``mounting``: pods (UIDs) that wait and mount claims, which are not read.
+    """
 
     snapshot: Snapshot
     unread: tuple[str, ...] = ()
+    mounting: frozenset[str] = frozenset()
+
+
+class EvictionsRead(msgspec.Struct, frozen=True):
+    """Who is evicted for whom, as the scheduler recorded it, read at this time of the wall clock."""
+
+    record: Record
+    wall_s: int
 
 
 class Counting:
-    """Takes objects of all kinds that queues depend on."""
+    """Takes objects of all kinds that queues depend on. ``makes_room``: pods are evicted for others."""
 
-    def __init__(self) -> None:
-        self._cluster = Cluster(Settings())
+    def __init__(self, *, makes_room: bool = False) -> None:
+        self._cluster = Cluster(Settings(makes_room=makes_room))
+        self._mounting: set[str] = set()
 
     def read_pod(self, pod: Pod) -> SeenPod:
         """Keep of a pod what is counted."""
         seen = self._cluster.read_pod(pod)
         if seen.record is None:
             return seen
+        if seen.record.claims and not seen.record.node:
+            self._mounting.add(seen.uid)
         record = msgspec.structs.replace(seen.record, claims=(), job="", job_name="")
         return msgspec.structs.replace(seen, record=record)
 
@@ -56,6 +72,7 @@ class Counting:
         groups: Iterable[PodGroup] = (),
         requests: Iterable[BindRequest] = (),
         used: UseOverTime = NOT_COUNTED,
+        room: EvictionsRead | None = None,
         unread: Sequence[str] = (),
     ) -> Known:
         """Count everything."""
@@ -70,4 +87,14 @@ class Counting:
             cluster.take_pod(pod)
         cluster.queues.records.replace(queues.queue_record(queue) for queue in found)
         cluster.queues.note_use_over_time(used)
-        return Known(cluster.prepared(NOW_NS), tuple(unread))
+        missing = [*unread, *(() if room is None else self._put_room(room))]
+        return Known(cluster.prepared(NOW_NS), tuple(missing), frozenset(self._mounting))
+
+    def _put_room(self, room: EvictionsRead) -> Iterator[str]:
+        """Let intents stand, and count evictions; name those that contradict others."""
+        self._cluster.note_room_facts(RoomFacts(version=1, evicted=evictions(room.record, now_s=room.wall_s)))
+        for intent in room.record.intents:
+            try:
+                self._cluster.commits.intents.put(intent)
+            except ValueError as error:
+                yield str(error)

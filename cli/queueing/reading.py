@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from cli.inspection.reading import allowed
-from cli.queueing.counting import Counting, Known
+from cli.queueing.counting import Counting, EvictionsRead, Known
 from kube.client.api import Api
 from kube.client.errors import NotFound
 from kube.client.listing import Listing
 from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES
 from scheduler.core.model.records import SeenPod
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime, read_counts
+from scheduler.core.room.written import KEY as ROOM_KEY
+from scheduler.core.room.written import Record
+from scheduler.core.room.written import read as read_record
 from wire import names
 from wire.core import Node
 from wire.crds.bindrequest import BindRequest
@@ -17,13 +20,23 @@ from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 
 
-async def read(api: Api) -> Known:
+async def read(api: Api, *, wall_s: int | None = None) -> Known:
     """Read queues, nodes and all pods; what is on its way and PodGroups as far as one may.
 
-    Raises ApiError where queues, nodes or pods can't be read: then nothing true can be said.
+    ``wall_s``: now, for those who also ask who is evicted for whom. Raises ApiError where queues, nodes or pods can't
+    be read: then nothing true can be said.
     """
-    counting = Counting()
     unread: list[str] = []
+    room: EvictionsRead | None = None
+
+    async def read_room() -> None:
+        nonlocal room
+        record = await _room(api, unread)
+        room = None if record is None else EvictionsRead(record, wall_s or 0)
+
+    if wall_s is not None:
+        await allowed(read_room, "configmaps (who is evicted for whom)", unread)
+    counting = Counting(makes_room=room is not None)
     groups: list[PodGroup] = []
     requests: list[BindRequest] = []
     queues = await _queues(api)
@@ -54,8 +67,26 @@ async def read(api: Api) -> Known:
     await allowed(read_groups, "podgroups (which queue their pods count in)", unread)
     await allowed(read_requests, "bindrequests (what is on its way to a node)", unread)
     return counting.count(
-        nodes.items, pods.items, found=queues.items, groups=groups, requests=requests, used=used, unread=unread
+        nodes.items,
+        pods.items,
+        found=queues.items,
+        groups=groups,
+        requests=requests,
+        used=used,
+        room=room,
+        unread=unread,
     )
+
+
+async def _room(api: Api, unread: list[str]) -> Record | None:
+    """Who is evicted for whom; None where nobody is evicted for anybody, as the scheduler keeps no record."""
+    try:
+        found = await api.get(CONFIG_MAPS, names.ROOM, namespace=names.SYSTEM_NAMESPACE)
+    except NotFound:
+        return None
+    reading = read_record((found.data or {}).get(ROOM_KEY, ""))
+    unread += [f"configmap {names.ROOM}: {problem}" for problem in reading.unread]
+    return reading.record
 
 
 async def _use(api: Api) -> UseOverTime:

@@ -6,6 +6,8 @@ import datetime
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from cli.inspection.sheets import Cell, Sheet
 from cli.queueing.texts import COUNTED, amount, each_of, percent, requested, weight
 from scheduler.core.model.resources import DIMENSIONS
@@ -33,6 +35,13 @@ _BECAUSE: Final = {
     Criterion.AGE.value: "younger",
     Criterion.NAME.value: "name comes later",
 }
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What is printed as JSON and YAML. ``unread``: what could not be read, and so is missing here."""
+
+    queue: Explanation
+    unread: tuple[str, ...] = ()
 
 
 def sheets(explained: Explanation, *, wide: bool = False) -> list[Sheet]:

@@ -16,12 +16,11 @@ from kube.client.api import Api
 from kube.client.errors import ApiError, Conflict, NotFound, Refused, TooLate
 from kube.client.patience import until_answered
 from kube.client.resources import CONFIG_MAPS
-from scheduler.core.room.written import Record, Texts, read, written
+from scheduler.core.room.written import KEY, Record, Texts, read, written
 from wire import names
 from wire.core import ConfigMap
 
 _log: Final = logging.getLogger(__name__)
-_KEY: Final = "room"
 #: How often the record was taken over: a write that changes nothing is no new version.
 _TERM: Final = "term"
 _MOST_DIGITS: Final = 16
@@ -81,7 +80,7 @@ class RoomRecord:
         """Take what was found; ``wrote``: what it is if it has this text, which then need not be read."""
         self._version = "" if found is None else found.metadata.resource_version
         data = {} if found is None else found.data or {}
-        self._text, self._term = data.get(_KEY, ""), _term(data.get(_TERM, ""))
+        self._text, self._term = data.get(KEY, ""), _term(data.get(_TERM, ""))
         if found is None:
             self._have(Record())
             return
@@ -105,7 +104,7 @@ class RoomRecord:
 
     async def _put(self, record: Record, text: str, more: dict[str, str]) -> Wrote:
         try:
-            found = await until_answered(lambda: self._sent({_KEY: text, **more}))
+            found = await until_answered(lambda: self._sent({KEY: text, **more}))
             if isinstance(found, ApiError):
                 _log.warning("ConfigMap %s was not written: %s", names.ROOM, found)
                 return Wrote.REFUSED

@@ -355,12 +355,13 @@ def _no_node(verdict: Verdict, words: Mapping[str, str]) -> str:
     if verdict.berth is not None:
         kept = words["berth"].format(holder=verdict.berth.holder, since=rfc3339(verdict.berth.since_s * _S))
         words = {**words, "berth": kept}
-    parts = sorted(_node_reason(reason, words) for reason in verdict.node_reasons)
+    parts = sorted(node_reason_text(reason, words) for reason in verdict.node_reasons)
     listed = " \n".join(f"{part}." for part in parts) if parts else "there are no nodes."
     return f"no nodes with enough resources were found: {listed}{_shortfall(verdict)}"
 
 
-def _node_reason(reason: NodeReason, words: Mapping[str, str]) -> str:
+def node_reason_text(reason: NodeReason, words: Mapping[str, str] = KIND_WORDS) -> str:
+    """Say how many nodes a reason keeps out, and which reason it is."""
     if reason.kind != "insufficient":
         return f"{reason.nodes} {words.get(reason.kind, reason.kind)}"
     if reason.resource.startswith(names.MIG_RESOURCE_PREFIX):

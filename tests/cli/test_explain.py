@@ -37,7 +37,21 @@ def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["gpu", "a"], "explain gpu: allowed is queue, and its name"),
+        (["gpu", "a"], "explain gpu: allowed are pod, podgroup, node and queue, and a name"),
+        (["pod"], "explain pod: name one pod; names are listed by: inspect pod"),
+        (["node", "n", "-n", "x"], "-n: a node has no namespace; allowed with pod and podgroup"),
+        (["queue", "a", "--what-if", "gpus=2"], "--what-if: allowed with pod and podgroup, not with queue"),
+        (["pod", "p", *["--what-if", "gpus=1"] * 9], "--what-if: 9 are given; allowed are 8 together"),
+        (["pod", "train", *OFFLINE, "-n", "vision"], "there is no pod train in namespace vision that waits for this"),
+        (
+            ["pod", "train-2", "-n", "vision", "--what-if", "gpu=2", *OFFLINE],
+            "--what-if gpu=2 is no what-if; allowed: ",
+        ),
+        (
+            ["pod", "train-2", "-n", "vision", "--what-if", "members=2", *OFFLINE],
+            "is a pod alone; allowed for a PodGroup",
+        ),
+        (["node", "node-9", *OFFLINE], "there is no node node-9; did you mean node-"),
         (["queue"], "explain queue: name one queue; names are listed by: inspect queues"),
         (["queue", "a", "b"], "explain queue: name one queue"),
         (["queue", "a", "-f", "x", "--context", "c"], "-f: not with options of a connection such as --context"),

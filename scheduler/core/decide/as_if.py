@@ -1,12 +1,24 @@
-"""A decision on a changed snapshot: what would be done after these changes."""
+"""A decision on a changed snapshot: what would be done after these changes, and what those that wait would be told."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
 
 from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.decide.changes import Change
 from scheduler.core.decide.decide import Decision, decide
 from scheduler.core.decide.filing import file_touched
 from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.verdict import Verdict
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A decision, and by UID the verdicts on pods that it leaves waiting."""
+
+    decision: Decision
+    verdicts: Mapping[str, Verdict]
 
 
 def decide_as_if(
@@ -17,6 +29,23 @@ def decide_as_if(
     Nothing of ``snapshot`` changes. All that wait are judged again, so the first look at a cluster with much that waits
     costs what the first decision on it did.
     """
+    return decide(filed(snapshot, *changes, now_ns=now_ns), now_ns, limits, wall_s=wall_s)
+
+
+def answer_as_if(
+    snapshot: Snapshot, *changes: Change, uids: Iterable[str], now_ns: int, limits: Limits = LIMITS, wall_s: int = 0
+) -> Answer:
+    """Decide likewise, and return the verdicts on these pods (UIDs) besides."""
+    changed = filed(snapshot, *changes, now_ns=now_ns)
+    decision = decide(changed, now_ns, limits, wall_s=wall_s)
+    for note in decision.notes:
+        note.take(changed.backlog)  # its own: with_ made it
+    said = changed.backlog.said
+    return Answer(decision, {uid: verdict for uid in uids if (verdict := said.verdict(uid)) is not None})
+
+
+def filed(snapshot: Snapshot, *changes: Change, now_ns: int) -> Snapshot:
+    """Return a snapshot with these changes that can be decided on."""
     changed = snapshot.with_(*changes)
     file_touched(changed, now_ns)
-    return decide(changed, now_ns, limits, wall_s=wall_s)
+    return changed

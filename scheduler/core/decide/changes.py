@@ -85,6 +85,27 @@ class AnotherQueue(msgspec.Struct, frozen=True):
         draft.put_queue(self.queue)
 
 
+class InQueue(msgspec.Struct, frozen=True):
+    """These pods (UIDs), which wait alone, count in this queue, or a PodGroup (namespace, name) with all its pods."""
+
+    queue: str
+    uids: tuple[str, ...] = ()
+    pod_group: tuple[str, str] | None = None
+
+    def apply(self, draft: Draft) -> None:
+        """Put the pods, and the PodGroup."""
+        for uid in self.uids:
+            pod = draft.pods.records.get(uid)
+            if pod is None or pod.node:
+                raise UnknownObject("InQueue.uids", uid)
+            draft.put_waiting(msgspec.structs.replace(pod, queue=self.queue))
+        if self.pod_group is not None:
+            group = draft.pod_groups.get(self.pod_group)
+            if group is None:
+                raise UnknownObject("InQueue.pod_group", "/".join(self.pod_group))
+            draft.put_group(msgspec.structs.replace(group, queue=self.queue))
+
+
 class AnotherAsk(msgspec.Struct, frozen=True):
     """Pods (UIDs) that wait ask this, as all members of a gang do, or some."""
 

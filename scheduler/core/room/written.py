@@ -21,6 +21,8 @@ from gpu.handover import MalformedHandover, PlannedDevice, check_device
 from scheduler.core.model.records import Demand
 from scheduler.core.model.room import Action, Evicted, Intent, Moved, Place, Victim
 
+#: The ConfigMap's key that has the text.
+KEY: Final = "room"
 #: Evictions count for so long.
 WINDOW_S: Final = 3600
 #: So many evictions of one owner are kept: the newest. More than may happen within the hour (docs/design/room.md).

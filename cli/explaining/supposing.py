@@ -1,0 +1,84 @@
+"""The group that is asked about, and the cluster as it would be after the edits of ``--what-if``."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from cli.explaining.views import GroupView
+from cli.inspection.options import POD
+from cli.queueing.counting import NOW_NS, Known
+from cli.refusing import BadInput
+from scheduler.core.decide.as_if import filed
+from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.what_if import explanation, written
+from scheduler.core.what_if import subject as subjects
+from scheduler.core.what_if.edit import Edit, NotPossible
+from scheduler.core.what_if.explanation import Explained
+from scheduler.core.what_if.subject import Subject
+from scheduler.core.what_if.trying import Trying
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """What is printed as JSON and YAML. ``unread``: what could not be read, and so is missing here."""
+
+    group: GroupView
+    unread: tuple[str, ...] = ()
+
+
+def edits(texts: Sequence[str]) -> list[Edit]:
+    """Read all of ``--what-if``. Raises BadInput for one that means nothing."""
+    found = []
+    for text in texts:
+        try:
+            found.append(written.read(text))
+        except NotPossible as error:
+            raise BadInput(f"--what-if {error}") from error
+    return found
+
+
+def subject(known: Known, kind: str, namespace: str, name: str) -> Subject:
+    """Find the group. Raises BadInput if it is not there."""
+    snapshot = known.snapshot
+    found = (subjects.of_pod if kind == POD else subjects.of_group)(snapshot, namespace, name)
+    if found is not None:
+        return found
+    records = snapshot.pods.records.values()
+    there = (
+        [pod.name for pod in records if pod.namespace == namespace]
+        if kind == POD
+        else [group for of, group in snapshot.pod_groups if of == namespace]
+    )
+    near = difflib.get_close_matches(name, there, n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    whose = "" if kind != POD else " that waits for this scheduler or has a node"
+    raise BadInput(f"there is no {kind} {name} in namespace {namespace}{whose}{meant}")
+
+
+def explained(known: Known, of: Subject, supposed: Sequence[Edit], wall_s: int) -> Explained:
+    """Explain a group after these edits. Raises BadInput for one that is not possible here."""
+    snapshot = known.snapshot
+    try:
+        for edit in supposed:
+            changes = edit.changes(snapshot, of)
+            snapshot = filed(snapshot, *changes, now_ns=NOW_NS)
+            of = _again(snapshot, of)
+    except NotPossible as error:
+        raise BadInput(f"--what-if {error}") from error
+    return explanation.explained(Trying(snapshot, of, NOW_NS, wall_s))
+
+
+def _again(snapshot: Snapshot, of: Subject) -> Subject:
+    """The same group, as it is in another snapshot."""
+    find = subjects.of_pod if of.group is None else subjects.of_group
+    return find(snapshot, of.namespace, of.name) or of
+
+
+def not_looked_at(known: Known, of: Subject, found: Explained) -> Iterator[str]:
+    """What the answer leaves out."""
+    if known.mounting & of.uids:
+        yield "persistentvolumeclaims of its pods: they may keep it waiting as well, or off some nodes"
+    if found.room is not None:
+        yield "poddisruptionbudgets: a pod that could be evicted may be protected by one"

@@ -1,0 +1,116 @@
+"""What ``explain`` prints of a pod, a PodGroup or a node as JSON and YAML. Amounts are in the smallest unit of each."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scheduler.core.what_if.explanation import Stands
+
+
+class ReasonView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """Nodes, or pods, by one reason. ``reason`` and ``resource``: stable names; ``help``: where the docs explain it."""
+
+    reason: str
+    message: str
+    resource: str = ""
+    nodes: int = 0
+    pods: int = 0
+    help: str = ""
+
+
+class KeptView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """Pods that are not evicted for the group, and what protects them. ``until``: when that ends, "": not by time."""
+
+    reason: str
+    message: str
+    pods: int
+    gpu_nano: int
+    until: str = ""
+
+
+class VictimView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A pod that is evicted, or could be. ``is_gone``: it has ended."""
+
+    namespace: str
+    name: str
+    node: str
+    is_gone: bool = False
+
+
+class IntentView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A decision to evict pods for others, as the scheduler recorded it. ``rule``: reclaim, preempt or consolidation.
+
+    ``is_for_this``: the group is who it is for; else pods of it are evicted.
+    """
+
+    rule: str
+    message: str
+    is_for_this: bool
+    for_group: str
+    victims: tuple[VictimView, ...]
+
+
+class RoomView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """Who could be evicted for the group. ``is_possible``: these would be enough; else ``kept`` says what protects."""
+
+    is_possible: bool
+    message: str
+    rule: str = ""
+    victims: tuple[VictimView, ...] = ()
+    kept: tuple[KeptView, ...] = ()
+
+
+class EditView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """One change. ``what_if``: as ``--what-if`` takes it, "" for time that passes."""
+
+    family: str
+    message: str
+    what_if: str = ""
+
+
+class HelpView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """Changes that together let the group start, as a try has shown."""
+
+    message: str
+    edits: tuple[EditView, ...]
+
+
+class GroupView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A pod or a PodGroup. ``starts``: it would be placed now. ``supposed``: edits that were asked for."""
+
+    kind: str
+    namespace: str
+    name: str
+    queue: str
+    verdict: str
+    message: str
+    starts: bool
+    waiting_since: str = ""
+    waiting: int = 0
+    bound: int = 0
+    required: int = 1
+    supposed: tuple[EditView, ...] = ()
+    nodes: int = 0
+    node_reasons: tuple[ReasonView, ...] = ()
+    queues: tuple[Stands, ...] = ()
+    room: RoomView | None = None
+    evictions: tuple[IntentView, ...] = ()
+    #: Changes that let it start.
+    helps: tuple[HelpView, ...] = ()
+    #: When it starts at the latest, if all ends are known: "" if not.
+    starts_at_the_latest: str = ""
+    tried: int = 0
+
+
+class NodeExplanation(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A node. ``fits``: of ``waiting`` pods those that would fit here alone."""
+
+    name: str
+    message: str
+    is_ready: bool
+    is_cordoned: bool
+    waiting: int
+    fits: int
+    taints: tuple[str, ...] = ()
+    reasons: tuple[ReasonView, ...] = ()
+    not_looked_at: int = 0

@@ -1,0 +1,98 @@
+"""Family 1: when the group starts at the latest, by ends that are known: of pods, of what protects them.
+
+Nothing is estimated from averages. A pod ends at the latest when its kubelet ends it (``activeDeadlineSeconds``), or
+when its own annotation says (``moorage.dev/max-runtime``). The answer is a bound, with what it assumes: that these pods
+end by then, that nothing else changes, and that nobody comes who goes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from scheduler.core.decide.changes import Change, WithoutPods
+from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.records import PodRecord
+from scheduler.core.what_if.edit import Family, smallest
+from scheduler.core.what_if.subject import Subject
+from scheduler.core.what_if.trying import Trying
+
+#: Whose end is named.
+_NAMED: Final = 3
+
+
+class KnownEnd(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A pod that ends at the latest at this time. ``by``: ``deadline`` or ``max-runtime``."""
+
+    namespace: str
+    name: str
+    at_s: int
+    by: str
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """The group waits until this time (wall clock). ``ends``: pods that end until then, the last ones first.
+
+    ``uids``: of all of them. Without any it is a protection or delay that is over then.
+    """
+
+    until_s: int
+    uids: tuple[str, ...] = ()
+    ends: tuple[KnownEnd, ...] = ()
+
+    @property
+    def family(self) -> Family:
+        """Family 1."""
+        return Family.WAIT
+
+    @property
+    def is_own(self) -> bool:
+        """Others may take what comes free."""
+        return False
+
+    def spelled(self) -> str:
+        """Return "": nobody has to write that time passes."""
+        return ""
+
+    def changes(self, snapshot: Snapshot, subject: Subject) -> tuple[Change, ...]:
+        """Drop the pods that have ended."""
+        del snapshot, subject
+        return (WithoutPods(self.uids),) if self.uids else ()
+
+
+def candidates(trying: Trying) -> Iterator[Wait]:
+    """The earliest time that helps, if one is known."""
+    ends = sorted(_ends(trying), key=lambda pair: (pair[0].at_s, pair[1]))
+
+    def uids(count: int) -> tuple[str, ...]:
+        return tuple(uid for _, uid in ends[:count])
+
+    def helps(count: int) -> bool:
+        at_s = ends[count - 1][0].at_s
+        return trying.helps(WithoutPods(uids(count)), is_own=False, wall_s=max(trying.wall_s, at_s))
+
+    count = smallest(1, len(ends), helps)
+    if count is None:
+        return
+    last = tuple(end for end, _ in reversed(ends[:count]))
+    yield Wait(until_s=max(trying.wall_s, last[0].at_s), uids=uids(count), ends=last[:_NAMED])
+
+
+def _ends(trying: Trying) -> Iterator[tuple[KnownEnd, str]]:
+    """Bound pods whose end is known, with their UIDs."""
+    own = {pod.uid for pod in trying.subject.bound}
+    for pod in trying.snapshot.pods.records.values():
+        if pod.node and pod.uid not in own and not pod.is_reservation and (end := known_end(pod)) is not None:
+            yield end, pod.uid
+
+
+def known_end(pod: PodRecord) -> KnownEnd | None:
+    """When a bound pod ends at the latest; None if nobody knows."""
+    said = ((pod.cls.deadline_s, "deadline"), (pod.cls.max_runtime_s, "max-runtime"))
+    known = [(pod.started_s + seconds, by) for seconds, by in said if seconds and pod.started_s]
+    if not known:
+        return None
+    at_s, by = min(known)
+    return KnownEnd(namespace=pod.namespace, name=pod.name, at_s=at_s, by=by)

@@ -1,0 +1,99 @@
+"""Family 7: there are more nodes like one that is there. The number is the least that helps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from scheduler.core.decide.changes import AnotherNode, Change
+from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.filters.registry import OK
+from scheduler.core.model.records import NodeRecord
+from scheduler.core.what_if.edit import Family, NotPossible, smallest
+from scheduler.core.what_if.endings import no_node
+from scheduler.core.what_if.subject import Subject
+from scheduler.core.what_if.trying import Trying
+from wire import names
+
+#: More nodes than that are not tried, and more kinds of nodes.
+MOST_NODES: Final = 64
+_MOST_KINDS: Final = 4
+
+
+class MoreNodes(msgspec.Struct, frozen=True):
+    """``count`` further nodes like this one, empty, ready and open."""
+
+    count: int
+    like: str
+
+    @property
+    def family(self) -> Family:
+        """Family 7."""
+        return Family.MORE_NODES
+
+    @property
+    def is_own(self) -> bool:
+        """Others may take them."""
+        return False
+
+    def spelled(self) -> str:
+        """``node +2 like n17``."""
+        return f"node +{self.count} like {self.like}"
+
+    def changes(self, snapshot: Snapshot, subject: Subject) -> tuple[Change, ...]:
+        """Put the nodes. Raises NotPossible if the one that they are like is not there, or there are too many."""
+        del subject
+        row = snapshot.ledger.row_of.get(self.like)
+        like = None if row is None else snapshot.ledger.nodes[row]
+        if like is None:
+            raise NotPossible(f"{self.spelled()}: {no_node(snapshot)}")
+        if not 0 < self.count <= MOST_NODES:
+            raise NotPossible(f"{self.spelled()}: allowed are 1 to {MOST_NODES} nodes")
+        return tuple(AnotherNode(_copy(like, number)) for number in range(1, self.count + 1))
+
+
+def candidates(trying: Trying) -> Iterator[MoreNodes]:
+    """Edits that help, one for each kind of node that the group may use, those of which there are most first."""
+    for like in kinds(trying):
+
+        def helps(count: int, like: str = like) -> bool:
+            changes = MoreNodes(count, like).changes(trying.snapshot, trying.subject)
+            return trying.helps(*changes, is_own=False)
+
+        count = fewest(helps)
+        if count is not None:
+            yield MoreNodes(count, like)
+
+
+def fewest(helps: Callable[[int], bool]) -> int | None:
+    """Return the least number of nodes that helps; None if as many as are tried don't."""
+    return 1 if helps(1) else smallest(2, MOST_NODES, helps)
+
+
+def kinds(trying: Trying) -> list[str]:
+    """A node of each kind on which pods of the group may be, by their constraints."""
+    filters = trying.snapshot.ledger.filters
+    judges = [filters.judging(each) for cls in trying.subject.classes() for each in cls.all_constraints()]
+    found: dict[object, list[str]] = {}
+    for node in trying.snapshot.ledger.nodes:
+        if node is not None and any(judge(_open(node)) == OK for judge in judges):
+            found.setdefault(_kind(node), []).append(node.name)
+    order = sorted(found.values(), key=lambda alike: (-len(alike), min(alike)))
+    return [min(alike) for alike in order[:_MOST_KINDS]]
+
+
+def _kind(node: NodeRecord) -> object:
+    cards = node.smallest_card_mib, node.largest_card_mib, node.is_mig, node.is_multiplied, node.single_profile
+    return node.capacity, node.pods, node.taints, cards
+
+
+def _open(node: NodeRecord) -> NodeRecord:
+    return msgspec.structs.replace(node, is_ready=True, is_cordoned=False)
+
+
+def _copy(like: NodeRecord, number: int) -> NodeRecord:
+    name = f"{like.name}-more-{number}"
+    labels = {**like.labels, names.HOSTNAME_LABEL: name}
+    return msgspec.structs.replace(_open(like), name=name, uid=f"uid:{name}", labels=labels, uuids=())

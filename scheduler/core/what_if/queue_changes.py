@@ -1,0 +1,169 @@
+"""Family 5: a queue has another limit or quota, or the group counts in another queue.
+
+The amount is what the queue holds and the group adds, so it is the least that helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from scheduler.core.decide import queue_use
+from scheduler.core.decide.changes import AnotherQueue, Change, InQueue
+from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.priority_order import order_members
+from scheduler.core.model.queue_record import QueueRecord
+from scheduler.core.model.resources import DIMENSIONS, UNLIMITED, Resources
+from scheduler.core.model.verdict import Verdict
+from scheduler.core.queues.accounts import Account, Use
+from scheduler.core.queues.tree import TreeQueue
+from scheduler.core.what_if.edit import Family, NotPossible, some
+from scheduler.core.what_if.subject import Subject
+from scheduler.core.what_if.trying import Trying
+
+LIMIT: Final = "limit"
+QUOTA: Final = "quota"
+#: Other queues that are tried, those with the most room first.
+_MOST_QUEUES: Final = 8
+#: What one of an amount is in its smallest unit, as people write it: cores, bytes, GPUs.
+_ONES: Final = (1000, 1, 10**9)
+
+
+class QueueAmount(msgspec.Struct, frozen=True):
+    """A queue's limit or quota of one resource is this, in its smallest unit (resources.py)."""
+
+    queue: str
+    field: str
+    resource: str
+    amount: int
+
+    @property
+    def family(self) -> Family:
+        """Family 5."""
+        return Family.QUEUE
+
+    @property
+    def is_own(self) -> bool:
+        """Others of the queue may take it."""
+        return False
+
+    def spelled(self) -> str:
+        """``limit team-a gpu=16``."""
+        return f"{self.field} {self.queue} {self.resource}={amount_text(self.resource, self.amount)}"
+
+    def changes(self, snapshot: Snapshot, subject: Subject) -> tuple[Change, ...]:
+        """Put the queue. Raises NotPossible if there is none of that name."""
+        del subject
+        record = snapshot.queues.records.get(self.queue)
+        if record is None:
+            raise NotPossible(f"{self.field} {self.queue}: {_no_queue(snapshot)}")
+        amounts = getattr(record, self.field)
+        at = DIMENSIONS.index(self.resource)
+        changed = Resources(*(self.amount if each == at else amount for each, amount in enumerate(amounts)))
+        return (AnotherQueue(msgspec.structs.replace(record, **{self.field: changed})),)
+
+
+class OtherQueue(msgspec.Struct, frozen=True):
+    """The group counts in this queue."""
+
+    queue: str
+
+    @property
+    def family(self) -> Family:
+        """Family 5."""
+        return Family.QUEUE
+
+    @property
+    def is_own(self) -> bool:
+        """It concerns the group alone."""
+        return True
+
+    def spelled(self) -> str:
+        """``queue=team-b``."""
+        return f"queue={self.queue}"
+
+    def changes(self, snapshot: Snapshot, subject: Subject) -> tuple[Change, ...]:
+        """Put the group there. Raises NotPossible for a queue that takes no pods."""
+        if isinstance(snapshot.queues.tree.leaf(self.queue), Verdict):
+            raise NotPossible(f"queue={self.queue}: {_no_queue(snapshot)}")
+        if subject.group is not None:
+            return (InQueue(self.queue, pod_group=(subject.namespace, subject.name)),)
+        return (InQueue(self.queue, uids=tuple(sorted(subject.uids))),)
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """An amount as people write it: cores, bytes, GPUs; -1 without end."""
+    if amount >= UNLIMITED:
+        return "-1"
+    one = _ONES[DIMENSIONS.index(resource)]
+    whole, rest = divmod(amount, one)
+    return f"{whole}.{rest:0{len(str(one)) - 1}d}".rstrip("0").rstrip(".") if rest else str(whole)
+
+
+def _no_queue(snapshot: Snapshot) -> str:
+    tree = snapshot.queues.tree
+    leaves = sorted(each.name for each in tree.queues if not each.children)
+    return f"allowed are queues that take pods: {some(leaves)}" if leaves else "there is no Queue"
+
+
+# --- candidates ------------------------------------------------------------------------------------------------------
+def candidates(trying: Trying) -> Iterator[QueueAmount | OtherQueue]:
+    """Edits that help: amounts first."""
+    snapshot, subject = trying.snapshot, trying.subject
+    for amount in amounts_needed(trying):
+        if trying.helps(*amount.changes(snapshot, subject), is_own=amount.is_own):
+            yield amount
+    for name in _others(trying):
+        other = OtherQueue(name)
+        if trying.helps(*other.changes(snapshot, subject), is_own=other.is_own):
+            yield other
+
+
+def amounts_needed(trying: Trying) -> Iterator[QueueAmount]:
+    """For each limit or quota on the way up that the group would pass: what it would have to be."""
+    snapshot = trying.snapshot
+    use, accounts = needed(trying), snapshot.queues.accounts()
+    queue = None if use is None else accounts.tree.leaf(use.queue)
+    if use is None or not isinstance(queue, TreeQueue):
+        return
+    for number in queue.path:
+        yield from _needed_at(accounts.tree.queues[number].record, accounts.of[number], use, trying)
+
+
+def _needed_at(record: QueueRecord, account: Account, use: Use, trying: Trying) -> Iterator[QueueAmount]:
+    makes_room = trying.snapshot.settings.makes_room
+    for at, resource in enumerate(DIMENSIONS):
+        if not use.amounts[at]:
+            continue
+        if account.held[at] + use.amounts[at] > record.limit[at]:
+            yield QueueAmount(record.name, LIMIT, resource, account.held[at] + use.amounts[at])
+        if use.is_fixed and account.fixed[at] + use.amounts[at] > record.quota[at]:
+            yield QueueAmount(record.name, QUOTA, resource, account.fixed[at] + use.amounts[at])
+        elif makes_room and account.kept[at] + use.amounts[at] > record.quota[at]:
+            yield QueueAmount(record.name, QUOTA, resource, account.kept[at] + use.amounts[at])
+
+
+def needed(trying: Trying) -> Use | None:
+    """What the group adds to its queue when it starts; None if nothing waits."""
+    snapshot, subject = trying.snapshot, trying.subject
+    waiting = list(subject.waiting)
+    if subject.group is not None:
+        ordered = order_members([pod for pod in waiting if not pod.gated])
+        waiting = snapshot.quorum(subject.group).needed(ordered) or list(ordered[:1])
+    return queue_use.asked(snapshot, waiting) if waiting else None
+
+
+def _others(trying: Trying) -> list[str]:
+    """Other queues that take pods, by what they have left up to their limits, most GPUs first."""
+    accounts, own = trying.snapshot.queues.accounts(), trying.subject.queue
+    tree = accounts.tree
+    leaves = [each for each in tree.queues if not each.children and each.name != own]
+
+    def left(queue: TreeQueue) -> int:
+        return min(
+            tree.queues[number].record.limit.gpu_nano - accounts.of[number].held.gpu_nano for number in queue.path
+        )
+
+    return [each.name for each in sorted(leaves, key=lambda each: (-left(each), each.name))[:_MOST_QUEUES]]

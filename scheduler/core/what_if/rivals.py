@@ -1,0 +1,118 @@
+"""The others that wait, and may take what a change frees or adds before the group that it is for.
+
+Of pods alone that request the same, and of gangs of one form, only the first ones are tried beside the group. Where all
+of them are placed those that were left out may come first as well, so nothing is said of such a change.
+
+The scheduler gives a turn only to those that something has woken. Who is still kept by its queue, or fits on no node,
+sleeps on; the order of turns depends on that, so it is the same here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from scheduler.core.decide import queue_use
+from scheduler.core.decide.placer import Placer
+from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.priority_order import order_members
+from scheduler.core.model.records import PodGroupRecord, PodRecord
+from scheduler.core.queues.accounts import Accounts
+from scheduler.core.what_if.subject import Subject
+
+#: Pods alone of one form, and gangs of one form, that are tried beside the group.
+_PODS: Final = 64
+_GANGS: Final = 8
+
+
+class Form(msgspec.Struct, frozen=True, kw_only=True):
+    """Groups that are alike. ``first``: the pods of one. ``uids``: of those that are tried; ``is_cut``: not of all."""
+
+    first: tuple[PodRecord, ...]
+    uids: frozenset[str]
+    group: PodGroupRecord | None = None
+    is_cut: bool = False
+
+    def is_awake(self, changed: Snapshot, accounts: Accounts, placer: Placer, now_ns: int) -> bool:
+        """Whether its queue would take one of them, and a node a pod of it."""
+        needed: Sequence[PodRecord] = order_members(self.first)
+        if self.group is not None:
+            needed = changed.quorum(self.group).needed(needed) or needed[:1]
+        if accounts.refusal(queue_use.least(changed, needed)) is not None:
+            return False
+        classes = dict.fromkeys(changed.judged(pod, now_ns).cls for pod in needed)
+        return any(len(placer.ranking(way).fitting(None)) > 0 for cls in classes for way in placer.ways(cls))
+
+
+class Rivals(msgspec.Struct, frozen=True):
+    """All forms."""
+
+    forms: tuple[Form, ...]
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """Pods that are tried beside the group."""
+        return frozenset(uid for form in self.forms for uid in form.uids)
+
+    def awake(self, changed: Snapshot, now_ns: int) -> frozenset[str]:
+        """Those of them that the scheduler would give a turn after a change."""
+        if not self.forms:
+            return frozenset()
+        accounts, placer = changed.queues.accounts(), Placer(changed)
+        return frozenset(
+            uid for form in self.forms if form.is_awake(changed, accounts, placer, now_ns) for uid in form.uids
+        )
+
+    def are_enough(self, placed: set[str]) -> bool:
+        """Whether of each form that was cut one is not placed, so that those left out would not be either."""
+        return not any(form.is_cut and form.uids <= placed for form in self.forms)
+
+
+def rivals(snapshot: Snapshot, subject: Subject) -> Rivals:
+    """Find the others that wait."""
+    own = subject.uids
+    others = [pod for pod in _waiting(snapshot) if pod.uid not in own]
+    return Rivals((*_alone(others), *_gangs(snapshot, others)))
+
+
+def _waiting(snapshot: Snapshot) -> Iterator[PodRecord]:
+    records = snapshot.pods.records
+    for uid in snapshot.pods.unbound:
+        pod = records[uid]
+        if not (pod.deleting or pod.gated or snapshot.is_spoken_for(uid)):
+            yield pod
+
+
+def _alone(others: Sequence[PodRecord]) -> Iterator[Form]:
+    """Pods alone by form, the first ones in the order of turns."""
+    found: dict[object, list[PodRecord]] = {}
+    for pod in others:
+        if not pod.pod_group:
+            found.setdefault((pod.namespace, pod.queue, pod.priority, pod.cls), []).append(pod)
+    for pods in found.values():
+        kept = sorted(pods, key=_turn)[:_PODS]
+        yield Form(first=(kept[0],), uids=frozenset(pod.uid for pod in kept), is_cut=len(pods) > _PODS)
+
+
+def _gangs(snapshot: Snapshot, others: Sequence[PodRecord]) -> Iterator[Form]:
+    """Gangs by form, likewise."""
+    members: dict[tuple[str, str], list[PodRecord]] = {}
+    for pod in others:
+        if pod.pod_group:
+            members.setdefault((pod.namespace, pod.pod_group), []).append(pod)
+    found: dict[object, list[tuple[PodGroupRecord, list[PodRecord]]]] = {}
+    for key, pods in members.items():
+        group = snapshot.pod_groups.get(key)
+        if group is not None:
+            form = group.queue, group.minimum, group.tree, frozenset(pod.cls for pod in pods), len(pods)
+            found.setdefault(form, []).append((group, pods))
+    for gangs in found.values():
+        kept = sorted(gangs, key=lambda each: (min(_turn(pod)[0] for pod in each[1]), each[0].created))[:_GANGS]
+        uids = frozenset(pod.uid for _, pods in kept for pod in pods)
+        yield Form(first=tuple(kept[0][1]), uids=uids, group=kept[0][0], is_cut=len(gangs) > _GANGS)
+
+
+def _turn(pod: PodRecord) -> tuple[int, str, str]:
+    return -pod.priority, pod.created, pod.uid

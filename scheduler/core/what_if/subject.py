@@ -1,0 +1,79 @@
+"""A group that waits, as somebody asks about it: a pod alone, or all members of a PodGroup that have no node."""
+
+from __future__ import annotations
+
+import msgspec
+
+from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """``waiting``: pods without a node that are not being deleted, by UID. ``bound``: members that have a node.
+
+    ``group`` None: it is a pod alone.
+    """
+
+    namespace: str
+    name: str
+    waiting: tuple[PodRecord, ...]
+    bound: tuple[PodRecord, ...] = ()
+    group: PodGroupRecord | None = None
+
+    @property
+    def uids(self) -> frozenset[str]:
+        """UIDs of those that wait."""
+        return frozenset(pod.uid for pod in self.waiting)
+
+    @property
+    def queue(self) -> str:
+        """The queue that it counts in."""
+        return self.group.queue if self.group is not None else self.waiting[0].queue if self.waiting else ""
+
+    @property
+    def is_gang(self) -> bool:
+        """Whether it starts with more than one pod."""
+        return self.group is not None and max(self.group.minimum, self.group.tree.fewest) > 1
+
+    def classes(self) -> dict[PodClass, tuple[str, ...]]:
+        """What its pods request, with the UIDs of those that request it."""
+        found: dict[PodClass, list[str]] = {}
+        for pod in self.waiting:
+            found.setdefault(pod.cls, []).append(pod.uid)
+        return {cls: tuple(uids) for cls, uids in found.items()}
+
+
+def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Subject | None:
+    """Return what a pod is part of: its PodGroup, or itself alone; None if it is not known."""
+    records = snapshot.pods.records.values()
+    pod = next((each for each in records if each.name == name and each.namespace == namespace), None)
+    if pod is None:
+        return None
+    if pod.pod_group and (found := of_group(snapshot, namespace, pod.pod_group)) is not None:
+        return found
+    there = (pod,)
+    return Subject(
+        namespace=namespace,
+        name=name,
+        waiting=there if _waits(pod) else (),
+        bound=there if pod.node else (),
+    )
+
+
+def of_group(snapshot: Snapshot, namespace: str, name: str) -> Subject | None:
+    """Return a PodGroup's members; None if there is no such PodGroup."""
+    group = snapshot.pod_group(namespace, name)
+    if group is None:
+        return None
+    members = sorted(snapshot.pods.members(namespace, name), key=lambda pod: pod.uid)
+    return Subject(
+        namespace=namespace,
+        name=name,
+        waiting=tuple(filter(_waits, members)),
+        bound=tuple(pod for pod in members if pod.node),
+        group=group,
+    )
+
+
+def _waits(pod: PodRecord) -> bool:
+    return not pod.node and not pod.deleting

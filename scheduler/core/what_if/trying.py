@@ -1,0 +1,124 @@
+"""Trying a change: the same ``decide`` on a changed snapshot says whether the group starts then.
+
+A change of what the group requests concerns nobody else. One that frees or adds something is tried beside the others
+that wait as well, as they may take it first (rivals.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from scheduler.core.decide.allowance import Limits
+from scheduler.core.decide.as_if import Answer, answer_as_if
+from scheduler.core.decide.changes import Change, OnlyThese
+from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.plan import MakeRoom, Placement, Retire, placements
+from scheduler.core.model.room import Intent
+from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.what_if.rivals import Rivals, rivals
+from scheduler.core.what_if.subject import Subject
+
+#: A try is one decision to its end: nobody waits for it but who asked.
+_LIMITS: Final = Limits(most=50_000_000, searching=5_000_000, retold=0)
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of the group. ``placed``: its pods with their places. ``room``: who is evicted for it.
+
+    ``frees_device``: it starts once an idle reservation is removed. ``verdict``: why it goes on waiting.
+    ``is_beside_all``: every rival had its turn, so that no other comes first.
+    """
+
+    placed: tuple[Placement, ...] = ()
+    room: Intent | None = None
+    frees_device: bool = False
+    verdict: Verdict | None = None
+    others_placed: int = 0
+    is_beside_all: bool = True
+
+    @property
+    def starts(self) -> bool:
+        """Whether it starts: at once, or when others that go for it are gone."""
+        return bool(self.placed) or self.room is not None or self.frees_device
+
+
+@dataclass
+class Trying:
+    """Tries changes for one group. ``tries``: decisions made so far."""
+
+    snapshot: Snapshot
+    subject: Subject
+    now_ns: int
+    wall_s: int
+    tries: int = 0
+    #: Without any change: alone, and beside the others.
+    _as_it_is: dict[bool, Outcome] = field(default_factory=dict)
+
+    # --- others ------------------------------------------------------------------------------------------------------
+    @cached_property
+    def rivals(self) -> Rivals:
+        """The others that wait, as far as they are tried beside the group."""
+        return rivals(self.snapshot, self.subject)
+
+    @cached_property
+    def is_quiet(self) -> bool:
+        """Whether nobody else would be placed now: so a change of the group alone gives nobody anything."""
+        return not self.rivals.uids or not self.outcome(beside_others=True).others_placed
+
+    # --- trying ------------------------------------------------------------------------------------------------------
+    def outcome(self, *changes: Change, beside_others: bool = False, wall_s: int | None = None) -> Outcome:
+        """What becomes of the group after these changes. Nothing of the snapshot changes."""
+        if changes or wall_s is not None:
+            return self._tried(changes, self.wall_s if wall_s is None else wall_s, beside_others=beside_others)
+        if beside_others not in self._as_it_is:
+            self._as_it_is[beside_others] = self._tried((), self.wall_s, beside_others=beside_others)
+        return self._as_it_is[beside_others]
+
+    def helps(self, *changes: Change, is_own: bool, wall_s: int | None = None) -> bool:
+        """Whether the group starts after these changes. ``is_own``: they concern nothing but the group itself."""
+        if not self.outcome(*changes, wall_s=wall_s).starts:
+            return False
+        if not self.rivals.uids or (is_own and self.is_quiet):
+            return True
+        beside = self.outcome(*changes, beside_others=True, wall_s=wall_s)
+        return beside.starts and beside.is_beside_all
+
+    def _tried(self, changes: tuple[Change, ...], wall_s: int, *, beside_others: bool) -> Outcome:
+        self.tries += 1
+        own, changed = self.subject.uids, self.snapshot.with_(*changes)
+        beside = self.rivals.awake(changed, self.now_ns) if beside_others else frozenset()
+        answer = answer_as_if(
+            changed,
+            OnlyThese(own | beside),
+            uids=sorted(own),
+            now_ns=self.now_ns,
+            limits=_LIMITS,
+            wall_s=wall_s,
+        )
+        placed = {each.pod_uid for each in placements(answer.decision.entries)}
+        is_beside_all = not beside_others or self.rivals.are_enough(placed)
+        return _outcome(answer, self.subject, is_beside_all=is_beside_all)
+
+
+def _outcome(answer: Answer, subject: Subject, *, is_beside_all: bool) -> Outcome:
+    entries, own = answer.decision.entries, subject.uids
+    placed = tuple(each for each in placements(entries) if each.pod_uid in own)
+    others = sum(each.pod_uid not in own for each in placements(entries))
+    verdicts = [answer.verdicts[uid] for uid in sorted(answer.verdicts)]
+    is_retiring = any(isinstance(entry, Retire) and entry.for_pod in own for entry in entries)
+    return Outcome(
+        placed=placed,
+        room=next((entry.intent for entry in entries if isinstance(entry, MakeRoom) and _is_for(entry, own)), None),
+        frees_device=is_retiring or any(each.code is Code.WAITING_FOR_DEVICE for each in verdicts),
+        verdict=verdicts[0] if verdicts and not placed else None,
+        others_placed=others,
+        is_beside_all=is_beside_all,
+    )
+
+
+def _is_for(entry: MakeRoom, own: frozenset[str]) -> bool:
+    return any(place.pod_uid in own for place in entry.intent.places)

@@ -1,0 +1,52 @@
+"""What runs, as far as it can end: pods alone and PodGroups, with their bound pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gpu.share import NANO_PER_DEVICE
+from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.records import PodRecord
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """``name`` of the pod or PodGroup. ``pods``: bound ones that count in a queue. ``gpu_nano``: what they hold."""
+
+    kind: str
+    namespace: str
+    name: str
+    queue: str
+    pods: tuple[PodRecord, ...]
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """Of its pods."""
+        return tuple(pod.uid for pod in self.pods)
+
+    @property
+    def gpu_nano(self) -> int:
+        """GPUs, whole and in parts."""
+        return sum(gpu_nano(pod) for pod in self.pods)
+
+
+def gpu_nano(pod: PodRecord) -> int:
+    """What a bound pod holds of GPUs."""
+    return pod.cls.demand.gpus * NANO_PER_DEVICE + sum(held.nano or 0 for held in pod.held)
+
+
+def running(snapshot: Snapshot, besides: Iterable[str] = ()) -> list[Running]:
+    """All that run, smallest first; not pods (UIDs) of ``besides``, and none that are terminating."""
+    left_out = {*besides}
+    parts: dict[tuple[str, str, str], list[PodRecord]] = {}
+    for pod in snapshot.pods.records.values():
+        if pod.node and pod.queue and not (pod.is_reservation or pod.deleting or pod.uid in left_out):
+            kind, name = ("PodGroup", pod.pod_group) if pod.pod_group else ("Pod", pod.name)
+            parts.setdefault((kind, pod.namespace, name), []).append(pod)
+    found = []
+    for (kind, namespace, name), pods in parts.items():
+        group = snapshot.pod_group(namespace, name) if kind == "PodGroup" else None
+        queue = pods[0].queue if group is None else group.queue
+        found.append(Running(kind=kind, namespace=namespace, name=name, queue=queue, pods=tuple(pods)))
+    return sorted(found, key=lambda each: (each.gpu_nano, len(each.pods), each.namespace, each.name))

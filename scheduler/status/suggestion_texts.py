@@ -1,0 +1,114 @@
+"""Suggestions and what keeps pods from being evicted, as text. The only place that does it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from scheduler.core.model.room import Bound, Kept
+from scheduler.core.what_if.asking_less import CPU, FRACTION, GPU_MEMORY, GPUS, Asking
+from scheduler.core.what_if.constraints import Tolerating, Without
+from scheduler.core.what_if.edit import Edit
+from scheduler.core.what_if.endings import Ended, NodeOut
+from scheduler.core.what_if.known_ends import KnownEnd, Wait
+from scheduler.core.what_if.members import Members
+from scheduler.core.what_if.more_nodes import MoreNodes
+from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount, amount_text
+from scheduler.core.what_if.suggest import Suggestion
+from scheduler.status.reasons import decimal
+
+_UNITS: Final = {"cpu": "CPU cores", "memory": "bytes of memory", "gpu": "GPUs"}
+
+#: What keeps pods that could be evicted, after a number of pods.
+KEPT_WORDS: Final = {
+    Kept.NOT_PREEMPTIBLE: "can't be preempted",
+    Kept.PRIORITY: "have the same priority or a higher one",
+    Kept.IN_SHARE: "are of queues within their share",
+    Kept.MIN_RUNTIME: "have not run for the minimum time of their queue",
+    Kept.PROTECTED: "were evicted not long ago",
+    Kept.BUDGET: "are protected by a PodDisruptionBudget, or the API server refused to evict them",
+    Kept.BUSY: "are terminating, start with others of a gang, or are evicted for another group",
+}
+#: What proves that no evictions help.
+BOUND_WORDS: Final = {
+    Bound.QUEUE: "its queue takes no more, even if pods are evicted",
+    Bound.NODES: "not even all preemptible pods of the cluster would leave enough",
+    Bound.CANDIDATES: "not even all pods that it may take from would leave enough",
+    Bound.DELAY: "its own preemptionDelay is not over",
+}
+_BY: Final = {"deadline": "by its activeDeadlineSeconds", "max-runtime": "by its annotation moorage.dev/max-runtime"}
+
+
+def edit_text(edit: Edit) -> str:  # noqa: C901, PLR0911 - one case for each kind of edit
+    """Say what to change, as an imperative."""
+    match edit:
+        case Asking():
+            return f"request {_asked(edit)} per pod"
+        case Members(minimum=minimum):
+            return f"start with {minimum} pods (minMember: {minimum})"
+        case Without(field=field, key=key):
+            return f"leave out {field} {key}".rstrip()
+        case Tolerating():
+            return f"tolerate the taint {edit.spelled().removeprefix('tolerate ')}"
+        case QueueAmount(queue=queue, field=field, resource=resource, amount=amount):
+            return f"set the {field} of queue {queue} to {amount_text(resource, amount)} {_UNITS[resource]}"
+        case OtherQueue(queue=queue):
+            return f"use queue {queue}"
+        case Ended():
+            return f"end {edit.spelled().removeprefix('finish ')}"
+        case NodeOut():
+            return edit.spelled()
+        case MoreNodes(count=count, like=like):
+            return f"add {count} node{'s' * (count > 1)} like {like}"
+        case Wait():
+            return wait_text(edit)
+        case _:
+            return edit.spelled()
+
+
+def suggestion_text(suggestion: Suggestion) -> str:
+    """Say all edits of a suggestion."""
+    return " and ".join(map(edit_text, suggestion.edits))
+
+
+def helps_sentence(suggestions: Sequence[Suggestion], *, most: int) -> str:
+    """Say in one sentence what would let a group start; "" for nothing."""
+    if not suggestions:
+        return ""
+    return f"It would start now if you {_or(map(suggestion_text, suggestions[:most]))}."
+
+
+def wait_text(wait: Wait) -> str:
+    """Say until when it waits at the latest, and what that assumes."""
+    if not wait.ends:
+        return f"wait until {time_text(wait.until_s)}, if nothing else changes"
+    ends = ", ".join(_end_text(end) for end in wait.ends)
+    more = len(wait.uids) - len(wait.ends)
+    others = f" and {more} more pods" if more > 0 else ""
+    return f"wait until {time_text(wait.until_s)} at the latest, when {ends}{others} has ended, if nothing else changes"
+
+
+def time_text(at_s: int) -> str:
+    """A time of the wall clock, in UTC."""
+    return datetime.datetime.fromtimestamp(at_s, datetime.UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _end_text(end: KnownEnd) -> str:
+    return f"{end.namespace}/{end.name} ({_BY[end.by]})"
+
+
+def _asked(edit: Asking) -> str:
+    amount = edit.amount
+    texts = {
+        FRACTION: f"{decimal(amount, 10**9)} of a GPU",
+        GPU_MEMORY: f"{amount} MiB of GPU memory",
+        GPUS: f"{amount} GPU{'s' * (amount > 1)}",
+        CPU: f"{decimal(amount, 1000)} CPU cores",
+    }
+    return texts.get(edit.what, f"{amount} MiB of memory")
+
+
+def _or(texts: Iterable[str]) -> str:
+    *first, last = texts
+    return f"{', '.join(first)} or {last}" if first else last

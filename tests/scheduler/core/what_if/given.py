@@ -1,0 +1,39 @@
+"""Clusters in which something waits, for tests of what would help it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.decide.changes import Change
+from scheduler.core.what_if import subject as subjects
+from scheduler.core.what_if.edit import Edit
+from scheduler.core.what_if.trying import Trying
+from tests.scheduler.core.objects import cluster
+
+WALL_S = 1_800_000_000
+
+
+def trying(made: Cluster, name: str = "p", *, of_group: bool = False, wall_s: int = WALL_S) -> Trying:
+    """Tries changes for a pod or PodGroup of this name."""
+    find = subjects.of_group if of_group else subjects.of_pod
+    snapshot = made.prepared(0)
+    subject = find(snapshot, "ns", name)
+    assert subject is not None
+    return Trying(snapshot, subject, 0, wall_s)
+
+
+def tries(*objects: Any, name: str = "p") -> Trying:
+    """Tries changes for a pod in a cluster of these objects."""
+    return trying(cluster(*objects), name)
+
+
+def spelled(edits: Iterable[Edit]) -> list[str]:
+    """As people write them."""
+    return [edit.spelled() for edit in edits]
+
+
+def changes(tried: Trying, edit: Edit) -> tuple[Change, ...]:
+    """What an edit means there."""
+    return edit.changes(tried.snapshot, tried.subject)

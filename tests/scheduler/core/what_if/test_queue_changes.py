@@ -1,0 +1,60 @@
+"""What limit or quota a queue needs for a group, and which other queue takes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.core.what_if.edit import NotPossible
+from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount, amounts_needed, candidates
+from tests.scheduler.core.objects import NANO, node, pod, pod_group, queue
+from tests.scheduler.core.what_if.given import changes, spelled, tries
+
+
+def of(name: str, team: str = "a", **asked: Any) -> Any:
+    return pod(name, labels={"kai.scheduler/queue": team}, **asked)
+
+
+ORG = queue("org", gpu=(0, 1, -1))
+
+
+@pytest.mark.parametrize(
+    ("queues", "found"),
+    [
+        ((ORG, queue("a", "org", gpu=(0, 1, 3)), queue("b", "org")), ["limit a gpu=4", "queue=b"]),
+        ((queue("org", gpu=(0, 1, 3)), queue("a", "org"), queue("b", "org")), ["limit org gpu=4"]),
+        ((queue("org", gpu=(0, 1, 3)), queue("a", "org", gpu=(0, 1, 2)), queue("b", "org", gpu=(0, 1, 1))), []),
+    ],
+)
+def test_the_least_limit_and_other_queues_are_found(queues: tuple[Any, ...], found: list[str]) -> None:
+    tried = tries(node(), *queues, of("runs", gpus=2, bound_to="n1"), of("p", gpus=2))
+    assert spelled(candidates(tried)) == found
+
+
+def test_a_quota_is_found_for_what_can_not_be_preempted() -> None:
+    tried = tries(node(), queue("a", gpu=(1, 1, -1)), of("p", gpus=2, priority=100))
+    assert spelled(candidates(tried)) == ["quota a gpu=2"]
+
+
+def test_a_gang_adds_what_its_minimum_needs() -> None:
+    gang = [pod(name, gpus=2, group="g") for name in "pqr"]
+    tried = tries(node(), queue("a", gpu=(0, 1, 3)), pod_group("g", 2, queue="a"), *gang)
+    assert spelled(amounts_needed(tried)) == ["limit a gpu=4"]
+
+
+def test_who_is_before_it_in_the_queue_takes_what_a_higher_limit_allows() -> None:
+    older = of("older", gpus=2, created="2025-01-01T00:00:00Z")
+    tried = tries(node(), queue("a", gpu=(0, 1, 1)), older, of("p", gpus=2))
+    assert spelled(amounts_needed(tried)) == ["limit a gpu=2"]
+    assert list(candidates(tried)) == []
+
+
+def test_a_queue_that_takes_no_pods_is_refused_with_those_that_do() -> None:
+    tried = tries(node(), ORG, queue("a", "org"), of("p"))
+    with pytest.raises(NotPossible, match=r"queue=org: allowed are queues that take pods: a$"):
+        changes(tried, OtherQueue("org"))
+    with pytest.raises(NotPossible, match="limit c: allowed are queues that take pods: a"):
+        changes(tried, QueueAmount("c", "limit", "gpu", NANO))
+    assert QueueAmount("a", "limit", "gpu", 1 << 60).spelled() == "limit a gpu=-1"
+    assert QueueAmount("a", "limit", "cpu", 1_500).spelled() == "limit a cpu=1.5"

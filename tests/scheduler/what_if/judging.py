@@ -1,0 +1,146 @@
+"""Whether what is said to help does, and whether nothing does where nothing is said to: the simulator is the judge."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cli.queueing import reading
+from cli.queueing.counting import NOW_NS
+from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.what_if import subject as subjects
+from scheduler.core.what_if.asking_less import CPU, FRACTION, GPU_MEMORY, GPUS, MEMORY, Asking
+from scheduler.core.what_if.constraints import Tolerating, Without
+from scheduler.core.what_if.edit import Edit, Family
+from scheduler.core.what_if.endings import Ended
+from scheduler.core.what_if.members import Members
+from scheduler.core.what_if.more_nodes import MoreNodes
+from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount
+from scheduler.core.what_if.suggest import FINDERS, Finder, Suggestion, suggestions
+from scheduler.core.what_if.trying import Trying
+from simulator.virtualtime import VirtualClock
+from simulator.world import World
+from tests.scheduler.stage import TEAM, stage
+from tests.scheduler.what_if import worlds
+from tests.scheduler.what_if.worlds import Script
+from wire import names
+from wire.core import Taint
+
+Finders = Mapping[Family, tuple[Finder, int]]
+
+
+@dataclass
+class Judged:
+    """``groups``: that wait. ``told``: changes that were said to help; ``helped``: of them those that do.
+
+    ``silent``: groups of which it was said that nothing helps; ``tried``: changes made for them. ``wrong``: in words.
+    """
+
+    groups: int = 0
+    told: int = 0
+    helped: int = 0
+    silent: int = 0
+    tried: int = 0
+    wrong: list[str] = field(default_factory=list)
+    families: dict[Family, int] = field(default_factory=dict)
+
+
+async def judge(seed: int, judged: Judged, *, finders: Finders = FINDERS, most: int = 3) -> None:
+    """Run one cluster, and change it in each way that was said, or, ``most`` times, in one that was not."""
+    of, rng = worlds.script(seed), random.Random(f"judge/{seed}")
+    async with stage(*of.shapes) as world:
+        await worlds.begin(world, of)
+        waiting = await _waiting(world, of, finders)
+    for name, said in waiting.items():
+        judged.groups += 1
+        if said:
+            await _judge_told(seed, of, name, said, judged)
+        else:
+            judged.silent += 1
+            others = single_edits(of, name)
+            for edit in rng.sample(others, min(most, len(others))):
+                judged.tried += 1
+                if await starts(of, name, (edit,)):
+                    judged.wrong.append(f"seed {seed}: {name} starts after {edit.spelled()}, and nobody said so")
+
+
+async def _judge_told(seed: int, of: Script, name: str, said: Sequence[Suggestion], judged: Judged) -> None:
+    for each in said:
+        judged.told += 1
+        for edit in each.edits:
+            judged.families[edit.family] = judged.families.get(edit.family, 0) + 1
+        if await starts(of, name, each.edits):
+            judged.helped += 1
+        else:
+            judged.wrong.append(f"seed {seed}: {name} does not start after {each.edits}")
+
+
+async def _waiting(world: World, of: Script, finders: Finders) -> dict[str, Sequence[Suggestion]]:
+    """What is said of each group none of which runs."""
+    wall_s = VirtualClock(asyncio.get_running_loop()).now_ns() // 10**9
+    known = await reading.read(world.api, wall_s=wall_s)
+    found: dict[str, Sequence[Suggestion]] = {}
+    for name in dict.fromkeys(_group_of(each) for each in of.pods()):
+        if not _runs(world, of, name, 1):
+            found[name] = suggestions(_trying(known.snapshot, of, name, wall_s), finders)
+    return found
+
+
+def _trying(snapshot: Snapshot, of: Script, name: str, wall_s: int) -> Trying:
+    find = subjects.of_group if name in of.groups else subjects.of_pod
+    subject = find(snapshot, TEAM, name)
+    assert subject is not None
+    return Trying(snapshot, subject, NOW_NS, wall_s)
+
+
+def _group_of(pod: dict[str, object]) -> str:
+    metadata = pod["metadata"]
+    assert isinstance(metadata, dict)
+    return str(metadata["annotations"].get(names.POD_GROUP_NAME) or metadata["name"])
+
+
+def _runs(world: World, of: Script, name: str, least: int) -> bool:
+    """Whether so many pods of a group have a node."""
+    own = {each["metadata"]["name"] for each in worlds.members(of, name)}
+    bound = [each for each in world.pods if each["metadata"]["name"] in own and each["spec"].get("nodeName")]
+    return len(bound) >= least
+
+
+async def starts(of: Script, name: str, edits: Sequence[Edit]) -> bool:
+    """Whether a group runs in the same cluster after these edits."""
+    more = [shape for edit in edits for shape in worlds.spares(of, edit)]
+    async with stage(*of.shapes, *more) as world:
+        await worlds.begin(world, of, tuple(shape.name for shape in more))
+        for edit in edits:
+            await worlds.carry_out(world, of, name, edit)
+        await worlds.settled()
+        await worlds.settled()
+        return _runs(world, of, name, 1)
+
+
+def single_edits(of: Script, name: str) -> list[Edit]:
+    """All single changes of the families, of which each amount is the one that helps most."""
+    found: list[Edit] = []
+    first = worlds.members(of, name)[0]
+    annotations, resources = first["metadata"]["annotations"], first["spec"]["containers"][0]["resources"]
+    if names.GPU_FRACTION in annotations:
+        found.append(Asking(FRACTION, 10**7))
+    if names.GPU_MEMORY in annotations:
+        found.append(Asking(GPU_MEMORY, max(1, int(annotations[names.GPU_MEMORY]) // 100)))
+    if int(resources.get("limits", {}).get(names.GPU_RESOURCE, 0)) > 1:
+        found.append(Asking(GPUS, 1))
+    cpu, memory = resources["requests"]["cpu"], resources["requests"]["memory"]
+    found += [Asking(CPU, int(cpu[:-1]) // 100), Asking(MEMORY, max(1, int(memory[:-2]) // 100))]
+    if name in of.groups:
+        found += [Members(each) for each in range(1, of.groups[name]["minMember"])]
+    found += [Without("nodeSelector", key) for key in first["spec"].get("nodeSelector", {})]
+    if of.tainted and "tolerations" not in first["spec"]:
+        found.append(Tolerating(Taint(**worlds.TAINT)))
+    own = of.groups[name]["queue"] if name in of.groups else first["metadata"]["labels"][worlds.QUEUE_LABEL]
+    found += [QueueAmount(queue, "limit", "gpu", 1 << 60) for queue in ("org", own)]
+    found += [OtherQueue(queue) for queue in worlds.LEAVES if queue != own]
+    found += [Ended(_group_of(each)) for each in of.steps[0]]
+    found += [MoreNodes(count, shape.name) for shape in of.shapes for count in (1, 4) if shape.name not in of.tainted]
+    return list(dict.fromkeys(found))

@@ -1,0 +1,85 @@
+"""Mistakes in what finds edits, one for each family: each says of a change that does not help that it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from scheduler.core.what_if import asking_less, constraints, known_ends, members, more_nodes, queue_changes
+from scheduler.core.what_if.asking_less import FRACTION, Asking
+from scheduler.core.what_if.constraints import Without
+from scheduler.core.what_if.edit import Edit, Family
+from scheduler.core.what_if.endings import Ended
+from scheduler.core.what_if.known_ends import Wait
+from scheduler.core.what_if.members import Members
+from scheduler.core.what_if.more_nodes import MoreNodes
+from scheduler.core.what_if.queue_changes import QueueAmount
+from scheduler.core.what_if.suggest import FINDERS, Finder
+from scheduler.core.what_if.trying import Trying
+from scheduler.core.what_if.units import running
+
+
+def _one_step_too_much(trying: Trying) -> Iterator[Edit]:
+    """An amount that is one step above the largest that helps."""
+    for edit in asking_less.candidates(trying):
+        steps = {what: step for what, step, _ in asking_less.ranges(trying.subject)}
+        yield Asking(edit.what, edit.amount + (10 if edit.what == FRACTION else 2) * steps[edit.what])
+
+
+def _one_member_too_many(trying: Trying) -> Iterator[Edit]:
+    for edit in members.candidates(trying):
+        yield Members(edit.minimum + 1)
+
+
+def _any_constraint(trying: Trying) -> Iterator[Edit]:
+    """A constraint that is there, tried or not."""
+    for cls in trying.subject.classes():
+        for key, _ in cls.constraints.selector:
+            yield Without("nodeSelector", key)
+    yield from constraints.candidates(trying)
+
+
+def _a_gpu_too_little(trying: Trying) -> Iterator[Edit]:
+    for edit in queue_changes.amounts_needed(trying):
+        yield QueueAmount(edit.queue, edit.field, edit.resource, max(0, edit.amount - 10**9))
+
+
+def _whoever_runs(trying: Trying) -> Iterator[Edit]:
+    """The first one that runs, whatever it holds."""
+    for each in running(trying.snapshot, trying.subject.uids)[:1]:
+        yield Ended(each.name)
+
+
+def _without_who_comes_first(trying: Trying) -> Iterator[Edit]:
+    """One node, tried without the others that wait."""
+    for like in more_nodes.kinds(trying):
+        edit = MoreNodes(1, like)
+        if trying.outcome(*edit.changes(trying.snapshot, trying.subject)).starts:
+            yield edit
+
+
+def _an_end_too_early(trying: Trying) -> Iterator[Edit]:
+    """All ends that are known but the last one that is needed."""
+    for wait in known_ends.candidates(trying):
+        yield Wait(until_s=wait.until_s, uids=wait.uids[:-1], ends=wait.ends[1:])
+
+
+PLANTED: Final[Mapping[Family, Finder]] = {
+    Family.WAIT: _an_end_too_early,
+    Family.ASK_LESS: _one_step_too_much,
+    Family.FEWER_MEMBERS: _one_member_too_many,
+    Family.WITHOUT_CONSTRAINT: _any_constraint,
+    Family.QUEUE: _a_gpu_too_little,
+    Family.ENDED: _whoever_runs,
+    Family.MORE_NODES: _without_who_comes_first,
+}
+
+
+def finders(family: Family) -> Mapping[Family, tuple[Finder, int]]:
+    """Only this family, with its mistake."""
+    return {family: (PLANTED[family], FINDERS[family][1])}
+
+
+def silent(family: Family) -> Mapping[Family, tuple[Finder, int]]:
+    """All families but this one, so that nothing is said where it alone would help."""
+    return {each: found for each, found in FINDERS.items() if each is not family}

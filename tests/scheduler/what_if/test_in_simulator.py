@@ -1,0 +1,50 @@
+"""What is said to help is done in a simulated cluster, where the group then runs; where nothing is said, nothing helps.
+
+``MOORAGE_WHOLE=1`` judges 1,000 groups, as in ``make nightly``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.core.what_if.edit import Family
+from tests.conftest import AnyioBackend
+from tests.scheduler.what_if.judging import Judged, judge
+from tests.scheduler.what_if.planted import finders
+from tests.whole import IS_WHOLE
+
+#: Clusters in one test; each has four or five groups that wait.
+_SEEDS = 5
+_CLUSTERS = 240 if IS_WHOLE else 10
+#: A mistake is found within so many clusters, and in the whole run for every family.
+_UNTIL_FOUND = 80
+_PLANTED = tuple(Family) if IS_WHOLE else (Family.ASK_LESS, Family.ENDED)
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+@pytest.mark.anyio
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize("first", range(0, _CLUSTERS, _SEEDS))
+async def test_what_is_said_to_help_helps_and_nothing_else_does(first: int) -> None:
+    judged = Judged()
+    for seed in range(first, first + _SEEDS):
+        await judge(seed, judged)
+    assert judged.groups > 0
+    assert judged.told + judged.tried > 0
+    assert judged.wrong == []
+
+
+@pytest.mark.anyio
+@pytest.mark.timeout(1_200)
+@pytest.mark.parametrize("family", _PLANTED)
+async def test_a_mistake_in_a_family_is_found(family: Family) -> None:
+    judged = Judged()
+    for seed in range(_UNTIL_FOUND):
+        await judge(seed, judged, finders=finders(family), most=0)
+        if judged.wrong:
+            break
+    assert judged.wrong

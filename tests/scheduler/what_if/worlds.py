@@ -1,0 +1,289 @@
+"""Random clusters in which groups wait, as scripts: each can be run again, with one thing different.
+
+What an edit means is done here to API objects, as a user would; nothing of it comes from the code that suggests it.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import anyio
+
+from kube.client.errors import NotFound
+from kube.client.resources import NODES, POD_GROUPS, PODS, QUEUES
+from scheduler.core.what_if.asking_less import CPU, FRACTION, GPU_MEMORY, GPUS, MEMORY, Asking
+from scheduler.core.what_if.constraints import Tolerating, Without
+from scheduler.core.what_if.edit import Edit
+from scheduler.core.what_if.endings import Ended
+from scheduler.core.what_if.known_ends import Wait
+from scheduler.core.what_if.members import Members
+from scheduler.core.what_if.more_nodes import MoreNodes
+from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount
+from simulator.shape import NodeShape
+from simulator.world import World
+from tests.scheduler.stage import TEAM, pod
+from wire import names
+
+QUEUE_LABEL: Final = "kai.scheduler/queue"
+ZONE: Final = "zone"
+TAINT: Final = {"key": "dedicated", "value": "ml", "effect": "NoSchedule"}
+LEAVES: Final = ("a", "b")
+_CARD_MIB: Final = 24_576
+_ONES: Final = {"cpu": 1, "memory": 10**6, "gpu": 10**9}
+#: Between two pods: of those created in one second the UID says which comes first, and no run has those of another.
+_APART_S: Final = 1.0
+#: After each step, in virtual seconds.
+_SETTLED_S: Final = 40.0
+
+
+@dataclass
+class Script:
+    """What a cluster has: nodes, queues, and groups in the order in which they are created. ``spares``: by name, alike.
+
+    ``groups``: PodGroup name -> minMember; ``steps``: pods of each step, ``tainted``: nodes.
+    """
+
+    shapes: list[NodeShape]
+    queues: dict[str, dict[str, Any]]
+    steps: list[list[dict[str, Any]]]
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tainted: list[str] = field(default_factory=list)
+
+    def pods(self) -> list[dict[str, Any]]:
+        """All of them."""
+        return [each for step in self.steps for each in step]
+
+
+# --- making one ------------------------------------------------------------------------------------------------------
+def script(seed: int) -> Script:
+    """A small cluster on which more waits than fits."""
+    rng = random.Random(f"what-if/{seed}")
+    made = Script(shapes=_shapes(rng), queues=_queues(rng), steps=[])
+    made.tainted = [shape.name for shape in made.shapes if rng.random() < 0.2]
+    made.steps = [
+        [each for number in range(rng.randint(3, 7)) for each in _group(made, rng, f"r{number}", is_small=True)],
+        [each for number in range(rng.randint(1, 4)) for each in _group(made, rng, f"w{number}", is_small=False)],
+    ]
+    return made
+
+
+def _shapes(rng: random.Random) -> list[NodeShape]:
+    return [
+        NodeShape(
+            name=f"n{number}",
+            cards_mib=(_CARD_MIB,) * rng.randint(0 if number else 1, 4),
+            cpu_milli=rng.choice((8_000, 16_000)),
+            mem_mib=rng.choice((16_384, 65_536)),
+            labels={ZONE: rng.choice("xy")},
+        )
+        for number in range(rng.randint(2, 4))
+    ]
+
+
+def _queues(rng: random.Random) -> dict[str, dict[str, Any]]:
+    def spec(parent: str, limit: int, quota: int) -> dict[str, Any]:
+        plain = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+        gpu = {"quota": quota, "limit": limit, "overQuotaWeight": 1}
+        return {"parentQueue": parent, "resources": {"cpu": plain, "memory": plain, "gpu": gpu}}
+
+    limits = {name: rng.choice((-1, -1, 1, 2, 4)) for name in ("org", *LEAVES)}
+    quotas = {name: rng.choice((0, 1, 3)) for name in ("org", *LEAVES)}
+    return {name: spec("" if name == "org" else "org", limits[name], quotas[name]) for name in ("org", *LEAVES)}
+
+
+def _group(made: Script, rng: random.Random, name: str, *, is_small: bool) -> list[dict[str, Any]]:
+    """A pod alone, or a gang."""
+    queue = rng.choice(LEAVES)
+    asked = _asked(rng, is_small=is_small)
+    if rng.random() < (0.2 if is_small else 0.4):
+        count = rng.randint(2, 3 if is_small else 5)
+        made.groups[name] = {"minMember": rng.randint(2, count), "queue": queue}
+        return [_pod(f"{name}-{at}", queue, asked, group=name) for at in range(count)]
+    return [_pod(name, queue, asked)]
+
+
+def _asked(rng: random.Random, *, is_small: bool) -> dict[str, Any]:
+    kind = rng.choice(("whole", "whole", "fraction", "memory", "cpu"))
+    asked: dict[str, Any] = {"cpu": rng.choice((100, 2_000, 6_000)), "mem": rng.choice((256, 8_192, 14_000))}
+    if kind == "whole":
+        asked["gpus"] = rng.randint(1, 2) if is_small else rng.randint(1, 4)
+    elif kind == "fraction":
+        asked["fraction"] = rng.choice(("0.25", "0.5", "0.7", "0.9"))
+        asked["devices"] = rng.choice((1, 1, 2))
+    elif kind == "memory":
+        asked["gpu_memory"] = rng.choice((4_000, 12_000, 20_000))
+    else:
+        asked["cpu"] = rng.choice((3_000, 7_000, 12_000))
+    if not is_small and rng.random() < 0.35:
+        asked["selector"] = {ZONE: rng.choice("xyz")}
+    if rng.random() < 0.2:
+        asked["tolerates"] = True
+    if is_small and rng.random() < 0.4:
+        asked["deadline"] = rng.choice((7_200, 36_000, 86_400))
+    return asked
+
+
+def _pod(name: str, queue: str, asked: dict[str, Any], *, group: str = "") -> dict[str, Any]:
+    annotations = {}
+    if "fraction" in asked:
+        annotations[names.GPU_FRACTION] = asked["fraction"]
+        if asked["devices"] > 1:
+            annotations[names.GPU_FRACTION_NUM_DEVICES] = str(asked["devices"])
+    if "gpu_memory" in asked:
+        annotations[names.GPU_MEMORY] = str(asked["gpu_memory"])
+    if group:
+        annotations[names.POD_GROUP_NAME] = group
+    made = pod(name, annotations=annotations)
+    made["metadata"]["labels"] = {QUEUE_LABEL: queue}
+    amounts = {"cpu": f"{asked['cpu']}m", "memory": f"{asked['mem']}Mi"}
+    resources: dict[str, Any] = {"requests": dict(amounts)}
+    if "gpus" in asked:
+        resources["limits"] = {names.GPU_RESOURCE: str(asked["gpus"])}
+    made["spec"]["containers"][0]["resources"] = resources
+    if "selector" in asked:
+        made["spec"]["nodeSelector"] = asked["selector"]
+    if asked.get("tolerates"):
+        made["spec"]["tolerations"] = [{**TAINT, "operator": "Equal"}]
+    if "deadline" in asked:
+        made["spec"]["activeDeadlineSeconds"] = asked["deadline"]
+    return made
+
+
+# --- running it ------------------------------------------------------------------------------------------------------
+async def begin(world: World, of: Script, spares: tuple[str, ...] = ()) -> None:
+    """Create everything, and wait until nothing changes."""
+    for name in spares:
+        await world.api.delete(NODES, name)
+    for name in of.tainted:
+        await world.api.patch(NODES, name, {"spec": {"taints": [TAINT]}})
+    for name, spec in of.queues.items():
+        await world.api.create(QUEUES, {"metadata": {"name": name}, "spec": spec})
+    for step in of.steps:
+        started = {pod["metadata"]["annotations"].get(names.POD_GROUP_NAME, "") for pod in step} - {""}
+        for name in sorted(started):
+            await _create_group(world, name, of.groups[name])
+        await _create(world, step)
+        await settled()
+
+
+async def settled() -> None:
+    """Let virtual time pass."""
+    await anyio.sleep(_SETTLED_S)
+
+
+async def _create_group(world: World, name: str, spec: dict[str, Any]) -> None:
+    group = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind, "metadata": {"name": name}, "spec": spec}
+    await world.api.create(POD_GROUPS, group, namespace=TEAM)
+
+
+async def _create(world: World, pods: list[dict[str, Any]]) -> None:
+    for each in pods:
+        await anyio.sleep(_APART_S)
+        await world.api.create(PODS, {"apiVersion": "v1", "kind": "Pod", **copy.deepcopy(each)}, namespace=TEAM)
+
+
+def members(of: Script, name: str) -> list[dict[str, Any]]:
+    """The pods of a PodGroup, or the pod of that name."""
+    key = names.POD_GROUP_NAME
+    return [
+        each for each in of.pods() if (each["metadata"]["annotations"].get(key) or each["metadata"]["name"]) == name
+    ]
+
+
+# --- what an edit means ----------------------------------------------------------------------------------------------
+async def carry_out(world: World, of: Script, name: str, edit: Edit) -> None:
+    """Do to the cluster what an edit says, for the group of this name."""
+    match edit:
+        case Asking() | Without() | Tolerating():
+            await _create_again(world, [_edited(each, edit) for each in members(of, name)])
+        case Members(minimum=minimum):
+            await world.api.patch(POD_GROUPS, name, {"spec": {"minMember": minimum}}, namespace=TEAM)
+        case OtherQueue(queue=queue):
+            if name in of.groups:
+                await world.api.patch(POD_GROUPS, name, {"spec": {"queue": queue}}, namespace=TEAM)
+            else:
+                await _create_again(world, [_edited(each, edit) for each in members(of, name)])
+        case QueueAmount(queue=queue, field=what, resource=resource, amount=amount):
+            value = -1 if amount >= 1 << 60 else amount / _ONES[resource]
+            await world.api.patch(QUEUES, queue, {"spec": {"resources": {resource: {what: value}}}})
+        case Ended(name=other):
+            await _end(world, [each["metadata"]["name"] for each in members(of, other)])
+        case Wait(uids=uids):
+            there = {each["metadata"]["uid"]: each["metadata"]["name"] for each in world.pods}
+            await _end(world, [there[uid] for uid in uids])
+        case MoreNodes(count=count):
+            for number in range(count):
+                await world.nodes.register(spare(number))
+        case _:
+            raise NotImplementedError(edit)
+
+
+def spare(number: int) -> str:
+    """The name of a node that comes later."""
+    return f"spare{number}"
+
+
+def spares(of: Script, edit: Edit) -> list[NodeShape]:
+    """Shapes of the nodes that an edit adds."""
+    if not isinstance(edit, MoreNodes):
+        return []
+    like = next(shape for shape in of.shapes if shape.name == edit.like)
+    return [
+        NodeShape(
+            name=spare(number),
+            cards_mib=like.cards_mib,
+            cpu_milli=like.cpu_milli,
+            mem_mib=like.mem_mib,
+            labels=dict(like.labels),
+        )
+        for number in range(edit.count)
+    ]
+
+
+async def _end(world: World, pods: list[str]) -> None:
+    for name in pods:
+        try:
+            await world.api.delete(PODS, name, namespace=TEAM)
+        except NotFound:
+            continue
+    await settled()
+
+
+async def _create_again(world: World, pods: list[dict[str, Any]]) -> None:
+    """Delete pods that wait and create others of their names; those that run stay."""
+    running = {each["metadata"]["name"] for each in world.pods if each["spec"].get("nodeName")}
+    waiting = [each for each in pods if each["metadata"]["name"] not in running]
+    for each in waiting:
+        await world.api.delete(PODS, each["metadata"]["name"], namespace=TEAM)
+    await anyio.sleep(2.0)
+    await _create(world, waiting)
+
+
+def _edited(one: dict[str, Any], edit: Edit) -> dict[str, Any]:
+    made = copy.deepcopy(one)
+    spec, annotations = made["spec"], made["metadata"]["annotations"]
+    resources = spec["containers"][0]["resources"]
+    match edit:
+        case Asking(what=what, amount=amount) if what == FRACTION:
+            annotations[names.GPU_FRACTION] = f"{amount / 10**9:.9f}".rstrip("0")
+        case Asking(what=what, amount=amount) if what == GPU_MEMORY:
+            annotations[names.GPU_MEMORY] = str(amount)
+        case Asking(what=what, amount=amount) if what == GPUS:
+            resources["limits"][names.GPU_RESOURCE] = str(amount)
+        case Asking(what=what, amount=amount) if what == CPU:
+            resources["requests"]["cpu"] = f"{amount}m"
+        case Asking(what=what, amount=amount) if what == MEMORY:
+            resources["requests"]["memory"] = f"{amount}Mi"
+        case Without(key=key):
+            spec["nodeSelector"] = {each: value for each, value in spec["nodeSelector"].items() if key and each != key}
+        case Tolerating(taint=taint):
+            tolerated = {"key": taint.key, "value": taint.value, "effect": taint.effect, "operator": "Equal"}
+            spec["tolerations"] = [*spec.get("tolerations", []), tolerated]
+        case OtherQueue(queue=queue):
+            made["metadata"]["labels"][QUEUE_LABEL] = queue
+        case _:
+            raise NotImplementedError(edit)
+    return made
