@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from typing_extensions import override
-
 import msgspec
+from typing_extensions import override
 
 from scheduler.core.decide import supposed_nodes
 from scheduler.core.decide.attempts import Attempts, Mark

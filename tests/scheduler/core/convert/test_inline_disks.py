@@ -10,7 +10,7 @@ from tests.scheduler.core.objects import pod
 def test_each_disk_of_a_pod_is_read_once_and_an_image_once_for_each_monitor() -> None:
     disk = {"pdName": "d", "readOnly": True}
     image = {"monitors": ["m", "n"], "pool": "p", "image": "i"}
-    sources = [
+    sources: list[dict[str, object]] = [
         {"gcePersistentDisk": disk},
         {"gcePersistentDisk": disk},
         {"awsElasticBlockStore": {"volumeID": "v", "readOnly": True}},
@@ -18,7 +18,7 @@ def test_each_disk_of_a_pod_is_read_once_and_an_image_once_for_each_monitor() ->
         {"rbd": image},
         {"persistentVolumeClaim": {"claimName": "c"}},
     ]
-    volumes = [{"name": f"v{number}", **source} for number, source in enumerate(sources)]
+    volumes: list[dict[str, object]] = [{"name": f"v{number}", **source} for number, source in enumerate(sources)]
     assert inline_disks(pod(spec={"volumes": volumes})) == (
         InlineDisk("gcePersistentDisk", ("d",), True),
         InlineDisk("awsElasticBlockStore", ("v",)),
