@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kube.client.clock import SystemClock, rfc3339
+from kube.client.clock import SystemClock
 from simulator import nodeobject
 from simulator.shape import NodeShape
 from wire import names
+from wire.rfc3339 import rfc3339
 
 Manifest = dict[str, Any]
 

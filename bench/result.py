@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from kube.client.clock import SystemClock, rfc3339
+from kube.client.clock import SystemClock
+from wire.rfc3339 import rfc3339
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,11 +7,12 @@ import msgspec
 from gpu.fences import fencing
 from gpu.grant import BoundMetadata
 from kube.client.api import Api
-from kube.client.clock import Clock, rfc3339
+from kube.client.clock import Clock
 from kube.client.errors import ApiError, Conflict, NotFound
 from kube.client.resources import PODS
 from wire import names
 from wire.core import Binding, ObjectMeta, ObjectReference, Pod
+from wire.rfc3339 import rfc3339
 
 #: A freshly bound pod's status is written by its kubelet at the same time.
 _MOST_MEETINGS = 5

@@ -20,11 +20,12 @@ from anyio.abc import TaskGroup
 
 from kube.client import errors
 from kube.client.api import Api
-from kube.client.clock import Clock, rfc3339_micro
+from kube.client.clock import Clock
 from kube.client.resources import EVENTS, Resource
 from kube.eventpace import EventPace
 from wire.core import ObjectMeta, ObjectReference
 from wire.events import MOST_NOTE_BYTES, NORMAL, Event, EventSeries
+from wire.rfc3339 import rfc3339_micro
 
 _log: Final = logging.getLogger(__name__)
 

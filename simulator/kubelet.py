@@ -15,7 +15,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from kube.client.api import Api
-from kube.client.clock import Clock, rfc3339
+from kube.client.clock import Clock
 from simulator import environment, nodeobject, podstatus, process
 from simulator.admitting import Refusal
 from simulator.checkpoint import Checkpoints
@@ -30,6 +30,7 @@ from simulator.shape import NodeShape
 from simulator.witness import Started, Stopped, Witness
 from wire import names
 from wire.core import Container, Pod
+from wire.rfc3339 import rfc3339
 
 #: Exit code of a process that was killed.
 _KILLED: Final = 137

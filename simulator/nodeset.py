@@ -20,7 +20,7 @@ from anyio.abc import TaskStatus
 
 from kube.client import errors
 from kube.client.api import Api
-from kube.client.clock import Clock, rfc3339, rfc3339_micro
+from kube.client.clock import Clock
 from kube.client.resources import LEASES, NODES, PODS
 from kube.client.retry import Retry
 from kube.client.transport import Transport
@@ -35,6 +35,7 @@ from simulator.shape import NodeShape
 from simulator.witness import Witness
 from wire import names
 from wire.core import Node, Pod
+from wire.rfc3339 import rfc3339, rfc3339_micro
 
 _DEFAULTS: Final = KubeletSettings()
 

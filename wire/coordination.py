@@ -6,7 +6,7 @@ from wire.core import ObjectMeta, WireStruct
 
 
 class LeaseSpec(WireStruct, frozen=True, gc=False):
-    """Times are MicroTime strings (kube/client/clock.py rfc3339_micro); they are told to others, and never compared."""
+    """Times are MicroTime strings (wire/rfc3339.py); they are told to others, and never compared."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None

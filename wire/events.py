@@ -1,6 +1,6 @@
 """Events of events.k8s.io/v1: what a component reports about an object.
 
-``event_time`` is a MicroTime and must carry six digits (kube/client/clock.py rfc3339_micro). The server refuses an
+``event_time`` is a MicroTime and must carry six digits (wire/rfc3339.py). The server refuses an
 Event without ``reportingController``, ``reportingInstance``, ``action``, ``reason``, ``type``, and a note above 1024
 bytes.
 """

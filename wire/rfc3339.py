@@ -1,4 +1,4 @@
-"""Times as Go reads RFC 3339 (``2026-01-02T03:04:05Z``), which is what annotations with a time hold."""
+"""Times as Go reads and writes RFC 3339 (``2026-01-02T03:04:05Z``), which is what annotations with a time hold."""
 
 from __future__ import annotations
 
@@ -27,3 +27,19 @@ def parse_ns(text: str) -> int | None:
         return None
     seconds = (whole - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)) // datetime.timedelta(seconds=1)
     return seconds * _S + int((found["rest"] or "0").ljust(9, "0"))
+
+
+def rfc3339(now_ns: int) -> str:
+    """Seconds precision, as metav1.Time is written: ``2026-01-02T03:04:05Z``."""
+    return _utc(now_ns).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_micro(now_ns: int) -> str:
+    """Always six digits, as metav1.MicroTime demands (a missing fraction is refused by the server)."""
+    return _utc(now_ns).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _utc(now_ns: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(now_ns // 1_000_000_000, tz=datetime.UTC).replace(
+        microsecond=now_ns // 1000 % 1_000_000
+    )

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from kube.client.clock import rfc3339
 from kube.memory.refusals import forbidden, internal, too_many_requests
 from kube.memory.store import Store
 from kube.memory.types import POD_DISRUPTION_BUDGETS
+from wire.rfc3339 import rfc3339
 
 Object = dict[str, Any]
 

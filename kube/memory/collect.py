@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kube.client.clock import Clock, rfc3339
+from kube.client.clock import Clock
 from kube.memory.deletion import DeleteOptions, step
 from kube.memory.store import Store, Table
 from kube.memory.types import NAMESPACES, Registry, ResourceType
 from kube.memory.watchlog import Change, Stored
+from wire.rfc3339 import rfc3339
 
 Object = dict[str, Any]
 _Place = tuple[ResourceType, str]

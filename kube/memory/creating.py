@@ -6,7 +6,7 @@ import random
 import uuid
 from typing import Any
 
-from kube.client.clock import Clock, rfc3339
+from kube.client.clock import Clock
 from kube.memory import budgets, pods
 from kube.memory.admission import Admission, Attributes
 from kube.memory.calls import Call
@@ -17,6 +17,7 @@ from kube.memory.store import Store
 from kube.memory.types import NAMESPACES, POD_DISRUPTION_BUDGETS, PODS, PRIORITY_CLASSES, ResourceType
 from kube.memory.validation import check_maps, check_new_meta, check_type, strip_server_fields
 from kube.memory.watchlog import Stored
+from wire.rfc3339 import rfc3339
 
 Object = dict[str, Any]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from kube.client.clock import rfc3339
 from kube.memory.refusals import bad_request, conflict
 from kube.memory.types import PODS, ResourceType
+from wire.rfc3339 import rfc3339
 
 Object = dict[str, Any]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kube.client.clock import Clock, rfc3339
+from kube.client.clock import Clock
 from kube.memory import budgets
 from kube.memory.admission import Admission
 from kube.memory.calls import Call
@@ -20,6 +20,7 @@ from kube.memory.selectors import Predicate
 from kube.memory.store import Store
 from kube.memory.types import NAMESPACES, PODS, ResourceType
 from kube.memory.watchlog import Stored
+from wire.rfc3339 import rfc3339
 
 Object = dict[str, Any]
 

@@ -20,7 +20,7 @@ import anyio
 import anyio.abc
 import msgspec
 
-from kube.client.clock import Clock, rfc3339
+from kube.client.clock import Clock
 from kube.client.deadline import deadline
 from kube.client.errors import Timeout
 from kube.client.transport import Response
@@ -42,6 +42,7 @@ from kube.memory.types import BUILT_IN, KAI, PODS, PRIORITY_CLASSES, Registry, R
 from kube.memory.watching import Watching, WatchStream
 from kube.memory.watchlog import Change, Stored
 from kube.watch.signal import Signal
+from wire.rfc3339 import rfc3339
 
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _CREATED = msgspec.json.encode({**_SUCCESS, "code": 201})

@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 
 from kube.client.api import Api
-from kube.client.clock import Clock, monotonic_ns, rfc3339
+from kube.client.clock import Clock, monotonic_ns
 from kube.client.errors import AlreadyExists, ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from kube.client.removal import remove
 from kube.client.resources import PODS
@@ -29,6 +29,7 @@ from scheduler.settings import ScalingSettings
 from scheduler.watch.cache import Cache
 from wire.core import Pod
 from wire.recent import Recent
+from wire.rfc3339 import rfc3339
 from wire.versions import is_older
 
 _log: Final = logging.getLogger(__name__)

@@ -18,13 +18,14 @@ from gpu.telling import unenforced_text
 from kube import binding
 from kube.binding import Identity
 from kube.client.api import Api
-from kube.client.clock import Clock, rfc3339
+from kube.client.clock import Clock
 from kube.client.errors import ApiError, NotFound
 from kube.client.resources import PODS
 from scheduler.core.model.records import PodRecord
 from scheduler.watch.cache import Cache, says_unenforced
 from wire import names
 from wire.core import Pod
+from wire.rfc3339 import rfc3339
 
 _log: Final = logging.getLogger(__name__)
 

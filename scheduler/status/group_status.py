@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from kube.client.api import Api
-from kube.client.clock import Clock, rfc3339
+from kube.client.clock import Clock
 from kube.client.resources import POD_GROUPS
 from kube.events import EventRecorder
 from scheduler.core.model.plan import Explain
@@ -34,6 +34,7 @@ from scheduler.watch.shown import Shown
 from wire.core import ObjectReference
 from wire.crds.podgroup import PodGroupStatus, SchedulingCondition
 from wire.events import WARNING
+from wire.rfc3339 import rfc3339
 
 Key = tuple[str, str]
 

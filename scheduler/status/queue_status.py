@@ -11,7 +11,7 @@ from typing import Any, Final
 import anyio
 
 from kube.client.api import Api
-from kube.client.clock import Clock, rfc3339
+from kube.client.clock import Clock
 from kube.client.resources import QUEUES
 from kube.watch.signal import Signal
 from scheduler.core.report.queue_state import QueueState, queue_states
@@ -19,6 +19,7 @@ from scheduler.status.paced import PacedWrites
 from scheduler.status.queue_fields import differences
 from scheduler.watch.cache import Cache
 from scheduler.watch.queue_sink import shown
+from wire.rfc3339 import rfc3339
 
 #: Between two writes of one queue.
 EVERY_S: Final = 5.0

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kube.client.clock import rfc3339
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.resources import NOTHING, UNLIMITED, Resources
 from scheduler.core.model.verdict import BerthCause, Code, NodeReason, QueueCause, SubgroupShort, TopologyCause, Verdict
 from scheduler.core.report.node_view import Closed
 from wire import names
+from wire.rfc3339 import rfc3339
 
 _S: Final = 1_000_000_000
 if TYPE_CHECKING:

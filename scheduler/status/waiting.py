@@ -22,7 +22,7 @@ import msgspec
 
 from gpu.dialects import aliyun
 from kube.client.api import Api
-from kube.client.clock import Clock, rfc3339
+from kube.client.clock import Clock
 from kube.client.errors import ApiError, Conflict, NotFound
 from kube.client.resources import PODS
 from kube.events import EventRecorder
@@ -38,6 +38,7 @@ from scheduler.watch.cache import Cache
 from wire import names
 from wire.core import ObjectReference
 from wire.events import WARNING
+from wire.rfc3339 import rfc3339
 
 _log: Final = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from typing import Final
 import anyio
 
 from kube.client.api import Api
-from kube.client.clock import Clock, rfc3339
+from kube.client.clock import Clock
 from kube.client.errors import ApiError
 from kube.client.patience import doubled_s
 from kube.client.resources import POD_GROUPS
@@ -28,7 +28,7 @@ from kube.watch.signal import Signal
 from scheduler.core.model.records import PodGroupRecord
 from scheduler.watch.cache import Cache
 from wire import names
-from wire.rfc3339 import parse_ns
+from wire.rfc3339 import parse_ns, rfc3339
 
 _log: Final = logging.getLogger(__name__)
 _S: Final = 1_000_000_000

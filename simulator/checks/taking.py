@@ -1,6 +1,6 @@
 """S7 of the intents on record: who may be taken for whom, by own count of pods, PodGroups and Queues.
 
-Judged when an intent comes to stand on the record:
+Judged when an intent comes onto the record:
 
 - a gang keeps its minimum, or goes whole: its core is never taken in part;
 - preemption takes from pods of lower priority in the queue of the holder, reclaim from other queues;

@@ -11,7 +11,7 @@ import pytest
 
 from cli.leaders import CONFIRM_S, LEADERS, Leaders, by_server
 from kube.client.api import Api
-from kube.client.clock import Clock, rfc3339_micro
+from kube.client.clock import Clock
 from kube.client.resources import LEASES
 from kube.client.retry import Retry
 from kube.memory.faults import Fault
@@ -19,6 +19,7 @@ from kube.memory.server import MemoryApiServer
 from simulator.virtualtime import VirtualClock
 from tests.conftest import AnyioBackend
 from wire import names
+from wire.rfc3339 import rfc3339_micro
 
 NO_POD_IS_PLACED = "the scheduler has not renewed its lease for {} s: no pod is placed"
 _NS = 1_000_000_000

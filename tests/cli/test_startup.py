@@ -17,7 +17,8 @@ from typing import Final
 import pytest
 from typing_extensions import override
 
-from kube.client.clock import SystemClock, rfc3339_micro
+from kube.client.clock import SystemClock
+from wire.rfc3339 import rfc3339_micro
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = "examples/01-fraction-pair.yaml"

@@ -10,9 +10,9 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from kube.client.clock import rfc3339
 from simulator.virtualtime import Deadlock, VirtualClock, VirtualTimeLoop
 from tests.conftest import AnyioBackend
+from wire.rfc3339 import rfc3339
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from kube.client.clock import rfc3339
 from kube.client.resources import POD_GROUPS, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
@@ -18,6 +17,7 @@ from tests.conftest import AnyioBackend
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, create, create_gang, is_call, pod, settle, writes
 from wire import names
+from wire.rfc3339 import rfc3339
 
 
 @pytest.fixture(scope="module")
