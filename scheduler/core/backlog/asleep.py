@@ -119,10 +119,6 @@ class Asleep:
         """Whether no verdict is kept whose counts may have changed."""
         return kept is None or kept.told_at == self._ledger.changes.last
 
-    def is_told(self, cls: PodClass) -> None:
-        """The counts in the verdict on a class are as good as those of the ledger as it is: no one is to be told."""
-        self.put(cls, replace(self._classes[cls], told_at=self._ledger.changes.last))
-
     def is_sure(self, cls: PodClass, kept: Kept, generation: int) -> bool:
         """Whether the class fits nowhere, as can be told without a look at any node."""
         if kept.charged:

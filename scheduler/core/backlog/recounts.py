@@ -64,6 +64,6 @@ def _stale(backlog: Backlog, most: int) -> Recounts:
         elif backlog.has_shapes(cls):
             backlog.asleep.wakes(cls)  # their queues hold all of them back: they are judged anew when these don't
         elif cls not in classes:
-            backlog.asleep.is_told(cls)  # nobody says it any more
+            backlog.asleep.wakes(cls)  # nobody waits with it: the next pod is not told of nodes as they were
     held_back = backlog.quota_sleepers.outdated(most)
     return Recounts(classes, tuple(gang.key for gang in gangs), tuple(held_back))

@@ -54,6 +54,19 @@ def test_of_a_class_that_nobody_waits_with_any_more_no_time_is_set() -> None:
     assert plan.wake_at_ns is None
 
 
+def test_a_pod_of_a_class_that_nobody_waited_with_is_told_of_nodes_as_they_are() -> None:
+    made = cluster(node(cordoned=True), pod("a"))
+    made.decide(0)
+    made.remove_pod("uid-a")
+    feed(made, node(taints=[("x", "", "NoSchedule")]))
+    made.decide(2 * _SECOND_NS)
+    feed(made, pod("b"))
+    made.decide(3 * _SECOND_NS)
+    verdict = made.backlog.said.verdict("uid-b")
+    assert verdict is not None
+    assert [reason.kind for reason in verdict.node_reasons] == ["taint"]
+
+
 def test_the_counts_in_the_verdict_of_a_gang_are_brought_up_to_date() -> None:
     members = [pod(name, gpus=9, group="g") for name in ("a", "b")]
     made = cluster(node("n1"), node("n2"), pod_group("g", 2), *members)
