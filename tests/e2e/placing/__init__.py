@@ -1,0 +1,1 @@
+"""Stories of placement, one scenario each, told to kube-scheduler and to Moorage."""

@@ -1,0 +1,50 @@
+"""Stories after the titles of Kubernetes' own suites for filters, each told to kube-scheduler and to Moorage.
+
+That a story holds for kube-scheduler shows that the story is right; that it holds for Moorage is what it is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.e2e.bare import STOCK, Bare, bare, two_schedulers
+from tests.e2e.placing.of_changes import CHANGES
+from tests.e2e.placing.of_nodes import AMOUNTS, LABELS, PORTS, TAINTS
+from tests.e2e.placing.of_pods import APART, NEAR
+from tests.e2e.placing.of_spread import SPREAD
+from tests.e2e.placing.story import NAMESPACES, Story
+from tools.cluster.plane import ControlPlane
+from wire import names
+
+pytestmark = pytest.mark.cluster
+STORIES = (*TAINTS, *LABELS, *AMOUNTS, *PORTS, *NEAR, *APART, *SPREAD, *CHANGES)
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    with two_schedulers() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+async def cluster(plane: ControlPlane) -> AsyncIterator[Bare]:
+    async with bare(plane) as made:
+        for name, labels in NAMESPACES.items():
+            await made.namespace(name, **labels)
+        yield made
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.title)
+async def test_a_story_holds_for_kube_scheduler_and_for_moorage(cluster: Bare, story: Story) -> None:
+    for scheduler in (STOCK, names.SCHEDULER_NAME):
+        try:
+            await story.told_to(cluster, scheduler)
+        finally:
+            await cluster.clear([*NAMESPACES])
+
+
+def test_stories_are_told_once() -> None:
+    titles = [story.title for story in STORIES]
+    assert len({*titles}) == len(titles)
