@@ -18,11 +18,18 @@ CARD_MIB = 81_920
 STOCK = "default-scheduler"
 
 
-def nodes(count: int) -> list[Manifest]:
-    """Ready nodes of 8 GPUs, 128 cores, 1 TiB and 256 pods. Objects only: no kubelet speaks for them."""
+def nodes(count: int, *, zones: int = 0) -> list[Manifest]:
+    """Ready nodes of 8 GPUs, 128 cores, 1 TiB and 256 pods, in ``zones``. Objects only: no kubelet speaks for them."""
     now = rfc3339(SystemClock().now_ns())
     shapes = [
-        NodeShape(name=f"node-{i:04}", cards_mib=(CARD_MIB,) * CARDS, cpu_milli=128_000, mem_mib=1_048_576, pods=256)
+        NodeShape(
+            name=f"node-{i:04}",
+            cards_mib=(CARD_MIB,) * CARDS,
+            cpu_milli=128_000,
+            mem_mib=1_048_576,
+            pods=256,
+            labels={names.ZONE_LABEL: f"zone-{i % zones}"} if zones else {},
+        )
         for i in range(count)
     ]
     return [nodeobject.node(shape, now=now) for shape in shapes]
@@ -44,6 +51,24 @@ def whole(
         made["metadata"]["labels"] = {names.QUEUE_LABEL: queue}
     if node:
         made["spec"]["nodeName"] = node
+    return made
+
+
+def preferring(name: str, *, scheduler: str = names.SCHEDULER_NAME) -> Manifest:
+    """A pod of a GPU that is rather not beside others of its kind: spread over zones, and off their hosts."""
+    made = whole(name, scheduler=scheduler)
+    made["metadata"]["labels"] = {"app": "replica"}
+    alike = {"matchLabels": {"app": "replica"}}
+    made["spec"]["topologySpreadConstraints"] = [
+        {
+            "topologyKey": names.ZONE_LABEL,
+            "maxSkew": 1,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": alike,
+        }
+    ]
+    term = {"weight": 10, "podAffinityTerm": {"topologyKey": names.HOSTNAME_LABEL, "labelSelector": alike}}
+    made["spec"]["affinity"] = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
     return made
 
 

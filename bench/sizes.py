@@ -9,15 +9,17 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes by part; times in seconds.
 
     ``backlog``: (nodes, pods that wait, shapes). ``batch``: (nodes, rounds of filling them).
-    ``whole``: (nodes, rounds of each scheduler). ``arrival``: (nodes, pods a second, for so long). ``shares``: (delay
-    of a reservation's start, pairs of pods). ``churn``: (pods, nodes). ``admission``: (reviews a second, for so long);
-    ``admission_cost``: (seconds flat out, rounds); ``admission_rates``: tried in turn to find the highest.
+    ``whole``, ``preferring``: (nodes, rounds of each scheduler). ``arrival``: (nodes, pods a second, for so long).
+    ``shares``: (delay of a reservation's start, pairs of pods). ``churn``: (pods, nodes). ``admission``: (reviews a
+    second, for so long); ``admission_cost``: (seconds flat out, rounds); ``admission_rates``: tried in turn to find the
+    highest.
     ``page_nodes``: nodes of each cluster; ``page_rounds``: how often each page is opened.
     ``tracing``: (nodes, rounds of each way). ``packing``: seeds of the default trace and of its variants, and (one node
     in this many, arrivals, seeds) while pods come and go.
     """
 
     whole: tuple[tuple[int, int], ...] = ((100, 4), (500, 1))
+    preferring: tuple[tuple[int, int], ...] = ((100, 4),)
     backlog: tuple[tuple[int, int, int], ...] = ((100, 1_000, 20), (1_000, 10_000, 20), (1_000, 10_000, 500))
     arrival: tuple[tuple[int, float, float], ...] = ((100, 50, 16), (100, 100, 8), (500, 100, 20))
     arrival_rounds: int = 2
@@ -48,6 +50,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 FULL = Sizes()
 SMALL = Sizes(
     whole=((10, 1),),
+    preferring=((10, 1),),
     backlog=((60, 100, 5),),
     arrival=((20, 50, 2),),
     arrival_rounds=1,

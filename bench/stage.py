@@ -42,11 +42,11 @@ class Stage:
     def __init__(self, transport: Transport) -> None:
         self.transport: Transport = transport
 
-    async def set(self, nodes: int) -> None:
+    async def set(self, nodes: int, *, zones: int = 0) -> None:
         """Make the nodes and the namespace."""
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         await self.send("POST", "/api/v1/namespaces", space)
-        await self.create(_NODES, objects.nodes(nodes))
+        await self.create(_NODES, objects.nodes(nodes, zones=zones))
         await until(self._has_account, "the default service account", within_s=_TIMEOUT_S)
 
     async def create(self, path: str, manifests: Sequence[Manifest]) -> None:
@@ -149,11 +149,11 @@ def transport(plane: ControlPlane, token: str = "") -> HttpTransport:
 
 
 @asynccontextmanager
-async def stage(plane: ControlPlane, *, nodes: int) -> AsyncIterator[Stage]:
+async def stage(plane: ControlPlane, *, nodes: int, zones: int = 0) -> AsyncIterator[Stage]:
     """A stage that is set."""
     async with transport(plane) as opened:
         made = Stage(opened)
-        await made.set(nodes)
+        await made.set(nodes, zones=zones)
         yield made
 
 

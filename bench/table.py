@@ -74,6 +74,11 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
         "Moorage and the stock kube-scheduler in turn, on the same nodes, in the same run. Bar: kube-scheduler's rate; "
         "goal: 1.5 times it. KAI: 17 pods/s at 100 nodes, 21 at 500.",
     ),
+    "preferring": (
+        "The same with preferences",
+        "Pods that prefer an even spread over three zones, and hosts without their like. Bar: 1.5 times the rate of "
+        "kube-scheduler.",
+    ),
     "backlog": (
         "Pods that wait",
         "Full nodes, and pods that wait for a GPU. Bar: 20 ms from an end to the next binding.",

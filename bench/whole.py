@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import anyio
 
 from bench import objects, procfs, stage
 from bench.contenders import ALONE, STOCK_QPS, Contender, Moorage, Stock
+from bench.objects import Manifest
 from bench.result import Figures
 from bench.sizes import Sizes
 from bench.stage import Stage
@@ -36,43 +38,54 @@ NOTES = (
 )
 
 
+class Workload(Protocol):
+    """Makes a pod of one GPU for a scheduler."""
+
+    def __call__(self, name: str, *, scheduler: str) -> Manifest: ...
+
+
 def measure(sizes: Sizes) -> Figures:
     """All sizes, one control plane each."""
+    return measure_with(objects.whole, sizes.whole)
+
+
+def measure_with(pod: Workload, sizes: Sequence[tuple[int, int]], *, zones: int = 0) -> Figures:
+    """The same for any kind of pod of one GPU, on nodes in ``zones``. ``sizes``: (nodes, rounds)."""
     figures = {}
-    for nodes, rounds in sizes.whole:
+    for nodes, rounds in sizes:
         with ControlPlane(node_lifecycle=False) as plane:
-            figures[f"{nodes}_nodes"] = anyio.run(_rounds, plane, nodes, rounds)
+            figures[f"{nodes}_nodes"] = anyio.run(partial(_rounds, plane, nodes, rounds, pod=pod, zones=zones))
     return Figures(
-        sizes={"nodes": [nodes for nodes, _ in sizes.whole], "gpus_per_node": objects.CARDS, "pods": "all GPUs"},
+        sizes={"nodes": [nodes for nodes, _ in sizes], "gpus_per_node": objects.CARDS, "pods": "all GPUs"},
         notes=NOTES,
         figures=figures,
     )
 
 
-async def _rounds(plane: ControlPlane, nodes: int, rounds: int) -> dict[str, Any]:
+async def _rounds(plane: ControlPlane, nodes: int, rounds: int, *, pod: Workload, zones: int) -> dict[str, Any]:
     stock = Stock(plane)
     done: dict[str, list[dict[str, float]]] = {}
     try:
-        async with stage.stage(plane, nodes=nodes) as scene:
+        async with stage.stage(plane, nodes=nodes, zones=zones) as scene:
             with Deployment(plane, Options(components=(), arguments=ALONE)) as deployment:
                 both: Sequence[Contender] = (Moorage(deployment), stock)
                 for number in range(rounds):
                     for contender in both:
-                        one = await _round(scene, contender, nodes * objects.CARDS, number)
+                        one = await _round(scene, contender, nodes * objects.CARDS, number, pod=pod)
                         done.setdefault(contender.name, []).append(one)
             with Deployment(plane, Options(components=(ADMISSION,), arguments=ALONE)) as deployment:
                 guarded = Moorage(deployment, name="moorage, webhooks on")
                 for number in range(rounds):
-                    one = await _round(scene, guarded, nodes * objects.CARDS, number)
+                    one = await _round(scene, guarded, nodes * objects.CARDS, number, pod=pod)
                     done.setdefault(guarded.name, []).append(one)
     finally:
         stock.close()
     return {**{name: _summary(all_of_it) for name, all_of_it in done.items()}, **_ratios(done)}
 
 
-async def _round(scene: Stage, contender: Contender, count: int, number: int) -> dict[str, float]:
-    pods = [objects.whole(f"r{number}-{i:05}", scheduler=contender.scheduler_name) for i in range(count)]
-    names = [pod["metadata"]["name"] for pod in pods]
+async def _round(scene: Stage, contender: Contender, count: int, number: int, *, pod: Workload) -> dict[str, float]:
+    pods = [pod(f"r{number}-{i:05}", scheduler=contender.scheduler_name) for i in range(count)]
+    names = [each["metadata"]["name"] for each in pods]
     await scene.create(stage.PODS, pods)
     await contender.prepare()
     apiserver = procfs.child_named("kube-apiserver")
