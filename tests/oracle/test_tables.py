@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from tools.goprogram import Unavailable
 from tools.kubeoracle.harvest import making
 from tools.kubeoracle.harvest.comparing import differences
 from tools.kubeoracle.harvest.filling import question
@@ -99,6 +100,11 @@ def test_amounts_are_taken_as_mib_and_names_are_filled_in(table: list[Row]) -> N
 
 def test_the_licence_lies_beside_the_cases(tables: Path) -> None:
     assert "Apache License" in (tables / "LICENSE").read_text()
+
+
+def test_without_go_it_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="there is no `go` on PATH: install Go"):
+        making.ensure({"MOORAGE_CACHE": str(tmp_path), "PATH": str(tmp_path)})
 
 
 def test_the_cache_folder_changes_with_the_rewriter(tmp_path: Path) -> None:

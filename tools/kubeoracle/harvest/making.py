@@ -54,7 +54,7 @@ def ensure(environ: Mapping[str, str] = os.environ) -> Path:
         cases = folder / "cases"
         if cases.is_dir():
             return cases
-        go = shutil.which("go")
+        go = shutil.which("go", path=environ.get("PATH", ""))
         if go is None:
             raise Unavailable(f"{_LABEL} are made with Go, and there is no `go` on PATH: install Go 1.26")
         say(f"{_LABEL}: kube-scheduler's own tests run, once")
