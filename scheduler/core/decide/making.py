@@ -29,7 +29,7 @@ from scheduler.core.decide.revising import Revising
 from scheduler.core.decide.room_trial import OnPaper, cost_beside, cost_of_search, room_trial
 from scheduler.core.model.plan import Entry, GiveUp
 from scheduler.core.model.records import PodRecord
-from scheduler.core.model.room import Action, Ended, Found, NoRoom, RoomSettings
+from scheduler.core.model.room import Action, Ended, Found, Moves, NoRoom, RoomSettings
 from scheduler.core.model.settings import Strategy
 from scheduler.core.queues.order import QueueOrder
 from scheduler.core.queues.tree import TreeQueue
@@ -235,9 +235,9 @@ class Making:
         need = first.need()
         if need is None:
             return True
-        allowance.spend(first.namespace, cost_of_search(self.attempts.snapshot))
         moves = find_moves(need, self._trial_beside(self.berthing.alike(need)[1]))
-        return moves is not None and self.charging.take_moves(need, moves)
+        allowance.spend(first.namespace, cost_of_search(self.attempts.snapshot) + cost_beside(moves))
+        return isinstance(moves, Moves) and self.charging.take_moves(need, moves)
 
     # --- searches ------------------------------------------------------------------------------------------------
     def _search(self, due: Sequence[Needing], memo: RoomMemo, stamp: Stamp, action: Action) -> list[Needing]:

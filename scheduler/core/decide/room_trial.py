@@ -18,7 +18,7 @@ from scheduler.core.decide.gang_search import Search, Tried
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import PodClass, PodRecord
-from scheduler.core.model.room import Found, NoRoom, Place
+from scheduler.core.model.room import Found, Moves, NoMoves, NoRoom, Place
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
@@ -53,9 +53,9 @@ def cost_of_search(snapshot: Snapshot) -> int:
     return _SEARCHING + (len(snapshot.ledger.row_of) + len(snapshot.pods.records)) // _ROWS_PER_OPERATION
 
 
-def cost_beside(answer: Found | NoRoom) -> int:
+def cost_beside(answer: Found | NoRoom | Moves | NoMoves) -> int:
     """What it has cost beside that."""
-    return _PLACING * answer.placed if isinstance(answer, NoRoom) else 0
+    return 0 if isinstance(answer, Found) else _PLACING * answer.placed
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ is evicted without a place: what is found was placed as a whole, on one working 
 
 A gang is moved whole or not at all, but for pods above its minimum, which are moved one by one. Nobody is moved whose
 successor nobody would make (``PodRecord.moves_as``).
+
+A search places so many pods on paper at most, as the other searches (search.py). What it has found by then stands.
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.model.room import Moves, Place
+from scheduler.core.model.room import Moves, NoMoves, Place
 from scheduler.core.nodes.table import GPUS
 from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.use import is_fixed
 from scheduler.core.room import protection
 from scheduler.core.room.need import Need
+from scheduler.core.room.search import MOST_PLACED
 from scheduler.core.room.trial import Trial
 from scheduler.core.room.units import Resident, amounts, residents
 
@@ -31,21 +36,24 @@ _MOST_NODES: Final = 64
 _STARTS: Final = 8
 
 
-def find_moves(need: Need, trial: Trial) -> Moves | None:
-    """Say who is to be moved for a need; None if nobody is found. Statement and accounts are left as they were."""
+def find_moves(need: Need, trial: Trial, *, most_placed: int = MOST_PLACED) -> Moves | NoMoves:
+    """Say who is to be moved for a need. Statement and accounts are left as they were.
+
+    ``most_placed``: pods that are placed on paper at most, beside those of the last try.
+    """
     if need.is_fixed or trial.settings.most_moved_groups <= 0 or not _is_free_in_all(need, trial):
-        return None
+        return NoMoves()
     if not any(pod.moves_as for pod in trial.pods.records.values()):
-        return None
+        return NoMoves()
     if protection.delayed_until_s(need, trial.evicted.get(need.owner), trial.wall_s):
-        return None
+        return NoMoves()
     mark = trial.statement.checkpoint(), trial.accounts.checkpoint()
+    moving = _Moving(need, trial, most_placed)
     try:
-        if trial.paper.place(need) is not None:
-            return None  # it fits when those are gone that go anyway
-        trial.statement.rollback(mark[0])
-        trial.accounts.rollback(mark[1])
-        return _Moving(need, trial).found()
+        if moving.fits():
+            return NoMoves(placed=moving.placed)  # it fits when those are gone that go anyway
+        found = moving.found()
+        return msgspec.structs.replace(found or NoMoves(), placed=moving.placed)
     finally:
         trial.statement.rollback(mark[0])
         trial.accounts.rollback(mark[1])
@@ -60,12 +68,18 @@ def _is_free_in_all(need: Need, trial: Trial) -> bool:
     return sum(pod.cls.demand.gpus for pod in pods) * NANO_PER_DEVICE <= free
 
 
+class _TooLong(Exception):
+    """More was tried than one search may."""
+
+
 @dataclass(slots=True)
 class _Moving:
-    """One need's search. ``nodes``: those that were chosen, which take no mover."""
+    """One need's search. ``nodes``: those that were chosen, which take no mover. ``placed``: pods, on paper."""
 
     need: Need
     trial: Trial
+    most_placed: int
+    placed: int = 0
     nodes: set[str] = field(default_factory=set)
     _mark: tuple[int, int] = field(init=False)
 
@@ -86,11 +100,19 @@ class _Moving:
         taken = map(trial.pods.records.get, trial.taken) if trial.budgets else ()
         trial.counted.spend(pod for pod in taken if pod is not None and not pod.deleting)
         by_node = self._by_node(units)
-        for first in range(min(_STARTS, len(by_node))):
-            moved = self._enough([*by_node[first:], *by_node[:first]])
-            if moved is not None:
-                return self._without_spare(moved)
+        try:
+            for first in range(min(_STARTS, len(by_node))):
+                moved = self._enough([*by_node[first:], *by_node[:first]])
+                if moved is not None:
+                    return self._without_spare(moved)
+        except _TooLong:
+            pass
         return None
+
+    def _spend(self, pods: int) -> None:
+        if self.placed > self.most_placed:
+            raise _TooLong
+        self.placed += pods
 
     # --- who may be moved ----------------------------------------------------------------------------------------
     def _may_move(self, unit: Resident) -> bool:
@@ -146,7 +168,7 @@ class _Moving:
                 if self._move(unit) is None:
                     continue
                 moved[unit.unit.pods] = unit
-                if self._fits():
+                if self.fits():
                     return [*moved.values()]
             if len(moved) == before:
                 self.nodes.discard(node)
@@ -159,6 +181,7 @@ class _Moving:
     def _move(self, unit: Resident) -> list[Place] | None:
         """Take a group off, and place it elsewhere; None if not all of it fits, and then it is where it was."""
         trial, mark = self.trial, self._checkpoint()
+        self._spend(len(unit.pods))
         self._release(unit)
         trial.statement.evict(*unit.pods)
         places, besides = list[Place](), self.nodes.union(pod.node for pod in unit.pods)
@@ -177,7 +200,9 @@ class _Moving:
             of = group if pod.pod_group else None
             trial.accounts.release(Use(unit.unit.queue, amounts(trial, pod), is_fixed(pod, of)))
 
-    def _fits(self) -> bool:
+    def fits(self) -> bool:
+        """Whether the need fits as things are on paper."""
+        self._spend(len(self.need.pods))
         mark = self._checkpoint()
         fits = self.trial.paper.place(self.need) is not None
         self._rollback(mark)
@@ -189,7 +214,10 @@ class _Moving:
         best = self._tried(units)
         for unit in sorted(units, key=lambda each: (-each.amounts.gpu_nano, each.unit.pods)):
             fewer = [each for each in units if each is not unit]
-            found = self._tried(fewer) if fewer else None
+            try:
+                found = self._tried(fewer) if fewer else None
+            except _TooLong:
+                break
             if found is not None:
                 units, best = fewer, found
         return best
@@ -198,6 +226,7 @@ class _Moving:
         """These groups moved, and then the need placed, from the beginning; None if one of them does not fit."""
         self._rollback(self._mark)
         moved = list[Place]()
+        self._spend(len(self.need.pods))
         for unit in units:
             elsewhere = self._move(unit)
             if elsewhere is None:
