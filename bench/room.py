@@ -13,6 +13,7 @@ whenever a Queue comes, goes or moves.
 
 - ``equal``: 4,000 pods of one GPU whose queue is owed all of them, on 1,000 such nodes: CPU of all decisions until each
   has its intent, what goes on beside searches included; ``longest_ms`` of one, ``median_ms`` of them.
+- ``taken``: as many such pods as there are GPUs, until each has its place (`bench/room_taken.py`).
 - ``units``: what the table of units takes at 90,000 pods alone.
 - ``loss``: what victims cost beside the cheapest set, on random clusters of up to 8 units (`bench/room_loss.py`).
 """
@@ -32,6 +33,7 @@ import msgspec
 
 from bench.core import cluster_of, pod
 from bench.room_loss import figures as loss
+from bench.room_taken import taken
 from gpu import book as books
 from gpu.book import Book, Entry
 from gpu.grant import DeviceGrant, Grant
@@ -267,6 +269,10 @@ def equal(nodes: int, pods: int) -> dict[str, object]:
     }
 
 
+def _owed(nodes: int) -> Cluster:
+    return Filling(nodes, "singles", makes_room=True, quota=nodes * _GPUS).cluster
+
+
 def units(pods: int) -> dict[str, object]:
     """What the table of units takes."""
     of = trial(Filling(pods // _GPUS, "singles").cluster)
@@ -289,6 +295,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for kind in told.kind:
             for each in figures(nodes, kind):
                 print(json.dumps(each), flush=True)
+    for nodes in [20] if told.quick else [100, 200, 500]:
+        print(json.dumps(taken(nodes, _owed, MINE, _NOW_S)), flush=True)
     for each in (equal(1_000 // scale, 4_000 // scale), units(90_000 // scale), loss(8, 1_500 // scale)):
         print(json.dumps(each), flush=True)
 
