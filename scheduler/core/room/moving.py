@@ -7,7 +7,8 @@ is evicted without a place: what is found was placed as a whole, on one working 
 A gang is moved whole or not at all, but for pods above its minimum, which are moved one by one. Nobody is moved whose
 successor nobody would make (``PodRecord.moves_as``).
 
-A search places so many pods on paper at most, as the other searches (search.py). What it has found by then stands.
+A search places a limited number of pods on paper, as the other searches do (search.py). What it has found by then
+stands.
 """
 
 from __future__ import annotations
