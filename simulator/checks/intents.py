@@ -80,6 +80,7 @@ class Intents:
         """Judge what happened long enough ago that all watches have told of it."""
         self._for_others.judge(at_s, is_end=is_end)
         self._kept_room.judge(at_s, is_end=is_end)
+        self._taking.judge(at_s, is_end=is_end)
 
     def judge_rest(self, at_s: float) -> None:
         """L6: at rest every intent has come to its end."""

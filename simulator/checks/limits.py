@@ -199,6 +199,16 @@ class Limits:
             for bound in _bounds(self._tree, row, [resource for resource, amount in asked.items() if amount])
         )
 
+    def is_short(self, pod: PodFacts, *, missing: int = 1) -> bool:
+        """Whether the queue of a waiting pod stays within its quotas with it, or with those of its gang that start."""
+        queue = self._queue_of(pod)
+        if self._tree.closed(queue):
+            return False
+        asked = self._asked(self._together(pod) if missing > 1 else [pod], max(1, missing))
+        quotas = {resource: self._tree.most(queue, "quota", resource) for resource in PER}
+        used = {resource: self._sums.used([queue], resource, of_fixed=False) for resource in PER}
+        return all(quota is None or used[each] + asked[each] <= quota for each, quota in quotas.items())
+
     def _together(self, pod: PodFacts) -> list[PodFacts]:
         """All of its gang that wait."""
         members = self._members.get(_group_of(pod) or ("", ""), (pod.uid,))
@@ -244,6 +254,11 @@ class Limits:
     def queue_of(self, pod: PodFacts) -> str:
         """In which queue a pod counts now."""
         return self._queue_of(pod)
+
+    def use_of(self, uid: str) -> Amounts | None:
+        """What a bound pod uses in its queue."""
+        row = self._sums.row(uid)
+        return None if row is None else row.used
 
     def was_moved(self, uid: str, since_s: float) -> bool:
         """Whether a pod's queue or preemptibility has changed since then."""

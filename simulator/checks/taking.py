@@ -4,7 +4,8 @@ Judged when an intent comes onto the record:
 
 - a gang keeps its minimum, or goes whole: its core is never taken in part;
 - preemption takes from pods of lower priority in the queue of the holder, reclaim from other queues;
-- a core is taken when its minimum has run for as long as a queue says that it is left alone.
+- a core is taken when its minimum has run for as long as a queue says that it is left alone;
+- reclaim takes nothing from a queue that is within its quota in every resource by then, as no share is below a quota.
 
 Who decides may have heard late of what changed. So a member that left a moment ago may count as there, one that came a
 moment ago as unknown, and nothing is judged of a PodGroup, a queue or a pod that was changed or moved just then. Shares
@@ -14,13 +15,16 @@ of queues are not judged: fair shares are the scheduler's own arithmetic, which 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Final
 
 from simulator.checks.limits import Limits
-from simulator.checks.queuetree import QueueTree
+from simulator.checks.queuetree import PER, QueueTree
+from simulator.checks.queueuse import NOTHING, Amounts
+from simulator.checks.standing import ON_ITS_WAY_S
 from simulator.facts import Json, PodFacts
 from simulator.gangs import Gangs, Key
 from simulator.roomrecord import Intent
@@ -49,6 +53,7 @@ class _Member:
     since_s: float
     started_s: float | None = None
     left_s: float | None = None
+    use: Amounts = field(default_factory=lambda: NOTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,17 @@ class _Case:
     going: set[str]
     at_s: float
     since_s: float
+    #: UIDs of victims of older intents.
+    gone: set[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """A queue that seems to have had to give what it had a right to, unless pods were on their way into it."""
+
+    at_s: float
+    queues: frozenset[str]
+    text: str
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +92,7 @@ class Taking:
     _specs: dict[Key, Json] = field(default_factory=dict)
     #: Intents (by id) and victims that were judged.
     _judged: dict[str, set[str]] = field(default_factory=dict)
+    _doubts: deque[_Doubt] = field(default_factory=deque)
 
     # --- what is there -----------------------------------------------------------------------------------------------
     def pod(self, pod: PodFacts, at_s: float, *, is_there: bool) -> None:
@@ -92,6 +109,7 @@ class Taking:
             if group is not None:
                 self._of_group.setdefault(group, {})[pod.uid] = None
         known.pod = pod
+        known.use = self.limits.use_of(pod.uid) or known.use
         if known.started_s is None and (pod.raw.get("status") or {}).get("startTime"):
             known.started_s = at_s
         if known.left_s is None and (not is_there or pod.deleting or pod.has_ended):
@@ -108,13 +126,23 @@ class Taking:
         """Judge intents as they stand now, as far as they were not judged. ``late_s``: for so long nobody may know."""
         listed = list(listed)
         going = {victim.uid for intent in listed for victim in intent.victims}
+        gone = set[str]()
         for intent in listed:
             fresh = {victim.uid for victim in intent.victims} - self._judged.get(intent.id, set())
             victims = [self._members[uid] for uid in sorted(fresh) if uid in self._members]
             if victims:
-                for text in self._wrong(_Case(intent, going, at_s, at_s - late_s), victims):
+                for text in self._wrong(_Case(intent, going, at_s, at_s - late_s, set(gone)), victims):
                     self.findings.add("S7", at_s, f"intent {intent.id}: {text}")
+            gone |= {victim.uid for victim in intent.victims}
         self._judged = {intent.id: {victim.uid for victim in intent.victims} for intent in listed}
+
+    def judge(self, now_s: float, *, is_end: bool = False) -> None:
+        """Judge what may have had a reason that was still on its way."""
+        while self._doubts and (is_end or self._doubts[0].at_s + ON_ITS_WAY_S <= now_s):
+            one = self._doubts.popleft()
+            came = (each for each in self._members.values() if one.at_s <= each.since_s)
+            if not any(self.limits.queue_of(each.pod) in one.queues for each in came):
+                self.findings.add("S7", one.at_s, one.text)
 
     def _wrong(self, case: _Case, victims: list[_Member]) -> Iterator[str]:
         holders = [self.pods[uid] for uid in sorted(case.intent.holders) if uid in self.pods]
@@ -135,6 +163,8 @@ class Taking:
                 yield from self._wrong_taker(case, holders, taken)
             if is_known and not is_whole:
                 yield from self._wrong_age(case, holders[0], taken)
+        if is_known and case.intent.action == _RECLAIM:
+            self._doubt_quotas(case, holders[0], list(groups.values()))
 
     def _is_clear(self, group: Key, since_s: float) -> bool:
         is_known = group in self.gangs.minimums and group not in self.gangs.uncounted
@@ -182,6 +212,24 @@ class Taking:
         if run_s + _ROUNDED_S < least_s:
             yield f"{_named(taken)} go after {run_s:.3f} s, and run for {least_s:g} s at least"
 
+    def _doubt_quotas(self, case: _Case, holder: PodFacts, groups: list[list[_Member]]) -> None:
+        """Note queues that were within their quotas when the last of these groups was taken, in whatever order."""
+        if any(self._were_moved(case, holder, taken) for taken in groups):
+            return
+        trees = self.limits.trees(case.since_s)
+        for name in {_giving(trees[0], self.limits, holder, taken[0].pod) for taken in groups} - {""}:
+            queues = frozenset(trees[0].below(name))
+            taken = [each for each in groups if self.limits.queue_of(each[0].pod) in queues]
+            kept = [each.use for each in self._members.values() if self._is_kept(each, queues, case)]
+            if all(_is_within_quota(tree, name, kept, taken) for tree in trees):
+                text = f"intent {case.intent.id}: {', '.join(map(_named, taken))} go, and {name} is within its quota"
+                self._doubts.append(_Doubt(case.at_s, queues, text))
+
+    def _is_kept(self, member: _Member, queues: frozenset[str], case: _Case) -> bool:
+        """Whether a pod counts in these queues, as far as anybody may think so."""
+        is_there = member.left_s is None or member.left_s >= case.since_s
+        return is_there and member.pod.uid not in case.gone and self.limits.queue_of(member.pod) in queues
+
     def _were_moved(self, case: _Case, holder: PodFacts, taken: list[_Member]) -> bool:
         uids = (holder.uid, *(each.pod.uid for each in taken))
         return any(self.limits.was_moved(uid, case.since_s) for uid in uids)
@@ -200,15 +248,33 @@ class Taking:
     def _least_s(self, tree: QueueTree, action: str, holder: PodFacts, victim: PodFacts) -> float:
         """For how long a core of the victim's queue is left alone by a holder; 0 where no queue says it."""
         path = tree.path(self.limits.queue_of(victim))[0]
-        if action == _RECLAIM:
-            above = set(tree.path(self.limits.queue_of(holder))[0])
-            shared = next((at for at, name in enumerate(path) if name in above), len(path))
-            path = path[max(0, shared - 1) :]
+        if action == _RECLAIM and (giving := _giving(tree, self.limits, holder, victim)):
+            path = path[path.index(giving) :]
         said = (
             next((tree.specs[name][each] for name in path if tree.specs[name].get(each)), "")
             for each in _FIELDS.get(action, ())
         )
         return max(map(_seconds, said), default=0.0)
+
+
+def _giving(tree: QueueTree, limits: Limits, holder: PodFacts, victim: PodFacts) -> str:
+    """The queue of a victim just below the lowest one above it and the holder; "" where they are in one queue."""
+    path, above = tree.path(limits.queue_of(victim))[0], set(tree.path(limits.queue_of(holder))[0])
+    own = [name for name in path if name not in above]
+    return own[-1] if own else ""
+
+
+def _is_within_quota(tree: QueueTree, name: str, kept: list[Amounts], taken: list[list[_Member]]) -> bool:
+    """Whether a queue is within its quota in every resource before the last group goes, whichever that is."""
+    if name not in tree.specs:
+        return False
+    for resource in PER:
+        goes = [sum((each.use[resource] for each in group), Fraction(0)) for group in taken]
+        left = sum((use[resource] for use in kept), Fraction(0)) - sum(goes) + max(goes)
+        quota = tree.most(name, "quota", resource)
+        if quota is not None and left > quota:
+            return False
+    return True
 
 
 def _named(members: Iterable[_Member]) -> str:

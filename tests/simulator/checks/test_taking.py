@@ -27,8 +27,8 @@ def in_queue(name: str) -> dict[str, Any]:
 
 
 def queue(name: str, parent: str = "", **says: str) -> dict[str, Any]:
-    """A queue without limits."""
-    resources = {each: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for each in ("gpu", "cpu", "memory")}
+    """A queue without limits, and without a quota."""
+    resources = {each: {"quota": 0, "limit": -1, "overQuotaWeight": 1} for each in ("gpu", "cpu", "memory")}
     spec = {"parentQueue": parent, "resources": resources, **says}
     return {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec}
 
@@ -179,3 +179,49 @@ def test_a_minimum_that_was_lengthened_just_now_may_not_be_known() -> None:
     story.later(30)
     story.sees(urgent(holding("high", node="", **in_queue("v")), 50)).sees(longer[1], kind=QUEUES)
     assert story.later(1).records(intent("high", "low", action="preempt")).broken() == set()
+
+
+# --- quotas ----------------------------------------------------------------------------------------------------------
+def reclaimed(quota: float, *, victims: str = "a", after: str = "") -> set[str]:
+    """Queue ``v`` runs three pods of a GPU each; some go for one of queue ``w``, and another one of ``v`` is bound."""
+    story = RoomStory()
+    for name, amount in (("v", quota), ("w", 1)):
+        raw = queue(name)
+        raw["spec"]["resources"]["gpu"] = {"quota": amount, "limit": -1, "overQuotaWeight": 1}
+        story.sees(raw, kind=QUEUES)
+    for name in "abc":
+        story.sees(started(holding(name, **in_queue("v"))))
+    story.sees(holding("high", node="", **in_queue("w"))).sees(holding("late", node="", **in_queue("v")))
+    story.later(60).records(intent("high", victims, action="reclaim"))
+    if after:
+        story.later(10).sees(holding(after, **in_queue("v")))
+    story.later(100)
+    return story.broken() & {"S7"}
+
+
+@pytest.mark.parametrize(
+    ("quota", "victims", "broken"),
+    [(2, "a", set[str]()), (3, "a", {"S7"}), (2, "a b", {"S7"}), (1, "a b", set[str]()), (-1, "a", {"S7"})],
+)
+def test_reclaim_takes_from_a_queue_that_is_above_its_quota(quota: float, victims: str, broken: set[str]) -> None:
+    assert reclaimed(quota, victims=victims) == broken
+
+
+def test_pods_that_are_on_their_way_into_a_queue_count_in_it() -> None:
+    assert reclaimed(3, after="late") == set()
+
+
+def test_what_goes_for_an_older_intent_counts_no_more() -> None:
+    story = RoomStory()
+    for name, amount in (("v", 2), ("w", 2)):
+        raw = queue(name)
+        raw["spec"]["resources"]["gpu"] = {"quota": amount, "limit": -1, "overQuotaWeight": 1}
+        story.sees(raw, kind=QUEUES)
+    for name in "abc":
+        story.sees(started(holding(name, **in_queue("v"))))
+    for name in ("h1", "h2"):
+        story.sees(holding(name, node="", **in_queue("w")))
+    first, second = (intent(f"h{at}", name, action="reclaim") for at, name in ((1, "a"), (2, "b")))
+    story.later(60).records(first)
+    assert story.checker.findings.all_held
+    assert story.records(first, second).broken() == {"S7"}
