@@ -249,6 +249,7 @@ class Auditor:
 def _chance(checker: Checker) -> tuple[PodFacts, list[str]] | None:
     """A bound pod, and the names of waiting ones that would fit if it were gone; None if there is no such pod."""
     scene, live = checker.scene, checker.live
+    berths = checker.berths(scene)
     waiting = [pod for pod in live.values() if pod.waits and not pod.pod_group and placing.is_judged(pod)]
     for leaving in live.values():
         if not waiting:
@@ -259,7 +260,8 @@ def _chance(checker: Checker) -> tuple[PodFacts, list[str]] | None:
             if room.name == leaving.node:
                 freed = room.without(leaving)
                 fitting = [pod for pod in waiting if freed.copy().take(pod)]
-                found = [pod.key for pod in fitting if not checker.limits.may_hold(pod, without=leaving)]
+                free = [pod for pod in fitting if room.name not in berths.kept_from(pod)]
+                found = [pod.key for pod in free if not checker.limits.may_hold(pod, without=leaving)]
                 if found:
                     return leaving, found
     return None

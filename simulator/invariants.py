@@ -25,6 +25,7 @@ from typing import Final
 from simulator import facts
 from simulator.checks import counting, placing, telling
 from simulator.checks.asking import Asking
+from simulator.checks.berths import Berths
 from simulator.checks.binding import Bindings
 from simulator.checks.counting import NodeFacts
 from simulator.checks.intents import Intents
@@ -209,15 +210,30 @@ class Checker:
     def fitting(self, scene: Scene) -> dict[str, str]:
         """Pods that wait though they fit, by UID: where (L1)."""
         minimums = {key: least for key, least in scene.minimums.items() if key not in self._gangs.uncounted}
-        found = placing.fitting(self._waiting(), scene.members, minimums, scene.rooms)
+        kept_from = self.berths(scene).kept_from
+        found = placing.fitting(self._waiting(), scene.members, minimums, scene.rooms, kept_from=kept_from)
         free = ((pod, where) for pod, where in found if not self._may_hold(pod, scene))
         return {pod.uid: f"pod {pod.key} waits, and {where}" for pod, where in free}
 
-    def _may_hold(self, pod: PodFacts, scene: Scene) -> bool:
+    def berths(self, scene: Scene) -> Berths:
+        """Nodes that are kept for groups that have waited too long, as pods say it."""
+
+        def is_short(pod: PodFacts) -> bool:
+            missing = self._missing(pod, scene)
+            return missing is not None and self.limits.is_short(pod, missing=missing)
+
+        berths = Berths(self.limits.queue_of, is_short, self._nodes)
+        berths.take(self._waiting())
+        return berths
+
+    def _missing(self, pod: PodFacts, scene: Scene) -> int | None:
+        """How many of its gang have to start together; None if they can't."""
         key = (pod.namespace, pod.pod_group)
-        missing: int | None = 1
-        if (least := scene.minimums.get(key)) is not None:
-            missing = least.lacks(placing.placed(scene.members[key]))
+        least = scene.minimums.get(key)
+        return 1 if least is None else least.lacks(placing.placed(scene.members[key]))
+
+    def _may_hold(self, pod: PodFacts, scene: Scene) -> bool:
+        missing = self._missing(pod, scene)
         return missing is None or self.limits.may_hold(pod, missing=missing)
 
     def _smallest_mib(self, node: str) -> int:
@@ -238,10 +254,13 @@ class Checker:
     def judge_waiting(self, at_s: float) -> None:
         """Judge what pods say that wait at rest: L3, and S11 of those whose asks are malformed."""
         scene = self.scene
+        berths = self.berths(scene)
+        for text in berths.drained({name for name, uids in self._on_node.items() if uids}):
+            self.findings.add("L6", at_s, text)
         for pod in self._waiting():
             if pod.is_gated:
                 continue
-            for text in (*telling.untrue(pod, scene), *self.limits.untrue(pod)):
+            for text in (*telling.untrue(pod, scene), *self.limits.untrue(pod), *berths.untrue(pod)):
                 self.findings.add("L3", at_s, f"pod {pod.key}: {text}")
             self._asking.waits(pod, at_s)
         self.findings.judged.add("L3")

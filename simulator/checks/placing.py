@@ -9,7 +9,7 @@ not found may fit as well.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -101,8 +101,10 @@ def fitting(
     members: Mapping[Key, list[PodFacts]],
     minimums: Mapping[Key, Minimums],
     free: list[Room],
+    *,
+    kept_from: Callable[[PodFacts], Collection[str]] = lambda _: (),
 ) -> Iterator[tuple[PodFacts, str]]:
-    """Yield pods that wait though they fit, and where."""
+    """Yield pods that wait though they fit, and where. ``kept_from``: nodes that may be kept from a pod for others."""
     gangs: set[Key] = set()
     #: What a pod needs -> the nodes on which that fits: thousands of pods that wait need a few different things.
     known: dict[Hashable, list[str]] = {}
@@ -114,11 +116,12 @@ def fitting(
             need = need_of(pod)
             if need not in known:
                 known[need] = [room.name for room in free if room.copy().take(pod)]
-            if places := known[need]:
+            if places := [name for name in known[need] if name not in kept_from(pod)]:
                 yield pod, f"it fits on {', '.join(places)}"
         elif key not in gangs:
             gangs.add(key)
-            if _fits_whole(members[key], minimums[key], free):
+            kept = kept_from(pod)
+            if _fits_whole(members[key], minimums[key], [room for room in free if room.name not in kept]):
                 yield pod, f"all of gang {pod.pod_group} that is missing fits"
 
 

@@ -1,0 +1,111 @@
+"""Nodes that are kept for groups that have waited too long (berths), as pods say it of themselves: L3, L1 and L6.
+
+Their holders say on which nodes their places are being freed, and whoever is kept off says for whom. Nothing else is
+known of berths outside of the scheduler, so this is what is judged (docs/queues.md, Large jobs):
+
+- a queue has one berth, of nodes that are there, and nobody waits for a holder that does not say it is one (L3);
+- a pod that fits on nodes of a berth waits only if that may keep it off: not one that stays within its queue's quotas,
+  nor one of the holder's queue that is more urgent (L1);
+- a holder of which all nodes are empty has its place (L6).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from simulator.facts import PodFacts
+
+_HOLDER: Final = re.compile(
+    r"(?P<holder>\S+) has waited since \S+, so its place is being freed on (?P<nodes>.+?)(?: and (?P<more>\d+) more)?"
+    r"\. It starts when enough of the pods there have ended"
+)
+_KEPT_FOR: Final = re.compile(r"node\(s\) are kept for (?P<holder>\S+), which has waited since ")
+
+
+@dataclass(slots=True)
+class Berth:
+    """Of ``holder`` (namespace and name), in a queue. ``pods``: those of it that wait; ``nodes``: as far as told."""
+
+    holder: str
+    queue: str
+    nodes: frozenset[str]
+    is_told_whole: bool
+    pods: list[PodFacts] = field(default_factory=list)
+
+    @property
+    def priority(self) -> int:
+        """The highest of its pods."""
+        return max(map(_priority, self.pods))
+
+
+@dataclass(slots=True)
+class Berths:
+    """Of one cluster at rest, with ``nodes``.
+
+    ``queue_of``: a pod's queue; ``is_short``: whether that is within its quotas with a pod, or with its gang.
+    """
+
+    queue_of: Callable[[PodFacts], str]
+    is_short: Callable[[PodFacts], bool]
+    nodes: Collection[str]
+    of: dict[str, Berth] = field(default_factory=dict)
+
+    def take(self, waiting: Iterable[PodFacts]) -> None:
+        """Take what pods say that wait."""
+        for pod in waiting:
+            if (found := _told(pod)) is None:
+                continue
+            nodes = frozenset(found["nodes"].split(", "))
+            berth = Berth(found["holder"], self.queue_of(pod), nodes, found["more"] is None)
+            self.of.setdefault(berth.holder, berth).pods.append(pod)
+
+    def kept_from(self, pod: PodFacts) -> Collection[str]:
+        """Nodes that berths may keep from a pod: all, where one does not name all of its nodes."""
+        against = [berth for berth in self.of.values() if self._is_against(berth, pod)]
+        if any(not berth.is_told_whole for berth in against):
+            return self.nodes
+        return {name for berth in against for name in berth.nodes}
+
+    def _is_against(self, berth: Berth, pod: PodFacts) -> bool:
+        if berth.holder == holder_of(pod):
+            return False
+        if berth.queue == self.queue_of(pod):
+            return _priority(pod) <= berth.priority
+        return not self.is_short(pod)
+
+    # --- what is judged ----------------------------------------------------------------------------------------------
+    def untrue(self, pod: PodFacts) -> Iterator[str]:
+        """Yield what a waiting pod says of berths that is not so (L3)."""
+        if (found := _told(pod)) is not None:
+            if found["holder"] not in {holder_of(pod), pod.key}:
+                yield f"it says that nodes are kept for it as {found['holder']}, and it is {holder_of(pod)}"
+            if missing := set(found["nodes"].split(", ")) - set(self.nodes):
+                yield f"it says that {', '.join(sorted(missing))} are being freed, and there are no such nodes"
+            others = [each for each in self.of.values() if each.queue == self.queue_of(pod)]
+            if len(others) > 1:
+                yield f"queue {self.queue_of(pod)} has berths for {', '.join(sorted(each.holder for each in others))}"
+        text = pod.verdict.message if pod.verdict else ""
+        if (kept := _KEPT_FOR.search(text)) and kept["holder"] not in self.of:
+            yield f"it says that nodes are kept for {kept['holder']}, which does not say so"
+
+    def drained(self, used: Collection[str]) -> Iterator[str]:
+        """Yield holders of which all nodes are empty. ``used``: nodes on which there are pods."""
+        for berth in self.of.values():
+            if berth.is_told_whole and berth.nodes.isdisjoint(used) and berth.nodes <= set(self.nodes):
+                yield f"{berth.holder} waits for {', '.join(sorted(berth.nodes))}, where nothing is left"
+
+
+def holder_of(pod: PodFacts) -> str:
+    """As whom a pod would have a berth: its PodGroup, or itself."""
+    return f"{pod.namespace}/{pod.pod_group}" if pod.pod_group else pod.key
+
+
+def _told(pod: PodFacts) -> re.Match[str] | None:
+    return _HOLDER.fullmatch(pod.verdict.message) if pod.verdict else None
+
+
+def _priority(pod: PodFacts) -> int:
+    return int((pod.raw.get("spec") or {}).get("priority") or 0)
