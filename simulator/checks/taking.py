@@ -194,10 +194,11 @@ class Taking:
         action = case.intent.action
         if action not in {_PREEMPT, _RECLAIM} or self._were_moved(case, holders[0], taken):
             return
+        has_queues = all(tree.specs for tree in self.limits.trees(case.since_s))  # else all are in one
         queue, most = self.limits.queue_of(holders[0]), max(map(_priority, holders))
         for each in taken:
             other = self.limits.queue_of(each.pod)
-            if (other == queue) != (action == _PREEMPT):
+            if has_queues and (other == queue) != (action == _PREEMPT):
                 yield f"{action} takes pod {each.pod.key} of queue {other} for one of queue {queue}"
             if action == _PREEMPT and _priority(each.pod) >= most:
                 yield f"pod {each.pod.key} of priority {_priority(each.pod)} goes for one of priority {most}"

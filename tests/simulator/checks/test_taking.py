@@ -99,13 +99,24 @@ def test_preemption_takes_from_pods_of_lower_priority(of_holder: int, of_victim:
 
 
 @pytest.mark.parametrize(
-    ("action", "queue", "broken"),
+    ("action", "name", "broken"),
     [("preempt", "a", set[str]()), ("preempt", "b", {"S7"}), ("reclaim", "a", {"S7"}), ("reclaim", "b", set[str]())],
 )
-def test_preemption_takes_from_the_own_queue_and_reclaim_from_others(action: str, queue: str, broken: set[str]) -> None:
+def test_preemption_takes_from_the_own_queue_and_reclaim_from_others(action: str, name: str, broken: set[str]) -> None:
+    assert taken_from_a(action, name, has_queues=True) == broken
+
+
+def test_without_queue_objects_all_pods_are_in_one_queue() -> None:
+    assert taken_from_a("preempt", "b", has_queues=False) == set()
+
+
+def taken_from_a(action: str, name: str, *, has_queues: bool) -> set[str]:
+    """A pod of queue ``a`` goes for a more urgent one."""
     story = RoomStory()
-    story.sees(holding("low", **in_queue("a"))).sees(urgent(holding("high", node="", **in_queue(queue)), 50))
-    assert story.later(60).records(intent("high", "low", action=action)).broken() == broken
+    for each in "ab" if has_queues else "":
+        story.sees(queue(each), kind=QUEUES)
+    story.sees(holding("low", **in_queue("a"))).sees(urgent(holding("high", node="", **in_queue(name)), 50))
+    return story.later(60).records(intent("high", "low", action=action)).broken()
 
 
 # --- minimum runtimes ------------------------------------------------------------------------------------------------
