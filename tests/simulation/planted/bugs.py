@@ -1,5 +1,5 @@
-"""The planted bugs: one for each root cause of the field (R1-R12), those of KAI that are others still, of queues (Q)
-and of room that is made (P).
+"""The planted bugs: one for each root cause of the field (R1-R12), those of KAI that are others still, of queues (Q),
+of room that is made (P), and of nodes that are kept for groups (B).
 
 Each is a faulty collaborator that takes the place of a right one. ``breaks`` names what its script must show broken.
 """
@@ -224,5 +224,30 @@ BUGS: Final[Mapping[str, Bug]] = {
         "freed room is anybody's",
         "what victims leave is not kept for the pod that they left for",
         deciding_on(rooms.KeepsNothing),
+    ),
+    "P-unwritten": Bug(
+        "nobody knows why a pod was taken",
+        "pods are evicted, and then the intent is written that names them",
+        _on(rooms.EvictsFirst, SCHEDULER),
+    ),
+    "P-victims": Bug(
+        "what is taken is counted as kept",
+        "pods that have to go count in their queue until they are gone, so more is taken from it (double eviction)",
+        deciding_on(queues.counting(rooms.CountsVictims)),
+    ),
+    "P-core": Bug(
+        "a gang is taken in part",
+        "of the core of a gang one pod stays, which is of use to nobody",
+        deciding_on(rooms.TakesInPart),
+    ),
+    "P-age": Bug(
+        "pods are taken too early",
+        "the minimum runtime counts from the creation of a pod",
+        deciding_on(rooms.AgesFromCreation),
+    ),
+    "B-starved": Bug(
+        "nodes are kept from one that has the better right",
+        "nodes that are kept for a group are kept from queues that are short of their quota, too",
+        deciding_on(rooms.KeepsOffTheStarved),
     ),
 }

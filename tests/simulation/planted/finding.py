@@ -15,9 +15,10 @@ from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.run import HANG, run
 from verification.hostile.scenario import Scenario, Script, encode, scenario_of
 
-#: Bugs whose names begin so need queues to show, or teams that take from each other.
+#: Bugs whose names begin so need queues to show, or teams that take from each other, or nodes that are kept.
 OF_QUEUES = "Q-"
 OF_ROOM = "P-"
+OF_BERTHS = "B-"
 FOLDER = Path(__file__).parent / "scripts"
 #: Processor time of a run with a bug. Without one a run takes 0.2 to 4 s; a storm would go on until it is stopped.
 _LIMIT_CPU_S = 10.0
@@ -56,6 +57,8 @@ def may_show(name: str, scenario: Scenario) -> bool:
     """Whether a bug of this name may show in a scenario at all: others need not be run."""
     if name.startswith(OF_ROOM):
         return scenario.settings.makes_room and has_queues(scenario)
+    if name.startswith(OF_BERTHS):
+        return scenario.settings.berths_percent > 0 and has_queues(scenario)
     return not name.startswith(OF_QUEUES) or has_queues(scenario)
 
 

@@ -1,8 +1,8 @@
-"""Faulty schedulers that make room wrong: past budgets, and for anybody (S7, S14)."""
+"""Faulty schedulers that make room wrong: past budgets, for anybody, too early, too much, from whom they may not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -11,11 +11,27 @@ from typing_extensions import override
 from kube.client.transport import Response
 from scheduler.core.assumed.intents import Intents
 from scheduler.core.cluster import Cluster
+from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord, SeenPod
+from scheduler.core.model.room import Action, Found, NoRoom
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.kept_room import KeptRoom
+from scheduler.core.nodes.node_usage import Charge
+from scheduler.core.queues.berths import Berth
+from scheduler.core.queues.queues import Queues
+from scheduler.core.queues.sums import Row
+from scheduler.core.room.need import Need
+from scheduler.core.room.search import find_room
+from scheduler.core.room.trial import Trial
+from simulator import roomrecord
 from tests.simulation.planted.wires import Wire
+from wire import rfc3339
+from wire.core import Pod
 
 _EVICTION: Final = "/eviction"
+_RECORD: Final = f"/configmaps/{roomrecord.NAME}"
+_NS: Final = 1_000_000_000
+_TIMEOUT_S: Final = 10.0
 
 
 class KeepsNothing(Cluster):
@@ -49,3 +65,87 @@ class DeletesVictims(Wire):
         said = msgspec.json.decode(rest["body"]).get("deleteOptions") or {}
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", **said})
         return await self.inner.request("DELETE", path.removesuffix(_EVICTION), **{**rest, "body": body})
+
+
+class EvictsFirst(Wire):
+    """Victims are evicted before the record that names them is written."""
+
+    @override
+    async def request(self, method: str, path: str, **rest: Any) -> Response:
+        if path.endswith(_RECORD) and method != "GET" and rest.get("body"):
+            for victim in _victims(rest["body"]):
+                await self._evict(victim)
+        return await self.inner.request(method, path, **rest)
+
+    async def _evict(self, victim: roomrecord.Victim) -> None:
+        namespace, _, name = victim.key.partition("/")
+        said = {"metadata": {"name": name}, "deleteOptions": {"preconditions": {"uid": victim.uid}}}
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}{_EVICTION}"
+        await self.inner.request("POST", path, query={}, body=msgspec.json.encode(said), timeout_s=_TIMEOUT_S)
+
+
+def _victims(body: bytes) -> Iterator[roomrecord.Victim]:
+    for intent in roomrecord.intents(msgspec.json.decode(body)):
+        yield from intent.victims
+
+
+class CountsVictims(Queues):
+    """Pods that have to go count in their queues until they are gone."""
+
+    @override
+    def row(
+        self,
+        pod: PodRecord,
+        group: PodGroupRecord | None,
+        charges: Iterable[Charge],
+        node: NodeRecord | None,
+        *,
+        is_victim: bool = False,
+    ) -> Row | None:
+        return super().row(pod, group, charges, node)
+
+
+class TakesInPart(Cluster):
+    """Of a gang that has to go whole one pod stays."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings, find_room=_in_part)
+
+
+def _in_part(need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoRoom:
+    found = find_room(need, trial, actions)
+    if isinstance(found, NoRoom):
+        return found
+    spared = [msgspec.structs.replace(unit, pods=unit.pods[: max(1, len(unit.pods) - 1)]) for unit in found.units]
+    return msgspec.structs.replace(found, units=tuple(spared))
+
+
+class AgesFromCreation(Cluster):
+    """A group runs since it was created."""
+
+    @override
+    def read_pod(self, pod: Pod) -> SeenPod:
+        seen = super().read_pod(pod)
+        if seen.record is None or not seen.record.started_s:
+            return seen
+        created_s = (rfc3339.parse_ns(seen.record.created) or 0) // _NS
+        return msgspec.structs.replace(seen, record=msgspec.structs.replace(seen.record, started_s=created_s))
+
+
+class _Blocking(Berth, frozen=True, gc=False, kw_only=True):
+    """It keeps everybody off but its holder's queue."""
+
+    @override
+    def keeps_off(self, *, queue: str, rank: Any, is_starved: bool, end_s: int) -> bool:
+        return super().keeps_off(queue=queue, rank=rank, is_starved=False, end_s=end_s)
+
+
+class KeepsOffTheStarved(Cluster):
+    """A queue that is short of its quota is kept off nodes that are kept for others."""
+
+    @override
+    def snapshot(self) -> Snapshot:
+        berths = self.backlog.berths
+        blocking = tuple(_Blocking(**msgspec.structs.asdict(berth)) for berth in berths.of)
+        self.backlog.berths = msgspec.structs.replace(berths, of=blocking)
+        return super().snapshot()
