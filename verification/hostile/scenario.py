@@ -32,6 +32,7 @@ from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.timing import Timers
 
 VERSION: Final = 1
+_NS: Final = 1_000_000_000
 #: How long users go on. Faults go on for longer.
 _DURATIONS_S: Final = (5.0, 20.0, 60.0)
 
@@ -61,6 +62,10 @@ _LEAVE_CACHES: Final = (admission, machines, nodes, reservations)
 #: Parts of the runs in which room is made, and in which teams take from each other on a full cluster.
 _MAKES_ROOM: Final = 0.7
 _CONTENDED: Final = 0.4
+#: Part of the runs in which nodes are kept for groups that have waited too long; how long that is, of how many GPUs.
+_KEEPS_NODES: Final = 0.6
+_PATIENCES_S: Final = (1.0, 5.0, 5.0, 20.0, 60.0)
+_BERTHS_PERCENT: Final = (10, 30, 50, 100)
 #: Containers that take no longer than this to end are within a gang's grace time already.
 _SHORT_STOP_S: Final = 5.0
 
@@ -86,6 +91,9 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     timers: Timers = Timers()
     #: Whether pods are evicted for others.
     makes_room: bool = False
+    #: Part of the GPUs that is kept for groups that have waited for ``patience_s``; 0 keeps none.
+    berths_percent: int = 0
+    patience_s: float = 600.0
     #: How the words of other systems are read.
     dialects: DialectSettings = DialectSettings()
 
@@ -128,14 +136,19 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             gang_grace_s=GANG_GRACE_S * timers.longest_factor + max(0.0, switches.stop_s - _SHORT_STOP_S),
             kubelet=msgspec.structs.replace(kubelet, **timers.kubelet),
             admission=AdmissionSettings(hand_over=switches.hand_over, choices=Choices(dialects=switches.dialects)),
-            # No nodes are kept for groups: to the auditor a pod that is kept off them would be one that fits and waits.
             scheduler=msgspec.structs.replace(
-                SchedulerSettings(
-                    decisions=Settings(makes_room=switches.makes_room, berths_percent=0), scaling=scaling
-                ),
-                **timers.scheduler,
+                SchedulerSettings(decisions=self._decisions, scaling=scaling), **timers.scheduler
             ),
             binder=msgspec.structs.replace(BinderSettings(), **timers.binder),
+        )
+
+    @property
+    def _decisions(self) -> Settings:
+        switches = self.settings
+        return Settings(
+            makes_room=switches.makes_room,
+            berths_percent=switches.berths_percent,
+            patience_ns=round(switches.patience_s * _NS),
         )
 
     @property
@@ -197,6 +210,10 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
     is_scaled = _rng(seed, "autoscaling").random() < 0.25
     settings = _switches(_rng(seed, "settings"))
     settings = msgspec.structs.replace(settings, autoscaling=is_scaled, makes_room=makes_room)
+    rng = _rng(seed, "berths")
+    if rng.random() < _KEEPS_NODES:
+        percent, patience_s = rng.choice(_BERTHS_PERCENT), rng.choice(_PATIENCES_S)
+        settings = msgspec.structs.replace(settings, berths_percent=percent, patience_s=patience_s)
     duration_s = _rng(seed, "duration").choice(contending.DURATIONS_S if is_contended else _DURATIONS_S)
     size = _MANY_PODS if has_many else workload.PODS
     actions = workload.draw(_rng(seed, "actions"), shapes=nodes, duration_s=duration_s, size=size)
