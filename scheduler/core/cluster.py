@@ -343,4 +343,5 @@ class Cluster(ClusterState):
             *differences(ledger, self._nodes, pods=self._pods, commits=self.commits, settings=self.settings),
             *self.queues.sums.differences(rows),
             *self.counted_places().differences(self.pod_places()),
+            *self._drawing.differences(self._pods.records.values()),
         ]

@@ -7,7 +7,7 @@ its class, and of nobody else's. So without such terms nothing is looked at.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice, product
 from typing import Final
 
@@ -119,3 +119,9 @@ class DrawingTerms:
             for one in islice(self._index.get(place, _NOBODY), _MOST_ALIKE):
                 if takes_pod(one.term, pod.namespace, pod.labels, self._labels_of, unknown=False):
                     yield one
+
+    def differences(self, pods: Iterable[PodRecord]) -> list[str]:
+        """Where the terms are not those of all pods."""
+        counted = Counter(one for pod in pods for one in pod.draws)
+        wrong = {one for one in counted.keys() | self._owners.keys() if counted[one] != self._owners[one]}
+        return [f"pods that have {one} are counted wrongly" for one in wrong]

@@ -21,6 +21,8 @@ _KEPT_VALUES: Final = {
     ("Ledger", "_judged"),
     ("Ledger", "_slice_rows"),
     ("Ledger", "effort_spent"),
+    ("NodeNumbers", "_changed"),
+    ("NodeNumbers", "_first"),
     ("NodeNumbers", "_kept"),
     ("NodeNumbers", "effort_spent"),
     ("OthersTerms", "_judged"),

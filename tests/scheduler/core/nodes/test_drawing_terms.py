@@ -119,6 +119,8 @@ def test_after_any_events_the_terms_are_those_of_all_pods(seed: int) -> None:
                 if takes_pod(term.term, one.namespace, one.labels, _labels_of, unknown=False)
             }
             assert terms.judged(one).cls.drawn_by == expected
+        assert terms.differences(there.values()) == []
+    assert terms.differences([_record("another", specs[1])]) != []
 
 
 def test_weights_that_do_not_count_are_not_read() -> None:

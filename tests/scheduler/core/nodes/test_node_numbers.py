@@ -58,3 +58,24 @@ def test_after_any_change_numbers_are_those_of_the_nodes() -> None:
         assert numbers.of(label, "n", nodes).tolist() == NodeNumbers().of(label, "n", nodes).tolist()
         assert numbers.soft_tainted == {row for row, each in enumerate(nodes) if each is not None and each.taints}
         assert ledger.copy().numbers.soft_tainted == numbers.soft_tainted
+
+
+def test_a_change_of_a_node_costs_nothing_until_somebody_asks() -> None:
+    ledger, label = Ledger(), _Label()
+    for number in range(20):
+        ledger.put(_node(f"n{number}", number))
+    ledger.numbers.of(label, "n", ledger.nodes)
+    spent, looked = ledger.numbers.effort_spent, label.looked
+    for number in range(5):
+        ledger.put(_node("n7", 100 + number))
+    assert label.looked == looked
+    assert ledger.numbers.of(label, "n", ledger.nodes)[ledger.row_of["n7"]] == 104
+    assert ledger.numbers.effort_spent == spent + 5 * 2
+
+
+def test_the_asks_that_were_last_are_kept() -> None:
+    numbers, label, nodes = NodeNumbers(), _Label(), [_node("a", 7)]
+    for other in range(1_000):
+        numbers.of(label, "n", nodes)
+        numbers.of(label, f"other-{other}", nodes)
+    assert label.looked == 1 + 1_000
