@@ -21,6 +21,7 @@ SELECTOR: Final = f"{names.APP_LABEL}={names.SCALING_APP}"
 _LONGEST_NAME: Final = 253
 _LONGEST_LABEL: Final = 63
 _DIGEST: Final = 16
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -47,7 +48,7 @@ def manifest(
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
-    affinity = msgspec.to_builtins(spec.affinity) or {}
+    affinity = _in_namespace(msgspec.to_builtins(spec.affinity) or {}, meta.namespace)
     if volumes:
         own = spec.affinity.node_affinity if spec.affinity is not None else None
         required = volume_places.selector(
@@ -81,6 +82,17 @@ def manifest(
             **{field: value for field, value in copied.items() if value},
         },
     }
+
+
+def _in_namespace(affinity: dict[str, Any], namespace: str) -> dict[str, Any]:
+    """The same, with the namespace of the source in terms that mean their pod's own: the scaling pod has another."""
+    for kind in ("podAffinity", "podAntiAffinity"):
+        rules = affinity.get(kind) or {}
+        preferred = (each.get("podAffinityTerm") or {} for each in rules.get(_PREFERRED) or ())
+        for term in (*(rules.get(_REQUIRED) or ()), *preferred):
+            if not term.get("namespaces") and term.get("namespaceSelector") is None:
+                term["namespaces"] = [namespace]
+    return affinity
 
 
 def name_for(namespace: str, name: str) -> str:

@@ -55,7 +55,13 @@ def _brings_node(attempts: Attempts, pod: PodRecord) -> bool:
         return False
     known = attempts.brings_node.get(cls)
     if known is None:
-        whole = PodClass(demand=in_whole_devices(cls, len(cls.request.shared)), constraints=cls.constraints)
+        whole = PodClass(
+            demand=in_whole_devices(cls, len(cls.request.shared)),
+            constraints=cls.constraints,
+            rules=cls.rules,
+            avoids=cls.avoids,
+            taken_by=cls.taken_by,
+        )
         nodes = len(attempts.snapshot.ledger.row_of)
         attempts.allowance.spend(pod.namespace, _COMPARING + nodes // _NODES_PER_OPERATION)
         known = attempts.brings_node[cls] = attempts.placer.ranking(whole).best() is None

@@ -14,6 +14,7 @@ from scheduler.core.autoscale.unmet_demand import Want, wants
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain, Gang
 from scheduler.core.model.records import Demand
+from tests.scheduler.core.filters.beside import HOST, affinity, anti_affinity, term
 from tests.scheduler.core.objects import NANO, bound, cluster, commit, node, pod, pod_group, queue, reservation
 from wire import names
 
@@ -264,3 +265,17 @@ def test_a_search_is_bounded_and_leaves_every_namespace_its_share() -> None:
     assert wanting == {"crowd": 12, "elsewhere": 1}
     everybody = wants(made, explained, now_ns=7, memory_nano=NANO)
     assert len(everybody) == 201
+
+
+@pytest.mark.parametrize(
+    ("there", "asked"),
+    [
+        pytest.param({}, anti_affinity(term(HOST)), id="its own anti-affinity"),
+        pytest.param(anti_affinity(term(HOST, {"matchLabels": {"app": "w"}})), {}, id="anti-affinity of the other"),
+        pytest.param({}, affinity(term(HOST, {"matchLabels": {"app": "missing"}})), id="affinity to nobody"),
+    ],
+)
+def test_a_share_that_a_rule_keeps_off_free_devices_wants_another(there: dict[str, Any], asked: dict[str, Any]) -> None:
+    running = pod("r", bound_to="n1", labels={"app": "a"}, spec=there)
+    assert named(node(gpus=2), running, pod("p", fraction="0.5", labels={"app": "w"}, spec=asked)) == ["p"]
+    assert named(node(gpus=2), running, pod("p", fraction="0.5", labels={"app": "other"})) == []
