@@ -14,7 +14,8 @@ from typing import Protocol
 
 import msgspec
 
-from scheduler.core.backlog.notes import Note, Notes
+from scheduler.core.backlog.learned import Note
+from scheduler.core.backlog.notes import Notes
 from scheduler.core.backlog.ranked import Turns
 from scheduler.core.decide import costs
 from scheduler.core.decide.allowance import LIMITS, Allowance, Limits

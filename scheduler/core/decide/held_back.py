@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from heapq import heapify, heappop
 from typing import Final
 
-from scheduler.core.backlog.notes import GangHeldBack, ShapeHeldBack
+from scheduler.core.backlog.learned import GangHeldBack, ShapeHeldBack
 from scheduler.core.backlog.quota_sleepers import Item
 from scheduler.core.backlog.room_memo import NeedKey, Refused
 from scheduler.core.decide.attempts import Attempts

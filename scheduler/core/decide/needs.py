@@ -17,7 +17,15 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.core.backlog.gang_lines import GangLine
-from scheduler.core.backlog.notes import GangGone, GangHeldBack, GangKeptOff, GangLeft, GangSlept, LinedUp, ShapeKeptOff
+from scheduler.core.backlog.learned import (
+    GangGone,
+    GangHeldBack,
+    GangKeptOff,
+    GangLeft,
+    GangSlept,
+    LinedUp,
+    ShapeKeptOff,
+)
 from scheduler.core.backlog.quota_sleepers import Item
 from scheduler.core.backlog.ranked import Ranked, Turns
 from scheduler.core.backlog.room_memo import NeedKey, Refused

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.backlog.notes import Note, Said, ShapeFailed, ShapeHeldBack
+from scheduler.core.backlog.learned import Note, Said, ShapeFailed, ShapeHeldBack
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.queues import queue_record

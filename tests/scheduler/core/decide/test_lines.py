@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from scheduler.core.backlog.notes import AlikeFailed
+from scheduler.core.backlog.learned import AlikeFailed
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.decide import decide
