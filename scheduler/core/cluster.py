@@ -202,7 +202,7 @@ class Cluster(ClusterState):
     def forget_verdicts(self) -> None:
         """Judge everything again at the next decision."""
         berths = self.backlog.berths
-        self.backlog = Backlog(self.ledger)
+        self.backlog = Backlog(self.ledger, self.counted_places)
         self.backlog.berths = berths
         self.backlog.touched.update(self._pods.unbound)
         for pod in map(self._pods.records.__getitem__, self._pods.unbound):

@@ -88,7 +88,7 @@ class ClusterState:
         #: Nodes as decisions have counted them (decide/snapshot.py).
         self._counted: dict[str, tuple[Supposed, Occupancy]] = {}
         #: Pods and gangs that wait, and what they wait for; ``prepared`` brings it up to date.
-        self.backlog = Backlog(self.ledger)
+        self.backlog = Backlog(self.ledger, self.counted_places)
         #: Pods that the last plan places, by UID: for them a new version matters.
         self._placed: frozenset[str] = frozenset()
 

@@ -5,7 +5,8 @@ way that may help (changed_nodes.py), or none of those that have changed passes 
 never too strict: a node that a closer look would refuse may wake the class, one that would take it always does.
 
 Some classes depend on more than single nodes: those that name devices or exclude some, and those whose volumes nodes
-limit. Their verdicts hold only as long as nothing at all changes.
+limit. Their verdicts hold only as long as nothing at all changes. Those of classes with rules about other pods hold as
+long as no pod comes or goes that a rule looks at, in the direction that may help (rule_watch.py).
 
 A gang whose members ask one thing starts if enough of them fit. On nodes that got nothing since it was tried as many
 fit as then, at most. So it sleeps on while these, and all that fit on the other nodes, are fewer than it needs.
@@ -13,7 +14,7 @@ fit as then, at most. So it sleeps on while these, and all that fit on the other
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
@@ -21,10 +22,13 @@ from typing import Final
 import msgspec
 
 from scheduler.core.backlog.gang_pace import GangPace
+from scheduler.core.backlog.rule_watch import RuleWatch, asks_others, watch_of
 from scheduler.core.backlog.sums import Columns, Needs, has_slots, needs_of, passing
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.nodes.pod_places import PodPlaces
+from scheduler.core.nodes.table import Bools
 
 #: A PodGroup (namespace, name), or what gangs ask that stand in lines (gang_lines.py).
 Key = Hashable
@@ -47,6 +51,8 @@ class Kept:
     generation: int
     charged: frozenset[int]
     needs: Needs
+    #: What else may help a class with rules about other pods.
+    watch: RuleWatch | None = None
 
 
 class KeptGang(msgspec.Struct, frozen=True):
@@ -74,26 +80,46 @@ class KeptGang(msgspec.Struct, frozen=True):
 class Asleep:
     """Kept verdicts, those told longest ago first. ``generation`` is the cluster's."""
 
-    __slots__ = ("_classes", "_gangs", "_ledger", "pace")
+    __slots__ = ("_classes", "_gangs", "_ledger", "_places", "_woken", "pace", "woken_in_vain", "woken_to_fit")
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, places: Callable[[], PodPlaces] | None = None) -> None:
         self._ledger = ledger
+        self._places = places
+        #: Classes that a change woke, until they are judged; how many of those fitted, and how many did not.
+        self._woken: set[PodClass] = set()
+        self.woken_to_fit = self.woken_in_vain = 0
         self._classes: dict[PodClass, Kept] = {}
         self._gangs: dict[Key, KeptGang] = {}
         #: How often gangs whose start costs much are tried.
         self.pace = GangPace()
 
     # --- classes -------------------------------------------------------------------------------------------------
-    def kept(self, cls: PodClass, verdict: Verdict, *, charged: Iterable[int], generation: int) -> Kept:
+    def kept(
+        self,
+        cls: PodClass,
+        verdict: Verdict,
+        *,
+        charged: Iterable[int],
+        generation: int,
+        closed: Bools | None = None,
+    ) -> Kept:
         """The verdict on a class that fitted nowhere, idle reservations included, as it can be kept.
 
-        ``charged``: rows on which the decision had charged pods before.
+        ``charged``: rows on which the decision had charged pods before. ``closed``: rows that rules about other pods
+        close, if it had moved no pod.
         """
         last, rows = self._ledger.changes.last, frozenset(charged)
-        return Kept(verdict, last, -1 if rows else last, generation, rows, needs_of(self._ledger, cls))
+        watch = watch_of(self._ledger, self._seen_places(), cls, None if rows else closed)
+        return Kept(verdict, last, -1 if rows else last, generation, rows, needs_of(self._ledger, cls), watch)
+
+    def _seen_places(self) -> PodPlaces | None:
+        return None if self._places is None else self._places()
 
     def put(self, cls: PodClass, kept: Kept) -> None:
         """Keep a verdict, which is reported now."""
+        if cls in self._woken:
+            self._woken.discard(cls)
+            self.woken_in_vain += 1
         self._classes.pop(cls, None)
         self._classes[cls] = kept
 
@@ -107,7 +133,14 @@ class Asleep:
 
     def wakes(self, cls: PodClass) -> None:
         """Forget a class: it fitted."""
+        if cls in self._woken:
+            self._woken.discard(cls)
+            self.woken_to_fit += 1
         self._classes.pop(cls, None)
+
+    def is_woken(self, cls: PodClass) -> None:
+        """A class is judged again."""
+        self._woken.add(cls)
 
     def oldest(self, count: int) -> list[PodClass]:
         """Classes whose verdicts were told longest ago, as far as their counts may have changed since."""
@@ -125,6 +158,8 @@ class Asleep:
             return False
         if depends_on_all(cls):
             return kept.generation == generation
+        if kept.watch is not None and not kept.watch.is_current(self._ledger, self._seen_places()):
+            return False
         return not self._ledger.changes.has_helped_since(kept.sure_at)
 
     def still_out(self, cls: PodClass, kept: Kept, tried: Columns | None = None) -> Kept | None:
@@ -135,11 +170,18 @@ class Asleep:
         """
         if depends_on_all(cls):
             return None
+        watch = None
+        if kept.watch is not None and (watch := self._still_closed(kept, kept.watch)) is None:
+            return None
         needs = self._as_of_today(kept.needs)
-        found = passing(self._ledger, needs, self._to_look_at(kept))
+        rows = self._to_look_at(kept)
+        found = passing(self._ledger, needs, rows if watch is None else watch.left(rows))
         if found and (tried is None or passing(self._ledger, needs, found, tried)):
             return None
-        return replace(kept, sure_at=self._ledger.changes.last, charged=frozenset(found), needs=needs)
+        return replace(kept, sure_at=self._ledger.changes.last, charged=frozenset(found), needs=needs, watch=watch)
+
+    def _still_closed(self, kept: Kept, watch: RuleWatch) -> RuleWatch | None:
+        return None if kept.charged else watch.still_closed(self._ledger, self._seen_places())
 
     def _as_of_today(self, needs: Needs) -> Needs:
         """The same, where a resource has come that no node had before."""
@@ -154,7 +196,7 @@ class Asleep:
 
     def is_light(self, cls: PodClass, kept: Kept) -> bool:
         """Whether a class may stop being sure without any node having got more."""
-        return bool(kept.charged) or depends_on_all(cls)
+        return bool(kept.charged) or depends_on_all(cls) or kept.watch is not None
 
     # --- gangs ---------------------------------------------------------------------------------------------------
     def kept_gang(
@@ -177,7 +219,7 @@ class Asleep:
         return KeptGang(
             verdict,
             asked,
-            depends_on_all=any(map(depends_on_all, found)),
+            depends_on_all=any(depends_on_all(cls) or asks_others(cls) for cls in found),
             sure_at=self._ledger.changes.last,
             generation=generation,
             charged=frozenset(charged),
@@ -228,13 +270,13 @@ class Asleep:
         """Forget those that no waiting pod has."""
         for cls in self._classes.keys() - classes:
             del self._classes[cls]
+        self._woken &= classes
         for key in self._gangs.keys() - gangs:
             del self._gangs[key]
 
 
 def depends_on_all(cls: PodClass) -> bool:
-    """Whether what a class can use is not said by the ledger alone: by devices that it names, volumes, other pods."""
-    asks_others = cls.rules is not None or cls.taken_by
-    return bool(cls.uuids or cls.not_uuids or cls.attached or asks_others) or any(
+    """Whether what a class can use is not said by the ledger and other pods: but by devices that it names, volumes."""
+    return bool(cls.uuids or cls.not_uuids or cls.attached) or any(
         ask.index >= 0 for one in cls.requests() for ask in one.shared
     )

@@ -26,6 +26,7 @@ from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.queues.accounts import Accounts, HeldBack, Use
 from scheduler.core.queues.berths import Berths
 from scheduler.core.queues.tree import Tree
@@ -41,13 +42,13 @@ _FOR_ROOM: Final = frozenset({Until.CLASS_FITS, Until.MAY_START})
 
 
 class Backlog:
-    """What waits. ``said``: what it is to be told."""
+    """What waits. ``said``: what it is to be told. ``places``: which pods are where, as of now; None: nobody knows."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, places: Callable[[], PodPlaces] | None = None) -> None:
         self._ledger = ledger
         self.said = Sayings()
         #: Verdicts on classes and gangs that fitted nowhere.
-        self.asleep = Asleep(ledger)
+        self.asleep = Asleep(ledger, places)
         #: Who sleeps because of its queue.
         self.quota_sleepers = QuotaSleepers()
         #: Nodes that are kept for groups that waited too long, and who sleeps because of that.
@@ -324,11 +325,11 @@ class Backlog:
     def _may_have_room(self, cls: PodClass, kept: Kept, generation: int, compared: int) -> bool:
         if self.asleep.is_sure(cls, kept, generation):
             return False
-        if compared >= _COMPARED:
-            return True
-        still = self.asleep.still_out(cls, kept)
+        still = self.asleep.still_out(cls, kept) if compared < _COMPARED else None
         if still is not None:
             self.asleep.is_surer(cls, still)
+        else:
+            self.asleep.is_woken(cls)
         return still is None
 
     def _gang_may_fit(self, gang: WaitingGang, generation: int, known: dict[PodClass, bool]) -> bool:

@@ -95,7 +95,9 @@ class KeptOff:
         if not changes.has_helped_since(alike.sure_at):
             return False
         kept = alike.kept
-        if kept is None or depends_on_all(kept.needs.cls) or kept.needs.resources != len(self.ledger.table.resources):
+        if kept is None or depends_on_all(kept.needs.cls) or kept.watch is not None:
+            return True
+        if kept.needs.resources != len(self.ledger.table.resources):
             return True
         nodes = {name for berth in off.berths for name in berth.nodes}
         rows = [row for row in changes.helped_since(alike.sure_at) if not self._is_of(row, nodes)]

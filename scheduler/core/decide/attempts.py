@@ -24,7 +24,6 @@ from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import Accounts, HeldBack
 from scheduler.core.snapshot.node_mask import NodeMask, both
-from scheduler.core.snapshot.statement import Statement
 
 
 class Mark(NamedTuple):
@@ -67,10 +66,7 @@ class Attempts:
     def __post_init__(self) -> None:
         self.accounts = self.snapshot.queues.accounts()
         self.kept = KeptNodes(self.accounts)
-        self.classes = KnownClasses(self.snapshot, self.limits, self.allowance, self.notes, self._statement)
-
-    def _statement(self) -> Statement | None:
-        return None if self._placer is None else self._placer.statement
+        self.classes = KnownClasses(self.snapshot, self.limits, self.allowance, self.notes, lambda: self._placer)
 
     @property
     def placer(self) -> Placer:

@@ -19,6 +19,7 @@ from scheduler.core.backlog.notes import Notes
 from scheduler.core.backlog.sums import Columns
 from scheduler.core.decide import costs
 from scheduler.core.decide.allowance import Allowance, Limits
+from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.verdict import Verdict
@@ -37,13 +38,13 @@ class Known(NamedTuple):
 
 @dataclass(slots=True)
 class KnownClasses:
-    """One decision's. ``statement``: its working copy; None as long as nothing was tried."""
+    """One decision's. ``placer``: of its working copy; None as long as nothing was tried."""
 
     snapshot: Snapshot
     limits: Limits
     allowance: Allowance
     notes: Notes
-    statement: Callable[[], Statement | None]
+    placer: Callable[[], Placer | None]
     #: Classes of which a pod was placed.
     fitting: set[PodClass] = field(default_factory=set)
     #: Classes whose verdicts are of this decision.
@@ -83,7 +84,7 @@ class KnownClasses:
 
     @property
     def _standing_evictions(self) -> int:
-        statement = self.statement()
+        statement = self._statement()
         return 0 if statement is None else statement.evictions
 
     # --- asking --------------------------------------------------------------------------------------------------
@@ -115,7 +116,7 @@ class KnownClasses:
 
     def _tried(self) -> Columns | None:
         """What is left after all that was charged so far; None while nothing was tried."""
-        statement, nodes = self.statement(), self.snapshot.ledger.nodes
+        statement, nodes = self._statement(), self.snapshot.ledger.nodes
         if statement is None:
             return None
 
@@ -127,7 +128,7 @@ class KnownClasses:
 
     def may_have_opened(self, cls: PodClass) -> bool:
         """Whether pods that were placed since may let in a class that fitted nowhere."""
-        statement = self.statement()
+        statement = self._statement()
         may_open = cls.rules is not None and cls.rules.may_open
         return may_open and statement is not None and self._moved_at.get(cls, 0) != statement.counts.moved
 
@@ -140,7 +141,7 @@ class KnownClasses:
     def failed(self, cls: PodClass, verdict: Verdict) -> None:
         """A pod of a class fits nowhere."""
         self.hopeless[cls] = verdict
-        statement = self.statement()
+        statement = self._statement()
         self._moved_at[cls] = 0 if statement is None else statement.counts.moved
 
     def has_no_room(self, cls: PodClass) -> None:
@@ -153,9 +154,14 @@ class KnownClasses:
 
     def as_of_now(self, cls: PodClass, verdict: Verdict) -> Kept:
         """A verdict on a class, as it can be kept: it holds for what nodes have now."""
-        asleep, statement = self.snapshot.backlog.asleep, self.statement()
-        charged = set[int]() if statement is None else statement.charged()
-        return asleep.kept(cls, verdict, charged=charged, generation=self.snapshot.generation)
+        asleep, placer = self.snapshot.backlog.asleep, self.placer()
+        charged = set[int]() if placer is None else placer.statement.charged()
+        closed = None if placer is None else placer.closed_by_rules(cls)
+        return asleep.kept(cls, verdict, charged=charged, generation=self.snapshot.generation, closed=closed)
+
+    def _statement(self) -> Statement | None:
+        placer = self.placer()
+        return None if placer is None else placer.statement
 
     # --- taking back ---------------------------------------------------------------------------------------------
     def checkpoint(self) -> Known:

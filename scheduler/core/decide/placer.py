@@ -9,6 +9,7 @@ import numpy as np
 from gpu.handover import PlannedDevice
 from gpu.request import MemoryAsk, SharedAsk
 from scheduler.core.assumed.slow_nodes import Doubt
+from scheduler.core.backlog.rule_watch import asks_others
 from scheduler.core.decide.exclusions import opens_by_exclusion
 from scheduler.core.decide.idle_reservations import Sacrifice, find_sacrifice
 from scheduler.core.decide.snapshot import Snapshot
@@ -16,7 +17,7 @@ from scheduler.core.devices.device_choice import choose_answered, choose_devices
 from scheduler.core.model.plan import Alone, Attempt, Bind, Hold, Join, Placement, Retire
 from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.nodes.device_sightings import NO_PROSPECT
-from scheduler.core.nodes.table import CPU, IDLE, LEAVING, MEMORY
+from scheduler.core.nodes.table import CPU, IDLE, LEAVING, MEMORY, Bools
 from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.node_mask import NodeMask, all_but
 from scheduler.core.snapshot.statement import Part, Room, Statement
@@ -82,6 +83,12 @@ class Placer:
         """Whether idle reservations hold devices, or give some back."""
         extra = self.statement.table.extra
         return bool(extra[IDLE].any() or extra[LEAVING].any())
+
+    def closed_by_rules(self, cls: PodClass) -> Bools | None:
+        """Rows of the ledger that rules about other pods close for a class; None if pods were moved on paper."""
+        if self.statement.counts.moved or not asks_others(cls):
+            return None
+        return self.statement.by_row(~self.ranking(self.ways(cls)[0]).open)
 
     def place(self, pod: PodRecord, mask: NodeMask = None) -> Placement | None:
         """Place and charge a pod on the best node; None if it fits nowhere."""

@@ -54,7 +54,7 @@ class Ledger:
     __slots__ = (
         *("_admitted", "_differs_at", "_domain_numbers", "_domains", "_eligible", "_free_rows", "_in_order"),
         *("_judged", "_like", "_slice_rows"),
-        *("changes", "effort_spent", "filters", "labels_version", "nodes", "numbers", "row_of", "table"),
+        *("changes", "effort_spent", "filters", "labels_version", "nodes", "numbers", "regrouped", "row_of", "table"),
     )
 
     def __init__(self, filters: Filters = FILTERS) -> None:
@@ -81,6 +81,8 @@ class Ledger:
         self.labels_version = next(_VERSIONS)
         #: What preferences read of nodes.
         self.numbers = NodeNumbers()
+        #: How often the domains of nodes, or the nodes that count in them, have changed: labels and taints say that.
+        self.regrouped = 0
         #: What finding both has cost so far, in operations of about a microsecond.
         self.effort_spent = 0
         #: The ledger of which this is a copy, and the rows whose nodes are others since.
@@ -137,6 +139,8 @@ class Ledger:
             rows[row] = self._slice_row(node, profile)
         if known is None or known.labels != node.labels:
             self._forget_domains()
+        if known is None or (known.labels, known.taints) != (node.labels, node.taints):
+            self.regrouped += 1
         if known is None or not self.filters.admit_alike(known, node):
             self._admitted.clear()
             for constraints, judged in self._eligible.items():
@@ -158,6 +162,7 @@ class Ledger:
             self._differs_at[row] = None
         self.table.clear(row)
         self._forget_domains()
+        self.regrouped += 1
         for judged in self._eligible.values():
             judged[row] = NO_NODE
         for rows in self._slice_rows.values():

@@ -72,6 +72,18 @@ class PodPlaces:
         """Something has changed that matchers depend on beside pods."""
         self._counts.clear()
         self._forget_notes()
+        self._first += 1  # so that nobody takes it for unchanged
+
+    @property
+    def number(self) -> int:
+        """The number of the next change of places."""
+        return self._first + len(self._notes)
+
+    def changes_since(self, number: int, most: int) -> list[tuple[PodRecord, int]] | None:
+        """Pods that came (1) or went (-1) since a number; None if that is not known, or they are more than ``most``."""
+        if number < self._first or self.number - number > most:
+            return None
+        return [(pod, by) for pod, _, by in self._notes[number - self._first :]]
 
     def age(self) -> None:
         """A period is over: forget counts that nobody has asked in it."""
@@ -86,6 +98,7 @@ class PodPlaces:
 
     def _note(self, pod: PodRecord, nodes: tuple[str, ...], by: int) -> None:
         if not self._counts:
+            self._first += 1
             return
         self._notes.append((pod, nodes, by))
         if len(self._notes) > max(_FEWEST_NOTES, len(self._places)):

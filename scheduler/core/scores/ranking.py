@@ -120,6 +120,11 @@ class Ranking:
         """Judgement per position (filters/registry.py), with what the decision has placed so far."""
         return self._admitting if self._rules is None else self._rules.narrowed(self._admitting)
 
+    @property
+    def open(self) -> Bools:
+        """Positions that no rule about other pods closes now."""
+        return np.ones(len(self.keys), np.bool_) if self._rules is None else self._rules.open
+
     def best(self, mask: NodeMask = None) -> int | None:
         """Position of the first node in rank, None if the class fits nowhere."""
         self._catch_up()

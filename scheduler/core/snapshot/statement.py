@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
 
 from gpu.handover import PlannedDevice
 from gpu.pinning import Pin
@@ -25,7 +26,7 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.device_sightings import Prospect, Sightings
 from scheduler.core.nodes.ledger import Ledger, devices_of
 from scheduler.core.nodes.node_usage import Charge, Occupancy
-from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Device, Int8s, Int64s
+from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Bools, Device, Int8s, Int64s
 from scheduler.core.nodes.volume_limits import Attached, AttachStatement
 from scheduler.core.snapshot.pod_counts import Counting
 from scheduler.core.snapshot.supposed import Supposed
@@ -150,6 +151,12 @@ class Statement:
         self.doubts = {in_order.position_of[n]: d for n, d in (doubts or {}).items() if n in in_order.position_of}
         #: Positions that were charged or taken back, in order: what a ranking has to look at again.
         self.touched: list[int] = []
+
+    def by_row(self, found: Bools) -> Bools:
+        """What was found by position, by row of the ledger."""
+        rows: Bools = np.zeros(len(self._ledger.nodes), np.bool_)
+        rows[self._order] = found
+        return rows
 
     def eligible(self, constraints: Constraints) -> Int8s:
         """Judgement of every position for these constraints."""

@@ -86,3 +86,20 @@ def test_counts_that_nobody_asks_for_in_a_period_are_made_again() -> None:
     assert places.effort(_A) == 1
     places.age()
     assert places.effort(_A) == 51
+
+
+def test_changes_since_a_number_are_those_that_were_noted_or_nobody_knows() -> None:
+    places = PodPlaces(_no_labels)
+    number = places.number
+    places.put(_record("p"), ("n1",))
+    assert places.number > number
+    assert places.changes_since(number, 9) is None  # nobody counted, so nothing was noted
+    places.per_node(_A)
+    number = places.number
+    assert places.changes_since(number, 0) == []
+    places.put(_record("p"), ("n2",))
+    assert [(pod.uid, by) for pod, by in places.changes_since(number, 9) or ()] == [("uid-p", -1), ("uid-p", 1)]
+    assert places.changes_since(number, 1) is None
+    number = places.number
+    places.forget_counts()
+    assert places.changes_since(number, 9) is None
