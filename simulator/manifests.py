@@ -26,6 +26,7 @@ from kube.client.resources import (
     PRIORITY_CLASSES,
     QUEUES,
     STORAGE_CLASSES,
+    TOPOLOGIES,
     Resource,
 )
 from simulator import versions, wrapping
@@ -48,6 +49,7 @@ KINDS: Final[tuple[Resource[Any], ...]] = (
     NAMESPACES,
     PRIORITY_CLASSES,
     QUEUES,
+    TOPOLOGIES,
     CONFIG_MAPS,
     SECRETS,
     STORAGE_CLASSES,

@@ -32,6 +32,14 @@ spec:
 """
 
 
+def test_a_topology_is_there_before_the_gangs_that_name_it() -> None:
+    topology = (
+        "apiVersion: kai.scheduler/v1alpha1\nkind: Topology\nmetadata: {name: t}\nspec: {levels: [{nodeLabel: a}]}\n"
+    )
+    group = "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: g}\nspec: {minMember: 1}\n"
+    assert [each.resource.kind for each in manifests.load(f"{group}---\n{topology}")] == ["Topology", "PodGroup"]
+
+
 def test_a_controller_becomes_its_pods_in_its_namespace() -> None:
     loaded = manifests.load(f"{JOB}---\n{POD}")
     assert [manifest.resource.kind for manifest in loaded] == ["Job", "Pod", "Pod", "Pod"]
