@@ -185,10 +185,10 @@ def _of_group(found: FoundPod, pod: Pod, beside: Beside) -> Iterator[Suspicion]:
 
 
 def _of_preferences(found: FoundPod, pod: Pod) -> Iterator[Suspicion]:
-    """Preferred topology that the pod or its owner writes in KAI's annotations."""
+    """Preferred topology that the pod or its owner writes in KAI's annotations, which is for PodGroups to have."""
     written = {**found.owner_annotations, **(pod.metadata.annotations or {})}
     for name in gang_kinds.preferences(written):
-        text = "is not looked at yet: the pods are placed as if it were not set"
+        text = "takes effect in a PodGroup only, where moorage-workloads writes it: without one it is not looked at"
         yield Suspicion("ignored", f"annotation {name}", text, "note")
 
 

@@ -6,7 +6,7 @@ What a decision may spend is bounded, and divided between namespaces (allowance.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,11 +16,12 @@ from scheduler.core.decide import costs, queue_use
 from scheduler.core.decide.allowance import Allowance, Limits
 from scheduler.core.decide.kept_nodes import KeptNodes, KeptOff
 from scheduler.core.decide.known_classes import Known, KnownClasses
+from scheduler.core.decide.place_bounds import PlaceBound, place_bounds
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.explain.explain import explain_ways
 from scheduler.core.model.plan import Placement, Retire
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import Accounts, HeldBack
 from scheduler.core.snapshot.node_mask import NodeMask, both
@@ -56,6 +57,8 @@ class Attempts:
     settled_gangs: set[Key] = field(default_factory=set)
     #: Classes that fit nowhere: whether a supposed node would be brought for them (supposed_nodes.py).
     brings_node: dict[PodClass, bool] = field(default_factory=dict)
+    #: What gangs ask of places, as far as that was looked at (place_bounds.py).
+    _bounds: dict[Key, Mapping[int, PlaceBound] | Verdict] = field(default_factory=dict)
     #: What is known of classes, and nodes that are kept for others.
     classes: KnownClasses = field(init=False)
     kept: KeptNodes = field(init=False)
@@ -74,6 +77,15 @@ class Attempts:
         if self._placer is None:
             self._placer = Placer(self.snapshot)
         return self._placer
+
+    def bounds_of(self, group: PodGroupRecord) -> Mapping[int, PlaceBound] | Verdict:
+        """What a gang asks of places, by the node of its tree of minimums, or why that can't be told."""
+        if not group.levels:
+            return {}
+        key = group.namespace, group.name
+        if key not in self._bounds:
+            self._bounds[key] = place_bounds(self.snapshot, group)
+        return self._bounds[key]
 
     # --- what may be tried ---------------------------------------------------------------------------------------
     def put_off(self) -> bool:

@@ -67,6 +67,10 @@ class BesideGang:
         attempts.notes.say((pod.uid,), Verdict(code=Code.WAITING_FOR_DEVICE, detail=node))
         return Outcome.SERVED
 
+    def required_of(self, pod: PodRecord) -> NodeMask:
+        """Where a member has to be; None: anywhere."""
+        return self._required(list(self._asked_of(pod)))
+
     def _asked_of(self, pod: PodRecord) -> Iterator[PlaceBound]:
         """What its subgroup asks, and all above it, the nearest first."""
         node = self.tree.numbers().get(pod.subgroup, 0)

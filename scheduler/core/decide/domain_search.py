@@ -89,6 +89,8 @@ class DomainSearch(Generic[M]):
     bounds: Mapping[int, PlaceBound]
     placer: Placer
     with_idle: bool = False
+    #: The nodes that all of it may be on.
+    nodes: NodeMask = None
     unsatisfied: Unsatisfied | None = None
     is_cut: bool = False
     #: How many domains were tried, and how often what all of them take was counted.
@@ -110,7 +112,7 @@ class DomainSearch(Generic[M]):
 
     def run(self) -> bool:
         """Place as many members as the minimum needs, and return whether that is done. Else the caller rolls back."""
-        return self._satisfied(ROOT, _Inside(None))
+        return self._satisfied(ROOT, _Inside(self.nodes))
 
     # --- the tree of minimums ------------------------------------------------------------------------------------
     def _satisfied(self, node: int, inside: _Inside) -> bool:

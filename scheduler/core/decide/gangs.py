@@ -18,7 +18,7 @@ from scheduler.core.decide.extras import Extras
 from scheduler.core.decide.filing import obstacle
 from scheduler.core.decide.gang_start import Start, started, started_on_supposed_nodes, started_within
 from scheduler.core.decide.gang_waits import GangWaits
-from scheduler.core.decide.place_bounds import PlaceBound, place_bounds, records_of, requires_levels
+from scheduler.core.decide.place_bounds import PlaceBound, records_of, requires_levels
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Entry
@@ -52,7 +52,7 @@ class WholeGang:
     bounds: Mapping[int, PlaceBound] | Verdict = field(init=False)
 
     def __post_init__(self) -> None:
-        self.bounds = place_bounds(self.attempts.snapshot, self.group) if self.group.levels else {}
+        self.bounds = self.attempts.bounds_of(self.group)
         self.waits = GangWaits(self.gang.key, self.group, self.pods, self.state, self.attempts)
 
     @property
@@ -278,8 +278,9 @@ class WholeGang:
         return records_of(self.attempts.snapshot, self.group)
 
     def _asked(self, ready: Sequence[PodRecord]) -> Hashable:
-        """All that its start depends on beside the nodes: where others of it run, if that says where it has to be."""
-        running = self.attempts.snapshot.ledger.labels_version if self.group.levels and self.state.bound else 0
+        """All that its start depends on beside the nodes: of Topologies, and of domains in which others of it run."""
+        bounds = {} if isinstance(self.bounds, Verdict) else self.bounds
+        running = tuple((node, bound.running_in) for node, bound in bounds.items() if bound.running)
         return start_asks.asked(self.group, self.state, ready, (self._topologies(), running))
 
     def _carry_out(self, start: Start) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence, Set
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.filing import obstacle
-from scheduler.core.decide.place_bounds import requires_levels
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.records import PodGroupRecord, PodRecord
@@ -45,8 +44,10 @@ def pod_need(pod: PodRecord, attempts: Attempts) -> Need | None:
 def gang_need(key: Key, attempts: Attempts, served: Set[str] = _NOBODY) -> Need | None:
     """What a gang's minimum lacks, or the member that comes next beyond it. ``served``: UIDs of those who lack none."""
     snapshot, group = attempts.snapshot, attempts.snapshot.pod_group(*key)
-    if group is None or group.blocker is not None or requires_levels(group):
-        return None  # a search for room knows no domains, so it would evict in vain
+    if group is None or group.blocker is not None:
+        return None
+    if isinstance(attempts.bounds_of(group), Verdict):
+        return None  # its Topology is not there
     waiting = order_members(snapshot.waiting_members(*key, attempts.now_ns))
     ready = [pod for pod in waiting if pod.uid not in served and _is_ready(pod, attempts)]
     state = snapshot.quorum(group)

@@ -43,6 +43,11 @@ class PlaceBound:
         place = int(np.flatnonzero(self.tree.order == position)[0])
         self.running[place] = self.running.get(place, 0) + 1
 
+    @property
+    def running_in(self) -> tuple[str, ...]:
+        """The names of the smallest domains in which its pods run."""
+        return tuple(self.tree.name(domain) for domain in self.held_by(self.preferred))
+
     def held_by(self, level: int) -> list[Domain]:
         """The domains of a level in which its pods run, those with most of them first."""
         counts: Counter[Domain] = Counter()

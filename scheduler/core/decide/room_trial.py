@@ -11,14 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+from typing_extensions import override
 
 from scheduler.core.decide import queue_use
 from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.beside_gang import BesideGang
+from scheduler.core.decide.domain_search import DomainSearch
 from scheduler.core.decide.gang_search import Search, Tried
+from scheduler.core.decide.place_bounds import requires_levels
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Placement
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.model.room import Found, Moves, NoMoves, NoRoom, Place
+from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
@@ -85,9 +90,26 @@ class OnPaper:
 
 
 def _is_placed(need: Need, trying: _Trying) -> bool:
+    if need.group is not None and requires_levels(need.group):
+        return _is_in_place(need, need.group, trying)
     if need.quorum is None:
         return trying.place(need.pods[0]) is Tried.PLACED
     return need.quorum.is_reachable(need.pods) and Search(need.quorum, need.pods, trying).run()
+
+
+def _is_in_place(need: Need, group: PodGroupRecord, trying: _Trying) -> bool:
+    """The same in the domains where a gang has to be, or beside those of it that run."""
+    attempts, bounds = trying.attempts, trying.attempts.bounds_of(group)
+    if isinstance(bounds, Verdict):
+        return False
+    within = _TryingWithin(attempts, trying.mask, trying.placed)
+    if need.quorum is None:
+        within.within = BesideGang(group.tree, bounds).required_of(need.pods[0])
+        return within.place(need.pods[0]) is Tried.PLACED
+    if not need.quorum.is_reachable(need.pods):
+        return False
+    placer, nodes = attempts.placer, trying.mask
+    return DomainSearch(need.quorum, need.pods, within, bounds, placer, with_idle=True, nodes=nodes).run()
 
 
 @dataclass(slots=True)
@@ -102,24 +124,31 @@ class _Trying:
     def place(self, pod: PodRecord) -> Tried:
         """Give a member a place, or one that comes free when idle reservations go."""
         is_shut = pod.cls in self.unplaced and not (pod.cls.rules is not None and pod.cls.rules.may_open)
-        if is_shut or self.attempts.placer.taken_claim(pod):
+        if is_shut:
             return Tried.PASSED
-        found = self.attempts.place_on_paper(pod, self.mask)
+        tried = self._place(pod, self.mask)
+        if tried is Tried.PASSED and not self.attempts.placer.taken_claim(pod):
+            self.unplaced[pod.cls] = None
+        return tried
+
+    def _place(self, pod: PodRecord, mask: NodeMask) -> Tried:
+        if self.attempts.placer.taken_claim(pod):
+            return Tried.PASSED
+        found = self.attempts.place_on_paper(pod, mask)
         if isinstance(found, HeldBack):
             return Tried.STOPPED
         if isinstance(found, Placement):
             self.placed.append(Place(pod.uid, found.node, found.devices))
             return Tried.PLACED
-        return self._wait_for_device(pod)
+        return self._wait_for_device(pod, mask)
 
-    def _wait_for_device(self, pod: PodRecord) -> Tried:
+    def _wait_for_device(self, pod: PodRecord, mask: NodeMask) -> Tried:
         attempts = self.attempts
         use = queue_use.asked(attempts.snapshot, [pod])
         if attempts.accounts.refusal(use) is not None:
             return Tried.STOPPED
-        found = attempts.placer.wait_for_device(pod, both(self.mask, attempts.placer.all_but(pod.cls.excluded)))
+        found = attempts.placer.wait_for_device(pod, both(mask, attempts.placer.all_but(pod.cls.excluded)))
         if found is None:
-            self.unplaced[pod.cls] = None
             return Tried.PASSED
         attempts.accounts.charge(use)
         self.placed.append(Place(pod.uid, found[0]))
@@ -142,3 +171,15 @@ class _Trying:
         del self.placed[placed:]
         while len(self.unplaced) > unplaced:
             self.unplaced.popitem()
+
+
+@dataclass(slots=True)
+class _TryingWithin(_Trying):
+    """The same on the nodes of ``within``, where a member that fits nowhere says nothing of its class."""
+
+    within: NodeMask = None
+
+    @override
+    def place(self, pod: PodRecord) -> Tried:
+        """Give a member a place there."""
+        return self._place(pod, both(self.mask, self.within))

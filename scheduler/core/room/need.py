@@ -43,7 +43,13 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
         asked = tuple((pod.cls, pod.subgroup) for pod in self.pods)
         state = self.quorum
         lacks = None if state is None else (state.tree, tuple(state.lacks), state.of_all, state.total)
-        return self.queue, self.priority, self.is_fixed, self.delay_ns, self.group is None, lacks, asked
+        places = None if self.group is None else self.group.levels
+        return self.queue, self.priority, self.is_fixed, self.delay_ns, places, lacks, asked
+
+    @property
+    def has_places(self) -> bool:
+        """Whether its pods have to be in one domain of a topology, or prefer that."""
+        return self.group is not None and bool(self.group.levels)
 
     @property
     def owner(self) -> str:

@@ -36,6 +36,8 @@ _MORE: Final = (1, 2, 4)
 #: So many pods a search places at most, one set of victims after the other; then the answer is that nothing was found.
 #: What is counted costs one or two placements of the need, so this is for needs of many classes or with a choice.
 MOST_PLACED: Final = 16_384
+#: To place a need whose pods have to be in one domain costs as much as so many pods more.
+_IN_PLACES: Final = 10
 
 
 def find_room(need: Need, trial: Trial, actions: Sequence[Action] = ACTIONS) -> Found | NoRoom:
@@ -175,7 +177,7 @@ class _Searching:
         trial = self.ground.trial
         if self.placed > MOST_PLACED:
             raise _TooLong
-        self.placed += self.ground.wanted.count
+        self.placed += self.ground.wanted.count + (_IN_PLACES if self.ground.need.has_places else 0)
         statement, accounts = trial.statement.checkpoint(), trial.accounts.checkpoint()
         going.evict(trial, units)
         going.release(trial, units)

@@ -21,6 +21,7 @@ _KEPT_VALUES: Final = {
     ("Ledger", "_judged"),
     ("Ledger", "_slice_rows"),
     ("Ledger", "effort_spent"),
+    ("Ledger", "labels_version"),
     ("NodeNumbers", "_changed"),
     ("NodeNumbers", "_first"),
     ("NodeNumbers", "_kept"),
@@ -37,6 +38,7 @@ _KEPT_VALUES: Final = {
     ("OthersTerms", "_known"),
     ("OthersTerms", "_places"),
     ("Storage", "_judged"),
+    ("Topologies", "_trees"),
     ("Changes", "_helped_since"),
 }
 

@@ -1,0 +1,64 @@
+"""Room for gangs that have to be in one domain: nobody is evicted in vain."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.scheduler.core.objects import feed, node, pod_group, queue, topology
+from tests.scheduler.core.stories.test_room import Shell, running, waiting
+
+RACKS = {"n1": "x", "n2": "x", "n3": "y", "n4": "y"}
+ASKED = {"topology": "t", "requiredTopologyLevel": "rack"}
+
+
+def _shell(gpus: int = 2) -> Shell:
+    shell = Shell()
+    feed(shell.cluster, topology("t", "rack"))
+    shell.feed(*(node(name, gpus=gpus, labels={"rack": rack}) for name, rack in RACKS.items()))
+    half = 2 * gpus
+    return shell.feed(queue("a", gpu=(half, 1, -1)), queue("b", gpu=(half, 1, -1)))
+
+
+def _gang(shell: Shell, count: int) -> Shell:
+    shell.feed(pod_group("g", count, queue="a", topologyConstraint=ASKED))
+    return shell.feed(*(waiting(f"m{number}", "a", group="g") for number in range(count)))
+
+
+def test_all_victims_of_a_gang_are_in_one_rack() -> None:
+    shell = _shell().feed(*(running(f"b{number}", "b", on=f"n{number % 4 + 1}") for number in range(8)))
+    _gang(shell, 4).run(6)
+    assert {RACKS[shell.placed[f"m{number}"]] for number in range(4)} in ({"x"}, {"y"})
+    assert len(shell.asked) == 4
+    assert shell.record == {}
+
+
+def test_nobody_is_evicted_where_no_rack_could_hold_the_gang() -> None:
+    shell = _shell().feed(*(running(f"b{number}", "b", on=f"n{number % 4 + 1}") for number in range(8)))
+    _gang(shell, 5).run(6)
+    assert (shell.asked, shell.placed) == ([], {})
+
+
+def test_a_member_beyond_the_minimum_takes_room_in_the_rack_of_its_gang() -> None:
+    shell = _shell().feed(*(running(f"b{number}", "b", on=f"n{number // 2 + 1}") for number in range(7)))
+    shell.feed(pod_group("g", 1, queue="a", topologyConstraint=ASKED), running("m9", "a", on="n4", group="g"))
+    shell.feed(*(waiting(f"m{number}", "a", group="g") for number in range(2))).run(8)
+    assert {RACKS[shell.placed[f"m{number}"]] for number in range(2)} == {"y"}
+    assert len(shell.asked) == 2
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whoever_is_evicted_makes_a_rack_large_enough(seed: int) -> None:
+    rng = Random(seed)
+    shell, left = _shell(), dict.fromkeys(RACKS, 2)
+    for number in range(rng.randint(2, 8)):
+        on = rng.choice([name for name, free in left.items() if free])
+        left[on] -= 1
+        shell.feed(running(f"b{number}", "b", on=on))
+    count = rng.randint(2, 5)
+    _gang(shell, count).run(8)
+    members = {name for name in shell.placed if name.startswith("m")}
+    assert len(members) in {0, count}
+    assert len({RACKS[shell.placed[name]] for name in members}) <= 1
+    assert bool(members) or not shell.asked
