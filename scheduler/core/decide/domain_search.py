@@ -121,7 +121,6 @@ class DomainSearch(Generic[M]):
         if bound is None:
             return self._started(node, inside)
         needed = self._needed(node)
-        self.tries += 1
         for domain in self._candidates(node, bound, needed, inside.mask):
             mark, taken = self.trying.checkpoint(), len(self._taken)
             mask = None if domain.level == ROOT else bound.tree.mask(domain)
@@ -224,21 +223,23 @@ class DomainSearch(Generic[M]):
         self, node: int, bound: PlaceBound, needed: Sequence[PodRecord], mask: NodeMask
     ) -> Iterator[Domain]:
         """Domains that may take these pods, by an upper bound: deepest level first, the tightest first."""
+        if self.tries >= _TRIES_IN_ALL:
+            self.is_cut = True
+            return
         room = DomainRooms(self.placer, bound, needed, mask, with_idle=self.with_idle)
-        has_choice = self._has_choice(node)
-        failed = set[Hashable]()
+        has_choice, failed, before = self._has_choice(node), set[Hashable](), self.tries
         for level in range(bound.preferred, bound.required - 1, -1):
             tries = 0
             for domain in room.fitting(level, at_all=has_choice):
+                if (alike := room.alike(domain)) in failed:
+                    continue
                 if tries >= _TRIES or self.tries >= _TRIES_IN_ALL:
                     self.is_cut = True
-                    return
-                alike = room.alike(domain)
-                if alike in failed:
-                    continue
+                    break
                 tries, self.tries = tries + 1, self.tries + 1
                 yield domain
                 failed.add(alike)
+        self.tries += self.tries == before  # what the domains take was counted
 
     def _has_choice(self, node: int) -> bool:
         """Whether a node can be started in more ways than one, so that others may fit where the nearest don't."""

@@ -23,6 +23,8 @@ from scheduler.core.topology.tree import Domain, Tree
 _TOPOLOGIES: Final = "topologies.kai.scheduler"
 #: Constraints are nested in each other so often at most: each level below multiplies what is tried.
 _DEEPEST: Final = 16
+#: A search for places goes down so many levels of subgroups at most.
+_DEEPEST_TREE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,9 @@ def place_bounds(snapshot: Snapshot, group: PodGroupRecord) -> dict[int, PlaceBo
     within = nearest(group.tree, asks)
     if _deepest(group.tree, asks) > _DEEPEST:
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=f"more than {_DEEPEST} nested topologyConstraints")
+    if _deepest(group.tree, range(len(group.tree.names))) > _DEEPEST_TREE:
+        detail = f"topologyConstraint in subgroups of more than {_DEEPEST_TREE} levels"
+        return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=detail)
     running, found, trees = _running(snapshot, group, within), dict[int, PlaceBound](), dict[str, _Placed]()
     for number, asked in asks.items():
         topology = snapshot.topologies.get(asked.topology)
@@ -143,7 +148,7 @@ def _running(snapshot: Snapshot, group: PodGroupRecord, within: Sequence[int]) -
 
 
 def _deepest(tree: MinimumTree, asks: Container[int]) -> int:
-    """How many constraints are nested in each other at most."""
+    """How many of these nodes are nested in each other at most."""
     depths = [0] * len(tree.names)
     for number, parent in enumerate(tree.parents):
         depths[number] = (depths[parent] if number else 0) + (number in asks)

@@ -236,6 +236,40 @@ def test_nothing_goes_where_a_domain_has_room() -> None:
     assert _racks(made.decide(0)) == {"b-y": 2}
 
 
+def _nested(levels: int, **asked: Any) -> list[Mapping[str, Any]]:
+    """Subgroups below each other, each of which may do without a second one beside the next."""
+    found: list[Mapping[str, Any]] = []
+    for level in range(levels):
+        parent = {"parent": f"s{level - 1}"} if level else {}
+        found.append({"name": f"s{level}", "minSubGroup": 1, **parent, **asked})
+        found.append({"name": f"t{level}", "parent": f"s{level}", "minMember": 1})
+    return [*found, {"name": "leaf", "parent": f"s{levels - 1}", "minMember": 1}]
+
+
+@pytest.mark.parametrize(("levels", "is_placed"), [(40, True), (70, False), (1_500, False)])
+def test_subgroups_far_below_each_other_are_not_searched(levels: int, is_placed: bool) -> None:
+    subgroups = _nested(levels)
+    members = [*_members(1, subgroup="leaf"), *_members(1, subgroup=f"t{levels - 1}", name="o")]
+    made = _gang(_nodes(a_x_1=4), *members, subGroups=subgroups, topologyConstraint=_asks("rack"))
+    plan = made.decide(0)
+    assert bool(_places(plan)) == is_placed
+    assert is_placed or _verdict(plan).code is Code.UNSUPPORTED_CONSTRAINT
+
+
+def test_constraints_far_below_each_other_are_not_searched() -> None:
+    subgroups = _nested(20, topologyConstraint=_asks("rack"))
+    made = _gang(_nodes(a_x_1=4), *_members(1, subgroup="leaf"), subGroups=subgroups)
+    assert _verdict(made.decide(0)).code is Code.UNSUPPORTED_CONSTRAINT
+
+
+def test_a_gang_of_600_subgroups_with_a_rack_each_starts() -> None:
+    subgroups = [{"name": f"s{n}", "minMember": 1, "topologyConstraint": _asks("rack")} for n in range(600)]
+    members = [each for n in range(600) for each in _members(1, subgroup=f"s{n}", name=f"s{n}-")]
+    nodes = [node(f"n{n:03}", gpus=8, labels={"zone": "a", "rack": f"r{n // 2}"}) for n in range(80)]
+    made = _gang(nodes, *members, subGroups=subgroups)
+    assert len(_places(made.decide(0))) == 600
+
+
 def test_a_start_is_charged_as_any_other() -> None:
     made = _gang(_nodes(a_x_1=2, b_y_1=4), *_members(2), minimum=2, topologyConstraint=_asks("rack"))
     feed(made, *[bound(each, "a-x-1") for each in _members(2)])
