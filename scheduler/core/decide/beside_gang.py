@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
-import numpy as np
 
 from scheduler.core.decide.alone import Outcome, decide_alone
 from scheduler.core.decide.attempts import Attempts
@@ -87,19 +86,15 @@ class BesideGang:
         for bound in asked:
             if bound.required:
                 held = bound.held_by(bound.required) or bound.tree.domains(bound.required)
-                inside = np.zeros(len(bound.tree.order), np.bool_)
-                for domain in held:
-                    inside |= bound.tree.mask(domain)
-                found = both(found, inside)
+                found = both(found, bound.tree.mask(*held))
         return found
 
     def _masks(self, bound: PlaceBound, required: NodeMask) -> Iterator[Bools]:
         """The domains in which others are, the smallest first, then all in which it may be."""
         for level in range(bound.preferred, bound.required, -1):
-            for domain in bound.held_by(level):
-                inside = both(bound.tree.mask(domain), required)
-                if inside is not None:
-                    yield inside
+            inside = both(bound.tree.mask(*bound.held_by(level)), required)
+            if inside is not None and inside.any():
+                yield inside
         if required is not None:
             yield required
 

@@ -72,10 +72,11 @@ class Tree(msgspec.Struct, frozen=True, gc=False):
         """The values of a domain's labels, coarse to fine, joined by dots as KAI does; "" is the whole cluster."""
         return ".".join(self.values[level][domain.start] for level in range(domain.level))
 
-    def mask(self, domain: Domain) -> Bools:
-        """Its nodes, one bool a position."""
+    def mask(self, *domains: Domain) -> Bools:
+        """The nodes of these domains, one bool a position."""
         found = np.zeros(len(self.order), np.bool_)
-        found[self.order[domain.start : domain.end]] = True
+        for domain in domains:
+            found[self.order[domain.start : domain.end]] = True
         return found
 
     def places(self) -> Int64s:
