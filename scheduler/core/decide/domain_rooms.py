@@ -7,7 +7,7 @@ largest pod of a gang for all of them, and so leaves out domains that would do.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -37,7 +37,7 @@ def size(pod: PodRecord) -> tuple[int, ...]:
 class DomainRooms:
     """How many of some pods the domains of a tree take, class by class and in sums."""
 
-    __slots__ = ("_alike", "_bound", "_counts", "_measure", "_needed", "_per_class", "_placer", "_sums")
+    __slots__ = ("_alike", "_bound", "_counts", "_instead", "_measure", "_needed", "_per_class", "_placer", "_sums")
 
     def __init__(
         self,
@@ -47,16 +47,31 @@ class DomainRooms:
         mask: NodeMask,
         *,
         with_idle: bool,
+        instead: Sequence[PodRecord] = (),
     ) -> None:
+        """``instead``: where others may start in the place of these, all of them."""
         self._placer, self._bound, self._needed = placer, bound, needed
         counts = Counter(pod.cls for pod in sorted(needed, key=size))
         self._counts = dict(list(counts.items())[:_CLASSES_COUNTED])
         per_node = {cls: pod_slots(placer, cls, mask, with_idle=with_idle) for cls in self._counts}
         self._per_class = {cls: Slots(bound.tree, slots) for cls, slots in per_node.items()}
         self._alike = [*per_node.values()]
+        others = dict.fromkeys(pod.cls for pod in instead)
+        self._instead = self._of_any(others, mask, with_idle=with_idle) if others else None
         is_one = len(counts) == 1
         self._sums = [] if is_one else self._of_sums(per_node, with_idle=with_idle)
         self._measure = self._per_class[next(iter(counts))] if is_one else self._tightness(per_node)
+
+    def _of_any(self, classes: Iterable[PodClass], mask: NodeMask, *, with_idle: bool) -> Slots:
+        """How many pods of any of these classes the domains take; of too many classes none is counted."""
+        found, placer = np.ones(len(self._bound.tree.order), np.int64), self._placer
+        for number, cls in enumerate(classes):
+            if number >= _CLASSES_COUNTED:
+                return Slots(self._bound.tree, np.ones_like(found))
+            slots = pod_slots(placer, cls, mask, with_idle=with_idle)
+            self._alike.append(slots)
+            found = slots if not number else found + slots
+        return Slots(self._bound.tree, found)
 
     def _of_sums(self, per_node: Mapping[PodClass, Int64s], *, with_idle: bool) -> list[tuple[Slots, int]]:
         """What the nodes have free that any of them may be on, and what all of them ask: CPU, memory and the like."""
@@ -84,14 +99,15 @@ class DomainRooms:
         free = table.extra[LEFT_MILLI] if asks_gpus else table.free[CPU]
         return Slots(self._bound.tree, np.where(usable, np.maximum(free, 0), 0))
 
-    def fitting(self, level: int, *, at_all: bool) -> Iterator[Domain]:
-        """Domains of a level that may take them, the tightest first. ``at_all``: take one of them; others may do."""
-        tree = self._bound.tree
-        starts, ends = tree.levels[level]
-        fits = np.ones(len(starts), np.bool_)
-        for cls, count in self._counts.items():
-            fits &= self._per_class[cls].of_level(level) >= (min(count, 1) if at_all else count)
-        if not at_all:
+    def fitting(self, level: int) -> Iterator[Domain]:
+        """Domains of a level that may take them, the tightest first; where others may do, those that take one."""
+        starts, ends = self._bound.tree.levels[level]
+        if self._instead is not None:
+            fits = self._instead.of_level(level) > 0
+        else:
+            fits = np.ones(len(starts), np.bool_)
+            for cls, count in self._counts.items():
+                fits &= self._per_class[cls].of_level(level) >= count
             for sums, amount in self._sums:
                 fits &= sums.of_level(level) >= amount
         room = self._measure.of_level(level)

@@ -96,19 +96,22 @@ class DomainSearch(Generic[M]):
     #: How many domains were tried, and how often what all of them take was counted.
     tries: int = 0
     _costs: list[int] = field(init=False)
+    _numbers: dict[str, int] = field(init=False)
     _of_leaf: dict[int, list[PodRecord]] = field(default_factory=dict)
     #: Of nodes: the members that start each, and what it is made of.
     _needs: dict[int, list[PodRecord]] = field(default_factory=dict)
     _known_parts: dict[int, tuple[list[int], list[int], list[Choice]]] = field(default_factory=dict)
+    #: Where nodes were started last.
+    _where: dict[int, _Inside] = field(default_factory=dict)
     _taken: dict[str, None] = field(default_factory=dict)
     _is_over: bool = False
     _placed: int = 0
 
     def __post_init__(self) -> None:
         self._costs = self.state.costs(self.ready)
-        numbers = self.state.tree.numbers()
+        self._numbers = self.state.tree.numbers()
         for pod in self.ready:
-            self._of_leaf.setdefault(numbers.get(pod.subgroup, ROOT), []).append(pod)
+            self._of_leaf.setdefault(self._numbers.get(pod.subgroup, ROOT), []).append(pod)
 
     def run(self) -> bool:
         """Place as many members as the minimum needs, and return whether that is done. Else the caller rolls back."""
@@ -140,10 +143,18 @@ class DomainSearch(Generic[M]):
         bounded, leaves, choices = self._parts(node)
         if not all(self._satisfied(each, inside) for each in bounded):
             return False
-        members = [pod for leaf in leaves for pod in self._of_leaf.get(leaf, ())[: self.state.lacks[leaf]]]
+        self._where[node] = inside
+        members, spare = list[PodRecord](), dict[str, list[PodRecord]]()
+        for leaf in leaves:
+            of_leaf, lacks = self._of_leaf.get(leaf, []), self.state.lacks[leaf]
+            members += of_leaf[:lacks]
+            spare[self.state.tree.names[leaf]] = of_leaf[lacks:]
         if node == ROOT and not self.state.tree.leaves:
-            members = self.state.needed(self.ready)
-        if not self._place(members, inside) or not all(self._chosen(choice, inside) for choice in choices):
+            members = list(self._needed(ROOT))
+            taken = {pod.uid for pod in members}
+            others = [pod for pod in self.ready if pod.uid not in taken]
+            spare = dict.fromkeys((pod.subgroup for pod in members), others)
+        if not self._place(members, inside, spare) or not all(self._chosen(choice, inside) for choice in choices):
             return False
         return node != ROOT or self._rest(inside)
 
@@ -175,8 +186,26 @@ class DomainSearch(Generic[M]):
     def _rest(self, inside: _Inside) -> bool:
         """What the minimum in all asks beyond those of subgroups."""
         lacks = max(0, self.state.of_all - len(self._taken))
-        others = [pod for pod in self.ready if pod.uid not in self._taken]
-        return self._place(others[:lacks], inside) if lacks <= len(others) else False
+        for pod in self.ready:
+            if not lacks or self._is_over:
+                break
+            if pod.uid in self._taken or (where := self._inside_of(pod, inside)) is None:
+                continue
+            self.trying.within = where.mask
+            lacks -= self._placed_one(pod)
+        return not lacks
+
+    def _inside_of(self, pod: PodRecord, inside: _Inside) -> _Inside | None:
+        """Where a member beyond the minimum of its subgroup has to be; None where that is not known."""
+        node = self._numbers.get(pod.subgroup, ROOT)
+        while node and node not in self._where:
+            bound = self.bounds.get(node)
+            if bound is not None and bound.required:
+                held = bound.held_by(bound.required)
+                return _Inside(both(inside.mask, bound.tree.mask(*held))) if held else None
+            node = self.state.tree.parents[node]
+        where = self._where.get(node, inside)
+        return _Inside(both(inside.mask, where.mask))
 
     def _parts(self, node: int) -> tuple[list[int], list[int], list[Choice]]:
         """What a node needs in any case: nodes below it with bounds of their own, leaves; and what is to be chosen."""
@@ -226,11 +255,12 @@ class DomainSearch(Generic[M]):
         if self.tries >= _TRIES_IN_ALL:
             self.is_cut = True
             return
-        room = DomainRooms(self.placer, bound, needed, mask, with_idle=self.with_idle)
-        has_choice, failed, before = self._has_choice(node), set[Hashable](), self.tries
+        instead = self._under(node) if self._has_choice(node) else ()
+        room = DomainRooms(self.placer, bound, needed, mask, with_idle=self.with_idle, instead=instead)
+        failed, before = set[Hashable](), self.tries
         for level in range(bound.preferred, bound.required - 1, -1):
             tries = 0
-            for domain in room.fitting(level, at_all=has_choice):
+            for domain in room.fitting(level):
                 if (alike := room.alike(domain)) in failed:
                     continue
                 if tries >= _TRIES or self.tries >= _TRIES_IN_ALL:
@@ -243,22 +273,40 @@ class DomainSearch(Generic[M]):
 
     def _has_choice(self, node: int) -> bool:
         """Whether a node can be started in more ways than one, so that others may fit where the nearest don't."""
-        bounded, _, choices = self._parts(node)
-        return bool(choices) or any(self._has_choice(each) for each in bounded)
+        bounded, leaves, choices = self._parts(node)
+        if choices or any(self._has_choice(each) for each in bounded):
+            return True
+        if node == ROOT and (not leaves or self.state.of_all > len(self._needed(ROOT))):
+            return _differ(self.ready, len(self._needed(ROOT)))
+        return any(_differ(self._of_leaf.get(leaf, ()), self.state.lacks[leaf]) for leaf in leaves)
+
+    def _under(self, node: int) -> Sequence[PodRecord]:
+        """All members that may be of a node."""
+        if node == ROOT:
+            return self.ready
+        found, open_nodes = list[PodRecord](), [node]
+        while open_nodes:
+            at = open_nodes.pop()
+            found += self._of_leaf.get(at, ())
+            open_nodes += self.state.tree.children[at]
+        return found
 
     def _why(self, node: int, bound: PlaceBound, needed: Sequence[PodRecord], mask: NodeMask) -> Unsatisfied:
         room = DomainRooms(self.placer, bound, needed, mask, with_idle=self.with_idle)
         return Unsatisfied(node, bound, len(needed), room.best())
 
     # --- members -------------------------------------------------------------------------------------------------
-    def _place(self, members: Sequence[PodRecord], inside: _Inside) -> bool:
-        """Place all these members in a domain, those of one class divided over the domains below it."""
+    def _place(self, members: Sequence[PodRecord], inside: _Inside, spare: Mapping[str, list[PodRecord]]) -> bool:
+        """Place all these members in a domain, those of one class divided over the domains below it.
+
+        ``spare``: of each subgroup those that may be placed where one of them fits nowhere.
+        """
         counts = Counter(pod.cls for pod in members)
         if len(counts) == 1 and inside.bound is not None and inside.domain is not None:
             left = self._place_in_parts(members, inside)
         else:
             left = sorted(members, key=size) if len(counts) > 1 else list(members)
-        return self._place_each(left, inside.mask)
+        return self._place_each(left, inside.mask, spare)
 
     def _place_in_parts(self, members: Sequence[PodRecord], inside: _Inside) -> list[PodRecord]:
         """Place equal members part by part; return those that found no place in theirs."""
@@ -279,8 +327,8 @@ class DomainSearch(Generic[M]):
                     return []
         return left
 
-    def _place_each(self, members: Sequence[PodRecord], mask: NodeMask) -> bool:
-        """Place each in the same domain; those that others may let in are tried once more."""
+    def _place_each(self, members: list[PodRecord], mask: NodeMask, spare: Mapping[str, list[PodRecord]]) -> bool:
+        """Place each in the same domain, or a spare one; those that others may let in are tried once more."""
         passed = list[PodRecord]()
         for pod in members:
             self.trying.within = mask
@@ -288,10 +336,13 @@ class DomainSearch(Generic[M]):
                 return False
             if self._placed_one(pod):
                 continue
-            if pod.cls.rules is None or not pod.cls.rules.may_open:
+            if pod.cls.rules is not None and pod.cls.rules.may_open:
+                passed.append(pod)
+            elif left := spare.get(pod.subgroup):
+                members.append(left.pop())
+            else:
                 self.trying.failed(pod.subgroup, 0)
                 return False
-            passed.append(pod)
         self.trying.within = mask
         return not self._is_over and all(self._placed_one(pod) for pod in passed)
 
@@ -306,3 +357,8 @@ class DomainSearch(Generic[M]):
         elif tried is Tried.STOPPED:
             self._is_over = True
         return tried is Tried.PLACED
+
+
+def _differ(members: Sequence[PodRecord], needed: int) -> bool:
+    """Whether there are more than needed, and not all of one class: then others may fit where some don't."""
+    return len(members) > needed and len({pod.cls for pod in members}) > 1

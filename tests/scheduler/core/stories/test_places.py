@@ -236,6 +236,34 @@ def test_nothing_goes_where_a_domain_has_room() -> None:
     assert _racks(made.decide(0)) == {"b-y": 2}
 
 
+def test_what_the_minimum_asks_beyond_subgroups_stays_in_their_domains() -> None:
+    nodes = _nodes(a_x_1=3, b_y_1=3, c_z_1=8)
+    subgroups = [{"name": name, "minMember": 2, "topologyConstraint": _asks("rack")} for name in ("one", "two")]
+    members = [each for name in ("one", "two") for each in _members(3, subgroup=name, name=name)]
+    made = _gang(nodes, *members, minimum=6, subGroups=subgroups)
+    places = _places(made.decide(0))
+    assert len(places) == 6
+    assert [len({places[f"{name}{n}"] for n in range(3)}) for name in ("one", "two")] == [1, 1]
+
+
+def test_a_gang_does_not_start_beyond_its_subgroups_in_other_domains() -> None:
+    nodes = _nodes(a_x_1=2, b_y_1=2, c_z_1=1)
+    subgroups = [{"name": name, "minMember": 2, "topologyConstraint": _asks("rack")} for name in ("one", "two")]
+    members = [each for name in ("one", "two") for each in _members(3, subgroup=name, name=name)]
+    made = _gang(nodes, *members, minimum=5, subGroups=subgroups)
+    assert _places(made.decide(0)) == {}
+
+
+@pytest.mark.parametrize("subgroup", ["", "s"])
+def test_where_one_member_fits_in_no_domain_others_start_in_its_place(subgroup: str) -> None:
+    large, others = pod("big", gpus=9, group="g", subgroup=subgroup, priority=9), _members(2, subgroup=subgroup)
+    spec: dict[str, Any] = {"minimum": 2, "topologyConstraint": _asks("rack")}
+    if subgroup:
+        spec = {"subGroups": [{"name": subgroup, "minMember": 2, "topologyConstraint": _asks("rack")}]}
+    made = _gang(_nodes(a_x_1=2, b_y_1=1), large, *others, **spec)
+    assert _places(made.decide(0)) == {"m0": "a-x-1", "m1": "a-x-1"}
+
+
 def _nested(levels: int, **asked: Any) -> list[Mapping[str, Any]]:
     """Subgroups below each other, each of which may do without a second one beside the next."""
     found: list[Mapping[str, Any]] = []
