@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -143,3 +144,38 @@ def test_racks_that_are_alike_are_tried_once() -> None:
     [entry] = made.decide(0).entries
     assert isinstance(entry, Explain)
     assert entry.verdict.code is Code.TOPOLOGY_NOT_SATISFIED
+
+
+def _asked(level: str) -> dict[str, str]:
+    return {"topology": "t", "requiredTopologyLevel": level}
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_whatever_starts_keeps_to_what_the_gang_and_each_subgroup_ask(seed: int) -> None:
+    rng = Random(seed)
+    nodes, names = _nodes(rng), [f"s{number}" for number in range(rng.randint(1, 3))]
+    levels = {name: rng.choice(["", "zone", "rack"]) for name in ["", *names]}
+    spec: dict[str, Any] = {
+        "subGroups": [{"name": name, "minMember": rng.randint(1, 2), **_constraint(levels[name])} for name in names],
+        **_constraint(levels[""]),
+    }
+    if rng.random() < 0.3:
+        spec["minSubGroup"] = rng.randint(1, len(names))
+    minimum = rng.randint(1, 6) if "minSubGroup" not in spec and rng.random() < 0.5 else None
+    members = [
+        pod(f"{name}-{number}", gpus=rng.randint(1, 2), group="g", subgroup=name)
+        for name in names
+        for number in range(rng.randint(1, 3))
+    ]
+    made = cluster(TREE, *nodes, pod_group("g", minimum, **spec), *members)
+    places = {placed.name: placed.node for placed in placements(made.decide(0).entries)}
+    of = {each.metadata.name: each for each in nodes}
+    for name in ["", *names]:
+        depth = ["", *LABELS].index(levels[name])
+        inside = {_path(of[on], depth) for each, on in places.items() if each.startswith(name)}
+        assert len(inside) <= 1
+        assert None not in inside
+
+
+def _constraint(level: str) -> dict[str, dict[str, str]]:
+    return {"topologyConstraint": _asked(level)} if level else {}
