@@ -3,7 +3,8 @@
 The traces are in the folder that MOORAGE_TRACES names (docs/simulate.md, Traces); without it nothing is measured.
 
 - ``default``: the default trace, 10 orders of arrival as published. ``at_100``, ``at_130``: GPUs in use at that load,
-  in percent of all, mean; ``worst``: the least at 130 %. ``lost``: pods of an order, mean. ``cpu_s``: of an order.
+  in percent of all, mean; ``worst``: the least at 130 %. ``lost``: pods of an order, mean.
+- ``effort``: seconds of CPU for an order of the default trace under ``priced``.
 - ``variants``: ``priced`` on the published variants. ``published``: the best published placement (FGD), if the folder
   has ``reference_results.csv``; ``ahead``: points above it.
 - ``churn``: pods come and go (simulator/traces/churn.py), each strategy with the same pods at the same times.
@@ -55,11 +56,13 @@ def measure(sizes: Sizes) -> Figures:
     published = published_percent(Path(folder))
     variants = {name: variant_row(_replayed(folder, name, ["priced"], variant_seeds), published) for name in VARIANTS}
     runs = [run for seed in options.seeds(churn_seeds) for run in _churned(Path(folder), seed, part, arrivals)]
+    default = {text: _replayed(folder, "default", [text], seeds) for text in COMPARED}
     return Figures(
         sizes={"seeds": seeds, "variant_seeds": variant_seeds, "churn_nodes": f"1/{part}", "churn_arrivals": arrivals},
         notes=NOTES,
         figures={
-            "default": {text: default_row(_replayed(folder, "default", [text], seeds)) for text in COMPARED},
+            "default": {text: default_row(found) for text, found in default.items()},
+            "effort": {"priced": effort_row(default["priced"])},
             "variants": variants,
             "churn": churn_rows(runs),
         },
@@ -93,7 +96,7 @@ def _at(summary: Summary, load_percent: int) -> tuple[float, float]:
 
 def default_row(measured: tuple[Replayed, float]) -> dict[str, Any]:
     """A row of ``default``."""
-    (summary,), cpu_s = measured[0].summaries, measured[1]
+    (summary,) = measured[0].summaries
     mean, worst = _at(summary, LOAD)
     return {
         "seeds": summary.seeds,
@@ -101,8 +104,13 @@ def default_row(measured: tuple[Replayed, float]) -> dict[str, Any]:
         "at_130": mean,
         "worst": worst,
         "lost": summary.lost // summary.seeds,
-        "cpu_s": round(cpu_s, 1),
     }
+
+
+def effort_row(measured: tuple[Replayed, float]) -> dict[str, Any]:
+    """The row of ``effort``."""
+    (summary,) = measured[0].summaries
+    return {"orders": summary.seeds, "pods": summary.pods // summary.seeds, "cpu_s": round(measured[1], 1)}
 
 
 def variant_row(measured: tuple[Replayed, float], published: dict[str, float]) -> dict[str, Any]:
