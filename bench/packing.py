@@ -7,6 +7,7 @@ The traces are in the folder that MOORAGE_TRACES names (docs/simulate.md, Traces
 - ``effort``: seconds of CPU for an order of the default trace under ``priced``.
 - ``variants``: ``priced`` on the published variants. ``published``: the best published placement (FGD), if the folder
   has ``reference_results.csv``; ``ahead``: points above it.
+- ``learned``: the default trace, with prices by the pods that have come.
 - ``churn``: pods come and go (simulator/traces/churn.py), each strategy with the same pods at the same times.
 """
 
@@ -65,11 +66,16 @@ def measure(sizes: Sizes) -> Figures:
             "effort": {"priced": effort_row(default["priced"])},
             "variants": variants,
             "churn": churn_rows(runs),
+            "learned": {
+                "priced": default_row(_replayed(folder, "default", ["priced"], variant_seeds, prices="arrivals"))
+            },
         },
     )
 
 
-def _replayed(folder: str, variant: str, strategies: Sequence[str], seeds: str) -> tuple[Replayed, float]:
+def _replayed(
+    folder: str, variant: str, strategies: Sequence[str], seeds: str, *, prices: str = "trace"
+) -> tuple[Replayed, float]:
     """The result, and the seconds of CPU that a run took."""
     request = Request(
         trace=f"openb:{folder}",
@@ -78,7 +84,7 @@ def _replayed(folder: str, variant: str, strategies: Sequence[str], seeds: str) 
         strategies=[options.strategy(text) for text in strategies],
         load_percent=LOAD,
         seeds=options.seeds(seeds),
-        prices="trace",
+        prices=prices,
         output="json",
     )
     trace, began = read(request), time.process_time()

@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Final
 
-_WIDTH: Final = 720
+_WIDTH: Final = 760
 _HEIGHT: Final = 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 120, 24, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 150, 24, 44
 #: Lines of strategies, in their order, on light and on dark pages; none of them is told from another by hue alone.
 _LIGHT: Final = ("#1f6fb2", "#b3590a", "#2e7d4f", "#8e3f7d", "#5f6670", "#a03030")
 _DARK: Final = ("#6cb2ee", "#f0a04b", "#6fcf97", "#d58cc6", "#a9b1bb", "#f28b82")
 _DASHES: Final = ("", "7 4", "2 3", "9 3 2 3", "5 5", "1 4")
 #: Below this load every strategy places all pods.
 _FROM_PERCENT: Final = 80
-_STEPS: Final = 6
+#: Percent between two lines of the grid, four times as many if there would be more lines than this.
+_TICK: Final = 5
+_MOST_TICKS: Final = 10
 
 
 def drawn(curves: Mapping[str, Sequence[tuple[int, float]]]) -> str:
@@ -60,11 +62,10 @@ class _Frame:
     def grid(self) -> list[str]:
         lines = []
         least, most = self._use
-        for step in range(_STEPS + 1):
-            used = least + (most - least) * step / _STEPS
+        for used in range(int(least), int(most) + 1, _TICK if most - least <= _MOST_TICKS * _TICK else 4 * _TICK):
             y = self.y(used)
             lines.append(f'<line class="g" x1="{_LEFT}" y1="{y}" x2="{_WIDTH - _RIGHT}" y2="{y}"/>')
-            lines.append(f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end">{used:.4g}</text>')
+            lines.append(f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end">{used}</text>')
         first, last = self._load
         below = _HEIGHT - _BOTTOM + 18
         lines += [
