@@ -79,14 +79,10 @@ class Priced:
 
     def _cards(self, look: Look) -> Int64s:
         """What the free GPUs of each node are worth."""
-        worth: Int64s = self._pieces(free_in_slots(look.table, look.selection, None)).sum(axis=0)
+        free = free_in_slots(look.table, look.selection, None)
+        worth: Int64s = self._worth.take(np.maximum(free, 0) // _NANO_PER_MILLI).sum(axis=0)
         worth += np.maximum(look.free[GPUS], 0) * self._whole
         return worth
-
-    def _pieces(self, free: Int64s) -> Int64s:
-        """What is free in each slot is worth; a closed one (below 0) nothing."""
-        pieces: Int64s = self._worth[np.maximum(free, 0) // _NANO_PER_MILLI]
-        return pieces
 
     # --- shares --------------------------------------------------------------------------------------------------
     def _shares(self, look: Look) -> tuple[Int64s, Int64s]:
@@ -99,16 +95,26 @@ class Priced:
         for pool in look.pools:
             free = free_in_slots(look.table, look.selection, pool.rows)
             spare = np.maximum(pool.spare(look.table, look.selection, whole), 0)
-            pieces = self._pieces(free)
-            worth += pieces.sum(axis=0)
+            milli = np.maximum(free, 0) // _NANO_PER_MILLI
+            worth += self._worth.take(milli).sum(axis=0)
             worth += (spare + look.demand.gpus) * self._whole
             for ask, count in Counter(pool.asks).items():
-                fits = fitting(ask, look.table, look.selection, free)
-                kept = self._pieces(free - _taken(ask, look, free))
-                losses = np.where(fits, pieces - kept, NOWHERE)
+                losses = self._losses(look, ask, free, milli)
                 opened = self._whole - self._worth[(NANO_PER_DEVICE - _opened(ask, look)) // _NANO_PER_MILLI]
                 lost += _least(losses, [np.where(spare > number, opened, NOWHERE) for number in range(count)])
         return worth, lost
+
+    def _losses(self, look: Look, ask: SharedAsk, free: Int64s, milli: Int64s) -> Int64s:
+        """What each slot loses by an ask, NOWHERE if it does not hold it. ``milli``: what is free, rounded down."""
+        if isinstance(ask, FractionAsk) and not ask.nano % _NANO_PER_MILLI:
+            taken = ask.nano // _NANO_PER_MILLI  # the loss follows from the whole milli-GPUs that are free
+            by_milli = np.full(WHOLE_MILLI + 1, NOWHERE, np.int64)
+            by_milli[taken:] = self._worth[taken:] - self._worth[: WHOLE_MILLI + 1 - taken]
+            return by_milli.take(milli)
+        kept = np.maximum(free - _taken(ask, look, free), 0) // _NANO_PER_MILLI
+        fits = fitting(ask, look.table, look.selection, free)
+        losses: Int64s = np.where(fits, self._worth.take(milli) - self._worth.take(kept), NOWHERE)
+        return losses
 
     # --- devices of one node -------------------------------------------------------------------------------------
     def device_key(self, free_nano: int, nano: int) -> int:

@@ -123,9 +123,9 @@ def test_keys_are_the_loss_of_worth_in_plain_numbers(seed: int) -> None:
         objects.append(node(name, gpus, cpu=str(rng.randint(1, 40)), memory=f"{rng.randint(8, 128)}Gi"))
         objects += [_used(f"{name}-{i}", name, rng.randrange(1, 100) * 10) for i in range(rng.randint(0, gpus))]
     made = _cluster(*objects)
-    milli = rng.choice([0, 100, 300, 300, 800])
-    demand = Demand(cpu_milli=rng.choice([0, 500, 4_000]), mem_mib=rng.choice([0, 2_048]), gpus=int(not milli))
-    asks = (FractionAsk(milli * _M),) if milli else ()
+    nano = rng.choice([0, 100 * _M, 300 * _M, 800 * _M, 333_333_333, 666_666_667])
+    demand = Demand(cpu_milli=rng.choice([0, 500, 4_000]), mem_mib=rng.choice([0, 2_048]), gpus=int(not nano))
+    asks = (FractionAsk(nano),) if nano else ()
     look = _look(made, asks, demand)
     keys = Priced(_PRICES).keys(look)
     for position, devices in enumerate(look.table.devices):
@@ -135,7 +135,7 @@ def test_keys_are_the_loss_of_worth_in_plain_numbers(seed: int) -> None:
             "cpu": int(look.free[0, position]),
             "mem": int(look.free[1, position]),
         }
-        left = [_worth(after, _PRICES) for after in _afters(free, milli * _M, demand)]
+        left = [_worth(after, _PRICES) for after in _afters(free, nano, demand)]
         if left:
             assert keys[position] == _worth(free, _PRICES) - max(left)
 
