@@ -25,7 +25,7 @@ from scheduler.core.model.room import RoomSettings
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues.use_over_time import UsePeriod
 from scheduler.report.inspecting import Inspected, Inspecting
-from scheduler.settings import InspectSettings, ScalingSettings, SchedulerSettings, UseSource
+from scheduler.settings import InspectSettings, PricingSettings, ScalingSettings, SchedulerSettings, UseSource
 from wire import names
 
 _NS: Final = 1_000_000_000
@@ -55,6 +55,7 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         queue_use=_queue_use(options),
         use_source=_use_source(options),
         evictions_per_s=options.evictions_per_second,
+        pricing=PricingSettings(in_thread=True),
     )
 
 

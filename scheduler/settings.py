@@ -71,15 +71,15 @@ class PricingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """When prices are made again (scheduler/upkeep/pricing.py). Times in seconds of the event loop's clock.
 
     Every ``every_s``; and if the mix of pods has moved by ``moved_percent`` since, which is looked at every ``look_s``.
-    What came before counts half after each ``half_life_s``. ``in_thread``: beside the event loop; not where its clock
-    is virtual and would not wait.
+    What came before counts half after each ``half_life_s``. ``in_thread``: beside the event loop, for
+    processes; a loop of virtual time does not wait for threads.
     """
 
     every_s: float = 600.0
     look_s: float = 60.0
     moved_percent: int = 10
     half_life_s: float = 21_600.0
-    in_thread: bool = True
+    in_thread: bool = False
 
 
 class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -132,6 +132,11 @@ class Cluster(ClusterState):
             self._scores = {**self._scores, PRICED.name: Priced(prices)}
             self._changed()
 
+    @property
+    def prices(self) -> Prices:
+        """The prices that decisions go by."""
+        return self._prices
+
     def capacity_with_gpus(self) -> Capacity:
         """Sum up what the nodes with GPUs have."""
         found = [node.capacity for node in self._nodes.values() if node.capacity.gpus]

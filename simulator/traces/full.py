@@ -72,7 +72,7 @@ def _settings(strategies: Strategies, seed: int) -> WorldSettings:
     scheduler = SchedulerSettings(
         decisions=Settings(gpu_strategy=strategies.gpu, cpu_strategy=strategies.cpu, berths_percent=0),
         scores=records.REPLAYED,
-        pricing=PricingSettings(look_s=_NEVER_S, in_thread=False),
+        pricing=PricingSettings(look_s=_NEVER_S),
     )
     return WorldSettings(seed=seed, scheduler=scheduler)
 

@@ -222,3 +222,10 @@ def test_the_inspect_api_counts_in_the_unit_that_is_said(given: list[str], unit_
 @pytest.mark.parametrize(("given", "expected"), [([], False), (["--workloads-are-grouped"], True)])
 def test_pods_of_jobs_wait_for_pod_groups_where_workloads_are_grouped(given: list[str], expected: bool) -> None:
     assert schedulerprocess.settings(options("scheduler", given)).decisions.are_grouped is expected
+
+
+@pytest.mark.parametrize("cpu", ["binpack", "priced"])
+def test_strategies_for_gpus_and_for_pods_without_are_chosen_apart(cpu: str) -> None:
+    chosen = schedulerprocess.settings(options("scheduler", ["--gpu-strategy=priced", f"--cpu-strategy={cpu}"]))
+    assert (chosen.decisions.gpu_strategy, chosen.decisions.cpu_strategy) == ("priced", cpu)
+    assert chosen.pricing.in_thread, "a process has a loop of real time, which must not wait for prices"

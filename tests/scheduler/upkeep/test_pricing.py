@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -9,19 +10,23 @@ import anyio
 import pytest
 from typing_extensions import override
 
+from scheduler.app import Scheduler
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Alone
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.scores.prices import LEAST_PODS, Prices, prices_of
-from scheduler.core.scores.typical import typical_of
-from scheduler.settings import PricingSettings
+from scheduler.core.scores.typical import ARRIVAL, typical_of
+from scheduler.settings import PricingSettings, SchedulerSettings
 from scheduler.upkeep.pricing import Pricing
 from scheduler.watch.cache import Cache
+from simulator import manifests, shape
+from simulator.virtualtime import VirtualClock
+from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import bound, feed, next_rv, node, pod, reservation
 
 NANO = 1_000_000_000
-_SETTINGS = PricingSettings(in_thread=False)
+_SETTINGS = PricingSettings()
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +130,7 @@ class _Told(Cluster):
 def test_prices_made_beside_the_loop_are_the_same() -> None:
     async def made_beside() -> list[Prices]:
         made = _Told()
-        async with _priced(made, PricingSettings(look_s=0.0)):
+        async with _priced(made, PricingSettings(look_s=0.0, in_thread=True)):
             made.was_given = anyio.Event()
             _come(made, "0.2", LEAST_PODS)
             with anyio.fail_after(60):
@@ -135,3 +140,30 @@ def test_prices_made_beside_the_loop_are_the_same() -> None:
         return made.given
 
     assert len(set(anyio.run(made_beside))) == 2
+
+
+_SHARE = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p%d, annotations: {gpu-fraction: "0.4"}}
+spec:
+  schedulerName: kai-scheduler
+  containers: [{name: main, image: work, resources: {requests: {cpu: 2}}}]
+"""
+
+
+async def test_a_simulated_scheduler_learns_prices_from_the_pods_that_it_binds() -> None:
+    decisions = Settings(gpu_strategy=Strategy.PRICED, cpu_strategy=Strategy.PRICED)
+    settings = WorldSettings(scheduler=SchedulerSettings(decisions=decisions))
+    clock = VirtualClock(asyncio.get_running_loop())
+    async with World(shape.parse(["4x8x80GiB"]), clock=clock, settings=settings) as world:
+        await world.apply(made for number in range(LEAST_PODS) for made in manifests.load(_SHARE % number))
+        assert await world.until_idle()
+        await anyio.sleep(_SETTINGS.every_s + _SETTINGS.look_s)
+        scheduler = world.running["scheduler"]
+        assert isinstance(scheduler, Scheduler)
+        counts = scheduler.cache.cluster.arrivals.counts()
+        assert sum(counts.values()) == LEAST_PODS * ARRIVAL
+        prices = scheduler.cache.cluster.prices
+        assert prices.pieces_nano[399] < NANO // 100, "0.39 holds no usual share"
+        assert prices.core_nano == NANO // 5, "two cores for 0.4 of a GPU"
