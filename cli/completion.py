@@ -26,6 +26,7 @@ _WHERE: Final = frozenset({"--kubeconfig", "--context", "--cluster", "--server",
 _KUBECTL: Final = {
     "nodes": ("get", "nodes"),
     "pods": ("get", "pods"),
+    "podgroups": ("get", "podgroups.scheduling.run.ai"),
     "queues": ("get", "queues.scheduling.run.ai"),
     "namespace": ("get", "namespaces"),
     "context": ("config", "get-contexts"),
@@ -34,7 +35,7 @@ _KUBECTL: Final = {
 #: Of commands that ask about objects: the kinds that are offered, and how they may be written.
 _KINDS: Final = {
     inspect.NAME: ((CLUSTER, NODE, POD, QUEUE), SPELLINGS),
-    explain.NAME: ((QUEUE,), explain.SPELLINGS),
+    explain.NAME: ((POD, explain.GROUP, NODE, QUEUE), explain.SPELLINGS),
 }
 
 #: Asks kubectl for names of a kind, with the options that say where.
@@ -124,7 +125,7 @@ def _positionals(typed: _Typed, ask: Names) -> tuple[Sequence[str], str]:
         return offered, _NO_FILES
     what, *given = typed.positionals
     kind = spellings.get(what, "")
-    if kind not in {NODE, POD, QUEUE}:
+    if kind not in {NODE, POD, QUEUE, explain.GROUP}:
         return (), _NO_FILES
     return [name for name in ask(f"{kind}s", typed.where) if name not in given], _NO_FILES
 

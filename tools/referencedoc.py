@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from admission.objects.texts import TEXTS
+from scheduler.status import advice
+from scheduler.status.anchors import anchor
 from scheduler.status.reasons import KIND_WORDS
+from scheduler.status.suggestion_texts import KEPT_WORDS
 from tools.commented import Constant, constants
 from wire.crds.definition import Definition
 from wire.crds.render import DEFINITIONS
@@ -83,6 +86,25 @@ def events() -> Iterator[str]:
     yield from _table(("cause", "what it is"), _commented(constants("gpu/cause.py"), ""))
 
 
+def pending() -> Iterator[str]:
+    """Every reason for which a pod waits, with what to do, each under a stable name."""
+    yield "\n## Why the group waits\n\n"
+    yield "The verdict's code, as metrics and `explain -o json` name it; [its meaning](reference/events.md).\n\n"
+    of_codes = ((_named(code.value), what) for code, what in advice.OF_CODES.items())
+    yield from _table(("reason", "what to do"), of_codes)
+    yield "\n## Why a node takes no pod of it\n\n"
+    words = {**KIND_WORDS, "insufficient": "node(s) didn't have enough resources: ..."}
+    rows = ((_named(kind), words[kind], what) for kind, what in advice.OF_NODES.items())
+    yield from _table(("reason", "words", "what to do"), rows)
+    yield "\n## Why a pod that could go is not evicted for it\n\n"
+    rows = ((_named(kept.value), f"pods that {KEPT_WORDS[kept]}", what) for kept, what in advice.OF_KEPT.items())
+    yield from _table(("reason", "words", "what to do"), rows)
+
+
+def _named(reason: str) -> str:
+    return f'<a id="{anchor(reason)}"></a>{_code(reason)}'
+
+
 def workloads() -> Iterator[str]:
     """Every kind of workload that is grouped, and how."""
     yield "\n## Kinds\n\n"
@@ -123,6 +145,7 @@ PAGES: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "events.md": events,
     "workloads.md": workloads,
     "checks.md": checks,
+    "../pending.md": pending,
 }
 
 

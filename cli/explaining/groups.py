@@ -108,7 +108,7 @@ def _starting(explained: Explained) -> str:
     if explained.comes_later:
         return "fits now, but other groups that wait come first and would take the place"
     if outcome.room is not None:
-        return f"starts when {_count(len(outcome.room.victims), 'pod')} that it may take from are evicted"
+        return f"starts when pods that it may take from are evicted: {len(outcome.room.victims)}"
     if outcome.frees_device:
         return "starts when an idle GPU reservation is removed; the scheduler does that"
     return f"fits now, on node {outcome.placed[0].node}: the scheduler's next decision places it"
@@ -125,7 +125,7 @@ def _room(explained: Explained) -> RoomView | None:
             uids = [uid for unit in units for uid in unit.pods]
             pods = [pod for uid in uids if (pod := snapshot.pod(uid)) is not None]
             victims = tuple(VictimView(namespace=pod.namespace, name=pod.name, node=pod.node) for pod in pods)
-            message = f"{_count(len(victims), 'pod')} may be evicted for it, and it fits then"
+            message = f"Pods that may be evicted for it, and are enough: {len(victims)}"
             return RoomView(is_possible=True, message=message, rule=action.value, victims=victims)
         case NoRoom():
             kept = tuple(
@@ -149,10 +149,10 @@ def _intent(standing: Standing, explained: Explained) -> IntentView:
     places = [pod for place in intent.places if (pod := snapshot.pod(place.pod_uid)) is not None]
     name = intent.pod_group or (places[0].name if places else "a pod that is gone")
     taker = f"{intent.namespace}/{name}"
-    whose = "are evicted for it" if standing.is_holder else f"are evicted for {taker}"
+    whose = "for it" if standing.is_holder else f"for {taker}"
     message = (
-        f"{_count(len(intent.victims), 'pod')} {whose} ({intent.action.value}: {_RULES[intent.action.value]}); "
-        f"{standing.gone} of them are gone"
+        f"Evicted {whose} ({intent.action.value}: {_RULES[intent.action.value]}), "
+        f"{standing.gone} of {len(intent.victims)} are gone"
     )
     return IntentView(
         rule=intent.action.value,

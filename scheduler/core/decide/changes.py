@@ -6,13 +6,17 @@ of its terms, stay where they are, as after an eviction on paper.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from scheduler.core.decide.draft import Draft
 from scheduler.core.model.queue_record import QueueRecord
 from scheduler.core.model.records import NodeRecord, PodClass
+from scheduler.core.queues.use import is_fixed
+
+#: Below every priority that Kubernetes allows.
+_LOWEST: Final = -(1 << 31)
 
 
 class Change(Protocol):
@@ -104,6 +108,24 @@ class InQueue(msgspec.Struct, frozen=True):
             if group is None:
                 raise UnknownObject("InQueue.pod_group", "/".join(self.pod_group))
             draft.put_group(msgspec.structs.replace(group, queue=self.queue))
+
+
+class LastInTurn(msgspec.Struct, frozen=True):
+    """Pods (UIDs) that wait have their turn after all others of their queue, with the same right to stay."""
+
+    uids: tuple[str, ...]
+
+    def apply(self, draft: Draft) -> None:
+        """Put the pods, and their PodGroups, with the lowest priority."""
+        for uid in self.uids:
+            pod = draft.pods.records.get(uid)
+            if pod is None or pod.node:
+                raise UnknownObject("LastInTurn.uids", uid)
+            group = draft.pod_groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
+            may_go = not is_fixed(pod, group)
+            if group is not None and group.is_preemptible is None:
+                draft.put_group(msgspec.structs.replace(group, is_preemptible=may_go))
+            draft.put_waiting(msgspec.structs.replace(pod, priority=_LOWEST, is_preemptible=may_go))
 
 
 class AnotherAsk(msgspec.Struct, frozen=True):

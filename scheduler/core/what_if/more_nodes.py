@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from scheduler.core.decide.changes import AnotherNode, Change
+from scheduler.core.decide.changes import AnotherNode, Change, LastInTurn
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import NodeRecord
@@ -60,11 +60,17 @@ def candidates(trying: Trying) -> Iterator[MoreNodes]:
 
         def helps(count: int, like: str = like) -> bool:
             changes = MoreNodes(count, like).changes(trying.snapshot, trying.subject)
-            return trying.helps(*changes, is_own=False)
+            return trying.helps(*changes, is_own=False) and (count == 1 or _is_left(trying, changes))
 
         count = fewest(helps)
         if count is not None:
             yield MoreNodes(count, like)
+
+
+def _is_left(trying: Trying, changes: Sequence[Change]) -> bool:
+    """Whether enough is left after others of its queue: nodes come one by one, and small pods fit on the first."""
+    last = LastInTurn(tuple(sorted(trying.subject.uids)))
+    return trying.helps(*changes, last, is_own=False)
 
 
 def fewest(helps: Callable[[int], bool]) -> int | None:

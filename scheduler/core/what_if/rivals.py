@@ -35,15 +35,26 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
     group: PodGroupRecord | None = None
     is_cut: bool = False
 
-    def is_awake(self, changed: Snapshot, accounts: Accounts, placer: Placer, now_ns: int) -> bool:
-        """Whether its queue would take one of them, and a node a pod of it."""
+    def is_kept_by_queue(self, changed: Snapshot, accounts: Accounts) -> bool:
+        """Whether its queue would not take one of them."""
+        return accounts.refusal(queue_use.least(changed, self.needed(changed))) is not None
+
+    def fits_somewhere(self, changed: Snapshot, placer: Placer, now_ns: int) -> bool:
+        """Whether a pod of it fits on a node, or would once idle reservations are removed."""
+        pods = {pod.cls: pod for pod in (changed.judged(pod, now_ns) for pod in self.needed(changed))}
+        if any(placer.ranking(way).fitting() for cls in pods for way in placer.ways(cls)):
+            return True
+        mark = placer.statement.checkpoint()
+        comes_free = any(placer.wait_for_device(pod) is not None for pod in pods.values())
+        placer.statement.rollback(mark)
+        return comes_free
+
+    def needed(self, changed: Snapshot) -> Sequence[PodRecord]:
+        """The pods with which one of them starts."""
         needed: Sequence[PodRecord] = order_members(self.first)
         if self.group is not None:
             needed = changed.quorum(self.group).needed(needed) or needed[:1]
-        if accounts.refusal(queue_use.least(changed, needed)) is not None:
-            return False
-        classes = dict.fromkeys(changed.judged(pod, now_ns).cls for pod in needed)
-        return any(len(placer.ranking(way).fitting(None)) > 0 for cls in classes for way in placer.ways(cls))
+        return needed
 
 
 class Rivals(msgspec.Struct, frozen=True):
@@ -56,13 +67,23 @@ class Rivals(msgspec.Struct, frozen=True):
         """Pods that are tried beside the group."""
         return frozenset(uid for form in self.forms for uid in form.uids)
 
-    def awake(self, changed: Snapshot, now_ns: int) -> frozenset[str]:
-        """Those of them that the scheduler would give a turn after a change."""
+    def awake(self, before: Snapshot, changed: Snapshot, now_ns: int) -> frozenset[str]:
+        """Those of them that the scheduler would give a turn after a change.
+
+        It wakes all that their queues keep when a Queue is another one, or sizes of cards are.
+        """
         if not self.forms:
             return frozenset()
         accounts, placer = changed.queues.accounts(), Placer(changed)
+        one, other = before.queues, changed.queues
+        wakes_kept = one.tree is not other.tree or one.card_sizes != other.card_sizes
         return frozenset(
-            uid for form in self.forms if form.is_awake(changed, accounts, placer, now_ns) for uid in form.uids
+            uid
+            for form in self.forms
+            if (
+                wakes_kept if form.is_kept_by_queue(changed, accounts) else form.fits_somewhere(changed, placer, now_ns)
+            )
+            for uid in form.uids
         )
 
     def are_enough(self, placed: set[str]) -> bool:

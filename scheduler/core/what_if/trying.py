@@ -90,7 +90,7 @@ class Trying:
     def _tried(self, changes: tuple[Change, ...], wall_s: int, *, beside_others: bool) -> Outcome:
         self.tries += 1
         own, changed = self.subject.uids, self.snapshot.with_(*changes)
-        beside = self.rivals.awake(changed, self.now_ns) if beside_others else frozenset()
+        beside = self.rivals.awake(self.snapshot, changed, self.now_ns) if beside_others else frozenset()
         answer = answer_as_if(
             changed,
             OnlyThese(own | beside),

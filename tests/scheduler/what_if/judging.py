@@ -47,7 +47,9 @@ class Judged:
     families: dict[Family, int] = field(default_factory=dict)
 
 
-async def judge(seed: int, judged: Judged, *, finders: Finders = FINDERS, most: int = 3) -> None:
+async def judge(
+    seed: int, judged: Judged, *, finders: Finders = FINDERS, most: int = 3, is_told_judged: bool = True
+) -> None:
     """Run one cluster, and change it in each way that was said, or, ``most`` times, in one that was not."""
     of, rng = worlds.script(seed), random.Random(f"judge/{seed}")
     async with stage(*of.shapes) as world:
@@ -56,7 +58,7 @@ async def judge(seed: int, judged: Judged, *, finders: Finders = FINDERS, most: 
     for name, said in waiting.items():
         judged.groups += 1
         if said:
-            await _judge_told(seed, of, name, said, judged)
+            await _judge_told(seed, of, name, said if is_told_judged else (), judged)
         else:
             judged.silent += 1
             others = single_edits(of, name)

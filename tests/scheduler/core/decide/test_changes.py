@@ -25,6 +25,8 @@ from scheduler.core.decide.changes import (
     Change,
     Cordoned,
     Drained,
+    InQueue,
+    LastInTurn,
     NoDoubts,
     OnlyThese,
     UnknownObject,
@@ -107,6 +109,24 @@ def test_a_gang_that_asks_less_or_needs_fewer_starts() -> None:
     assert _decided(made, AnotherMinimum("ns", "gang", 2)).keys() == {"m0", "m1"}
 
 
+def test_a_pod_that_is_last_in_turn_gets_what_others_leave_and_counts_as_before() -> None:
+    made = cluster(node(gpus=1), pod("p", gpus=1, priority=200), pod("other", gpus=1))
+    assert _decided(made) == {"p": "n1"}
+    assert _decided(made, LastInTurn(("uid-p",))) == {"other": "n1"}
+    fixed = cluster(node(), queue("default-queue", gpu=(1, 1, -1)), pod("p", gpus=2, priority=200))
+    assert _decided(fixed, LastInTurn(("uid-p",))) == _decided(fixed) == {}
+
+
+def test_pods_count_in_another_queue_alone_and_as_a_group() -> None:
+    queues = queue("default-queue", gpu=(0, 1, 0)), queue("team")
+    made = cluster(
+        node(), *queues, pod("p", gpus=1), pod_group("g", 1, queue="default-queue"), pod("m", gpus=1, group="g")
+    )
+    assert _decided(made) == {}
+    assert _decided(made, InQueue("team", uids=("uid-p",))) == {"p": "n1"}
+    assert _decided(made, InQueue("team", pod_group=("ns", "g"))) == {"m": "n1"}
+
+
 def test_only_the_pods_that_are_named_are_decided_on() -> None:
     made = cluster(node(), pod("a", gpus=1), pod("b", gpus=1))
     assert _decided(made, OnlyThese(frozenset({"uid-b"}))) == {"b": "n1"}
@@ -173,6 +193,9 @@ def test_changes_add_up_in_their_order() -> None:
         (Cordoned("missing"), "node: 'missing' is not known"),
         (Drained("missing"), "node: 'missing' is not known"),
         (WithoutPods(("missing",)), "WithoutPods.uids: 'missing' is not known"),
+        (LastInTurn(("missing",)), r"LastInTurn.uids: 'missing' is not known"),
+        (InQueue("q", uids=("missing",)), r"InQueue.uids: 'missing' is not known"),
+        (InQueue("q", pod_group=("ns", "missing")), "InQueue.pod_group: 'ns/missing' is not known"),
         (AnotherMinimum("ns", "missing", 1), "AnotherMinimum.pod_group: 'ns/missing' is not known"),
     ],
 )

@@ -1,0 +1,106 @@
+"""What to do about each reason that a pod can wait for: the table of docs/pending.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from scheduler.core.model.room import Kept
+from scheduler.core.model.verdict import Code
+
+_WAIT: Final = "Nothing: the scheduler goes on when that has come."
+_MEND_CLAIM: Final = "Mend the claim (`kubectl describe pvc NAME`); the pod is placed as soon as the claim is bound."
+_MEND_GROUP: Final = "Mend the PodGroup's `spec.subGroups`; the message names the subgroup."
+_RESERVATIONS: Final = "See [reservation pods](operate.md#reservation-pods-pile-up-or-do-not-start)."
+
+#: By the verdict's code.
+OF_CODES: Final[Mapping[Code, str]] = {
+    Code.NO_NODE_FITS: "Look at the nodes by reason below; `explain` prints the changes that would let it start.",
+    Code.GANG_INCOMPLETE: "The gang needs more room at once. A smaller `minMember`, smaller pods, or more nodes.",
+    Code.GANG_NOT_READY: "Its controller has not created all pods yet, or some are gated: look at the workload.",
+    Code.UNSUPPORTED_CONSTRAINT: "Leave out the constraint that the message names ([which](limits.md)).",
+    Code.WAITS_FOR_TURN: "Nothing: a large gang gets its turn within seconds.",
+    Code.NO_POD_GROUP: "Create a PodGroup and name it in the pod template, or let Moorage [group](grouping.md).",
+    Code.NOT_GROUPED: "Look for Events `PodGrouperWarning` of the pod, and whether `moorage-workloads` runs.",
+    Code.OWNER_NOT_SEEN: _WAIT,
+    Code.NOT_READ: "Grant the scheduler the right that its log names.",
+    Code.POD_GROUP_NOT_FOUND: "Create the PodGroup, or mend annotation `pod-group-name`.",
+    Code.GROUP_NAME_TWICE: _MEND_GROUP,
+    Code.GROUP_PARENT_NOT_FOUND: _MEND_GROUP,
+    Code.GROUP_CYCLE: _MEND_GROUP,
+    Code.GROUP_TWO_MINIMUMS: _MEND_GROUP,
+    Code.GROUP_NO_CHILDREN: _MEND_GROUP,
+    Code.INVALID_REQUEST: "Mend the request; `moorage lint FILE` says the same without a cluster.",
+    Code.NOT_ADMITTED: "Create the pod again while the admission webhook runs.",
+    Code.BACKING_OFF: "Nothing: it is tried again. If it fails again and again, look at the node that is named.",
+    Code.WAITING_FOR_DEVICE: _WAIT,
+    Code.WAITS_FOR_ROOM: "Nothing: pods that it may take from are ending. `explain` lists them.",
+    Code.WAITS_FOR_BERTH: "Nothing: nodes are kept for it, and it starts when enough of the pods there have ended.",
+    Code.CLAIM_NOT_FOUND: _MEND_CLAIM,
+    Code.CLAIM_NOT_MADE: _WAIT,
+    Code.CLAIM_NOT_OWN: "Delete the claim of that name, which another pod left.",
+    Code.CLAIM_LOST: _MEND_CLAIM,
+    Code.CLAIM_LEAVING: _MEND_CLAIM,
+    Code.CLAIM_UNBOUND: _MEND_CLAIM,
+    Code.CLAIM_WAITS_FOR_NODE: "Use a StorageClass with `volumeBindingMode: Immediate`.",
+    Code.CLAIM_IN_USE: "Wait until the other pod has ended, or use a claim that several pods may mount.",
+    Code.VOLUME_NOT_FOUND: "Create the volume, or bind the claim to another one.",
+    Code.OVER_LIMIT: "Raise the limit, use another queue, or wait until pods of the queue have ended.",
+    Code.OVER_QUOTA: "Make the workload preemptible, raise the quota, or use another queue.",
+    Code.QUEUE_NOT_FOUND: "Name a queue that exists in label `kai.scheduler/queue`, or create it.",
+    Code.QUEUE_NOT_LEAF: "Name one of the queues below it.",
+    Code.QUEUE_PARENT_NOT_FOUND: "Create the parent, or mend `spec.parentQueue`.",
+    Code.QUEUE_CYCLE: "Mend `spec.parentQueue` of one of the queues.",
+    Code.QUEUE_TOO_DEEP: "Leave out some of the levels.",
+    Code.QUEUE_CLOSED: "Mend the field of the queue that the message names.",
+}
+
+#: By the kind of the reason that keeps nodes out.
+OF_NODES: Final[Mapping[str, str]] = {
+    "insufficient": "Request less of what is named, end something, or add nodes; `explain` prints the amounts.",
+    "pods": "The node has as many pods as it may have: raise kubelet's `maxPods`, or add nodes.",
+    "no-gpu-memory-label": "Run NVIDIA's GPU feature discovery, or set label `nvidia.com/gpu.memory`.",
+    "excluded": "Nothing: the node is tried again after a while.",
+    "probation": _RESERVATIONS,
+    "contended": "See Events `GPULost` of the pods there.",
+    "silent": _RESERVATIONS,
+    "ill": "Mend the GPU, or drain the node.",
+    "mode": "Use the same mode as the pods there, or wait for a GPU of its own.",
+    "compute": "Request less compute.",
+    "pinned": "Name another index or UUID, or none.",
+    "pinned-full": "Name another GPU, or request less.",
+    "pinned-whole": "Name another GPU, or wait until the pod that has it has ended.",
+    "pinned-room": "Wait until something on the node has ended, or name another GPU.",
+    "exclusion": "Exclude fewer GPUs.",
+    "multiplied": "Turn time-slicing off in the device plugin of nodes whose GPUs are to be shared.",
+    "volumes": "Mount fewer volumes of that CSI driver, or add nodes.",
+    "mig": "Request a MIG slice there, or use nodes without MIG.",
+    "berth": "Wait: another group has waited longer, and starts there first.",
+    "not-ready": "Look at the node: `kubectl describe node NAME`.",
+    "cordoned": "Uncordon the node: `kubectl uncordon NAME`.",
+    "taint": "Tolerate the taint, if the pod may be there.",
+    "selector": "Change `nodeSelector`, or label nodes.",
+    "affinity": "Change the required node affinity or `nodeSelector`, or label nodes.",
+    "place": "Request something that these nodes serve.",
+    "cards": "Accept further GPU products, or none by name.",
+    "enforcement": "Use nodes that enforce limits, or leave the requirement out ([which](enforcement.md)).",
+    "volume-affinity": "Use a volume that these nodes can reach.",
+    "volume-zone": "Use a volume of the nodes' zone.",
+    "others-anti-affinity": "Change the pod's labels, or the anti-affinity of the pods there.",
+    "pod-affinity": "Run the pods that it wants to be with first, or leave the affinity out.",
+    "pod-anti-affinity": "Leave the anti-affinity out, or add nodes.",
+    "spread": "Raise `maxSkew`, label nodes, or leave the constraint out.",
+    "spread-label": "Label the nodes with the constraint's `topologyKey`.",
+    "host-ports": "Leave out `hostPort`, or use another port.",
+}
+
+#: By what protects a pod that could be evicted.
+OF_KEPT: Final[Mapping[Kept, str]] = {
+    Kept.NOT_PREEMPTIBLE: "They run to their end. Their label `kai.scheduler/preemptibility` or priority says so.",
+    Kept.PRIORITY: "Give the waiting group a higher priority, if it should go first.",
+    Kept.IN_SHARE: "Nothing is wrong: their queue uses what it may ([who may take from whom](making-room.md)).",
+    Kept.MIN_RUNTIME: "Wait until the time that is printed, or shorten the minimum runtime of the queue.",
+    Kept.PROTECTED: "Wait until the time that is printed.",
+    Kept.BUDGET: "Look at the PodDisruptionBudgets of the namespace.",
+    Kept.BUSY: "Wait: they are going, or are starting.",
+}
