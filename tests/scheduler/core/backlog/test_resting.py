@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from scheduler.core.backlog.notes import Said
+from scheduler.core.backlog.learned import Said
 from scheduler.core.backlog.resting import Resting
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.decide import decide

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.backlog.notes import Said
+from scheduler.core.backlog.learned import Said
 from scheduler.core.backlog.resting import Resting
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.decide import Decision, decide
