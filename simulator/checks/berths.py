@@ -1,7 +1,7 @@
 """Nodes that are kept for groups that have waited too long (berths), as pods say it of themselves: L3, L1 and L6.
 
-Their holders say on which nodes their places are being freed, and whoever is kept off says for whom. Nothing else is
-known of berths outside of the scheduler, so this is what is judged (docs/queues.md, Large jobs):
+Holders say on which nodes their places are being freed, and pods that are kept off say for which holder. Nothing else
+is known of berths outside of the scheduler, so this is what is judged (docs/queues.md, Large jobs):
 
 - a queue has one berth, of nodes that are there, and nobody waits for a holder that does not say it is one (L3);
 - a pod that fits on nodes of a berth waits only if that may keep it off: not one that stays within its queue's quotas,

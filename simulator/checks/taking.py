@@ -1,6 +1,6 @@
 """S7 of the intents on record: who may be taken for whom, by own count of pods, PodGroups and Queues.
 
-Judged when an intent comes onto the record:
+Judged when an intent comes to be on record:
 
 - a gang keeps its minimum, or goes whole: its core is never taken in part;
 - preemption takes from pods of lower priority in the queue of the holder, reclaim from other queues;
@@ -214,7 +214,7 @@ class Taking:
             yield f"{_named(taken)} go after {run_s:.3f} s, and run for {least_s:g} s at least"
 
     def _doubt_quotas(self, case: _Case, holder: PodFacts, groups: list[list[_Member]]) -> None:
-        """Note queues that were within their quotas when the last of these groups was taken, in whatever order."""
+        """Note queues that were within their quotas when the last of these groups was taken, in any order."""
         if any(self._were_moved(case, holder, taken) for taken in groups):
             return
         trees = self.limits.trees(case.since_s)
