@@ -22,8 +22,8 @@ from tools import controlplane
 #: In the order in which they run.
 PARTS = (
     "core", "asleep", "queues", "room", "packing", "translate", "largest", "asking", "reservation", "whole",
-    "preferring", "backlog", "arrival", "writes", "fractions", "shares", "gang", "batch", "idle", "churn", "tracing", "admission",
-    "page",
+    "preferring", "backlog", "arrival", "writes", "fractions", "shares", "gang", "batch", "idle", "churn", "tracing",
+    "admission", "page",
 )  # fmt: skip
 #: Programs of their own that print their figures as JSON.
 _STANDALONE = ("core", "asleep", "queues", "room", "translate", "largest", "asking", "reservation")
