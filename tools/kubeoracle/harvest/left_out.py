@@ -21,9 +21,7 @@ _TRANSLATED: Final = "in-tree volumes are not counted for the CSI drivers that s
 _TWICE: Final = "kube-scheduler counts a volume twice that is attached here and that no pod uses; Moorage once"
 _PENDING: Final = "an unbound claim of a running pod counts for no CSI driver here"
 _ERROR: Final = "the plug-in reports an error, and Moorage names the claim"
-_DISK: Final = "conflicts of inline disks are not judged"
 
-_DISKS: Final = ("GCEDiskConflicts", "AWSDiskConflicts", "RBDDiskConflicts", "ISCSIDiskConflicts")
 _TOLERATIONS: Final = (
     "TestTaintTolerationFilter/"
     "Pod with Gt toleration can be scheduled on node when taint value is higher than threshold",
@@ -83,6 +81,5 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     **{f"{_LIMITS}/{name}": _TRANSLATED for name in _IN_TREE},
     **{f"tainttoleration/{name}": _GATE for name in _TOLERATIONS},
     **{f"volumebinding/TestVolumeBinding/{name}": _UNBOUND for name in _WAITING_CLAIMS},
-    **{f"volumerestrictions/Test{disk}/same state": _DISK for disk in _DISKS},
     "volumezone/TestWithBinding/unbound volume wait binding mode": _UNBOUND,
 }

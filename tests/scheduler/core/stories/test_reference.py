@@ -105,7 +105,7 @@ def _placed(made: Cluster) -> dict[str, Choice]:
 
 
 @settings(max_examples=300)
-@given(machines(), wants(), st.sampled_from(list(Strategy)))
+@given(machines(), wants(), st.sampled_from([Strategy.BINPACK, Strategy.SPREAD]))
 def test_the_arrays_place_as_the_reference_does(of: list[Machine], asked: list[Want], strategy: Strategy) -> None:
     made = _cluster(of, asked, Settings(gpu_strategy=strategy, cpu_strategy=strategy))
     has_idle = any(card.used == 0 for machine in of for card in machine.cards)
