@@ -210,6 +210,7 @@ def _add_details(parser: argparse.ArgumentParser) -> None:
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
+    trace_options.check(arguments)
     if arguments.trace is not None:
         return _replay(arguments)
     if not arguments.nodes:
@@ -232,8 +233,6 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    if arguments.files or arguments.filename:
-        raise BadInput("--trace: not with manifests; name one or the other")
     strategies = [trace_options.strategy(text) for text in arguments.strategy or ["priced"]]
     load, seeds = trace_options.load(arguments.load), trace_options.seeds(arguments.seeds)
     from cli.traces import replaying  # noqa: PLC0415 - lazily, as above

@@ -38,6 +38,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--plot", metavar="FILE", help="draw GPUs in use by load as SVG")
 
 
+def check(arguments: argparse.Namespace) -> None:
+    """Raise BadInput for options that would change nothing: of traces without one, of manifests with one."""
+    if arguments.trace is None:
+        of_traces = (("--strategy", arguments.strategy), ("--full", arguments.full), ("--plot", arguments.plot))
+        _refuse(*of_traces, says="only with --trace; name a trace, or leave it out")
+    else:
+        of_manifests = (
+            ("manifests", arguments.files or arguments.filename),
+            ("--record", arguments.record),
+            ("--adopt-all", arguments.adopt_all),
+            ("--real-time", arguments.real_time),
+        )
+        _refuse(*of_manifests, says="not with --trace; leave it out")
+
+
+def _refuse(*options: tuple[str, object], says: str) -> None:
+    for name, is_given in options:
+        if is_given:
+            raise BadInput(f"{name}: {says}")
+
+
 def seeds(text: str) -> list[int]:
     """Read seeds, each once. Raises BadInput."""
     found: dict[int, None] = {}
