@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
 from typing import Final
 
 from scheduler.core.model.room import Bound, Kept
@@ -72,13 +71,6 @@ def suggestion_text(suggestion: Suggestion) -> str:
     return " and ".join(map(edit_text, suggestion.edits))
 
 
-def helps_sentence(suggestions: Sequence[Suggestion], *, most: int) -> str:
-    """Say in one sentence what would let a group start; "" for nothing."""
-    if not suggestions:
-        return ""
-    return f"It would start now if you {_or(map(suggestion_text, suggestions[:most]))}."
-
-
 def wait_text(wait: Wait) -> str:
     """Say until when it waits at the latest, and what that assumes."""
     if not wait.ends:
@@ -86,7 +78,7 @@ def wait_text(wait: Wait) -> str:
     ends = ", ".join(_end_text(end) for end in wait.ends)
     more = len(wait.uids) - len(wait.ends)
     others = f" and {more} more pods" if more > 0 else ""
-    return f"wait until {time_text(wait.until_s)} at the latest, when {ends}{others} has ended, if nothing else changes"
+    return f"wait until {time_text(wait.until_s)} at the latest, when {ends}{others} ended, if nothing else changes"
 
 
 def time_text(at_s: int) -> str:
@@ -107,8 +99,3 @@ def _asked(edit: Asking) -> str:
         CPU: f"{decimal(amount, 1000)} CPU cores",
     }
     return texts.get(edit.what, f"{amount} MiB of memory")
-
-
-def _or(texts: Iterable[str]) -> str:
-    *first, last = texts
-    return f"{', '.join(first)} or {last}" if first else last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ from cli.completion import suggested
 from cli.main import main
 from cli.queueing import reading
 from kube.client.errors import Forbidden
-from kube.client.resources import QUEUES
+from kube.client.resources import CONFIG_MAPS, QUEUES
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
+from scheduler.core.model.room import Action, Intent, Place, Victim
+from scheduler.core.room.written import Record, written
 from simulator.world import World
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage
@@ -27,6 +30,7 @@ from wire import names
 GIVEN = Path(__file__).parents[1] / "docs" / "given"
 OFFLINE = ("-f", str(GIVEN / "queues.yaml"), "-f", str(GIVEN / "cluster.yaml"))
 NANO = 10**9
+WALL_S = 1_800_000_000
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +99,7 @@ def test_names_of_queues_are_completed() -> None:
     def ask(kind: str, where: Any) -> list[str]:
         return [f"{kind}-1"]
 
-    assert suggested(["explain", ""], ask=ask) == ["queue", ":4"]
+    assert suggested(["explain", ""], ask=ask) == ["pod", "podgroup", "node", "queue", ":4"]
     assert suggested(["explain", "queue", ""], ask=ask) == ["queues-1", ":4"]
     assert suggested(["inspect", "queues", ""], ask=ask) == ["queues-1", ":4"]
 
@@ -148,6 +152,37 @@ async def test_a_gang_is_one_workload(capsys: pytest.CaptureFixture[str]) -> Non
         explainprocess.show_queue(await reading.read(api_of(world, "someone")), "default-queue", "table")
         told = capsys.readouterr().out
         assert told.endswith("Next in default-queue: PodGroup team-a/gang, which requests 3 GPUs.\n")
+
+
+async def test_a_pod_of_a_cluster_is_explained_as_it_is_told_and_with_who_is_evicted_for_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with stage.stage("1x2x80GiB") as world:
+        await create_queues(world, queue("default-queue"))
+        await create(world, pod("runs", gpus=2))
+        await settle()
+        await create(world, pod("waits", gpus=2))
+        await settle()
+        arguments = Namespace(what="pod", names=["waits"], namespace=stage.TEAM, what_if=[], output="json")
+        explainprocess.show(await reading.read(api_of(world, "someone"), wall_s=WALL_S), arguments, WALL_S)
+        told = json.loads(capsys.readouterr().out)["group"]
+        assert told["message"].endswith(" ".join(stage.waits_because(world, "waits").split()))
+        assert [each["message"] for each in told["helps"]] == ["end runs", "add 1 node like node-0"]
+        assert (told["evictions"], told["room"]) == ([], None)
+        await create_record(world)
+        explainprocess.show(await reading.read(api_of(world, "someone"), wall_s=WALL_S), arguments, WALL_S)
+        (eviction,) = json.loads(capsys.readouterr().out)["group"]["evictions"]
+        assert (eviction["rule"], eviction["isForThis"], eviction["victims"][0]["name"]) == ("reclaim", True, "runs")
+
+
+async def create_record(world: World) -> None:
+    """Have a record say that one pod is evicted for the other."""
+    runs, waits = (stage.find(world, name)["metadata"]["uid"] for name in ("runs", "waits"))
+    victim = Victim(pod_uid=runs, namespace=stage.TEAM, name="runs", node="node-0", owner=runs)
+    places, team = (Place(waits, "node-0"),), stage.TEAM
+    intent = Intent(id=f"{waits}-0", action=Action.RECLAIM, namespace=team, places=places, victims=(victim,))
+    record = {"metadata": {"name": names.ROOM}, "data": {"room": written(Record((intent,)))}}
+    await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
 
 
 async def test_what_may_not_be_read_is_named_and_without_queues_nothing_is_said() -> None:

@@ -1,0 +1,68 @@
+"""Suggestions in words, and advice for every reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.core.model.room import Bound, Kept
+from scheduler.core.model.verdict import Code
+from scheduler.core.what_if.edit import Edit
+from scheduler.core.what_if.known_ends import KnownEnd, Wait
+from scheduler.core.what_if.suggest import Suggestion
+from scheduler.core.what_if.written import read
+from scheduler.status import advice
+from scheduler.status.anchors import anchor, link
+from scheduler.status.reasons import KIND_WORDS
+from scheduler.status.suggestion_texts import BOUND_WORDS, KEPT_WORDS, edit_text, suggestion_text
+
+END = KnownEnd(namespace="team", name="job", at_s=1_800_000_000, by="deadline")
+
+
+@pytest.mark.parametrize(
+    ("edit", "text"),
+    [
+        (read("gpu-fraction=0.3"), "request 0.3 of a GPU per pod"),
+        (read("gpu-memory=8000"), "request 8000 MiB of GPU memory per pod"),
+        (read("gpus=1"), "request 1 GPU per pod"),
+        (read("gpus=2"), "request 2 GPUs per pod"),
+        (read("cpu=1.5"), "request 1.5 CPU cores per pod"),
+        (read("memory=8Gi"), "request 8192 MiB of memory per pod"),
+        (read("members=6"), "start with 6 pods (minMember: 6)"),
+        (read("without nodeSelector zone"), "leave out nodeSelector zone"),
+        (read("without podAffinity"), "leave out podAffinity"),
+        (read("tolerate k=v:NoSchedule"), "tolerate the taint k=v:NoSchedule"),
+        (read("limit team-a gpu=16"), "set the limit of queue team-a to 16 GPUs"),
+        (read("queue=team-b"), "use queue team-b"),
+        (read("finish team/job"), "end team/job"),
+        (read("drain n4"), "drain n4"),
+        (read("node +1 like n1"), "add 1 node like n1"),
+        (read("node +2 like n1"), "add 2 nodes like n1"),
+        (Wait(until_s=1_800_000_000), "wait until 2027-01-15 08:00:00Z, if nothing else changes"),
+        (
+            Wait(until_s=1_800_000_000, uids=("a", "b", "c"), ends=(END,)),
+            "wait until 2027-01-15 08:00:00Z at the latest, when team/job (by its activeDeadlineSeconds) "
+            "and 2 more pods ended, if nothing else changes",
+        ),
+    ],
+)
+def test_an_edit_is_an_imperative(edit: Edit, text: str) -> None:
+    assert edit_text(edit) == text
+
+
+def test_two_edits_are_joined() -> None:
+    assert suggestion_text(Suggestion((read("members=2"), read("gpus=1")))) == (
+        "start with 2 pods (minMember: 2) and request 1 GPU per pod"
+    )
+
+
+def test_there_is_advice_for_every_reason_and_for_no_other() -> None:
+    assert set(advice.OF_CODES) == set(Code)
+    assert set(advice.OF_NODES) == {*KIND_WORDS, "insufficient"}
+    assert set(advice.OF_KEPT) == set(KEPT_WORDS) == set(Kept)
+    assert set(BOUND_WORDS) == set(Bound)
+
+
+def test_every_reason_has_a_name_of_its_own_in_the_documentation() -> None:
+    reasons = [code.value for code in Code] + [*advice.OF_NODES] + [kept.value for kept in Kept]
+    assert len({anchor(reason) for reason in reasons}) == len(reasons)
+    assert link("NoNodeFits") == "docs/pending.md#no-node-fits"
