@@ -1,17 +1,21 @@
 """What a set of victims costs: compared by the highest priority in it, the work that is lost, pods, and UIDs.
 
-A pod's loss is its weight times its run time. Its weight is its dominant claim, as nano of a GPU: the largest part that
-it has of any dimension of the cluster, times the GPUs of the cluster.
+A pod's loss is its weight times its run time, a second at least: of two that began just now the smaller costs less. Its
+weight is its dominant claim, as nano of a GPU: the largest part that it has of any dimension of the cluster, times the
+GPUs of the cluster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from scheduler.core.model.resources import UNITS, Resources
 from scheduler.core.room.units import Resident
+
+#: Each unit has run for so long, as far as its loss goes.
+LEAST_S: Final = 1
 
 
 class Cost(NamedTuple):
@@ -31,8 +35,8 @@ class Pricing:
     wall_s: int
 
     def loss(self, victim: Resident) -> int:
-        """What is lost with one unit. A pod whose start nobody knows has done nothing."""
-        return self.weight_nano(victim.amounts) * max(0, self.wall_s - (victim.started_s or self.wall_s))
+        """What is lost with one unit. A pod whose start nobody knows counts as one that has just begun."""
+        return self.weight_nano(victim.amounts) * max(LEAST_S, self.wall_s - (victim.started_s or self.wall_s))
 
     def weight_nano(self, amounts: Resources) -> int:
         """The dominant claim as nano of a GPU; where there is none, of the cluster."""

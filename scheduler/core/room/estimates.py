@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.nodes.table import CPU, GPUS, Int64s
 from scheduler.core.room.columns import EMPTY
-from scheduler.core.room.cost import Pricing
+from scheduler.core.room.cost import LEAST_S, Pricing
 from scheduler.core.room.counting import Counting
 from scheduler.core.room.slots import least_nano
 
@@ -76,7 +76,7 @@ class Estimates:
         """What units cost for each part of what is asked: near enough to say where to look first."""
         of = self.counting.table.units.of
         wall_s = self.pricing.wall_s
-        ages = np.maximum(0, wall_s - np.where(of["started_s"][units] > 0, of["started_s"][units], wall_s))
+        ages = np.maximum(LEAST_S, wall_s - np.where(of["started_s"][units] > 0, of["started_s"][units], wall_s))
         gpus = float(self.pricing.total.gpu_nano or NANO_PER_DEVICE)
         shares = [
             of[name][units] * (gpus / has) if has else np.zeros(len(units))

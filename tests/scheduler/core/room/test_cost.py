@@ -44,8 +44,10 @@ def test_what_is_lost_is_weight_times_time() -> None:
     assert pricing.cost([]) < pricing.cost(units[1:])
 
 
-def test_a_clock_that_went_back_makes_no_work_a_gain() -> None:
-    assert Pricing(_TOTAL, NOON_S - 1_000).loss(_residents(running("p", "a", "n1", gpus=2, age_s=100))[0]) == 0
+@pytest.mark.parametrize("before_s", [100, 1_000], ids=["just begun", "a clock that went back"])
+def test_work_costs_a_second_at_least_and_is_never_a_gain(before_s: int) -> None:
+    (unit,) = _residents(running("p", "a", "n1", gpus=2, age_s=100))
+    assert Pricing(_TOTAL, NOON_S - before_s).loss(unit) == 2 * NANO
 
 
 def test_a_higher_priority_is_dearer_than_any_loss() -> None:

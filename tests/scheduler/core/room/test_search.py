@@ -383,3 +383,15 @@ def test_a_gang_takes_from_nobody_before_its_delay_is_over() -> None:
     late = pod_group("mine", 1, queue="a", preemptionDelay="13h")  # created at midnight
     assert _answer(*objects, late) == NoRoom(bound=Bound.DELAY, until_s=NOON_S + 3_600)
     assert _gone(_answer(*objects, pod_group("mine", 1, queue="a", preemptionDelay="11h"))) == ["x"]
+
+
+def test_one_pod_goes_and_no_whole_gang_where_all_began_this_second() -> None:
+    gang = [running(f"g{number}", "b", "n1", gpus=1, age_s=0, group="g") for number in range(3)]
+    made = cluster(node("n1", 4), *_OWED, pod_group("g", 3, queue="b"), *gang, waiting("mine", "a", gpus=1))
+    alone = running("alone", "b", "n1", gpus=1, age_s=0)
+    older = msgspec.structs.replace(alone.metadata, creation_timestamp="2025-12-31T00:00:00Z")
+    feed(made, msgspec.structs.replace(alone, metadata=older))  # so the gang comes first in KAI's order
+    trial = trial_of(made)
+    found = find_room(need_of(trial, "mine"), trial)
+    assert isinstance(found, Found)
+    assert [unit.pods for unit in found.units] == [("uid-alone",)]
