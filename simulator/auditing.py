@@ -241,6 +241,11 @@ class Auditor:
             await anyio.sleep(_L4_LOOK_S)
             if any(not (pod := self._checker.live.get(uid)) or pod.node for uid in waiting):
                 return
+        berths = self._checker.berths(self._checker.scene)  # a queue that has less now may have a right to one
+        still = [pod for pod in self._checker.live.values() if pod.key in wanted]
+        wanted = [pod.key for pod in still if leaving.node not in berths.kept_from(pod)]
+        if not wanted:
+            return
         fitting = ", ".join(wanted)
         text = f"{within_s:.0f} s after pod {leaving.key} was gone nobody has its room, where {fitting} would fit"
         self._checker.findings.add("L4", anyio.current_time(), text)
