@@ -1,7 +1,7 @@
 """Family 6: a pod or PodGroup that runs has ended; also a node that is drained, as an administrator asks.
 
-Those are tried, smallest first, that leave room for a pod of the group on a node of theirs, or use the queue that is at
-its limit.
+Those are tried, of the same queue and smallest first, that leave room for a pod of the group on a node of theirs, or
+use the queue that is at its limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scheduler.core.what_if.trying import Trying
 from scheduler.core.what_if.units import Running, gpu_nano, running
 
 #: Pods and PodGroups that are tried.
-_MOST: Final = 48
+_MOST: Final = 16
 _OF_QUEUE: Final = frozenset({Code.OVER_LIMIT, Code.OVER_QUOTA})
 
 
@@ -93,10 +93,11 @@ def no_node(snapshot: Snapshot) -> str:
 
 
 def candidates(trying: Trying) -> Iterator[Ended]:
-    """Edits that help, what holds least first."""
+    """Edits that help: what is of the group's own queue first, and of that what holds least."""
     snapshot, subject = trying.snapshot, trying.subject
     tried = 0
-    for each in running(snapshot, (pod.uid for pod in subject.bound)):
+    there = running(snapshot, (pod.uid for pod in subject.bound))
+    for each in sorted(there, key=lambda each: each.queue != subject.queue):
         if not _may_help(each, trying):
             continue
         if tried == _MOST:

@@ -10,6 +10,7 @@ sleeps on; the order of turns depends on that, so it is the same here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from heapq import nsmallest
 from typing import Final
 
 import msgspec
@@ -25,6 +26,11 @@ from scheduler.core.what_if.subject import Subject
 #: Pods alone of one form, and gangs of one form, that are tried beside the group.
 _PODS: Final = 64
 _GANGS: Final = 8
+#: Where there are many forms fewer of each are, so that there are about this many pods in all, but not less than that.
+_IN_ALL: Final = 512
+_FEWEST: Final = 2
+#: Where there are more forms than that nobody is tried beside them.
+_FORMS: Final = 512
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,9 +64,10 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rivals(msgspec.Struct, frozen=True):
-    """All forms."""
+    """All forms. ``are_too_many``: some were left out."""
 
     forms: tuple[Form, ...]
+    are_too_many: bool = False
 
     @property
     def uids(self) -> frozenset[str]:
@@ -95,7 +102,8 @@ def rivals(snapshot: Snapshot, subject: Subject) -> Rivals:
     """Find the others that wait."""
     own = subject.uids
     others = [pod for pod in _waiting(snapshot) if pod.uid not in own]
-    return Rivals((*_alone(others), *_gangs(snapshot, others)))
+    forms = (*_gangs(snapshot, others), *_alone(others))
+    return Rivals(forms[:_FORMS], are_too_many=len(forms) > _FORMS)
 
 
 def _waiting(snapshot: Snapshot) -> Iterator[PodRecord]:
@@ -112,9 +120,10 @@ def _alone(others: Sequence[PodRecord]) -> Iterator[Form]:
     for pod in others:
         if not pod.pod_group:
             found.setdefault((pod.namespace, pod.queue, pod.priority, pod.cls), []).append(pod)
+    most = max(_FEWEST, min(_PODS, _IN_ALL // max(1, len(found))))
     for pods in found.values():
-        kept = sorted(pods, key=_turn)[:_PODS]
-        yield Form(first=(kept[0],), uids=frozenset(pod.uid for pod in kept), is_cut=len(pods) > _PODS)
+        kept = nsmallest(most, pods, key=_turn)
+        yield Form(first=(kept[0],), uids=frozenset(pod.uid for pod in kept), is_cut=len(pods) > most)
 
 
 def _gangs(snapshot: Snapshot, others: Sequence[PodRecord]) -> Iterator[Form]:

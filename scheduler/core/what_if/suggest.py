@@ -49,10 +49,15 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 def suggestions(trying: Trying, finders: Mapping[Family, tuple[Finder, int]] = FINDERS) -> Sequence[Suggestion]:
     """Find what helps; () where nothing that was tried does, and where the group starts as it is."""
-    if not trying.subject.waiting or trying.helps(is_own=False):
+    if not trying.subject.waiting or _starts(trying):
         return ()
     found = [Suggestion((edit,)) for candidates, most in finders.values() for edit in islice(candidates(trying), most)]
     return tuple(islice(found or _combined(trying, finders.keys()), MOST))
+
+
+def _starts(trying: Trying) -> bool:
+    """Whether the group starts without any change, as far as that can be tried."""
+    return trying.outcome().starts and (trying.rivals.are_too_many or trying.helps(is_own=False))
 
 
 # --- two together ----------------------------------------------------------------------------------------------------

@@ -80,6 +80,8 @@ class Trying:
 
     def helps(self, *changes: Change, is_own: bool, wall_s: int | None = None) -> bool:
         """Whether the group starts after these changes. ``is_own``: they concern nothing but the group itself."""
+        if self.rivals.are_too_many and not is_own:
+            return False
         if not self.outcome(*changes, wall_s=wall_s).starts:
             return False
         if not self.rivals.uids or (is_own and self.is_quiet):

@@ -79,3 +79,16 @@ def test_after_another_queue_all_have_a_turn_that_their_queues_keep() -> None:
     changed = tried.snapshot.with_(AnotherQueue(queue_record(queue("other"))))
     assert others.awake(tried.snapshot, tried.snapshot, 0) == frozenset()
     assert others.awake(tried.snapshot, changed, 0) == {"uid-kept"}
+
+
+def test_beside_too_many_forms_nothing_is_promised_of_what_comes_free() -> None:
+    crowd = [pod(f"o{at}", cpu=f"{at + 1}m") for at in range(513)]
+    tried = tries(node(cpu="0"), *crowd, pod("p", gpus=1))
+    assert tried.rivals.are_too_many
+    assert not tried.helps(AnotherQueue(queue_record(queue("default-queue"))), is_own=False)
+    assert tried.helps(is_own=True)
+
+
+def test_of_many_forms_fewer_of_each_are_tried() -> None:
+    _, others = found(node(), *(pod(f"o{at}-{number}", cpu=f"{at + 1}m") for at in range(200) for number in range(4)))
+    assert {len(form.uids) for form in others.forms} == {2}
