@@ -30,7 +30,7 @@ _GANGS: Final = 8
 _IN_ALL: Final = 512
 _FEWEST: Final = 2
 #: Where there are more forms than that nobody is tried beside them.
-_FORMS: Final = 512
+_FORMS: Final = 1024
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):

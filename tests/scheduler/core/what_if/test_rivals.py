@@ -82,7 +82,7 @@ def test_after_another_queue_all_have_a_turn_that_their_queues_keep() -> None:
 
 
 def test_beside_too_many_forms_nothing_is_promised_of_what_comes_free() -> None:
-    crowd = [pod(f"o{at}", cpu=f"{at + 1}m") for at in range(513)]
+    crowd = [pod(f"o{at}", cpu=f"{at + 1}m") for at in range(1_025)]
     tried = tries(node(cpu="0"), *crowd, pod("p", gpus=1))
     assert tried.rivals.are_too_many
     assert not tried.helps(AnotherQueue(queue_record(queue("default-queue"))), is_own=False)
