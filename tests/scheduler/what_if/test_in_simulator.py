@@ -14,7 +14,7 @@ from tests.scheduler.what_if.planted import finders, silent
 from tests.whole import IS_WHOLE
 
 #: Clusters; each has four or five groups that wait.
-_CLUSTERS = 240 if IS_WHOLE else 5
+_CLUSTERS = 240 if IS_WHOLE else 3
 #: Of changes that are said to help so many do, in thousandths.
 _HELP_MILLI = 995
 #: A mistake is found within so many clusters.
