@@ -52,6 +52,10 @@ OF_CODES: Final[Mapping[Code, str]] = {
     Code.QUEUE_PARENT_NOT_FOUND: "Create the parent, or mend `spec.parentQueue`.",
     Code.QUEUE_CYCLE: "Mend `spec.parentQueue` of one of the queues.",
     Code.QUEUE_TOO_DEEP: "Leave out some of the levels.",
+    Code.TOPOLOGY_NOT_FOUND: "Create the Topology, or name one that exists ([topology](topology.md)).",
+    Code.TOPOLOGY_LEVEL_NOT_FOUND: "Name a level that the Topology has.",
+    Code.TOPOLOGY_NOT_SATISFIED: "Prefer the level instead of requiring it, require a coarser one, or use fewer pods.",
+    Code.TOPOLOGY_SEARCH_CUT: "As above; of many unlike node-groups the first are tried.",
     Code.QUEUE_CLOSED: "Mend the field of the queue that the message names.",
 }
 
@@ -80,6 +84,7 @@ OF_NODES: Final[Mapping[str, str]] = {
     "cordoned": "Uncordon the node: `kubectl uncordon NAME`.",
     "taint": "Tolerate the taint, if the pod may be there.",
     "selector": "Change `nodeSelector`, or label nodes.",
+    "enforced-affinity": "Label nodes as `--enforced-node-affinity` of the scheduler asks for all pods.",
     "affinity": "Change the required node affinity or `nodeSelector`, or label nodes.",
     "place": "Request something that these nodes serve.",
     "cards": "Accept further GPU products, or none by name.",
@@ -91,6 +96,8 @@ OF_NODES: Final[Mapping[str, str]] = {
     "pod-anti-affinity": "Leave the anti-affinity out, or add nodes.",
     "spread": "Raise `maxSkew`, label nodes, or leave the constraint out.",
     "spread-label": "Label the nodes with the constraint's `topologyKey`.",
+    "disks": "Wait until the pod there that uses the disk has ended, or mount it read-only in both.",
+    "features": "Use nodes whose kubelet has the feature, or leave out what needs it.",
     "host-ports": "Leave out `hostPort`, or use another port.",
 }
 
