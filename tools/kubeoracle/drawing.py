@@ -128,7 +128,7 @@ def _running(r: random.Random, number: int, nodes: list[dict[str, Any]]) -> dict
         drawing_labels.anti_affinity(r, spec)
     if r.random() < 0.2:
         drawing_labels.host_ports(r, spec)
-    if r.random() < 0.5:
+    if r.random() < 0.8:
         drawing_disks.disks(r, spec)
     pod = _pod(r, f"p{number}", spec, drawing_amounts.running_status(r, spec))
     pod["metadata"]["namespace"] = r.choice(tuple(NAMESPACES))

@@ -17,7 +17,7 @@ def disks(r: random.Random, spec: Spec) -> set[str]:
 
 
 def _disk(r: random.Random) -> Spec:
-    read_only = r.random() < 0.4
+    read_only = r.random() < 0.3
     match r.randint(0, 3):
         case 0:
             return {"gcePersistentDisk": {"pdName": r.choice("ab"), "readOnly": read_only}}
