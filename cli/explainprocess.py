@@ -50,7 +50,7 @@ def _of_files(arguments: argparse.Namespace) -> Known:
 
 
 async def _read(arguments: argparse.Namespace, wall_s: int) -> Known:
-    async with reached(arguments, "explain") as cluster:
+    async with reached(arguments, "explain", only_reads=True) as cluster:
         arguments.namespace = arguments.namespace or cluster.credentials.namespace
         with Progress("reading the cluster").waiting():
             return await reading.read(cluster.api(), wall_s=None if arguments.what == QUEUE else wall_s)

@@ -57,7 +57,7 @@ def _of_files(arguments: argparse.Namespace) -> Inspection:
 
 
 async def _seen(arguments: argparse.Namespace) -> Inspection:
-    async with reached(arguments, "inspect") as cluster:
+    async with reached(arguments, "inspect", only_reads=True) as cluster:
         dated, leaders = by_server(cluster.transport)
         own = cluster.credentials.namespace
         with Progress("reading the cluster").waiting():

@@ -18,7 +18,7 @@ from cli.seeding import rng
 from kube.client import config
 from kube.client.api import Api
 from kube.client.config import ConfigError, Credentials
-from kube.client.http import HttpTransport
+from kube.client.http_reads import HttpReads
 from kube.client.retry import Retry
 from kube.client.transport import Response, Transport
 
@@ -49,16 +49,30 @@ class Reached:
 
 
 @asynccontextmanager
-async def reached(arguments: argparse.Namespace, command: str) -> AsyncIterator[Reached]:
-    """Open the way to the cluster that the options name. Raises BadInput where that can't be told."""
+async def reached(arguments: argparse.Namespace, command: str, *, only_reads: bool = False) -> AsyncIterator[Reached]:
+    """Open the way to the cluster that the options name. Raises BadInput where that can't be told.
+
+    ``only_reads``: the command neither writes nor watches, so it needs not wait for aiohttp to be imported.
+    """
     where = connection.chosen(arguments)
     credentials = await named(where)
     async with AsyncExitStack() as stack:
         try:
-            transport = await stack.enter_async_context(HttpTransport(credentials, user_agent=f"moorage-{command}"))
+            opening = _transport(credentials, f"moorage-{command}", only_reads=only_reads)
+            transport = await stack.enter_async_context(opening)
         except (OSError, ValueError) as error:
             raise BadInput(f"the certificates for {credentials.server} can't be used: {error}") from error
         yield Reached(transport, credentials, where.request_timeout_s)
+
+
+def _transport(
+    credentials: Credentials, user_agent: str, *, only_reads: bool
+) -> AbstractAsyncContextManager[Transport]:
+    if only_reads and not credentials.proxy:
+        return HttpReads(credentials, user_agent=user_agent)
+    from kube.client.http import HttpTransport  # noqa: PLC0415 - aiohttp takes 0.1 s
+
+    return HttpTransport(credentials, user_agent=user_agent)
 
 
 async def named(where: Where) -> Credentials:

@@ -15,12 +15,9 @@ import asyncio
 import copy
 import math
 import socket
-import ssl
 import struct
-import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -34,6 +31,7 @@ from typing_extensions import override
 from kube.client.config import Authorization, Credentials
 from kube.client.deadline import deadline
 from kube.client.errors import Unreachable
+from kube.client.tls import tls_context
 from kube.client.transport import Response
 
 #: Enough for the calls in flight of one component; each watch holds one for as long as it lasts.
@@ -209,37 +207,6 @@ def _forgetful_socket(address: tuple[Any, ...]) -> socket.socket:
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
     return made
-
-
-def tls_context(credentials: Credentials) -> ssl.SSLContext:
-    """Return the TLS settings for a cluster: its CA (the system's roots if none is named) and our certificate."""
-    context = ssl.create_default_context(
-        cafile=credentials.ca_file or None, cadata=credentials.ca_data.decode("ascii", "ignore") or None
-    )
-    # Python 3.13 turned this on; clusters' CAs are made for Go, which doesn't ask for the extensions that it wants.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if credentials.has_certificate:
-        _load_certificate(context, credentials)
-    if not credentials.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def _load_certificate(context: ssl.SSLContext, credentials: Credentials) -> None:
-    """Load our certificate and its key. OpenSSL takes files only, so what is none is one for a moment, for us alone."""
-    with tempfile.TemporaryDirectory(prefix="moorage-") as folder:
-        files = []
-        for name, data, file in (
-            ("cert", credentials.client_cert_data, credentials.client_cert_file),
-            ("key", credentials.client_key_data, credentials.client_key_file),
-        ):
-            if data:
-                file = str(Path(folder) / name)  # noqa: PLW2901 - the same, as a file
-                Path(file).touch(mode=0o600)
-                Path(file).write_bytes(data)
-            files.append(file or None)
-        context.load_cert_chain(files[0] or "", files[1])
 
 
 def _response(reply: aiohttp.ClientResponse, body: bytes) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import socket
 from collections.abc import Iterator, Mapping
@@ -12,10 +13,13 @@ import pytest
 import yaml
 
 from cli.main import main
+from cli.options import connection
 from cli.options.connection import Where
-from cli.reaching import Limited, named
+from cli.reaching import Limited, named, reached
 from cli.refusing import BadInput
 from kube.client.config import Credentials
+from kube.client.http import HttpTransport
+from kube.client.http_reads import HttpReads
 from kube.client.transport import Response
 
 COMMANDS = ("inspect", "check", "check-kai", "clean-nodes", "upgrade-crds", "top", "ui")
@@ -194,3 +198,28 @@ def test_a_request_ends_within_the_time_that_is_given(silent: str, capsys: pytes
     assert main(["inspect", "--server", silent, "--request-timeout=100ms"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "moorage: GET /api/v1/nodes: no answer within 0.1 s"
+
+
+@pytest.mark.parametrize(
+    ("only_reads", "proxy", "kind"),
+    [(True, "", HttpReads), (True, "http://proxy:3128", HttpTransport), (False, "", HttpTransport)],
+)
+async def test_only_what_reads_without_a_proxy_does_without_aiohttp(
+    only_reads: bool, proxy: str, kind: type, own: Path
+) -> None:
+    parser = argparse.ArgumentParser()
+    connection.add(parser)
+    arguments = parser.parse_args(["--kubeconfig", with_proxy(own / "config", proxy)])
+    async with reached(arguments, "inspect", only_reads=only_reads) as cluster:
+        assert isinstance(cluster.transport, kind)
+
+
+def with_proxy(path: Path, proxy: str) -> str:
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://there:8080", "proxy-url": proxy}}],
+        "users": [{"name": "u", "user": {"token": "t"}}],
+    }
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    return str(path)

@@ -93,7 +93,7 @@ def test_what_reads_manifests_loads_nothing_that_talks_to_clusters_or_draws(argu
 # --- what reads a cluster --------------------------------------------------------------------------------------------
 #: What only plug-ins, exporters, components and terminals need, and what decides.
 NOT_FOR_READING: Final = (
-    "aiohttp.web_runner", "binder", "cli.logs", "cli.page", "cli.queueing", "cli.settings", "cli.tracing",
+    "aiohttp", "binder", "cli.logs", "cli.page", "cli.queueing", "cli.settings", "cli.tracing",
     "kubernetes_asyncio", "numpy", "opentelemetry", "prometheus_client", "rich", "scheduler.core.backlog",
     "scheduler.core.cluster", "scheduler.core.cluster_state", "scheduler.core.decide", "scheduler.core.explain",
     "scheduler.core.nodes.ledger", "scheduler.core.queues", "scheduler.core.scores", "simulator", "tenacity",
@@ -170,6 +170,7 @@ def test_queues_of_a_cluster_are_read_without_what_reads_files_or_asks_plugins(
     found = loaded_modules(given, cluster, tmp_path)
     assert "cli.queueing.counting" in found
     needless = (
+        "aiohttp",
         "cli.podfiles",
         "cli.queueing.files",
         "kubernetes_asyncio",
