@@ -33,7 +33,7 @@ from kube.client.errors import ApiError, BadRequest, Forbidden
 from kube.client.resources import QUEUES
 
 if TYPE_CHECKING:
-    from cli.queueing.counting import Known
+    from scheduler.core.queues.queues import Queues
 
 _DEFAULT_NAMESPACE: Final = "default"
 
@@ -53,7 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _of_files(arguments: argparse.Namespace) -> Inspection:
     from cli.queueing import files  # noqa: PLC0415 - of queues
 
-    return queues_seen(files.read(arguments.filename), arguments.names)
+    known = files.read(arguments.filename)
+    return queues_seen(known.snapshot.queues, known.unread, arguments.names)
 
 
 async def _seen(arguments: argparse.Namespace) -> Inspection:
@@ -91,7 +92,7 @@ async def _looked(api: Api, arguments: argparse.Namespace, own_namespace: str) -
     if arguments.what == QUEUE:
         from cli.queueing import reading as queue_reading  # noqa: PLC0415 - of queues
 
-        seen = queues_seen(await queue_reading.read(api), arguments.names)
+        seen = queues_seen(*await queue_reading.read_sums(api), arguments.names)
         return await _labelled(api, seen, labels) if labels else seen
     if arguments.what == POD:
         if not some and not arguments.all_namespaces:
@@ -111,17 +112,16 @@ async def _labelled(api: Api, seen: Inspection, labels: str) -> Inspection:
     return msgspec.structs.replace(seen, queues=tuple(queue for queue in seen.queues if queue.name in wanted))
 
 
-def queues_seen(known: Known, wanted: Sequence[str]) -> Inspection:
+def queues_seen(queues: Queues, unread: Sequence[str], wanted: Sequence[str]) -> Inspection:
     """All queues, or these. Raises BadInput for one that is not there."""
     from scheduler.core.report.queue_view import queue_views  # noqa: PLC0415 - of queues
     from scheduler.status.reasons import told  # noqa: PLC0415 - of queues
 
-    queues = known.snapshot.queues
     views = queue_views(queues, queues.accounts(), lambda verdict: told(verdict).message)
     if missing := sorted(set(wanted) - {view.name for view in views}):
         raise BadInput(f"there is no queue {missing[0]}")
     shown = [view for view in views if not wanted or view.name in wanted]
-    return Inspection(queues=tuple(shown), unread=known.unread)
+    return Inspection(queues=tuple(shown), unread=tuple(unread))
 
 
 def show(seen: Inspection, arguments: argparse.Namespace) -> None:

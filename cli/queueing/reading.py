@@ -1,23 +1,45 @@
-"""Reads what queues depend on from a cluster, with the rights of the user."""
+"""Reads what queues depend on from a cluster, with the rights of the user.
+
+What decides is imported only where a decision is explained: it takes longer than reading a small cluster.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
 from cli.inspection.reading import allowed
-from cli.queueing.counting import Counting, EvictionsRead, Known
 from kube.client.api import Api
 from kube.client.errors import NotFound
 from kube.client.listing import Listing
 from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES
 from scheduler.core.model.records import SeenPod
+from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime, read_counts
-from scheduler.core.room.written import KEY as ROOM_KEY
-from scheduler.core.room.written import Record
-from scheduler.core.room.written import read as read_record
+from scheduler.core.report.listed_queues import ListedQueues
 from wire import names
-from wire.core import Node
+from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
+
+if TYPE_CHECKING:
+    from cli.queueing.counting import Known
+    from scheduler.core.room.written import Record
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What queues depend on, as it was listed. ``unread``: what could not be read, and so is missing."""
+
+    queues: Sequence[Queue]
+    nodes: Sequence[Node]
+    pods: Sequence[SeenPod]
+    groups: Sequence[PodGroup]
+    requests: Sequence[BindRequest]
+    used: UseOverTime
+    unread: Sequence[str]
 
 
 async def read(api: Api, *, wall_s: int | None = None) -> Known:
@@ -26,6 +48,8 @@ async def read(api: Api, *, wall_s: int | None = None) -> Known:
     ``wall_s``: now, for those who also ask who is evicted for whom. Raises ApiError where queues, nodes or pods can't
     be read: then nothing true can be said.
     """
+    from cli.queueing.counting import Counting, EvictionsRead  # noqa: PLC0415 - what decides, NumPy included
+
     unread: list[str] = []
     room: EvictionsRead | None = None
 
@@ -37,11 +61,40 @@ async def read(api: Api, *, wall_s: int | None = None) -> Known:
     if wall_s is not None:
         await allowed(read_room, "configmaps (who is evicted for whom)", unread)
     counting = Counting(makes_room=room is not None)
+    found = await _found(api, counting.read_pod, unread)
+    return counting.count(
+        found.nodes,
+        found.pods,
+        found=found.queues,
+        groups=found.groups,
+        requests=found.requests,
+        used=found.used,
+        room=room,
+        unread=found.unread,
+    )
+
+
+async def read_sums(api: Api) -> tuple[Queues, Sequence[str]]:
+    """Read the same, of which only queues are counted; also what could not be read. Raises ApiError as ``read``."""
+    listed = ListedQueues()
+    found = await _found(api, listed.read_pod, [])
+    queues = listed.count(
+        found.nodes,
+        found.pods,
+        found=found.queues,
+        groups=found.groups,
+        requests=found.requests,
+        used=found.used,
+    )
+    return queues, found.unread
+
+
+async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]) -> Found:
     groups: list[PodGroup] = []
     requests: list[BindRequest] = []
     queues = await _queues(api)
     nodes: Listing[Node] = await api.list(NODES, skip_undecodable=True)
-    pods: Listing[SeenPod] = await api.digest(PODS, counting.read_pod)
+    pods: Listing[SeenPod] = await api.digest(PODS, read_pod)
     for plural, listing in (("queue", queues), ("node", nodes), ("pod", pods)):
         unread += [f"{plural} {one.key}: {one.error}" for one in listing.undecoded]
 
@@ -66,25 +119,26 @@ async def read(api: Api, *, wall_s: int | None = None) -> Known:
     await allowed(read_use, "configmaps (what queues used over time, if that counts)", unread)
     await allowed(read_groups, "podgroups (which queue their pods count in)", unread)
     await allowed(read_requests, "bindrequests (what is on its way to a node)", unread)
-    return counting.count(
-        nodes.items,
-        pods.items,
-        found=queues.items,
+    return Found(
+        queues=queues.items,
+        nodes=nodes.items,
+        pods=pods.items,
         groups=groups,
         requests=requests,
         used=used,
-        room=room,
         unread=unread,
     )
 
 
 async def _room(api: Api, unread: list[str]) -> Record | None:
     """Who is evicted for whom; None where nobody is evicted for anybody, as the scheduler keeps no record."""
+    from scheduler.core.room import written  # noqa: PLC0415 - for those who ask for it
+
     try:
         found = await api.get(CONFIG_MAPS, names.ROOM, namespace=names.SYSTEM_NAMESPACE)
     except NotFound:
         return None
-    reading = read_record((found.data or {}).get(ROOM_KEY, ""))
+    reading = written.read((found.data or {}).get(written.KEY, ""))
     unread += [f"configmap {names.ROOM}: {problem}" for problem in reading.unread]
     return reading.record
 

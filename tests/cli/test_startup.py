@@ -151,31 +151,30 @@ def loaded_modules(words: list[str], cluster: str, folder: Path) -> list[str]:
     return done.stdout.splitlines()[-1].split()
 
 
+def of_modules(found: list[str], *needless: str) -> list[str]:
+    return [each for each in found if any(each == name or each.startswith(f"{name}.") for name in needless)]
+
+
 @pytest.mark.parametrize("given", [[], ["pod", "-A"], ["pod", "-A", "-o", "json"]], ids=" ".join)
 def test_inspecting_with_a_kubeconfig_loads_nothing_that_decides_or_asks_plugins(
     given: list[str], cluster: str, tmp_path: Path
 ) -> None:
     found = loaded_modules(["inspect", *given], cluster, tmp_path)
     assert "cli.inspectprocess" in found
-    assert [
-        module for module in found if any(module == each or module.startswith(f"{each}.") for each in NOT_FOR_READING)
-    ] == []
+    assert of_modules(found, *NOT_FOR_READING) == []
 
 
-@pytest.mark.parametrize("given", [["inspect", "queue"], ["explain", "queue", "a"]], ids=" ".join)
-def test_queues_of_a_cluster_are_read_without_what_reads_files_or_asks_plugins(
-    given: list[str], cluster: str, tmp_path: Path
-) -> None:
-    """They are counted by the scheduler's own code, NumPy included."""
-    found = loaded_modules(given, cluster, tmp_path)
+def test_queues_of_a_cluster_are_read_without_what_decides(cluster: str, tmp_path: Path) -> None:
+    """They are counted by the scheduler's own sums (scheduler/core/report/listed_queues.py)."""
+    found = loaded_modules(["inspect", "queue"], cluster, tmp_path)
+    assert "scheduler.core.report.listed_queues" in found
+    needed = {"cli.queueing", "scheduler.core.queues"}
+    assert of_modules(found, "cli.podfiles", *(each for each in NOT_FOR_READING if each not in needed)) == []
+
+
+def test_a_queue_is_explained_without_what_reads_files_or_asks_plugins(cluster: str, tmp_path: Path) -> None:
+    """The order of turns is a decision's, NumPy included."""
+    found = loaded_modules(["explain", "queue", "a"], cluster, tmp_path)
     assert "cli.queueing.counting" in found
-    needless = (
-        "aiohttp",
-        "cli.podfiles",
-        "cli.queueing.files",
-        "kubernetes_asyncio",
-        "opentelemetry",
-        "prometheus_client",
-        "simulator",
-    )
-    assert [module for module in needless if module in found] == []
+    needless = ("aiohttp", "cli.podfiles", "cli.queueing.files", "kubernetes_asyncio", "opentelemetry")
+    assert of_modules(found, *needless, "prometheus_client", "simulator") == []
