@@ -65,6 +65,19 @@ PANELS: Final = (
         ),
     ),
     Panel("Decisions a second", "ops", ((_rate(have.DECISIONS, "kind"), "{{kind}}"),)),
+    Panel(
+        "Evictions, in an hour",
+        "short",
+        ((f'sum by (action) (increase({have.EVICTIONS.name}{{result="evicted"}}[1h]))', "{{action}}"),),
+    ),
+    Panel(
+        "Evictions without a start, in an hour",
+        "short",
+        (
+            (f"sum(increase({have.EVICTED_IN_VAIN.name}[1h]))", "pods evicted for pods that did not start"),
+            (f"max by (action) ({have.INTENTS.name})", "intents that stand: {{action}}"),
+        ),
+    ),
     Panel("New reasons to wait, a second", "ops", ((_rate(have.VERDICTS, "reason"), "{{reason}}"),)),
     Panel("Scheduler: stages, 99 %", "s", ((_quantile(have.STAGE_SECONDS, "stage"), "{{stage}}"),)),
     Panel("Binder: stages, 99 %", "s", ((_quantile(have.BIND_STAGE_SECONDS, "stage"), "{{stage}}"),)),

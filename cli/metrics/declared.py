@@ -148,7 +148,7 @@ EVICTED_IN_VAIN: Final = counter(
 INTENTS: Final = gauge(
     "moorage_intents",
     "Decisions to evict pods for others that stand, as the leader sees them.",
-    {"action": "`reclaim` or `preempt`"},
+    {"action": "`reclaim`, `preempt` or `consolidation`"},
 )
 _KAI_MS: Final = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0, 2560.0)
 KAI_E2E: Final = gauge(

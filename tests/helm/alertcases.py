@@ -93,9 +93,9 @@ LAG: Final = "moorage_watch_lag_seconds"
 LOOP: Final = "moorage_event_loop_lag_seconds"
 
 
-def evicted(values: str) -> Series:
+def evicted(values: str, action: str = "reclaim") -> Series:
     """Evictions for others; those of stale gangs don't count."""
-    return one("moorage_evictions_total", values, "scheduler", action="reclaim", result="evicted") | one(
+    return one("moorage_evictions_total", values, "scheduler", action=action, result="evicted") | one(
         "moorage_evictions_total", "0+1000x60", "scheduler", action="stalegangeviction", result="evicted"
     )
 
@@ -277,6 +277,8 @@ def _fires_for_queues() -> Iterator[Case]:
 def _silent_about_queues() -> Iterator[Case]:
     yield Case("owed for ten minutes", "MoorageQueueStarved", owed("0x3 2000000000x9 0x30"), 40)
     yield Case("one in twenty", "MoorageEvictionsInVain", evicted("0+20x60") | without_start("0+1x60"), 55)
+    moved = evicted("0+20x60", "consolidation") | without_start("0+1x60")
+    yield Case("one in twenty of those that were moved", "MoorageEvictionsInVain", moved, 55)
     yield Case("five of six in an hour", "MoorageEvictionsInVain", evicted("0x9 6x60") | without_start("0x9 5x60"), 55)
     at_it = used("gpus", "8x30", "8x30") | used("cpu_cores", "63.5x30", "64x30")
     yield Case("at its limit", "MoorageQueueAboveLimit", at_it, 30)

@@ -133,3 +133,12 @@ def test_the_dashboard_is_json_with_a_panel_each_and_no_two_in_one_place() -> No
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in made["panels"]]
     assert len(set(places)) == len(places)
     assert (CHART / "dashboards" / "moorage.json").read_text() == dashboard()
+
+
+def test_the_dashboard_shows_evictions_by_action_and_those_without_a_start_side_by_side() -> None:
+    panels = {panel["title"]: panel for panel in json.loads(dashboard())["panels"]}
+    made, in_vain = panels["Evictions, in an hour"], panels["Evictions without a start, in an hour"]
+    assert "moorage_evictions_total" in made["targets"][0]["expr"]
+    assert [target["legendFormat"] for target in made["targets"]] == ["{{action}}"]
+    assert ALERTS["MoorageEvictionsInVain"]["expr"].startswith(in_vain["targets"][0]["expr"])
+    assert made["gridPos"]["y"] == in_vain["gridPos"]["y"]
