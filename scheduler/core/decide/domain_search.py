@@ -79,6 +79,14 @@ class _Inside(NamedTuple):
     domain: Domain | None = None
 
 
+class _Mark(NamedTuple, Generic[M]):
+    """What stood before: on paper, members with a place, and nodes that were started."""
+
+    trying: M
+    taken: int
+    where: int
+
+
 @dataclass(slots=True)
 class DomainSearch(Generic[M]):
     """One gang's. ``ready``: members that may be placed, in their order; they reach its minimum."""
@@ -101,7 +109,7 @@ class DomainSearch(Generic[M]):
     #: Of nodes: the members that start each, and what it is made of.
     _needs: dict[int, list[PodRecord]] = field(default_factory=dict)
     _known_parts: dict[int, tuple[list[int], list[int], list[Choice]]] = field(default_factory=dict)
-    #: Where nodes were started last.
+    #: Where nodes were started that stand.
     _where: dict[int, _Inside] = field(default_factory=dict)
     _taken: dict[str, None] = field(default_factory=dict)
     _is_over: bool = False
@@ -117,6 +125,16 @@ class DomainSearch(Generic[M]):
         """Place as many members as the minimum needs, and return whether that is done. Else the caller rolls back."""
         return self._satisfied(ROOT, _Inside(self.nodes))
 
+    def _checkpoint(self) -> _Mark[M]:
+        return _Mark(self.trying.checkpoint(), len(self._taken), len(self._where))
+
+    def _rollback(self, mark: _Mark[M]) -> None:
+        self.trying.rollback(mark.trying)
+        while len(self._taken) > mark.taken:
+            self._taken.popitem()
+        while len(self._where) > mark.where:
+            self._where.popitem()
+
     # --- the tree of minimums ------------------------------------------------------------------------------------
     def _satisfied(self, node: int, inside: _Inside) -> bool:
         """Start a node inside a domain, in the first of its own domains that takes it."""
@@ -125,13 +143,11 @@ class DomainSearch(Generic[M]):
             return self._started(node, inside)
         needed = self._needed(node)
         for domain in self._candidates(node, bound, needed, inside.mask):
-            mark, taken = self.trying.checkpoint(), len(self._taken)
+            mark = self._checkpoint()
             mask = None if domain.level == ROOT else bound.tree.mask(domain)
             if self._started(node, _Inside(both(inside.mask, mask), bound, domain)):
                 return True
-            self.trying.rollback(mark)
-            while len(self._taken) > taken:
-                self._taken.popitem()
+            self._rollback(mark)
             if self._is_over:
                 return False
         if bound.required and self.unsatisfied is None:
@@ -166,13 +182,11 @@ class DomainSearch(Generic[M]):
                 break
             if (asked := self._asked(node)) in failed:
                 continue
-            mark, taken = self.trying.checkpoint(), len(self._taken)
+            mark = self._checkpoint()
             if self._satisfied(node, inside):
                 needed -= 1
                 continue
-            self.trying.rollback(mark)
-            while len(self._taken) > taken:
-                self._taken.popitem()
+            self._rollback(mark)
             failed.add(asked)
         return not needed
 

@@ -302,3 +302,14 @@ def test_a_start_is_charged_as_any_other() -> None:
     made = _gang(_nodes(a_x_1=2, b_y_1=4), *_members(2), minimum=2, topologyConstraint=_asks("rack"))
     feed(made, *[bound(each, "a-x-1") for each in _members(2)])
     assert made.validate() == []
+
+
+def test_where_a_subgroup_failed_does_not_count_for_others_of_it() -> None:
+    subgroups = [
+        {"name": "either", "minSubGroup": 1, "topologyConstraint": _asks("zone")},
+        {"name": "one", "parent": "either", "minMember": 3},
+        {"name": "two", "parent": "either", "minMember": 3},
+    ]
+    members = [*_members(3, subgroup="one", name="p"), *_members(3, subgroup="two", name="q", cpu="1")]
+    made = _gang(_nodes(a_x_1=3, b_x_1=2), *members, minimum=4, subGroups=subgroups)
+    assert _places(made.decide(0)) == {}
