@@ -149,8 +149,8 @@ class DomainSearch(Generic[M]):
                 return True
             self._rollback(mark)
             if self._is_over:
-                return False
-        if bound.required and self.unsatisfied is None:
+                break
+        if bound.required and self.unsatisfied is None and (self.is_cut or not self._is_over):
             self.unsatisfied = self._why(node, bound, needed, inside.mask)
         return False
 

@@ -146,6 +146,20 @@ def test_racks_that_are_alike_are_tried_once() -> None:
     assert entry.verdict.code is Code.TOPOLOGY_NOT_SATISFIED
 
 
+def test_a_search_that_placed_as_many_pods_as_it_may_says_so() -> None:
+    """Each rack has 150 GPUs for 150, but no two of a node's three are of use to a third pod."""
+    nodes = [
+        node(f"n{rack:02}-{number:02}", gpus=3, memory=f"{200 + rack}Gi", labels={"zone": "z", "rack": f"r{rack:02}"})
+        for rack in range(60)
+        for number in range(50)
+    ]
+    members = [pod(f"m{n}", gpus=2, cpu=f"{1 + n % 2}", group="g") for n in range(75)]
+    made = cluster(TREE, *nodes, pod_group("g", 75, topologyConstraint=_asked("rack")), *members)
+    [entry] = made.decide(0).entries
+    assert isinstance(entry, Explain)
+    assert entry.verdict.code is Code.TOPOLOGY_SEARCH_CUT
+
+
 def _asked(level: str) -> dict[str, str]:
     return {"topology": "t", "requiredTopologyLevel": level}
 
