@@ -22,6 +22,7 @@ from scheduler.core.decide.gang_search import Tried
 from scheduler.core.decide.place_bounds import PlaceBound
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.pod_slots import pod_slots
+from scheduler.core.decide.start_parts import StartParts, shares_of_leaves
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.minimum_tree import Choice
 from scheduler.core.model.records import PodRecord
@@ -103,12 +104,8 @@ class DomainSearch(Generic[M]):
     is_cut: bool = False
     #: How many domains were tried, and how often what all of them take was counted.
     tries: int = 0
-    _costs: list[int] = field(init=False)
+    _parts: StartParts = field(init=False)
     _numbers: dict[str, int] = field(init=False)
-    _of_leaf: dict[int, list[PodRecord]] = field(default_factory=dict)
-    #: Of nodes: the members that start each, and what it is made of.
-    _needs: dict[int, list[PodRecord]] = field(default_factory=dict)
-    _known_parts: dict[int, tuple[list[int], list[int], list[Choice]]] = field(default_factory=dict)
     #: Where nodes were started that stand.
     _where: dict[int, _Inside] = field(default_factory=dict)
     _taken: dict[str, None] = field(default_factory=dict)
@@ -116,13 +113,21 @@ class DomainSearch(Generic[M]):
     _placed: int = 0
 
     def __post_init__(self) -> None:
-        self._costs = self.state.costs(self.ready)
+        self._parts = StartParts(self.state, self.ready, self.bounds, shares_of_leaves(self.state, self.ready))
         self._numbers = self.state.tree.numbers()
-        for pod in self.ready:
-            self._of_leaf.setdefault(self._numbers.get(pod.subgroup, ROOT), []).append(pod)
 
     def run(self) -> bool:
-        """Place as many members as the minimum needs, and return whether that is done. Else the caller rolls back."""
+        """Place as many members as the minimum needs, and return whether that is done. Else the caller rolls back.
+
+        First by the shares of subgroups in it; then each has its own minimum, and others go beside those.
+        """
+        mark = self._checkpoint()
+        if self._satisfied(ROOT, _Inside(self.nodes)):
+            return True
+        if self._is_over or not self._parts.shares:
+            return False
+        self._rollback(mark)
+        self._parts = StartParts(self.state, self.ready, self.bounds)
         return self._satisfied(ROOT, _Inside(self.nodes))
 
     def _checkpoint(self) -> _Mark[M]:
@@ -141,7 +146,7 @@ class DomainSearch(Generic[M]):
         bound = self.bounds.get(node)
         if bound is None:
             return self._started(node, inside)
-        needed = self._needed(node)
+        needed = self._parts.needed(node)
         for domain in self._candidates(node, bound, needed, inside.mask):
             mark = self._checkpoint()
             mask = None if domain.level == ROOT else bound.tree.mask(domain)
@@ -156,17 +161,17 @@ class DomainSearch(Generic[M]):
 
     def _started(self, node: int, inside: _Inside) -> bool:
         """Start all that a node needs inside a domain: subgroups with domains of their own first."""
-        bounded, leaves, choices = self._parts(node)
+        bounded, leaves, choices = self._parts.of(node)
         if not all(self._satisfied(each, inside) for each in bounded):
             return False
         self._where[node] = inside
         members, spare = list[PodRecord](), dict[str, list[PodRecord]]()
         for leaf in leaves:
-            of_leaf, lacks = self._of_leaf.get(leaf, []), self.state.lacks[leaf]
+            of_leaf, lacks = self._parts.of_leaf(leaf), self._parts.lacks(leaf)
             members += of_leaf[:lacks]
-            spare[self.state.tree.names[leaf]] = of_leaf[lacks:]
+            spare[self.state.tree.names[leaf]] = [*of_leaf[lacks:]]
         if node == ROOT and not self.state.tree.leaves:
-            members = list(self._needed(ROOT))
+            members = list(self._parts.needed(ROOT))
             taken = {pod.uid for pod in members}
             others = [pod for pod in self.ready if pod.uid not in taken]
             spare = dict.fromkeys((pod.subgroup for pod in members), others)
@@ -192,9 +197,9 @@ class DomainSearch(Generic[M]):
 
     def _asked(self, node: int) -> Hashable:
         """What a node asks: of two that ask the same the second fails where the first did."""
-        bound, members = self.bounds.get(node), self._needed(node)
-        if self.state.tree.children[node] or any(pod.alone for pod in members):
+        if self._parts.is_like_no_other(node):
             return node
+        bound, members = self.bounds.get(node), self._parts.needed(node)
         return bound and (bound.asked, tuple(bound.running)), tuple((pod.cls, pod.priority) for pod in members)
 
     def _rest(self, inside: _Inside) -> bool:
@@ -207,6 +212,8 @@ class DomainSearch(Generic[M]):
                 continue
             self.trying.within = where.mask
             lacks -= self._placed_one(pod)
+        if lacks and not self._is_over:
+            self.trying.failed("", 0)
         return not lacks
 
     def _inside_of(self, pod: PodRecord, inside: _Inside) -> _Inside | None:
@@ -221,46 +228,6 @@ class DomainSearch(Generic[M]):
         where = self._where.get(node, inside)
         return _Inside(both(inside.mask, where.mask))
 
-    def _parts(self, node: int) -> tuple[list[int], list[int], list[Choice]]:
-        """What a node needs in any case: nodes below it with bounds of their own, leaves; and what is to be chosen."""
-        if node not in self._known_parts:
-            self._known_parts[node] = self._found_parts(node)
-        return self._known_parts[node]
-
-    def _found_parts(self, node: int) -> tuple[list[int], list[int], list[Choice]]:
-        tree, bounded, leaves, choices = self.state.tree, list[int](), list[int](), list[Choice]()
-        open_nodes = [node]
-        while open_nodes:
-            at = open_nodes.pop()
-            if at != node and at in self.bounds:
-                bounded.append(at)
-            elif not tree.children[at]:
-                leaves += [at] if self._costs[at] and at else []
-            else:
-                fixed, chosen = tree.choice(self._costs, at)
-                open_nodes += reversed(fixed)
-                choices += [chosen] if chosen is not None else []
-        return bounded, leaves, choices
-
-    def _needed(self, node: int) -> list[PodRecord]:
-        """The members that start a node with the fewest pods."""
-        if node not in self._needs:
-            self._needs[node] = self._found_needed(node)
-        return self._needs[node]
-
-    def _found_needed(self, node: int) -> list[PodRecord]:
-        if node == ROOT:
-            return self.state.needed(self.ready)
-        found, open_nodes = list[PodRecord](), [node]
-        while open_nodes:
-            at = open_nodes.pop()
-            if not self.state.tree.children[at]:
-                found += self._of_leaf.get(at, ())[: self.state.lacks[at]]
-                continue
-            fixed, choice = self.state.tree.choice(self._costs, at)
-            open_nodes += reversed([*fixed, *(choice.nodes[: choice.needed] if choice is not None else ())])
-        return found
-
     # --- domains -------------------------------------------------------------------------------------------------
     def _candidates(
         self, node: int, bound: PlaceBound, needed: Sequence[PodRecord], mask: NodeMask
@@ -269,7 +236,7 @@ class DomainSearch(Generic[M]):
         if self.tries >= _TRIES_IN_ALL:
             self.is_cut = True
             return
-        instead = self._under(node) if self._has_choice(node) else ()
+        instead = self._parts.under(node) if self._parts.has_choice(node) else ()
         room = DomainRooms(self.placer, bound, needed, mask, with_idle=self.with_idle, instead=instead)
         failed, before = set[Hashable](), self.tries
         for level in range(bound.preferred, bound.required - 1, -1):
@@ -284,26 +251,6 @@ class DomainSearch(Generic[M]):
                 yield domain
                 failed.add(alike)
         self.tries += self.tries == before  # what the domains take was counted
-
-    def _has_choice(self, node: int) -> bool:
-        """Whether a node can be started in more ways than one, so that others may fit where the nearest don't."""
-        bounded, leaves, choices = self._parts(node)
-        if choices or any(self._has_choice(each) for each in bounded):
-            return True
-        if node == ROOT and (not leaves or self.state.of_all > len(self._needed(ROOT))):
-            return _differ(self.ready, len(self._needed(ROOT)))
-        return any(_differ(self._of_leaf.get(leaf, ()), self.state.lacks[leaf]) for leaf in leaves)
-
-    def _under(self, node: int) -> Sequence[PodRecord]:
-        """All members that may be of a node."""
-        if node == ROOT:
-            return self.ready
-        found, open_nodes = list[PodRecord](), [node]
-        while open_nodes:
-            at = open_nodes.pop()
-            found += self._of_leaf.get(at, ())
-            open_nodes += self.state.tree.children[at]
-        return found
 
     def _why(self, node: int, bound: PlaceBound, needed: Sequence[PodRecord], mask: NodeMask) -> Unsatisfied:
         room = DomainRooms(self.placer, bound, needed, mask, with_idle=self.with_idle)
@@ -371,8 +318,3 @@ class DomainSearch(Generic[M]):
         elif tried is Tried.STOPPED:
             self._is_over = True
         return tried is Tried.PLACED
-
-
-def _differ(members: Sequence[PodRecord], needed: int) -> bool:
-    """Whether there are more than needed, and not all of one class: then others may fit where some don't."""
-    return len(members) > needed and len({pod.cls for pod in members}) > 1

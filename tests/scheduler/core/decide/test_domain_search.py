@@ -147,7 +147,7 @@ def test_racks_that_are_alike_are_tried_once() -> None:
 
 
 def test_a_search_that_placed_as_many_pods_as_it_may_says_so() -> None:
-    """Each rack has 150 GPUs for 150, but no two of a node's three are of use to a third pod."""
+    """Each rack has 150 free GPUs for pods that ask 150, but one of a node's three is of no use."""
     nodes = [
         node(f"n{rack:02}-{number:02}", gpus=3, memory=f"{200 + rack}Gi", labels={"zone": "z", "rack": f"r{rack:02}"})
         for rack in range(60)
@@ -189,6 +189,22 @@ def test_whatever_starts_keeps_to_what_the_gang_and_each_subgroup_ask(seed: int)
         inside = {_path(of[on], depth) for each, on in places.items() if each.startswith(name)}
         assert len(inside) <= 1
         assert None not in inside
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_one_subgroup_finds_a_rack_for_all_that_the_minimum_asks_of_it(seed: int) -> None:
+    """Whatever its own minimum is, 0 included: it starts if and only if some rack takes as many as start."""
+    rng = Random(seed)
+    nodes, count = _nodes(rng), rng.randint(1, 5)
+    subgroups = [{"name": "w", "minMember": rng.randint(0, count), **_constraint("rack")}]
+    members = [pod(f"m{n}", gpus=1, group="g", subgroup="w") for n in range(count)]
+    made = cluster(TREE, *nodes, pod_group("g", count, subGroups=subgroups), *members)
+    entries = made.decide(0).entries
+    rooms = [sum(map(_gpus, of)) for of in _domains(nodes, 2).values()]
+    is_placed = bool([*placements(entries)])
+    assert is_placed == (max(rooms, default=0) >= count)
+    codes = {entry.verdict.code for entry in entries if isinstance(entry, Explain)}
+    assert codes == (set() if is_placed else {Code.TOPOLOGY_NOT_SATISFIED})
 
 
 def _constraint(level: str) -> dict[str, dict[str, str]]:

@@ -313,3 +313,10 @@ def test_where_a_subgroup_failed_does_not_count_for_others_of_it() -> None:
     members = [*_members(3, subgroup="one", name="p"), *_members(3, subgroup="two", name="q", cpu="1")]
     made = _gang(_nodes(a_x_1=3, b_x_1=2), *members, minimum=4, subGroups=subgroups)
     assert _places(made.decide(0)) == {}
+
+
+def test_a_subgroup_without_a_minimum_is_in_one_domain_with_those_that_the_gang_needs_of_it() -> None:
+    subgroups = [{"name": "main", "minMember": 1}, {"name": "workers", "topologyConstraint": _asks("rack")}]
+    members = [*_members(1, subgroup="main", name="m"), *_members(3, subgroup="workers", name="w")]
+    made = _gang(_nodes(a_x_1=2, b_y_1=3), *members, minimum=4, subGroups=subgroups)
+    assert _places(made.decide(0)) == {"m0": "a-x-1", **dict.fromkeys(("w0", "w1", "w2"), "b-y-1")}
