@@ -8,10 +8,12 @@ the first members in their order. These are their *shares*.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from scheduler.core.decide.domain_rooms import size
+from scheduler.core.decide.place_bounds import PlaceBound
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.minimum_tree import Choice
 from scheduler.core.model.records import PodRecord
@@ -28,7 +30,10 @@ def shares_of_leaves(state: Quorum, ready: Sequence[PodRecord]) -> dict[int, int
 
 
 class Parts(NamedTuple):
-    """``bounded``: nodes below that ask for places of their own. ``leaves``: others, whose members are placed here."""
+    """``bounded``: nodes below that ask for places of their own, in the order in which they choose.
+
+    ``leaves``: others, whose members are placed here.
+    """
 
     bounded: list[int]
     leaves: list[int]
@@ -41,7 +46,7 @@ class StartParts:
 
     state: Quorum
     ready: Sequence[PodRecord]
-    bounds: Collection[int]
+    bounds: Mapping[int, PlaceBound]
     shares: Mapping[int, int] = field(default_factory=dict)
     _costs: list[int] = field(init=False)
     _of_leaf: dict[int, list[PodRecord]] = field(default_factory=dict)
@@ -97,7 +102,14 @@ class StartParts:
                 fixed, choice = self._children(at)
                 open_nodes += reversed(fixed)
                 parts.choices.extend([] if choice is None else [choice])
+        parts.bounded.sort(key=self._order)
         return parts
+
+    def _order(self, node: int) -> tuple[bool, list[int]]:
+        """Nodes of which pods run come first, which can go nowhere else; then those that ask most."""
+        bound = self.bounds[node]
+        is_held = bool(bound.required and bound.held_by(bound.required))
+        return not is_held, [sum(asked) for asked in zip(*map(size, self.needed(node)), strict=True)]
 
     def _is_leaf(self, node: int) -> bool:
         return not self.state.tree.children[node] and node not in self._more

@@ -21,7 +21,7 @@ def _parts(
     group = snapshot.pod_group("ns", "g")
     assert group is not None
     state, ready = snapshot.quorum(group), snapshot.waiting_members("ns", "g", 0)
-    return StartParts(state, ready, (), shares_of_leaves(state, ready)), group.tree.names
+    return StartParts(state, ready, {}, shares_of_leaves(state, ready)), group.tree.names
 
 
 @pytest.mark.parametrize(

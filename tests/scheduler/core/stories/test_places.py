@@ -320,3 +320,22 @@ def test_a_subgroup_without_a_minimum_is_in_one_domain_with_those_that_the_gang_
     members = [*_members(1, subgroup="main", name="m"), *_members(3, subgroup="workers", name="w")]
     made = _gang(_nodes(a_x_1=2, b_y_1=3), *members, minimum=4, subGroups=subgroups)
     assert _places(made.decide(0)) == {"m0": "a-x-1", **dict.fromkeys(("w0", "w1", "w2"), "b-y-1")}
+
+
+def _racked(**sizes: int) -> tuple[list[Mapping[str, Any]], list[Pod]]:
+    """Subgroups of a rack each, and their members."""
+    subgroups = [{"name": n, "minMember": size, "topologyConstraint": _asks("rack")} for n, size in sizes.items()]
+    return [*subgroups], [each for n, size in sizes.items() for each in _members(size, subgroup=n, name=n)]
+
+
+def test_subgroups_that_ask_most_choose_first() -> None:
+    subgroups, members = _racked(a=2, b=3, c=3)
+    made = _gang(_nodes(a_x_1=5, b_y_1=3), *members, subGroups=subgroups)
+    assert len(_places(made.decide(0))) == 8
+
+
+def test_subgroups_that_run_somewhere_choose_before_those_that_may_go_anywhere() -> None:
+    subgroups, members = _racked(a=1, b=2)
+    runs = pod("b9", gpus=1, group="g", subgroup="b", bound_to="a-x-1")
+    made = _gang(_nodes(a_x_1=2, b_y_1=3), runs, *members[:2], subGroups=subgroups)
+    assert _places(made.decide(0)) == {"a0": "b-y-1", "b0": "a-x-1"}
