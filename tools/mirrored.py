@@ -37,7 +37,6 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/assumed/in_flight.py": "tests/scheduler/core/assumed/test_assumed.py",
     "scheduler/core/backlog/kept_off.py": "tests/scheduler/core/stories/test_berths_machine.py",
     "scheduler/core/backlog/learned.py": "tests/scheduler/core/backlog/test_notes.py",
-    "scheduler/core/backlog/room_memo.py": "tests/scheduler/core/decide/test_making.py",
     "scheduler/core/backlog/waiting_gang.py": "tests/scheduler/core/backlog/test_backlog.py",
     "scheduler/core/cluster_state.py": "tests/scheduler/core/test_cluster.py",
     "scheduler/core/convert/constraints.py": "tests/scheduler/core/convert/test_blockers.py",

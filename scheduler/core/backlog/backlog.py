@@ -73,6 +73,8 @@ class Backlog:
         self._woken_at = -1
         #: Needs for which room was looked for.
         self.room = NEVER_LOOKED
+        #: Gangs that were refused room, and of which something has changed since the last look.
+        self.ask_anew: dict[Key, None] = {}
         #: Standing intents that need no look.
         self.resting = Resting()
         #: Pods that were moved and are gone (UIDs), since when that is known: their successors have places.
@@ -94,6 +96,8 @@ class Backlog:
                 self._apart[key] = None
         if key in self._gangs:
             self._wake_gang(key)
+        if key in self.room.refused:
+            self.ask_anew[key] = None
 
     def touch_avoiding(self) -> None:
         """Where pods are that keep others off has changed: some that were kept off may not be any more."""

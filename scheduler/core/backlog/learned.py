@@ -260,6 +260,7 @@ class RoomLooked(msgspec.Struct, frozen=True):
     def take(self, backlog: Backlog) -> None:
         """Remember who was refused."""
         backlog.room = self.memo
+        backlog.ask_anew.clear()
 
 
 class IntentsLooked(msgspec.Struct, frozen=True):

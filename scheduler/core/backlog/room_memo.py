@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 
 import msgspec
 
@@ -36,6 +36,13 @@ class RoomMemo(msgspec.Struct, frozen=True):
     leaving: Mapping[str, int] = {}
     revised: Mapping[str, int] = {}
     next_ns: int | None = None
+
+    def without_answers_to(self, keys: Collection[NeedKey]) -> RoomMemo:
+        """The same where these needs were refused on another ground: they ask something else now."""
+        if not keys:
+            return self
+        old = {key: msgspec.structs.replace(self.refused[key], stamp=()) for key in keys if key in self.refused}
+        return msgspec.structs.replace(self, stamp=(), refused={**self.refused, **old})
 
 
 NEVER_LOOKED = RoomMemo()

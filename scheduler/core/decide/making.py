@@ -71,8 +71,8 @@ class Making:
 
     def run(self) -> None:
         """Look for room, if it is time to."""
-        memo, now_ns = self.attempts.snapshot.backlog.room, self.attempts.now_ns
-        stamp = self._stamp()
+        backlog, now_ns = self.attempts.snapshot.backlog, self.attempts.now_ns
+        memo, stamp = backlog.room.without_answers_to(backlog.ask_anew), self._stamp()
         every_ns = self._settings.every_ns
         if memo.looked_ns is not None and memo.looked_ns <= now_ns < memo.looked_ns + every_ns:
             self._wait(memo, memo.looked_ns + every_ns, has_changed=stamp != memo.stamp or bool(self.failing))

@@ -398,3 +398,13 @@ def test_an_elastic_gang_shrinks_before_another_ends() -> None:
     shell.feed(waiting("mine", "a", 2)).run(4)
     assert (len(shell.asked), shell.placed) == (2, {"mine": "n1"})
     assert isinstance(shell.objects["PodGroup e"], PodGroup)
+
+
+def test_a_gang_for_which_nobody_was_evicted_is_searched_for_again_once_it_asks_less() -> None:
+    """Nothing else changes meanwhile, neither on nodes nor in queues."""
+    shell = Shell().feed(queue("a", gpu=(3, 1, -1)), queue("b", gpu=(1, 1, -1)), node("n1", gpus=4))
+    shell.feed(*(running(f"b{number}", "b") for number in range(4)), pod_group("g", 5, queue="a"))
+    shell.feed(*(waiting(f"m{number}", "a", group="g") for number in range(5))).run(6)
+    assert (shell.asked, shell.placed) == ([], {})
+    shell.feed(pod_group("g", 3, queue="a")).run(6)
+    assert len(shell.placed) == 3

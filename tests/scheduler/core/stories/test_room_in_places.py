@@ -16,7 +16,7 @@ ASKED = {"topology": "t", "requiredTopologyLevel": "rack"}
 def _shell(gpus: int = 2) -> Shell:
     shell = Shell()
     feed(shell.cluster, topology("t", "rack"))
-    shell.feed(*(node(name, gpus=gpus, labels={"rack": rack}) for name, rack in RACKS.items()))
+    shell.feed(*(node(name, gpus=gpus, labels={"row": "r", "rack": rack}) for name, rack in RACKS.items()))
     half = 2 * gpus
     return shell.feed(queue("a", gpu=(half, 1, -1)), queue("b", gpu=(half, 1, -1)))
 
@@ -62,3 +62,13 @@ def test_whoever_is_evicted_makes_a_rack_large_enough(seed: int) -> None:
     assert len(members) in {0, count}
     assert len({RACKS[shell.placed[name]] for name in members}) <= 1
     assert bool(members) or not shell.asked
+
+
+def test_a_gang_for_which_nobody_was_evicted_is_searched_for_again_once_its_topology_is_another_one() -> None:
+    shell = _shell().feed(*(running(f"b{number}", "b", on=f"n{number % 4 + 1}") for number in range(8)))
+    shell.feed(queue("a", gpu=(6, 1, -1)), queue("b", gpu=(2, 1, -1)))
+    _gang(shell, 5).run(6)
+    assert shell.asked == []
+    feed(shell.cluster, topology("t", "row", aliases=["rack"]))
+    shell.run(6)
+    assert len(shell.placed) == 5
