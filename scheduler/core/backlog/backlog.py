@@ -17,6 +17,7 @@ from scheduler.core.backlog.kept_off import KeptOff, Off
 from scheduler.core.backlog.quota_sleepers import Item, QuotaSleepers
 from scheduler.core.backlog.resting import Resting
 from scheduler.core.backlog.room_memo import NEVER_LOOKED
+from scheduler.core.backlog.rule_watch import asks_others
 from scheduler.core.backlog.sayings import Key, Sayings
 from scheduler.core.backlog.shape import Shape, ShapeKey
 from scheduler.core.backlog.timers import Timers
@@ -53,7 +54,7 @@ class Backlog:
         self.quota_sleepers = QuotaSleepers()
         #: Nodes that are kept for groups that waited too long, and who sleeps because of that.
         self.berths = Berths()
-        self.kept_off = KeptOff(ledger)
+        self.kept_off = KeptOff(ledger, places)
         self.touched: set[str] = set()
         self._shapes: dict[ShapeKey, Shape] = {}
         self._shape_of: dict[str, Shape] = {}
@@ -229,7 +230,7 @@ class Backlog:
     def gang_kept_off(self, key: Key, off: Off, kept: Kept | None) -> None:
         """The same for a gang. ``kept``: None where its members are of several classes."""
         self.sleep_gang(key, Until.KEPT_OFF)
-        self.kept_off.put(key, off, kept)
+        self.kept_off.put(key, off, kept, asks_others=any(map(asks_others, self._gangs[key].classes)))
 
     def wake_kept_off(self, is_starved: Callable[[str, Resources], bool]) -> None:
         """Wake those that may be placed though nodes are kept for others; before each decision."""

@@ -1,13 +1,14 @@
 """Who sleeps because nodes are kept for others (queues/berths.py): it would fit there, and nowhere else.
 
-It wakes when the berths change, when its queue may use them after all, or when another node got something that may help
-it. Those that ask the same of the same queue are compared once.
+It wakes when the berths change, when its queue may use them after all, when another node got something that may help
+it, or when rules about other pods may have opened another node to it. Those that ask the same of the same queue are
+compared once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from scheduler.core.backlog.asleep import Kept, depends_on_all
@@ -16,6 +17,7 @@ from scheduler.core.backlog.shape import ShapeKey
 from scheduler.core.backlog.sums import passing
 from scheduler.core.model.resources import Resources
 from scheduler.core.nodes.ledger import Ledger
+from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.queues.berths import Berth
 
 Item = ShapeKey | Key
@@ -35,18 +37,23 @@ class Off(NamedTuple):
 
 @dataclass(slots=True)
 class _Alike:
-    """Those of one ``Off``. ``kept``: what one of their pods needs; None: any node that got something may help."""
+    """Those of one ``Off``. ``kept``: what one of their pods needs; None: any node that got something may help.
+
+    ``placed_at``: the change of places after which any other may help; None: none does, or ``kept`` says which.
+    """
 
     kept: Kept | None
     sure_at: int
+    placed_at: int | None
     items: dict[Item, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class KeptOff:
-    """All of them. ``berths``: as of the last decision."""
+    """All of them. ``berths``: as of the last decision. ``places``: which pods are where; None: nobody knows."""
 
     ledger: Ledger
+    places: Callable[[], PodPlaces] | None = None
     berths: tuple[Berth, ...] = ()
     _of: dict[Item, Off] = field(default_factory=dict)
     _alike: dict[Off, _Alike] = field(default_factory=dict)
@@ -57,12 +64,20 @@ class KeptOff:
     def __len__(self) -> int:
         return len(self._of)
 
-    def put(self, item: Item, off: Off, kept: Kept | None) -> None:
-        """Have it sleep. ``kept``: of the only class that it asks, as of now."""
+    def put(self, item: Item, off: Off, kept: Kept | None, *, asks_others: bool = False) -> None:
+        """Have it sleep. ``kept``: of the only class that it asks, as of now.
+
+        ``asks_others``: of several classes, whether rules about other pods keep one of them off nodes.
+        """
         self.drop(item)
         self._of[item] = off
-        alike = self._alike.setdefault(off, _Alike(kept, self.ledger.changes.last))
+        placed_at = self._places_number if kept is None and asks_others else None
+        alike = self._alike.setdefault(off, _Alike(kept, self.ledger.changes.last, placed_at))
         alike.items[item] = None
+
+    @property
+    def _places_number(self) -> int:
+        return -1 if self.places is None else self.places().number
 
     def drop(self, item: Item) -> None:
         """It sleeps no more, or not for this."""
@@ -90,7 +105,20 @@ class KeptOff:
         of_others = [berth for berth in off.berths if berth.queue != off.queue]
         return bool(of_others) and is_starved(off.queue, off.use)
 
+    def _may_have_opened(self, alike: _Alike) -> bool:
+        """Whether pods that came or went may have opened a node: it need not have got anything for that."""
+        if alike.placed_at is not None:
+            return alike.placed_at != self._places_number
+        if alike.kept is None or alike.kept.watch is None:
+            return False
+        still = alike.kept.watch.still_closed(self.ledger, None if self.places is None else self.places())
+        if still is not None:
+            alike.kept = replace(alike.kept, watch=still)
+        return still is None
+
     def _may_fit_elsewhere(self, off: Off, alike: _Alike) -> bool:
+        if self._may_have_opened(alike):
+            return True
         changes = self.ledger.changes
         if not changes.has_helped_since(alike.sure_at):
             return False
