@@ -42,6 +42,7 @@ class Kept:
     """One class's verdict. ``sure_at``: the last change of the ledger as of which the class fits nowhere for sure.
 
     ``told_at``: the change that the verdict's counts are of; -1 where the decision had charged pods before.
+    ``told_of``: the same of places, for a class with rules about other pods: labels of pods change and no node does.
     ``charged``: rows of those charges. The ledger may have more there, if a charge was on paper only.
     """
 
@@ -53,6 +54,7 @@ class Kept:
     needs: Needs
     #: What else may help a class with rules about other pods.
     watch: RuleWatch | None = None
+    told_of: int = -1
 
 
 class KeptGang(msgspec.Struct, frozen=True):
@@ -109,8 +111,10 @@ class Asleep:
         close, if it had moved no pod.
         """
         last, rows = self._ledger.changes.last, frozenset(charged)
-        watch = watch_of(self._ledger, self._seen_places(), cls, None if rows else closed)
-        return Kept(verdict, last, -1 if rows else last, generation, rows, needs_of(self._ledger, cls), watch)
+        places = self._seen_places()
+        watch = watch_of(self._ledger, places, cls, None if rows else closed)
+        told_at, told_of = -1 if rows else last, -1 if places is None else places.number
+        return Kept(verdict, last, told_at, generation, rows, needs_of(self._ledger, cls), watch, told_of)
 
     def _seen_places(self) -> PodPlaces | None:
         return None if self._places is None else self._places()
@@ -144,13 +148,15 @@ class Asleep:
 
     def oldest(self, count: int) -> list[PodClass]:
         """Classes whose verdicts were told longest ago, as far as their counts may have changed since."""
-        last = self._ledger.changes.last
-        stale = (cls for cls in islice(self._classes, LOOKED_AT * count) if self._classes[cls].told_at != last)
-        return list(islice(stale, count))
+        first = islice(self._classes.items(), LOOKED_AT * count)
+        return list(islice((cls for cls, kept in first if not self.is_counted(kept)), count))
 
     def is_counted(self, kept: Kept | None) -> bool:
         """Whether no verdict is kept whose counts may have changed."""
-        return kept is None or kept.told_at == self._ledger.changes.last
+        if kept is None:
+            return True
+        places = None if kept.watch is None else self._seen_places()
+        return kept.told_at == self._ledger.changes.last and (places is None or kept.told_of == places.number)
 
     def is_sure(self, cls: PodClass, kept: Kept, generation: int) -> bool:
         """Whether the class fits nowhere, as can be told without a look at any node."""

@@ -8,6 +8,7 @@ from scheduler.core.backlog import recounts
 from scheduler.core.backlog.recounts import NOTHING
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
+from tests.scheduler.core.filters.beside import HOST, anti_affinity, running, term, waiting
 from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group, queue
 from wire import names
 
@@ -65,6 +66,17 @@ def test_a_pod_of_a_class_that_nobody_waited_with_is_told_of_nodes_as_they_are()
     verdict = made.backlog.said.verdict("uid-b")
     assert verdict is not None
     assert [reason.kind for reason in verdict.node_reasons] == ["taint"]
+
+
+def test_a_pod_with_rules_is_told_of_labels_of_pods_as_they_are() -> None:
+    made = cluster(node(cpu="2"), running("r", "n1", app="b", cpu="2"), waiting(anti_affinity(term(HOST))))
+    made.decide(0)
+    feed(made, running("r", "n1", app="a", cpu="2"))
+    made.decide(2 * _SECOND_NS)
+    verdict = made.backlog.said.verdict("uid-w")
+    assert verdict is not None
+    assert [reason.kind for reason in verdict.node_reasons] == ["pod-anti-affinity"]
+    assert recounts.next_ns(made.backlog, 2 * _SECOND_NS, 20) is None
 
 
 def test_the_counts_in_the_verdict_of_a_gang_are_brought_up_to_date() -> None:
