@@ -88,6 +88,13 @@ class Drawing(msgspec.Struct, frozen=True, cache_hash=True):
         return self.term in pod.draws
 
 
+def owned_term(matcher: object) -> AntiTerm | WeightedTerm | None:
+    """The term that each pod has which a matcher takes; None: it takes pods by something else."""
+    if isinstance(matcher, Drawing):
+        return matcher.term
+    return matcher.term if isinstance(matcher, Owning) and not matcher.term.is_widened else None
+
+
 def effort_of_term(term: AntiTerm) -> int:
     """What it takes to compare a pod with a term, in comparisons or so."""
     return 1 + effort_of_all(term.selector or ()) + effort_of_all(term.namespace_selector or ())

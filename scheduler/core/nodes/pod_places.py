@@ -2,19 +2,21 @@
 
 An event costs a note, with any number of rules. Who asks for a count pays for what has changed since it was asked last:
 so rules that one tenant writes cost nobody else anything. A count is made again from all pods if it is new, if nobody
-asked for it for a long time, and if labels of namespaces have changed.
+asked for it for a long time, and if labels of namespaces have changed. Owners of a term are counted by an index: terms
+of one tenant's pods are asked for pods of others, and may be new each time.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.core.filters.pod_rule import Matcher
-from scheduler.core.filters.pod_terms import LabelsOf
-from scheduler.core.model.records import PodRecord
+from scheduler.core.filters.pod_terms import LabelsOf, owned_term
+from scheduler.core.model.pod_preferences import WeightedTerm
+from scheduler.core.model.records import AntiTerm, PodRecord
 
 #: So many notes are kept at least; beyond that, as many as there are pods.
 _FEWEST_NOTES: Final = 1_000
@@ -23,6 +25,7 @@ _MOST_COUNTS: Final = 1_000
 #: A look at a pod takes as long as so many comparisons, and an operation as long as so many.
 _LOOKING: Final = 4
 COMPARISONS_PER_OPERATION: Final = 12
+_NOBODY: Final[dict[str, None]] = {}
 
 
 @dataclass(slots=True)
@@ -39,6 +42,8 @@ class PodPlaces:
     def __init__(self, labels_of: LabelsOf) -> None:
         self.labels_of = labels_of
         self._places: dict[str, tuple[PodRecord, tuple[str, ...]]] = {}
+        #: Pods (UIDs) by the terms that they have.
+        self._owners: dict[AntiTerm | WeightedTerm, dict[str, None]] = {}
         #: Of what came and went: a pod, its nodes, 1 or -1. ``_first``: the number of the first note.
         self._notes: list[tuple[PodRecord, tuple[str, ...], int]] = []
         self._first = 0
@@ -54,13 +59,21 @@ class PodPlaces:
         self.drop(pod.uid)
         if nodes:
             self._places[pod.uid] = (pod, nodes)
+            for term in _terms(pod):
+                self._owners.setdefault(term, {})[pod.uid] = None
             self._note(pod, nodes, 1)
 
     def drop(self, uid: str) -> None:
         """A pod is nowhere."""
         known = self._places.pop(uid, None)
-        if known is not None:
-            self._note(*known, -1)
+        if known is None:
+            return
+        for term in _terms(known[0]):
+            owners = self._owners[term]
+            del owners[uid]
+            if not owners:
+                del self._owners[term]
+        self._note(*known, -1)
 
     def of(self, uid: str) -> Iterator[tuple[PodRecord, str]]:
         """A pod with each node that it is on, or on its way to."""
@@ -106,9 +119,9 @@ class PodPlaces:
 
     def effort(self, matcher: Matcher) -> int:
         """About what it takes to count these pods now, in operations of about a microsecond."""
-        count = self._counts.get(matcher)
-        is_known = count is not None and count.seen >= self._first
-        looked_at = self._first + len(self._notes) - count.seen if is_known and count else len(self._places)
+        count, looked_at = self._counts.get(matcher), len(self._candidates(matcher))
+        if count is not None and count.seen >= self._first:
+            looked_at = self._first + len(self._notes) - count.seen
         return 1 + looked_at * (_LOOKING + matcher.effort()) // COMPARISONS_PER_OPERATION
 
     def per_node(self, matcher: Matcher) -> Mapping[str, int]:
@@ -132,9 +145,15 @@ class PodPlaces:
         count.seen = self._first + len(self._notes)
         return count
 
-    def _counted(self, matcher: Matcher) -> _Count:
+    def _candidates(self, matcher: Matcher) -> Collection[str]:
+        """Pods (UIDs) that a matcher may take."""
+        term = owned_term(matcher)
+        return self._places if term is None else self._owners.get(term, _NOBODY)
+
+    def _counted(self, matcher: Matcher, among: Collection[str] | None = None) -> _Count:
         count = _Count()
-        for pod, nodes in self._places.values():
+        for uid in self._candidates(matcher) if among is None else among:
+            pod, nodes = self._places[uid]
             if matcher.takes(pod, self.labels_of):
                 _add(count.per_node, nodes, 1)
         return count
@@ -146,7 +165,8 @@ class PodPlaces:
             (pod, nodes), (known, counted) = places[uid], self._places[uid]
             if nodes != counted or not is_alike(pod, known):
                 problems.append(f"pod {uid} is counted on {counted}, it is on {nodes}")
-        wrong = [each for each in self._counts if self._as_of_now(each).per_node != self._counted(each).per_node]
+        of_all = ((each, self._counted(each, self._places).per_node) for each in self._counts)
+        wrong = [each for each, per_node in of_all if self._as_of_now(each).per_node != per_node]
         return problems + [f"pods that {matcher} takes are counted wrongly" for matcher in wrong]
 
 
@@ -158,6 +178,10 @@ def is_alike(one: PodRecord, other: PodRecord) -> bool:
 def _asked(pod: PodRecord) -> tuple[object, ...]:
     keeps_off = (pod.keeps_off, bool(pod.keeps_off and pod.node))
     return pod.namespace, pod.labels, pod.deleting, pod.ports, pod.disks, *keeps_off, pod.draws
+
+
+def _terms(pod: PodRecord) -> tuple[AntiTerm | WeightedTerm, ...]:
+    return tuple(dict.fromkeys((*pod.keeps_off, *pod.draws)))
 
 
 def _add(per_node: Counter[str], nodes: tuple[str, ...], by: int) -> None:

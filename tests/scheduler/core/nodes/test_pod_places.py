@@ -8,9 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from scheduler.core.convert.pods import pod_record
-from scheduler.core.filters.pod_terms import Labels
+from scheduler.core.filters.pod_rule import Matcher
+from scheduler.core.filters.pod_terms import Drawing, Labels, Owning
 from scheduler.core.filters.spread import Staying
-from scheduler.core.model.records import PodRecord, Requirement
+from scheduler.core.model.pod_preferences import WeightedTerm
+from scheduler.core.model.records import AntiTerm, PodRecord, Requirement
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.pod_places import PodPlaces
 from tests.scheduler.core.objects import pod
@@ -55,6 +57,24 @@ def test_after_any_events_counts_equal_those_made_from_all_pods(seed: int) -> No
         if rng.random() < 0.02:
             places.age()
     assert places.differences({uid: place for uid, place in there.items() if place[1]}) == []
+
+
+@pytest.mark.parametrize("by", ["draws", "keeps_off"])
+def test_owners_of_a_term_are_counted_without_a_look_at_all_pods(by: str) -> None:
+    one, other = (AntiTerm("zone", selector=(), namespaces=frozenset({name})) for name in ("a", "b"))
+    matcher: Matcher = Owning(one) if by == "keeps_off" else Drawing(WeightedTerm(1, one))
+    places = PodPlaces(_no_labels)
+    for number in range(1_000):
+        terms = {500: (one,), 501: (one, one), 502: (other,)}.get(number, ())
+        owned = tuple(WeightedTerm(1, each) for each in terms) if by == "draws" else terms
+        places.put(replace(_record(f"p{number}"), **{by: owned}), ("n1",))
+    assert places.effort(matcher) <= 2
+    assert places.per_node(matcher) == {"n1": 2}
+    places.drop("uid-p500")
+    places.put(replace(_record("p501"), node="n1"), ("n1",))
+    assert places.per_node(matcher) == {}
+    places.forget_counts()
+    assert places.per_node(matcher) == {}
 
 
 def test_a_count_that_is_wrong_and_a_pod_elsewhere_are_told() -> None:
