@@ -398,7 +398,11 @@ class Backlog:
         return [self._gangs[key] for key in (*in_lines, *islice(stale, count - len(in_lines)))]
 
     def decide_again(self, key: Key) -> None:
-        """A gang is decided on again: for the counts in its verdict, or as it was not decided to the end."""
+        """A gang is decided on again: for the counts in its verdict, or as it was not decided to the end.
+
+        One that stays awake then is decided on whenever anything changes, so its counts need no look of their own.
+        """
+        self._counted_at.pop(key, None)
         self._wake_gang(key)
 
     def has_shapes(self, cls: PodClass) -> bool:

@@ -9,7 +9,7 @@ from scheduler.core.backlog.recounts import NOTHING
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.filters.beside import HOST, anti_affinity, running, term, waiting
-from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group, queue
+from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, queue
 from wire import names
 
 _SECOND_NS = 1_000_000_000
@@ -196,3 +196,19 @@ def test_once_all_pods_of_a_class_are_held_back_by_their_queue_nothing_is_decide
     said = made.backlog.said.verdict("uid-a")
     assert said is not None
     assert sum(reason.nodes for reason in said.node_reasons) == 2, "a verdict of before the second node came"
+
+
+def test_a_gang_whose_members_lack_room_and_quota_is_no_reason_to_decide_again_and_again() -> None:
+    """It stays awake, as no one thing would help all its members; then its counts are those of each decision."""
+    bound_member = bound(pod("a", gpus=1, group="g", labels=Q), "n1")
+    members = [pod("b", gpus=1, group="g", labels=Q), pod("c", cpu="100", group="g", labels=Q)]
+    made = cluster(node("n1", gpus=1), queue("q", gpu=(0, 1, -1)), pod_group("g", 1, queue="q"), bound_member, *members)
+    made.decide(0)
+    feed(made, queue("q", gpu=(0, 1, 1)), node("n2", cordoned=True))
+    now_ns, decided = 2 * _SECOND_NS, 0
+    while (wake_at_ns := made.decide(now_ns).wake_at_ns) is not None:
+        now_ns, decided = wake_at_ns, decided + 1
+        assert decided < 5
+    verdict = made.backlog.said.verdict("uid-c")
+    assert verdict is not None
+    assert {(reason.kind, reason.nodes) for reason in verdict.node_reasons} == {("cordoned", 1), ("insufficient", 1)}
