@@ -5,7 +5,9 @@ pod is on its way to a node (the write would change the version that its Binding
 as that a gang's pods are not all there, is written a moment later (passing.py), and what follows it at once.
 
 Counts in a reason change with every node. They are brought up to date a few a second, however many pods wait, those
-written longest ago first. Exact counts are shown by ``inspect``, the page, ``explain``.
+written longest ago first. Exact counts are shown by ``inspect``, the page, ``explain``. A condition that somebody else
+has overwritten is written again in the same way: after a restore of etcd a kubelet that was away reports a pod as bound
+that no longer is.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from scheduler.status import reasons
 from scheduler.status.passing import PASSING, Growing
 from scheduler.status.reasons import Told
 from scheduler.telemetry.observing import Observer
-from scheduler.watch.cache import Cache
+from scheduler.watch.cache import Cache, Waiting
 from wire import names
 from wire.core import ObjectReference
 from wire.events import WARNING
@@ -209,7 +211,15 @@ class Status:
                 if told != self._wanted.get(uid):
                     self._want(uid, told)
                     return
+            if self._is_overwritten(uid):
+                self._look_at(uid)
+                return
             self._note_counted(uid)
+
+    def _is_overwritten(self, uid: str) -> bool:
+        """Whether a pod that waits says something else than it should."""
+        told, waiting = self._wanted.get(uid), self._cache.waiting.get(uid)
+        return told is not None and waiting is not None and not _says(waiting, told)
 
     def _note_counted(self, uid: str) -> None:
         at = self._counted_at[uid] = anyio.current_time()
@@ -261,8 +271,7 @@ class Status:
             self._written_at[uid] = anyio.current_time()
             self._look_at(uid)  # should it come back, it says this still
             return
-        said = next((c for c in waiting.conditions if c.type == names.CONDITION_POD_SCHEDULED), None)
-        if said is not None and (said.status, said.reason, said.message) == ("False", told.reason, told.message):
+        if _says(waiting, told):
             self._note_counted(uid)
             return
         others = [c for c in waiting.conditions if c.type != names.CONDITION_POD_SCHEDULED]
@@ -295,3 +304,9 @@ class Status:
         _log.info("%s", told.message, extra=extra)
         regarding = ObjectReference(api_version="v1", kind="Pod", name=record.name, namespace=record.namespace, uid=uid)
         self._events.record(regarding, reason=told.reason, action="Scheduling", note=told.message, type=WARNING)
+
+
+def _says(waiting: Waiting, told: Told) -> bool:
+    """Whether a pod's condition is what it should be."""
+    said = next((c for c in waiting.conditions if c.type == names.CONDITION_POD_SCHEDULED), None)
+    return said is not None and (said.status, said.reason, said.message) == ("False", told.reason, told.message)

@@ -212,3 +212,20 @@ async def test_a_gang_that_is_whole_now_and_then_is_not_rewritten_each_time() ->
         written = [entry for entry in writes(world, "scheduler", "pods", "status") if entry.name == "stays"]
         # A minute: two writes in five seconds at most.
         assert len(written) <= 2 * 12 + 2
+
+
+async def test_a_condition_that_somebody_else_overwrites_is_written_again() -> None:
+    """After a restore of etcd a kubelet that was away says that a pod is bound which is bound no more."""
+    async with stage.stage("1x4x80GiB") as world:
+        await create(world, pod("big", gpus=8))
+        await settle()
+        told = waits_because(world, "big")
+        stale = {"type": names.CONDITION_POD_SCHEDULED, "status": "True"}
+        await world.api.patch(
+            PODS, "big", {"status": {"conditions": [stale]}}, namespace=stage.TEAM, subresource="status"
+        )
+        await settle(30)
+        assert waits_because(world, "big") == told
+        assert len(writes(world, "scheduler", "pods", "status")) == 2
+        await settle(600)
+        assert len(writes(world, "scheduler", "pods", "status")) == 2
