@@ -7,12 +7,15 @@ from typing import Any
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.changes import Change
+from scheduler.core.model.settings import Settings
 from scheduler.core.what_if import subject as subjects
 from scheduler.core.what_if.edit import Edit
 from scheduler.core.what_if.trying import Trying
 from tests.scheduler.core.objects import cluster
 
 WALL_S = 1_800_000_000
+#: Nobody is evicted for anybody.
+NO_ROOM = Settings(makes_room=False)
 
 
 def trying(made: Cluster, name: str = "p", *, of_group: bool = False, wall_s: int = WALL_S) -> Trying:
@@ -24,9 +27,9 @@ def trying(made: Cluster, name: str = "p", *, of_group: bool = False, wall_s: in
     return Trying(snapshot, subject, 0, wall_s)
 
 
-def tries(*objects: Any, name: str = "p") -> Trying:
+def tries(*objects: Any, name: str = "p", settings: Settings | None = None) -> Trying:
     """Tries changes for a pod in a cluster of these objects."""
-    return trying(cluster(*objects), name)
+    return trying(cluster(*objects, settings=settings), name)
 
 
 def spelled(edits: Iterable[Edit]) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from scheduler.core.what_if.edit import NotPossible
 from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount, amounts_needed, candidates
 from tests.scheduler.core.objects import NANO, node, pod, pod_group, queue
-from tests.scheduler.core.what_if.given import changes, spelled, tries
+from tests.scheduler.core.what_if.given import NO_ROOM, changes, spelled, tries
 
 
 def of(name: str, team: str = "a", **asked: Any) -> Any:
@@ -39,13 +39,13 @@ def test_a_quota_is_found_for_what_can_not_be_preempted() -> None:
 
 def test_a_gang_adds_what_its_minimum_needs() -> None:
     gang = [pod(name, gpus=2, group="g") for name in "pqr"]
-    tried = tries(node(), queue("a", gpu=(0, 1, 3)), pod_group("g", 2, queue="a"), *gang)
+    tried = tries(node(), queue("a", gpu=(0, 1, 3)), pod_group("g", 2, queue="a"), *gang, settings=NO_ROOM)
     assert spelled(amounts_needed(tried)) == ["limit a gpu=4"]
 
 
 def test_who_is_before_it_in_the_queue_takes_what_a_higher_limit_allows() -> None:
     older = of("older", gpus=2, created="2025-01-01T00:00:00Z")
-    tried = tries(node(), queue("a", gpu=(0, 1, 1)), older, of("p", gpus=2))
+    tried = tries(node(), queue("a", gpu=(0, 1, 1)), older, of("p", gpus=2), settings=NO_ROOM)
     assert spelled(amounts_needed(tried)) == ["limit a gpu=2"]
     assert list(candidates(tried)) == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduler.core.what_if.suggest import MOST, suggestions
 from scheduler.core.what_if.trying import Trying
 from tests.scheduler.core.objects import node, pod, pod_group, queue
-from tests.scheduler.core.what_if.given import spelled, tries
+from tests.scheduler.core.what_if.given import NO_ROOM, spelled, tries
 
 
 def said(tried: Trying) -> list[list[str]]:
@@ -44,9 +44,8 @@ def test_a_queue_and_nodes_together() -> None:
     tried = tries(node(gpus=2), queue("a", gpu=(0, 1, 2)), runs, pod("p", gpus=1, cpu="1", labels=labels, priority=0))
     assert said(tried) == [["finish t"]]
     mine = pod("mine", gpus=2, bound_to="n1")
-    other = tries(
-        node(gpus=2), queue("a", gpu=(0, 1, 0)), queue("default-queue"), mine, pod("p", gpus=1, labels=labels)
-    )
+    queues = queue("a", gpu=(0, 1, 0)), queue("default-queue")
+    other = tries(node(gpus=2), *queues, mine, pod("p", gpus=1, labels=labels), settings=NO_ROOM)
     assert said(other) == [["limit a gpu=1", "node +1 like n1"]]
 
 
