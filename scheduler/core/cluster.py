@@ -232,6 +232,10 @@ class Cluster(ClusterState):
             self.backlog.touch_avoiding()
             self.backlog.resting.wake_all()
 
+    def is_decided(self, now_ns: int) -> bool:
+        """Whether another decision would do nothing: nothing has changed since the last one, which placed nobody."""
+        return self._remembered(now_ns) is not None and not self._placed
+
     def _remembered(self, now_ns: int) -> Plan | None:
         """The last plan, if it would come out the same again."""
         memo = self._memo

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Generator, Sequence
+from typing import Final, Protocol, TypeVar
 
 from scheduler.core.decide.changes import Change
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.what_if.subject import Subject
+
+T = TypeVar("T")
 
 #: Names in a message.
 _NAMED: Final = 8
@@ -63,11 +65,26 @@ def largest(low: int, high: int, helps: Callable[[int], bool]) -> int | None:
 
     The least is tried first: where not even that helps nothing else is tried.
     """
-    if low > high or not helps(low):
+    search = bisecting(low, high, lambda number: number)
+    try:
+        number = next(search)
+        while True:
+            number = search.send(helps(number))
+    except StopIteration as done:
+        found: int | None = done.value
+        return found
+
+
+def bisecting(low: int, high: int, question: Callable[[int], T]) -> Generator[T, bool, int | None]:
+    """Search as ``largest`` does, one question at a time: yield it, and take whether that number helps.
+
+    So a caller may do something else between two questions.
+    """
+    if low > high or not (yield question(low)):
         return None
     while low < high:
         middle = (low + high + 1) // 2
-        if helps(middle):
+        if (yield question(middle)):
             low = middle
         else:
             high = middle - 1

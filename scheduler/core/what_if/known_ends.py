@@ -7,7 +7,7 @@ end by then, that nothing else changes, and that nobody comes who goes first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -66,25 +66,31 @@ def candidates(trying: Trying) -> Iterator[Wait]:
     """The earliest time that helps, if one is known."""
     ends = sorted(_ends(trying), key=lambda pair: (pair[0].at_s, pair[1]))
 
-    def uids(count: int) -> tuple[str, ...]:
-        return tuple(uid for _, uid in ends[:count])
-
     def helps(count: int) -> bool:
-        at_s = ends[count - 1][0].at_s
-        return trying.helps(WithoutPods(uids(count)), is_own=False, wall_s=max(trying.wall_s, at_s))
+        wait = until(ends[:count], trying.wall_s)
+        return trying.helps(WithoutPods(wait.uids), is_own=False, wall_s=wait.until_s)
 
     count = smallest(1, len(ends), helps)
-    if count is None:
-        return
-    last = tuple(end for end, _ in reversed(ends[:count]))
-    yield Wait(until_s=max(trying.wall_s, last[0].at_s), uids=uids(count), ends=last[:_NAMED])
+    if count is not None:
+        yield until(ends[:count], trying.wall_s)
+
+
+def until(ends: Sequence[tuple[KnownEnd, str]], wall_s: int) -> Wait:
+    """Wait until all of these have ended; they come in the order of their ends. ``wall_s``: now."""
+    last = tuple(end for end, _ in reversed(ends))
+    return Wait(until_s=max(wall_s, last[0].at_s), uids=tuple(uid for _, uid in ends), ends=last[:_NAMED])
 
 
 def _ends(trying: Trying) -> Iterator[tuple[KnownEnd, str]]:
     """Bound pods whose end is known, with their UIDs."""
     own = {pod.uid for pod in trying.subject.bound}
-    for pod in trying.snapshot.pods.records.values():
-        if pod.node and pod.uid not in own and not pod.is_reservation and (end := known_end(pod)) is not None:
+    return (pair for pair in all_ends(trying.snapshot.pods.records.values()) if pair[1] not in own)
+
+
+def all_ends(pods: Iterable[PodRecord]) -> Iterator[tuple[KnownEnd, str]]:
+    """Those of these pods that are bound and whose end is known, with their UIDs."""
+    for pod in pods:
+        if pod.node and not pod.is_reservation and (end := known_end(pod)) is not None:
             yield end, pod.uid
 
 

@@ -51,13 +51,25 @@ def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Subject | None:
         return None
     if pod.pod_group and (found := of_group(snapshot, namespace, pod.pod_group)) is not None:
         return found
+    return _alone(pod)
+
+
+def _alone(pod: PodRecord) -> Subject:
     there = (pod,)
     return Subject(
-        namespace=namespace,
-        name=name,
+        namespace=pod.namespace,
+        name=pod.name,
         waiting=there if _waits(pod) else (),
         bound=there if pod.node else (),
     )
+
+
+def of_uid(snapshot: Snapshot, uid: str) -> Subject | None:
+    """Return a pod alone; None if it is not known, and for a member of a PodGroup."""
+    pod = snapshot.pod(uid)
+    if pod is None or pod.pod_group:
+        return None
+    return _alone(pod)
 
 
 def of_group(snapshot: Snapshot, namespace: str, name: str) -> Subject | None:

@@ -15,6 +15,7 @@ import msgspec
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.as_if import Answer, answer_as_if
 from scheduler.core.decide.changes import Change, OnlyThese
+from scheduler.core.decide.decide import Decision
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import MakeRoom, Placement, Retire, placements
 from scheduler.core.model.room import Intent
@@ -48,13 +49,18 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Trying:
-    """Tries changes for one group. ``tries``: decisions made so far."""
+    """Tries changes for one group. ``tries``: decisions made so far.
+
+    ``limits``: of each decision. ``is_settled``: a decision was just made, so nobody who waits starts as things are.
+    """
 
     snapshot: Snapshot
     subject: Subject
     now_ns: int
     wall_s: int
     tries: int = 0
+    limits: Limits = _LIMITS
+    is_settled: bool = False
     #: Without any change: alone, and beside the others.
     _as_it_is: dict[bool, Outcome] = field(default_factory=dict)
 
@@ -67,7 +73,7 @@ class Trying:
     @cached_property
     def is_quiet(self) -> bool:
         """Whether nobody else would be placed now: so a change of the group alone gives nobody anything."""
-        return not self.rivals.uids or not self.outcome(beside_others=True).others_placed
+        return self.is_settled or not self.rivals.uids or not self.outcome(beside_others=True).others_placed
 
     # --- trying ------------------------------------------------------------------------------------------------------
     def outcome(self, *changes: Change, beside_others: bool = False, wall_s: int | None = None) -> Outcome:
@@ -80,30 +86,36 @@ class Trying:
 
     def helps(self, *changes: Change, is_own: bool, wall_s: int | None = None) -> bool:
         """Whether the group starts after these changes. ``is_own``: they concern nothing but the group itself."""
-        if self.rivals.are_too_many and not is_own:
+        if not is_own and self.rivals.are_too_many:
             return False
         if not self.outcome(*changes, wall_s=wall_s).starts:
             return False
-        if not self.rivals.uids or (is_own and self.is_quiet):
+        if (is_own and self.is_quiet) or not self.rivals.uids:
             return True
         beside = self.outcome(*changes, beside_others=True, wall_s=wall_s)
         return beside.starts and beside.is_beside_all
 
     def _tried(self, changes: tuple[Change, ...], wall_s: int, *, beside_others: bool) -> Outcome:
         self.tries += 1
-        own, changed = self.subject.uids, self.snapshot.with_(*changes)
-        beside = self.rivals.awake(self.snapshot, changed, self.now_ns) if beside_others else frozenset()
+        own = self.subject.uids
         answer = answer_as_if(
-            changed,
-            OnlyThese(own | beside),
+            self.snapshot,
+            *changes,
+            OnlyThese(own | self._beside(changes) if beside_others else own),
             uids=sorted(own),
             now_ns=self.now_ns,
-            limits=_LIMITS,
+            limits=self.limits,
             wall_s=wall_s,
         )
-        placed = {each.pod_uid for each in placements(answer.decision.entries)}
-        is_beside_all = not beside_others or self.rivals.are_enough(placed)
+        is_beside_all = not beside_others or self._had_all_their_turn(answer.decision)
         return _outcome(answer, self.subject, is_beside_all=is_beside_all)
+
+    def _beside(self, changes: tuple[Change, ...]) -> frozenset[str]:
+        return self.rivals.awake(self.snapshot, self.snapshot.with_(*changes), self.now_ns)
+
+    def _had_all_their_turn(self, decision: Decision) -> bool:
+        placed = {each.pod_uid for each in placements(decision.entries)}
+        return not decision.has_put_off and self.rivals.are_enough(placed)
 
 
 def _outcome(answer: Answer, subject: Subject, *, is_beside_all: bool) -> Outcome:

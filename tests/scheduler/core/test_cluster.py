@@ -94,3 +94,14 @@ def test_a_list_of_pod_groups_brings_those_on_it_and_takes_all_others() -> None:
     assert new is not None
     assert new.minimum == 3
     assert made.pod_group("ns", "old") is None
+
+
+def test_it_is_decided_when_another_decision_would_do_nothing() -> None:
+    made = cluster(node(gpus=1), pod("w", gpus=2))
+    assert not made.is_decided(0)
+    made.decide(0)
+    assert made.is_decided(0)
+    feed(made, pod("v", gpus=1))
+    assert not made.is_decided(0)
+    assert made.decide(0).entries
+    assert not made.is_decided(0)  # what was placed is not charged yet
