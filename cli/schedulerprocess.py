@@ -51,6 +51,7 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         broken_gang_s=options.default_staleness_grace_period,
         scaling=scaling if options.cluster_autoscaling else None,
         object_status=options.object_status,
+        suggestions=options.suggestions,
         cdi=options.cdi_enabled,
         queue_use=_queue_use(options),
         use_source=_use_source(options),

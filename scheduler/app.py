@@ -39,6 +39,7 @@ from scheduler.status.enforcing import Enforcing
 from scheduler.status.group_status import PodGroupStatuses
 from scheduler.status.queue_status import QueueStatuses
 from scheduler.status.remarking import Remarking
+from scheduler.status.suggesting import Suggesting
 from scheduler.status.waiting import Status
 from scheduler.telemetry.observing import Observer, Unobserved
 from scheduler.telemetry.traces import Traces, Untraced
@@ -95,6 +96,7 @@ class Scheduler(Follower):
         handed = HandedOver(api, cache, clock=clock, orphan_s=settings.orphan_s)
         direct = Direct(api, cache, clock=clock, rng=rng, events=events, cdi=cdi, observer=self._observer)
         self._status = _status(of)
+        self._suggesting = _suggesting(of, self._status)
         #: How things stand, for whoever asks.
         self.standing = Standing(cache, self._status.codes)
         self._recounting = Recounting(cache, self._observer)
@@ -120,6 +122,8 @@ class Scheduler(Follower):
 
     def _explain(self, explained: Sequence[Explain]) -> None:
         self._status.want(explained)
+        if self._suggesting is not None:
+            self._suggesting.decided(explained)
         if self._queue_statuses is not None:
             self._queue_statuses.decided()
         if self._group_statuses is not None:
@@ -153,6 +157,8 @@ class Scheduler(Follower):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._recounting.run)
             tasks.start_soon(self._status.run)
+            if self._suggesting is not None:
+                tasks.start_soon(self._suggesting.run)
             tasks.start_soon(self._enforcing.run)
             tasks.start_soon(self._releasing.run)
             tasks.start_soon(self._remarking.run)
@@ -220,6 +226,10 @@ def _status(of: _Means) -> Status:
         in_flight=of.settings.explain_in_flight,
         observer=of.observer,
     )
+
+
+def _suggesting(of: _Means, status: Status) -> Suggesting | None:
+    return Suggesting(of.cache, clock=of.api.clock, suggest=status.suggest) if of.settings.suggestions else None
 
 
 def _enforcing(of: _Means) -> Enforcing:

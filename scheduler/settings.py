@@ -94,8 +94,9 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     told its name, for the first one to be bound: it may be one that can't be. ``answer_s``: a reservation pod that was
     seen, and that its kubelet is not starting, should say within this time which device it holds; machines under load
     take some seconds, and moving pods between those that are merely slow costs more than it gains. ``scaling`` None:
-    autoscalers are asked for nothing. ``object_status``: the status of Queues and PodGroups is written. ``cdi``: how
-    containers are told their devices. ``scores``: those that ``decisions`` may name; None: the registry's (not imported
+    autoscalers are asked for nothing. ``object_status``: the status of Queues and PodGroups is written.
+    ``suggestions``: conditions of pods that have waited a while say what would let them start. ``cdi``: how containers
+    are told their devices. ``scores``: those that ``decisions`` may name; None: the registry's (not imported
     here: NumPy, for ``--help``).
     ``evictions_per_s``: of all kinds together; twice as many at once after a pause.
     ``queue_use``: which use of queues over time counts in their fair shares; None: none. ``use_source``: who knows it;
@@ -113,6 +114,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     answer_s: float = 10.0
     scaling: ScalingSettings | None = None
     object_status: bool = True
+    suggestions: bool = False
     cdi: Cdi = Cdi.AUTO
     scores: Scores | None = None
     queue_use: UsePeriod | None = None

@@ -94,6 +94,13 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
             kind=kinds.SWITCH,
         ),
     ] = SchedulerSettings().object_status
+    suggestions: Annotated[
+        bool,
+        Setting(
+            help="conditions of pods that have waited 30 s name changes that would let them start, each tried",
+            kind=kinds.SWITCH,
+        ),
+    ] = True
     berth_patience: Annotated[
         float,
         Setting(

@@ -143,6 +143,16 @@ def told(verdict: Verdict, *, of_gpushare: bool = False, filters: Filters = FILT
     return Told(reason, message[:_MAX])
 
 
+def with_help(message: str, sentence: str) -> str:
+    """Add a sentence about what would help; a message that would grow too long goes without it.
+
+    The text that tools match comes first and is unchanged.
+    """
+    if not sentence or len(message) + 1 + len(sentence) > _MAX:
+        return message
+    return f"{message} {sentence}"
+
+
 def closed_text(why: Closed) -> str:
     """Say why a shared device takes no new tenant."""
     return _CLOSED_WORDS[why]

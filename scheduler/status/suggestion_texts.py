@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import Final
 
 from scheduler.core.model.room import Bound, Kept
@@ -45,7 +46,7 @@ def edit_text(edit: Edit) -> str:  # noqa: C901, PLR0911 - one case for each kin
         case Asking():
             return f"request {_asked(edit)} per pod"
         case Members(minimum=minimum):
-            return f"start with {minimum} pods (minMember: {minimum})"
+            return f"start with {minimum} pod{'s' * (minimum > 1)} (minMember: {minimum})"
         case Without(field=field, key=key):
             return f"leave out {field} {key}".rstrip()
         case Tolerating():
@@ -79,6 +80,21 @@ def wait_text(wait: Wait) -> str:
     more = len(wait.uids) - len(wait.ends)
     others = f" and {more} more pods" if more > 0 else ""
     return f"wait until {time_text(wait.until_s)} at the latest, when {ends}{others} ended, if nothing else changes"
+
+
+def hint_text(edits: Sequence[Edit], *, renewed_s: int) -> str:
+    """Say in a pod's condition what would let it start. ``renewed_s``: it is tried again, or taken back, within this.
+
+    A condition names no pods of others.
+    """
+    said = "; ".join(_until_text(edit) if isinstance(edit, Wait) else edit_text(edit) for edit in edits)
+    each = "This change lets it start" if len(edits) == 1 else "Each of these changes, alone, lets it start"
+    return f"{each} (tried, and renewed within {renewed_s // 60} minutes): {said}."
+
+
+def _until_text(wait: Wait) -> str:
+    ends = f"{len(wait.uids)} pod{'s' * (len(wait.uids) != 1)}"
+    return f"wait until {time_text(wait.until_s)} at the latest, when {ends} ended, if nothing else changes"
 
 
 def time_text(at_s: int) -> str:

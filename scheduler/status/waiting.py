@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from math import inf
 from typing import Final
@@ -31,6 +31,7 @@ from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.signal import Signal
 from scheduler.core.model.plan import Explain
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.status import reasons
 from scheduler.status.passing import PASSING, Growing
@@ -92,6 +93,10 @@ class Status:
         self._writing: set[str] = set()
         #: Those of them that have to be looked at again when the write is over.
         self._changed_meanwhile: set[str] = set()
+        #: Pod -> the sentence about what would help that its condition ends with (suggesting.py).
+        self._helps: dict[str, str] = {}
+        #: Pod -> the reason of its last event: one is recorded when the reason changes, not when the sentence does.
+        self._recorded: dict[str, Told] = {}
         #: Pods whose condition tells a passing reason.
         self._told_passing: set[str] = set()
         self._wake = Signal()
@@ -109,6 +114,18 @@ class Status:
                 self._note(uid, entry.verdict.code)
                 self._want(uid, in_words[of_gpushare])
 
+    def suggest(self, uids: Iterable[str], sentence: str) -> None:
+        """Have the conditions of pods that wait end with this sentence; "": with none."""
+        for uid in uids:
+            if self._helps.get(uid, "") == sentence or (sentence and uid not in self._wanted):
+                continue
+            if sentence:
+                self._helps[uid] = sentence
+            else:
+                del self._helps[uid]
+            if uid in self._wanted:
+                self._look_at(uid)
+
     def _in_words(self, verdict: Verdict, *, of_gpushare: bool) -> Told:
         return reasons.told(verdict, of_gpushare=of_gpushare, filters=self._cache.cluster.ledger.filters)
 
@@ -124,6 +141,7 @@ class Status:
     def _note(self, uid: str, code: Code) -> None:
         if self.codes.get(uid) is not code:
             self.codes[uid] = code
+            self._helps.pop(uid, None)  # it was tried while another reason held
             self._observer.judged(code)
             self._cache.traces.waits(uid, code)
 
@@ -219,7 +237,12 @@ class Status:
     def _is_overwritten(self, uid: str) -> bool:
         """Whether a pod that waits says something else than it should."""
         told, waiting = self._wanted.get(uid), self._cache.waiting.get(uid)
-        return told is not None and waiting is not None and not _says(waiting, told)
+        if told is None or waiting is None:
+            return False
+        return not _says(waiting, told.reason, self._message(uid, told))
+
+    def _message(self, uid: str, told: Told) -> str:
+        return reasons.with_help(told.message, self._helps.get(uid, ""))
 
     def _note_counted(self, uid: str) -> None:
         at = self._counted_at[uid] = anyio.current_time()
@@ -234,6 +257,8 @@ class Status:
         self._written_at.pop(uid, None)
         self._counted_at.pop(uid, None)
         self._compared.pop(uid, None)
+        self._helps.pop(uid, None)
+        self._recorded.pop(uid, None)
         self.codes.pop(uid, None)
 
     async def _tell(self, uid: str) -> None:
@@ -271,7 +296,7 @@ class Status:
             self._written_at[uid] = anyio.current_time()
             self._look_at(uid)  # should it come back, it says this still
             return
-        if _says(waiting, told):
+        if _says(waiting, told.reason, message := self._message(uid, told)):
             self._note_counted(uid)
             return
         others = [c for c in waiting.conditions if c.type != names.CONDITION_POD_SCHEDULED]
@@ -279,7 +304,7 @@ class Status:
             "type": names.CONDITION_POD_SCHEDULED,
             "status": "False",
             "reason": told.reason,
-            "message": told.message,
+            "message": message,
             "lastTransitionTime": rfc3339(self._clock.now_ns()),
         }
         conditions = [*msgspec.to_builtins(others), condition]
@@ -299,6 +324,13 @@ class Status:
             resource_version=waiting.rv,
         )
         self._cache.note_pod(pod)
+        self._record(uid, told, record)
+
+    def _record(self, uid: str, told: Told, record: PodRecord) -> None:
+        """Log the reason and record an event, if it is another one than last time."""
+        if self._recorded.get(uid) == told:
+            return
+        self._recorded[uid] = told
         place, trace = f"{record.namespace}/{record.name}", self._cache.traces.of(uid)
         extra = about(LogEvent.POD_WAITS, pod=place, reason=told.reason, **trace)
         _log.info("%s", told.message, extra=extra)
@@ -306,7 +338,7 @@ class Status:
         self._events.record(regarding, reason=told.reason, action="Scheduling", note=told.message, type=WARNING)
 
 
-def _says(waiting: Waiting, told: Told) -> bool:
+def _says(waiting: Waiting, reason: str, message: str) -> bool:
     """Whether a pod's condition is what it should be."""
     said = next((c for c in waiting.conditions if c.type == names.CONDITION_POD_SCHEDULED), None)
-    return said is not None and (said.status, said.reason, said.message) == ("False", told.reason, told.message)
+    return said is not None and (said.status, said.reason, said.message) == ("False", reason, message)

@@ -48,6 +48,8 @@ _REASON: Final = re.compile(r"(?P<nodes>\d+) (?P<words>node\(s\)[^.]*)\.")
 _PASSING: Final = re.compile(
     r"The last attempt failed|Waiting for an idle GPU reservation|The gang needs \d+ pods to start and waits for its"
 )
+#: What would help, which is true as of when it was tried (docs/pending.md); the reason stands before it.
+_HINT: Final = re.compile(r" (This change|Each of these changes, alone,) lets it start \(tried, [^)]*\): .*", re.DOTALL)
 _LEFT_OUT: Final = "node(s) are excluded for a while after a failed attempt"
 
 
@@ -78,7 +80,7 @@ def untrue(pod: PodFacts, scene: Scene) -> Iterator[str]:
 
 
 def _untrue(pod: PodFacts, verdict: Verdict, scene: Scene) -> Iterator[str]:
-    text = verdict.message
+    text = _HINT.sub("", verdict.message)
     if is_passing(text):
         yield f"it says {text!r}, and nothing happens any more"
     elif found := _NO_NODE.fullmatch(text):

@@ -111,6 +111,11 @@ def test_so_many_pods_are_evicted_in_a_second_as_is_chosen(given: list[str], per
     assert schedulerprocess.settings(options("scheduler", given)).evictions_per_s == per_s
 
 
+@pytest.mark.parametrize(("given", "is_named"), [([], True), (["--suggestions=false"], False)])
+def test_conditions_name_changes_that_help_unless_that_is_switched_off(given: list[str], is_named: bool) -> None:
+    assert schedulerprocess.settings(options("scheduler", given)).suggestions is is_named
+
+
 @pytest.mark.parametrize(
     ("given", "is_written"), [([], True), (["--object-status=false"], False), (["--object-status"], True)]
 )

@@ -280,3 +280,10 @@ def test_every_code_has_words_and_a_reason(code: Code) -> None:
 def test_a_text_never_grows_beyond_what_a_condition_should_hold() -> None:
     many = tuple(NodeReason("insufficient", f"example.com/resource-{i}", 1) for i in range(500))
     assert len(reasons.told(Verdict(code=Code.NO_NODE_FITS, node_reasons=many)).message) <= 1000
+
+
+@pytest.mark.parametrize(("length", "has_it"), [(10, True), (989, True), (990, False)])
+def test_a_sentence_about_what_helps_is_added_where_the_text_stays_short_enough(length: int, has_it: bool) -> None:
+    reason, sentence = "x" * length, "It helps..."[:10]
+    assert reasons.with_help(reason, sentence) == (f"{reason} {sentence}" if has_it else reason)
+    assert reasons.with_help(reason, "") == reason

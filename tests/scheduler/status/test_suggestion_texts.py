@@ -13,7 +13,7 @@ from scheduler.core.what_if.written import read
 from scheduler.status import advice
 from scheduler.status.anchors import anchor, link
 from scheduler.status.reasons import KIND_WORDS
-from scheduler.status.suggestion_texts import BOUND_WORDS, KEPT_WORDS, edit_text, suggestion_text
+from scheduler.status.suggestion_texts import BOUND_WORDS, KEPT_WORDS, edit_text, hint_text, suggestion_text
 
 END = KnownEnd(namespace="team", name="job", at_s=1_800_000_000, by="deadline")
 
@@ -28,6 +28,7 @@ END = KnownEnd(namespace="team", name="job", at_s=1_800_000_000, by="deadline")
         (read("cpu=1.5"), "request 1.5 CPU cores per pod"),
         (read("memory=8Gi"), "request 8192 MiB of memory per pod"),
         (read("members=6"), "start with 6 pods (minMember: 6)"),
+        (read("members=1"), "start with 1 pod (minMember: 1)"),
         (read("without nodeSelector zone"), "leave out nodeSelector zone"),
         (read("without podAffinity"), "leave out podAffinity"),
         (read("tolerate k=v:NoSchedule"), "tolerate the taint k=v:NoSchedule"),
@@ -53,6 +54,25 @@ def test_two_edits_are_joined() -> None:
     assert suggestion_text(Suggestion((read("members=2"), read("gpus=1")))) == (
         "start with 2 pods (minMember: 2) and request 1 GPU per pod"
     )
+
+
+@pytest.mark.parametrize(
+    ("edits", "text"),
+    [
+        (
+            (read("gpus=2"),),
+            "This change lets it start (tried, and renewed within 10 minutes): request 2 GPUs per pod.",
+        ),
+        (
+            (Wait(until_s=1_800_000_000, uids=("a", "b"), ends=(END,)), read("members=2")),
+            "Each of these changes, alone, lets it start (tried, and renewed within 10 minutes): wait until "
+            "2027-01-15 08:00:00Z at the latest, when 2 pods ended, if nothing else changes; start with 2 pods "
+            "(minMember: 2).",
+        ),
+    ],
+)
+def test_a_condition_says_what_helps_and_names_nobody(edits: tuple[Edit, ...], text: str) -> None:
+    assert hint_text(edits, renewed_s=600) == text
 
 
 def test_there_is_advice_for_every_reason_and_for_no_other() -> None:

@@ -35,6 +35,18 @@ def test_what_a_waiting_pod_says_of_the_nodes_is_compared_with_a_count(message: 
     assert Story().sees(node(gpus=3), kind=NODES).sees(asks_whole(message)).rests().broken() == broken
 
 
+@pytest.mark.parametrize(("counted", "broken"), [(1, set()), (2, {"L3"})])
+def test_a_reason_is_compared_with_a_count_also_where_a_sentence_about_what_helps_follows(
+    counted: int, broken: set[str]
+) -> None:
+    hint = " This change lets it start (tried, and renewed within 10 minutes): request 3 GPUs per pod."
+    message = f"{NO_NODE}{counted} node(s) didn't have enough resources: GPUs. The best node lacks 1 GPU(s).{hint}"
+    assert Story().sees(node(gpus=3), kind=NODES).sees(asks_whole(message)).rests().broken() == broken
+    message = f"Resources were found for 1 pods while {counted + 1} are required for gang scheduling. Anything.{hint}"
+    gang = waiting("q", message, annotations=GANG, containers=whole("q", 4)["spec"]["containers"])
+    assert Story().sees(node(gpus=3), kind=NODES).sees(gang).rests().broken() == {"L3"}
+
+
 def test_nodes_that_take_nobody_are_counted() -> None:
     story = Story().sees(node(), kind=NODES).sees(node("node-1", cordoned=True), kind=NODES)
     story.sees(node("node-2", ready=False), kind=NODES)
