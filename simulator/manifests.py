@@ -187,6 +187,7 @@ class Reader:
     def _workload(self, controller: Mapping[str, Any], namespace: str, place: str) -> list[Manifest]:
         """Return the pods of a workload of another project's kind, and the PodGroups that start them together."""
         about = _about(controller, namespace)
+        self.passed.note_expanded(controller)
         try:
             workload = table.expand(self._expander.named(controller), namespace, self._expander.charge)
         except Malformed as error:
@@ -196,6 +197,7 @@ class Reader:
 
     def _expanded(self, controller: Mapping[str, Any], namespace: str, place: str) -> list[Manifest]:
         name = _about(controller, namespace)
+        self.passed.note_expanded(controller)
         try:
             made = self._expander.expand(controller)
         except Malformed as error:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from gpu import podtemplates
 from gpu.refusal import shown
 from simulator.controllers.table import Workload
+from simulator.podmaking import child
 from workloads.core import telling
 from workloads.core.values import Nothing, Why
 
@@ -27,6 +28,7 @@ class Passed:
         self._made: Counter[str] = Counter()
         self._pods: Counter[str] = Counter()
         self._older: Counter[str] = Counter()
+        self._suspended: Counter[str] = Counter()
         self._not_grouped: list[str] = []
 
     def note(self, obj: Mapping[str, Any]) -> None:
@@ -37,6 +39,12 @@ class Passed:
     def note_older(self, obj: Mapping[str, Any], version: str) -> None:
         """Note an object that is read as one of a newer version of its kind."""
         self._older[f"{obj['kind']} of {obj['apiVersion']} as {version}"] += 1
+
+    def note_expanded(self, obj: Mapping[str, Any]) -> None:
+        """Note a controller that is expanded: whether it is suspended, as Kueue gets its jobs."""
+        spec = obj.get("spec")
+        if child(spec, "suspend") is True or child(child(spec, "runPolicy"), "suspend") is True:
+            self._suspended[_name(obj)] += 1
 
     def note_made(self, obj: Mapping[str, Any], about: str, workload: Workload) -> None:
         """Note a workload whose pods are made; ``about``: its kind, namespace and name."""
@@ -57,6 +65,8 @@ class Passed:
             named = [f"{count} {kind} ({self._pods[kind]} pods)" for kind, count in self._made.most_common()]
             made = "pods made as the controllers would make them, with the PodGroups of 'translate --podgroup'"
             yield f"{made}: {', '.join(named)}"
+        if self._suspended:
+            yield f"without pods, because they are suspended: {_counts(self._suspended)}"
         yield from (f"no PodGroup for {each}" for each in self._not_grouped[:_MOST_NAMED])
         if len(self._not_grouped) > _MOST_NAMED:
             yield f"no PodGroup for {len(self._not_grouped) - _MOST_NAMED} more workloads"

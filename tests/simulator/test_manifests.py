@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from simulator import manifests
@@ -7,6 +9,7 @@ from simulator.manifests import MalformedManifest
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {}\n"
 GROUP = "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: g, namespace: team}\n"
+TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main"}]}}
 QUEUE = "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: q}\n"
 
 
@@ -55,6 +58,24 @@ def test_what_a_simulation_has_no_use_for_is_passed_over_and_counted() -> None:
     assert reader.read([pods], origin="f.yaml") == []
     (line,) = reader.passed.lines()
     assert line == "passed over, because they make no pods: 2 Service, 1 Queue.scheduling.volcano.sh"
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "spec"),
+    [
+        ("Job", "batch/v1", {"suspend": True, "template": TEMPLATE}),
+        ("JobSet", "jobset.x-k8s.io/v1alpha2", {"suspend": True, "replicatedJobs": []}),
+        ("TFJob", "kubeflow.org/v1", {"runPolicy": {"suspend": True}, "tfReplicaSpecs": {}}),
+    ],
+)
+def test_a_suspended_controller_has_no_pods_and_a_line_says_so(
+    kind: str, api_version: str, spec: dict[str, Any]
+) -> None:
+    reader = manifests.Reader()
+    document = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "w"}, "spec": spec}
+    assert [each for each in reader.read([document], origin="f.yaml") if each.resource.kind == "Pod"] == []
+    (line,) = [each for each in reader.passed.lines() if "suspended" in each]
+    assert line.startswith(f"without pods, because they are suspended: 1 {kind}")
 
 
 def test_pods_of_a_foreign_gang_name_a_pod_group_whatever_file_its_own_stands_in() -> None:

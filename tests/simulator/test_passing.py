@@ -78,3 +78,22 @@ def test_long_names_of_kinds_are_shortened() -> None:
     passed = Passed()
     passed.note(obj("K" * 100_000, f"{'g' * 100_000}.example/v1"))
     assert len("".join(passed.lines())) < 300
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_suspended"),
+    [
+        ({"suspend": True}, True),
+        ({"runPolicy": {"suspend": True}}, True),
+        ({"suspend": False}, False),
+        ({"suspend": "true"}, False),
+        ({"suspend": 1}, False),
+        ({"runPolicy": "suspend"}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_suspended_controllers_are_named(spec: object, *, is_suspended: bool) -> None:
+    passed = Passed()
+    passed.note_expanded(obj("Job", "batch/v1", spec=spec))
+    assert list(passed.lines()) == ["without pods, because they are suspended: 1 Job"] * is_suspended
