@@ -19,6 +19,7 @@ from cli.printable import line
 from cli.refusing import BadInput
 from cli.top import command as top
 from cli.traces import options as trace_options
+from cli.week import options as week_options
 from cli.writing import lets_all_through
 
 _BAD_INPUT = 2
@@ -178,6 +179,7 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="N nodes of G cards of MEM: 4x8x80GiB; cards that differ: 1x2x24GiB+2x80GiB; may be repeated",
     )
     trace_options.add_arguments(parser)
+    week_options.add_arguments(parser)
     output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML), has_header=False)
     parser.add_argument(
         "--adopt-all", action="store_true", help="take all pods as Moorage's, whichever scheduler they name"
@@ -213,6 +215,8 @@ def _simulate(arguments: argparse.Namespace) -> int:
     trace_options.check(arguments)
     if arguments.trace is not None:
         return _replay(arguments)
+    if arguments.workload is not None:
+        return _workload(arguments)
     if not arguments.nodes:
         raise BadInput("--nodes: missing; give the nodes to simulate, as in --nodes 4x8x80GiB")
     from cli import simulate  # noqa: PLC0415 - lazily, so that --help costs nothing
@@ -230,6 +234,24 @@ def _simulate(arguments: argparse.Namespace) -> int:
         adopt_all=arguments.adopt_all,
     )
     return simulate.run(request)
+
+
+def _workload(arguments: argparse.Namespace) -> int:
+    if arguments.files or arguments.filename or arguments.nodes:
+        raise BadInput("--workload: not with manifests or --nodes; a workload has nodes of its own")
+    days, step = week_options.days(arguments.days), trace_options.part(arguments.part)
+    from cli.week import running  # noqa: PLC0415 - lazily, as above
+
+    request = running.Request(
+        workload=arguments.workload,
+        days=days,
+        seed=arguments.seed,
+        room=arguments.room,
+        step=step,
+        output=arguments.output,
+        plot=arguments.plot,
+    )
+    return running.run(request)
 
 
 def _replay(arguments: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ MOST_LOAD: Final = 1_000
 MOST_SEEDS: Final = 1_000
 MOST_STEP: Final = 10_000
 _ALLOWED_SEEDS: Final = f"whole numbers and ranges as in 42-51,60; {MOST_SEEDS} at most"
+_ONLY: Final = "only with --trace; name a trace, or leave it out"
 _SEEDS: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
@@ -35,22 +36,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--prices", choices=PRICES, default="trace", help="learn prices from all pods or those so far")
     group.add_argument("--full", action="store_true", help="through API server, admission, scheduler and binder")
     group.add_argument("--part", type=int, default=1, metavar="N", help="take every Nth node and pod (default 1)")
-    group.add_argument("--plot", metavar="FILE", help="draw GPUs in use by load as SVG")
+    group.add_argument("--plot", metavar="FILE", help="draw the result as SVG")
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Raise BadInput for options that would change nothing: of traces without one, of manifests with one."""
+    """Raise BadInput for options that would change nothing: of traces without one, of others with one."""
     if arguments.trace is None:
-        of_traces = (("--strategy", arguments.strategy), ("--full", arguments.full), ("--plot", arguments.plot))
-        _refuse(*of_traces, says="only with --trace; name a trace, or leave it out")
-    else:
-        of_manifests = (
-            ("manifests", arguments.files or arguments.filename),
-            ("--record", arguments.record),
-            ("--adopt-all", arguments.adopt_all),
-            ("--real-time", arguments.real_time),
-        )
-        _refuse(*of_manifests, says="not with --trace; leave it out")
+        _refuse(("--strategy", arguments.strategy), ("--full", arguments.full), says=_ONLY)
+        if arguments.workload is None:
+            _refuse(("--plot", arguments.plot), says=_ONLY)
+        return
+    of_others = (
+        ("manifests", arguments.files or arguments.filename),
+        ("--workload", arguments.workload),
+        ("--record", arguments.record),
+        ("--adopt-all", arguments.adopt_all),
+        ("--real-time", arguments.real_time),
+    )
+    _refuse(*of_others, says="not with --trace; leave it out")
 
 
 def _refuse(*options: tuple[str, object], says: str) -> None:

@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gpu.book import Book
 from gpu.handover import PlannedDevice
 from gpu.request import NO_GPU, ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest
-from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Alone, Placement
 from scheduler.core.model.records import (
     Constraints,
     Demand,
-    Held,
     NodeRecord,
     PodClass,
     PodRecord,
@@ -34,8 +31,8 @@ from scheduler.core.scores.prices import Prices, prices_of
 from scheduler.core.scores.registry import SCORES
 from scheduler.core.scores.typical import typical_of
 from simulator.traces.best_fit import BEST_FIT
+from simulator.traces.shared_devices import SharedDevices
 from simulator.traces.trace import MILLI_PER_GPU, Ask, TraceNode
-from wire import names
 
 MODEL_LABEL: Final = "model"
 #: Pods of a node, as in the published experiments: never the limit.
@@ -59,8 +56,7 @@ class Records:
         self._now_ns = 0
         self._classes: dict[Ask, PodClass] = {}
         self._bound: dict[str, tuple[PlannedDevice, ...]] = {}
-        #: Of devices that are shared: how many tenants they have.
-        self._tenants: dict[str, int] = {}
+        self._shared = SharedDevices(self.cluster, self._next_rv)
         named = zip(nodes, ranks, strict=True)
         self.cluster.replace_nodes([node_record(node, rank) for node, rank in named])
         self.cluster.refresh()
@@ -79,7 +75,7 @@ class Records:
         if placed is None:
             self.cluster.remove_pod(uid)
             return None
-        held = tuple(self._held(device, placed.node) for device in placed.devices)
+        held = self._shared.join(placed.devices, placed.node)
         rv = self._next_rv()
         self._take(PodRecord(uid=uid, namespace=_NAMESPACE, name=uid, rv=rv, node=placed.node, cls=cls, held=held))
         self._bound[uid] = placed.devices
@@ -89,11 +85,7 @@ class Records:
         """End a bound pod, and give back devices that nobody shares any more. Raises KeyError for one not bound."""
         devices = self._bound.pop(uid)
         self.cluster.remove_pod(uid)
-        for device in devices:
-            self._tenants[device.group] -= 1
-            if not self._tenants[device.group]:
-                del self._tenants[device.group]
-                self.cluster.remove_pod(_reservation_uid(device.group))
+        self._shared.leave(devices)
 
     def validate(self) -> list[str]:
         """Recount everything; say where the ledger differs."""
@@ -103,44 +95,9 @@ class Records:
         self._rv += 1
         return str(self._rv)
 
-    def _take(self, record: PodRecord, reservation: Reservation | None = None) -> None:
-        seen = SeenPod(uid=record.uid, rv=record.rv, has_ended=False, record=record, reservation=reservation)
+    def _take(self, record: PodRecord) -> None:
+        seen = SeenPod(uid=record.uid, rv=record.rv, has_ended=False, record=record, reservation=None)
         self.cluster.take_pod(seen)
-
-    def _held(self, device: PlannedDevice, node: str) -> Held:
-        uid = _reservation_uid(device.group)
-        if device.group not in self._tenants:
-            self._open(device.group, uid, node)
-        self._tenants[device.group] = self._tenants.get(device.group, 0) + 1
-        return Held(device.group, device.nano, reservation=uid, uuid=_uuid(device.group))
-
-    def _open(self, group: str, uid: str, node: str) -> None:
-        rv = self._next_rv()
-        reservation = Reservation(
-            group=group,
-            namespace=names.RESERVATION_NAMESPACE,
-            name=group,
-            uid=uid,
-            rv=rv,
-            node=node,
-            phase=names.RUNNING,
-            uuid=_uuid(group),
-            index=-1,
-            mem_mib=0,
-            book=Book(),
-            deleting=False,
-            finalized=True,
-        )
-        record = PodRecord(
-            uid=uid,
-            namespace=names.RESERVATION_NAMESPACE,
-            name=group,
-            rv=rv,
-            node=node,
-            cls=PodClass(demand=Demand(gpus=1)),
-            is_reservation=True,
-        )
-        self._take(record, reservation)
 
     def _class_of(self, ask: Ask) -> PodClass:
         known = self._classes.get(ask)
@@ -179,11 +136,3 @@ def pod_class(ask: Ask) -> PodClass:
         demand = Demand(cpu_milli=ask.cpu_milli, mem_mib=ask.mem_mib)
     terms = (Term((Requirement(MODEL_LABEL, "In", ask.models),), ()),) if ask.models else None
     return PodClass(demand=demand, request=request, constraints=Constraints(terms=terms))
-
-
-def _reservation_uid(group: str) -> str:
-    return f"r-{group}"
-
-
-def _uuid(group: str) -> str:
-    return f"GPU-{group}"
