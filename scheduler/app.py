@@ -135,6 +135,8 @@ class Scheduler(Follower):
     def _forget_gone(self) -> None:
         self.cache.forget_gone()
         self._status.forget_gone()
+        if self._pricing is not None:
+            self._pricing.halve_if_due()
         if self._scaling is not None:
             self._scaling.forget_gone()
 

@@ -29,11 +29,14 @@ class Pricing:
         self._settings = settings
         #: What the last prices were made from, and when.
         self._made_from: Mapping[Kind, int] = {}
-        self._made_at = self._halved_at = 0.0
+        self._made_at = 0.0
+        #: When counts were halved, or first looked at.
+        self._halved_at: float | None = None
 
     def begin(self) -> None:
         """Make prices from what is known now, at once."""
-        self._made_at = self._halved_at = anyio.current_time()
+        self.halve_if_due()
+        self._made_at = anyio.current_time()
         cluster = self._cache.cluster
         self._made_from = cluster.arrivals.counts()
         cluster.note_prices(prices_of(typical_of(self._made_from), cluster.capacity_with_gpus()))
@@ -42,13 +45,17 @@ class Pricing:
         """Look now and then whether prices are out of date, until cancelled."""
         while True:
             await anyio.sleep(self._settings.look_s)
-            self._halve_if_due()
+            self.halve_if_due()
             counts = self._cache.cluster.arrivals.counts()
             if self._is_due(counts):
                 await self._make(counts)
 
-    def _halve_if_due(self) -> None:
-        if anyio.current_time() - self._halved_at >= self._settings.half_life_s:
+    def halve_if_due(self) -> None:
+        """Let what came before count half after each half-life; also for a replica that does not lead, and counts."""
+        now = anyio.current_time()
+        if self._halved_at is None:
+            self._halved_at = now
+        elif now - self._halved_at >= self._settings.half_life_s:
             self._halved_at += self._settings.half_life_s
             self._cache.cluster.arrivals.halve()
 

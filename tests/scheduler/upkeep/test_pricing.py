@@ -10,6 +10,7 @@ import anyio
 import pytest
 from typing_extensions import override
 
+from kube.lead.lease import LeaseSettings
 from scheduler.app import Scheduler
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Alone
@@ -167,3 +168,16 @@ async def test_a_simulated_scheduler_learns_prices_from_the_pods_that_it_binds()
         prices = scheduler.cache.cluster.prices
         assert prices.pieces_nano[399] < NANO // 100, "0.39 holds no usual share"
         assert prices.core_nano == NANO // 5, "two cores for 0.4 of a GPU"
+
+
+async def test_a_replica_that_does_not_lead_lets_what_came_long_ago_count_less_as_well() -> None:
+    decisions = Settings(gpu_strategy=Strategy.PRICED)
+    scheduler = SchedulerSettings(decisions=decisions, pricing=PricingSettings(half_life_s=120.0))
+    settings = WorldSettings(schedulers=2, election=LeaseSettings(), scheduler=scheduler)
+    clock = VirtualClock(asyncio.get_running_loop())
+    async with World(shape.parse(["1x8x80GiB"]), clock=clock, settings=settings) as world:
+        await world.apply(made for number in range(8) for made in manifests.load(_SHARE % number))
+        assert await world.until_idle()
+        await anyio.sleep(450.0)
+        both = [each.cache.cluster for each in world.running.values() if isinstance(each, Scheduler)]
+        assert [sum(each.arrivals.counts().values()) for each in both] == [8 * ARRIVAL // 8] * 2
