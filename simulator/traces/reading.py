@@ -2,7 +2,7 @@
 
 Nodes: ``sn``, ``cpu_milli``, ``memory_mib``, ``gpu``, and ``model`` if known. Pods: ``name``, ``cpu_milli``,
 ``memory_mib``, ``num_gpu``, ``gpu_milli`` of each GPU, and if known ``gpu_spec`` (models, with ``|`` between them),
-``creation_time`` and ``deletion_time`` in seconds. Other columns are passed over.
+``creation_time`` and ``deletion_time`` in seconds. Other columns are passed over, and a byte order mark is.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _lines(file: IO[str], path: Path) -> Iterator[str]:
 
 def _opened(path: Path) -> IO[str]:
     if path.suffix == ".xz":
-        return lzma.open(path, "rt", encoding="utf-8", newline="")
+        return lzma.open(path, "rt", encoding="utf-8-sig", newline="")
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
-    return path.open(encoding="utf-8", newline="")
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")

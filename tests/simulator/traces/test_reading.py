@@ -39,6 +39,11 @@ def test_nodes_and_pods_are_read_in_the_order_of_their_names(tmp_path: Path) -> 
     )
 
 
+def test_a_byte_order_mark_is_passed_over(tmp_path: Path) -> None:
+    plain, marked = _written(tmp_path, "p.csv", _PODS), _written(tmp_path, "m.csv", f"\ufeff{_PODS}")
+    assert reading.read_pods(marked) == reading.read_pods(plain)
+
+
 def test_a_folder_has_files_plain_or_compressed(tmp_path: Path) -> None:
     (tmp_path / "openb_node_list_gpu_node.csv.xz").write_bytes(lzma.compress(_NODES.encode()))
     (tmp_path / "openb_pod_list_default.csv.gz").write_bytes(gzip.compress(_PODS.encode()))
