@@ -16,6 +16,7 @@ from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.costs import PLACING
 from scheduler.core.decide.filing import obstacle
 from scheduler.core.decide.gang_start import Start
+from scheduler.core.decide.kept_places import are_in_domains
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.plan import Entry, Gang, GiveUp, Placement, placements
 from scheduler.core.model.records import PodGroupRecord, PodRecord
@@ -182,7 +183,12 @@ class Standing:
         state = self.attempts.snapshot.quorum(group)
         if not state.is_met and not state.is_starting and not state.is_reachable(pods):
             return Ended.ASKS_DIFFERENTLY
-        return self._place_ended()
+        bounds = self.attempts.bounds_of(group)
+        if isinstance(bounds, Verdict):
+            return None if bounds.code in _FOR_A_WHILE else Ended.HOLDER_KEPT
+        position_of = self.attempts.placer.statement.position_of
+        places = ((pod.subgroup, position_of.get(place.node)) for place, pod in self.waiting)
+        return self._place_ended() if are_in_domains(group.tree, bounds, places) else Ended.PLACE_GONE
 
     def _place_ended(self) -> Ended | None:
         if any(pod.pod_group != self.intent.pod_group for _, pod in self.waiting):
@@ -243,6 +249,8 @@ class Standing:
         snapshot, now_ns = self.attempts.snapshot, self.attempts.now_ns
         group = self.group if self.intent.pod_group else None
         if group is not None and not (state := snapshot.quorum(group)).is_met and state.is_starting:
+            return False
+        if group is not None and isinstance(self.attempts.bounds_of(group), Verdict):
             return False
         return bool(self.waiting) and all(obstacle(snapshot, pod, now_ns)[0] is None for _, pod in self.waiting)
 

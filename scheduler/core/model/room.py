@@ -94,7 +94,7 @@ class Ended(enum.Enum):
     ASKS_DIFFERENTLY = "asks-differently"
     #: All holders were placed elsewhere, where nobody has to go.
     BETTER_PLACE = "better-place"
-    #: The node of a place is gone, not ready or cordoned, or an attempt failed there.
+    #: The node of a place is gone, not ready, cordoned or in another domain, or an attempt failed there.
     PLACE_GONE = "place-gone"
     #: All victims are gone, and the holders don't fit: somebody else came, or they ask more.
     PLACE_TAKEN = "place-taken"

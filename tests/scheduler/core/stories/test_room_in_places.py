@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
 
+from scheduler.core.model.room import Ended
 from tests.scheduler.core.objects import feed, node, pod_group, queue, topology
 from tests.scheduler.core.stories.test_room import Shell, running, waiting
 
@@ -13,8 +15,8 @@ RACKS = {"n1": "x", "n2": "x", "n3": "y", "n4": "y"}
 ASKED = {"topology": "t", "requiredTopologyLevel": "rack"}
 
 
-def _shell(gpus: int = 2) -> Shell:
-    shell = Shell()
+def _shell(gpus: int = 2, *, late: bool = False) -> Shell:
+    shell = Shell(late=late)
     feed(shell.cluster, topology("t", "rack"))
     shell.feed(*(node(name, gpus=gpus, labels={"row": "r", "rack": rack}) for name, rack in RACKS.items()))
     half = 2 * gpus
@@ -72,3 +74,55 @@ def test_a_gang_for_which_nobody_was_evicted_is_searched_for_again_once_its_topo
     feed(shell.cluster, topology("t", "row", aliases=["rack"]))
     shell.run(6)
     assert len(shell.placed) == 5
+
+
+def _relabel(shell: Shell) -> None:
+    shell.feed(node(min(_kept(shell)), gpus=2, labels={"rack": "z"}))
+
+
+def _drop_topology(shell: Shell) -> None:
+    topologies = shell.cluster.topologies
+    known = topologies.get("t")
+    assert known is not None
+    topologies.of_kai.drop(known)
+
+
+def _ask_for_a_host(shell: Shell) -> None:
+    feed(shell.cluster, topology("t", "rack", "kubernetes.io/hostname"))
+    asked = {**ASKED, "requiredTopologyLevel": "kubernetes.io/hostname"}
+    shell.feed(pod_group("g", 4, queue="a", topologyConstraint=asked))
+
+
+def _kept(shell: Shell) -> set[str]:
+    """Nodes of places that are kept."""
+    return {place.node for intent in shell.record.values() for place in intent.places}
+
+
+@pytest.mark.parametrize(
+    ("change", "because"),
+    [
+        (_relabel, Ended.PLACE_GONE),
+        (_drop_topology, Ended.HOLDER_KEPT),
+        (_ask_for_a_host, Ended.PLACE_GONE),
+    ],
+)
+def test_a_gang_does_not_start_in_places_that_are_not_in_one_rack_any_more(
+    change: Callable[[Shell], None], because: Ended
+) -> None:
+    shell = _shell(late=True).feed(*(running(f"b{number}", "b", on=f"n{number % 4 + 1}") for number in range(8)))
+    _gang(shell, 4).run(2)
+    assert len(_kept(shell)) == 2
+    change(shell)
+    shell.run(1).gone(*shell.asked)
+    shell.run(4)
+    assert shell.placed == {}
+    assert [each.because for each in shell.ended] == [because]
+
+
+def test_a_gang_starts_in_its_places_if_labels_change_that_it_does_not_ask_for() -> None:
+    shell = _shell(late=True).feed(*(running(f"b{number}", "b", on=f"n{number % 4 + 1}") for number in range(8)))
+    _gang(shell, 4).run(2)
+    kept = _kept(shell)
+    shell.feed(*(node(name, gpus=2, labels={"rack": RACKS[name], "row": "q"}) for name in kept))
+    shell.run(1).gone(*shell.asked)
+    assert {*shell.run(4).placed.values()} == kept
