@@ -16,9 +16,11 @@ from scheduler.core.decide.charging import Charging
 from scheduler.core.decide.room_trial import OnPaper
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.table import GPUS, Bools, Int64s
 from scheduler.core.room.need import Need
 from scheduler.core.snapshot.node_mask import only
+from scheduler.core.topology.tree import Domain
 from wire import names
 
 
@@ -85,9 +87,39 @@ class Choice:
         there = self._eligible(need) & (self.gpus > 0)
         there &= ~only(self.taken, statement.position_of)
         positions = np.flatnonzero(there)
-        in_order = positions[np.argsort(self._used[positions], kind="stable")]
+        in_order = self._by_domain(need, positions[np.argsort(self._used[positions], kind="stable")])
         few = int(np.searchsorted(np.cumsum(self.gpus[in_order]), most, side="right"))
         return [statement.nodes[position].name for position in in_order[:few].tolist()]
+
+    def _by_domain(self, need: Need, in_order: Int64s) -> Int64s:
+        """The nodes of that domain first which has the GPUs asked on those least in use, where a gang needs a domain.
+
+        In the order of use alone nodes of one domain seldom come together.
+        """
+        bounds = {} if need.group is None else self.attempts.bounds_of(need.group)
+        bound = None if isinstance(bounds, Verdict) else bounds.get(0)
+        if bound is None or not bound.required:
+            return in_order
+        places, held = bound.tree.places(), bound.held_by(bound.required)
+        nodes_of: dict[Domain, list[int]] = {}
+        for position in in_order.tolist():
+            domain = bound.tree.domain_of(int(places[position]), bound.required)
+            if domain is not None and (not held or domain in held):
+                nodes_of.setdefault(domain, []).append(position)
+        wanted = self.asked(need)
+        found = [(used, domain) for domain, of in nodes_of.items() if (used := self._use_of(of, wanted)) is not None]
+        first = np.array(nodes_of[min(found)[1]] if found else [], np.int64)
+        return np.concatenate([first, in_order[~np.isin(in_order, first)]])
+
+    def _use_of(self, positions: Sequence[int], wanted: int) -> int | None:
+        """GPUs in use on the first of these nodes that have the GPUs wanted; None if all of them have fewer."""
+        used = found = 0
+        for position in positions:
+            found += int(self.gpus[position])
+            used += int(self._used[position])
+            if found >= wanted:
+                return used
+        return None
 
     def _at_least(self, need: Need, candidates: Sequence[str]) -> int:
         """How many of the candidates are needed for the GPUs alone."""

@@ -14,7 +14,7 @@ from scheduler.core.model.plan import Explain, placements
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.status.reasons import told
-from tests.scheduler.core.objects import changed, feed, node, pod, pod_group, queue
+from tests.scheduler.core.objects import changed, feed, node, pod, pod_group, queue, topology
 from wire import names
 from wire.core import Pod
 from wire.crds.queue import Queue
@@ -49,9 +49,9 @@ class Day:
         self.pods[name], self.runs[name] = made, minutes
         feed(self.cluster, made)
 
-    def gang(self, name: str, members: int, *, minutes: int, gpus: int, team: str = "a") -> None:
+    def gang(self, name: str, members: int, *, minutes: int, gpus: int, team: str = "a", **spec: Any) -> None:
         """A gang comes."""
-        group = pod_group(name, members, queue=team)
+        group = pod_group(name, members, queue=team, **spec)
         created = msgspec.structs.replace(group.metadata, creation_timestamp=at(self.minute))
         feed(self.cluster, msgspec.structs.replace(group, metadata=created))
         for number in range(members):
@@ -142,6 +142,20 @@ def test_a_gang_gets_as_many_nodes_as_it_needs() -> None:
     stream(made, PATIENCE + 30 + 64 + 1)
     assert made.began["big-0"] == made.began["big-1"] <= PATIENCE + 64
     assert made.node_of["big-0"] != made.node_of["big-1"]
+
+
+def test_a_gang_that_needs_one_rack_gets_the_nodes_of_one() -> None:
+    """A berth may have two nodes; by use alone these would be of two racks, as all are full."""
+    made = Day(Cluster(Settings(berths_percent=50)))
+    feed(made.cluster, topology("t", "rack"), queue("a"))
+    feed(made.cluster, *(node(f"n{number}", 4, labels={"rack": f"r{number % 2}"}) for number in range(4)))
+    for number in range(16):
+        made.submit(f"old{number}", minutes=4 * (number + 1), team="a")
+    made.until(0)
+    made.gang("big", 2, minutes=60, gpus=4, topologyConstraint={"topology": "t", "requiredTopologyLevel": "rack"})
+    stream(made, PATIENCE + 64 + 1)
+    assert "big-0" in made.began
+    assert len({int(made.node_of[f"big-{number}"][1]) % 2 for number in range(2)}) == 1
 
 
 def test_both_sides_are_told() -> None:
