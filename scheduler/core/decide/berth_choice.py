@@ -13,6 +13,8 @@ import numpy as np
 
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.charging import Charging
+from scheduler.core.decide.kept_places import are_in_domains
+from scheduler.core.decide.place_bounds import PlaceBound
 from scheduler.core.decide.room_trial import OnPaper
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import PodClass, PodRecord
@@ -51,10 +53,19 @@ class Choice:
         return sum(int(self.gpus[position_of[name]]) for name in nodes)
 
     def takes(self, need: Need, nodes: Sequence[str]) -> bool:
-        """Whether all these nodes are there, and may take a pod of a need."""
+        """Whether all these nodes are there, may take a pod of a need, and are in one domain where it needs one."""
         position_of = self.attempts.placer.statement.position_of
-        there = self._eligible(need)
-        return all(name in position_of and there[position_of[name]] for name in nodes)
+        there, bound = self._eligible(need), self._bound(need)
+        if not all(name in position_of and there[position_of[name]] for name in nodes):
+            return False
+        places = [("", position_of[name]) for name in nodes]
+        return need.group is None or bound is None or are_in_domains(need.group.tree, {0: bound}, places)
+
+    def _bound(self, need: Need) -> PlaceBound | None:
+        """The domain that a gang as a whole has to be in; None: it may be anywhere."""
+        bounds = {} if need.group is None else self.attempts.bounds_of(need.group)
+        bound = None if isinstance(bounds, Verdict) else bounds.get(0)
+        return bound if bound is not None and bound.required else None
 
     def nodes_for(self, need: Need, most: int) -> tuple[str, ...]:
         """Nodes with ``most`` GPUs in all on which a need fits once they have drained; () if there are none."""
@@ -96,9 +107,8 @@ class Choice:
 
         In the order of use alone nodes of one domain seldom come together.
         """
-        bounds = {} if need.group is None else self.attempts.bounds_of(need.group)
-        bound = None if isinstance(bounds, Verdict) else bounds.get(0)
-        if bound is None or not bound.required:
+        bound = self._bound(need)
+        if bound is None:
             return in_order
         places, held = bound.tree.places(), bound.held_by(bound.required)
         nodes_of: dict[Domain, list[int]] = {}

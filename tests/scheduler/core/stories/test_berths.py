@@ -158,6 +158,24 @@ def test_a_gang_that_needs_one_rack_gets_the_nodes_of_one() -> None:
     assert len({int(made.node_of[f"big-{number}"][1]) % 2 for number in range(2)}) == 1
 
 
+def test_a_berth_is_chosen_again_when_its_gang_requires_one_rack_since() -> None:
+    made = Day(Cluster(Settings(berths_percent=50)))
+    feed(made.cluster, topology("t", "rack"), queue("a"))
+    feed(made.cluster, *(node(f"n{number}", 4, labels={"rack": f"r{number % 2}"}) for number in range(4)))
+    for number in range(16):
+        made.submit(f"old{number}", minutes=4 * (number + 1), team="a")
+    made.until(0)
+    made.gang("big", 2, minutes=60, gpus=4)
+    stream(made, PATIENCE + 3)
+    [berth] = made.cluster.backlog.berths.of
+    assert berth.nodes == ("n0", "n1")
+    group = pod_group("big", 2, queue="a", topologyConstraint={"topology": "t", "requiredTopologyLevel": "rack"})
+    created = msgspec.structs.replace(group.metadata, creation_timestamp=at(0))
+    feed(made.cluster, msgspec.structs.replace(group, metadata=created))
+    stream(made, PATIENCE + 64 + 5)
+    assert "big-0" in made.began
+
+
 def test_both_sides_are_told() -> None:
     made = day()
     made.submit("large", minutes=60, gpus=4)
