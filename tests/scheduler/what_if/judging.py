@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from cli.queueing import reading
 from cli.queueing.counting import NOW_NS
 from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.settings import Settings
 from scheduler.core.what_if import subject as subjects
 from scheduler.core.what_if.asking_less import CPU, FRACTION, GPU_MEMORY, GPUS, MEMORY, Asking
 from scheduler.core.what_if.constraints import Tolerating, Without
@@ -20,8 +21,9 @@ from scheduler.core.what_if.more_nodes import MoreNodes
 from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount
 from scheduler.core.what_if.suggest import FINDERS, Finder, Suggestion, suggestions
 from scheduler.core.what_if.trying import Trying
+from scheduler.settings import SchedulerSettings
 from simulator.virtualtime import VirtualClock
-from simulator.world import World
+from simulator.world import World, WorldSettings
 from tests.scheduler.stage import TEAM, stage
 from tests.scheduler.what_if import worlds
 from tests.scheduler.what_if.worlds import Script
@@ -29,6 +31,8 @@ from wire import names
 from wire.core import Taint
 
 Finders = Mapping[Family, tuple[Finder, int]]
+#: Whoever is evicted for another is gone, and can't be asked about.
+_NO_ROOM = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=False)))
 
 
 @dataclass
@@ -52,7 +56,7 @@ async def judge(
 ) -> None:
     """Run one cluster, and change it in each way that was said, or, ``most`` times, in one that was not."""
     of, rng = worlds.script(seed), random.Random(f"judge/{seed}")
-    async with stage(*of.shapes) as world:
+    async with stage(*of.shapes, settings=_NO_ROOM) as world:
         await worlds.begin(world, of)
         waiting = await _waiting(world, of, finders)
     for name, said in waiting.items():
@@ -113,7 +117,7 @@ def _runs(world: World, of: Script, name: str, least: int) -> bool:
 async def starts(of: Script, name: str, edits: Sequence[Edit]) -> bool:
     """Whether a group runs in the same cluster after these edits."""
     more = [shape for edit in edits for shape in worlds.spares(of, edit)]
-    async with stage(*of.shapes, *more) as world:
+    async with stage(*of.shapes, *more, settings=_NO_ROOM) as world:
         await worlds.begin(world, of, tuple(shape.name for shape in more))
         for edit in edits:
             await worlds.carry_out(world, of, name, edit)
