@@ -97,11 +97,15 @@ class Trying:
 
     def _tried(self, changes: tuple[Change, ...], wall_s: int, *, beside_others: bool) -> Outcome:
         self.tries += 1
-        own = self.subject.uids
+        own = only = self.subject.uids
+        snapshot = self.snapshot
+        if beside_others:
+            snapshot, changes = snapshot.with_(*changes), ()
+            only = own | self.rivals.awake(self.snapshot, snapshot, self.now_ns)
         answer = answer_as_if(
-            self.snapshot,
+            snapshot,
             *changes,
-            OnlyThese(own | self._beside(changes) if beside_others else own),
+            OnlyThese(only),
             uids=sorted(own),
             now_ns=self.now_ns,
             limits=self.limits,
@@ -109,9 +113,6 @@ class Trying:
         )
         is_beside_all = not beside_others or self._had_all_their_turn(answer.decision)
         return _outcome(answer, self.subject, is_beside_all=is_beside_all)
-
-    def _beside(self, changes: tuple[Change, ...]) -> frozenset[str]:
-        return self.rivals.awake(self.snapshot, self.snapshot.with_(*changes), self.now_ns)
 
     def _had_all_their_turn(self, decision: Decision) -> bool:
         placed = {each.pod_uid for each in placements(decision.entries)}
