@@ -8,11 +8,14 @@ from wire import goduration, names
 from wire.core import Pod
 
 _S: Final = 1_000_000_000
+#: Kubernetes' own bound. A time beyond the year 9999 could not be shown.
+_LONGEST_S: Final = (1 << 31) - 1
 
 
 def deadline_s(pod: Pod) -> int:
-    """``activeDeadlineSeconds``, counted from the pod's start; 0 without one."""
-    return max(0, pod.spec.active_deadline_seconds or 0)
+    """``activeDeadlineSeconds``, counted from the pod's start; 0 without one, and for one that no API server stores."""
+    seconds = pod.spec.active_deadline_seconds or 0
+    return seconds if 0 < seconds <= _LONGEST_S else 0
 
 
 def max_runtime_s(pod: Pod) -> int:

@@ -16,6 +16,8 @@ def test_a_pod_says_how_long_it_runs_at_most(written: str | None, seconds: int) 
     assert runtimes.max_runtime_s(pod(annotations=annotations)) == seconds
 
 
-@pytest.mark.parametrize(("deadline", "seconds"), [(60, 60), (0, 0), (-5, 0), (None, 0)])
+@pytest.mark.parametrize(
+    ("deadline", "seconds"), [(60, 60), (0, 0), (-5, 0), (None, 0), ((1 << 31) - 1, (1 << 31) - 1), (1 << 31, 0)]
+)
 def test_the_kubelet_ends_it_at_its_deadline(deadline: int | None, seconds: int) -> None:
     assert runtimes.deadline_s(pod(spec={"activeDeadlineSeconds": deadline})) == seconds
