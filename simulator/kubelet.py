@@ -81,6 +81,9 @@ class Kubelet:
         self._through: set[str] = set()
         #: Those of them that the API server was told to delete: once is enough, though finalizers may keep them.
         self._removed: set[str] = set()
+        #: Pods that went while their worker still ended them. One that is back by then is started again, as kubelet
+        #: does (restartRequested of its pod workers): a Binding that a restore undid may come again.
+        self._missed: set[str] = set()
         #: The newest version of each pod of this node: what a kubelet that was away finds when it comes back.
         self._known: dict[str, Pod] = {}
         #: Processes of containers that run, by pod UID and container.
@@ -120,8 +123,10 @@ class Kubelet:
         """
         self._through.clear()
         self._removed.clear()
-        for worker in self._workers.values():
+        for uid, worker in self._workers.items():
             worker.forget_written()
+            if worker.is_vanished:
+                self._missed.add(uid)
             if self._group is not None and not worker.is_refused:
                 self._group.start_soon(worker.report)
 
@@ -214,6 +219,7 @@ class Kubelet:
                 await anyio.sleep_forever()
             self._group = None
             self._workers.clear()
+            self._missed.clear()
 
     def _catch_up(self) -> None:
         for uid in sorted((self.intake.active | self._through | set(self._workers)) - set(self._known)):
@@ -226,6 +232,7 @@ class Kubelet:
         self._removed.discard(uid)
         if worker := self._workers.get(uid):
             worker.vanish()
+            self._missed.add(uid)
         # Kubelet counts with pods that it knows, not with those that still end: what a pod had that was deleted by
         # force may be given out before its containers have ended.
         self.intake.free(uid)
@@ -247,12 +254,15 @@ class Kubelet:
         uid = worker.pod.metadata.uid
         await life(worker)
         del self._workers[uid]
+        was_missed = uid in self._missed
+        self._missed.discard(uid)
         pod = self._known.get(uid)
         if pod is None:
             return
-        self._through.add(uid)
-        if worker.is_removed:
-            self._removed.add(uid)
+        if not was_missed:
+            self._through.add(uid)
+            if worker.is_removed:
+                self._removed.add(uid)
         self.pod_changed(pod)
 
     async def _run_pod(self, worker: PodWorker) -> None:

@@ -95,10 +95,11 @@ class PodWorker:
     is_removed: bool = False
     #: Whether kubelet refused it: it has no containers to tell of.
     is_refused: bool = False
+    #: Whether the pod is gone from the API server.
+    is_vanished: bool = False
     _doomed: anyio.Event = field(default_factory=anyio.Event)
     #: Set when there is a newer version of the pod; replaced by whoever waited.
     _news: anyio.Event = field(default_factory=anyio.Event)
-    _vanished: bool = False
     #: Why the kubelet ends it by itself; "": it doesn't.
     _evicted: str = ""
     _started_at: str = ""
@@ -129,7 +130,7 @@ class PodWorker:
 
     def vanish(self) -> None:
         """The pod is gone from the API server (a forced deletion): its containers are stopped nevertheless."""
-        self._vanished = True
+        self.is_vanished = True
         self._doomed.set()
 
     def forget_written(self) -> None:
@@ -150,13 +151,13 @@ class PodWorker:
         self._end_all()
         self.machine.pod_ended(self.pod)
         await self.report()
-        if self._vanished or self.pod.metadata.deletion_timestamp:
+        if self.is_vanished or self.pod.metadata.deletion_timestamp:
             await self.remove()
 
     async def remove(self) -> None:
         """Delete the ended pod, unless it is gone already."""
         self.is_removed = True
-        if not self._vanished:
+        if not self.is_vanished:
             await self.machine.remove(self.pod)
 
     async def report(self) -> None:
@@ -171,7 +172,7 @@ class PodWorker:
             if status["phase"] in _ENDED and not any(life.running_since for life in self.lives.values()):
                 # What has ended for kubelet is free before the API server hears of it.
                 self.machine.pod_ended(self.pod)
-            if status == self._written or self._vanished:
+            if status == self._written or self.is_vanished:
                 return
             stored = await self.machine.write_status(self.pod, self._render)
             self._written = status

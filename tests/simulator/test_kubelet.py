@@ -19,7 +19,7 @@ from simulator.witness import Freed, Refused, Started, Stopped
 from tests.conftest import AnyioBackend
 from tests.simulator.machines import NAMESPACE, Machines, bound, machines, reservation
 from wire import names
-from wire.core import Pod
+from wire.core import Binding, ObjectMeta, ObjectReference, Pod
 
 FIELD = "moorage.dev/visible-devices.c0"
 RESERVED = names.RESERVATION_NAMESPACE
@@ -377,6 +377,28 @@ async def test_a_refused_pod_is_told_as_refused_when_history_was_set_back_before
         await anyio.sleep(10)
         told = (await m.pod("p")).status
         assert (told.phase, told.reason, told.container_statuses) == ("Failed", "UnexpectedAdmissionError", None)
+
+
+async def test_a_pod_that_is_bound_again_while_its_containers_still_end_is_started_again() -> None:
+    """Kubelet's pod workers note a restart for a pod of the same UID (restartRequested)."""
+    async with machines(settings=KubeletSettings(stop_s=20.0)) as m:
+        plain = bound("p", gpus=1)
+        del plain["spec"]["nodeName"]
+        pod = await m.create(plain)
+        before, target = m.server.resource_version, ObjectReference(kind="Node", name="node-0")
+        binding = Binding(metadata=ObjectMeta(name="p"), target=target)
+        await m.api.bind(NAMESPACE, "p", binding)
+        await anyio.sleep(5)
+        m.nodes["node-0"].history_set_back()
+        m.server.restore(before)
+        await anyio.sleep(5)
+        await m.api.bind(NAMESPACE, "p", binding)
+        await anyio.sleep(60)
+        assert m.starts(pod) == ["main", "main"]
+        assert (await m.pod("p")).status.phase == "Running"
+        await m.api.delete(PODS, "p", namespace=NAMESPACE)
+        await anyio.sleep(60)
+        assert not await m.exists("p")
 
 
 # --- faults of nodes --------------------------------------------------------------------------------------------------
