@@ -7,6 +7,7 @@ from typing import Final
 
 from binder.watch.view import View
 from gpu.reservation import Reservation
+from kube import books
 from kube.client.api import Api
 from kube.client.errors import Conflict, NotFound
 from kube.client.resources import PODS
@@ -24,16 +25,27 @@ class Retiring:
         self._view = view
 
     async def retire(self, held: Reservation) -> bool:
-        """Delete an idle reservation exactly as it was seen; False when it is another now: a tenant joined and wins."""
+        """Delete an idle reservation exactly as it was seen; False when it is another now: a tenant joined and wins.
+
+        It is read then: a cache that is minutes old would have the same deletion refused again and again.
+        """
         try:
             await self._api.delete(PODS, held.name, namespace=held.namespace, uid=held.uid, resource_version=held.rv)
         except NotFound:
             self._view.forget_reservation(held)
         except Conflict:
+            await self._read_again(held)
             return False
         extra = about(LogEvent.RESERVATION_REMOVED, reservation=held.name, group=held.group, node=held.node)
         _log.info("nobody uses its device any more", extra=extra)
         return True
+
+    async def _read_again(self, held: Reservation) -> None:
+        found = await books.read(self._api, held.namespace, held.name)
+        if found is None or found.uid != held.uid:
+            self._view.forget_reservation(held)
+        else:
+            self._view.note_reservation(found)
 
     async def delete_ended(self, held: Reservation) -> None:
         """Delete what kubelet ended: it holds nothing. Its unbound tenants are withdrawn by their units."""

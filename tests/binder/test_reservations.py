@@ -148,6 +148,22 @@ async def test_an_idle_reservation_of_a_cordoned_node_goes_at_once() -> None:
         await it.until(_no_reservations, it, limit_s=2)
 
 
+async def test_an_idle_reservation_that_a_late_watch_shows_as_it_was_is_read_and_goes() -> None:
+    async with cluster(idle_s=10.0) as it:
+        await it.bound()
+        await ended(it)
+        await it.until(_is_empty, it)
+        it.server.faults.on_watch_line.append(lambda call, _: 600.0 if call.user == BINDER else 0.0)
+        name, refused = (await it.reservation()).metadata.name, list[int]()
+        it.server.faults.on_answer.append(
+            lambda call, code: refused.append(code) if (call.verb, call.name, code) == ("delete", name, 409) else None
+        )
+        await it.api.patch(PODS, name, {"metadata": {"annotations": {"note": "changed"}}}, namespace=RESERVATIONS)
+        await anyio.sleep(60)
+        assert await it.reservations() == []
+        assert len(refused) <= 2  # as it was, and as it was before it departs
+
+
 async def test_a_tenant_who_joins_while_the_reservation_is_taken_away_wins() -> None:
     async with cluster(idle_s=10.0) as it:
         await it.bound()
