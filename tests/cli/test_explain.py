@@ -20,8 +20,10 @@ from kube.client.resources import CONFIG_MAPS, QUEUES
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from scheduler.core.model.room import Action, Intent, Place, Victim
+from scheduler.core.model.settings import Settings
 from scheduler.core.room.written import Record, written
-from simulator.world import World
+from scheduler.settings import SchedulerSettings
+from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage
 from tests.scheduler.stage import api_of, create, create_gang, pod, settle
@@ -157,9 +159,10 @@ async def test_a_gang_is_one_workload(capsys: pytest.CaptureFixture[str]) -> Non
 async def test_a_pod_of_a_cluster_is_explained_as_it_is_told_and_with_who_is_evicted_for_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async with stage.stage("1x2x80GiB") as world:
-        await create_queues(world, queue("default-queue"))
-        await create(world, pod("runs", gpus=2))
+    settings = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=False)))
+    async with stage.stage("1x2x80GiB", settings=settings) as world:
+        await create_queues(world, queue("default-queue"), queue("b"))
+        await create(world, of("b", "runs", 2))
         await settle()
         await create(world, pod("waits", gpus=2))
         await settle()

@@ -42,7 +42,7 @@ async def stage(
     async with world:
         yield world
         broken = {key: told for key, told in world.finish().items() if told not in SOUND}
-        assert broken == {}
+        assert broken == {}, broken
 
 
 def pod(name: str, *, annotations: dict[str, str] | None = None, gpus: int = 0, **spec: Any) -> dict[str, Any]:

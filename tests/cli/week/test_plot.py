@@ -15,7 +15,7 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 
 def _week() -> Week:
-    return simulated(single_gpus(), seed=1, days=1, settings=Settings())
+    return simulated(single_gpus(), seed=1, days=1, settings=Settings(makes_room=False))
 
 
 def _elements(text: str, kind: str) -> list[ElementTree.Element]:

@@ -52,7 +52,7 @@ def test_people_get_tables_and_a_picture(file: str, capsys: pytest.CaptureFixtur
         ("", [], "has no or several documents; allowed: one"),
         ("{}", ["--days", "0"], "--days: 0; allowed: from 1 to 28"),
         ("{}", ["--nodes", "1x1x1GiB"], "--workload: not with manifests or --nodes"),
-        ("{}", ["--trace", "csv:x"], "--trace: not with manifests or --workload"),
+        ("{}", ["--trace", "csv:x"], "--workload: not with --trace"),
     ],
 )
 def test_bad_input_is_refused(
