@@ -53,10 +53,14 @@ class Draft:
     def put_node(self, node: NodeRecord) -> None:
         """A node is there, or has another record."""
         self._own_ledger()
+        known = self._node(node.name)
         if self.ledger.put(node):
             self._nodes.update(dict.fromkeys(self.ledger.row_of))
         self._nodes[node.name] = None
         self._pods.update((pod.uid, None) for pod in self.pods.bound_to(node.name))
+        if known is None or known.smallest_card_mib != node.smallest_card_mib:
+            for pod in self.pods.bound_to(node.name):
+                self.residents.mark(pod)  # without a grant it counts by the cards of its node
 
     def drop_pod(self, uid: str) -> None:
         """A pod is gone."""
@@ -116,8 +120,7 @@ class Draft:
             self._own_queues()
         supposed, have_cards_changed = Supposed(evicted=self.gone), False
         for name in self._nodes:
-            row = self.ledger.row_of.get(name)
-            node = None if row is None else self.ledger.nodes[row]
+            node = self._node(name)
             if node is None:
                 continue
             used = count_node(
@@ -145,6 +148,9 @@ class Draft:
             return None
         group = self.pod_groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
         charges = () if pod.node else self.commits.charges_of(uid)
-        at = self.ledger.row_of.get(pod.node)
         is_victim = uid in self.commits.intents.victims
-        return self.queues.row(pod, group, charges, None if at is None else self.ledger.nodes[at], is_victim=is_victim)
+        return self.queues.row(pod, group, charges, self._node(pod.node), is_victim=is_victim)
+
+    def _node(self, name: str) -> NodeRecord | None:
+        row = self.ledger.row_of.get(name)
+        return None if row is None else self.ledger.nodes[row]
