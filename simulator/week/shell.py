@@ -187,6 +187,17 @@ class Shell:
         self._later(AGAIN_S, lambda: self._make_pods(state))
 
     # --- the rest ------------------------------------------------------------------------------------------------
+    def waiting_milli(self) -> dict[str, list[int]]:
+        """Return milli-GPU of each job that waits, by queue, in the order in which they came.
+
+        One whose pods are just being made again waits as well.
+        """
+        found: dict[str, list[int]] = {}
+        for state in self._jobs.values():
+            if not state.bound:
+                found.setdefault(state.job.queue, []).append(state.job.milli)
+        return found
+
     def finish(self) -> None:
         """Count what still runs."""
         for state in self._jobs.values():

@@ -7,7 +7,7 @@ are counted is counted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -47,7 +47,8 @@ class OfGroup(msgspec.Struct, frozen=True, kw_only=True):
 class Hour(msgspec.Struct, frozen=True, kw_only=True):
     """An hour. ``fair_e4``: of what is due to queues by their fair shares, the part that they have, mean over the hour.
 
-    ``owed_milli_s``: GPU time of quotas that queues asked for and did not have.
+    ``owed_milli_s``: GPU time of jobs that waited and would have fitted within the quotas of their queues, beside what
+    these held. A gang that is larger than what is left of a quota is owed nothing: no queue has to give way to it.
     """
 
     hour: int
@@ -104,8 +105,13 @@ class Tally:
             sums.evictions += 1
             sums.evicted.add(job.number)
 
-    def sample(self, states: Iterable[QueueState], at_s: int, every_s: int) -> None:
-        """Look at how queues stand; it stands for the time until the next look."""
+    def sample(
+        self, states: Iterable[QueueState], waiting: Mapping[str, Sequence[int]], at_s: int, every_s: int
+    ) -> None:
+        """Look at how queues stand; it stands for the time until the next look.
+
+        ``waiting``: milli-GPU of each job that waits, by queue, in the order in which they came.
+        """
         if not 0 <= at_s < self.ends_s:
             return
         due = had = owed = 0
@@ -113,8 +119,9 @@ class Tally:
             fair = state.fair.gpu_nano if state.fair is not None else 0
             due += fair
             had += min(fair, state.held.gpu_nano)
-            owed += max(0, min(state.record.quota.gpu_nano, state.asked.gpu_nano) - state.held.gpu_nano)
-        self.owed[at_s // HOUR_S] += owed // _NANO_PER_MILLI * every_s
+            left_milli = (state.record.quota.gpu_nano - state.held.gpu_nano) // _NANO_PER_MILLI
+            owed += _fitting(waiting.get(state.record.name, ()), left_milli)
+        self.owed[at_s // HOUR_S] += owed * every_s
         self.fair[at_s // HOUR_S].append(had * _E4 // due if due else _E4)
 
     def hours(self) -> tuple[Hour, ...]:
@@ -164,6 +171,14 @@ class _Sums:
             evicted_jobs=len(self.evicted),
             evictions=self.evictions,
         )
+
+
+def _fitting(jobs: Iterable[int], left: int) -> int:
+    """Return what those jobs take that fit one after another, each whole or not at all."""
+    took = 0
+    for milli in jobs:
+        took += milli if milli <= left - took else 0
+    return took
 
 
 def _quantile(ordered: list[int], percent: int) -> int:

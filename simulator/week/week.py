@@ -144,7 +144,7 @@ class _Run:
     def _sample(self) -> None:
         queues = self.cluster.queues
         states = queue_states(queues.records.all(), queues.accounts(), queues.sums.sums)
-        self.tally.sample(states, self.shell.now_s, SAMPLE_S)
+        self.tally.sample(states, self.shell.waiting_milli(), self.shell.now_s, SAMPLE_S)
 
     def _later(self, after_s: int, call: Callable[[], None]) -> None:
         self._at(self.shell.now_s + after_s, call)

@@ -39,3 +39,11 @@ def single_gpus() -> Workload:
             ],
         }
     )
+
+
+def crowded() -> Workload:
+    """Return two teams that both ask for more than there is, in gangs of a quota or more; one has urgent shares too."""
+    found = written()
+    quiet, busy = found["queues"]
+    quiet["per_day"], busy["per_day"] = {"share": 40, "gang": 8}, {"gang": 20}
+    return workload(found)

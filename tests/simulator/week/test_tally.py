@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from scheduler.core.model.queue_record import QueueRecord
+from scheduler.core.model.resources import Resources
+from scheduler.core.report.queue_state import QueueState
 from simulator.week.arrivals import HOUR_S, Job
 from simulator.week.tally import Tally
+
+NANO = 1_000_000_000
 
 
 def _job(number: int = 0, at_s: int = 0) -> Job:
@@ -50,3 +55,25 @@ def test_what_an_eviction_throws_away_counts_in_its_hour_queue_and_kind() -> Non
     for by, name in (("queue", "q"), ("kind", "k")):
         (found,) = tally.groups(by, [name])
         assert (found.lost_milli_s, found.evictions, found.evicted_jobs) == (42_000, 2, 1)
+
+
+def _owed(*waiting: int, held: int) -> int:
+    """What is owed in an hour to a queue with a quota of 4 GPUs, by jobs of so many milli-GPU each, in milli-GPU."""
+    tally = Tally(HOUR_S)
+    record = QueueRecord(name="q", uid="q", quota=Resources(gpu_nano=4 * NANO))
+    state = QueueState(record=record, held=Resources(gpu_nano=held * NANO))
+    tally.sample([state], {"q": waiting, "other": (1_000,)}, at_s=0, every_s=HOUR_S)
+    return tally.hours()[0].owed_milli_s // HOUR_S
+
+
+def test_owed_is_what_waits_and_would_fit_within_the_quota() -> None:
+    assert _owed(1_000, 2_000, held=0) == 3_000
+    assert _owed(2_000, 3_000, 1_500, 500, held=0) == 4_000
+    assert _owed(held=0) == 0
+
+
+def test_a_gang_that_is_larger_than_what_is_left_of_a_quota_is_owed_nothing() -> None:
+    assert _owed(6_000, held=0) == 0
+    assert _owed(4_000, 6_000, held=1) == 0
+    assert _owed(4_000, 500, held=1) == 500
+    assert _owed(1_000, held=7) == 0
