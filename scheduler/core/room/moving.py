@@ -13,20 +13,24 @@ stands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from gpu.share import NANO_PER_DEVICE
+from scheduler.core.model.records import PodClass
 from scheduler.core.model.room import Moves, NoMoves, Place
-from scheduler.core.nodes.table import GPUS
+from scheduler.core.nodes.table import GPUS, Int64s
 from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.use import is_fixed
 from scheduler.core.room import protection
 from scheduler.core.room.need import Need
 from scheduler.core.room.search import MOST_PLACED
+from scheduler.core.room.slots import slots
 from scheduler.core.room.trial import Trial
 from scheduler.core.room.units import Resident, amounts, residents
 
@@ -35,6 +39,8 @@ _S: Final = 1_000_000_000
 _MOST_NODES: Final = 64
 #: What was moved off the first node may be in the way of all else: so many nodes have a try as the first one.
 _STARTS: Final = 8
+#: More pods than that on one node are not told apart, so that sums stay small.
+_AS_MANY: Final = 1 << 20
 
 
 def find_moves(need: Need, trial: Trial, *, most_placed: int = MOST_PLACED) -> Moves | NoMoves:
@@ -83,6 +89,8 @@ class _Moving:
     placed: int = 0
     nodes: set[str] = field(default_factory=set)
     _mark: tuple[int, int] = field(init=False)
+    #: What nodes hold of each class, as long as nobody else is moved.
+    _held: dict[PodClass, Int64s] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._mark = self._checkpoint()
@@ -153,10 +161,14 @@ class _Moving:
         return min(unit.amounts.gpu_nano for unit in units)
 
     # --- who is moved --------------------------------------------------------------------------------------------
+    def _begin_again(self) -> None:
+        self._rollback(self._mark)
+        self._held.clear()
+
     def _enough(self, by_node: Sequence[tuple[str, list[Resident]]]) -> list[Resident] | None:
         """Groups that can be moved so that the need fits; None if that is not found."""
         moved: dict[tuple[str, ...], Resident] = {}
-        self._rollback(self._mark)
+        self._begin_again()
         self.nodes.clear()
         for node, units in by_node:
             self.nodes.add(node)
@@ -181,18 +193,39 @@ class _Moving:
 
     def _move(self, unit: Resident) -> list[Place] | None:
         """Take a group off, and place it elsewhere; None if not all of it fits, and then it is where it was."""
-        trial, mark = self.trial, self._checkpoint()
+        besides = self.nodes.union(pod.node for pod in unit.pods)
+        if not self._may_fit(unit, besides):
+            return None
+        trial, mark, places = self.trial, self._checkpoint(), list[Place]()
         self._spend(len(unit.pods))
         self._release(unit)
         trial.statement.evict(*unit.pods)
-        places, besides = list[Place](), self.nodes.union(pod.node for pod in unit.pods)
         for pod in unit.pods:
             place = trial.paper.move(pod, besides)
             if place is None:
                 self._rollback(mark)
                 return None
             places.append(place)
+        self._held.clear()
         return places
+
+    def _may_fit(self, unit: Resident, besides: Set[str]) -> bool:
+        """Whether other nodes hold as many pods of each class, as far as counting tells.
+
+        Mostly they do not. The group is not taken off for that: what it leaves is on nodes that it does not return to.
+        Where rules on labels decide, nothing is counted, as they may change when it goes.
+        """
+        at = [*map(self.trial.statement.position_of.get, besides)]
+        off = [position for position in at if position is not None]
+        for cls, count in Counter(pod.moves_as for pod in unit.pods).items():
+            if cls is None or cls.rules is not None:
+                continue
+            if cls not in self._held:
+                self._held[cls] = np.minimum(slots(self.trial.statement, cls), _AS_MANY)
+            held = self._held[cls]
+            if int(held.sum()) - int(held[off].sum()) < count:
+                return False
+        return True
 
     def _release(self, unit: Resident) -> None:
         trial = self.trial
@@ -225,7 +258,7 @@ class _Moving:
 
     def _tried(self, units: Sequence[Resident]) -> Moves | None:
         """These groups moved, and then the need placed, from the beginning; None if one of them does not fit."""
-        self._rollback(self._mark)
+        self._begin_again()
         moved = list[Place]()
         self._spend(len(self.need.pods))
         for unit in units:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.room import Budget, Evicted, Moves, RoomSettings
+from scheduler.core.model.room import Budget, Evicted, Moves, NoMoves, RoomSettings
 from scheduler.core.model.settings import Settings
 from scheduler.core.room.moving import find_moves
 from scheduler.core.room.trial import Trial
@@ -213,6 +213,15 @@ def test_two_gpus_here_and_two_there_become_four() -> None:
     assert found is not None
     assert moved(found) in ({"x": "n2"}, {"y": "n1"})
     assert [place.node for place in found.places] == [{"x": "n1", "y": "n2"}[next(iter(moved(found) or {}))]]
+
+
+def test_nothing_is_tried_for_groups_that_fit_on_no_other_node() -> None:
+    nodes = [node(name, gpus=4) for name in ("a", "b", "c")]
+    pods = [movable(f"on-{each.metadata.name}", each.metadata.name, gpus=3) for each in nodes]
+    trial = trial_of(making_room(*nodes, *pods, queue("a"), waiting("mine", "a", gpus=2)))
+    found = find_moves(need_of(trial, "mine"), trial)
+    assert isinstance(found, NoMoves)
+    assert found.placed == 1  # the need itself, where things are as they are
 
 
 def test_the_node_with_the_least_to_move_is_emptied() -> None:
