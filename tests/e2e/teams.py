@@ -102,9 +102,10 @@ class Teams(Workloads):
         await self.on.create(*(pod(f"{name}-{n}", gpus=1, annotations=dict(annotations)) for n in range(minimum)))
 
     async def fill(self, gpus: int) -> None:
-        """Use all GPUs, in a queue of its own."""
-        await self.queue("filler")
-        await self.on.create(self.of("filler", pod("filler", gpus=gpus)))
+        """Use all GPUs, in a queue of its own, by a pod that nobody may evict."""
+        await self.queue("filler", quota=gpus)
+        labels = {names.PREEMPTIBILITY_LABEL: "non-preemptible"}
+        await self.on.create(self.of("filler", pod("filler", gpus=gpus, labels=labels)))
         await self.on.running(1)
 
     async def make_way(self) -> None:

@@ -162,19 +162,21 @@ async def _named(crowd: Crowd, *prefixes: str) -> list[Pod]:
 
 
 @pytest.mark.parametrize(
-    ("spec", "constraint"),
+    "constraint",
     [
-        ({"topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"}}, "requiredTopologyLevel"),
+        {"topology": "t", "requiredTopologyLevel": "rack"},
+        {"topology": "t", "preferredTopologyLevel": "rack"},
+        {"requiredTopologyLevel": "rack"},
     ],
 )
-async def test_a_group_that_asks_what_is_not_served_waits_with_the_name_of_it(
-    crowd: Crowd, spec: dict[str, Any], constraint: str
+async def test_a_group_that_names_a_topology_that_is_not_there_waits_with_its_name(
+    crowd: Crowd, constraint: dict[str, str]
 ) -> None:
     group = f"unserved-{uuid.uuid4().hex[:8]}"
-    await _group(crowd, group, **spec)
-    await crowd.tenant.create(_member("unserved", group, **{names.SUBGROUP_LABEL: "a"}))
-    message = await crowd.scene.says("unserved", "UnsupportedConstraint")
-    assert constraint in message
+    await _group(crowd, group, minMember=1, topologyConstraint=constraint)
+    await crowd.tenant.create(_member("unserved", group))
+    named = constraint.get("topology", '""')
+    await crowd.scene.says("unserved", f"topology {named} doesn't exist")
 
 
 async def test_a_gang_whose_group_has_no_room_for_its_plan_waits_and_says_why(crowd: Crowd) -> None:

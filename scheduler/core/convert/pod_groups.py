@@ -63,7 +63,8 @@ def _levels(spec: PodGroupSpec) -> Iterator[tuple[str, LevelConstraint]]:
 
 
 def _level(name: str, asked: TopologyConstraint | None) -> Iterator[tuple[str, LevelConstraint]]:
-    if asked is not None and (asked.required_topology_level or asked.preferred_topology_level):
+    # A level that is preferred in no Topology prefers nothing.
+    if asked is not None and (asked.required_topology_level or (asked.topology and asked.preferred_topology_level)):
         levels = asked.topology, asked.required_topology_level, asked.preferred_topology_level
         yield intern(name), LevelConstraint(*map(intern, levels))
 

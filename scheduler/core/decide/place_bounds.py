@@ -125,7 +125,7 @@ def requires_levels(group: PodGroupRecord) -> bool:
 def _unknown(snapshot: Snapshot, asked: LevelConstraint) -> Verdict:
     if not snapshot.topologies.is_current:
         return Verdict(code=Code.NOT_READ, detail=_TOPOLOGIES)
-    return Verdict(code=Code.TOPOLOGY_NOT_FOUND, detail=asked.topology)
+    return Verdict(code=Code.TOPOLOGY_NOT_FOUND, detail=asked.topology or '""')
 
 
 def _no_level(asked: LevelConstraint, level: str) -> Verdict:

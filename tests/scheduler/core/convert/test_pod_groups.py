@@ -82,6 +82,14 @@ def test_what_a_pod_group_and_its_subgroups_ask_of_places_is_read() -> None:
     assert record.levels == (("", LevelConstraint("t", "zone", "rack")), ("a", LevelConstraint("u", "host")))
 
 
+def test_a_level_that_is_preferred_in_no_topology_is_left_out_and_one_that_is_required_is_kept() -> None:
+    def levels(**asked: str) -> tuple[tuple[str, LevelConstraint], ...]:
+        return pod_group_record(pod_group("g", topologyConstraint=asked)).levels
+
+    assert levels(preferredTopologyLevel="rack") == ()
+    assert levels(requiredTopologyLevel="rack") == (("", LevelConstraint("", "rack", "")),)
+
+
 @pytest.mark.parametrize(("length", "kept"), [(5, 5), (64, 64), (65, 65), (4_000, 65)])
 def test_of_a_time_as_much_is_kept_as_shows_that_it_is_none(length: int, kept: int) -> None:
     record = pod_group_record(pod_group("g", annotations={names.STALE_SINCE: "2" * length}))
