@@ -74,9 +74,7 @@ class Bare:
 
     async def pod(self, pod: Object) -> None:
         """Make a pod. Raises ApiException."""
-        answer = await self.core.create_namespaced_pod(pod["metadata"]["namespace"], pod, _preload_content=False)
-        if answer.status >= _ERRORS:  # what is not decoded raises nothing
-            raise client.ApiException(status=answer.status, reason=(await answer.read()).decode())
+        await _made(self.core.create_namespaced_pod(pod["metadata"]["namespace"], pod, _preload_content=False))
 
     async def end(self, namespace: str, pod: str, *, grace_s: int) -> None:
         """Begin to end a pod."""
@@ -98,7 +96,7 @@ class Bare:
         await _all_at_once(self._delete_node(node["metadata"]["name"]) for node in listed["items"])
 
     async def _node(self, node: Object) -> None:
-        await self.core.create_node(node, _preload_content=False)
+        await _made(self.core.create_node(node, _preload_content=False))
 
     async def _delete_pod(self, namespace: str, name: str) -> None:
         await self.core.delete_namespaced_pod(name, namespace, body=_AT_ONCE, _preload_content=False)
@@ -151,6 +149,12 @@ def _same(words: str) -> str:
     return _SAME_WORDS.get(words) or (
         f"Insufficient {words.removeprefix(_LACKS)}" if words.startswith(_LACKS) else words
     )
+
+
+async def _made(asked: Awaitable[Any]) -> None:
+    answer = await asked
+    if answer.status >= _ERRORS:  # what is not decoded raises nothing
+        raise client.ApiException(status=answer.status, reason=(await answer.read()).decode())
 
 
 async def _all_at_once(calls: Iterable[Awaitable[None]]) -> None:

@@ -12,8 +12,8 @@ Spec = dict[str, Any]
 
 
 def of_node(r: random.Random) -> list[str]:
-    """What a node declares, features that no pod needs among them."""
-    return [feature for feature in _FEATURES if r.random() < 0.6]
+    """What a node declares, features that no pod needs among them; in order, else the API server refuses the node."""
+    return sorted(feature for feature in _FEATURES if r.random() < 0.6)
 
 
 def features(r: random.Random, spec: Spec) -> set[str]:

@@ -56,7 +56,8 @@ def waiting(r: random.Random, pod: Spec) -> set[str]:
 
 def _prefer_not(r: random.Random, node: Spec) -> None:
     hard = [each for each in node["spec"]["taints"] if each["effect"] != "PreferNoSchedule"]
-    node["spec"]["taints"] = hard + [dict(taint) for taint in _SOFT_TAINTS if r.random() < 0.2]
+    soft = {taint["key"]: dict(taint) for taint in _SOFT_TAINTS if r.random() < 0.2}  # a node has one of a key
+    node["spec"]["taints"] = [*hard, *soft.values()]
 
 
 def _there(r: random.Random) -> list[Spec]:
