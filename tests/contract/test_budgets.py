@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import anyio
@@ -21,7 +22,8 @@ def _budget(name: str, **spec: Any) -> dict[str, Any]:
 
 
 async def _running(cluster: Cluster, name: str, *, is_ready: bool = True, labels: dict[str, str] | None = None) -> None:
-    made = pod(name, nodeName="n1")
+    # A node of its own: pods of one that is not there are collected 40 s after it was first missed.
+    made = pod(name, nodeName=f"n-{uuid.uuid4().hex[:8]}")
     made["metadata"]["labels"] = _LABELS if labels is None else labels
     await cluster.made(cluster.pods, made)
     conditions = [{"type": "Ready", "status": "True" if is_ready else "False"}]
