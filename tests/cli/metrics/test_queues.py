@@ -15,6 +15,7 @@ from cli.metrics.registry import Registry
 from kube.client.api import Api
 from kube.client.resources import QUEUES as QUEUE_OBJECTS
 from scheduler.app import Scheduler
+from scheduler.core.model.settings import Settings
 from scheduler.core.queues.use_over_time import UsePeriod
 from scheduler.settings import SchedulerSettings
 from simulator import shape
@@ -134,7 +135,8 @@ async def test_use_over_time_is_a_part_of_the_cluster_where_it_counts(
 
 
 async def test_what_a_quota_guarantees_and_is_not_given_is_owed() -> None:
-    async with scraped("1x4x80GiB") as it:
+    settings = SchedulerSettings(decisions=Settings(makes_room=False))
+    async with scraped("1x4x80GiB", settings=settings) as it:
         await create_queue(it.world, "b")
         await use(it.world, "b", "b0", gpu_count=3)
         await settle()

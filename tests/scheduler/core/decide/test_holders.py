@@ -71,7 +71,8 @@ def test_how_many_are_gone_is_no_news_that_pods_are_told() -> None:
 
 
 def test_without_the_setting_nobody_is_placed_where_room_is_kept_but_it_stays_kept() -> None:
-    made = cluster(node(gpus=4), pod("h", gpus=4), pod("o", gpus=1))
+    made = Cluster(Settings(makes_room=False))
+    feed(made, node(gpus=4), pod("h", gpus=4), pod("o", gpus=1))
     made.commits.intents.put(intent(place("h")))
     assert done(made) == []
 

@@ -9,7 +9,8 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.decide import decide
 from scheduler.core.model.plan import placements
-from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, queue
+from scheduler.core.model.settings import Settings
+from tests.scheduler.core.objects import bound, feed, node, pod, pod_group, queue
 from wire import names
 
 _TEAMS = ("a", "b", "c")
@@ -18,7 +19,8 @@ _TEAMS = ("a", "b", "c")
 def _waiting(gangs: int, *, quota: float = 0, limit: float = -1) -> Cluster:
     """So many gangs of two for each team, and no node yet."""
     teams = (queue(team, "dept", gpu=(quota, 1, limit)) for team in _TEAMS)
-    made = cluster(node("n0", 0), queue("dept", gpu=(-1, 1, -1)), *teams)
+    made = Cluster(Settings(makes_room=False))
+    feed(made, node("n0", 0), queue("dept", gpu=(-1, 1, -1)), *teams)
     for team in _TEAMS:
         for i in range(gangs):
             name = f"{team}{i:03}"

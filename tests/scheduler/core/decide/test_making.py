@@ -133,7 +133,7 @@ def test_evictions_are_counted_by_the_group_or_by_who_made_the_pod_or_by_the_pod
 
 def test_without_the_setting_nobody_is_searched_for() -> None:
     search = Searches(["v"])
-    made = Cluster(Settings(), find_room=search)
+    made = Cluster(Settings(makes_room=False), find_room=search)
     feed(made, node(gpus=4), running("v", 3), pod("h", gpus=2))
     assert (intents(made.decide(0)), search.asked) == ([], [])
 
