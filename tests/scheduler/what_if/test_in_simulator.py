@@ -19,6 +19,8 @@ _CLUSTERS = 240 if IS_WHOLE else 3
 _HELP_MILLI = 995
 #: A mistake is found within so many clusters.
 _UNTIL_FOUND = 30
+#: Families in which a mistake is planted.
+_PLANTED = tuple(Family) if IS_WHOLE else (Family.WAIT, Family.QUEUE, Family.MORE_NODES)
 #: Families that are left out, so that it is said that nothing helps where they alone do.
 _SILENT = tuple(Family)[1:] if IS_WHOLE else (Family.MORE_NODES,)
 
@@ -42,7 +44,7 @@ async def test_what_is_said_to_help_helps_and_nothing_else_does() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.timeout(1_200)
-@pytest.mark.parametrize("family", Family)
+@pytest.mark.parametrize("family", _PLANTED)
 async def test_a_mistake_in_a_family_is_found(family: Family) -> None:
     judged = Judged()
     for seed in range(_UNTIL_FOUND):
