@@ -410,8 +410,8 @@ Fed = Node | Pod | PodGroup | BindRequest | Queue | Topology | Stored
 
 
 def cluster(*objects: Fed, settings: Settings | None = None, filters: Filters = FILTERS) -> Cluster:
-    """A cluster that has seen these objects, in this order."""
-    made = Cluster(settings or Settings(), filters)
+    """A cluster that has seen these objects, in this order; nobody is evicted for others unless settings are given."""
+    made = Cluster(settings or Settings(makes_room=False), filters)
     feed(made, *objects)
     return made
 
