@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
+from tests.node.conftest import started_with
 from tests.node.pods import NAMESPACE, PATIENCE_S, Machine, Pod, eventually, memory, share, two_devices, whole
 from tools.cluster.deployment import SCHEDULER, Deployment
 from wire import names
 
-pytestmark = [pytest.mark.node, pytest.mark.usefixtures("nothing_is_left", "urgent_class")]
+pytestmark = [pytest.mark.node, pytest.mark.usefixtures("nothing_is_left", "makes_room")]
 
 #: A program that does nothing about SIGTERM: kubelet kills it when its grace period is over.
 _STAYS = """
@@ -26,7 +28,7 @@ _FINALIZER = "moorage.test/stays"
 
 
 @pytest.fixture(scope="module")
-def urgent_class(machine: Machine) -> None:
+def makes_room(machine: Machine, moorage: Deployment) -> Iterator[None]:
     body = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -34,6 +36,7 @@ def urgent_class(machine: Machine) -> None:
         "value": 90,
     }
     machine.plane.apply(json.dumps(body))
+    yield from started_with(machine, moorage, [SCHEDULER], "--make-room")
 
 
 def urgent(wanted: Pod) -> Pod:
@@ -107,7 +110,7 @@ def test_a_holder_has_its_place_when_the_scheduler_is_killed_before_its_victim_i
     eventually(lambda: _is_going(machine.get("stays")) or None, lambda: "stays to be evicted")
     moorage.kill(SCHEDULER)
     machine.create(urgent(whole("late")))
-    moorage.start(SCHEDULER)
+    moorage.start(SCHEDULER, "--make-room")
     release(machine, "stays")
     only(machine, beside="Running", high="Running", late="Pending")
 
