@@ -38,7 +38,7 @@ def _head() -> list[str]:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" '
         'font-size="12" role="img">',
         "<title>GPUs in use by arrived load, in percent of all GPUs</title>",
-        "<desc>A line for each strategy: how many GPUs are in use when pods for so many have come.</desc>",
+        "<desc>A line for each strategy: GPUs in use over GPUs requested so far.</desc>",
         f"<style>text{{fill:#3a4048}}.g{{stroke:#80889055}}path{{fill:none;stroke-width:2}}{light}"
         f"@media (prefers-color-scheme:dark){{text{{fill:#c6ccd4}}{dark}}}</style>",
     ]
