@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from scheduler.core.filters.filter import Filter
-from scheduler.core.filters.requirements import effort_of, holds
-from scheduler.core.model.records import Constraints, NodeRecord, Term
+from scheduler.core.filters.node_affinity import NodeAffinity
+from scheduler.core.model.records import Constraints, Term
 
 
-class EnforcedAffinity(Filter):
-    """One of its terms holds. Every pod asks it, beside its own node affinity.
+class EnforcedAffinity(NodeAffinity):
+    """Every pod asks it, beside its own node affinity, and it is judged alike.
 
     ``terms``: None asks nothing; () holds nowhere.
     """
@@ -26,18 +25,3 @@ class EnforcedAffinity(Filter):
         """The terms."""
         del constraints
         return self.terms
-
-    @override
-    def admits(self, node: NodeRecord, asked: tuple[Term, ...]) -> bool:
-        """Whether one of them holds."""
-        return any(holds(term, node) for term in asked)
-
-    @override
-    def effort(self, asked: tuple[Term, ...]) -> int:
-        """Each expression is compared."""
-        return effort_of(asked)
-
-    @override
-    def reads(self, node: NodeRecord) -> object:
-        """Labels and name."""
-        return (node.name, node.labels)
