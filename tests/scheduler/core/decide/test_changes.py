@@ -173,7 +173,7 @@ def test_a_pod_that_is_gone_is_nobodys_victim_and_the_snapshot_still_has_it(gone
 @pytest.mark.parametrize(("mem_mib", "nano"), [(8000, NANO // 4), (4000, NANO // 2)])
 def test_what_a_victim_gives_back_goes_by_the_cards_that_its_node_would_have(mem_mib: int, nano: int) -> None:
     labels = {"kai.scheduler/queue": "team"}
-    made = Cluster(Settings())
+    made = Cluster(Settings(makes_room=True))
     feed(made, queue("team", gpu=(0, 1, -1)), node("n1", 1, mem_mib=8000))
     feed(made, bound(pod("old", mem=2000, labels=labels, priority=10), "n1", ("g", 0), with_grant=False))
     feed(made, pod("p", gpus=1, labels=labels, priority=50))
