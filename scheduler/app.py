@@ -28,7 +28,6 @@ from scheduler.commit.gangs import Gangs
 from scheduler.commit.handed import HandedOver
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain
-from scheduler.core.model.settings import Strategy
 from scheduler.core.scores.registry import SCORES
 from scheduler.cycle import Cycle
 from scheduler.report.standing import Standing
@@ -190,9 +189,7 @@ def _traces(tracer: Tracer | None, settings: SchedulerSettings) -> Traces:
 
 
 def _pricing(of: _Means) -> Pricing | None:
-    decisions = of.settings.decisions
-    uses_prices = Strategy.PRICED in {decisions.gpu_strategy, decisions.cpu_strategy}
-    return Pricing(of.cache, of.settings.pricing) if uses_prices else None
+    return Pricing(of.cache, of.settings.pricing) if of.settings.decisions.uses_prices else None
 
 
 def _scaling(of: _Means) -> Scaling | None:

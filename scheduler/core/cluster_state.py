@@ -79,7 +79,7 @@ class ClusterState:
         #: Which pods are where, for rules about other pods; and those without a node that may be on their way now.
         self._places = PodPlaces(self.others.labels_of)
         self._moved: dict[str, None] = {}
-        #: What pods that came to nodes asked.
+        #: What pods that came to nodes asked, where decisions go by prices.
         self.arrivals = Arrivals()
         #: Which devices were seen where.
         self.sightings = Sightings()
@@ -210,6 +210,8 @@ class ClusterState:
                 pass
 
     def _note_arrival(self, record: PodRecord, before: PodRecord | None) -> None:
+        if not self.settings.uses_prices:
+            return
         if record.node and not record.is_reservation and (before is None or not before.node):
             kind = kind_of(record)
             if kind is not None:

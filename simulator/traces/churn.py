@@ -88,7 +88,7 @@ def churn(trace: Trace, strategies: Strategies, *, seed: int, load_percent: int,
     ranks = list(range(len(trace.nodes)))
     rng.shuffle(ranks)
     cluster = _Cluster(Records(trace.nodes, ranks, gpu_strategy=strategies.gpu, cpu_strategy=strategies.cpu))
-    if cluster.records.uses_prices:
+    if cluster.records.cluster.settings.uses_prices:
         cluster.records.cluster.note_prices(known_prices(trace))
     _fill(cluster, lived, rng, load_percent * trace.capacity_milli // 100)
     per_s = load_percent / 100 * trace.capacity_milli * len(lived) / milli_seconds

@@ -26,7 +26,6 @@ from scheduler.core.model.records import (
     Term,
 )
 from scheduler.core.model.settings import Settings
-from scheduler.core.scores.priced import PRICED
 from scheduler.core.scores.prices import Prices, prices_of
 from scheduler.core.scores.registry import SCORES
 from scheduler.core.scores.typical import typical_of
@@ -51,7 +50,6 @@ class Records:
         self, nodes: Sequence[TraceNode], ranks: Sequence[int], *, gpu_strategy: str, cpu_strategy: str
     ) -> None:
         self.cluster = Cluster(Settings(gpu_strategy=gpu_strategy, cpu_strategy=cpu_strategy), scores=REPLAYED)
-        self.uses_prices = PRICED.name in {gpu_strategy, cpu_strategy}
         self._rv = 0
         self._now_ns = 0
         self._classes: dict[Ask, PodClass] = {}

@@ -36,14 +36,14 @@ def replay(
     """Replay the arrivals of a seed. ``told``: of each pod by its number the node, "" if it is lost."""
     records = Records(trace.nodes, order.ranks, gpu_strategy=strategies.gpu, cpu_strategy=strategies.cpu)
     learns = prices_from is PricesFrom.ARRIVALS
-    if records.uses_prices:
+    if records.cluster.settings.uses_prices:
         records.cluster.note_prices(records.prices() if learns else known_prices(trace))
     tally = Tally()
     for number, pod in enumerate(order.pods):
         placed = records.place(f"p{number:07d}", pod.ask)
         tally.count(pod.ask, is_placed=placed is not None)
         told(number, placed.node if placed else "")
-        if records.uses_prices and learns and number % LEARNED_EVERY == 0:
+        if records.cluster.settings.uses_prices and learns and number % LEARNED_EVERY == 0:
             records.cluster.note_prices(records.prices())
     return tally.run(strategies, seed, capacity_milli=trace.capacity_milli, differences=records.validate())
 

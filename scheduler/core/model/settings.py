@@ -58,3 +58,8 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     #: Of all GPUs, how many may be on such nodes; 0: none are kept.
     berths_percent: int = 10
     room: RoomSettings = RoomSettings()
+
+    @property
+    def uses_prices(self) -> bool:
+        """Whether decisions go by prices, so that somebody has to make them (scores/prices.py)."""
+        return Strategy.PRICED in {self.gpu_strategy, self.cpu_strategy}

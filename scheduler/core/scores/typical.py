@@ -1,7 +1,8 @@
 """Which GPU pods a cluster usually gets: counts of arrivals by what they ask, older ones for less.
 
-A pod counts when it is first seen on a node: what fits nowhere, however absurd, counts for nothing. There are
-``MOST_KINDS`` kinds at most, so that nobody fills memory with pods that differ.
+A pod counts when it is first seen on a node, so what waits counts for nothing. Who names a node in a pod's spec can
+have it counted: prices move the order of nodes only, never what fits. There are ``MOST_KINDS`` kinds at most, so that
+nobody fills memory with pods that differ.
 """
 
 from __future__ import annotations

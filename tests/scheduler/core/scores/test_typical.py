@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.scores.typical import ARRIVAL, MOST_KINDS, Arrivals, Kind, moved_percent, typical_of
 from tests.scheduler.core.objects import bound, feed, node, pod
 
@@ -70,7 +70,7 @@ def test_how_far_a_mix_has_moved(before: dict[Kind, int], now: dict[Kind, int], 
 
 
 def test_pods_count_once_when_they_come_to_a_node_by_what_they_ask() -> None:
-    made = Cluster(Settings())
+    made = Cluster(Settings(gpu_strategy=Strategy.PRICED))
     asked: dict[str, Any] = {"cpu": "2", "memory": "4Gi"}
     waiting = pod("a", gpus=2, **asked)
     feed(made, node("n1"), waiting)
@@ -79,3 +79,9 @@ def test_pods_count_once_when_they_come_to_a_node_by_what_they_ask() -> None:
     feed(made, on_node, pod("a", gpus=2, bound_to="n1", labels={"seen": "again"}, **asked))
     feed(made, bound(pod("b", fraction="0.4"), "n1", ("g", 333_333_333)), pod("c", bound_to="n1", **asked))
     assert made.arrivals.counts() == {Kind(2, 1_000, 2_000, 4_096): ARRIVAL, Kind(1, 333, 0, 0): ARRIVAL}
+
+
+def test_where_no_decision_goes_by_prices_nothing_is_counted() -> None:
+    made = Cluster(Settings())
+    feed(made, node("n1"), pod("a", gpus=2, bound_to="n1"))
+    assert made.arrivals.counts() == {}
