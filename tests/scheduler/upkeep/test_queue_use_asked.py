@@ -101,6 +101,7 @@ async def test_queues_that_are_no_objects_are_left_out_and_the_answer_is_told_to
 async def test_prometheus_is_asked_once_a_minute() -> None:
     stored = Stored(a=90)
     async with cluster(stored):
+        await settle(30)  # between two times at which it is asked
         before = stored.asked
         await settle(600)
         assert stored.asked - before == 60
