@@ -39,7 +39,7 @@ from scheduler.status.reasons import Told
 from scheduler.telemetry.observing import Observer
 from scheduler.watch.cache import Cache, Waiting
 from wire import names
-from wire.core import ObjectReference
+from wire.core import Condition, ObjectReference
 from wire.events import WARNING
 from wire.rfc3339 import rfc3339
 
@@ -235,11 +235,15 @@ class Status:
             self._note_counted(uid)
 
     def _is_overwritten(self, uid: str) -> bool:
-        """Whether a pod that waits says something else than it should."""
-        told, waiting = self._wanted.get(uid), self._cache.waiting.get(uid)
-        if told is None or waiting is None:
+        """Whether a pod that waits does not say that it does.
+
+        Another reason is left alone: two schedulers that both work may have two, and would write in turns for ever.
+        """
+        waiting = self._cache.waiting.get(uid)
+        if waiting is None or uid not in self._wanted:
             return False
-        return not _says(waiting, told.reason, self._message(uid, told))
+        said = _said(waiting)
+        return said is None or said.status != "False"
 
     def _message(self, uid: str, told: Told) -> str:
         return reasons.with_help(told.message, self._helps.get(uid, ""))
@@ -338,7 +342,11 @@ class Status:
         self._events.record(regarding, reason=told.reason, action="Scheduling", note=told.message, type=WARNING)
 
 
+def _said(waiting: Waiting) -> Condition | None:
+    return next((c for c in waiting.conditions if c.type == names.CONDITION_POD_SCHEDULED), None)
+
+
 def _says(waiting: Waiting, reason: str, message: str) -> bool:
     """Whether a pod's condition is what it should be."""
-    said = next((c for c in waiting.conditions if c.type == names.CONDITION_POD_SCHEDULED), None)
+    said = _said(waiting)
     return said is not None and (said.status, said.reason, said.message) == ("False", reason, message)
