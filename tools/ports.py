@@ -1,8 +1,9 @@
 """Ports of this machine's loopback for servers that are started in a moment: no two of them are given the same.
 
-Between its choice and its use nobody listens on a port, so that a look at the machine says nothing. Therefore each
-process that asks has a block of ports to itself, claimed by a name that the kernel gives to one process only and takes
-back when that ends, and goes round in it: a port is given again after all the others of its block.
+Between its choice and its use nobody listens on a port, nor while a test has killed its server, so that a look at the
+machine says nothing. Therefore each process that asks has blocks of ports to itself, claimed by names that the kernel
+gives to one process only and takes back when that ends. A port is given once; only a process that has used up
+all the blocks that one may have goes round in them.
 All are below those that Linux gives to outgoing connections (32768 and up).
 """
 
@@ -21,15 +22,35 @@ from tools.flags import LOOPBACK
 _FIRST: Final = 20_000
 _BLOCK: Final = 128
 _BLOCKS: Final = (32_768 - _FIRST) // _BLOCK
+# A long run of tests starts hundreds of servers. Six such runs may go on at once.
+_MOST_BLOCKS: Final = 16
 
 
 def free_port() -> int:
     """Return a port on which nobody listens. Raises OSError when there is none."""
-    for port in itertools.islice(_own().ports, _BLOCK):
+    for port in itertools.islice(_ports(), _BLOCK * _MOST_BLOCKS):
         with socket.socket() as candidate, contextlib.suppress(OSError):
             candidate.bind((LOOPBACK, port))
             return port
-    raise OSError(f"all {_BLOCK} ports of this process are in use")
+    raise OSError("all ports that one process may have are in use")
+
+
+@functools.cache
+def _ports() -> Iterator[int]:
+    return _without_end()
+
+
+def _without_end() -> Iterator[int]:
+    """Ports of one block after the other, each claimed when needed. Raises OSError where there is none."""
+    blocks = [_claim()]
+    yield from blocks[0].ports
+    while len(blocks) < _MOST_BLOCKS:
+        try:
+            blocks.append(_claim())
+        except OSError:
+            break
+        yield from blocks[-1].ports
+    yield from itertools.cycle([port for block in blocks for port in block.ports])
 
 
 class _Block:
@@ -44,11 +65,10 @@ class _Block:
             self._claim.close()
             raise
         first = _FIRST + number * _BLOCK
-        self.ports: Iterator[int] = itertools.cycle(range(first, first + _BLOCK))
+        self.ports = range(first, first + _BLOCK)
 
 
-@functools.cache
-def _own() -> _Block:
+def _claim() -> _Block:
     for number in secrets.SystemRandom().sample(range(_BLOCKS), _BLOCKS):
         with contextlib.suppress(OSError):
             return _Block(number)

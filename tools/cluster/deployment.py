@@ -263,13 +263,15 @@ class Deployment:
         return [webhook["clientConfig"].get("caBundle", "") for one in found for webhook in one["webhooks"]]
 
     def metrics_url(self, component: str) -> str:
-        """Where a component shows its metrics, since it was started last."""
+        """Where a component shows its metrics."""
         return f"http://{LOOPBACK}:{self._metrics[component]}/metrics"
 
     def _metrics_arguments(self, component: str) -> list[str]:
         if _role(component) == NODES:
             return []
-        port = self._metrics[component] = free_port()
+        if component not in self._metrics:
+            self._metrics[component] = free_port()
+        port = self._metrics[component]
         return ["--metrics-bind-address", f"{LOOPBACK}:{port}"]
 
     def _own_arguments(self, component: str) -> list[str]:
