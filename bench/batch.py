@@ -24,7 +24,7 @@ from tools.cluster.plane import ControlPlane
 _BOUND_WITHIN_S: Final = 300.0
 _QUIET_S: Final = 30.0
 _TEAMS: Final = 20
-_ARGUMENTS: Final = {SCHEDULER: ("--no-leader-election", "--make-room"), BINDER: ("--no-leader-election",)}
+_ARGUMENTS: Final = {SCHEDULER: ("--no-leader-election",), BINDER: ("--no-leader-election",)}
 #: How many pods of one GPU a team takes back, one after the other, for the median.
 _ONES: Final = 20
 _BETWEEN_S: Final = 0.5

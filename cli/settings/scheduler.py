@@ -119,11 +119,10 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
     make_room: Annotated[
         bool,
         Setting(
-            help="unfinished, for trials only: evict preemptible pods for others of higher priority, or of queues that "
-            "use less than their share",
+            help="evict preemptible pods for others of higher priority, or of queues that use less than their share",
             kind=kinds.SWITCH,
         ),
-    ] = False
+    ] = Settings().makes_room
     default_preempt_min_runtime: Annotated[
         float, Setting(help="pods of queues that set no preemptMinRuntime run this long first", kind=kinds.seconds())
     ] = _ROOM.preempt_min_ns / _NS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -19,8 +18,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-async def makes_room(control_plane: ControlPlane, moorage: Deployment) -> AsyncIterator[Deployment]:
-    """A scheduler that evicts pods for others; afterwards the usual one again."""
+def makes_room(control_plane: ControlPlane, moorage: Deployment) -> Deployment:
+    """A deployment beside a class of urgent pods."""
     priority_class = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -28,11 +27,7 @@ async def makes_room(control_plane: ControlPlane, moorage: Deployment) -> AsyncI
         "value": 90,
     }
     control_plane.apply(json.dumps(priority_class))
-    for arguments in (["--make-room"], []):
-        moorage.stop(SCHEDULER, within_s=30)
-        moorage.start(SCHEDULER, *arguments)
-        if arguments:
-            yield moorage
+    return moorage
 
 
 def urgent(wanted: Pod) -> Pod:
@@ -123,7 +118,7 @@ async def test_what_is_freed_is_kept_for_its_holder_while_the_scheduler_restarts
         await eventually(is_going, "the victim to be evicted", within_s=30)
         makes_room.kill(SCHEDULER)
         await scene.create(urgent(pod("late", gpus=1)))
-        makes_room.start(SCHEDULER, "--make-room")
+        makes_room.start(SCHEDULER)
         patch = {"metadata": {"finalizers": None}}
         await scene.core.patch_namespaced_pod("old", scene.namespace, patch)
 

@@ -154,7 +154,7 @@ def room_plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def makes_room(room_plane: ControlPlane) -> Iterator[Deployment]:
-    options = Options(arguments={"binder": ["--idle-s", "1"], "scheduler": ["--make-room"]})
+    options = Options(arguments={"binder": ["--idle-s", "1"]})
     with Deployment(room_plane, options) as deployment:
         yield deployment
         deployment.check()

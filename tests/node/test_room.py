@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-from tests.node.conftest import started_with
 from tests.node.pods import NAMESPACE, PATIENCE_S, Machine, Pod, eventually, memory, share, two_devices, whole
 from tools.cluster.deployment import SCHEDULER, Deployment
 from wire import names
 
-pytestmark = [pytest.mark.node, pytest.mark.usefixtures("nothing_is_left", "makes_room")]
+pytestmark = [pytest.mark.node, pytest.mark.usefixtures("nothing_is_left", "urgent_class")]
 
 #: A program that does nothing about SIGTERM: kubelet kills it when its grace period is over.
 _STAYS = """
@@ -28,7 +26,7 @@ _FINALIZER = "moorage.test/stays"
 
 
 @pytest.fixture(scope="module")
-def makes_room(machine: Machine, moorage: Deployment) -> Iterator[None]:
+def urgent_class(machine: Machine) -> None:
     body = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -36,7 +34,6 @@ def makes_room(machine: Machine, moorage: Deployment) -> Iterator[None]:
         "value": 90,
     }
     machine.plane.apply(json.dumps(body))
-    yield from started_with(machine, moorage, [SCHEDULER], "--make-room")
 
 
 def urgent(wanted: Pod) -> Pod:
@@ -110,7 +107,7 @@ def test_a_holder_has_its_place_when_the_scheduler_is_killed_before_its_victim_i
     eventually(lambda: _is_going(machine.get("stays")) or None, lambda: "stays to be evicted")
     moorage.kill(SCHEDULER)
     machine.create(urgent(whole("late")))
-    moorage.start(SCHEDULER, "--make-room")
+    moorage.start(SCHEDULER)
     release(machine, "stays")
     only(machine, beside="Running", high="Running", late="Pending")
 

@@ -8,7 +8,7 @@ from typing_extensions import override
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.records import SeenPod
 from tests.simulation.planted.bugs import deciding_on
-from verification.hostile.crowding import BUDGET, crowded
+from verification.hostile.crowding import BUDGET, WITH_ROOM, crowded
 from verification.hostile.metering import Budget
 
 pytestmark = pytest.mark.thorough
@@ -31,6 +31,12 @@ def test_no_turn_is_long_and_a_pod_costs_the_same_however_many_wait() -> None:
     meter = crowded(_PODS)
     assert meter.found == []
     assert meter.most > BUDGET.turn // 4, "the budget is not near what is done"
+
+
+def test_no_turn_is_long_and_a_pod_costs_bounded_searches_where_pods_are_evicted_for_others() -> None:
+    meter = crowded(_PODS, budget=WITH_ROOM, makes_room=True)
+    assert meter.found == []
+    assert meter.most > WITH_ROOM.turn // 4, "the budget is not near what is done"
 
 
 def test_a_walk_over_the_backlog_at_each_event_is_found() -> None:

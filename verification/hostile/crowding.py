@@ -16,15 +16,19 @@ import anyio
 from kube.client import errors
 from kube.client.api import Api
 from kube.client.resources import PODS
+from scheduler.core.model.settings import Settings
+from scheduler.settings import SchedulerSettings
 from simulator import shape
 from simulator.parts import PRODUCT, Parts
 from simulator.virtualtime import VirtualClock, VirtualTimeLoop
-from simulator.world import World
+from simulator.world import World, WorldSettings
 from verification.hostile.actions import CreatePod
 from verification.hostile.metering import Budget, Meter
 
 #: Measured beside 600 pods: 394,000 in a turn and 11,800 for a pod, as beside 30 (on 2026-11-23).
 BUDGET: Final = Budget(turn=600_000, pod=16_000)
+#: Where pods are evicted for others: the work of two searches for each that waits (decide/making.py), in bounded turns.
+WITH_ROOM: Final = Budget(turn=600_000, pod=320_000)
 
 _NAMESPACES: Final = ("greedy-a", "greedy-b", "greedy-c")
 _SMALL: Final = "modest"
@@ -32,13 +36,19 @@ _CALM_S: Final = 900.0
 _RUNS_S: Final = 60.0
 
 
-def crowded(pods: int, *, budget: Budget = BUDGET, parts: Parts = PRODUCT, seed: int = 0) -> Meter:
-    """Run a cluster beside ``pods`` pods that wait; return what was counted."""
+def crowded(
+    pods: int, *, budget: Budget = BUDGET, parts: Parts = PRODUCT, seed: int = 0, makes_room: bool = False
+) -> Meter:
+    """Run a cluster beside ``pods`` pods that wait; return what was counted.
+
+    ``makes_room``: a pod that starts changes what queues hold, so room is then searched again for each that waits.
+    """
     meter = Meter(budget)
+    settings = WorldSettings(scheduler=SchedulerSettings(decisions=Settings(makes_room=makes_room)))
 
     async def live() -> None:
         clock = VirtualClock(asyncio.get_running_loop())
-        async with World(shape.parse(["4x4x80GiB"]), clock=clock, parts=parts) as world:
+        async with World(shape.parse(["4x4x80GiB"]), clock=clock, settings=settings, parts=parts) as world:
             with meter.counting():
                 await _crowd(world.api, pods, random.Random(seed))
                 await anyio.sleep(_CALM_S)

@@ -88,7 +88,7 @@ def test_where_nothing_helps_that_is_said() -> None:
 def room(priority: int) -> Any:
     low = pod("low", gpus=1, bound_to="n1", labels=TEAM, priority=10)
     mine = pod("p", gpus=1, labels=TEAM, priority=priority)
-    return cluster(queue("team", gpu=(0, 1, -1)), node(gpus=1), low, mine, settings=Settings(makes_room=True))
+    return cluster(queue("team", gpu=(0, 1, -1)), node(gpus=1), low, mine, settings=Settings())
 
 
 def test_who_is_evicted_for_it_and_what_protects_the_others() -> None:

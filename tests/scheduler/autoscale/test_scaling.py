@@ -43,7 +43,9 @@ def writes(world: World) -> int:
 
 async def test_a_share_that_fits_nowhere_brings_a_node_and_runs_there_and_the_scaling_pod_goes() -> None:
     async with autoscaled("2x1x80GiB", spare=1) as it:
-        await create(it.world, share("a", "0.7"), share("b", "0.7"))
+        await create(it.world, share("a", "0.7"))
+        await settle(1)
+        await create(it.world, share("b", "0.7"))
         await settle(8)
         assert it.scaling_names == ["team-a-b"]
         await settle(60)

@@ -26,7 +26,7 @@ from wire import names
 IS_FULL = bool(os.environ.get("MOORAGE_ENUMERATE"))
 #: By how much watch events are late at most.
 LATE_S = (0.0, 0.5) if IS_FULL else (0.0,)
-SETTINGS = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=True)))
+SETTINGS = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings()))
 DEADLIEST = {"killed before", "killed after", "killed, lands late", "times out, lands late", "refused with 409"}
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from kube.client.resources import PODS
 from kube.lead.lease import LeaseSettings
+from scheduler.core.model.settings import Settings
+from scheduler.settings import SchedulerSettings
 from simulator.world import WorldSettings
 from tests.kube.memory.calls import send
 from tests.scheduler.room.wholestage import SETTINGS, cluster, evictions, urgent
@@ -24,7 +26,8 @@ async def test_an_urgent_pod_runs_in_the_place_of_another_one_of_its_queue() -> 
 
 
 async def test_without_the_setting_nobody_is_evicted_and_no_record_is_read() -> None:
-    async with cluster("1x1x80GiB", settings=WorldSettings(seed=1)) as world:
+    settings = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=False)))
+    async with cluster("1x1x80GiB", settings=settings) as world:
         await create(world, pod("p", gpus=1))
         await settle()
         await create(world, urgent("h"))

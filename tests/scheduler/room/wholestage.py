@@ -16,7 +16,7 @@ from simulator.virtualtime import VirtualClock
 from simulator.world import World, WorldSettings
 from tests.scheduler.stage import pod
 
-SETTINGS = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=True)))
+SETTINGS = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings()))
 
 
 @asynccontextmanager

@@ -154,7 +154,7 @@ def test_of_two_tenants_one_is_gone_and_the_other_goes_on_paper_so_the_device_is
 @pytest.mark.parametrize(("gone", "victim"), [("uid-old", "uid-new"), ("uid-new", "uid-old")])
 def test_a_pod_that_is_gone_is_nobodys_victim_and_the_snapshot_still_has_it(gone: str, victim: str) -> None:
     labels = {"kai.scheduler/queue": "team"}
-    made = Cluster(Settings(makes_room=True))
+    made = Cluster(Settings())
     feed(made, queue("team", gpu=(0, 1, -1)), node("n1", 2))
     feed(made, *(pod(name, gpus=1, bound_to="n1", labels=labels, priority=10) for name in ("old", "new")))
     feed(made, pod("p", gpus=2, labels=labels, priority=50))

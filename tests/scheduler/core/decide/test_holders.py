@@ -31,7 +31,7 @@ HALF = NANO // 2
 
 
 def making_room(*objects: Fed) -> Cluster:
-    return cluster(*objects, settings=Settings(makes_room=True))
+    return cluster(*objects, settings=Settings())
 
 
 def done(made: Cluster, now_ns: int = 0) -> list[Entry]:

@@ -89,7 +89,7 @@ class Searches:
 
 
 def making(search: Callable[[Need, Trial, Sequence[Action]], Found | NoRoom], *objects: Fed) -> Cluster:
-    made = Cluster(Settings(makes_room=True), find_room=search)
+    made = Cluster(Settings(), find_room=search)
     feed(made, *objects)
     return made
 

@@ -28,7 +28,7 @@ _ANNOTATED = {names.DO_NOT_DISRUPT: "true"}
 
 def making_room(*objects: Any) -> Cluster:
     """A cluster where pods are evicted for others, that has seen these."""
-    made = Cluster(Settings(makes_room=True))
+    made = Cluster(Settings())
     feed(made, *objects)
     return made
 

@@ -140,7 +140,7 @@ def test_a_gang_is_moved_whole_and_starts_again_whole() -> None:
 @pytest.mark.parametrize("strategy", [{"gpu_strategy": Strategy.SPREAD}, {"cpu_strategy": Strategy.SPREAD}])
 def test_nobody_is_moved_where_pods_are_spread(strategy: dict[str, Any]) -> None:
     shell = fragmented()
-    made = Cluster(Settings(makes_room=True, **strategy))
+    made = Cluster(Settings(**strategy))
     feed(made, *shell.objects.values(), waiting("mine", "a", 4))
     shell.cluster = made
     assert shell.run(3).asked == []

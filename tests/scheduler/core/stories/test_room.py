@@ -51,7 +51,7 @@ class Shell:
     ended: list[GiveUp] = field(default_factory=list)
     placed: dict[str, str] = field(default_factory=dict)
     now_ns: int = 0
-    cluster: Cluster = field(default_factory=lambda: Cluster(Settings(makes_room=True)))
+    cluster: Cluster = field(default_factory=lambda: Cluster(Settings()))
 
     def feed(self, *objects: Fed) -> Self:
         """See these objects."""
@@ -89,7 +89,7 @@ class Shell:
 
     def restart(self) -> None:
         """Another one takes over: it has the record, and lists everything else in another order."""
-        self.cluster = Cluster(Settings(makes_room=True))
+        self.cluster = Cluster(Settings())
         for intent in self.record.values():
             self.cluster.commits.intents.put(intent)
         feed(self.cluster, *reversed(self.objects.values()))
@@ -258,7 +258,7 @@ def test_a_victim_that_does_not_die_ends_the_intent_where_nobody_else_may_go() -
 
 @pytest.mark.parametrize(("longest_s", "is_over"), [(600, False), (30, True)])
 def test_a_victim_that_asks_for_a_year_keeps_nobody_waiting_longer_than_is_set(longest_s: int, is_over: bool) -> None:
-    settings = Settings(makes_room=True, room=RoomSettings(longest_grace_s=longest_s))
+    settings = Settings(room=RoomSettings(longest_grace_s=longest_s))
     shell = Shell(cluster=Cluster(settings), late=True).feed(*two_teams(4))
     for at in range(4):
         victim = running(f"b{at}", "b")

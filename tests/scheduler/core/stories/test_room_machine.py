@@ -176,7 +176,7 @@ def _free(made: Cluster) -> dict[str, Int64s]:
 
 def _listed_anew(shell: Shell) -> dict[str, Int64s]:
     """The same as it comes out for one who lists everything, and has the record."""
-    made = Cluster(Settings(makes_room=True))
+    made = Cluster(Settings())
     feed(made, *shell.objects.values())
     for intent in shell.record.values():
         made.commits.intents.put(intent)

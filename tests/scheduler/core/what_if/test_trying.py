@@ -64,7 +64,7 @@ def test_pods_that_are_evicted_for_it_let_it_start_and_are_named() -> None:
         node(gpus=1),
         pod("low", gpus=1, bound_to="n1", labels=labels, priority=10),
         pod("p", gpus=1, labels=labels, priority=50),
-        settings=Settings(makes_room=True),
+        settings=Settings(),
     )
     room = trying(made).outcome().room
     assert room is not None

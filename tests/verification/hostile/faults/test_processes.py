@@ -130,6 +130,7 @@ async def test_a_crash_may_hit_while_the_component_starts() -> None:
 @pytest.mark.parametrize("kind", [Pause, CutOff])
 async def test_who_stands_still_or_is_cut_off_does_nothing_until_the_end(kind: type[Timed]) -> None:
     async with stage() as on:
+        await on.until(0.5)  # the record of evictions is written
         writes = Writes(on, "scheduler")
         on.strike(kind(at_s=1, for_s=30, component="scheduler"))  # type: ignore[call-arg] # both have it
         await on.until(2)

@@ -9,10 +9,14 @@ import pytest
 
 from kube.client import errors
 from kube.client.resources import CONFIG_MAPS, PODS, QUEUES
+from scheduler.core.model.settings import Settings
+from scheduler.settings import SchedulerSettings
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
 from verification.hostile.faults.rooms import HolderGoes, QueueVanishes, RoomConflict, RoomDeleted, TwoBudgets
 from wire import names
 
+#: For a record that a test writes: a scheduler that makes room has one of its own.
+_MAKES_NONE = SchedulerSettings(decisions=Settings(makes_room=False))
 RECORD = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/configmaps/{names.ROOM}"
 
 
@@ -68,7 +72,7 @@ async def test_the_record_is_deleted_as_often_as_it_comes() -> None:
 
 
 async def test_who_room_is_made_for_is_deleted_and_nobody_else() -> None:
-    async with stage() as on:
+    async with stage(scheduler=_MAKES_NONE) as on:
         uid = await waiting(on, "h")
         await waiting(on, "other")
         await written(on, uid)
@@ -81,7 +85,7 @@ async def test_who_room_is_made_for_is_deleted_and_nobody_else() -> None:
 @pytest.mark.parametrize("is_made_again", [False, True])
 async def test_the_queue_of_who_room_is_made_for_goes_and_comes_back(is_made_again: bool) -> None:
     spec = {"resources": {"gpu": {"quota": 1, "limit": -1, "overQuotaWeight": 1}}}
-    async with stage() as on:
+    async with stage(scheduler=_MAKES_NONE) as on:
         for name in ("a", "b"):
             await on.world.api.create(QUEUES, {"metadata": {"name": name}, "spec": spec})
         await written(on, await waiting(on, "h", "a"))
