@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import yaml
 
@@ -18,21 +17,12 @@ from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.status import reasons
 from wire import names
 from wire.crds.podgroup import PodGroup
-from wire.crds.queue import Queue, QueueResource
-
-#: Fields of a PodGroup that nothing here reads.
-_UNREAD_FIELDS: Final = {
-    "preemptibility": "preemptibility",
-    "preemption_delay": "preemptionDelay",
-    "scheduling_backoff": "schedulingBackoff",
-}
 
 
 def queue_rows(found: Found) -> Iterator[Row]:
-    """What of queues is another thing here, and what admission would refuse."""
+    """Queues that admission would refuse, and queues that pods name and nobody made."""
     queues = Others(found.queues)
     for queue in found.queues:
-        yield from _queue(queue)
         judgement = judge_written(queue, old=None, others=queues)
         if isinstance(judgement, Refused):
             for finding in judgement.findings:
@@ -41,33 +31,6 @@ def queue_rows(found: Found) -> Iterator[Row]:
     named = {(pod.metadata.labels or {}).get(names.QUEUE_LABEL, "") for pod in found.pods}
     for name in sorted(named - known - {""}):
         yield row(Code.QUEUE_MISSING, f"Queue {name}")
-
-
-def _queue(queue: Queue) -> Iterator[Row]:
-    about, spec = f"Queue {queue.metadata.name}", queue.spec
-    resources = spec.resources
-    amounts = {name: getattr(resources, name) for name in ("gpu", "cpu", "memory")} if resources is not None else {}
-    quotas = ", ".join(
-        text for text in (_said(amounts, "quota", plain=0), _said(amounts, "over_quota_weight", plain=1)) if text
-    )
-    if quotas:
-        yield row(Code.QUEUE_QUOTA, about, value=quotas)
-    for field, value in (
-        ("preemptMinRuntime", spec.preempt_min_runtime),
-        ("reclaimMinRuntime", spec.reclaim_min_runtime),
-    ):
-        if value:
-            yield row(Code.QUEUE_RUNTIME, about, value=f"{field} {value}")
-
-
-def _said(amounts: dict[str, QueueResource | None], field: str, *, plain: float) -> str:
-    """What a queue says of one field, by resource. An absent amount is 0 (kai-contract 2.1)."""
-    said = {name: getattr(amount, field) or 0 for name, amount in amounts.items() if amount is not None}
-    told = [f"{name} {value:g}" for name, value in said.items() if value != plain]
-    return f"{_WORDS[field]} {', '.join(told)}" if told else ""
-
-
-_WORDS: Final = {"limit": "limit", "quota": "quota", "over_quota_weight": "overQuotaWeight"}
 
 
 def group_rows(groups: Sequence[PodGroup]) -> Iterator[Row]:
@@ -79,9 +42,8 @@ def group_rows(groups: Sequence[PodGroup]) -> Iterator[Row]:
             yield row(Code.GROUP_UNSUPPORTED, about, value=record.unsupported)
         if record.contradiction is not None and record.blocker is not None:
             yield row(Code.GROUP_CONTRADICTS, about, why=reasons.told(record.blocker).message)
-        for field, name in _UNREAD_FIELDS.items():
-            if getattr(group.spec, field):
-                yield row(Code.GROUP_FIELD, about, value=name)
+        if group.spec.scheduling_backoff:
+            yield row(Code.GROUP_FIELD, about, value="schedulingBackoff")
         if group.spec.mark_unschedulable is False:
             yield row(Code.GROUP_FIELD, about, value="markUnschedulable")
         if owner := (group.metadata.annotations or {}).get(names.TOP_OWNER_METADATA):

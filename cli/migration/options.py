@@ -119,10 +119,12 @@ SHARD: Final[dict[str, Option]] = {
     "args.default-staleness-grace-period": _same(
         "scheduler.args.default-staleness-grace-period", "60s", written=duration
     ),
+    "args.stuck-in-releasing-threshold": _same("scheduler.args.stuck-in-releasing-threshold", written=duration),
     "args.v": _UNUSED,
     "args": _MISSING,
     "queueDepthPerAction": _MISSING,
-    "minRuntime": _MISSING,
+    "minRuntime.preemptMinRuntime": _same("scheduler.args.default-preempt-min-runtime", written=duration),
+    "minRuntime.reclaimMinRuntime": _same("scheduler.args.default-reclaim-min-runtime", written=duration),
     "kValue": _same("scheduler.args.queue-use-weight", 1.0, written=thousandths),
     "plugins": _MISSING,
     "actions": _MISSING,

@@ -37,8 +37,6 @@ class Code(enum.Enum):
     NO_RUNTIME_CLASS = "no-reservation-runtime-class"
     SHARD_PARTITION = "shard-partition"
     # --- queues, groups
-    QUEUE_QUOTA = "queue-quota"
-    QUEUE_RUNTIME = "queue-runtime"
     QUEUE_MISSING = "queue-missing"
     QUEUE_REFUSED = "queue-refused"
     GROUP_UNSUPPORTED = "pod-group-unsupported"
@@ -115,8 +113,6 @@ TEXTS: Final[dict[Code, Text]] = {
         "is for nodes with the label {value}; there is one scheduler for all nodes, and its pods would go to any",
         "give its pods a nodeSelector for that label, and its nodes a taint; then delete the shard",
     ),
-    Code.QUEUE_QUOTA: Text(_D, "{value} decides who is served next; nothing that others use is reclaimed for it"),
-    Code.QUEUE_RUNTIME: Text(_D, "{value} has no effect: no pod is preempted or reclaimed"),
     Code.QUEUE_MISSING: Text(_D, "is named by pods and not there: they wait, as at KAI; without any Queue they run"),
     Code.QUEUE_REFUSED: Text(
         _D, "{why}: it is refused here when somebody makes it or changes that", "correct it while KAI takes it"

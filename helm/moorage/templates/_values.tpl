@@ -75,7 +75,7 @@
 
 {{/* Options of KAI's scheduler in scheduler.args that change nothing: how it logs, profiles and connects, and what it leaves undone. */}}
 {{- define "moorage.kaisOptions" -}}
-v schedule-period listen-address plugin-server-port enable-profiler profiler-port log-json max-consolidation-preemptees detailed-fit-errors update-pod-eviction-condition use-scheduling-signatures full-hierarchy-fairness allow-consolidating-reclaim num-of-status-recording-workers stuck-in-releasing-threshold metrics-namespace qps burst leader-elect
+v schedule-period listen-address plugin-server-port enable-profiler profiler-port log-json max-consolidation-preemptees detailed-fit-errors update-pod-eviction-condition use-scheduling-signatures full-hierarchy-fairness allow-consolidating-reclaim num-of-status-recording-workers metrics-namespace qps burst leader-elect
 {{- end }}
 
 {{/* Values of KAI's that are set and change nothing, one a line. */}}

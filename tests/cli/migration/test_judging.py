@@ -159,35 +159,16 @@ def groups(pods: Sequence[Pod]) -> tuple[PodGroup, ...]:
     )
 
 
-@pytest.mark.parametrize(
-    ("resources", "said"),
-    [
-        ({}, []),
-        ({"gpu": {"quota": 0, "limit": -1, "overQuotaWeight": 1}}, []),
-        ({"gpu": {"quota": 0, "limit": 2.5, "overQuotaWeight": 1}, "cpu": {"limit": -1, "overQuotaWeight": 1}}, []),
-        (
-            {
-                "gpu": {"quota": 4, "limit": -1, "overQuotaWeight": 2},
-                "cpu": {"quota": -1, "limit": -1, "overQuotaWeight": 0},
-            },
-            [
-                "quota gpu 4, cpu -1, overQuotaWeight gpu 2, cpu 0 decides who is served next; "
-                "nothing that others use is reclaimed for it"
-            ],
-        ),
-    ],
-)
-def test_a_quota_is_named_and_a_limit_is_not(resources: dict[str, Any], said: list[str]) -> None:
-    assert [each.said for each in judge(Found(queues=queues("team-a", resources=resources)))] == said
-
-
-def test_minimal_runtimes_of_queues_are_named_and_a_queue_that_is_not_there() -> None:
+def test_a_queue_whose_quota_weight_and_minimal_runtimes_hold_as_with_kai_is_no_row() -> None:
+    gpu = {"quota": 4, "limit": -1, "overQuotaWeight": 2}
     spec = {"priority": 200, "preemptMinRuntime": "5m", "reclaimMinRuntime": "1h"}
+    assert list(judge(Found(queues=queues("team-a", resources={"gpu": gpu}, **spec)))) == []
+
+
+def test_a_queue_that_is_not_there_is_named() -> None:
     pods = (held(), tenant())
-    found = Found(queues=queues("other", **spec), pods=pods, groups=groups(pods), nodes=node())
+    found = Found(queues=queues("other"), pods=pods, groups=groups(pods), nodes=node())
     assert [(each.code, each.about, each.values.get("value", "")) for each in judge(found)] == [
-        (Code.QUEUE_RUNTIME, "Queue other", "preemptMinRuntime 5m"),
-        (Code.QUEUE_RUNTIME, "Queue other", "reclaimMinRuntime 1h"),
         (Code.QUEUE_MISSING, "Queue team-a", ""),
         (Code.SHARE_ADOPTED, P, ""),
     ]
@@ -229,12 +210,13 @@ def test_a_queue_that_admission_would_refuse_is_told_before_the_switch(spec: dic
                 "minSubGroup": 1,
                 "subGroups": [{"name": "a", "minMember": 1}],
                 "preemptionDelay": "2m",
+                "schedulingBackoff": 2,
                 "markUnschedulable": False,
             },
             "Pod",
             "",
             [
-                (Code.GROUP_FIELD, "preemptionDelay"),
+                (Code.GROUP_FIELD, "schedulingBackoff"),
                 (Code.GROUP_FIELD, "markUnschedulable"),
                 (Code.GROUPS_ALONE, "Pod"),
             ],
@@ -246,10 +228,7 @@ def test_a_queue_that_admission_would_refuse_is_told_before_the_switch(spec: dic
             },
             "RayCluster",
             "ray.io",
-            [
-                (Code.GROUP_FIELD, "preemptibility"),
-                (Code.GROUPS_OF_GANGS, "RayCluster"),
-            ],
+            [(Code.GROUPS_OF_GANGS, "RayCluster")],
         ),
     ],
 )
