@@ -32,7 +32,7 @@ from scheduler.core.room.need import Need
 from scheduler.core.room.search import MOST_PLACED
 from scheduler.core.room.slots import slots
 from scheduler.core.room.trial import Trial
-from scheduler.core.room.units import Resident, amounts, residents
+from scheduler.core.room.units import Resident, amounts
 
 _S: Final = 1_000_000_000
 #: So many nodes are looked at for one need.
@@ -50,7 +50,8 @@ def find_moves(need: Need, trial: Trial, *, most_placed: int = MOST_PLACED) -> M
     """
     if need.is_fixed or trial.settings.most_moved_groups <= 0 or not _is_free_in_all(need, trial):
         return NoMoves()
-    if not any(pod.moves_as for pod in trial.pods.records.values()):
+    trial.residents.refresh(trial)
+    if not trial.residents.movable:
         return NoMoves()
     if protection.delayed_until_s(need, trial.evicted.get(need.owner), trial.wall_s):
         return NoMoves()
@@ -91,6 +92,8 @@ class _Moving:
     _mark: tuple[int, int] = field(init=False)
     #: What nodes hold of each class, as long as nobody else is moved.
     _held: dict[PodClass, Int64s] = field(default_factory=dict)
+    #: By queue, how long its groups run before they may be moved.
+    _unmoved_ns: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._mark = self._checkpoint()
@@ -105,7 +108,7 @@ class _Moving:
     def found(self) -> Moves | None:
         """Who is moved."""
         trial = self.trial
-        units = [unit for unit in residents(trial).units if self._may_move(unit)]
+        units = [unit for unit in trial.residents.movable.values() if not self._is_protected(unit)]
         taken = map(trial.pods.records.get, trial.taken) if trial.budgets else ()
         trial.counted.spend(pod for pod in taken if pod is not None and not pod.deleting)
         by_node = self._by_node(units)
@@ -124,10 +127,6 @@ class _Moving:
         self.placed += pods
 
     # --- who may be moved ----------------------------------------------------------------------------------------
-    def _may_move(self, unit: Resident) -> bool:
-        """Whether a unit may be moved; not a gang that has more than its minimum, as the rest would run without it."""
-        return not unit.chain and all(pod.moves_as for pod in unit.pods) and not self._is_protected(unit)
-
     def _is_protected(self, unit: Resident) -> bool:
         """Whether minimum runtimes, or evictions of the last hour, keep a group where it is."""
         trial, settings = self.trial, self.trial.settings
@@ -136,7 +135,10 @@ class _Moving:
             return True
         if protection.protected_until_s(evicted, unit.started_s, trial.wall_s):
             return True
-        minimum_ns = protection.unmoved_ns(trial.accounts.tree, settings, unit.leaf)
+        minimum_ns = self._unmoved_ns.get(unit.leaf.number)
+        if minimum_ns is None:
+            minimum_ns = protection.unmoved_ns(trial.accounts.tree, settings, unit.leaf)
+            self._unmoved_ns[unit.leaf.number] = minimum_ns
         return bool(protection.has_run_at_s(unit.started_s, minimum_ns, trial.wall_s))
 
     def _by_node(self, units: Sequence[Resident]) -> list[tuple[str, list[Resident]]]:

@@ -77,6 +77,8 @@ class ResidentTable:
         self._surplus: dict[int, tuple[int, ...]] = {}
         #: Rows of units by the UIDs of their pods.
         self.row_of: dict[str, int] = {}
+        #: Rows of units that could be moved as a whole: successors of all their pods would be made.
+        self.movable: dict[int, Resident] = {}
         self._demands: dict[Demand, int] = {}
         self._amounts: dict[Resources, Resources] = {}
         self._nodes: dict[str, int] = {}
@@ -96,6 +98,7 @@ class ResidentTable:
             kept_nano=self.kept_nano.copy(),
             _surplus=dict(self._surplus),
             row_of=dict(self.row_of),
+            movable=dict(self.movable),
             _demands=dict(self._demands),
             _amounts=dict(self._amounts),
             _nodes=dict(self._nodes),
@@ -136,7 +139,7 @@ class ResidentTable:
     def _clear(self) -> None:
         self._first, self._kept = {}, {}
         self.units, self.pods = Columns(_UNIT), Columns(_POD)
-        self.residents, self._surplus, self.row_of, self._tree = [], {}, {}, None
+        self.residents, self._surplus, self.row_of, self.movable, self._tree = [], {}, {}, {}, None
         self.kept, self.kept_nano = Counter(), Counter()
         self._demands, self._nodes, self._positions, self._amounts = {}, {}, None, {}
 
@@ -200,6 +203,8 @@ class ResidentTable:
         while len(self.residents) <= row:
             self.residents.append(None)
         self.residents[row] = unit
+        if unit.may_move:
+            self.movable[row] = unit
         first = EMPTY
         for pod in reversed(unit.pods):
             self.row_of[pod.uid] = row
@@ -244,6 +249,7 @@ class ResidentTable:
             self.pods.drop(dropped)
         self.residents[row] = None
         self._surplus.pop(row, None)
+        self.movable.pop(row, None)
         self.units.drop(row)
         return after
 

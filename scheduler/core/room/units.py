@@ -49,6 +49,11 @@ class Resident(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True):
     chain: tuple[Resident, ...] = ()
 
     @property
+    def may_move(self) -> bool:
+        """Whether it may be moved to other nodes: its pods are made again, and no surplus would run without it."""
+        return not self.chain and all(pod.moves_as for pod in self.pods)
+
+    @property
     def unit(self) -> Unit:
         """As a plan names it."""
         first = self.pods[0]

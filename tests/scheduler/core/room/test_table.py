@@ -44,6 +44,7 @@ def _image(trial: Trial) -> Any:
             sorted(positions[pods].tolist()),
             sorted(table.demands(trial, range(5))[:, pods].T.tolist()),
             row in table.owned_by({unit.owner}),
+            row in table.movable,
         )
     kept = {key: (count, table.kept_nano[key]) for key, count in table.kept.items() if count}
     return units, kept, int(table.is_filled().sum())
@@ -62,7 +63,8 @@ def _change(made: Cluster, rng: random.Random, names: list[str]) -> dict[str, An
     where, asked = rng.choice(["n1", "n2"]), {"gpus": rng.choice([1, 2]), "priority": rng.choice([50, 60, 100])}
     match rng.randrange(8):
         case 0 | 1:
-            feed(made, running(name, of, where, group=group, age_s=rng.randrange(9_000), **asked))
+            owner = rng.choice([None, ("apps/v1", "ReplicaSet")])  # only with an owner it may be moved
+            feed(made, running(name, of, where, group=group, age_s=rng.randrange(9_000), owner=owner, **asked))
         case 2:
             made.remove_pod(f"uid-{name}")
         case 3:
@@ -88,7 +90,9 @@ def test_after_any_events_the_table_is_as_if_all_had_been_read_again(seed: int) 
         given_now = _change(made, rng, names)
         kept, found = made.residents, _image(trial_of(made, **given_now))
         assert found == _again(made, **given_now)
-        assert len(found[0]) == len(residents(trial_of(made, **given_now)).units)
+        units = residents(trial_of(made, **given_now)).units
+        assert len(found[0]) == len(units)
+        assert {unit.unit for unit in kept.movable.values()} == {unit.unit for unit in units if unit.may_move}
         made.residents = kept
 
 
