@@ -14,6 +14,7 @@ from scheduler.core.assumed.backoff import Setback
 from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.backlog import recounts
 from scheduler.core.backlog.backlog import Backlog
+from scheduler.core.backlog.unsearched import Unsearched
 from scheduler.core.cluster_state import ClusterState
 from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.decide.decide import Decision, decide
@@ -67,6 +68,7 @@ class Cluster(ClusterState):
         self._room_facts = RoomFacts(settings=settings.room)
         self._doubts: Mapping[str, Doubt] = {}
         self._memo: _Memo | None = None
+        self._unsearched = Unsearched()
 
     # --- what decisions read -------------------------------------------------------------------------------------
     def refresh(self) -> Ledger:
@@ -188,6 +190,8 @@ class Cluster(ClusterState):
         for note in decision.notes:
             note.take(self.backlog)
         placed = {placement.pod_uid for placement in placements(decision.entries)}
+        if self.settings.makes_room:
+            placed |= self._unsearched.held(self.backlog, now_ns)
         news = self.backlog.said.news(placed)
         berths_ns = self.backlog.berths.next_ns
         times = (

@@ -1,4 +1,8 @@
-"""Tells of evictions for others: an event for people, a line of the log, a count."""
+"""Tells of evictions for others: an event for people, a line of the log, a count.
+
+Of many pods of one PodGroup, or of one namespace, the first have an event each, and the others one together
+(kube/eventbursts.py). The log has a line for each.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kube.client.resources import POD_GROUPS, PODS
+from kube.eventbursts import Bursts
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from scheduler.core.model.records import PodRecord
@@ -21,6 +26,10 @@ from wire.events import WARNING
 
 _log: Final = logging.getLogger(__name__)
 _WHY: Final = {each: Evicts(each.value) for each in Action}
+#: So many pods of one PodGroup have an event of their own, as with client-go,
+OF_GROUP: Final = 10
+#: and so many pods without one in a namespace.
+OF_NAMESPACE: Final = 50
 
 
 class Evictions:
@@ -28,7 +37,7 @@ class Evictions:
 
     def __init__(self, cache: Cache, events: EventRecorder, observer: Observer) -> None:
         self._cache = cache
-        self._events = events
+        self._events = Bursts(events, reason=names.REASON_EVICT, action="Evicting")
         self._observer = observer
 
     def states(self) -> Mapping[str, QueueState]:
@@ -74,4 +83,6 @@ class Evictions:
         place, action = f"{victim.namespace}/{victim.name}", intent.action.value
         extra = about(LogEvent.POD_EVICTED, pod=place, node=victim.node, action=action, intent=intent.id)
         _log.info("evicted: %s", text, extra=extra)
-        self._events.record(regarding, reason=names.REASON_EVICT, action="Evicting", note=text, type=WARNING)
+        is_of_group = regarding.kind == POD_GROUPS.kind
+        alike, most = (regarding.uid, OF_GROUP) if is_of_group else (victim.namespace, OF_NAMESPACE)
+        self._events.record(regarding, text, alike=alike, most=most, type=WARNING)

@@ -1,4 +1,4 @@
-"""Reasons that the next objects to come usually end: pods are told them when nothing has come for a moment.
+"""Reasons that soon pass, as a rule: pods are told them when they have lasted for a moment.
 
 A controller makes the pods of a gang one after the other, its PodGroup perhaps after them. If the first members were
 told at once that others are missing, each would cost two writes (condition and event) for a reason that is false a
@@ -8,7 +8,7 @@ moment later.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from scheduler.core.model.plan import Explain
@@ -29,6 +29,8 @@ PASSING: Final = frozenset(
 QUIET_S: Final = 1.0
 #: A pod is told so long after its reason was found at the latest.
 MOST_S: Final = 5.0
+#: A pod for which room is being made is told after so long: then a victim takes its time to end.
+ROOM_S: Final = 10.0
 
 _Group = tuple[str, str] | None
 
@@ -37,15 +39,26 @@ class Growing:
     """Since when pods (UIDs) have a passing reason, and when something was last added to their gang."""
 
     def __init__(self) -> None:
+        #: Since when room has been made for pods.
+        self._room_since: dict[str, float] = {}
         self._since: dict[str, tuple[float, _Group]] = {}
         self._added_at: dict[_Group, float] = {}
         self._members: dict[_Group, int] = {}
 
     def take(self, entry: Explain, now: float) -> None:
         """Take what was decided about pods at a time of the event loop's clock."""
-        if entry.verdict.code not in PASSING:
-            self.forget(entry.pods)
-            return
+        code = entry.verdict.code
+        if code is not Code.WAITS_FOR_ROOM:
+            self._forget_room(entry.pods)
+        if code not in PASSING:
+            self._forget_growth(entry.pods)
+        if code is Code.WAITS_FOR_ROOM:
+            for uid in entry.pods:
+                self._room_since.setdefault(uid, now)
+        elif code in PASSING:
+            self._note_growth(entry, now)
+
+    def _note_growth(self, entry: Explain, now: float) -> None:
         for uid in entry.pods:
             if uid not in self._since:
                 self._since[uid] = now, entry.pod_group
@@ -55,12 +68,20 @@ class Growing:
     def told_from(self, uid: str) -> float:
         """When a pod may be told its reason; one whose reason does not pass, at once."""
         if uid not in self._since:
-            return -math.inf
+            return self._room_since.get(uid, -math.inf) + ROOM_S
         since, group = self._since[uid]
         return min(since + MOST_S, (self._added_at[group] if group else since) + QUIET_S)
 
-    def forget(self, uids: Iterable[str]) -> None:
+    def forget(self, uids: Collection[str]) -> None:
         """These pods have another reason now, or wait no more."""
+        self._forget_room(uids)
+        self._forget_growth(uids)
+
+    def _forget_room(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            self._room_since.pop(uid, None)
+
+    def _forget_growth(self, uids: Iterable[str]) -> None:
         for uid in uids:
             if uid in self._since:
                 _, group = self._since.pop(uid)

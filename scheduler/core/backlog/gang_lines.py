@@ -103,6 +103,11 @@ class GangLines:
     def __contains__(self, key: Key) -> bool:
         return key in self._places
 
+    def line_of(self, key: Key) -> LineKey | None:
+        """The line in which a gang is; None: in none."""
+        lined = self._places.get(key)
+        return None if lined is None else lined.line
+
     def alikes(self) -> set[Alike]:
         """What is asked by those that are in lines."""
         return set(self._of)

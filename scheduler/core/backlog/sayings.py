@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 
-from scheduler.core.backlog.shape import Shape
+from scheduler.core.backlog.shape import Shape, ShapeKey
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.verdict import Reasons, Verdict
 
@@ -121,6 +121,14 @@ class Sayings:
             return _now(own[0])
         shape = self._shapes.get(uid)
         return shape.verdict if shape is not None else None
+
+    def untold(self) -> Iterator[tuple[str, Verdict, Key | ShapeKey | None]]:
+        """Pods (UIDs) that have news, with it, and the PodGroup as whose member each waits, else its shape."""
+        for uid in self._untold:
+            (_, group), shape = self._own.get(uid, (None, None)), self._shapes.get(uid)
+            verdict = self.verdict(uid)
+            if verdict is not None:
+                yield uid, verdict, group or (None if shape is None else shape.key)
 
     def news(self, besides: Set[str]) -> list[Explain]:
         """What pods have to be told, one entry for all of the same verdict; nothing of those ``besides``."""
