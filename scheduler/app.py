@@ -112,6 +112,7 @@ class Scheduler(Follower):
         self._budget_labels = BudgetLabels(api, cache) if settings.decisions.makes_room else None
         self._making = _making(of, self._evictor)
         self._cycle = _cycle(of, direct, handed, self._explain)
+        self._cycle.release_gang = self._releasing.take
         if self._making is not None:
             self._cycle.make_room = self._making.take
 

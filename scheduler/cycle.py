@@ -27,6 +27,7 @@ from scheduler.core.assumed.attempt import State
 from scheduler.core.model.plan import (
     Attempt,
     Bind,
+    Evict,
     Explain,
     Gang,
     GiveUp,
@@ -75,6 +76,8 @@ class Cycle:
         self._handed = handed
         #: Takes who is to go for whom, and charges it at once.
         self.make_room: Callable[[MakeRoom | GiveUp], None] = _refuse
+        #: Takes what is left of a gang that has to go.
+        self.release_gang: Callable[[Evict], None] = _refuse
         self._explain = explain
         self._settings = settings
         self._observer = observer
@@ -178,7 +181,7 @@ class Cycle:
                     self._assume(entry.placements)
                     start = self._timed(Stage.GANG, self._gangs.start)
                     tasks.start_soon(self._carry_out, entry.placements, start, entry)
-                case Retire() | Withdraw() | Explain() | MakeRoom() | GiveUp():
+                case Retire() | Withdraw() | Explain() | MakeRoom() | GiveUp() | Evict():
                     self._begin(entry, tasks)
         for joining in joins.values():
             join = self._timed(Stage.JOIN, self._direct.join)
@@ -188,7 +191,7 @@ class Cycle:
             self._cache.cluster.told(explained)
             self._explain(explained)
 
-    def _begin(self, entry: Retire | Withdraw | Explain | MakeRoom | GiveUp, tasks: TaskGroup) -> None:
+    def _begin(self, entry: Retire | Withdraw | Explain | MakeRoom | GiveUp | Evict, tasks: TaskGroup) -> None:
         """Start to take away what is there already, if that is what an entry asks; charge what is kept for holders."""
         match entry:
             case Retire():
@@ -197,6 +200,8 @@ class Cycle:
                 self._move_on(placement, tasks)
             case MakeRoom() | GiveUp():
                 self.make_room(entry)
+            case Evict():
+                self.release_gang(entry)
             case Explain():
                 pass
 
@@ -334,8 +339,8 @@ class Cycle:
             _log.warning("reservation %s was not removed: %s", entry.reservation_uid, error)
 
 
-def _refuse(entry: MakeRoom | GiveUp) -> None:
-    raise ValueError(f"nobody is set to make room: {entry}")
+def _refuse(entry: MakeRoom | GiveUp | Evict) -> None:
+    raise ValueError(f"nobody is set to evict: {entry}")
 
 
 def _log_cycle(plan: Plan, took_s: float) -> None:

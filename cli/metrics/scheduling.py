@@ -29,6 +29,7 @@ from cli.metrics.registry import Registry, Sample
 from scheduler.core.model.plan import (
     Attempt,
     Bind,
+    Evict,
     Explain,
     Gang,
     GiveUp,
@@ -45,7 +46,7 @@ from scheduler.telemetry.observing import Answer, Ended, Evicts, Observer, Stage
 
 _KINDS: Final = {
     Bind: "bind", Join: "join", Attempt: "attempt", Hold: "hold", Gang: "gang", Retire: "retire", Withdraw: "withdraw",
-    MakeRoom: "make-room", GiveUp: "give-up",
+    MakeRoom: "make-room", GiveUp: "give-up", Evict: "evict",
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.room import Intent, RoomFacts
 from scheduler.core.model.settings import Settings
+from scheduler.core.model.stale import Stale
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.queues.berths import is_starved
@@ -119,6 +120,7 @@ class Cluster(ClusterState):
             room_facts=self._room_facts,
             residents=self.residents,
             counted=self._counted,
+            stale=self.stale,
         )
 
     def note_room_facts(self, facts: RoomFacts) -> None:
@@ -126,6 +128,13 @@ class Cluster(ClusterState):
         if facts != self._room_facts:
             self._room_facts = facts
             self._changed()
+
+    def note_stale(self, key: tuple[str, str], gang: Stale | None) -> bool:
+        """Take what the shell knows of a gang below its minimum, None: it is not; return whether that is news."""
+        is_news = self.stale.note(key, gang)
+        if is_news:
+            self._changed()
+        return is_news
 
     def note_prices(self, prices: Prices) -> None:
         """Take prices for decisions from here on (scores/priced.py). Pods that are placed stay."""
@@ -199,6 +208,7 @@ class Cluster(ClusterState):
             self.backlog.room.next_ns,
             berths_ns,
             recounts.next_ns(self.backlog, now_ns, limits.retold),
+            decision.stale_next_ns,
         )
         has_more = decision.has_put_off or self.backlog.quota_sleepers.have_more
         wake_at_ns = now_ns if has_more else min((at for at in times if at is not None), default=None)

@@ -27,6 +27,7 @@ from scheduler.core.groups.succeeded import Succeeded
 from scheduler.core.model.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.model.seen_pods import News, Pods
 from scheduler.core.model.settings import Settings
+from scheduler.core.model.stale import StaleFacts
 from scheduler.core.nodes.anti_affinity import OthersTerms
 from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.device_sightings import Sightings
@@ -65,6 +66,8 @@ class ClusterState:
         self.owners = Owners(self._changed, self._touch, are_grouped=settings.are_grouped)
         #: Members of gangs that have done their work.
         self._succeeded = Succeeded()
+        #: Gangs below their minimum.
+        self.stale = StaleFacts()
         #: Queues, and what pods count for in them.
         self.queues = Queues(self._changed)
         #: Bound pods by what may go together, if somebody has to.
@@ -282,6 +285,8 @@ class ClusterState:
             return
         if record.planned != (known.planned if known else {}):
             self.commits.promises.put(record)
+        if known is None or record.stale_ns != known.stale_ns:
+            self.stale.version += 1
         if known is None or (record.queue, record.is_preemptible) != (known.queue, known.is_preemptible):
             self._mark_members(key)
         self._touch_gang(*key)

@@ -1,42 +1,41 @@
-"""Gangs that can't be whole any more are released: what is left of them is evicted after a grace time (S4).
+"""Carries out that what is left of a gang goes, and knows since when gangs have been below their minimum (S4).
 
-A gang starts whole, but a member may be deleted on its way, refused by kubelet, or lost with its node. Then the rest
-holds devices for nothing. If the gang is not whole again within the grace time (kai-contract 4.7: 60 s, or what its
-PodGroup says in ``stalenessGracePeriod``, where less than nothing is for ever), its bound members are evicted,
-PodDisruptionBudgets respected, so that their controller starts them again, together. A member that is on its way when
-the time is over is waited for; that it was on its way, and failed, gives no second time.
+Decisions say which gangs have had their time (scheduler/core/decide/stale_gangs.py), by the times that are noted here.
+
 A gang of which a member has succeeded is at its end, and is left alone, as far as its pods still tell (as in KAI).
 So is one whose PodGroup asks for what is not supported, or contradicts itself: nobody knows what its minimum means.
-A gang that waiting members could complete is not released yet: the next decisions place them (kai-contract 14.13). They
-have half a minute for it.
 The PodGroup says since when it has been below its minimum (stale_stamps.py), so that a restart changes nothing.
 
-The cache only makes it look: what is evicted is judged on quorum reads of the PodGroup and of all pods around it. The
-evictor (scheduler/room/evicting.py) asks for them; after a refusal, or no clear answer, the gang is judged again later.
+A decision goes by the cache: what is evicted is judged once more on quorum reads of the PodGroup and of all pods around
+it. The evictor (scheduler/room/evicting.py) asks for them, PodDisruptionBudgets respected; after a refusal, or no clear
+answer, the gang is judged again later.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import anyio
 
 from kube.client.api import Api
-from kube.client.clock import monotonic_ns
 from kube.client.errors import ApiError
 from kube.client.patience import doubled_s
 from kube.client.resources import POD_GROUPS, PODS
+from kube.eventbursts import Bursts
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
+from kube.watch.signal import Signal
 from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.convert.pods import pod_record
-from scheduler.core.decide.completing import can_complete, candidates
 from scheduler.core.groups.quorum import Quorum, quorum
+from scheduler.core.model.plan import Evict
 from scheduler.core.model.records import PodGroupRecord
+from scheduler.core.model.stale import Stale
 from scheduler.room.evicting import ENDS, Evictor, Wanted
+from scheduler.room.telling import OF_GROUP
 from scheduler.status import reasons
 from scheduler.telemetry.observing import Answer, Evicts, Observer
 from scheduler.upkeep.stale_stamps import Key, Stamps
@@ -47,12 +46,7 @@ from wire.events import WARNING
 
 _log: Final = logging.getLogger(__name__)
 _LONGEST_PAUSE_S: Final = 1800.0
-#: A PodGroup may have a shorter grace time than all others.
-_LONGEST_BETWEEN_LOOKS_S: Final = 10.0
-#: So long a gang is not released after its time because waiting members could complete it.
-_HELD_S: Final = 30.0
-#: Waiting members that are tried at one look: some 50 microseconds each. A gang that has more of them is tried alone.
-_TRIES: Final = 500
+_S: Final = 1_000_000_000
 _ENDED: Final = frozenset({names.SUCCEEDED, names.FAILED})
 
 
@@ -65,7 +59,7 @@ class _Asked:
 
 
 class Releasing:
-    """Looks for gangs below their minimum, and releases them when their time is over."""
+    """Looks for gangs below their minimum, and releases those whose time is over, as it is decided."""
 
     def __init__(
         self,
@@ -81,6 +75,7 @@ class Releasing:
         self._cache = cache
         self._evictor = evictor
         self._events = events
+        self._evicted = Bursts(events, reason=names.REASON_EVICT, action="Evicting")
         self._observer = observer
         self._grace_s = grace_s
         #: Gang -> since when (event loop's time) it has been below its minimum.
@@ -89,21 +84,53 @@ class Releasing:
         #: Gangs with a stamp that is out of date: they were seen not to be below their minimum.
         self._recovered: set[Key] = set()
         self._has_looked = False
-        #: Gangs whose evictions are asked for.
+        #: Gangs that were decided to go, and are read; and those whose evictions are asked for.
+        self._decided: dict[Key, Evict] = {}
+        self._on_decided = Signal()
         self._asked: dict[Key, _Asked] = {}
         #: Gang -> (evictions that were refused in a row, when to ask again).
         self._refused: dict[Key, tuple[int, float]] = {}
         #: What gangs were told about words of theirs that are left out of account, by UID and reason.
         self._said: dict[tuple[str, str], str] = {}
+        cache.cluster.stale.grace_ns = round(grace_s * _S)
         cache.on_gang = self._note
 
     async def run(self) -> None:
-        """Look now and then: a tenth of the grace time is soon enough."""
+        """Look now and then, as often as gangs are judged, and release what is decided to go; until cancelled."""
+        for key in [*self._decided]:
+            del self._decided[key]
+            self._publish(key)
+        every_s = self._cache.cluster.stale.every_ns / _S
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._stamps.run)
+            tasks.start_soon(self._release_decided)
             while True:
-                await anyio.sleep(min(self._grace_s / 10, _LONGEST_BETWEEN_LOOKS_S))
-                await self.look()
+                await anyio.sleep(every_s)
+                self.look()
+
+    def take(self, entry: Evict) -> None:
+        """Take what was decided. The gang is not decided on again before it is over."""
+        if self._is_going(entry.pod_group):
+            return
+        self._decided[entry.pod_group] = entry
+        self._on_decided.set()
+        self._publish(entry.pod_group)
+
+    def _is_going(self, key: Key) -> bool:
+        return key in self._decided or key in self._asked
+
+    def _publish(self, key: Key) -> None:
+        """Have decisions go by what is known of a gang now."""
+        gang = None
+        if key in self._since:
+            _, again = self._refused.get(key, (0, None))
+            gang = Stale(
+                since_ns=round(self._since[key] * _S),
+                again_ns=None if again is None else round(again * _S),
+                is_going=self._is_going(key),
+            )
+        if self._cache.cluster.note_stale(key, gang):
+            self._cache.wake.set()
 
     def _note(self, key: Key) -> None:
         """A gang that was whole again, be it between two looks, has all of the grace time again.
@@ -115,6 +142,7 @@ class Releasing:
         if not self._cache.cluster.is_broken_gang(*key):
             self._since.pop(key, None)
             self._recovered.add(key)
+            self._publish(key)
 
     def _is_stamped(self, key: Key) -> bool:
         group = self._cache.cluster.pod_group(*key)
@@ -126,8 +154,8 @@ class Releasing:
             return self._since[key]
         return now if key in self._recovered else self._stamps.since(group, now)
 
-    async def look(self) -> None:
-        """Release what has been below its minimum for the grace time; say what of its words is left out of account."""
+    def look(self) -> None:
+        """See which gangs are below their minimum; say what of their words is left out of account."""
         self._tell_unclear()
         self._evictor.forget_refusals()
         now = anyio.current_time()
@@ -137,29 +165,9 @@ class Releasing:
         self._has_looked = True
         self._recovered = {key for key in self._recovered if self._is_stamped(key) or self._stamps.is_writing(key)}
         self._stamps.put_right(self._since, now)
-        due = [key for key, since in self._since.items() if self._is_over(broken[key], now - since)]
-        held = self._completing([broken[key] for key in due], now)
         self._refused = {key: told for key, told in self._refused.items() if key in self._since}
-        for key in due:
-            is_due = now >= self._refused.get(key, (0, now))[1] and key not in self._asked
-            if is_due and key not in held and not self._cache.cluster.is_gang_in_flight(*key):
-                await self._release_safely(key, broken[key])
-
-    def _completing(self, due: Iterable[PodGroupRecord], now: float) -> set[Key]:
-        """Gangs that waiting members could complete, and those that are tried at the next look."""
-        snapshot, held, tries = self._cache.cluster.snapshot(), set[Key](), 0
-        for group in due:
-            key = (group.namespace, group.name)
-            if self._is_over(group, now - self._since[key] - _HELD_S):
-                continue
-            waiting = candidates(snapshot, group, monotonic_ns())
-            if tries and tries + len(waiting) > _TRIES:
-                held.add(key)
-                continue
-            tries += len(waiting)
-            if can_complete(snapshot, group, waiting, monotonic_ns()):
-                held.add(key)
-        return held
+        for key in {**self._since, **self._cache.cluster.stale.gangs}:
+            self._publish(key)
 
     def _tell_unclear(self) -> None:
         """Tell each PodGroup once, long before its time is over if it ever is."""
@@ -177,32 +185,40 @@ class Releasing:
             note = reasons.unread_staleness_text(group.unread_stale, grace_s=self._grace_s)
             yield names.REASON_MALFORMED_GROUP, note
 
-    def _is_over(self, group: PodGroupRecord, broken_s: float) -> bool:
-        """Whether a gang that has been below its minimum for so long has had its time."""
-        if group.stale_ns is None:
-            return broken_s >= self._grace_s
-        return 0 <= group.stale_ns <= broken_s * 1_000_000_000
+    async def _release_decided(self) -> None:
+        while True:
+            for key, entry in [*self._decided.items()]:
+                await self._release_safely(key, entry)
+                del self._decided[key]
+                self._publish(key)
+            await self._on_decided.wait()
 
-    async def _release_safely(self, key: Key, group: PodGroupRecord) -> None:
+    async def _release_safely(self, key: Key, entry: Evict) -> None:
         """What is refused (a PodDisruptionBudget) or not answered is judged again, less and less often."""
         try:
-            await self._release(group)
+            await self._release(entry)
         except ApiError as error:
             self._pause(key, str(error))
+        except Exception:  # noqa: BLE001 - the edge of one gang (S11)
+            _log.exception("the release of gang %s/%s was broken off", *key)
+            self._pause(key, "it was broken off")
 
     def _pause(self, key: Key, because: str) -> None:
         refusals = self._refused.get(key, (0, 0.0))[0] + 1
         pause_s = doubled_s(self._grace_s, refusals, longest_s=_LONGEST_PAUSE_S)
         self._refused[key] = (refusals, anyio.current_time() + pause_s)
+        self._publish(key)
         _log.warning("the rest of gang %s/%s was not released, looking again in %.0f s: %s", *key, pause_s, because)
 
-    async def _release(self, group: PodGroupRecord) -> None:
-        """Evict the bound members, if the API server agrees that they are too few. Raises ApiError."""
-        now = pod_group_record(await self._api.get(POD_GROUPS, group.name, namespace=group.namespace))
-        listed = await self._api.list(PODS, namespace=group.namespace)
-        members = [
-            pod for pod in listed.items if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME) == group.name
-        ]
+    async def _release(self, entry: Evict) -> None:
+        """Evict the bound members that were decided on, if the API server agrees that they are too few.
+
+        Raises ApiError.
+        """
+        (namespace, name), known = entry.pod_group, self._cache.cluster.pod_group(*entry.pod_group)
+        now = pod_group_record(await self._api.get(POD_GROUPS, name, namespace=namespace))
+        listed = await self._api.list(PODS, namespace=namespace)
+        members = [pod for pod in listed.items if (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME) == name]
         active = [
             pod
             for pod in members
@@ -211,17 +227,16 @@ class Releasing:
         bound = [found for pod in active if (found := pod_record(pod, self._cache.cluster.settings)) is not None]
         state = quorum(now, bound, self._cache.cluster.is_in_flight)
         is_at_its_end = any(pod.status.phase == names.SUCCEEDED for pod in members)
-        if (
-            is_at_its_end
-            or not state.is_broken
-            or now.blocker
-            or now.stale_ns != group.stale_ns
-            or now.uid != group.uid
-        ):
+        is_another = known is None or now.uid != entry.pod_group_uid or now.stale_ns != known.stale_ns
+        if is_at_its_end or is_another or now.blocker or not state.is_broken:
             return
-        asked = self._asked[group.namespace, group.name] = _Asked(len(active))
-        for pod in sorted(active, key=lambda member: member.metadata.name):
-            self._ask(group, pod, state, asked)
+        chosen = {victim.pod_uid for victim in entry.pods}
+        going = sorted((pod for pod in active if pod.metadata.uid in chosen), key=lambda member: member.metadata.name)
+        asked = _Asked(len(going))
+        if going:
+            self._asked[entry.pod_group] = asked
+        for pod in going:
+            self._ask(now, pod, state, asked)
 
     def _ask(self, group: PodGroupRecord, pod: Pod, state: Quorum, asked: _Asked) -> None:
         key, meta = (group.namespace, group.name), pod.metadata
@@ -239,6 +254,7 @@ class Releasing:
                 self._pause(key, f"pod {meta.name} was not evicted ({answer.value})")
             if (asked.is_over or not asked.left) and self._asked.get(key) is asked:
                 del self._asked[key]
+                self._publish(key)
 
         self._evictor.ask(
             Wanted(uid=meta.uid, namespace=meta.namespace, name=meta.name, asker="stale gang", is_due=is_due, told=told)
@@ -254,7 +270,7 @@ class Releasing:
         note = reasons.eviction_text(state.minimum, state.short(), member)
         extra = about(LogEvent.POD_EVICTED, gang=gang, pod=member, minimum=state.minimum)
         _log.info("evicted: its gang is below its minimum", extra=extra)
-        self._events.record(_reference(group), reason=names.REASON_EVICT, action="Evicting", note=note, type=WARNING)
+        self._evicted.record(_reference(group), note, alike=group.uid, most=OF_GROUP, type=WARNING)
 
 
 def _reference(group: PodGroupRecord) -> ObjectReference:

@@ -22,6 +22,7 @@ from scheduler.core.backlog.sayings import Key, Sayings
 from scheduler.core.backlog.shape import Shape, ShapeKey
 from scheduler.core.backlog.timers import Timers
 from scheduler.core.backlog.waiting_gang import Until, WaitingGang
+from scheduler.core.model import stale
 from scheduler.core.model.priority_order import Rank, rank_alone
 from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.resources import Resources
@@ -80,6 +81,8 @@ class Backlog:
         self.resting = Resting()
         #: Pods that were moved and are gone (UIDs), since when that is known: their successors have places.
         self.returning: Mapping[str, int] = {}
+        #: When gangs below their minimum are judged.
+        self.stale = stale.NEVER_LOOKED
         #: When counts in verdicts are brought up to date next.
         self.recount_ns = 0
 

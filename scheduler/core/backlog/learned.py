@@ -17,6 +17,7 @@ from scheduler.core.backlog.shape import ShapeKey
 from scheduler.core.backlog.waiting_gang import Until
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodClass
+from scheduler.core.model.stale import StaleMemo
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import HeldBack, Use
 from scheduler.core.queues.berths import Berths
@@ -250,6 +251,16 @@ class StartFailed(msgspec.Struct, frozen=True):
     def take(self, backlog: Backlog) -> None:
         """Have such starts pause."""
         backlog.asleep.pace.failed(self.key, self.operations, self.now_ns)
+
+
+class StaleLooked(msgspec.Struct, frozen=True):
+    """Gangs below their minimum were looked at."""
+
+    memo: StaleMemo
+
+    def take(self, backlog: Backlog) -> None:
+        """Remember when that is to be done again."""
+        backlog.stale = self.memo
 
 
 class RoomLooked(msgspec.Struct, frozen=True):

@@ -36,6 +36,7 @@ from scheduler.core.backlog.learned import (
     ShapeFailed,
     ShapeHeldBack,
     ShapeKeptOff,
+    StaleLooked,
     StartFailed,
     WakeAt,
 )
@@ -45,6 +46,7 @@ from scheduler.core.backlog.shape import ShapeKey
 from scheduler.core.backlog.waiting_gang import Until
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodClass
+from scheduler.core.model.stale import StaleMemo
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import HeldBack, Use
 from scheduler.core.queues.berths import Berths
@@ -162,6 +164,10 @@ class Notes:
     def room_looked(self, memo: RoomMemo) -> None:
         """Remember what was looked for, and when that is to be done again."""
         self.taken.append(RoomLooked(memo))
+
+    def stale_looked(self, memo: StaleMemo) -> None:
+        """Remember when gangs below their minimum are to be looked at again."""
+        self.taken.append(StaleLooked(memo))
 
     def intents_looked(self, awake: Iterable[str]) -> None:
         """Let standing intents rest but for these (ids)."""

@@ -28,6 +28,7 @@ from scheduler.core.decide.making import Making
 from scheduler.core.decide.returning import Returning
 from scheduler.core.decide.shapes import WholeShape
 from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.decide.stale_gangs import StaleGangs
 from scheduler.core.model.plan import Entry, Placement, Withdraw
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodClass, PodRecord
@@ -77,12 +78,14 @@ class Waiting(Protocol):
 class Decision(msgspec.Struct, frozen=True, gc=False):
     """What is to be done, in the order of decision, and what was learned by deciding.
 
-    ``has_put_off``: whether something was left to the next decision, which follows at once.
+    ``has_put_off``: whether something was left to the next decision, which follows at once. ``stale_next_ns``: when a
+    gang below its minimum is to be judged next; None: never, as far as is known.
     """
 
     entries: tuple[Entry, ...]
     notes: tuple[Note, ...]
     has_put_off: bool
+    stale_next_ns: int | None = None
 
 
 def decide(snapshot: Snapshot, now_ns: int, limits: Limits = LIMITS, *, wall_s: int = 0) -> Decision:
@@ -132,7 +135,10 @@ class _Deciding:
         if self.snapshot.settings.makes_room:
             failing = self.holders.failing if self.holders is not None else {}
             Making(self.attempts, self.entries, self.wall_s, failing, self.berthing).run()
-        return Decision(tuple(self.entries), tuple(self.attempts.notes.taken), self.attempts.has_put_off)
+        stale = StaleGangs(self.attempts, self.entries)
+        stale.run()
+        notes = tuple(self.attempts.notes.taken)
+        return Decision(tuple(self.entries), notes, self.attempts.has_put_off, stale.next_ns)
 
     def line_up(self) -> None:
         """Have all that is awake wait for its turn."""

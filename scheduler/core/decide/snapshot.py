@@ -30,6 +30,7 @@ from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.room import Action, Bound, Found, NoRoom, RoomFacts
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
+from scheduler.core.model.stale import StaleFacts
 from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.ledger import Ledger
@@ -66,6 +67,7 @@ class Snapshot:
     last when a device has to be opened (slow_nodes.py). ``find_room``: says which pods go for a need, by what the shell
     knows (``room_facts``). ``residents``: who may be evicted, read when that is asked. ``counted``: nodes as they were
     counted last without pods that go, until something about them changes: a decision need not count them again.
+    ``stale``: gangs below their minimum, as the shell knows.
 
     Of a changed snapshot: ``gone``: pods (UIDs) that are not there, though books and charges may name them. ``only``:
     who is decided on; None: all. ``has_no_doubts``: nothing that went wrong counts. ``supposes_nodes``: as in
@@ -93,6 +95,7 @@ class Snapshot:
     find_room: FindRoom
     room_facts: RoomFacts
     residents: ResidentTable
+    stale: StaleFacts
     recounts: Recounts = NOTHING
     counted: Counted = field(default_factory=dict)
     gone: frozenset[str] = frozenset()

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from gpu.handover import PlannedDevice
-from scheduler.core.model.room import Ended, Intent
-from scheduler.core.model.verdict import Verdict
+from scheduler.core.model.room import Ended, Intent, Victim
+from scheduler.core.model.verdict import SubgroupShort, Verdict
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -114,9 +114,24 @@ class GiveUp(msgspec.Struct, frozen=True, gc=False, tag="give-up"):
     because: Ended
 
 
+class Evict(msgspec.Struct, frozen=True, gc=False, tag="evict", kw_only=True):
+    """What is left of a gang that has been below its minimum for its grace time has to go (kai-contract 4.7).
+
+    ``pod_group`` is (namespace, name). ``pods``: its bound members. ``minimum``, ``short``: what it lacks, for people;
+    ``short`` is the subgroup, None if that is not the reason. The shell asks the API server whether that is so before
+    anybody goes.
+    """
+
+    pod_group: tuple[str, str]
+    pod_group_uid: str
+    pods: tuple[Victim, ...]
+    minimum: int
+    short: SubgroupShort | None
+
+
 #: An entry that places one pod.
 Alone = Bind | Join | Attempt | Hold
-Entry = Alone | Gang | Retire | Withdraw | Explain | MakeRoom | GiveUp
+Entry = Alone | Gang | Retire | Withdraw | Explain | MakeRoom | GiveUp | Evict
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False, kw_only=True):
