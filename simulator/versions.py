@@ -1,6 +1,7 @@
 """Older API versions whose form is the same as the current one: manifests of them are read as the current version.
 
-Today's clusters refuse them. Facts: Kubernetes' deprecated API migration guide; releases of Kubeflow's operators.
+Today's clusters refuse them. Facts: Kubernetes' deprecated API migration guide; releases of Kubeflow's operators, JobSet, Argo
+Workflows and Volcano.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ _CURRENT: Final[Mapping[tuple[str, str], str]] = {
     **{(f"kubeflow.org/{version}", "PyTorchJob"): "kubeflow.org/v1" for version in ("v1beta1", "v1beta2")},
     ("kubeflow.org/v1alpha2", "MPIJob"): "kubeflow.org/v1",
     ("xgboostjob.kubeflow.org/v1alpha1", "XGBoostJob"): "kubeflow.org/v1",
+    ("jobset.x-k8s.io/v1alpha1", "JobSet"): "jobset.x-k8s.io/v1alpha2",
+    ("argoproj.io/v1", "Workflow"): "argoproj.io/v1alpha1",
+    # kube-batch, from which Volcano came.
+    **{
+        (f"scheduling.incubator.k8s.io/{version}", "PodGroup"): "scheduling.volcano.sh/v1beta1"
+        for version in ("v1alpha1", "v1alpha2")
+    },
 }
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kube.client.resources import PODS, PRIORITY_CLASSES
+from kube.client.resources import POD_GROUPS, PODS, PRIORITY_CLASSES
 from simulator.manifests import MalformedManifest, Reader
 
 TEMPLATE: dict[str, Any] = {
@@ -41,6 +41,20 @@ ROLES = {"Worker": {"replicas": 2, "template": TEMPLATE}}
             2,
             "MPIJob of kubeflow.org/v1alpha2 as kubeflow.org/v1",
         ),
+        (
+            "jobset.x-k8s.io/v1alpha1",
+            "JobSet",
+            {"replicatedJobs": [{"name": "r", "template": {"spec": {"parallelism": 3, "template": TEMPLATE}}}]},
+            3,
+            "JobSet of jobset.x-k8s.io/v1alpha1 as jobset.x-k8s.io/v1alpha2",
+        ),
+        (
+            "argoproj.io/v1",
+            "Workflow",
+            {"entrypoint": "a", "templates": [{"name": "a", "container": {"image": "x"}}]},
+            1,
+            "Workflow of argoproj.io/v1 as argoproj.io/v1alpha1",
+        ),
     ],
 )
 def test_an_older_version_is_read_as_the_current_one_and_a_line_says_so(
@@ -64,6 +78,22 @@ def test_an_object_that_is_created_has_the_current_version() -> None:
     }
     (made,) = reader.read([document], origin="f")
     assert (made.resource, made.body["apiVersion"]) == (PRIORITY_CLASSES, "scheduling.k8s.io/v1")
+
+
+def test_pods_name_a_pod_group_of_kube_batch_as_one_of_volcano() -> None:
+    reader = Reader()
+    group = {"apiVersion": "scheduling.incubator.k8s.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": "g"}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "annotations": {"scheduling.k8s.io/group-name": "g"}},
+        "spec": TEMPLATE["spec"],
+    }
+    found = reader.read([{**group, "spec": {"minMember": 4}}, pod], origin="f")
+    made = [each for each in reader.grouped(found) if each.resource is POD_GROUPS]
+    assert [each.body["spec"]["minMember"] for each in made] == [4]
+    line = "1 PodGroup of scheduling.incubator.k8s.io/v1alpha1 as scheduling.volcano.sh/v1beta1"
+    assert list(reader.passed.lines()) == [f"read as newer versions, because a cluster refuses the older ones: {line}"]
 
 
 def test_a_current_version_is_not_named() -> None:
