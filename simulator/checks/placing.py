@@ -25,6 +25,8 @@ from wire import names
 
 #: Fields of a pod's spec that say where it may be, beyond what is counted here.
 _CONSTRAINTS: Final = ("nodeSelector", "affinity", "topologySpreadConstraints", "resourceClaims", "hostNetwork")
+#: Resources that are counted here, and one that no simulated pod takes much of.
+_COUNTED: Final = frozenset({"cpu", "memory", "ephemeral-storage", names.GPU_RESOURCE})
 #: Sources of volumes whose place is a claim's.
 _CLAIMS: Final = frozenset({"persistentVolumeClaim", "ephemeral"})
 #: Parts of labels and annotations by which pods ask to be started together, in the words of any system.
@@ -171,7 +173,7 @@ def _fits_whole(members: list[PodFacts], minimums: Minimums, free: list[Room]) -
 def is_judged(pod: PodFacts) -> bool:
     """Whether nothing but room keeps a waiting pod from being placed, as far as can be told here."""
     spec = pod.raw["spec"]
-    asks_others = pod.has_other_gpus or pod.asks_slices
+    asks_others = pod.has_other_gpus or pod.asks_slices or not _COUNTED.issuperset(_resources(spec))
     mounts_claims = any(not _CLAIMS.isdisjoint(volume) for volume in spec.get("volumes") or ())
     has_ports = any(port.get("hostPort") for each in spec.get("containers") or () for port in each.get("ports") or ())
     is_plain = not any(spec.get(constraint) for constraint in _CONSTRAINTS) and not asks_others and not mounts_claims
@@ -180,6 +182,14 @@ def is_judged(pod: PodFacts) -> bool:
     is_counted = pod.annotations.get(names.REQUIRE_ENFORCEMENT) != "true" and names.GPU_RECORD not in pod.annotations
     is_plain = is_plain and _starts_alone(pod)
     return is_plain and is_counted and not pod.is_gated and facts.problem(pod) is None and is_admitted(pod)
+
+
+def _resources(spec: Json) -> Iterator[str]:
+    """Yield the resources that containers ask for by name."""
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        asked = container.get("resources") or {}
+        yield from asked.get("requests") or ()
+        yield from asked.get("limits") or ()
 
 
 def _starts_alone(pod: PodFacts) -> bool:
