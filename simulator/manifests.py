@@ -29,13 +29,14 @@ from kube.client.resources import (
     TOPOLOGIES,
     Resource,
 )
-from simulator import versions, wrapping
+from simulator import accounts, versions, wrapping
 from simulator.controllers import table
 from simulator.controllers.table import group_made, marked
 from simulator.expanding import Expander, api_version_of
 from simulator.passing import Passed
 from simulator.podmaking import Made, Malformed
 from simulator.secrets import SECRETS
+from simulator.seeding import SERVICE_ACCOUNTS
 from simulator.shape import NodeShape
 from wire import names
 from wire.yamlplace import why_not_yaml
@@ -50,6 +51,7 @@ KINDS: Final[tuple[Resource[Any], ...]] = (
     PRIORITY_CLASSES,
     QUEUES,
     TOPOLOGIES,
+    SERVICE_ACCOUNTS,
     CONFIG_MAPS,
     SECRETS,
     STORAGE_CLASSES,
@@ -167,7 +169,10 @@ class Reader:
         return []
 
     def grouped(self, found: Sequence[Manifest]) -> list[Manifest]:
-        """Return all that was read with the PodGroups of foreign gangs, named on their pods; in order of creation."""
+        """Return all that was read, with PodGroups of foreign gangs and ServiceAccounts; in order of creation.
+
+        Pods name the PodGroups; accounts are made for pods whose account is not among the manifests.
+        """
         groups: dict[tuple[str, str], Manifest] = {}
         pods: list[Manifest] = []
         for each in found:
@@ -182,7 +187,15 @@ class Reader:
             if answer is not None:
                 self.passed.note_ungrouped(str(each), telling.told(answer))
             pods.append(each)
-        return in_order([*groups.values(), *pods])
+        return in_order([*groups.values(), *self._accounts(pods), *pods])
+
+    def _accounts(self, found: Sequence[Manifest]) -> list[Manifest]:
+        """Make the ServiceAccounts that pods name and nothing brings: on a cluster somebody has made them before."""
+        pods = [(each.namespace, each.body) for each in found if each.resource is PODS]
+        present = {(each.namespace, str(each.body["metadata"].get("name"))) for each in found if each.resource is SERVICE_ACCOUNTS}
+        made = accounts.missing(pods, present)
+        self.passed.note_accounts(made)
+        return [Manifest(SERVICE_ACCOUNTS, at, accounts.account(name), "named by a pod") for at, name in made]
 
     def _workload(self, controller: Mapping[str, Any], namespace: str, place: str) -> list[Manifest]:
         """Return the pods of a workload of another project's kind, and the PodGroups that start them together."""

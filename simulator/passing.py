@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from gpu import podtemplates
@@ -30,6 +30,7 @@ class Passed:
         self._older: Counter[str] = Counter()
         self._suspended: Counter[str] = Counter()
         self._not_grouped: list[str] = []
+        self._accounts: list[tuple[str, str]] = []
 
     def note(self, obj: Mapping[str, Any]) -> None:
         """Note an object that is neither created nor expanded."""
@@ -57,6 +58,10 @@ class Passed:
         """Note a pod that gets no PodGroup; ``about``: where it stands, kind, namespace and name."""
         self._not_grouped.append(f"{shown(about)}: {why}")
 
+    def note_accounts(self, made: Sequence[tuple[str, str]]) -> None:
+        """Note ServiceAccounts (namespace, name) that pods name and the manifests lack."""
+        self._accounts += made
+
     def lines(self) -> Iterator[str]:
         """Say what was passed over, a line for each reason."""
         if self._older:
@@ -70,6 +75,11 @@ class Passed:
         yield from (f"no PodGroup for {each}" for each in self._not_grouped[:_MOST_NAMED])
         if len(self._not_grouped) > _MOST_NAMED:
             yield f"no PodGroup for {len(self._not_grouped) - _MOST_NAMED} more workloads"
+        if self._accounts:
+            shown_of = [shown(f"{namespace}/{name}") for namespace, name in self._accounts[:_MOST_NAMED]]
+            more = len(self._accounts) - len(shown_of)
+            named_as = ", ".join([*shown_of, *([f"{more} more"] if more else [])])
+            yield f"ServiceAccounts that pods name and the manifests lack, taken as present: {named_as}"
         if self._without_pods:
             yield f"passed over, because they make no pods: {_counts(self._without_pods)}"
         if self._without_controller:
