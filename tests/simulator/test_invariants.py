@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -218,6 +219,23 @@ def test_the_window_is_there_for_a_pod_that_was_bound_but_does_not_run_yet(secon
 def test_a_wrong_view_breaks_s3(asker: dict[str, Any], seen: tuple[str, ...], assigned: tuple[str, ...]) -> None:
     story = shared_device().sees(asker).starts("p", *seen, assigned=assigned)
     assert "S3" in story.broken()
+
+
+@pytest.mark.parametrize(
+    ("namespace", "asker", "broken"),
+    [
+        ("kube-system", pod, set()),
+        ("kai-scheduler", pod, set()),
+        ("kube-public", pod, {"S3"}),
+        ("kube-system", lambda name: share(name, ""), {"S3"}),
+    ],
+)
+def test_where_admission_is_not_asked_an_image_that_shows_all_gpus_shows_them(
+    namespace: str, asker: Callable[[str], dict[str, Any]], broken: set[str]
+) -> None:
+    raw = asker("p")
+    raw["metadata"]["namespace"] = namespace
+    assert shared_device().sees(raw).starts("p", "GPU-b").broken() & {"S3"} == broken
 
 
 def test_a_container_beside_the_one_that_asked_must_see_none() -> None:
