@@ -192,7 +192,11 @@ class Reader:
     def _accounts(self, found: Sequence[Manifest]) -> list[Manifest]:
         """Make the ServiceAccounts that pods name and nothing brings: on a cluster somebody has made them before."""
         pods = [(each.namespace, each.body) for each in found if each.resource is PODS]
-        present = {(each.namespace, str(each.body["metadata"].get("name"))) for each in found if each.resource is SERVICE_ACCOUNTS}
+        present = {
+            (each.namespace, str(each.body["metadata"].get("name")))
+            for each in found
+            if each.resource is SERVICE_ACCOUNTS
+        }
         made = accounts.missing(pods, present)
         self.passed.note_accounts(made)
         return [Manifest(SERVICE_ACCOUNTS, at, accounts.account(name), "named by a pod") for at, name in made]

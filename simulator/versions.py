@@ -1,7 +1,7 @@
 """Older API versions whose form is the same as the current one: manifests of them are read as the current version.
 
-Today's clusters refuse them. Facts: Kubernetes' deprecated API migration guide; releases of Kubeflow's operators, JobSet, Argo
-Workflows and Volcano.
+Today's clusters refuse them. Facts: Kubernetes' deprecated API migration guide; releases of Kubeflow's operators,
+JobSet, Argo Workflows and Volcano.
 """
 
 from __future__ import annotations

@@ -49,6 +49,20 @@ def _workflow(workflow: Json) -> Sequence[Json]:
     return [workflow, *(_placed(each, workflow) for each in argo.created(workflow))]
 
 
+def _one_workflow(cron: Json) -> Sequence[Json]:
+    """One Workflow of Argo's CronWorkflow, with what its first steps create."""
+    spec, meta = child(cron, "spec"), child(cron, "metadata")
+    if child(spec, "suspend") is True:
+        return []
+    if not isinstance(child(spec, "workflowSpec"), Mapping):
+        raise Malformed(f"spec.workflowSpec is {shown(repr(child(spec, 'workflowSpec')))}; an object is allowed")
+    name = child(meta, "name") or child(meta, "generateName")
+    given = child(spec, "workflowMetadata")
+    copied = {field: value for field in ("labels", "annotations") if (value := child(given, field))}
+    one = {"apiVersion": cron["apiVersion"], "kind": "Workflow", "metadata": {**copied, "name": f"{name}-0"}}
+    return _workflow(_placed({**one, "spec": spec["workflowSpec"]}, cron))
+
+
 def _placed(obj: Json, wrapper: Json) -> Json:
     namespace = child(child(wrapper, "metadata"), "namespace")
     meta = child(obj, "metadata")
@@ -61,5 +75,6 @@ def _placed(obj: Json, wrapper: Json) -> Json:
 _WRAPPERS: Final[Mapping[tuple[str, str], Callable[[Json], Sequence[Json]]]] = {
     ("workload.codeflare.dev", "AppWrapper"): _components,
     ("batch.volcano.sh", "CronJob"): _volcano_job,
+    ("argoproj.io", "CronWorkflow"): _one_workflow,
     ("argoproj.io", "Workflow"): _workflow,
 }

@@ -36,9 +36,10 @@ def expand(workflow: Json, charge: Charge) -> Iterator[Placed]:
     Objects that ``resource`` templates create are read beside them (wrapping.py).
     """
     calls = [call for call in argosteps.first(workflow) if any(call.template.get(each) is not None for each in _RUNS)]
-    pods: dict[str, Template] = {}
-    by_name = {call.name: call for call in calls}
-    for called, count in Counter(call.name for call in calls).items():
+    pods: dict[tuple[str, int], Template] = {}
+    # Templates that steps bring along may have the same name in templates that differ.
+    by_name = {(call.name, call.at): call for call in calls}
+    for called, count in Counter((call.name, call.at) for call in calls).items():
         one = by_name[called]
         pods[called] = _pod(workflow, one.template, f"spec.templates[{one.at}]")
         charge(count, "the number of steps", pods[called])
@@ -47,7 +48,7 @@ def expand(workflow: Json, charge: Charge) -> Iterator[Placed]:
     for number, call in enumerate(calls):
         alone = len(calls) == 1 and call.name == entrypoint
         pod = name if alone else f"{name}-{call.name}-{identity(f'{call.name}/{number}')}"
-        yield placed([workflow], pods[call.name], name=pod, labels={_LABEL: name})
+        yield placed([workflow], pods[call.name, call.at], name=pod, labels={_LABEL: name})
 
 
 def created(workflow: Json) -> list[Json]:

@@ -76,17 +76,31 @@ class _Walk:
         self._take(1)
         if depth == 0:
             raise Malformed(_ENDLESS)
-        if name not in self._templates:
+        if name in self._templates:
+            yield from self._run(Call(name, *self._templates[name], given), depth)
+
+    def _called(self, step: Json, at: int, given: Values, depth: int) -> Iterator[Call]:
+        """Yield the calls of a step: of the template that it names, or of the one that it brings along (``inline``)."""
+        inline = step.get("inline")
+        if not isinstance(inline, Mapping):
+            yield from self.calls(str(step.get("template") or ""), given, depth)
             return
-        at, template = self._templates[name]
-        values = {**self._known, **_inputs(template, given)}
+        self._take(1)
+        if depth == 0:
+            raise Malformed(_ENDLESS)
+        yield from self._run(Call(named(step, f"spec.templates[{at}]: a step"), at, inline, given), depth)
+
+    def _run(self, called: Call, depth: int) -> Iterator[Call]:
+        """Yield what a template does itself, and the calls with which it begins. ``called``: with its arguments."""
+        at, template = called.at, called.template
+        values = {**self._known, **_inputs(template, called.values)}
         self._spend(values)
         if any(template.get(field) is not None for field in _DOES):
-            yield Call(name, at, template, values)
+            yield Call(called.name, at, template, values)
         for step in _beginning(template, f"spec.templates[{at}]"):
             for scope in self._scopes(step, values):
                 arguments = dict(_parameters(step.get("arguments"), scope))
-                yield from self.calls(str(step.get("template") or ""), arguments, depth - 1)
+                yield from self._called(step, at, arguments, depth - 1)
 
     def _scopes(self, step: Json, values: Values) -> Iterator[Values]:
         """Yield the values that each call of a step may name: with ``withItems`` there is one for each item."""

@@ -1,4 +1,4 @@
-"""Objects that bring manifests along: an AppWrapper, and the CronJob of Volcano."""
+"""Objects that bring manifests along: an AppWrapper, and what runs Jobs and Workflows by a clock."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from kube.client.resources import PODS
 from simulator.manifests import MalformedManifest, Reader
 
 TEMPLATE: dict[str, Any] = {"spec": {"containers": [{"name": "c", "image": "x"}]}}
+WORKFLOW: dict[str, Any] = {"entrypoint": "a", "templates": [{"name": "a", "container": {"image": "x"}}]}
+POD_TEXT = '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}'
+CREATES: dict[str, Any] = {
+    "entrypoint": "a",
+    "templates": [{"name": "a", "resource": {"action": "create", "manifest": POD_TEXT}}],
+}
 JOB: dict[str, Any] = {"tasks": [{"name": "t", "replicas": 2, "template": TEMPLATE}]}
 
 
@@ -22,6 +28,11 @@ def wrapper(*components: Any) -> dict[str, Any]:
 def cron(**spec: Any) -> dict[str, Any]:
     meta = {"name": "c", "namespace": "team"}
     return {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "CronJob", "metadata": meta, "spec": spec}
+
+
+def cron_workflow(**spec: Any) -> dict[str, Any]:
+    meta = {"name": "c", "namespace": "team"}
+    return {"apiVersion": "argoproj.io/v1alpha1", "kind": "CronWorkflow", "metadata": meta, "spec": spec}
 
 
 def made(obj: dict[str, Any]) -> list[tuple[str, str]]:
@@ -42,6 +53,9 @@ def pod(**meta: Any) -> dict[str, Any]:
         (cron(jobTemplate={"spec": JOB}, suspend=True), []),
         (cron(template=JOB), [("team", "c-0-t-0"), ("team", "c-0-t-1")]),
         (wrapper({"template": wrapper(pod())}), []),
+        (cron_workflow(schedules=["* * * * *"], workflowSpec=WORKFLOW), [("team", "c-0")]),
+        (cron_workflow(workflowSpec=WORKFLOW, suspend=True), []),
+        (cron_workflow(workflowSpec=CREATES), [("team", "p")]),
     ],
 )
 def test_what_the_controller_creates_is_read_in_the_namespace_of_the_wrapper(
@@ -55,6 +69,7 @@ def test_what_the_controller_creates_is_read_in_the_namespace_of_the_wrapper(
     [
         (wrapper("x"), r"AppWrapper: spec.components is \['x'\]; a list of objects with a template"),
         (cron(jobTemplate="x"), "CronJob: spec.jobTemplate is 'x'; an object is allowed"),
+        (cron_workflow(workflowSpec="x"), "CronWorkflow: spec.workflowSpec is 'x'; an object is allowed"),
     ],
 )
 def test_a_wrapper_that_holds_no_manifest_is_refused_with_what_is_allowed(obj: dict[str, Any], message: str) -> None:

@@ -13,6 +13,7 @@ from tests.steps import counted
 
 ADMITTED = {"name": "main", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"fieldRef": {}}}]}
 BY_MAP = {"name": "main", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "valueFrom": {"configMapKeyRef": {"name": "m"}}}]}
+OF_ANOTHER_MAKER = {"name": "main", "resources": {"limits": {"npu.example/cards": "1"}}}
 NO_ROOM = "something"
 
 
@@ -48,7 +49,11 @@ def half_full(gpus: int = 1, *, device: str = "GPU-a") -> Story:
         (waiting("q", NO_ROOM), 1, {"L1"}),
         (asks("q", {"gpu-fraction": "0.5", "moorage.dev/require-enforcement": "true"}), 1, set()),
         (asks("q", {"gpu-fraction": "0.5", "moorage.dev/require-enforcement": "false"}), 1, {"L1"}),
-        (waiting("q", NO_ROOM, containers=[{"name": "c", "resources": {"limits": {"npu.example/cards": "1"}}}]), 1, set()),
+        (
+            waiting("q", NO_ROOM, containers=[{"name": "c", "resources": {"limits": {"npu.example/cards": "1"}}}]),
+            1,
+            set(),
+        ),
         (asks("q", {"gpu-fraction": "2"}), 2, set()),
         (waiting("q", NO_ROOM, annotations={"gpu-fraction": "0.5"}), 2, set()),
         (waiting("q", NO_ROOM, containers=[BY_MAP]), 2, set()),

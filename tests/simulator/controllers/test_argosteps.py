@@ -35,6 +35,10 @@ def step(**more: Any) -> dict[str, Any]:
     return {"name": "s", "template": "work", **more}
 
 
+def inline(name: str, *, image: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "inline": {"container": {"image": image}}, **more}
+
+
 def workflow(work: dict[str, Any], *steps: dict[str, Any], **spec: Any) -> dict[str, Any]:
     main = {"name": "main", "steps": [list(steps)]}
     meta = {"name": "w", "namespace": "team"}
@@ -125,6 +129,23 @@ def test_a_manifest_that_can_not_be_read_is_refused_with_its_place(obj: dict[str
 def test_texts_that_grow_by_their_variables_are_bounded(obj: dict[str, Any]) -> None:
     with pytest.raises(MalformedManifest):
         Reader().read([obj], origin="f")
+
+
+def test_a_step_runs_the_template_that_it_brings_along() -> None:
+    main = {"name": "main", "dag": {"tasks": [inline("a", image="x"), inline("b", depends="a", image="y")]}}
+    deep = {"name": "deep", "steps": [[inline("a", image="z"), {"name": "m", "template": "main"}]]}
+    meta = {"name": "w", "namespace": "team"}
+    obj = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": meta}
+    found = Reader().read([{**obj, "spec": {"entrypoint": "deep", "templates": [deep, main]}}], origin="f")
+    assert [each.body["spec"]["containers"][0]["image"] for each in found if each.resource is PODS] == ["z", "x"]
+
+
+def test_templates_that_steps_bring_along_end_at_a_depth() -> None:
+    step = inline("last", image="x")
+    for _ in range(40):
+        step = {"name": "s", "inline": {"steps": [[step]]}}
+    with pytest.raises(Malformed, match="call each other without end"):
+        first({"spec": {"entrypoint": "main", "templates": [{"name": "main", "steps": [[step]]}]}})
 
 
 def test_a_workflow_that_calls_itself_ends() -> None:
