@@ -29,7 +29,7 @@ from kube.client.resources import (
     TOPOLOGIES,
     Resource,
 )
-from simulator import accounts, versions, wrapping
+from simulator import accounts, kueue, versions, wrapping
 from simulator.controllers import table
 from simulator.controllers.table import group_made, marked
 from simulator.expanding import Expander, api_version_of
@@ -132,11 +132,14 @@ class Reader:
         return manifests
 
     def _current(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the object in the current version of its kind."""
+        """Return the object in the current version of its kind, and as one that Kueue has admitted."""
         found = versions.current(document)
         if found is not document:
             self.passed.note_older(document, found["apiVersion"])
-        return found
+        admitted = kueue.admitted(found)
+        if admitted is not found:
+            self.passed.note_admitted(found)
+        return admitted
 
     def _unwrapped(self, document: Mapping[str, Any], place: str) -> Sequence[Mapping[str, Any]]:
         """Return what is created of an object that brings manifests along: one level, so that this ends."""
@@ -205,6 +208,7 @@ class Reader:
         """Return the pods of a workload of another project's kind, and the PodGroups that start them together."""
         about = _about(controller, namespace)
         self.passed.note_expanded(controller)
+        controller = _alone(controller)
         try:
             workload = table.expand(self._expander.named(controller), namespace, self._expander.charge)
         except Malformed as error:
@@ -215,6 +219,7 @@ class Reader:
     def _expanded(self, controller: Mapping[str, Any], namespace: str, place: str) -> list[Manifest]:
         name = _about(controller, namespace)
         self.passed.note_expanded(controller)
+        controller = _alone(controller)
         try:
             made = self._expander.expand(controller)
         except Malformed as error:
@@ -226,6 +231,12 @@ class Reader:
 def _about(controller: Mapping[str, Any], namespace: str) -> str:
     meta = controller["metadata"]
     return f"{controller['kind']} {namespace}/{meta.get('name') or meta.get('generateName')}"
+
+
+def _alone(controller: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a controller without the owner that ``kubectl get`` shows, since that is no object here."""
+    meta = {field: value for field, value in controller["metadata"].items() if field != "ownerReferences"}
+    return {**controller, "metadata": meta}
 
 
 def _manifest(made: Made, namespace: str, origin: str) -> Manifest:

@@ -29,6 +29,7 @@ class Passed:
         self._pods: Counter[str] = Counter()
         self._older: Counter[str] = Counter()
         self._suspended: Counter[str] = Counter()
+        self._admitted: Counter[str] = Counter()
         self._not_grouped: list[str] = []
         self._accounts: list[tuple[str, str]] = []
 
@@ -46,6 +47,10 @@ class Passed:
         spec = obj.get("spec")
         if child(spec, "suspend") is True or child(child(spec, "runPolicy"), "suspend") is True:
             self._suspended[_name(obj)] += 1
+
+    def note_admitted(self, obj: Mapping[str, Any]) -> None:
+        """Note an object that Kueue would hold back until it admits it."""
+        self._admitted[_name(obj)] += 1
 
     def note_made(self, obj: Mapping[str, Any], about: str, workload: Workload) -> None:
         """Note a workload whose pods are made; ``about``: its kind, namespace and name."""
@@ -70,6 +75,8 @@ class Passed:
             named = [f"{count} {kind} ({self._pods[kind]} pods)" for kind, count in self._made.most_common()]
             made = "pods made as the controllers would make them, with the PodGroups of 'translate --podgroup'"
             yield f"{made}: {', '.join(named)}"
+        if self._admitted:
+            yield f"taken as admitted, because Kueue is not simulated: {_counts(self._admitted)}"
         if self._suspended:
             yield f"without pods, because they are suspended: {_counts(self._suspended)}"
         yield from (f"no PodGroup for {each}" for each in self._not_grouped[:_MOST_NAMED])

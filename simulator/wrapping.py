@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from gpu.refusal import shown
 from simulator.controllers import argo
-from simulator.podmaking import Malformed, child
+from simulator.controllers.parts import named, number, objects
+from simulator.podmaking import MOST_PODS, Malformed, child
 
 Json = Mapping[str, Any]
 
@@ -27,6 +28,24 @@ def _components(wrapper: Json) -> Sequence[Json]:
     if len(manifests) < len(found):
         raise Malformed(f"spec.components is {shown(repr(listed))}; a list of objects with a template is allowed")
     return [_placed(each, wrapper) for each in manifests]
+
+
+def _roles(wrapper: Json) -> Sequence[Json]:
+    """The LeaderWorkerSets of a DisaggregatedSet: one a role in each slice, with one replica unless it says more."""
+    spec, name = child(wrapper, "spec"), child(child(wrapper, "metadata"), "name")
+    slices = number(spec, "slices", "spec", 1)
+    roles = objects(child(spec, "roles"), "spec.roles")
+    if slices * len(roles) > MOST_PODS:
+        raise Malformed(f"spec.slices is {slices} with {len(roles)} roles; {MOST_PODS} as a product are allowed")
+    found = []
+    for at, role in enumerate(roles):
+        called = named(role, f"spec.roles[{at}]")
+        meta = {field: value for field in ("labels", "annotations") if (value := child(role.get("metadata"), field))}
+        made = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet", "spec": role.get("spec")}
+        for one in range(slices):
+            suffix = called if slices == 1 else f"{one}-{called}"
+            found.append(_placed({**made, "metadata": {**meta, "name": f"{name}-{suffix}"}}, wrapper))
+    return found
 
 
 def _volcano_job(cron: Json) -> Sequence[Json]:
@@ -74,6 +93,7 @@ def _placed(obj: Json, wrapper: Json) -> Json:
 #: API group and kind -> what gives its manifests.
 _WRAPPERS: Final[Mapping[tuple[str, str], Callable[[Json], Sequence[Json]]]] = {
     ("workload.codeflare.dev", "AppWrapper"): _components,
+    ("disaggregatedset.x-k8s.io", "DisaggregatedSet"): _roles,
     ("batch.volcano.sh", "CronJob"): _volcano_job,
     ("argoproj.io", "CronWorkflow"): _one_workflow,
     ("argoproj.io", "Workflow"): _workflow,

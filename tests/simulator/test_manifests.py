@@ -143,3 +143,14 @@ def test_what_is_not_yaml_is_refused_in_one_line() -> None:
     with pytest.raises(MalformedManifest, match=r"^f\.yaml: not YAML: .*$") as caught:
         manifests.load("a: [\n b: c: d", origin="f.yaml")
     assert "\n" not in str(caught.value)
+
+
+def test_the_owner_of_a_controller_is_no_object_here_so_its_pods_are_grouped_by_the_controller_itself() -> None:
+    """As ``kubectl get rayclusters -o yaml`` shows one that a RayJob made."""
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "job", "uid": "u", "controller": True}
+    spec = {"headGroupSpec": {"template": TEMPLATE}}
+    meta = {"name": "cluster", "ownerReferences": [owner]}
+    reader = manifests.Reader()
+    found = reader.read([{"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": meta, "spec": spec}], origin="f")
+    assert [each.resource.kind for each in found] == ["PodGroup", "Pod"]
+    assert not [line for line in reader.passed.lines() if line.startswith("no PodGroup")]

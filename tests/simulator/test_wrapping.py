@@ -35,6 +35,16 @@ def cron_workflow(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "argoproj.io/v1alpha1", "kind": "CronWorkflow", "metadata": meta, "spec": spec}
 
 
+def disaggregated(*roles: Any, **spec: Any) -> dict[str, Any]:
+    meta = {"name": "d", "namespace": "team"}
+    spec = {"roles": list(roles), **spec}
+    return {"apiVersion": "disaggregatedset.x-k8s.io/v1", "kind": "DisaggregatedSet", "metadata": meta, "spec": spec}
+
+
+def role(name: str, **spec: Any) -> dict[str, Any]:
+    return {"name": name, "spec": {"leaderWorkerTemplate": {"size": 1, "workerTemplate": TEMPLATE}, **spec}}
+
+
 def made(obj: dict[str, Any]) -> list[tuple[str, str]]:
     found = Reader().read([obj], origin="f")
     return [(each.namespace, each.body["metadata"]["name"]) for each in found if each.resource is PODS]
@@ -56,6 +66,8 @@ def pod(**meta: Any) -> dict[str, Any]:
         (cron_workflow(schedules=["* * * * *"], workflowSpec=WORKFLOW), [("team", "c-0")]),
         (cron_workflow(workflowSpec=WORKFLOW, suspend=True), []),
         (cron_workflow(workflowSpec=CREATES), [("team", "p")]),
+        (disaggregated(role("a", replicas=2), role("b")), [("team", "d-a-0"), ("team", "d-a-1"), ("team", "d-b-0")]),
+        (disaggregated(role("a"), slices=2), [("team", "d-0-a-0"), ("team", "d-1-a-0")]),
     ],
 )
 def test_what_the_controller_creates_is_read_in_the_namespace_of_the_wrapper(
@@ -69,6 +81,11 @@ def test_what_the_controller_creates_is_read_in_the_namespace_of_the_wrapper(
     [
         (wrapper("x"), r"AppWrapper: spec.components is \['x'\]; a list of objects with a template"),
         (cron(jobTemplate="x"), "CronJob: spec.jobTemplate is 'x'; an object is allowed"),
+        (disaggregated(role("")), r"DisaggregatedSet: spec.roles\[0\].name is ''; a name is allowed"),
+        (
+            disaggregated(role("a"), role("b"), slices=10**9),
+            "DisaggregatedSet: spec.slices is 1000000000 with 2 roles; 10000 as a product are allowed",
+        ),
         (cron_workflow(workflowSpec="x"), "CronWorkflow: spec.workflowSpec is 'x'; an object is allowed"),
     ],
 )
