@@ -66,6 +66,9 @@ _BY_KIND: Final = {resource.kind: resource for resource in KINDS}
 #: libyaml where PyYAML has it: far quicker, at thousands of pods.
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DEFAULT_NAMESPACE: Final = "default"
+#: Fields of an object's metadata that are true only on the cluster where it is stored. Owners are no objects here, and
+#: what they own is deleted.
+_STORED: Final = frozenset({"resourceVersion", "uid", "ownerReferences"})
 
 
 class MalformedManifest(ValueError):
@@ -162,7 +165,7 @@ class Reader:
             namespace = _namespace(document, place, is_namespaced=resource is None or resource.namespaced)
             if expanded:
                 return self._expanded(document, namespace, place)
-            return [_checked(Manifest(_BY_KIND[kind], namespace, document, place))]
+            return [_checked(Manifest(_BY_KIND[kind], namespace, _new(document), place))]
         if (api_version, kind) in FOREIGN_GROUPS:
             self._gangs.note(document, _namespace(document, place, is_namespaced=True))
             return []
@@ -235,8 +238,19 @@ def _about(controller: Mapping[str, Any], namespace: str) -> str:
 
 def _alone(controller: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a controller without the owner that ``kubectl get`` shows, since that is no object here."""
-    meta = {field: value for field, value in controller["metadata"].items() if field != "ownerReferences"}
-    return {**controller, "metadata": meta}
+    return _without(controller, frozenset({"ownerReferences"}))
+
+
+def _new(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an object, perhaps one that ``kubectl get`` shows, as one that is created: an API server refuses the others."""
+    return _without(document, _STORED)
+
+
+def _without(document: Mapping[str, Any], fields: frozenset[str]) -> Mapping[str, Any]:
+    meta = document["metadata"]
+    if fields.isdisjoint(meta):
+        return document
+    return {**document, "metadata": {field: value for field, value in meta.items() if field not in fields}}
 
 
 def _manifest(made: Made, namespace: str, origin: str) -> Manifest:

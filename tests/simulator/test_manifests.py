@@ -154,3 +154,10 @@ def test_the_owner_of_a_controller_is_no_object_here_so_its_pods_are_grouped_by_
     found = reader.read([{"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": meta, "spec": spec}], origin="f")
     assert [each.resource.kind for each in found] == ["PodGroup", "Pod"]
     assert not [line for line in reader.passed.lines() if line.startswith("no PodGroup")]
+
+
+def test_an_object_as_kubectl_prints_it_is_created_anew() -> None:
+    stored = {"resourceVersion": "7", "uid": "u", "ownerReferences": [{"kind": "RayCluster", "uid": "v"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": {"a": "b"}, **stored}, **TEMPLATE}
+    (made,) = manifests.read([pod])
+    assert made.body["metadata"] == {"name": "p", "labels": {"a": "b"}}
