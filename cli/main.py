@@ -178,6 +178,7 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
         metavar="NxGxMEM",
         help="N nodes of G cards of MEM: 4x8x80GiB; cards that differ: 1x2x24GiB+2x80GiB; may be repeated",
     )
+    _add_node_additions(parser)
     trace_options.add_arguments(parser)
     week_options.add_arguments(parser)
     output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML), has_header=False)
@@ -199,6 +200,23 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.set_defaults(run=_simulate)
 
 
+def _add_node_additions(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--node-label",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="label all nodes; may be repeated",
+    )
+    parser.add_argument(
+        "--node-resource",
+        action="append",
+        default=[],
+        metavar="NAME=QUANTITY",
+        help="amount on each node: cpu=192, example.com/npu=8; repeatable",
+    )
+
+
 def _add_demo(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = commands.add_parser("demo", help="watch the examples on simulated GPUs", description=_demo.__doc__)
     parser.add_argument("--examples", default="", metavar="FOLDER", help="manifests to show (default: Moorage's own)")
@@ -213,6 +231,10 @@ def _add_details(parser: argparse.ArgumentParser) -> None:
 
 def _simulate(arguments: argparse.Namespace) -> int:
     trace_options.check(arguments)
+    if (arguments.trace is not None or arguments.workload is not None) and (
+        arguments.node_label or arguments.node_resource
+    ):
+        raise BadInput("--node-label, --node-resource: only with manifests, not with --trace or --workload")
     if arguments.trace is not None:
         return _replay(arguments)
     if arguments.workload is not None:
@@ -232,6 +254,8 @@ def _simulate(arguments: argparse.Namespace) -> int:
         record=arguments.record,
         details=arguments.details,
         adopt_all=arguments.adopt_all,
+        node_labels=arguments.node_label,
+        node_resources=arguments.node_resource,
     )
     return simulate.run(request)
 

@@ -22,7 +22,7 @@ from cli.refusing import BadInput
 from cli.writing import write
 from kube.client import errors
 from kube.client.clock import Clock, SystemClock
-from simulator import manifests, outcome, shape
+from simulator import manifests, nodeadditions, outcome, shape
 from simulator.manifests import Manifest
 from simulator.outcome import Outcome
 from simulator.shape import NodeShape
@@ -45,16 +45,20 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     record: str | None = None
     details: bool = False
     adopt_all: bool = False
+    node_labels: Sequence[str] = ()
+    node_resources: Sequence[str] = ()
 
 
 def run(request: Request, progress: Progress | None = None) -> int:
     """Simulate and print; return 0 if every invariant held, else 1. Raises BadInput."""
     progress = progress or Progress()
     try:
-        shapes = shape.parse(request.nodes)
+        shapes = nodeadditions.added(
+            shape.parse(request.nodes), labels=request.node_labels, resources=request.node_resources
+        )
         objects = read(request.files, progress, nodes=shapes)
         objects = manifests.adopted(objects) if request.adopt_all else objects
-    except (shape.MalformedShape, manifests.MalformedManifest) as error:
+    except (shape.MalformedShape, nodeadditions.MalformedAddition, manifests.MalformedManifest) as error:
         raise BadInput(str(error)) from error
     loop = {} if request.real_time else {"loop_factory": VirtualTimeLoop}
     with rare_collections(HARDLY_EVER):

@@ -242,7 +242,7 @@ def _alone(controller: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _new(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an object, perhaps one that ``kubectl get`` shows, as one that is created: an API server refuses the others."""
+    """Return an object, perhaps one that ``kubectl get`` shows, as one to be created."""
     return _without(document, _STORED)
 
 

@@ -74,7 +74,7 @@ def status(shape: NodeShape, *, now: str, offered: Mapping[str, int] | None = No
         names.EPHEMERAL_STORAGE_RESOURCE: f"{shape.ephemeral_mib}Mi",
         names.PODS_RESOURCE: str(shape.pods),
     }
-    amounts |= {resource: str(count) for resource, count in shape.devices().items()}
+    amounts |= {resource: str(count) for resource, count in {**shape.others, **shape.devices()}.items()}
     # For people: kubectl shows the version in the list of nodes.
     info = dict.fromkeys(_NODE_INFO, "") | {"kubeletVersion": "simulated", "operatingSystem": "linux"}
     conditions = [readiness(is_ready=True, now=now)]

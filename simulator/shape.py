@@ -46,6 +46,8 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
     ephemeral_mib: int = 1_048_576
     pods: int = 110
     labels: dict[str, str] = {}
+    #: Amounts of further resources, in whole numbers.
+    others: dict[str, int] = {}
     #: Whether only pods that tolerate simulated nodes come here.
     tainted: bool = False
 

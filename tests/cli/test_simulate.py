@@ -583,3 +583,30 @@ def test_a_queue_that_admission_refuses_is_refused_here(
     (line,) = capsys.readouterr().err.splitlines()
     assert told in line
     assert "Queue bad" in line
+
+
+def test_nodes_have_the_labels_and_resources_that_the_command_line_gives_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pods.yaml"
+    text = pod("a", limits="npu.example/cards: 2") + pod("b", limits="npu.example/cards: 2")
+    path.write_text(text.replace("spec:\n", "spec:\n  nodeSelector: {example.com/rack: r1}\n"), encoding="utf-8")
+    given = ["--node-label", "example.com/rack=r1", "--node-resource", "npu.example/cards=3"]
+    pods = simulate(capsys, "--nodes", "1x0", *given, str(path))["pods"]
+    assert sorted(bool(each["node"]) for each in pods) == [False, True]
+    (waiting,) = [each["verdict"] for each in pods if not each["node"]]
+    assert "npu.example/cards" in waiting
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--nodes", "1x0", "--node-label", "rack", __file__], "--node-label 'rack': not a label; allowed: KEY=VALUE"),
+        (["--workload", "university", "--node-label", "a=b"], "only with manifests, not with --trace or --workload"),
+    ],
+)
+def test_additions_to_nodes_that_mean_nothing_are_refused(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", *arguments]) == 2
+    assert message in capsys.readouterr().err
