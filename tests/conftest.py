@@ -29,7 +29,7 @@ import pytest
 from simulator.virtualtime import VirtualTimeLoop
 from tools.cluster.plane import ControlPlane
 
-pytest_plugins = ["tests.durations"]
+pytest_plugins = ["tests.durations", "tests.marked"]
 
 AnyioBackend = tuple[str, dict[str, Any]]
 
