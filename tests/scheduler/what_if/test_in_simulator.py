@@ -23,6 +23,8 @@ _UNTIL_FOUND = 30
 _PLANTED = tuple(Family) if IS_WHOLE else (Family.WAIT, Family.QUEUE, Family.MORE_NODES)
 #: Families that are left out, so that it is said that nothing helps where they alone do.
 _SILENT = tuple(Family)[1:] if IS_WHOLE else (Family.MORE_NODES,)
+#: From this cluster on: the clusters before it take 15 s of CPU time and do not find the one that make test leaves out.
+_SILENT_FROM = 0 if IS_WHOLE else 4
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +61,7 @@ async def test_a_mistake_in_a_family_is_found(family: Family) -> None:
 @pytest.mark.parametrize("family", _SILENT)
 async def test_a_family_that_says_nothing_is_found(family: Family) -> None:
     judged = Judged()
-    for seed in range(_UNTIL_FOUND):
+    for seed in range(_SILENT_FROM, _SILENT_FROM + _UNTIL_FOUND):
         await judge(seed, judged, finders=silent(family), most=8, is_told_judged=False)
         if judged.wrong:
             break
