@@ -126,7 +126,7 @@ async def test_use_over_time_is_a_part_of_the_cluster_where_it_counts(
         await create_queue(it.world, "a", "top")
         await create_queue(it.world, "b", "top")
         await use(it.world, "a", "a0", "a1", "a2")
-        await settle(36_000)
+        await settle(3_600)
         used = {name: it.of("gpu_usage", name) for name in expected}
         assert {name: each if each is None else round(each, 2) for name, each in used.items()} == expected
         idle = None if period is None else 0
