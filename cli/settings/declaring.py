@@ -7,6 +7,7 @@ docs/settings.md. A field ``idle_s`` of the binder is ``--idle-s``, ``MOORAGE_BI
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any, Final, get_type_hints
@@ -62,8 +63,12 @@ class Declared(msgspec.Struct, frozen=True):
         return ", ".join(map(setting.kind.written, default)) if setting.many else setting.kind.written(default)
 
 
+@functools.cache
 def declared(settings: type[msgspec.Struct]) -> tuple[Declared, ...]:
-    """Return all settings of a struct, those of its bases first. Raises TypeError for a field without one."""
+    """Return all settings of a struct, those of its bases first. Raises TypeError for a field without one.
+
+    Reading annotations takes 5 ms, and the start of a component asks three times.
+    """
     hints = get_type_hints(settings, include_extras=True)
     found = []
     for field in msgspec.structs.fields(settings):

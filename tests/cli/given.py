@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,5 +15,11 @@ from cli.settings.gathering import gathered
 def options(component: str, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Any:
     """The settings that a component would start with. Raises BadInput and SystemExit as its start does."""
     settings, _ = COMPONENTS[component]
-    parsed = _parser().parse_args([component, *arguments])
+    parsed = _once().parse_args([component, *arguments])
     return gathered(settings, component, parsed, environment or {}).settings
+
+
+@functools.cache
+def _once() -> argparse.ArgumentParser:
+    """All commands. Their parser keeps nothing of the lines that it read."""
+    return _parser()
