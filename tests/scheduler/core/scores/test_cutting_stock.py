@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,26 +70,14 @@ def test_values_are_best_the_shares_are_worth_as_many_devices_as_they_take(mix: 
 
 
 def _least_devices(sizes: list[int], demand: list[int]) -> float:
-    columns = [pattern for pattern in _patterns(sizes, 12) if any(pattern)]
-    found = (_solved(basis, demand) for basis in itertools.combinations(columns, len(sizes)))
-    return min(sum(amounts) for amounts in found if amounts is not None and min(amounts) > -1e-9)
-
-
-def _solved(basis: tuple[tuple[int, ...], ...], demand: list[int]) -> list[float] | None:
-    """Gauss on small matrices: how much of each pattern makes up the demand."""
-    rows = [[float(pattern[i]) for pattern in basis] + [float(wanted)] for i, wanted in enumerate(demand)]
-    for at in range(len(rows)):
-        pivot = max(range(at, len(rows)), key=lambda row: abs(rows[row][at]))
-        if abs(rows[pivot][at]) < 1e-9:
-            return None
-        rows[at], rows[pivot] = rows[pivot], rows[at]
-        rows[at] = [each / rows[at][at] for each in rows[at]]
-        for other in range(len(rows)):
-            if other != at:
-                rows[other] = [
-                    mine - rows[other][at] * theirs for mine, theirs in zip(rows[other], rows[at], strict=True)
-                ]
-    return [row[-1] for row in rows]
+    """All bases at once: matrices of integers, so a determinant is 0 or at least 1."""
+    columns = np.array([pattern for pattern in _patterns(sizes, 12) if any(pattern)], dtype=float)
+    bases = columns[list(itertools.combinations(range(len(columns)), len(sizes)))].transpose(0, 2, 1)
+    bases = bases[np.abs(np.linalg.det(bases)) > 0.5]
+    amounts = np.linalg.solve(
+        bases, np.broadcast_to(np.array(demand, dtype=float)[:, None], (len(bases), len(sizes), 1))
+    )
+    return float(min(each.sum() for each in amounts if each.min() > -1e-9))
 
 
 @pytest.mark.parametrize("sizes", [[], [0], [11], [5, -1]])
