@@ -170,9 +170,10 @@ nightly-model:
 	$(MAKE) model-check
 nightly-chaos:
 	$(MAKE) chaos MINUTES=10 SEED=$(DATE)
-# Snapshots of the day, where kube-scheduler's plug-ins and Moorage have to agree.
+# Snapshots of the day, where kube-scheduler's plug-ins and Moorage have to agree. One that was stopped goes on.
+SNAPSHOTS ?= 1000000
 nightly-oracle:
-	$(BIN)/python -m tools.kubeoracle --snapshots 1000000 --seed $(DATE)
+	$(BIN)/python -m tools.kubeoracle --snapshots $(SNAPSHOTS) --seed $(DATE) --parts build/oracle-parts.jsonl
 # Those of which make test runs a slice.
 nightly-whole:
 	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist loadfile tests/e2e/test_bulk.py tests/e2e/test_numbers.py tests/e2e/test_beside_kube_scheduler.py \

@@ -110,6 +110,16 @@ class Coverage:
             self.let_in[feature] += len(feasible)
             self.kept_out[feature] += sum(reason.plugin == judge for reason in why.values())
 
+    def add(self, other: Coverage) -> None:
+        """Count what another comparison has seen."""
+        self.snapshots += other.snapshots
+        self.nodes += other.nodes
+        self.feasible += other.feasible
+        self.let_in.update(other.let_in)
+        self.kept_out.update(other.kept_out)
+        self.ranked.update(other.ranked)
+        self.ranked_some.update(other.ranked_some)
+
     def one_sided(self) -> list[str]:
         """Features of which one of the two answers was not seen."""
         seen = self.let_in.keys() | self.kept_out.keys()
