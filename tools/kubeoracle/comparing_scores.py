@@ -24,10 +24,15 @@ def score_differences(theirs: Answer, ours: Ours) -> Iterator[str]:
     for plugin, name in SAME.items():
         expected = {node: scores[plugin] for node, scores in by_node.items() if plugin in scores}
         found = dict(ours.scores.get(name, {}))
-        if expected != found and not (_is_mute(expected, found) or _is_mute(found, expected)):
+        if not is_same_scores(expected, found):
             yield f"{plugin}: theirs {expected}, ours {found}"
     if words := better_than(ours.chosen, theirs):
         yield words
+
+
+def is_same_scores(expected: Mapping[str, int], found: Mapping[str, int]) -> bool:
+    """Whether both rank nodes alike: the same points, or one says nothing and the other the same of all nodes."""
+    return expected == found or _is_mute(expected, found) or _is_mute(found, expected)
 
 
 def better_than(chosen: str, theirs: Answer) -> str:

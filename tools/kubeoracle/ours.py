@@ -23,6 +23,10 @@ from tools.kubeoracle.asking import Question
 from wire.core import Namespace, Node, NodeSelector, Pod
 from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 
+#: Of each preference, by its name: of each node.
+ByPreference = Mapping[str, Mapping[str, int]]
+#: How points are asked for: a snapshot, the nodes that are to have some, settings.
+Scoring = Callable[[Question, frozenset[str], Settings], ByPreference]
 #: All preferences count, as they do for kube-scheduler by default.
 SETTINGS: Final = Settings(weights=Weights(images=1))
 
@@ -99,7 +103,18 @@ def answer_of(made: Cluster, uid: str) -> Ours:
     return Ours(feasible, why, chosen=chosen, told=counts, scores=scores)
 
 
-def _scores(placer: Placer, pod: PodRecord, feasible: frozenset[str]) -> dict[str, dict[str, int]]:
+def scores_among(question: Question, among: frozenset[str], settings: Settings = SETTINGS) -> ByPreference:
+    """Points of each preference that the pod has, of some nodes, as if these were the ones that fit."""
+    made = cluster_of(question, settings=settings)
+    made.upsert_pod(msgspec.convert(question["pod"], Pod))
+    record = made.pod(question["pod"]["metadata"]["uid"])
+    if record is None:
+        raise LookupError("the pod of the question waits for nobody")
+    snapshot = made.snapshot()
+    return _scores(Placer(snapshot), snapshot.judged(record, 0), among)
+
+
+def _scores(placer: Placer, pod: PodRecord, feasible: frozenset[str]) -> ByPreference:
     preferred, names = placer.ranking(pod.cls).preferred, [node.name for node in placer.statement.nodes]
     if preferred is None or not feasible:
         return {}

@@ -7,7 +7,7 @@ numbers of bytes in the rows, and are taken as MiB here: Moorage counts in these
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tools.kubeoracle.harvest.rows import Placed, Row
@@ -24,20 +24,27 @@ _AMOUNTS: Final = "noderesources"
 
 def question(row: Row) -> Object:
     """The snapshot of a row, as the oracle and ``ours.answer`` read it."""
-    are_amounts = row.package == _AMOUNTS
+    return question_of(row.package, row.pod, row.world, row.objects)
+
+
+def question_of(
+    package: str, given: Mapping[str, Any], world: Sequence[Placed], objects: Mapping[str, Sequence[Object]]
+) -> Object:
+    """The same of the parts of a row: the package it is of, its pod, nodes with their pods, objects by kind."""
+    are_amounts = package == _AMOUNTS
     nodes: list[Object] = []
     pods: list[Object] = []
-    for number, place in enumerate(row.world or [Placed(None)]):
+    for number, place in enumerate(world or [Placed(None)]):
         node = _node(place.node or {}, number, are_amounts=are_amounts)
         nodes.append(node)
         for each in place.pods or ():
             pods.append(_running(each, node["metadata"]["name"], len(pods), are_amounts=are_amounts))
-    pod = _pod(row.pod, WAITING, are_amounts=are_amounts)
+    pod = _pod(given, WAITING, are_amounts=are_amounts)
     pod["spec"].pop("nodeName", None)
     pod["status"] = {"phase": names.PENDING}
-    made = {kind: [_object(each, kind, n) for n, each in enumerate(listed)] for kind, listed in row.objects.items()}
+    made = {kind: [_object(each, kind, n) for n, each in enumerate(listed)] for kind, listed in objects.items()}
     made["namespaces"] = _namespaces(made.get("namespaces", []), [*pods, pod])
-    if row.package == "volumerestrictions":
+    if package == "volumerestrictions":
         _bind(made.get("claims", []), made)
     return {**made, "nodes": nodes, "pods": pods, "pod": pod}
 
@@ -80,6 +87,9 @@ def _pod(given: Mapping[str, Any], name: str, *, are_amounts: bool) -> Object:
     for kind in ("containers", "initContainers"):
         for number, container in enumerate(spec.get(kind) or ()):
             _fill_container(container, f"{kind.lower()}-{number}", are_amounts=are_amounts)
+    for term in _pod_terms(spec.get("affinity") or {}):
+        if term.get("namespaces"):
+            term["namespaces"] = [each or NAMESPACE for each in term["namespaces"]]
     for constraint in spec.get("topologySpreadConstraints") or ():
         constraint.setdefault("whenUnsatisfiable", "DoNotSchedule")
     if are_amounts:
@@ -87,6 +97,14 @@ def _pod(given: Mapping[str, Any], name: str, *, are_amounts: bool) -> Object:
             if isinstance(amounts, dict):
                 amounts.update(_in_mib(amounts))
     return pod
+
+
+def _pod_terms(affinity: Mapping[str, Any]) -> Iterator[Object]:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        of_kind = affinity.get(kind) or {}
+        yield from of_kind.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        for weighted in of_kind.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            yield weighted["podAffinityTerm"]
 
 
 def _fill_container(container: Object, name: str, *, are_amounts: bool) -> None:

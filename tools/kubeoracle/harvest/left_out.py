@@ -20,6 +20,10 @@ _UNBOUND: Final = "claims that wait for a node are not bound by Moorage"
 _TRANSLATED: Final = "in-tree volumes are not counted for the CSI drivers that serve them"
 _TWICE: Final = "kube-scheduler counts a volume twice that is attached here and that no pod uses; Moorage once"
 _PENDING: Final = "an unbound claim of a running pod counts for no CSI driver here"
+_GATE_ON: Final = "the feature gate that the row turns off is on by default"
+_DEFAULTS: Final = "spread constraints that a cluster sets for all pods are not taken"
+_STRATEGY: Final = "in the place of these plug-ins is the strategy, which orders nodes by their GPUs"
+_NO_SCORE: Final = "storage that is left ranks no nodes here; the gate of the rows is alpha"
 _ERROR: Final = "the plug-in reports an error, and Moorage names the claim"
 
 _TOLERATIONS: Final = (
@@ -82,4 +86,33 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     **{f"tainttoleration/{name}": _GATE for name in _TOLERATIONS},
     **{f"volumebinding/TestVolumeBinding/{name}": _UNBOUND for name in _WAITING_CLAIMS},
     "volumezone/TestWithBinding/unbound volume wait binding mode": _UNBOUND,
+}
+
+_SPREAD_SCORE: Final = "podtopologyspread/TestPodTopologySpreadScore"
+_NODE_SCORE: Final = "nodeaffinity/TestNodeAffinityPriority"
+#: The same of rows for scoring.
+SCORES_LEFT_OUT: Final[Mapping[str, str]] = {
+    "interpodaffinity/TestPreferredAffinity/invalid Affinity fails PreScore": _REFUSED,
+    "interpodaffinity/TestPreferredAffinity/invalid AntiAffinity fails PreScore": _REFUSED,
+    f"{_NODE_SCORE}/PreScore returns error when an incoming Pod has a broken affinity": _REFUSED,
+    f"{_NODE_SCORE}/added affinity": _ARGUMENT,
+    f"{_NODE_SCORE}/added affinity and pod has default affinity": _ARGUMENT,
+    f"{_SPREAD_SCORE}/system defaulting, nodes don't have zone, pods match service": _DEFAULTS,
+    f"{_SPREAD_SCORE}/matchLabelKeys ignored when feature gate disabled": _GATE_ON,
+    **{
+        f"tainttoleration/TestTaintTolerationScore/Numeric {word} operator:"
+        f" pod with {word} toleration prefers nodes with matching SLA taint": _GATE
+        for word in ("Gt", "Lt")
+    },
+}
+#: Tests for scoring whose plug-in has no counterpart here -> the reason.
+NOT_SCORED: Final[Mapping[str, str]] = {
+    "noderesources/testFitScore": _STRATEGY,
+    "noderesources/testNodeResourcesBalancedAllocation": _STRATEGY,
+    "noderesources/TestLeastAllocatedScoringStrategy": _STRATEGY,
+    "noderesources/TestMostAllocatedScoringStrategy": _STRATEGY,
+    "noderesources/TestRequestedToCapacityRatioScoringStrategy": _STRATEGY,
+    "noderesources/TestResourceBinPackingSingleExtended": _STRATEGY,
+    "noderesources/TestResourceBinPackingMultipleExtended": _STRATEGY,
+    "volumebinding/TestVolumeBinding": _NO_SCORE,
 }

@@ -38,6 +38,8 @@ class Call(msgspec.Struct, frozen=True):
     on: Placed | None = None
     reasons: tuple[str, ...] | None = None
     names: tuple[str, ...] = ()
+    score: int | None = None
+    scores: dict[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)

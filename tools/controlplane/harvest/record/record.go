@@ -113,7 +113,11 @@ func Filter(plugin interface {
 func PreScore(plugin interface {
 	PreScore(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) *fwk.Status
 }, ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
-	made := question("PreScore", plugin, pod, nodes)
+	// Those that don't fit are in the plug-in's snapshot only, and in some tests pods as well.
+	made := question("PreScore", plugin, pod, nil)
+	if len(made.World) == 0 {
+		made.put(nodes)
+	}
 	for _, each := range nodes {
 		made.Names = append(made.Names, each.Node().Name)
 	}
@@ -151,11 +155,15 @@ func NormalizeScore(plugin interface {
 func question(method string, plugin any, pod *v1.Pod, nodes []fwk.NodeInfo) *call {
 	made := current
 	made.Method, made.Pod, made.Objects = method, pod.DeepCopy(), map[string][]any{}
+	made.put(nodes)
+	made.look(reflect.ValueOf(plugin), 4)
+	return &made
+}
+
+func (made *call) put(nodes []fwk.NodeInfo) {
 	for _, each := range nodes {
 		made.World = append(made.World, *place(each))
 	}
-	made.look(reflect.ValueOf(plugin), 4)
-	return &made
 }
 
 func place(node fwk.NodeInfo) *placed {
