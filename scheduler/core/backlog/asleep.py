@@ -8,6 +8,8 @@ Some classes depend on more than single nodes: those that name devices or exclud
 limit. Their verdicts hold only as long as nothing at all changes. Those of classes with rules about other pods hold as
 long as no pod comes or goes that a rule looks at, in the direction that may help (rule_watch.py).
 
+Gangs with such rules are tried again once a node or a pod has changed that their start reads (gang_watch.py).
+
 A gang whose members ask one thing starts if enough of them fit. On nodes that got nothing since it was tried as many
 fit as then, at most. So it sleeps on while these, and all that fit on the other nodes, are fewer than it needs.
 """
@@ -22,6 +24,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.backlog.gang_pace import GangPace
+from scheduler.core.backlog.gang_watch import GangWatch, gang_watch_of
 from scheduler.core.backlog.rule_watch import RuleWatch, asks_others, watch_of
 from scheduler.core.backlog.sums import Columns, Needs, has_slots, needs_of, passing
 from scheduler.core.model.records import PodClass
@@ -66,6 +69,8 @@ class KeptGang(msgspec.Struct, frozen=True):
     what fits on each node, in any order of placing. Of others nobody can tell which change helps them: their
     verdict holds as long as no node changes. ``lacks``: how many more of such members have to find a place than did
     when it was tried; 1 if that is not known. ``more``: rows that got something since, as of ``sure_at`` not enough.
+
+    ``watch``: of one whose members have rules about other pods, what its start reads.
     """
 
     verdict: Verdict
@@ -77,6 +82,7 @@ class KeptGang(msgspec.Struct, frozen=True):
     needs: Needs | None
     lacks: int = 1
     more: frozenset[int] = _NO_ROWS
+    watch: GangWatch | None = None
 
 
 class Asleep:
@@ -222,15 +228,20 @@ class Asleep:
         found = set(classes)
         asks_one = len(found) == 1 and not any(cls.alternatives or cls.places for cls in found)
         is_countable = asks_one and not any(cls.request.is_shared for cls in found)
+        rows, is_apart = frozenset(charged), any(map(depends_on_all, found))
+        has_rules = any(map(asks_others, found))
+        is_watched = has_rules and not (rows or is_apart)
+        watch = gang_watch_of(self._ledger, self._seen_places(), found) if is_watched else None
         return KeptGang(
             verdict,
             asked,
-            depends_on_all=any(depends_on_all(cls) or asks_others(cls) for cls in found),
+            depends_on_all=is_apart or (has_rules and watch is None),
             sure_at=self._ledger.changes.last,
             generation=generation,
-            charged=frozenset(charged),
-            needs=needs_of(self._ledger, found.pop()) if asks_one else None,
+            charged=rows,
+            needs=needs_of(self._ledger, found.pop()) if asks_one and not has_rules else None,
             lacks=lacks if is_countable else 1,
+            watch=watch,
         )
 
     def put_gang(self, key: Key, kept: KeptGang) -> None:
@@ -247,12 +258,18 @@ class Asleep:
             return False
         if kept.depends_on_all:
             return kept.generation == generation
+        if kept.watch is not None:
+            return kept.watch.is_current(self._ledger, self._seen_places())
         if kept.needs is None:
             return kept.sure_at == self._ledger.changes.last
         return not self._ledger.changes.has_helped_since(kept.sure_at)
 
     def still_out_gang(self, kept: KeptGang) -> KeptGang | None:
         """Compare a gang that is not sure with the nodes, as ``still_out``; None if it may start now."""
+        if kept.watch is not None:
+            watch = kept.watch.still_same(self._ledger, self._seen_places())
+            last = self._ledger.changes.last
+            return None if watch is None else msgspec.structs.replace(kept, sure_at=last, watch=watch)
         if kept.needs is None or kept.depends_on_all:
             return None
         needs = self._as_of_today(kept.needs)

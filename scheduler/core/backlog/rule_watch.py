@@ -18,7 +18,7 @@ from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.nodes.table import Bools
 
 #: So many comparisons of a pod with a selector are made for a class; if there are more, it is judged again.
-_MOST_COMPARED: Final = 500
+MOST_COMPARED: Final = 500
 
 
 class RuleWatch(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class RuleWatch(msgspec.Struct, frozen=True):
         if places is None or self.seen < 0 or self.regrouped != ledger.regrouped:
             return None
         effort = sum(1 + watched.matcher.effort() for watched in self.watched)
-        changes = places.changes_since(self.seen, _MOST_COMPARED // max(1, effort))
+        changes = places.changes_since(self.seen, MOST_COMPARED // max(1, effort))
         if changes is None:
             return None
         for pod, by in changes:

@@ -13,26 +13,33 @@ from scheduler.core.nodes.table import Device, Int64s
 class Changes:
     """By row of the ledger. ``last``: the number of the last change of any node."""
 
-    __slots__ = ("_helped_at", "_helped_since", "_last_help", "last")
+    __slots__ = ("_changed_at", "_helped_at", "_helped_since", "_last_help", "last")
 
     def __init__(self) -> None:
         self.last = 0
         self._last_help = 0
         self._helped_at: Int64s = np.zeros(0, np.int64)
+        self._changed_at: Int64s = np.zeros(0, np.int64)
         #: Answers of ``helped_since``, until the next change.
         self._helped_since: dict[int, list[int]] = {}
 
     def grow(self, rows: int) -> None:
         """Make room for a number of rows in all."""
-        more = rows - len(self._helped_at)
-        self._helped_at = np.concatenate([self._helped_at, np.zeros(more, np.int64)])
+        more: Int64s = np.zeros(rows - len(self._helped_at), np.int64)
+        self._helped_at = np.concatenate([self._helped_at, more])
+        self._changed_at = np.concatenate([self._changed_at, more])
 
     def note(self, row: int, *, may_help: bool) -> None:
         """A node changed."""
         self.last += 1
+        self._changed_at[row] = self.last
         if may_help:
             self._helped_at[row] = self._last_help = self.last
             self._helped_since.clear()
+
+    def changed_since(self, number: int) -> list[int]:
+        """Rows of the nodes that changed after ``number`` in any way."""
+        return [] if self.last <= number else np.flatnonzero(self._changed_at > number).tolist()
 
     def has_helped_since(self, number: int) -> bool:
         """Whether any node changed after ``number`` in a way that may help."""

@@ -1,4 +1,4 @@
-"""Which changes of a node's shared devices may help a pod that did not fit there."""
+"""Which nodes changed, and which changes may help a pod that did not fit there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.nodes.changed_nodes import may_take_more
+from scheduler.core.nodes.changed_nodes import Changes, may_take_more
 from scheduler.core.nodes.table import Device
 from tests.sharing.made import reservation
 
@@ -62,3 +62,16 @@ def test_a_new_device_helps_if_it_takes_tenants_or_will_be_free(change: dict[str
 
 def test_a_device_that_is_gone_helps_nobody_by_itself() -> None:
     assert not may_take_more((DEVICE,), ())
+
+
+def test_rows_that_changed_are_known_and_of_these_those_that_may_help() -> None:
+    changes = Changes()
+    changes.grow(4)
+    changes.note(1, may_help=True)
+    number = changes.last
+    assert changes.changed_since(number) == []
+    changes.note(2, may_help=False)
+    changes.grow(8)
+    changes.note(7, may_help=True)
+    assert (changes.changed_since(number), changes.helped_since(number)) == ([2, 7], [7])
+    assert changes.changed_since(0) == [1, 2, 7]
