@@ -21,12 +21,14 @@ from tools import controlplane
 
 #: In the order in which they run.
 PARTS = (
-    "core", "asleep", "queues", "room", "packing", "translate", "largest", "asking", "reservation", "whole",
-    "preferring", "backlog", "arrival", "writes", "fractions", "shares", "gang", "batch", "idle", "churn", "tracing",
-    "admission", "page",
+    "core", "asleep", "rules", "preferences", "queues", "room", "packing", "translate", "largest", "asking",
+    "reservation", "whole", "preferring", "backlog", "arrival", "writes", "fractions", "shares", "gang", "batch",
+    "idle", "churn", "tracing", "admission", "page",
 )  # fmt: skip
 #: Programs of their own that print their figures as JSON.
-_STANDALONE = ("core", "asleep", "queues", "room", "translate", "largest", "asking", "reservation")
+_STANDALONE = (
+    "core", "asleep", "rules", "preferences", "queues", "room", "translate", "largest", "asking", "reservation",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
