@@ -17,6 +17,11 @@ class Clashing(msgspec.Struct, frozen=True, cache_hash=True):
 
     ports: tuple[HostPort, ...]
 
+    @property
+    def reads(self) -> None:
+        """Ports alone."""
+        return
+
     def effort(self) -> int:
         """What it takes to look at one pod that has some, in comparisons or so."""
         return len(self.ports)

@@ -17,6 +17,11 @@ class Mounting(msgspec.Struct, frozen=True, cache_hash=True):
 
     disks: tuple[InlineDisk, ...]
 
+    @property
+    def reads(self) -> None:
+        """Disks alone."""
+        return
+
     def effort(self) -> int:
         """What it takes to look at one pod that has some, in comparisons or so."""
         return len(self.disks)

@@ -34,6 +34,14 @@ def all_of(columns: Sequence[Bools]) -> Bools:
 class Matcher(Protocol):
     """Pods that are counted. Equal ones are counted once."""
 
+    @property
+    def reads(self) -> tuple[str, ...] | None:
+        """The labels that it looks at, beside a pod's namespace and whether it goes.
+
+        None: it looks at nothing but what few pods have (ports, disks, terms), and takes none without.
+        """
+        ...
+
     def effort(self) -> int:
         """What it takes to look at one pod, in comparisons or so."""
         ...

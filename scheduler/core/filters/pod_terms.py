@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from scheduler.core.filters.requirements import effort_of_all, meets
+from scheduler.core.filters.requirements import effort_of_all, keys_of, meets
 from scheduler.core.model.pod_preferences import WeightedTerm
 from scheduler.core.model.records import AntiTerm, PodRecord, Requirement
 
@@ -43,6 +43,11 @@ class TakenByAll(msgspec.Struct, frozen=True, cache_hash=True):
     terms: tuple[AntiTerm, ...]
     unknown: bool
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The labels of all selectors."""
+        return keys_of(requirement for term in self.terms for requirement in term.selector or ())
+
     def effort(self) -> int:
         """What it takes to look at one pod, in comparisons or so."""
         return sum(map(effort_of_term, self.terms))
@@ -61,6 +66,11 @@ class Owning(msgspec.Struct, frozen=True, cache_hash=True):
 
     term: AntiTerm
 
+    @property
+    def reads(self) -> None:
+        """Terms alone."""
+        return
+
     def effort(self) -> int:
         """What it takes to look at one pod: terms are compared by their hashes."""
         return 1
@@ -77,6 +87,11 @@ class Drawing(msgspec.Struct, frozen=True, cache_hash=True):
     """Pods that have a term by which others are scored."""
 
     term: WeightedTerm
+
+    @property
+    def reads(self) -> None:
+        """Terms alone."""
+        return
 
     def effort(self) -> int:
         """What it takes to look at one pod: terms are compared by their hashes."""

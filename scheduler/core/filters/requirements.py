@@ -47,6 +47,11 @@ def _compares(requirement: Requirement, value: str | None) -> bool:
     return actual > bound if requirement.operator == "Gt" else actual < bound
 
 
+def keys_of(requirements: Iterable[Requirement]) -> tuple[str, ...]:
+    """The labels or fields that expressions name, each once."""
+    return tuple(dict.fromkeys(requirement.key for requirement in requirements))
+
+
 def effort_of(terms: Iterable[Term]) -> int:
     """What it takes to judge a node by these terms, in comparisons or so."""
     return sum(1 + sum(map(_effort_of, (*term.labels, *term.fields))) for term in terms)

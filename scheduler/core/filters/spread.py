@@ -11,7 +11,7 @@ from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.node_affinity import NodeAffinity, Selector
 from scheduler.core.filters.pod_rule import Bools, Counts, Ints, PodRule, Watched, all_of
 from scheduler.core.filters.pod_terms import LabelsOf, takes
-from scheduler.core.filters.requirements import effort_of_all
+from scheduler.core.filters.requirements import effort_of_all, keys_of
 from scheduler.core.filters.taints import Taints
 from scheduler.core.model.pod_rules import PodRules, Spread
 from scheduler.core.model.records import Constraints, PodClass, PodRecord, Requirement
@@ -25,6 +25,11 @@ class Staying(msgspec.Struct, frozen=True, cache_hash=True):
 
     namespace: str
     selector: tuple[Requirement, ...] | None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The labels of the selector."""
+        return keys_of(self.selector or ())
 
     def effort(self) -> int:
         """What it takes to look at one pod, in comparisons or so."""

@@ -298,10 +298,12 @@ class Ledger:
             if len(self._domain_numbers) >= _MOST_FOUND:
                 self._forget_domains()
             self.effort_spent += len(self.nodes) // _NODES_PER_OPERATION
-            numbers, rows = np.full(len(self.nodes), NO_DOMAIN, np.int64), self._domain(key).values()
-            for number, of_value in enumerate(rows):
-                numbers[of_value] = number
-            known = self._domain_numbers[key] = numbers, len(rows)
+            values = [None if node is None else node.labels.get(key) for node in self.nodes]
+            number_of: dict[str | None, int] = {None: NO_DOMAIN}
+            for value in dict.fromkeys(values):
+                number_of.setdefault(value, len(number_of) - 1)
+            numbers = np.fromiter(map(number_of.__getitem__, values), np.int64, len(values))
+            known = self._domain_numbers[key] = numbers, len(number_of) - 1
         return known
 
     def admitted(self, filters: tuple[Filter, ...], constraints: Constraints) -> Bools:

@@ -2,84 +2,130 @@
 
 An event costs a note, with any number of rules. Who asks for a count pays for what has changed since it was asked last:
 so rules that one tenant writes cost nobody else anything. A count is made again from all pods if it is new, if nobody
-asked for it for a long time, and if labels of namespaces have changed. Owners of a term are counted by an index: terms
-of one tenant's pods are asked for pods of others, and may be new each time.
+asked for it for a long time, and if labels of namespaces have changed: by columns (pod_columns.py), as pods are many
+and mostly alike. Owners of a term are counted by an index: terms of one tenant's pods are asked for pods of others, and
+may be new each time; and so are pods with ports or disks, which are few.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from scheduler.core.filters.pod_rule import Matcher
 from scheduler.core.filters.pod_terms import LabelsOf, owned_term
 from scheduler.core.model.pod_preferences import WeightedTerm
 from scheduler.core.model.records import AntiTerm, PodRecord
+from scheduler.core.nodes.node_names import NodeNames
+from scheduler.core.nodes.pod_columns import COMPARISONS_PER_OPERATION, LOOKING, MOST_KEYS, PodColumns
+from scheduler.core.nodes.table import Int64s
 
 #: So many notes are kept at least; beyond that, as many as there are pods.
 _FEWEST_NOTES: Final = 1_000
 #: So many counts are kept; from then on all but those asked last are made again when they are asked.
 _MOST_COUNTS: Final = 1_000
-#: A look at a pod takes as long as so many comparisons, and an operation as long as so many.
-_LOOKING: Final = 4
-COMPARISONS_PER_OPERATION: Final = 12
 _NOBODY: Final[dict[str, None]] = {}
+
+#: Numbers of nodes (node_names.py).
+Numbers: TypeAlias = tuple[int, ...]
 
 
 @dataclass(slots=True)
 class _Count:
-    """``seen``: the number of the next note to be counted."""
+    """``per_node``: by number of the node; its last element is nobody's. ``seen``: the number of the next note."""
 
-    per_node: Counter[str] = field(default_factory=Counter)
+    per_node: NDArray[np.int32]
     seen: int = 0
 
 
+@dataclass(slots=True)
+class _Place:
+    """A pod, the nodes where it counts, and its slot among the columns."""
+
+    pod: PodRecord
+    nodes: tuple[str, ...]
+    numbers: Numbers
+    slot: int
+
+
 class PodPlaces:
-    """Pods by UID with their nodes. A pod that is on its way to several nodes counts on each."""
+    """Pods by UID with their nodes. A pod that is on its way to several nodes counts on each.
+
+    ``effort_spent``: what counting has cost so far, in operations of about a microsecond.
+    """
 
     def __init__(self, labels_of: LabelsOf) -> None:
         self.labels_of = labels_of
-        self._places: dict[str, tuple[PodRecord, tuple[str, ...]]] = {}
-        #: Pods (UIDs) by the terms that they have.
+        self._places: dict[str, _Place] = {}
+        self._names = NodeNames()
+        self._columns = PodColumns()
+        #: Of each slot the number of its pod's node; slots of pods that count on several nodes, or on none.
+        self._node_of: Int64s = np.zeros(0, np.int64)
+        self._several: dict[int, Numbers] = {}
+        #: Pods (UIDs) by the terms that they have, and those with terms, ports or disks.
         self._owners: dict[AntiTerm | WeightedTerm, dict[str, None]] = {}
+        self._with_own: dict[str, None] = {}
         #: Of what came and went: a pod, its nodes, 1 or -1. ``_first``: the number of the first note.
-        self._notes: list[tuple[PodRecord, tuple[str, ...], int]] = []
+        self._notes: list[tuple[PodRecord, Numbers, int]] = []
         self._first = 0
         self._counts: dict[Matcher, _Count] = {}
         #: Counts that were asked in this period.
         self._asked: set[Matcher] = set()
+        self._spent = 0
+
+    @property
+    def effort_spent(self) -> int:
+        """What counting has cost so far, in operations of about a microsecond."""
+        return self._spent + self._columns.effort_spent
 
     def put(self, pod: PodRecord, nodes: tuple[str, ...]) -> None:
         """A pod is on these nodes, or on its way there."""
         known = self._places.get(pod.uid)
-        if known is not None and known[1] == nodes and is_alike(known[0], pod):
+        if known is not None and known.nodes == nodes and is_alike(known.pod, pod):
             return
         self.drop(pod.uid)
         if nodes:
-            self._places[pod.uid] = (pod, nodes)
+            numbers, slot = self._names.enter(nodes), self._columns.add(pod)
+            self._places[pod.uid] = _Place(pod, nodes, numbers, slot)
+            self._set_node(slot, numbers)
             for term in _terms(pod):
                 self._owners.setdefault(term, {})[pod.uid] = None
-            self._note(pod, nodes, 1)
+            if pod.ports or pod.disks or pod.keeps_off or pod.draws:
+                self._with_own[pod.uid] = None
+            self._note(pod, numbers, 1)
+
+    def _set_node(self, slot: int, numbers: Numbers) -> None:
+        if slot >= len(self._node_of):
+            self._node_of = np.concatenate([self._node_of, np.zeros(max(64, slot), np.int64)])
+        self._node_of[slot] = numbers[0]
+        if len(numbers) > 1:
+            self._several[slot] = numbers
 
     def drop(self, uid: str) -> None:
         """A pod is nowhere."""
         known = self._places.pop(uid, None)
         if known is None:
             return
-        for term in _terms(known[0]):
+        for term in _terms(known.pod):
             owners = self._owners[term]
             del owners[uid]
             if not owners:
                 del self._owners[term]
-        self._note(*known, -1)
+        self._with_own.pop(uid, None)
+        self._several.pop(known.slot, None)
+        self._columns.drop(known.slot)
+        self._note(known.pod, known.numbers, -1)
+        self._names.leave(known.nodes)
 
     def of(self, uid: str) -> Iterator[tuple[PodRecord, str]]:
         """A pod with each node that it is on, or on its way to."""
-        pod, nodes = self._places.get(uid, (None, ()))
-        if pod is not None:
-            yield from ((pod, name) for name in nodes)
+        known = self._places.get(uid)
+        if known is not None:
+            yield from ((known.pod, name) for name in known.nodes)
 
     def forget_counts(self) -> None:
         """Something has changed that matchers depend on beside pods."""
@@ -104,70 +150,97 @@ class PodPlaces:
         self._asked.clear()
         if not self._counts:
             self._forget_notes()
+            self._columns.forget_labels()
 
     def _forget_notes(self) -> None:
         self._first += len(self._notes)
         self._notes.clear()
 
-    def _note(self, pod: PodRecord, nodes: tuple[str, ...], by: int) -> None:
+    def _note(self, pod: PodRecord, numbers: Numbers, by: int) -> None:
         if not self._counts:
             self._first += 1
             return
-        self._notes.append((pod, nodes, by))
+        self._notes.append((pod, numbers, by))
         if len(self._notes) > max(_FEWEST_NOTES, len(self._places)):
             self._forget_notes()
 
-    def effort(self, matcher: Matcher) -> int:
-        """About what it takes to count these pods now, in operations of about a microsecond."""
-        count, looked_at = self._counts.get(matcher), len(self._candidates(matcher))
-        if count is not None and count.seen >= self._first:
-            looked_at = self._first + len(self._notes) - count.seen
-        return 1 + looked_at * (_LOOKING + matcher.effort()) // COMPARISONS_PER_OPERATION
-
-    def per_node(self, matcher: Matcher) -> Mapping[str, int]:
+    def per_node(self, matcher: Matcher) -> dict[str, int]:
         """How many pods of those that a matcher takes are on each node that has some."""
+        per_node = self._asked_for(matcher).per_node
+        return {self._names.of(number): int(per_node[number]) for number in per_node.nonzero()[0].tolist()}
+
+    def at_positions(self, matcher: Matcher, position_of: Mapping[str, int]) -> Int64s:
+        """The same by position, for nodes in any order; those of an equal order are found once for each object."""
+        per_node = self._asked_for(matcher).per_node
+        found: Int64s = per_node[self._names.at_positions(position_of)].astype(np.int64)
+        return found
+
+    def _asked_for(self, matcher: Matcher) -> _Count:
         count = self._as_of_now(matcher)
         self._counts.pop(matcher, None)
         self._asked.add(matcher)
         if len(self._counts) >= _MOST_COUNTS:
             del self._counts[next(iter(self._counts))]
         self._counts[matcher] = count
-        return count.per_node
+        return count
 
     def _as_of_now(self, matcher: Matcher) -> _Count:
+        self._spent += 1
         count = self._counts.get(matcher)
         if count is None or count.seen < self._first:
-            count = self._counted(matcher)
-        else:
-            for pod, nodes, by in self._notes[count.seen - self._first :]:
+            count = _Count(self._counted(matcher))
+        elif count.seen < self._first + len(self._notes):
+            notes = self._notes[count.seen - self._first :]
+            self._spent += len(notes) * (LOOKING + matcher.effort()) // COMPARISONS_PER_OPERATION
+            if len(count.per_node) <= self._names.most:
+                count.per_node = np.concatenate([count.per_node, np.zeros(self._names.most, np.int32)])
+            for pod, numbers, by in notes:
                 if matcher.takes(pod, self.labels_of):
-                    _add(count.per_node, nodes, by)
+                    for number in numbers:
+                        count.per_node[number] += by
         count.seen = self._first + len(self._notes)
         return count
 
-    def _candidates(self, matcher: Matcher) -> Collection[str]:
-        """Pods (UIDs) that a matcher may take."""
-        term = owned_term(matcher)
-        return self._places if term is None else self._owners.get(term, _NOBODY)
+    def _counted(self, matcher: Matcher) -> NDArray[np.int32]:
+        keys, term = matcher.reads, owned_term(matcher)
+        if keys is None or len(keys) > MOST_KEYS:
+            few = self._with_own if keys is None else self._places
+            return self._counted_one_by_one(matcher, few if term is None else self._owners.get(term, _NOBODY))
+        is_taken = self._columns.taken(matcher, keys, self.labels_of)
+        of_taken = self._node_of[: len(is_taken)][is_taken]
+        found = np.bincount(of_taken, minlength=self._names.most + 1).astype(np.int32)
+        for slot, numbers in self._several.items():
+            if is_taken[slot]:
+                for number in numbers[1:]:
+                    found[number] += 1
+        return found
 
-    def _counted(self, matcher: Matcher, among: Collection[str] | None = None) -> _Count:
-        count = _Count()
-        for uid in self._candidates(matcher) if among is None else among:
-            pod, nodes = self._places[uid]
-            if matcher.takes(pod, self.labels_of):
-                _add(count.per_node, nodes, 1)
-        return count
+    def _counted_one_by_one(self, matcher: Matcher, among: Collection[str]) -> NDArray[np.int32]:
+        self._spent += len(among) * (LOOKING + matcher.effort()) // COMPARISONS_PER_OPERATION
+        found = np.zeros(self._names.most + 1, np.int32)
+        for uid in among:
+            known = self._places[uid]
+            if matcher.takes(known.pod, self.labels_of):
+                for number in known.numbers:
+                    found[number] += 1
+        return found
 
     def differences(self, places: Mapping[str, tuple[PodRecord, tuple[str, ...]]]) -> list[str]:
         """Where places and counts differ from what is known of pods."""
         problems = [f"pod {uid} is counted elsewhere" for uid in places.keys() ^ self._places.keys()]
         for uid in places.keys() & self._places.keys():
-            (pod, nodes), (known, counted) = places[uid], self._places[uid]
-            if nodes != counted or not is_alike(pod, known):
-                problems.append(f"pod {uid} is counted on {counted}, it is on {nodes}")
-        of_all = ((each, self._counted(each, self._places).per_node) for each in self._counts)
-        wrong = [each for each, per_node in of_all if self._as_of_now(each).per_node != per_node]
+            (pod, nodes), known = places[uid], self._places[uid]
+            if nodes != known.nodes or not is_alike(pod, known.pod):
+                problems.append(f"pod {uid} is counted on {known.nodes}, it is on {nodes}")
+        spent = self._spent, self._columns.effort_spent
+        wrong = [each for each in self._counts if self._is_wrong(each)]
+        self._spent, self._columns.effort_spent = spent
         return problems + [f"pods that {matcher} takes are counted wrongly" for matcher in wrong]
+
+    def _is_wrong(self, matcher: Matcher) -> bool:
+        counted, as_of_now = self._counted_one_by_one(matcher, self._places), self._as_of_now(matcher).per_node
+        both = min(len(counted), len(as_of_now))
+        return bool((counted[:both] != as_of_now[:both]).any() or counted[both:].any() or as_of_now[both:].any())
 
 
 def is_alike(one: PodRecord, other: PodRecord) -> bool:
@@ -181,11 +254,4 @@ def _asked(pod: PodRecord) -> tuple[object, ...]:
 
 
 def _terms(pod: PodRecord) -> tuple[AntiTerm | WeightedTerm, ...]:
-    return tuple(dict.fromkeys((*pod.keeps_off, *pod.draws)))
-
-
-def _add(per_node: Counter[str], nodes: tuple[str, ...], by: int) -> None:
-    for node in nodes:
-        per_node[node] += by
-        if not per_node[node]:
-            del per_node[node]
+    return tuple(dict.fromkeys((*pod.keeps_off, *pod.draws))) if pod.keeps_off or pod.draws else ()

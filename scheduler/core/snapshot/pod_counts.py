@@ -14,7 +14,8 @@ from scheduler.core.filters.pod_terms import LabelsOf
 from scheduler.core.model.records import Constraints, PodRecord
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_numbers import Numbering
-from scheduler.core.nodes.pod_places import COMPARISONS_PER_OPERATION, PodPlaces
+from scheduler.core.nodes.pod_columns import COMPARISONS_PER_OPERATION
+from scheduler.core.nodes.pod_places import PodPlaces
 
 _SORTED_PER_OPERATION: Final = 20
 
@@ -70,7 +71,7 @@ class PodCounts:
         self._members: dict[str, tuple[Ints, Ints]] = {}
         self._sums: dict[tuple[Matcher, str, Counted | None], _Sums] = {}
         self._there: dict[tuple[str, Counted], Bools] = {}
-        self._effort, self._spent = 0, self._spent_by_ledger
+        self._effort, self._spent = 0, self._spent_by_others
 
     def move(self, pod: PodRecord, position: int, by: int) -> None:
         """A pod comes to a node (1) or leaves it (-1)."""
@@ -87,13 +88,13 @@ class PodCounts:
 
     def take_effort(self) -> int:
         """What it took to count since this was asked last, in operations of about a microsecond."""
-        effort, self._effort = self._effort + self._spent_by_ledger - self._spent, 0
-        self._spent = self._spent_by_ledger
+        effort, self._effort = self._effort + self._spent_by_others - self._spent, 0
+        self._spent = self._spent_by_others
         return effort
 
     @property
-    def _spent_by_ledger(self) -> int:
-        return self._ledger.effort_spent + self._ledger.numbers.effort_spent
+    def _spent_by_others(self) -> int:
+        return self._ledger.effort_spent + self._ledger.numbers.effort_spent + self._places.effort_spent
 
     @property
     def labels_of(self) -> LabelsOf:
@@ -104,8 +105,7 @@ class PodCounts:
         """How many pods of those that a matcher takes are on each node."""
         view = self._views.get(matcher)
         if view is None:
-            self._effort += self._places.effort(matcher)
-            view = self._views[matcher] = _View(self._dense(self._places.per_node(matcher)), 0)
+            view = self._views[matcher] = _View(self._places.at_positions(matcher, self._position_of), 0)
         for pod, position, by in self._moves_from(view.seen, matcher):
             if matcher.takes(pod, self.labels_of):
                 view.per_node[position] += by
@@ -118,14 +118,6 @@ class PodCounts:
         moves = self._moves[seen:]
         self._effort += len(moves) * matcher.effort() // COMPARISONS_PER_OPERATION
         return moves
-
-    def _dense(self, per_node: Mapping[str, int]) -> Ints:
-        found = np.zeros(len(self._position_of), np.int64)
-        for name, count in per_node.items():
-            position = self._position_of.get(name)
-            if position is not None:
-                found[position] = count
-        return found
 
     def domains(self, key: str) -> Domains:
         """The nodes by a label."""

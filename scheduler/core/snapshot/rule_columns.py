@@ -16,7 +16,7 @@ from scheduler.core.filters.pod_terms import effort_of_term
 from scheduler.core.filters.registry import NO_NODE, OK
 from scheduler.core.filters.requirements import effort_of_all
 from scheduler.core.model.records import PodClass
-from scheduler.core.nodes.pod_places import COMPARISONS_PER_OPERATION
+from scheduler.core.nodes.pod_columns import COMPARISONS_PER_OPERATION
 from scheduler.core.nodes.table import Int8s
 from scheduler.core.snapshot.pod_counts import PodCounts
 from scheduler.core.snapshot.statement import Statement

@@ -20,6 +20,13 @@ from tests.scheduler.core.objects import pod
 _A, _B = (Staying("ns", (Requirement("app", "In", (app,)),)) for app in "ab")
 
 
+def _effort(places: PodPlaces, matcher: Matcher) -> int:
+    """What it takes to ask for a count."""
+    before = places.effort_spent
+    places.per_node(matcher)
+    return places.effort_spent - before
+
+
 def _no_labels(_: str) -> Labels:
     return {}
 
@@ -68,7 +75,7 @@ def test_owners_of_a_term_are_counted_without_a_look_at_all_pods(by: str) -> Non
         terms = {500: (one,), 501: (one, one), 502: (other,)}.get(number, ())
         owned = tuple(WeightedTerm(1, each) for each in terms) if by == "draws" else terms
         places.put(replace(_record(f"p{number}"), **{by: owned}), ("n1",))
-    assert places.effort(matcher) <= 2
+    assert _effort(places, matcher) <= 2
     assert places.per_node(matcher) == {"n1": 2}
     places.drop("uid-p500")
     places.put(replace(_record("p501"), node="n1"), ("n1",))
@@ -89,12 +96,24 @@ def test_asking_costs_what_has_changed() -> None:
     places = PodPlaces(_no_labels)
     for number in range(1_000):
         places.put(_record(f"p{number}"), ("n1",))
-    assert places.effort(_A) == 501
-    places.per_node(_A)
-    assert places.effort(_A) == 1
+    assert _effort(places, _A) > 250
+    assert _effort(places, _A) == 1
     places.put(_record("q"), ("n1",))
     places.put(_record("r"), ("n1",))
-    assert places.effort(_A) == 2
+    assert _effort(places, _A) == 2
+
+
+def test_a_selector_that_reads_more_labels_costs_more() -> None:
+    def spent(labels: int) -> int:
+        places, keys = PodPlaces(_no_labels), tuple(f"k{key}" for key in range(labels))
+        for number in range(1_000):
+            places.put(_record(f"p{number}", f"{number}"), ("n1",))
+        return _effort(places, Staying("ns", tuple(Requirement(key, "Exists", ()) for key in ("app", *keys))))
+
+    # All labels are read of each pod, and from some number on each pod is compared.
+    assert spent(0) < spent(1) < spent(7)
+    assert spent(12) >= 1_000 * 13 // 12
+    assert spent(100) >= 1_000 * 101 // 12
 
 
 def test_counts_that_nobody_asks_for_in_a_period_are_made_again() -> None:
@@ -103,9 +122,10 @@ def test_counts_that_nobody_asks_for_in_a_period_are_made_again() -> None:
         places.put(_record(f"p{number}"), ("n1",))
     places.per_node(_A)
     places.age()
-    assert places.effort(_A) == 1
+    assert _effort(places, _A) == 1
     places.age()
-    assert places.effort(_A) == 51
+    places.age()
+    assert _effort(places, _A) > 25
 
 
 def test_changes_since_a_number_are_those_that_were_noted_or_nobody_knows() -> None:
