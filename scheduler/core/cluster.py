@@ -149,8 +149,10 @@ class Cluster(ClusterState):
         return self._prices
 
     def capacity_with_gpus(self) -> Capacity:
-        """Sum up what the nodes with GPUs have."""
-        found = [node.capacity for node in self._nodes.values() if node.capacity.gpus]
+        """Sum up what the nodes with GPUs have, those of the own pool."""
+        pool = self.settings.pool
+        own = (node for node in self._nodes.values() if pool is None or pool.takes(node.labels))
+        found = [node.capacity for node in own if node.capacity.gpus]
         return Capacity(
             gpus=sum(each.gpus for each in found),
             cpu_milli=sum(each.cpu_milli for each in found),
@@ -301,8 +303,12 @@ class Cluster(ClusterState):
         return self._pod_groups.get((namespace, name))
 
     def open_plans(self) -> list[tuple[str, str]]:
-        """PodGroups whose plan has a member that was not seen bound; in their order."""
-        return sorted(self.commits.promises.groups())
+        """PodGroups of ours whose plan has a member that was not seen bound; in their order."""
+        return sorted(key for key in self.commits.promises.groups() if not self._is_elsewhere(key))
+
+    def _is_elsewhere(self, key: tuple[str, str]) -> bool:
+        group = self._pod_groups.get(key)
+        return group is not None and group.is_elsewhere
 
     def broken_gangs(self) -> list[PodGroupRecord]:
         """Gangs of which some pods are bound, and fewer than the minimum, or too few subgroups are whole (S4).
@@ -312,8 +318,8 @@ class Cluster(ClusterState):
         return [group for group in self._pod_groups.values() if self._is_broken(group)]
 
     def pod_groups(self) -> Iterable[PodGroupRecord]:
-        """All PodGroups, in no order."""
-        return self._pod_groups.values()
+        """All PodGroups that this scheduler decides on, in no order."""
+        return (group for group in self._pod_groups.values() if not group.is_elsewhere)
 
     def is_broken_gang(self, namespace: str, name: str) -> bool:
         """Whether this gang is one of ``broken_gangs``."""
@@ -321,7 +327,8 @@ class Cluster(ClusterState):
         return group is not None and self._is_broken(group)
 
     def _is_broken(self, group: PodGroupRecord) -> bool:
-        if group.blocker is not None or (group.minimum <= 1 and len(group.tree.names) == 1 and not group.tree.least[0]):
+        is_alone = group.minimum <= 1 and len(group.tree.names) == 1 and not group.tree.least[0]
+        if group.is_elsewhere or group.blocker is not None or is_alone:
             return False
         return self.quorum(group).is_broken
 

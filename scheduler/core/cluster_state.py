@@ -24,6 +24,7 @@ from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.convert.pods import seen_pod
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.groups.succeeded import Succeeded
+from scheduler.core.model.elsewhere import Elsewhere
 from scheduler.core.model.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.model.seen_pods import News, Pods
 from scheduler.core.model.settings import Settings
@@ -52,12 +53,15 @@ class ClusterState:
 
     def __init__(self, settings: Settings, filters: Filters = FILTERS) -> None:
         self.settings = settings
-        self.ledger = Ledger(filters.enforcing(settings.enforced_affinity))
+        self.ledger = Ledger(filters.enforcing(settings.enforced_affinity).of_pool(settings.pool))
         #: Grows with everything that can change a decision.
         self.generation = 0
         self._nodes: dict[str, NodeRecord] = {}
         self._pods = Pods()
         self._pod_groups: dict[Key, PodGroupRecord] = {}
+        #: Pods that other schedulers decide on; nodes that came from them a moment ago, and at which generation.
+        self._elsewhere = Elsewhere(settings.pool, self._pod_groups)
+        self.joining: dict[str, int] = {}
         #: What is under way: the shell notes it here.
         self.commits = Commits(self._pods, settings=settings, changed=self._changed, touched=self._way_changed)
         #: Claims of pods, and the volumes behind them.
@@ -69,7 +73,7 @@ class ClusterState:
         #: Gangs below their minimum.
         self.stale = StaleFacts()
         #: Queues, and what pods count for in them.
-        self.queues = Queues(self._changed)
+        self.queues = Queues(self._changed, pool=settings.pool)
         #: Bound pods by what may go together, if somebody has to.
         self.residents = ResidentTable()
         #: What anti-affinity of pods that have a node keeps others off.
@@ -115,6 +119,22 @@ class ClusterState:
         return node_record(node, with_images=bool(self.settings.weights.images))
 
     def _put_node(self, record: NodeRecord) -> bool:
+        return self._take_node(self._joining(record))
+
+    def _joining(self, record: NodeRecord) -> NodeRecord:
+        """A node as it was read, marked if it has just come to this pool."""
+        pool, known = self.settings.pool, self._nodes.get(record.name)
+        if pool is None or known is None or known.uid != record.uid or not pool.takes(record.labels):
+            return record
+        return msgspec.structs.replace(record, is_joining=known.is_joining or not pool.takes(known.labels))
+
+    def settle_node(self, name: str) -> None:
+        """No pod of another pool is on its way to this node any more."""
+        known = self._nodes.get(name)
+        if known is not None:
+            self._take_node(msgspec.structs.replace(known, is_joining=False))
+
+    def _take_node(self, record: NodeRecord) -> bool:
         known = self._nodes.get(record.name)
         if known == record:
             return False
@@ -122,6 +142,10 @@ class ClusterState:
             self.remove_node(record.name)  # its deletion fell into a gap of the watch: this is another machine
             known = None
         self._nodes[record.name] = record
+        if record.is_joining:
+            self.joining.setdefault(record.name, self.generation)
+        else:
+            self.joining.pop(record.name, None)
         is_back = known is not None and record.is_ready and not known.is_ready
         if is_back:
             self.commits.probation.forget_node(record.name)
@@ -139,6 +163,7 @@ class ClusterState:
         """Forget a node; what is known to be on it stays known."""
         if self._nodes.pop(name, None) is not None:
             self.ledger.drop(name)
+            self.joining.pop(name, None)
             self.others.nodes_changed()
             self.commits.probation.forget_node(name)
             self.sightings.forget_node(name)
@@ -179,7 +204,7 @@ class ClusterState:
         if seen.succeeded is not None and self._succeeded.put(seen.succeeded):
             self._touch_gang(seen.succeeded.namespace, seen.succeeded.pod_group)
         if not seen.has_ended:
-            self._put_pod(seen.record)
+            self._put_pod(None if seen.record is None else self._elsewhere.seen(seen.record))
         elif uid in self._pods.reservations:
             self._drop_pod(uid)
         else:
@@ -254,6 +279,7 @@ class ClusterState:
         if self.commits.is_spoken_for(uid):
             self.storage.holder_changed(uid)
         record = self._pods.drop(uid)
+        self._elsewhere.forget(uid)
         self.storage.drop_pod(uid)
         self.others.drop_pod(uid)
         self._drawing.drop_pod(uid)
@@ -274,7 +300,7 @@ class ClusterState:
 
     def upsert_pod_group(self, group: PodGroup) -> None:
         """Take a PodGroup as it is now."""
-        record = pod_group_record(group)
+        record = pod_group_record(group, self.settings.pool)
         key = (record.namespace, record.name)
         known = self._pod_groups.get(key)
         if known == record or (known and known.uid == record.uid and is_older(record.rv, known.rv)):
@@ -289,6 +315,7 @@ class ClusterState:
             self.stale.version += 1
         if known is None or (record.queue, record.is_preemptible) != (known.queue, known.is_preemptible):
             self._mark_members(key)
+        self._divide(key)
         self._touch_gang(*key)
 
     def _note_group_version(self, key: Key) -> None:
@@ -301,7 +328,17 @@ class ClusterState:
         if self._pod_groups.pop((namespace, name), None) is not None:
             self.commits.promises.drop(namespace, name)
             self._mark_members((namespace, name))
+            self._divide((namespace, name))
             self._touch_gang(namespace, name)
+
+    def _divide(self, key: Key) -> None:
+        """Take the pods of a PodGroup again: they may be another scheduler's now, or ours."""
+        if self.settings.pool is None:
+            return
+        for pod in self.members(*key):
+            self._put_pod(self._elsewhere.seen_again(pod))
+        if all(pod.is_elsewhere for pod in self.members(*key)):
+            self.backlog.drop_gang(key)
 
     # --- hand-overs ----------------------------------------------------------------------------------------------
     def replace_bind_requests(self, requests: Sequence[BindRequest]) -> None:
@@ -378,7 +415,7 @@ class ClusterState:
         self.queues.mark((uid,))
         known = self._pods.records.get(uid)
         self._note_place(uid, known)
-        if known is None or known.node:
+        if known is None or known.node or known.is_elsewhere:
             self.backlog.drop(uid)  # at once: a replica that does not lead never comes to file it
         else:
             self.backlog.touch(uid)
@@ -386,7 +423,9 @@ class ClusterState:
             if pod is not None:
                 self.residents.mark(pod)
             if pod is not None and pod.pod_group:
-                self.backlog.touch_gang(pod.namespace, pod.pod_group, waits=pod is known and not pod.node)
+                self.backlog.touch_gang(
+                    pod.namespace, pod.pod_group, waits=pod is known and pod.uid in self._pods.unbound
+                )
                 self.backlog.resting.wake(self.commits.intents.ids_of_gang(pod.namespace, pod.pod_group))
 
     def _touch_gang(self, namespace: str, pod_group: str) -> None:

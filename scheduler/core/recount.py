@@ -23,8 +23,8 @@ def differences(
     problems: list[str] = []
     if ledger.row_of.keys() != nodes.keys():
         problems.append(f"the ledger has nodes {sorted(ledger.row_of)}, known are {sorted(nodes)}")
-    if pods.unbound.keys() != {uid for uid, pod in pods.records.items() if not pod.node}:
-        problems.append("the pods kept as unbound are not those without a node")
+    if pods.unbound.keys() != {uid for uid, pod in pods.records.items() if not (pod.node or pod.is_elsewhere)}:
+        problems.append("the pods kept as unbound are not those without a node that are decided on here")
     bound = _by_node((pod.node, pod) for pod in pods.records.values())
     reserved = _by_node((r.node, r) for r in pods.reservations.values())
     charges = _by_node((charge.node, charge) for charge in commits.all_charges())

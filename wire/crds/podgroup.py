@@ -16,6 +16,8 @@ NON_PREEMPTIBLE = "non-preemptible"
 
 #: The one type of ``status.schedulingConditions``.
 UNSCHEDULABLE_ON_NODE_POOL = "UnschedulableOnNodePool"
+#: What events and conditions call the node pool of objects without its label.
+DEFAULT_NODE_POOL = "default"
 
 _NOT_NEGATIVE = {"minimum": 0}
 SUBGROUP_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"

@@ -9,6 +9,7 @@ from gpu.refusal import shown
 from scheduler.core.convert import gang_kinds, queues, written_plan
 from scheduler.core.convert.controllers import controller_uid
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree, Part, minimum_tree
+from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.records import PodGroupRecord
 from scheduler.core.model.topology import LevelConstraint
 from scheduler.core.model.verdict import Code
@@ -16,8 +17,11 @@ from wire import goduration, names, rfc3339
 from wire.crds.podgroup import PodGroup, PodGroupSpec, TopologyConstraint
 
 
-def pod_group_record(group: PodGroup) -> PodGroupRecord:
-    """Read a PodGroup. Without ``minMember`` the minimums of its subgroups hold, or one pod if there are none."""
+def pod_group_record(group: PodGroup, pool: NodePool | None = None) -> PodGroupRecord:
+    """Read a PodGroup as the scheduler of a node pool does (None: of all nodes).
+
+    Without ``minMember`` the minimums of its subgroups hold, or one pod if there are none.
+    """
     spec = group.spec
     tree, contradiction = _tree(spec)
     default = tree.fewest if spec.sub_groups else 1
@@ -43,6 +47,7 @@ def pod_group_record(group: PodGroup) -> PodGroupRecord:
         planned=written_plan.members((meta.annotations or {}).get(names.PLAN)),
         queue=intern(spec.queue or names.DEFAULT_QUEUE),
         is_preemptible=queues.is_preemptible(spec.preemptibility),
+        is_elsewhere=pool is not None and not pool.takes(meta.labels),
     )
 
 

@@ -32,7 +32,7 @@ class Choice:
 
     attempts: Attempts
     taken: Set[str]
-    #: GPUs and MIG slices of every node, and how many of them are in use.
+    #: GPUs and MIG slices of every node of the pool, and how many of them are in use.
     gpus: Int64s = field(init=False)
     _used: Int64s = field(init=False)
 
@@ -40,8 +40,8 @@ class Choice:
         table = self.attempts.placer.statement.table
         rows = [row for row, name in enumerate(table.resources) if name.startswith(names.MIG_RESOURCE_PREFIX)]
         counted = [GPUS, *rows]
-        self.gpus = table.total[counted].sum(axis=0)
-        self._used = self.gpus - table.free[counted].sum(axis=0)
+        self.gpus = table.total[counted].sum(axis=0) * self.attempts.placer.statement.counts.of_pool
+        self._used = table.total[counted].sum(axis=0) - table.free[counted].sum(axis=0)
 
     def most(self, percent: int) -> int:
         """How many GPUs all berths may have: the percentage given, and at least one node."""

@@ -367,4 +367,4 @@ class Standing:
 
 
 def _is_going(pod: PodRecord | None) -> bool:
-    return pod is None or pod.deleting
+    return pod is None or pod.deleting or pod.is_elsewhere

@@ -162,7 +162,9 @@ class Snapshot:
         return [self.judge(pod) for pod in self._unplaced(unbound)]
 
     def _unplaced(self, unbound: Iterable[PodRecord]) -> Iterator[PodRecord]:
-        there = (pod for pod in unbound if not pod.deleting and not self.commits.is_spoken_for(pod.uid))
+        there = (
+            pod for pod in unbound if not (pod.deleting or pod.is_elsewhere or self.commits.is_spoken_for(pod.uid))
+        )
         return there if self.only is None else (pod for pod in there if pod.uid in self.only)
 
     def setback(self, uid: str) -> Setback | None:

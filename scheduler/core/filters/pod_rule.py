@@ -118,6 +118,11 @@ class Counts(Protocol):
         ...
 
     @property
+    def of_pool(self) -> Bools:
+        """Nodes of the scheduler's own node pool."""
+        ...
+
+    @property
     def labels_of(self) -> LabelsOf:
         """Labels of namespaces."""
         ...

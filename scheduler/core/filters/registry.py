@@ -17,6 +17,7 @@ from scheduler.core.filters.gpu_product import GpuProduct
 from scheduler.core.filters.host_ports import HostPorts
 from scheduler.core.filters.inline_disks import InlineDisks
 from scheduler.core.filters.node_affinity import NodeAffinity, Selector
+from scheduler.core.filters.node_pool import OwnPool
 from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
 from scheduler.core.filters.place import Place
 from scheduler.core.filters.pod_affinity import PodAffinity
@@ -26,6 +27,7 @@ from scheduler.core.filters.readiness import Readiness
 from scheduler.core.filters.spread import SpreadLabel, TopologySpread
 from scheduler.core.filters.taints import Cordon, Taints
 from scheduler.core.filters.volume_places import VolumeAffinity, VolumeZone
+from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.records import Constraints, NodeRecord, PodClass, Term
 from wire.core import Pod
 
@@ -50,6 +52,17 @@ class Filters:
         if terms is None:
             return self
         return Filters([EnforcedAffinity(terms) if isinstance(each, EnforcedAffinity) else each for each in self.all])
+
+    def of_pool(self, pool: NodePool | None) -> Filters:
+        """These filters, for pods of one node pool (filters/node_pool.py)."""
+        if pool is None:
+            return self
+        return Filters([OwnPool(pool) if isinstance(each, OwnPool) else each for each in self.all])
+
+    @property
+    def own_pool(self) -> tuple[Filter, ...]:
+        """The filter that knows the pool; none where a test has left it out."""
+        return tuple(each for each in self.all if isinstance(each, OwnPool))
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -109,6 +122,7 @@ class Filters:
 
 FILTERS: Final = Filters(
     [
+        OwnPool(),
         Readiness(),
         Cordon(),
         Taints(),

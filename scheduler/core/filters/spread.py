@@ -47,7 +47,10 @@ class Staying(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Admitting(msgspec.Struct, frozen=True, cache_hash=True):
-    """Nodes with all these labels, and if that is asked, such as the pod may use by its constraints."""
+    """Nodes of the pool with all these labels, and if that is asked, such as the pod may use by its constraints.
+
+    A domain that only other pools have can take none of these pods: it would hold up all others for ever.
+    """
 
     keys: tuple[str, ...]
     constraints: Constraints
@@ -56,7 +59,7 @@ class Admitting(msgspec.Struct, frozen=True, cache_hash=True):
 
     def nodes(self, counts: Counts) -> Bools:
         """These nodes."""
-        found: Bools = all_of([counts.domains(key).is_known for key in self.keys])
+        found: Bools = all_of([counts.of_pool, *(counts.domains(key).is_known for key in self.keys)])
         if self.honors_affinity:
             found &= counts.admitted(_AFFINITY, self.constraints)
         if self.honors_taints:

@@ -264,6 +264,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     moves_as: PodClass | None = None
     #: Of a bound pod that counts in no queue: it is another scheduler's, so queues can't divide what it uses.
     is_foreign: bool = False
+    #: It is decided on by the scheduler of another node pool (``elsewhere``).
+    is_elsewhere: bool = False
 
     def taken(self, number: int) -> Translation | None:
         """All of what it asks, with the request of this number: 0 is the first. None if there is no such one."""
@@ -320,6 +322,8 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     #: UUIDs of its cards by index, if its administrator lists them; and how many it has, ill ones included.
     uuids: tuple[str, ...] = ()
     devices: int = 0
+    #: It came to the scheduler's node pool from another one a moment ago.
+    is_joining: bool = False
 
     @property
     def refuses_shares(self) -> bool:
@@ -380,6 +384,8 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     queue: str = names.DEFAULT_QUEUE
     #: Whether its pods may be preempted; None: their priority decides.
     is_preemptible: bool | None = None
+    #: Whether this scheduler decides on it, by its node pool.
+    is_elsewhere: bool = False
 
     @property
     def blocker(self) -> Verdict | None:

@@ -53,7 +53,7 @@ class Pods:
 
     def __init__(self) -> None:
         self.records: dict[str, PodRecord] = {}
-        #: UIDs of pods that name no node, in the order of their coming; always a subset of ``records``.
+        #: UIDs of pods that name no node, in the order of their coming, but for those that are decided on elsewhere.
         self.unbound: dict[str, None] = {}
         #: UIDs of pods that name a node and are being deleted.
         self.terminating: dict[str, None] = {}
@@ -157,7 +157,7 @@ class Pods:
         self._members.move(uid, f"{record.namespace}/{record.pod_group}" if record.pod_group else "")
         if record.node and record.deleting:
             self.terminating[uid] = None
-        if not record.node:
+        if not record.node and not record.is_elsewhere:
             self.unbound[uid] = None
             return
         self.unbound.pop(uid, None)

@@ -6,6 +6,7 @@ import enum
 
 import msgspec
 
+from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.pod_preferences import Weights
 from scheduler.core.model.records import Term
 from scheduler.core.model.room import RoomSettings
@@ -24,6 +25,8 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Settings of the core. Reservation requests are those that the binder gives its reservation pods."""
 
     scheduler_name: str = names.SCHEDULER_NAME
+    #: What this scheduler decides on, if the cluster is divided; None: all of it.
+    pool: NodePool | None = None
     reservation_namespace: str = names.RESERVATION_NAMESPACE
     reservation_app: str = names.RESERVATION_APP
     #: Names of scores (scores/registry.py): for GPUs, whole and in parts, and for pods without.

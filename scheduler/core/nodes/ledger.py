@@ -139,7 +139,7 @@ class Ledger:
             rows[row] = self._slice_row(node, profile)
         if known is None or known.labels != node.labels:
             self._forget_domains()
-        if known is None or (known.labels, known.taints) != (node.labels, node.taints):
+        if known is None or _grouping(known) != _grouping(node):
             self.regrouped += 1
         if known is None or not self.filters.admit_alike(known, node):
             self._admitted.clear()
@@ -399,3 +399,8 @@ def _used(used: Occupancy) -> Demand:
         gpus=used.gpus,
         extended=tuple(used.extended.items()),
     )
+
+
+def _grouping(node: NodeRecord) -> tuple[object, ...]:
+    """What says in which domains a node is, and whether it counts in them."""
+    return node.labels, node.taints, node.is_joining

@@ -13,6 +13,7 @@ from typing import Final
 
 from scheduler.core.model.copying import copied
 from scheduler.core.model.facts import Facts
+from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.queue_record import QueueRecord
 from scheduler.core.model.records import NodeRecord, PodClass, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import NOTHING, Resources
@@ -29,10 +30,14 @@ _FEW: Final = 16
 
 
 class Queues:
-    """Queues of a cluster. ``changed`` is called when a queue is new, different or gone."""
+    """Queues of a cluster. ``changed`` is called when a queue is new, different or gone.
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    ``pool``: whose nodes they divide; None: all.
+    """
+
+    def __init__(self, changed: Callable[[], None], *, pool: NodePool | None = None) -> None:
         self._changed = changed
+        self._pool = pool
         #: Queue objects by name.
         self.records: Facts[str, QueueRecord] = Facts(self._queue_changed, read_changed=self._forget_tree)
         self.sums = QueueSums()
@@ -95,6 +100,8 @@ class Queues:
     # --- nodes -------------------------------------------------------------------------------------------------------
     def count_node(self, node: NodeRecord, bound: Iterable[PodRecord]) -> bool:
         """Count what a node has for pods of ours; return whether sizes of cards have come or gone with that."""
+        if self._pool is not None and not self._pool.takes(node.labels):
+            return self.drop_node(node.name)
         has = use.allocatable(node)
         if has != NOTHING:
             for pod in bound:

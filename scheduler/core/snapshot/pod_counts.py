@@ -11,7 +11,7 @@ import numpy as np
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.pod_rule import NO_DOMAIN, Bools, Counted, Domains, Ints, Matcher
 from scheduler.core.filters.pod_terms import LabelsOf
-from scheduler.core.model.records import Constraints, PodRecord
+from scheduler.core.model.records import ANYWHERE, Constraints, PodRecord
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_numbers import Numbering
 from scheduler.core.nodes.pod_columns import COMPARISONS_PER_OPERATION
@@ -167,6 +167,11 @@ class PodCounts:
     def admitted(self, filters: tuple[Filter, ...], constraints: Constraints) -> Bools:
         """Nodes that these filters admit."""
         return self._ledger.admitted(filters, constraints)[self._order]
+
+    @property
+    def of_pool(self) -> Bools:
+        """Nodes of the scheduler's own node pool."""
+        return self.admitted(self._ledger.filters.own_pool, ANYWHERE)
 
     def numbers(self, numbering: Numbering, asked: Hashable) -> Ints:
         """The number of each node for what is asked. Not to be written."""

@@ -88,4 +88,4 @@ def of_group(snapshot: Snapshot, namespace: str, name: str) -> Subject | None:
 
 
 def _waits(pod: PodRecord) -> bool:
-    return not pod.node and not pod.deleting
+    return not (pod.node or pod.deleting or pod.is_elsewhere)

@@ -266,6 +266,12 @@ def pod_group(
     )
 
 
+def changed_group(obj: PodGroup, **metadata: Any) -> PodGroup:
+    """The same PodGroup at a later version, with metadata fields replaced."""
+    meta = msgspec.structs.replace(obj.metadata, resource_version=next_rv(), **metadata)
+    return msgspec.structs.replace(obj, metadata=meta)
+
+
 def queue(
     name: str,
     parent: str = "",
