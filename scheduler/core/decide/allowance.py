@@ -23,13 +23,14 @@ class Limits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     ``retold``: the number of classes that are judged again though nothing may help them, those told longest ago first,
     as the counts in their verdicts may have changed. ``retelling``: operations that this may take, about.
-    ``searching``: operations of searches for room, for each way to make it.
+    ``searching``: operations of searches for room, for each way to make it. ``makes_room`` False: none is searched for.
     """
 
     most: int = 30_000
     retold: int = 20
     retelling: int = 5_000
     searching: int = 50_000
+    makes_room: bool = True
 
 
 LIMITS: Final = Limits()

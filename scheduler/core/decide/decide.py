@@ -132,7 +132,7 @@ class _Deciding:
         self.berthing.conclude()
         if self.holders is not None:
             self.holders.conclude()
-        if self.snapshot.settings.makes_room:
+        if self.snapshot.settings.makes_room and self.limits.makes_room:
             failing = self.holders.failing if self.holders is not None else {}
             Making(self.attempts, self.entries, self.wall_s, failing, self.berthing).run()
         stale = StaleGangs(self.attempts, self.entries)

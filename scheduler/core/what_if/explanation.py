@@ -85,7 +85,8 @@ def explained(trying: Trying, *, suggest: Callable[[Trying], Iterable[Suggestion
     """Explain a group. ``suggest``: finds what helps."""
     snapshot, subject = trying.snapshot, trying.subject
     found = trying.outcome() if subject.waiting else Outcome()
-    beside = trying.outcome(beside_others=True) if found.starts and trying.rivals.uids else found
+    is_beside = found.starts and trying.rivals.uids
+    beside = trying.beside_others(makes_room=not found.placed) if is_beside else found
     return Explained(
         trying=trying,
         outcome=found,

@@ -1,7 +1,8 @@
 """Trying a change: the same ``decide`` on a changed snapshot says whether the group starts then.
 
 A change of what the group requests concerns nobody else. One that frees or adds something is tried beside the others
-that wait as well, as they may take it first (rivals.py).
+that wait as well, as they may take it first (rivals.py). Room is searched for beside others only for a group that needs
+it alone, too: searches for hundreds of others cost seconds.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class Trying:
     tries: int = 0
     limits: Limits = _LIMITS
     is_settled: bool = False
-    #: Without any change: alone, and beside the others.
-    _as_it_is: dict[bool, Outcome] = field(default_factory=dict)
+    #: Without any change: alone, and beside the others, with and without a search for room.
+    _as_it_is: dict[tuple[bool, bool], Outcome] = field(default_factory=dict)
 
     # --- others ------------------------------------------------------------------------------------------------------
     @cached_property
@@ -73,33 +74,45 @@ class Trying:
     @cached_property
     def is_quiet(self) -> bool:
         """Whether nobody else would be placed now: so a change of the group alone gives nobody anything."""
-        return self.is_settled or not self.rivals.uids or not self.outcome(beside_others=True).others_placed
+        return self.is_settled or not self.rivals.uids or not self.beside_others(makes_room=False).others_placed
 
     # --- trying ------------------------------------------------------------------------------------------------------
-    def outcome(self, *changes: Change, beside_others: bool = False, wall_s: int | None = None) -> Outcome:
-        """What becomes of the group after these changes. Nothing of the snapshot changes."""
+    def outcome(self, *changes: Change, wall_s: int | None = None) -> Outcome:
+        """What becomes of the group after these changes, if nobody else waits. Nothing of the snapshot changes."""
+        return self._outcome(changes, wall_s, is_beside=False, makes_room=True)
+
+    def beside_others(self, *changes: Change, makes_room: bool, wall_s: int | None = None) -> Outcome:
+        """What becomes of it beside the others that wait. ``makes_room``: room is searched for, for them as well."""
+        return self._outcome(changes, wall_s, is_beside=True, makes_room=makes_room)
+
+    def _outcome(
+        self, changes: tuple[Change, ...], wall_s: int | None, *, is_beside: bool, makes_room: bool
+    ) -> Outcome:
         if changes or wall_s is not None:
-            return self._tried(changes, self.wall_s if wall_s is None else wall_s, beside_others=beside_others)
-        if beside_others not in self._as_it_is:
-            self._as_it_is[beside_others] = self._tried((), self.wall_s, beside_others=beside_others)
-        return self._as_it_is[beside_others]
+            at_s = self.wall_s if wall_s is None else wall_s
+            return self._tried(changes, at_s, is_beside=is_beside, makes_room=makes_room)
+        key = is_beside, makes_room
+        if key not in self._as_it_is:
+            self._as_it_is[key] = self._tried((), self.wall_s, is_beside=is_beside, makes_room=makes_room)
+        return self._as_it_is[key]
 
     def helps(self, *changes: Change, is_own: bool, wall_s: int | None = None) -> bool:
         """Whether the group starts after these changes. ``is_own``: they concern nothing but the group itself."""
         if not is_own and self.rivals.are_too_many:
             return False
-        if not self.outcome(*changes, wall_s=wall_s).starts:
+        alone = self.outcome(*changes, wall_s=wall_s)
+        if not alone.starts:
             return False
         if (is_own and self.is_quiet) or not self.rivals.uids:
             return True
-        beside = self.outcome(*changes, beside_others=True, wall_s=wall_s)
+        beside = self.beside_others(*changes, makes_room=not alone.placed, wall_s=wall_s)
         return beside.starts and beside.is_beside_all
 
-    def _tried(self, changes: tuple[Change, ...], wall_s: int, *, beside_others: bool) -> Outcome:
+    def _tried(self, changes: tuple[Change, ...], wall_s: int, *, is_beside: bool, makes_room: bool) -> Outcome:
         self.tries += 1
         own = only = self.subject.uids
         snapshot = self.snapshot
-        if beside_others:
+        if is_beside:
             snapshot, changes = snapshot.with_(*changes), ()
             only = own | self.rivals.awake(self.snapshot, snapshot, self.now_ns)
         answer = answer_as_if(
@@ -108,10 +121,10 @@ class Trying:
             OnlyThese(only),
             uids=sorted(own),
             now_ns=self.now_ns,
-            limits=self.limits,
+            limits=msgspec.structs.replace(self.limits, makes_room=makes_room),
             wall_s=wall_s,
         )
-        is_beside_all = not beside_others or self._had_all_their_turn(answer.decision)
+        is_beside_all = not is_beside or self._had_all_their_turn(answer.decision)
         return _outcome(answer, self.subject, is_beside_all=is_beside_all)
 
     def _had_all_their_turn(self, decision: Decision) -> bool:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.decide.changes import AnotherNode, Change, WithoutPods
+from scheduler.core.model.room import Action, NoRoom
 from scheduler.core.model.settings import Settings
+from scheduler.core.room.need import Need
+from scheduler.core.room.trial import Trial
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import bound, cluster, node, pod, pod_group, queue, reservation
 from tests.scheduler.core.what_if.given import tries, trying
@@ -49,6 +54,24 @@ def test_where_others_would_be_placed_now_a_change_of_the_group_is_tried_beside_
     assert not tried.is_quiet
     assert tried.outcome().starts
     assert not tried.helps(is_own=True)
+
+
+def test_room_is_searched_for_beside_others_only_for_a_group_that_needs_it_alone() -> None:
+    searched: list[Need] = []
+
+    def no_room(need: Need, trial: Trial, actions: Sequence[Action]) -> NoRoom:
+        del trial, actions
+        searched.append(need)
+        return NoRoom()
+
+    takes = Settings(makes_room=True)
+    tried = tries(node(gpus=0), pod("p", gpus=2), pod("older", gpus=2, created=OLD), settings=takes)
+    tried.snapshot = replace(tried.snapshot, find_room=no_room)
+    assert not tried.beside_others(more(2), makes_room=True).starts
+    assert searched
+    searched.clear()
+    assert not tried.helps(more(2), is_own=False)
+    assert not searched
 
 
 def test_an_idle_reservation_that_goes_for_a_pod_lets_it_start() -> None:
