@@ -6,7 +6,7 @@ other requests on other nodes, are left as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
 import msgspec
@@ -16,6 +16,7 @@ from gpu.share import NANO_PER_DEVICE
 from scheduler.core.decide.changes import AnotherAsk, Change
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.records import PodClass
+from scheduler.core.what_if.asking import Finding, Question, about
 from scheduler.core.what_if.edit import Family, NotPossible, largest
 from scheduler.core.what_if.subject import Subject
 from scheduler.core.what_if.trying import Trying
@@ -65,15 +66,14 @@ class Asking(msgspec.Struct, frozen=True):
         return tuple(found)
 
 
-def candidates(trying: Trying) -> Iterator[Asking]:
-    """Edits that help, each with the largest amount."""
+def candidates(trying: Trying) -> Finding:
+    """Find edits that help, each with the largest amount."""
     for what, least, amount in ranges(trying.subject):
 
-        def helps(amount: int, what: str = what) -> bool:
-            changes = Asking(what, amount).changes(trying.snapshot, trying.subject)
-            return trying.helps(*changes, is_own=True)
+        def question(amount: int, what: str = what) -> Question:
+            return about(trying, Asking(what, amount))
 
-        found = most(least, amount, helps)
+        found = yield from most(least, amount, question)
         if found is not None:
             yield Asking(what, found)
 
@@ -89,9 +89,9 @@ def ranges(subject: Subject) -> Iterator[tuple[str, int, int]]:
             yield what, _step(what, requested[what]), requested[what]
 
 
-def most(least: int, now: int, helps: Callable[[int], bool]) -> int | None:
+def most(least: int, now: int, question: Callable[[int], Question]) -> Generator[Question, bool, int | None]:
     """Return the largest amount below ``now`` that helps, in steps of ``least``; None if none does."""
-    steps = largest(1, (now - 1) // least, lambda steps: helps(steps * least))
+    steps = yield from largest(1, (now - 1) // least, lambda steps: question(steps * least))
     return None if steps is None else steps * least
 
 

@@ -12,6 +12,7 @@ from scheduler.core.decide.changes import AnotherAsk, Change
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.filters.taints import tolerates
 from scheduler.core.model.records import PodClass
+from scheduler.core.what_if.asking import Finding, about
 from scheduler.core.what_if.edit import Family, NotPossible
 from scheduler.core.what_if.subject import Subject
 from scheduler.core.what_if.trying import Trying
@@ -93,12 +94,12 @@ class Tolerating(msgspec.Struct, frozen=True):
         return tuple(found)
 
 
-def candidates(trying: Trying) -> Iterator[Without | Tolerating]:
-    """Edits that help."""
+def candidates(trying: Trying) -> Finding:
+    """Find edits that help."""
     there = dict.fromkeys(edit for cls in trying.subject.classes() for edit in _constraints(cls))
     tried: list[Without | Tolerating] = [*there, *_taints(trying.snapshot, trying.subject)]
     for edit in tried:
-        if trying.helps(*edit.changes(trying.snapshot, trying.subject), is_own=True):
+        if (yield about(trying, edit)):
             yield edit
 
 

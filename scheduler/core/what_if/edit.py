@@ -60,25 +60,11 @@ def some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def largest(low: int, high: int, helps: Callable[[int], bool]) -> int | None:
+def largest(low: int, high: int, question: Callable[[int], T]) -> Generator[T, bool, int | None]:
     """Return the largest number from ``low`` to ``high`` that helps, if each below one that helps does; None: none.
 
-    The least is tried first: where not even that helps nothing else is tried.
-    """
-    search = bisecting(low, high, lambda number: number)
-    try:
-        number = next(search)
-        while True:
-            number = search.send(helps(number))
-    except StopIteration as done:
-        found: int | None = done.value
-        return found
-
-
-def bisecting(low: int, high: int, question: Callable[[int], T]) -> Generator[T, bool, int | None]:
-    """Search as ``largest`` does, one question at a time: yield it, and take whether that number helps.
-
-    So a caller may do something else between two questions.
+    It yields one question at a time, and takes whether that number helps: a caller may do something else in between.
+    The least is asked about first: where not even that helps nothing else is tried.
     """
     if low > high or not (yield question(low)):
         return None
@@ -91,7 +77,7 @@ def bisecting(low: int, high: int, question: Callable[[int], T]) -> Generator[T,
     return low
 
 
-def smallest(low: int, high: int, helps: Callable[[int], bool]) -> int | None:
-    """Return the smallest number from ``low`` to ``high`` that helps, likewise; the largest is tried first."""
-    found = largest(-high, -low, lambda number: helps(-number))
+def smallest(low: int, high: int, question: Callable[[int], T]) -> Generator[T, bool, int | None]:
+    """Return the smallest number from ``low`` to ``high`` that helps, likewise; the largest is asked about first."""
+    found = yield from largest(-high, -low, lambda number: question(-number))
     return None if found is None else -found

@@ -6,7 +6,6 @@ use the queue that is at its limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -17,6 +16,7 @@ from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.verdict import Code
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY
 from scheduler.core.queues.tree import TreeQueue
+from scheduler.core.what_if.asking import Finding, Question
 from scheduler.core.what_if.edit import Family, NotPossible, some
 from scheduler.core.what_if.subject import Subject
 from scheduler.core.what_if.trying import Trying
@@ -92,8 +92,8 @@ def no_node(snapshot: Snapshot) -> str:
     return f"allowed are nodes: {some(sorted(snapshot.ledger.row_of))}"
 
 
-def candidates(trying: Trying) -> Iterator[Ended]:
-    """Edits that help: what is of the group's own queue first, and of that what holds least."""
+def candidates(trying: Trying) -> Finding:
+    """Find edits that help: what is of the group's own queue first, and of that what holds least."""
     snapshot, subject = trying.snapshot, trying.subject
     tried = 0
     there = running(snapshot, (pod.uid for pod in subject.bound))
@@ -103,7 +103,7 @@ def candidates(trying: Trying) -> Iterator[Ended]:
         if tried == _MOST:
             return
         tried += 1
-        if trying.helps(WithoutPods(each.uids), is_own=False):
+        if (yield Question((WithoutPods(each.uids),))):
             yield Ended(each.name, "" if each.namespace == subject.namespace else each.namespace)
 
 

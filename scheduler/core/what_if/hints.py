@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.what_if import asking_less, known_ends, members
-from scheduler.core.what_if.edit import Edit, bisecting
+from scheduler.core.what_if.edit import Edit, largest
 from scheduler.core.what_if.known_ends import KnownEnd, Wait
 from scheduler.core.what_if.subject import Subject
 from scheduler.core.what_if.trying import Trying
@@ -97,5 +97,5 @@ def _fewer_members(subject: Subject) -> _One:
 
 
 def _largest(low: int, high: int, edit: Callable[[int], Edit]) -> _One:
-    number = yield from bisecting(low, high, edit)
+    number = yield from largest(low, high, edit)
     return None if number is None else edit(number)

@@ -15,6 +15,7 @@ import msgspec
 from scheduler.core.decide.changes import Change, WithoutPods
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.records import PodRecord
+from scheduler.core.what_if.asking import Finding, Question
 from scheduler.core.what_if.edit import Family, smallest
 from scheduler.core.what_if.subject import Subject
 from scheduler.core.what_if.trying import Trying
@@ -62,15 +63,15 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
         return (WithoutPods(self.uids),) if self.uids else ()
 
 
-def candidates(trying: Trying) -> Iterator[Wait]:
-    """The earliest time that helps, if one is known."""
+def candidates(trying: Trying) -> Finding:
+    """Find the earliest time that helps, if one is known."""
     ends = sorted(_ends(trying), key=lambda pair: (pair[0].at_s, pair[1]))
 
-    def helps(count: int) -> bool:
+    def question(count: int) -> Question:
         wait = until(ends[:count], trying.wall_s)
-        return trying.helps(WithoutPods(wait.uids), is_own=False, wall_s=wait.until_s)
+        return Question((WithoutPods(wait.uids),), wall_s=wait.until_s)
 
-    count = smallest(1, len(ends), helps)
+    count = yield from smallest(1, len(ends), question)
     if count is not None:
         yield until(ends[:count], trying.wall_s)
 

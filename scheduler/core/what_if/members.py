@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 import msgspec
 
 from scheduler.core.decide.changes import AnotherMinimum, Change
 from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.what_if.asking import Finding, Question, about
 from scheduler.core.what_if.edit import Family, NotPossible, largest
 from scheduler.core.what_if.subject import Subject
 from scheduler.core.what_if.trying import Trying
@@ -44,18 +45,16 @@ class Members(msgspec.Struct, frozen=True):
         return (AnotherMinimum(subject.namespace, subject.name, self.minimum),)
 
 
-def candidates(trying: Trying) -> Iterator[Members]:
-    """The edit that helps with the largest minimum."""
-
-    def helps(minimum: int) -> bool:
-        return trying.helps(*Members(minimum).changes(trying.snapshot, trying.subject), is_own=True)
-
-    minimum = most(trying.subject, helps)
+def candidates(trying: Trying) -> Finding:
+    """Find the edit that helps with the largest minimum."""
+    minimum = yield from most(trying.subject, lambda minimum: about(trying, Members(minimum)))
     if minimum is not None:
         yield Members(minimum)
 
 
-def most(subject: Subject, helps: Callable[[int], bool]) -> int | None:
+def most(subject: Subject, question: Callable[[int], Question]) -> Generator[Question, bool, int | None]:
     """Return the largest minimum below the group's own that helps; None if none does, and for a pod alone."""
     group = subject.group
-    return None if group is None else largest(max(1, group.tree.fewest), group.minimum - 1, helps)
+    if group is None:
+        return None
+    return (yield from largest(max(1, group.tree.fewest), group.minimum - 1, question))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator
 from typing import Final
 
 import msgspec
@@ -11,6 +11,7 @@ from scheduler.core.decide.changes import AnotherNode, Change, LastInTurn
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import NodeRecord
+from scheduler.core.what_if.asking import Finding, Question, about
 from scheduler.core.what_if.edit import Family, NotPossible, smallest
 from scheduler.core.what_if.endings import no_node
 from scheduler.core.what_if.subject import Subject
@@ -54,28 +55,42 @@ class MoreNodes(msgspec.Struct, frozen=True):
         return tuple(AnotherNode(_copy(like, number)) for number in range(1, self.count + 1))
 
 
-def candidates(trying: Trying) -> Iterator[MoreNodes]:
-    """Edits that help, one for each kind of node that the group may use, those of which there are most first."""
+def candidates(trying: Trying) -> Finding:
+    """Find edits that help, one for each kind of node that the group may use, those of which there are most first."""
     for like in kinds(trying):
-
-        def helps(count: int, like: str = like) -> bool:
-            changes = MoreNodes(count, like).changes(trying.snapshot, trying.subject)
-            return trying.helps(*changes, is_own=False) and (count == 1 or _is_left(trying, changes))
-
-        count = fewest(helps)
+        count = yield from _fewest(trying, like)
         if count is not None:
             yield MoreNodes(count, like)
 
 
-def _is_left(trying: Trying, changes: Sequence[Change]) -> bool:
-    """Whether enough is left after others of its queue: nodes come one by one, and small pods fit on the first."""
+def _fewest(trying: Trying, like: str) -> Generator[Question, bool, int | None]:
+    """Return the least number of these nodes that helps; None if as many as are tried don't.
+
+    Of several enough has to be left after others of its queue: nodes come one by one, and small pods fit on the first.
+    """
+    if (yield about(trying, MoreNodes(1, like))):
+        return 1
+    search = smallest(2, MOST_NODES, lambda count: MoreNodes(count, like))
+    helps: bool | None = None
+    while True:
+        try:
+            edit = next(search) if helps is None else search.send(helps)
+        except StopIteration as done:
+            count: int | None = done.value
+            return count
+        helps = (yield about(trying, edit)) and (yield _is_left(trying, edit))
+
+
+def _is_left(trying: Trying, edit: MoreNodes) -> Question:
     last = LastInTurn(tuple(sorted(trying.subject.uids)))
-    return trying.helps(*changes, last, is_own=False)
+    return Question((*edit.changes(trying.snapshot, trying.subject), last))
 
 
-def fewest(helps: Callable[[int], bool]) -> int | None:
+def fewest(question: Callable[[int], Question]) -> Generator[Question, bool, int | None]:
     """Return the least number of nodes that helps; None if as many as are tried don't."""
-    return 1 if helps(1) else smallest(2, MOST_NODES, helps)
+    if (yield question(1)):
+        return 1
+    return (yield from smallest(2, MOST_NODES, question))
 
 
 def kinds(trying: Trying) -> list[str]:

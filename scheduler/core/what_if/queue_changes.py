@@ -19,6 +19,7 @@ from scheduler.core.model.resources import DIMENSIONS, UNLIMITED, Resources
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import Account, Use
 from scheduler.core.queues.tree import TreeQueue
+from scheduler.core.what_if.asking import Finding, about
 from scheduler.core.what_if.edit import Family, NotPossible, some
 from scheduler.core.what_if.subject import Subject
 from scheduler.core.what_if.trying import Trying
@@ -109,15 +110,13 @@ def _no_queue(snapshot: Snapshot) -> str:
 
 
 # --- candidates ------------------------------------------------------------------------------------------------------
-def candidates(trying: Trying) -> Iterator[QueueAmount | OtherQueue]:
-    """Edits that help: amounts first."""
-    snapshot, subject = trying.snapshot, trying.subject
-    for amount in amounts_needed(trying):
-        if trying.helps(*amount.changes(snapshot, subject), is_own=amount.is_own):
+def candidates(trying: Trying) -> Finding:
+    """Find edits that help: amounts first."""
+    for amount in tuple(amounts_needed(trying)):
+        if (yield about(trying, amount)):
             yield amount
-    for name in _others(trying):
-        other = OtherQueue(name)
-        if trying.helps(*other.changes(snapshot, subject), is_own=other.is_own):
+    for other in map(OtherQueue, _others(trying)):
+        if (yield about(trying, other)):
             yield other
 
 

@@ -5,9 +5,8 @@ Two are combined only if no single one helps: fewer members that request less, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Final, TypeAlias
 
 import msgspec
@@ -21,6 +20,7 @@ from scheduler.core.what_if import (
     more_nodes,
     queue_changes,
 )
+from scheduler.core.what_if.asking import Finding, Question, about, first
 from scheduler.core.what_if.edit import Edit, Family
 from scheduler.core.what_if.trying import Trying
 
@@ -28,7 +28,9 @@ from scheduler.core.what_if.trying import Trying
 MOST: Final = 8
 
 #: Finds edits of one family that help.
-Finder: TypeAlias = Callable[[Trying], Iterator[Edit]]
+Finder: TypeAlias = Callable[[Trying], Finding]
+#: Yields questions, takes whether the group starts then, and returns what helps.
+Search: TypeAlias = Generator[Question, bool, Sequence["Suggestion"]]
 #: By family, in their order: what finds edits, and how many are told.
 FINDERS: Final[Mapping[Family, tuple[Finder, int]]] = {
     Family.WAIT: (known_ends.candidates, 1),
@@ -49,58 +51,75 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 def suggestions(trying: Trying, finders: Mapping[Family, tuple[Finder, int]] = FINDERS) -> Sequence[Suggestion]:
     """Find what helps; () where nothing that was tried does, and where the group starts as it is."""
-    if not trying.subject.waiting or _starts(trying):
+    search = searching(trying, finders)
+    try:
+        question = next(search)
+        while True:
+            question = search.send(question.answer(trying))
+    except StopIteration as done:
+        found: Sequence[Suggestion] = done.value
+        return found
+
+
+def searching(trying: Trying, finders: Mapping[Family, tuple[Finder, int]] = FINDERS) -> Search:
+    """Search likewise, one question at a time. ``trying`` may be made to go on from another snapshot in between."""
+    if not trying.subject.waiting or (yield from _starts(trying)):
         return ()
-    found = [Suggestion((edit,)) for candidates, most in finders.values() for edit in islice(candidates(trying), most)]
-    return tuple(islice(found or _combined(trying, finders.keys()), MOST))
+    found: list[Suggestion] = []
+    for candidates, most in finders.values():
+        found += [Suggestion((edit,)) for edit in (yield from first(most, candidates(trying)))]
+    if not found:
+        found = yield from _combined(trying, finders.keys())
+    return tuple(found[:MOST])
 
 
-def _starts(trying: Trying) -> bool:
+def _starts(trying: Trying) -> Generator[Question, bool, bool]:
     """Whether the group starts without any change, as far as that can be tried."""
-    return trying.outcome().starts and (trying.rivals.are_too_many or trying.helps(is_own=False))
+    return trying.outcome().starts and (trying.rivals.are_too_many or (yield Question()))
 
 
 # --- two together ----------------------------------------------------------------------------------------------------
-def _combined(trying: Trying, wanted: Collection[Family]) -> Iterator[Suggestion]:
+def _combined(trying: Trying, wanted: Collection[Family]) -> Generator[Question, bool, list[Suggestion]]:
+    found: list[Suggestion] = []
     if Family.FEWER_MEMBERS in wanted and Family.ASK_LESS in wanted:
-        yield from _less_for_fewer(trying)
+        found += yield from _less_for_fewer(trying)
     if Family.QUEUE in wanted and Family.MORE_NODES in wanted:
-        yield from _queue_and_nodes(trying)
+        found += yield from _queue_and_nodes(trying)
+    return found
 
 
-def _less_for_fewer(trying: Trying) -> Iterator[Suggestion]:
+def _less_for_fewer(trying: Trying) -> Generator[Question, bool, list[Suggestion]]:
     """The most members that start with the least request, and the largest request with which they do."""
-    subject = trying.subject
+    subject, found = trying.subject, list[Suggestion]()
     if subject.group is None:
-        return
-    for what, least, most in asking_less.ranges(subject):
+        return found
+    for what, least, now in asking_less.ranges(subject):
 
-        def helps(minimum: int, amount: int, what: str = what) -> bool:
-            return _help(trying, members.Members(minimum), asking_less.Asking(what, amount))
+        def question(minimum: int, amount: int, what: str = what) -> Question:
+            return about(trying, members.Members(minimum), asking_less.Asking(what, amount))
 
-        minimum = members.most(subject, partial(_flipped, helps, least))
-        amount = None if minimum is None else asking_less.most(least, most, partial(helps, minimum))
-        if minimum is not None and amount is not None:
-            yield Suggestion((members.Members(minimum), asking_less.Asking(what, amount)))
+        minimum = yield from members.most(subject, partial(_flipped, question, least))
+        if minimum is None:
+            continue
+        amount = yield from asking_less.most(least, now, partial(question, minimum))
+        if amount is not None:
+            found.append(Suggestion((members.Members(minimum), asking_less.Asking(what, amount))))
+    return found
 
 
-def _flipped(helps: Callable[[int, int], bool], amount: int, minimum: int) -> bool:
-    return helps(minimum, amount)
+def _flipped(question: Callable[[int, int], Question], amount: int, minimum: int) -> Question:
+    return question(minimum, amount)
 
 
-def _queue_and_nodes(trying: Trying) -> Iterator[Suggestion]:
-    for amount in queue_changes.amounts_needed(trying):
+def _queue_and_nodes(trying: Trying) -> Generator[Question, bool, list[Suggestion]]:
+    found: list[Suggestion] = []
+    for amount in tuple(queue_changes.amounts_needed(trying)):
         for like in more_nodes.kinds(trying):
 
-            def helps(count: int, like: str = like, amount: Edit = amount) -> bool:
-                return _help(trying, amount, more_nodes.MoreNodes(count, like))
+            def question(count: int, like: str = like, amount: Edit = amount) -> Question:
+                return about(trying, amount, more_nodes.MoreNodes(count, like))
 
-            count = more_nodes.fewest(helps)
+            count = yield from more_nodes.fewest(question)
             if count is not None:
-                yield Suggestion((amount, more_nodes.MoreNodes(count, like)))
-
-
-def _help(trying: Trying, *edits: Edit) -> bool:
-    """Whether the group starts after all of these edits."""
-    changes = [change for edit in edits for change in edit.changes(trying.snapshot, trying.subject)]
-    return trying.helps(*changes, is_own=all(edit.is_own for edit in edits))
+                found.append(Suggestion((amount, more_nodes.MoreNodes(count, like))))
+    return found

@@ -65,6 +65,13 @@ class Trying:
     #: Without any change: alone, and beside the others, with and without a search for room.
     _as_it_is: dict[tuple[bool, bool], Outcome] = field(default_factory=dict)
 
+    def go_on_from(self, snapshot: Snapshot, subject: Subject, *, now_ns: int, wall_s: int) -> None:
+        """Try on another state of the cluster from here on. What was tried on the one before is forgotten."""
+        self.snapshot, self.subject, self.now_ns, self.wall_s = snapshot, subject, now_ns, wall_s
+        self._as_it_is.clear()
+        for cached in ("rivals", "is_quiet"):
+            self.__dict__.pop(cached, None)
+
     # --- others ------------------------------------------------------------------------------------------------------
     @cached_property
     def rivals(self) -> Rivals:

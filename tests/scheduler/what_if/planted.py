@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from scheduler.core.what_if import asking_less, constraints, known_ends, members, more_nodes, queue_changes
+from scheduler.core.what_if.asking import Finding, answered
 from scheduler.core.what_if.asking_less import FRACTION, Asking
 from scheduler.core.what_if.constraints import Without
 from scheduler.core.what_if.edit import Edit, Family
@@ -19,19 +20,25 @@ from scheduler.core.what_if.trying import Trying
 from scheduler.core.what_if.units import running
 
 
-def _one_step_too_much(trying: Trying) -> Iterator[Edit]:
+def found(finder: Finder, trying: Trying) -> list[Edit]:
+    return list(answered(trying, finder(trying)))
+
+
+def _one_step_too_much(trying: Trying) -> Finding:
     """An amount that is one step above the largest that helps."""
-    for edit in asking_less.candidates(trying):
+    for edit in found(asking_less.candidates, trying):
+        assert isinstance(edit, Asking)
         steps = {what: step for what, step, _ in asking_less.ranges(trying.subject)}
         yield Asking(edit.what, edit.amount + (10 if edit.what == FRACTION else 2) * steps[edit.what])
 
 
-def _one_member_too_many(trying: Trying) -> Iterator[Edit]:
-    for edit in members.candidates(trying):
+def _one_member_too_many(trying: Trying) -> Finding:
+    for edit in found(members.candidates, trying):
+        assert isinstance(edit, Members)
         yield Members(edit.minimum + 1)
 
 
-def _any_constraint(trying: Trying) -> Iterator[Edit]:
+def _any_constraint(trying: Trying) -> Finding:
     """A constraint that is there, tried or not."""
     for cls in trying.subject.classes():
         for key, _ in cls.constraints.selector:
@@ -39,18 +46,18 @@ def _any_constraint(trying: Trying) -> Iterator[Edit]:
     yield from constraints.candidates(trying)
 
 
-def _a_gpu_too_little(trying: Trying) -> Iterator[Edit]:
+def _a_gpu_too_little(trying: Trying) -> Finding:
     for edit in queue_changes.amounts_needed(trying):
         yield QueueAmount(edit.queue, edit.field, edit.resource, max(0, edit.amount - 10**9))
 
 
-def _whoever_runs(trying: Trying) -> Iterator[Edit]:
+def _whoever_runs(trying: Trying) -> Finding:
     """The first one that runs, whatever it holds."""
     for each in running(trying.snapshot, trying.subject.uids)[:1]:
         yield Ended(each.name)
 
 
-def _without_who_comes_first(trying: Trying) -> Iterator[Edit]:
+def _without_who_comes_first(trying: Trying) -> Finding:
     """One node, tried without the others that wait."""
     for like in more_nodes.kinds(trying):
         edit = MoreNodes(1, like)
@@ -58,9 +65,10 @@ def _without_who_comes_first(trying: Trying) -> Iterator[Edit]:
             yield edit
 
 
-def _an_end_too_early(trying: Trying) -> Iterator[Edit]:
+def _an_end_too_early(trying: Trying) -> Finding:
     """All ends that are known but the last one that is needed."""
-    for wait in known_ends.candidates(trying):
+    for wait in found(known_ends.candidates, trying):
+        assert isinstance(wait, Wait)
         yield Wait(until_s=wait.until_s, uids=wait.uids[:-1], ends=wait.ends[1:])
 
 

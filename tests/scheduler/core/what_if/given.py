@@ -9,7 +9,9 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.changes import Change
 from scheduler.core.model.settings import Settings
 from scheduler.core.what_if import subject as subjects
+from scheduler.core.what_if.asking import answered
 from scheduler.core.what_if.edit import Edit
+from scheduler.core.what_if.suggest import Finder
 from scheduler.core.what_if.trying import Trying
 from tests.scheduler.core.objects import cluster
 
@@ -32,9 +34,14 @@ def tries(*objects: Any, name: str = "p", settings: Settings | None = None) -> T
     return trying(cluster(*objects, settings=settings), name)
 
 
-def spelled(edits: Iterable[Edit]) -> list[str]:
+def edits(finder: Finder, tried: Trying) -> list[Edit]:
+    """What a family finds for it."""
+    return list(answered(tried, finder(tried)))
+
+
+def spelled(found: Iterable[Edit]) -> list[str]:
     """As people write them."""
-    return [edit.spelled() for edit in edits]
+    return [edit.spelled() for edit in found]
 
 
 def changes(tried: Trying, edit: Edit) -> tuple[Change, ...]:

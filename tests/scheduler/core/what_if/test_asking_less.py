@@ -9,7 +9,7 @@ import pytest
 from scheduler.core.what_if.asking_less import CPU, FRACTION, GPUS, Asking, candidates
 from scheduler.core.what_if.edit import NotPossible
 from tests.scheduler.core.objects import NANO, bound, node, pod, pod_group, reservation
-from tests.scheduler.core.what_if.given import changes, spelled, tries
+from tests.scheduler.core.what_if.given import changes, edits, spelled, tries
 
 TENTH = NANO // 10
 SHARED = (
@@ -33,7 +33,7 @@ SHARED = (
     ],
 )
 def test_the_largest_amount_that_fits_is_found(objects: tuple[Any, ...], found: list[str]) -> None:
-    assert spelled(candidates(tries(*objects))) == found
+    assert spelled(edits(candidates, tries(*objects))) == found
 
 
 def test_all_pods_of_the_group_that_request_it_are_changed() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.what_if.known_ends import candidates
+from scheduler.core.what_if.known_ends import Wait, candidates
 from tests.scheduler.core.objects import node, pod
-from tests.scheduler.core.what_if.given import WALL_S, tries
+from tests.scheduler.core.what_if.given import WALL_S, edits, tries
 
 STARTED = "2027-01-15T07:00:00Z"
 STARTED_S = WALL_S - 3_600
@@ -21,6 +21,10 @@ def runs(name: str, deadline: int = 0, runtime: str = "", **asked: Any) -> Any:
         name, bound_to="n1", spec=spec, annotations={"moorage.dev/max-runtime": runtime} if runtime else {}, **asked
     )
     return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, start_time=STARTED))
+
+
+def waits(*objects: Any) -> list[Wait]:
+    return [edit for edit in edits(candidates, tries(*objects)) if isinstance(edit, Wait)]
 
 
 @pytest.mark.parametrize(
@@ -36,16 +40,16 @@ def runs(name: str, deadline: int = 0, runtime: str = "", **asked: Any) -> Any:
 def test_the_earliest_end_that_helps_is_found(
     running: tuple[Any, ...], gpus: int, until: int | None, last: tuple[str, str] | None
 ) -> None:
-    found = list(candidates(tries(node(gpus=2), *running, pod("p", gpus=gpus))))
+    found = waits(node(gpus=2), *running, pod("p", gpus=gpus))
     assert [wait.until_s for wait in found] == ([] if until is None else [STARTED_S + until])
     assert [(wait.ends[0].name, wait.ends[0].by) for wait in found] == ([] if last is None else [last])
 
 
 def test_an_end_that_is_over_is_now() -> None:
-    (wait,) = candidates(tries(node(gpus=1), runs("a", 60, gpus=1), pod("p", gpus=1)))
+    (wait,) = waits(node(gpus=1), runs("a", 60, gpus=1), pod("p", gpus=1))
     assert wait.until_s == WALL_S
 
 
 def test_what_comes_free_may_be_another_s() -> None:
     older = pod("older", gpus=1, created="2025-01-01T00:00:00Z")
-    assert list(candidates(tries(node(gpus=1), runs("a", 7_200, gpus=1), older, pod("p", gpus=1)))) == []
+    assert edits(candidates, tries(node(gpus=1), runs("a", 7_200, gpus=1), older, pod("p", gpus=1))) == []

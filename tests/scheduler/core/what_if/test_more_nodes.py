@@ -9,7 +9,7 @@ import pytest
 from scheduler.core.what_if.edit import NotPossible
 from scheduler.core.what_if.more_nodes import MoreNodes, candidates
 from tests.scheduler.core.objects import node, pod, pod_group
-from tests.scheduler.core.what_if.given import changes, spelled, tries
+from tests.scheduler.core.what_if.given import changes, edits, spelled, tries
 
 FULL = (node("n1", 2), node("n2", 2), node("big", 4), *(pod(f"t-{at}", gpus=2, bound_to=at) for at in ("n1", "n2")))
 
@@ -34,12 +34,13 @@ FULL = (node("n1", 2), node("n2", 2), node("big", 4), *(pod(f"t-{at}", gpus=2, b
     ],
 )
 def test_the_least_number_of_nodes_is_found(objects: tuple[Any, ...], found: list[str]) -> None:
-    assert spelled(candidates(tries(*objects))) == found
+    assert spelled(edits(candidates, tries(*objects))) == found
 
 
 def test_there_are_as_many_as_those_before_it_take() -> None:
     older = [pod(f"o{at}", gpus=2, created="2025-01-01T00:00:00Z") for at in range(3)]
-    assert spelled(candidates(tries(node("n1", 2, cordoned=True), *older, pod("p", gpus=1)))) == ["node +4 like n1"]
+    tried = tries(node("n1", 2, cordoned=True), *older, pod("p", gpus=1))
+    assert spelled(edits(candidates, tried)) == ["node +4 like n1"]
 
 
 @pytest.mark.parametrize(

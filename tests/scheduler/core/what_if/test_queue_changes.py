@@ -9,7 +9,7 @@ import pytest
 from scheduler.core.what_if.edit import NotPossible
 from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount, amounts_needed, candidates
 from tests.scheduler.core.objects import NANO, node, pod, pod_group, queue
-from tests.scheduler.core.what_if.given import NO_ROOM, changes, spelled, tries
+from tests.scheduler.core.what_if.given import NO_ROOM, changes, edits, spelled, tries
 
 
 def of(name: str, team: str = "a", **asked: Any) -> Any:
@@ -29,12 +29,12 @@ ORG = queue("org", gpu=(0, 1, -1))
 )
 def test_the_least_limit_and_other_queues_are_found(queues: tuple[Any, ...], found: list[str]) -> None:
     tried = tries(node(), *queues, of("runs", gpus=2, bound_to="n1"), of("p", gpus=2))
-    assert spelled(candidates(tried)) == found
+    assert spelled(edits(candidates, tried)) == found
 
 
 def test_a_quota_is_found_for_what_can_not_be_preempted() -> None:
     tried = tries(node(), queue("a", gpu=(1, 1, -1)), of("p", gpus=2, priority=100))
-    assert spelled(candidates(tried)) == ["quota a gpu=2"]
+    assert spelled(edits(candidates, tried)) == ["quota a gpu=2"]
 
 
 def test_a_gang_adds_what_its_minimum_needs() -> None:
@@ -47,7 +47,7 @@ def test_who_is_before_it_in_the_queue_takes_what_a_higher_limit_allows() -> Non
     older = of("older", gpus=2, created="2025-01-01T00:00:00Z")
     tried = tries(node(), queue("a", gpu=(0, 1, 1)), older, of("p", gpus=2), settings=NO_ROOM)
     assert spelled(amounts_needed(tried)) == ["limit a gpu=2"]
-    assert list(candidates(tried)) == []
+    assert edits(candidates, tried) == []
 
 
 def test_a_queue_that_takes_no_pods_is_refused_with_those_that_do() -> None:
