@@ -1,4 +1,4 @@
-"""A search for edits that help, one question at a time: so whoever answers may do something else between two.
+"""A search for edits that help, one question at a time: its caller may do something else between two.
 
 A family's finder yields a ``Question`` and takes whether the group starts then, and yields an edit that was found.
 """
@@ -38,7 +38,7 @@ def about(trying: Trying, *edits: Edit) -> Question:
 
 
 def first(most: int, finding: Finding) -> Generator[Question, bool, list[Edit]]:
-    """Pass questions on until so many edits are found; return them."""
+    """Pass questions on until ``most`` edits are found; return them."""
     found: list[Edit] = []
     answer: bool | None = None
     while len(found) < most:
