@@ -120,7 +120,7 @@ async def test_tokens_of_nobody_are_asked_about_once_and_do_not_pile_up() -> Non
     for number in range(MOST_READERS + 50):
         await status(access, f"Bearer wrong-{number}")
     assert len(access._users) == MOST_READERS
-    assert not any("wrong" in key for key in access._users._known)
+    assert not any("wrong" in key for key in access._users._known._known)
 
 
 async def test_of_very_many_namespaces_the_first_are_asked_about() -> None:
