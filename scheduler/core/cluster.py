@@ -26,7 +26,7 @@ from scheduler.core.model.plan import Explain, Plan, placements
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.room import Intent, RoomFacts
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.stale import Stale
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy
@@ -35,8 +35,8 @@ from scheduler.core.recount import differences
 from scheduler.core.report.node_view import Known, NodeView, node_view
 from scheduler.core.room.fitting import will_fit
 from scheduler.core.room.search import find_room
-from scheduler.core.scores.priced import PRICED, Priced
-from scheduler.core.scores.prices import UNKNOWN, Capacity, Prices
+from scheduler.core.scores.priced import score_by
+from scheduler.core.scores.prices import Prices
 from scheduler.core.scores.registry import SCORES
 from scheduler.core.scores.score import Scores
 from scheduler.core.snapshot.counting import count_node
@@ -64,7 +64,7 @@ class Cluster(ClusterState):
     ) -> None:
         super().__init__(settings, filters)
         self._scores = scores
-        self._prices = UNKNOWN
+        self._prices: Prices | None = None
         self._find_room = find_room
         self._room_facts = RoomFacts(settings=settings.room)
         self._doubts: Mapping[str, Doubt] = {}
@@ -136,28 +136,17 @@ class Cluster(ClusterState):
             self._changed()
         return is_news
 
-    def note_prices(self, prices: Prices) -> None:
-        """Take prices for decisions from here on (scores/priced.py). Pods that are placed stay."""
+    def note_prices(self, prices: Prices | None) -> None:
+        """Take prices for decisions from here on (scores/priced.py); None: none yet. Pods that are placed stay."""
         if prices != self._prices:
             self._prices = prices
-            self._scores = {**self._scores, PRICED.name: Priced(prices)}
+            self._scores = {**self._scores, Strategy.PRICED: score_by(prices)}
             self._changed()
 
     @property
-    def prices(self) -> Prices:
-        """The prices that decisions go by."""
+    def prices(self) -> Prices | None:
+        """The prices that decisions go by, if any are known."""
         return self._prices
-
-    def capacity_with_gpus(self) -> Capacity:
-        """Sum up what the nodes with GPUs have, those of the own pool."""
-        pool = self.settings.pool
-        own = (node for node in self._nodes.values() if pool is None or pool.takes(node.labels))
-        found = [node.capacity for node in own if node.capacity.gpus]
-        return Capacity(
-            gpus=sum(each.gpus for each in found),
-            cpu_milli=sum(each.cpu_milli for each in found),
-            mem_mib=sum(each.mem_mib for each in found),
-        )
 
     def waiting(self) -> list[PodRecord]:
         """Pods of ours that name no node, have no placement under way and none in a gang's plan."""

@@ -39,7 +39,7 @@ class Pricing:
         self._made_at = anyio.current_time()
         cluster = self._cache.cluster
         self._made_from = cluster.arrivals.counts()
-        cluster.note_prices(prices_of(typical_of(self._made_from), cluster.capacity_with_gpus()))
+        cluster.note_prices(prices_of(typical_of(self._made_from)))
 
     async def run(self) -> None:
         """Look now and then whether prices are out of date, until cancelled."""
@@ -65,12 +65,11 @@ class Pricing:
         return moved_percent(self._made_from, counts) >= self._settings.moved_percent
 
     async def _make(self, counts: Mapping[Kind, int]) -> None:
-        capacity = self._cache.cluster.capacity_with_gpus()
         self._made_at, self._made_from = anyio.current_time(), counts
         typical = typical_of(counts)
         if self._settings.in_thread:
-            prices = await anyio.to_thread.run_sync(prices_of, typical, capacity)
+            prices = await anyio.to_thread.run_sync(prices_of, typical)
         else:
-            prices = prices_of(typical, capacity)
+            prices = prices_of(typical)
         self._cache.cluster.note_prices(prices)
         _log.debug("prices made from %d pods", typical.pods)

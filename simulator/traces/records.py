@@ -59,9 +59,9 @@ class Records:
         self.cluster.replace_nodes([node_record(node, rank) for node, rank in named])
         self.cluster.refresh()
 
-    def prices(self) -> Prices:
-        """Return prices by the pods that came so far, as a scheduler makes them now and then."""
-        return prices_of(typical_of(self.cluster.arrivals.counts()), self.cluster.capacity_with_gpus())
+    def prices(self) -> Prices | None:
+        """Return prices by the pods that came so far, as a scheduler makes them now and then; None: too few came."""
+        return prices_of(typical_of(self.cluster.arrivals.counts()))
 
     def place(self, uid: str, ask: Ask) -> Placement | None:
         """Have a pod decided on, and bind it; None if it fits nowhere, and is gone."""

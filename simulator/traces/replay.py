@@ -6,14 +6,14 @@ import enum
 from collections.abc import Callable
 from typing import Final
 
-from scheduler.core.scores.prices import Capacity, Prices, prices_of
+from scheduler.core.scores.prices import Prices, prices_of
 from scheduler.core.scores.typical import WHOLE_MILLI, Arrivals, Kind, typical_of
 from simulator.traces.arrivals import Arrivals as Order
 from simulator.traces.records import Records
 from simulator.traces.tally import Run, Strategies, Tally
 from simulator.traces.trace import Trace
 
-#: Arrivals between two looks at the mix.
+#: The most arrivals between two looks at the mix. A young cluster is looked at more often, as its mix moves fast.
 LEARNED_EVERY: Final = 500
 
 
@@ -39,26 +39,22 @@ def replay(
     if records.cluster.settings.uses_prices:
         records.cluster.note_prices(records.prices() if learns else known_prices(trace))
     tally = Tally()
-    for number, pod in enumerate(order.pods):
+    look_at = 1
+    for number, pod in enumerate(order.pods, 1):
         placed = records.place(f"p{number:07d}", pod.ask)
         tally.count(pod.ask, is_placed=placed is not None)
-        told(number, placed.node if placed else "")
-        if records.cluster.settings.uses_prices and learns and number % LEARNED_EVERY == 0:
+        told(number - 1, placed.node if placed else "")
+        if records.cluster.settings.uses_prices and learns and number == look_at:
             records.cluster.note_prices(records.prices())
+            look_at += min(number, LEARNED_EVERY)
     return tally.run(strategies, seed, capacity_milli=trace.capacity_milli, differences=records.validate())
 
 
-def known_prices(trace: Trace) -> Prices:
+def known_prices(trace: Trace) -> Prices | None:
     """Return prices by all pods of a trace, as if a cluster had got them before."""
     known = Arrivals()
     for pod in trace.pods:
         ask = pod.ask
         if ask.gpus:
             known.add(Kind(ask.gpus, min(ask.gpu_milli, WHOLE_MILLI), ask.cpu_milli, ask.mem_mib))
-    with_gpus = [node for node in trace.nodes if node.gpus]
-    capacity = Capacity(
-        gpus=sum(node.gpus for node in with_gpus),
-        cpu_milli=sum(node.cpu_milli for node in with_gpus),
-        mem_mib=sum(node.mem_mib for node in with_gpus),
-    )
-    return prices_of(typical_of(known.counts()), capacity)
+    return prices_of(typical_of(known.counts()))

@@ -19,7 +19,8 @@ from scheduler.core.devices.device_fit import fitting, free_in_slots
 from scheduler.core.devices.device_pools import NOWHERE
 from scheduler.core.model.records import Demand
 from scheduler.core.nodes.table import CPU, GPUS, LARGEST_CARD, MEMORY, Int64s
-from scheduler.core.scores.prices import MIB_PER_GIB, MILLI_PER_CORE, UNKNOWN, Prices
+from scheduler.core.scores.binpack import BINPACK
+from scheduler.core.scores.prices import MIB_PER_GIB, MILLI_PER_CORE, Prices
 from scheduler.core.scores.score import KEY_END, NO_DEMAND, Look, Score
 from scheduler.core.scores.typical import WHOLE_MILLI
 
@@ -159,5 +160,6 @@ def _opened(ask: SharedAsk, look: Look) -> Int64s | int:
     return taken
 
 
-#: Until prices are known.
-PRICED: Final[Score] = Priced(UNKNOWN)
+def score_by(prices: Prices | None) -> Score:
+    """Return the score by these prices. While there are none, pods go where binpack puts them."""
+    return Priced(prices) if prices else BINPACK

@@ -27,14 +27,6 @@ _MOST: Final = 1_000 * NANO_PER_DEVICE
 _NANO_PER_MILLI: Final = NANO_PER_DEVICE // WHOLE_MILLI
 
 
-class Capacity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What all nodes with GPUs have."""
-
-    gpus: int = 0
-    cpu_milli: int = 0
-    mem_mib: int = 0
-
-
 class Prices(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Values in nano-GPU.
 
@@ -54,21 +46,12 @@ def _with_tie_break(pieces_nano: list[int]) -> tuple[int, ...]:
 
 #: Every milli-GPU is worth as much as every other.
 PROPORTIONAL: Final = _with_tie_break([milli * _NANO_PER_MILLI for milli in range(WHOLE_MILLI + 1)])
-#: Before anything is known.
-UNKNOWN: Final = Prices(pieces_nano=PROPORTIONAL)
 
 
-def prices_of(typical: Typical, capacity: Capacity) -> Prices:
-    """Return the prices for these usual pods.
-
-    With fewer than ``LEAST_PODS`` of them: proportional values, and CPU and memory as the nodes have them.
-    """
+def prices_of(typical: Typical) -> Prices | None:
+    """Return the prices for these usual pods; None where there are fewer than ``LEAST_PODS`` of them."""
     if typical.pods < LEAST_PODS:
-        return Prices(
-            pieces_nano=PROPORTIONAL,
-            core_nano=_price(capacity.gpus * WHOLE_MILLI, capacity.cpu_milli, MILLI_PER_CORE),
-            gib_nano=_price(capacity.gpus * WHOLE_MILLI, capacity.mem_mib, MIB_PER_GIB),
-        )
+        return None
     return Prices(
         pieces_nano=_pieces_nano(typical),
         core_nano=_price(typical.gpu_milli, typical.cpu_milli, MILLI_PER_CORE),

@@ -6,13 +6,15 @@ from types import MappingProxyType
 from typing import Final
 
 from scheduler.core.model.records import PodClass
-from scheduler.core.model.settings import Settings
+from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.scores.binpack import BINPACK
-from scheduler.core.scores.priced import PRICED
+from scheduler.core.scores.priced import score_by
 from scheduler.core.scores.score import Score, Scores, Wanted
 from scheduler.core.scores.spread import SPREAD
 
-SCORES: Final[Scores] = MappingProxyType({score.name: score for score in (BINPACK, SPREAD, PRICED)})
+SCORES: Final[Scores] = MappingProxyType(
+    {Strategy.BINPACK: BINPACK, Strategy.SPREAD: SPREAD, Strategy.PRICED: score_by(None)}
+)
 
 
 def score_of(cls: PodClass, wanted: Wanted, settings: Settings, scores: Scores) -> Score:

@@ -82,7 +82,8 @@ def test_prices_may_be_learned_on_the_way() -> None:
     known, others = _replayed(made, "priced")
     assert learned.differences == ()
     assert placed != others, "prices matter"
-    assert learned.curve[-1].used_e4 > known.curve[-1].used_e4 - 300
+    # the first fifty go where binpack puts them, a tenth of all
+    assert learned.curve[-1].used_e4 > known.curve[-1].used_e4 - 500
 
 
 def test_pods_that_end_give_back_what_they_had() -> None:

@@ -16,26 +16,35 @@ from scheduler.core.model.plan import Alone
 from scheduler.core.model.records import Demand
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.scores.priced import Priced
-from scheduler.core.scores.prices import PROPORTIONAL, UNKNOWN, Prices, prices_of
+from scheduler.core.scores.prices import PROPORTIONAL, Prices, prices_of
 from scheduler.core.scores.score import KEY_END, Look, Wanted
 from scheduler.core.scores.typical import Typical
-from tests.scheduler.core.objects import NANO, feed, node, pod, reservation
+from tests.scheduler.core.objects import NANO, bound, feed, node, pod, reservation
 
 _BY_PRICES = Settings(gpu_strategy=Strategy.PRICED, cpu_strategy=Strategy.PRICED)
+
+
+def _prices(typical: Typical) -> Prices:
+    found = prices_of(typical)
+    assert found
+    return found
+
+
 #: Shares of 0.8 and of 0.3 are usual, with 4 cores and 16 GiB for a GPU.
 _USUAL = Typical(pods=100, shares={800: 50, 300: 50}, gpu_milli=1_000, cpu_milli=4_000, mem_mib=16_384)
-_PRICES = prices_of(_USUAL, Cluster(Settings()).capacity_with_gpus())
+_PRICES = _prices(_USUAL)
+_EQUAL = Prices(pieces_nano=PROPORTIONAL)
 _M = NANO // 1_000
 
 
-def _cluster(*objects: Any, prices: Prices = _PRICES) -> Cluster:
+def _cluster(*objects: Any, prices: Prices | None = _PRICES) -> Cluster:
     made = Cluster(_BY_PRICES)
     made.note_prices(prices)
     feed(made, *objects)
     return made
 
 
-def _node(*objects: Any, prices: Prices = _PRICES) -> str:
+def _node(*objects: Any, prices: Prices | None = _PRICES) -> str:
     made = _cluster(*objects, prices=prices)
     (placement,) = [entry.placement for entry in made.decide(0).entries if isinstance(entry, Alone)]
     assert made.validate() == []
@@ -44,6 +53,10 @@ def _node(*objects: Any, prices: Prices = _PRICES) -> str:
 
 def _used(group: str, on: str, milli: int) -> Any:
     return reservation(group, on, book={f"of-{group}": milli * _M}, uuid=f"GPU-{group}")
+
+
+def _whole(on: str) -> Any:
+    return bound(pod(f"on-{on}", gpus=1, cpu="1"), on)
 
 
 @pytest.mark.parametrize(
@@ -71,9 +84,18 @@ def test_a_pod_goes_where_the_least_is_lost(objects: list[Any], asked: dict[str,
     assert _node(*objects, pod("p", **asked)) == expected
 
 
-def test_without_prices_the_tightest_device_is_taken() -> None:
+@pytest.mark.parametrize("prices", [None, _EQUAL], ids=["none yet", "nobody shares"])
+def test_without_prices_of_pieces_the_tightest_device_is_taken(prices: Prices | None) -> None:
     objects = [node("n1"), node("n2"), node("n3"), _used("a", "n2", 300), _used("b", "n3", 400)]
-    assert _node(*objects, pod("p", fraction="0.5"), prices=UNKNOWN) == "n3"
+    assert _node(*objects, pod("p", fraction="0.5"), prices=prices) == "n3"
+
+
+def test_before_there_are_prices_pods_go_where_binpack_puts_them() -> None:
+    # by usual pods CPU is short on n1; as KAI has it, n2 is the fullest by GPUs and n1 by CPU
+    objects = [node("n1", cpu="2"), node("n2", cpu="64"), _whole("n2")]
+    assert _node(*objects, pod("p", gpus=1), prices=None) == "n2"
+    assert _node(*objects, pod("p", cpu="1"), prices=None) == "n1"
+    assert _node(*objects, pod("p", gpus=1)) == "n1"
 
 
 def _groups(*objects: Any) -> list[str]:
@@ -88,7 +110,7 @@ def test_the_device_is_the_one_that_loses_the_least() -> None:
 
 
 def test_a_fresh_device_is_opened_if_that_loses_less_than_sharing() -> None:
-    thirds = Priced(prices_of(Typical(pods=100, shares={333: 1}), Cluster(Settings()).capacity_with_gpus()))
+    thirds = Priced(_prices(Typical(pods=100, shares={333: 1})))
     # 0.666 free holds two thirds: any share breaks one of them, while a whole device has 0.001 to spare
     assert thirds.opens_rather(666 * _M, _M)
     # a share of 0.3 breaks a third anywhere, so nothing is opened for it
@@ -167,7 +189,7 @@ def test_what_is_absurd_stays_in_its_bits(asks: tuple[Any, ...]) -> None:
     )
     demand = Demand(cpu_milli=1 << 62, mem_mib=1 << 62, gpus=7)
     dear = Prices(pieces_nano=PROPORTIONAL, core_nano=1_000 * NANO, gib_nano=1_000 * NANO)
-    for prices in (_PRICES, UNKNOWN, dear):
+    for prices in (_PRICES, _EQUAL, dear):
         for asked in (demand, Demand()):
             keys = Priced(prices).keys(_look(made, asks, asked))
             assert keys.dtype == np.int64

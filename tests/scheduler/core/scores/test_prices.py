@@ -6,12 +6,17 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
-from scheduler.core.scores.prices import LEAST_PODS, MOST_SIZES, PROPORTIONAL, UNKNOWN, Capacity, Prices, prices_of
+from scheduler.core.scores.prices import LEAST_PODS, MOST_SIZES, PROPORTIONAL, Prices, prices_of
 from scheduler.core.scores.typical import Typical
 from tests.scheduler.core.objects import NANO, feed, node
 
-_NODES = Capacity(gpus=8, cpu_milli=64_000, mem_mib=8 * 16_384)
 _USUAL = Typical(pods=100, gpu_milli=100_000, cpu_milli=400_000, mem_mib=100 * 8_192)
+
+
+def _prices(typical: Typical) -> Prices:
+    found = prices_of(typical)
+    assert found
+    return found
 
 
 def _milli(prices: Prices, milli: int) -> int:
@@ -20,41 +25,38 @@ def _milli(prices: Prices, milli: int) -> int:
 
 
 @pytest.mark.parametrize("pods", [0, LEAST_PODS - 1])
-def test_a_young_cluster_takes_every_piece_for_what_it_is_and_cpu_as_the_nodes_have_it(pods: int) -> None:
-    found = prices_of(Typical(pods=pods, shares={500: 9}, gpu_milli=1, cpu_milli=1, mem_mib=1), _NODES)
-    assert found == Prices(pieces_nano=PROPORTIONAL, core_nano=NANO // 8, gib_nano=NANO // 16)
+def test_a_young_cluster_has_no_prices(pods: int) -> None:
+    assert prices_of(Typical(pods=pods, shares={500: 9}, gpu_milli=1, cpu_milli=1, mem_mib=1)) is None
 
 
 def test_usual_pods_say_how_much_cpu_and_memory_go_with_a_gpu() -> None:
-    found = prices_of(_USUAL, _NODES)
+    found = _prices(_USUAL)
     assert found == Prices(pieces_nano=PROPORTIONAL, core_nano=NANO // 4, gib_nano=NANO // 8)
 
 
 def test_pieces_are_worth_what_usual_shares_they_hold() -> None:
-    found = prices_of(Typical(pods=100, shares={300: 5, 333: 2}), _NODES)
+    found = _prices(Typical(pods=100, shares={300: 5, 333: 2}))
     assert [_milli(found, milli) for milli in (0, 299, 300, 332, 333)] == [0, 0, 333, 333, 333]
     assert [_milli(found, milli) for milli in (599, 600, 998, 999, 1_000)] == [333, 667, 1_000, 1_000, 1_001]
 
 
 def test_of_many_sizes_the_most_usual_are_taken() -> None:
     shares = {10 * size: 1 for size in range(1, 80)} | {990: 1_000}
-    found = prices_of(Typical(pods=100, shares=shares), _NODES)
+    found = _prices(Typical(pods=100, shares=shares))
     assert len(shares) > MOST_SIZES
     # 10 to 230 milli and 990: what is usual and smaller than 240 is among them, what is between is not
     assert _milli(found, 230) < _milli(found, 990)
 
 
 def test_nothing_known_about_a_resource_is_no_price() -> None:
-    assert prices_of(Typical(), Capacity()) == UNKNOWN
-    assert prices_of(Typical(pods=100, gpu_milli=1_000), _NODES).core_nano == 0
+    assert _prices(Typical(pods=100, gpu_milli=1_000)).core_nano == 0
 
 
 def test_prices_are_an_input_of_decisions_and_only_new_ones_are_news() -> None:
     made = Cluster(Settings())
     feed(made, node("n1"), node("n2", 0))
-    assert made.capacity_with_gpus() == Capacity(gpus=8, cpu_milli=64_000, mem_mib=524_288)
     before = made.generation
-    made.note_prices(UNKNOWN)
+    made.note_prices(None)
     assert made.generation == before
-    made.note_prices(prices_of(Typical(), made.capacity_with_gpus()))
+    made.note_prices(_prices(_USUAL))
     assert made.generation == before + 1

@@ -82,6 +82,6 @@ def test_pods_count_once_when_they_come_to_a_node_by_what_they_ask() -> None:
 
 
 def test_where_no_decision_goes_by_prices_nothing_is_counted() -> None:
-    made = Cluster(Settings())
+    made = Cluster(Settings(gpu_strategy=Strategy.BINPACK, cpu_strategy=Strategy.SPREAD))
     feed(made, node("n1"), pod("a", gpus=2, bound_to="n1"))
     assert made.arrivals.counts() == {}
