@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
 
 from tests.e2e.cluster import Pod, memory, pod, scheduled_message, share
 from tests.e2e.crowd import Crowd
-from tests.e2e.tenant import refused
+from tests.e2e.tenant import Refused, refused
 from wire import names
 
 pytestmark = pytest.mark.cluster
@@ -52,20 +53,28 @@ def _with_whole_gpu_in_an_init_container() -> Pod:
     return wanted
 
 
-#: What is asked, KAI's words for its refusal (kai-contract 1.4 and erratum 1), and the field and value they speak of.
+class Malformed(NamedTuple):
+    """What is asked, KAI's words for its refusal (kai-contract 1.4), and the field and value that they name."""
+
+    wanted: Pod
+    words: str
+    tells: str
+    name: str
+
+
 MALFORMED = [
-    pytest.param(_asks({names.MPS: "true"}), "MPS is only supported with GPU fraction request", "mps is", id="mps"),
-    pytest.param(_asks({names.GPU_FRACTION: "0.5"}, gpus=1), WHOLE, 'gpu-fraction is "0.5"', id="whole"),
-    pytest.param(_with_whole_gpu_in_an_init_container(), WHOLE, 'gpu-fraction is "0.5"', id="whole-in-init"),
-    pytest.param(_asks({names.GPU_MEMORY: "2000"}, gpus=1), BOTH, 'gpu-memory is "2000"', id="memory-and-whole"),
-    pytest.param(_half(**{names.GPU_MEMORY: "2000"}), BOTH, 'gpu-memory is "2000"', id="memory-and-fraction"),
-    pytest.param(_asks({NUM_DEVICES: "2"}), ALONE, f'{NUM_DEVICES} is "2"', id="count-alone"),
+    Malformed(_asks({names.MPS: "true"}), "MPS is only supported with GPU fraction request", "mps is", name="mps"),
+    Malformed(_asks({names.GPU_FRACTION: "0.5"}, gpus=1), WHOLE, 'gpu-fraction is "0.5"', name="whole"),
+    Malformed(_with_whole_gpu_in_an_init_container(), WHOLE, 'gpu-fraction is "0.5"', name="whole-in-init"),
+    Malformed(_asks({names.GPU_MEMORY: "2000"}, gpus=1), BOTH, 'gpu-memory is "2000"', name="memory-and-whole"),
+    Malformed(_half(**{names.GPU_MEMORY: "2000"}), BOTH, 'gpu-memory is "2000"', name="memory-and-fraction"),
+    Malformed(_asks({NUM_DEVICES: "2"}), ALONE, f'{NUM_DEVICES} is "2"', name="count-alone"),
     *(
-        pytest.param(_asks({names.GPU_MEMORY: text}), MEMORY, f'gpu-memory is "{text}"', id=f"memory={text}")
+        Malformed(_asks({names.GPU_MEMORY: text}), MEMORY, f'gpu-memory is "{text}"', name=f"memory={text}")
         for text in ("", "0", "-1", "+1", "2Gi", "1e3", "2000.0", " 2000", "0x10", "18446744073709551616", "\u0662")
     ),
     *(
-        pytest.param(_asks({names.GPU_FRACTION: text}), FRACTION, f'gpu-fraction is "{text}"', id=f"fraction={text}")
+        Malformed(_asks({names.GPU_FRACTION: text}), FRACTION, f'gpu-fraction is "{text}"', name=f"fraction={text}")
         for text in (
             "",
             "0",
@@ -84,47 +93,46 @@ MALFORMED = [
         )
     ),
     *(
-        pytest.param(_asks({names.GPU_FRACTION: text}), FLOAT + text, f'gpu-fraction is "{text}"', id=f"float={text}")
+        Malformed(_asks({names.GPU_FRACTION: text}), FLOAT + text, f'gpu-fraction is "{text}"', name=f"float={text}")
         for text in ("NaN", "0x1p-1")
     ),
     *(
-        pytest.param(_count(text), COUNT, f'{NUM_DEVICES} is "{text}"', id=f"count={text}")
+        Malformed(_count(text), COUNT, f'{NUM_DEVICES} is "{text}"', name=f"count={text}")
         for text in ("", "0", "-2", "+2", "2.0", "2.5", "1e1", "two", "99999999999999999999")
     ),
-    pytest.param(_count("1000000000000000000"), f"{NUM_DEVICES} 1000000000000000000 is too large", "", id="count=1e18"),
-    pytest.param(_half(**{CONTAINER: "x"}), UNKNOWN.format("x"), f'{CONTAINER} is "x"', id="container"),
-    pytest.param(_half(**{CONTAINER: "größe"}), UNKNOWN.format("größe"), f'{CONTAINER} is "größe"', id="not-ascii"),
-    pytest.param(
+    Malformed(_count("1000000000000000000"), f"{NUM_DEVICES} 1000000000000000000 is too large", "", name="count=1e18"),
+    Malformed(_half(**{CONTAINER: "x"}), UNKNOWN.format("x"), f'{CONTAINER} is "x"', name="container"),
+    Malformed(_half(**{CONTAINER: "größe"}), UNKNOWN.format("größe"), f'{CONTAINER} is "größe"', name="not-ascii"),
+    Malformed(
         _half(**{names.GPU_FRACTION_CONTAINER_TYPE: "InitContainer"}),
         "failed to get fraction container ref: the pod has no init container",
         f'{names.GPU_FRACTION_CONTAINER_TYPE} is "InitContainer"',
-        id="no-init-container",
+        name="no-init-container",
     ),
-    pytest.param(_asks({names.GPU_FRACTION: "5" * 250_000}), FRACTION, "(250000 characters)", id="huge-fraction"),
-    pytest.param(_asks({names.GPU_MEMORY: "9" * 250_000}), MEMORY, "(250000 characters)", id="huge-memory"),
-    pytest.param(_count("1" * 250_000), COUNT, "(250000 characters)", id="huge-count"),
-    pytest.param(_half(**{CONTAINER: "ü" * 120_000}), "failed to get fraction", "(120000 char", id="huge-container"),
+    Malformed(_asks({names.GPU_FRACTION: "5" * 250_000}), FRACTION, "(250000 characters)", name="huge-fraction"),
+    Malformed(_asks({names.GPU_MEMORY: "9" * 250_000}), MEMORY, "(250000 characters)", name="huge-memory"),
+    Malformed(_count("1" * 250_000), COUNT, "(250000 characters)", name="huge-count"),
+    Malformed(_half(**{CONTAINER: "ü" * 120_000}), "failed to get fraction", "(120000 char", name="huge-container"),
 ]
 
 
-@pytest.mark.parametrize(("wanted", "words", "tells"), MALFORMED)
-async def test_a_malformed_request_is_refused_in_kais_words_with_field_value_and_what_is_allowed(
-    crowd: Crowd, wanted: Pod, words: str, tells: str
-) -> None:
-    refusal = await refused(crowd.tenant.create(wanted))
-    assert refusal.status == 403
-    assert words in refusal.message
-    assert tells in refusal.message
-    assert "; allowed: " in refusal.message
-    assert len(refusal.message) < 1000
+def _is_right(refusal: Refused, case: Malformed) -> bool:
+    told = (case.words, case.tells, "; allowed: ")
+    return refusal.status == 403 and all(each in refusal.message for each in told) and len(refusal.message) < 1000
+
+
+async def test_malformed_requests_are_refused_in_kais_words_with_field_value_and_what_is_allowed(crowd: Crowd) -> None:
+    """All beside one neighbour: a neighbour for each takes 0.35 s of CPU time."""
+    refusals = [(case, await refused(crowd.tenant.create(case.wanted))) for case in MALFORMED]
+    assert {case.name: refusal for case, refusal in refusals if not _is_right(refusal, case)} == {}
     assert "bad" not in await crowd.scene.pods()
 
 
-@pytest.mark.parametrize("name", ["", "-", "A", "a_b", "a..b", "ü", "a" * 254])
-async def test_a_name_that_is_none_is_refused_by_the_server_and_not_by_a_fault_of_ours(crowd: Crowd, name: str) -> None:
-    refusal = await refused(crowd.tenant.create(share(name, "0.5")))
-    assert refusal.status == 422
-    assert "metadata.name" in refusal.message
+async def test_names_that_are_none_are_refused_by_the_server_and_not_by_a_fault_of_ours(crowd: Crowd) -> None:
+    for name in ("", "-", "A", "a_b", "a..b", "ü", "a" * 254):
+        refusal = await refused(crowd.tenant.create(share(name, "0.5")))
+        assert (name, refusal.status) == (name, 422)
+        assert "metadata.name" in refusal.message
 
 
 def _owned(name: str, owner: str) -> Pod:
