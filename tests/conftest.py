@@ -18,6 +18,7 @@ others install webhooks and policies of their own.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 from collections.abc import Iterator
@@ -55,6 +56,16 @@ def control_plane() -> Iterator[ControlPlane]:
     """A real etcd, kube-apiserver and kube-controller-manager, started when the first test asks for it."""
     with ControlPlane() as plane:
         yield plane
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Look for no garbage among 20,000 tests while they are collected: that took a fifth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
