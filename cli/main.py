@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from cli import admin, explain, inspect, manifestfiles, offline, ui, version
+from cli import admin, dialectfile, explain, inspect, manifestfiles, offline, ui, version
 from cli.options import output
 from cli.printable import line
 from cli.refusing import BadInput
@@ -179,6 +179,7 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="N nodes of G cards of MEM: 4x8x80GiB; cards that differ: 1x2x24GiB+2x80GiB; may be repeated",
     )
     _add_node_additions(parser)
+    dialectfile.add_option(parser)
     trace_options.add_arguments(parser)
     week_options.add_arguments(parser)
     output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML), has_header=False)
@@ -256,6 +257,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
         adopt_all=arguments.adopt_all,
         node_labels=arguments.node_label,
         node_resources=arguments.node_resource,
+        dialects=dialectfile.read(arguments.dialects),
     )
     return simulate.run(request)
 

@@ -11,6 +11,8 @@ import anyio
 import msgspec
 import yaml
 
+from admission.settings import Choices
+from admission.settings import Settings as AdmissionSettings
 from cli import manifestfiles, tables
 from cli.documents import documents
 from cli.memory import HARDLY_EVER, rare_collections
@@ -20,6 +22,7 @@ from cli.printable import line
 from cli.progress import Progress
 from cli.refusing import BadInput
 from cli.writing import write
+from gpu.dialects.settings import DialectSettings
 from kube.client import errors
 from kube.client.clock import Clock, SystemClock
 from simulator import manifests, nodeadditions, outcome, shape
@@ -47,6 +50,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     adopt_all: bool = False
     node_labels: Sequence[str] = ()
     node_resources: Sequence[str] = ()
+    dialects: DialectSettings = DialectSettings()
 
 
 def run(request: Request, progress: Progress | None = None) -> int:
@@ -105,7 +109,8 @@ async def _simulate(
     shapes: Sequence[NodeShape], objects: Sequence[Manifest], request: Request, progress: Progress
 ) -> Outcome | BadInput:
     clock: Clock = SystemClock() if request.real_time else VirtualClock(asyncio.get_running_loop())
-    settings = WorldSettings(seed=request.seed, event_delay_s=request.delay_s, checks_queues=True)
+    admission = AdmissionSettings(choices=Choices(dialects=request.dialects))
+    settings = WorldSettings(seed=request.seed, event_delay_s=request.delay_s, checks_queues=True, admission=admission)
     world = World(shapes, clock=clock, settings=settings)
     # By requests, since a timer would change what happens in virtual time.
     world.server.faults.on_answer.append(lambda _call, _code: progress.tick(lambda: _doing(world)))

@@ -610,3 +610,12 @@ def test_additions_to_nodes_that_mean_nothing_are_refused(
 ) -> None:
     assert main(["simulate", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_requests_are_read_by_the_settings_of_dialects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, settings = tmp_path / "pods.yaml", tmp_path / "dialects.yaml"
+    path.write_text(pod("a", limits="aliyun.com/gpu-mem: 8138"), encoding="utf-8")
+    settings.write_text("aliyun: {unit_mib: 1}", encoding="utf-8")
+    (in_gib,) = simulate(capsys, "--nodes", "1x1x80GiB", str(path))["pods"]
+    (in_mib,) = simulate(capsys, "--nodes", "1x1x80GiB", "--dialects", str(settings), str(path))["pods"]
+    assert (in_gib["node"], in_mib["node"]) == ("", "node-0")
