@@ -29,7 +29,7 @@ from kube.client.resources import (
     TOPOLOGIES,
     Resource,
 )
-from simulator import accounts, kueue, versions, wrapping
+from simulator import accounts, kueue, provisioning, versions, wrapping
 from simulator.controllers import table
 from simulator.controllers.table import group_made, marked
 from simulator.expanding import Expander, api_version_of
@@ -193,7 +193,21 @@ class Reader:
             if answer is not None:
                 self.passed.note_ungrouped(str(each), telling.told(answer))
             pods.append(each)
-        return in_order([*groups.values(), *self._accounts(pods), *pods])
+        return in_order([*groups.values(), *self._accounts(pods), *self._bound(pods)])
+
+    def _bound(self, found: Sequence[Manifest]) -> Iterator[Manifest]:
+        """Yield what is there, with claims bound that a provisioner would bind, each after its volume."""
+        classes = {str(each.body["metadata"].get("name")) for each in found if each.resource is STORAGE_CLASSES}
+        has_volumes = any(each.resource is PERSISTENT_VOLUMES for each in found)
+        for each in found:
+            is_claim = each.resource is PERSISTENT_VOLUME_CLAIMS and bool(each.body["metadata"].get("name"))
+            if not is_claim or has_volumes or not provisioning.is_provisioned(each.body, classes):
+                yield each
+                continue
+            volume, claim = provisioning.provisioned(each.body, each.namespace)
+            self.passed.note_bound(each.body)
+            yield Manifest(PERSISTENT_VOLUMES, "", volume, each.origin)
+            yield msgspec.structs.replace(each, body=claim)
 
     def _accounts(self, found: Sequence[Manifest]) -> list[Manifest]:
         """Make the ServiceAccounts that pods name and nothing brings: on a cluster somebody has made them before."""

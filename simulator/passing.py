@@ -30,6 +30,7 @@ class Passed:
         self._older: Counter[str] = Counter()
         self._suspended: Counter[str] = Counter()
         self._admitted: Counter[str] = Counter()
+        self._bound: Counter[str] = Counter()
         self._not_grouped: list[str] = []
         self._accounts: list[tuple[str, str]] = []
 
@@ -51,6 +52,10 @@ class Passed:
     def note_admitted(self, obj: Mapping[str, Any]) -> None:
         """Note an object that Kueue would hold back until it admits it."""
         self._admitted[_name(obj)] += 1
+
+    def note_bound(self, claim: Mapping[str, Any]) -> None:
+        """Note a claim that is taken as bound."""
+        self._bound[_name(claim)] += 1
 
     def note_made(self, obj: Mapping[str, Any], about: str, workload: Workload) -> None:
         """Note a workload whose pods are made; ``about``: its kind, namespace and name."""
@@ -77,6 +82,8 @@ class Passed:
             yield f"{made}: {', '.join(named)}"
         if self._admitted:
             yield f"taken as admitted, because Kueue is not simulated: {_counts(self._admitted)}"
+        if self._bound:
+            yield f"taken as bound, because no provisioner is simulated: {_counts(self._bound)}"
         if self._suspended:
             yield f"without pods, because they are suspended: {_counts(self._suspended)}"
         yield from (f"no PodGroup for {each}" for each in self._not_grouped[:_MOST_NAMED])
