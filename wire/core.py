@@ -206,6 +206,17 @@ class AWSElasticBlockStoreVolumeSource(WireStruct, frozen=True, gc=False):
     volume_id: str = msgspec.field(default="", name="volumeID")
 
 
+class AzureDiskVolumeSource(WireStruct, frozen=True, gc=False):
+    disk_uri: str = msgspec.field(default="", name="diskURI")
+    kind: str | None = None
+
+
+class NamedVolumeSource(WireStruct, frozen=True, gc=False):
+    """A volume of Cinder or Portworx."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
 class ISCSIVolumeSource(WireStruct, frozen=True, gc=False):
     iqn: str = ""
     read_only: bool = False
@@ -230,6 +241,9 @@ class Volume(WireStruct, frozen=True, gc=False):
     ephemeral: dict[str, Any] | None = None
     gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
     aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    cinder: NamedVolumeSource | None = None
+    portworx_volume: NamedVolumeSource | None = None
     iscsi: ISCSIVolumeSource | None = None
     rbd: RBDVolumeSource | None = None
 

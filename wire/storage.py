@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from wire.core import NodeSelector, ObjectMeta, ObjectReference, WireStruct
+from wire.core import (
+    AWSElasticBlockStoreVolumeSource,
+    AzureDiskVolumeSource,
+    GCEPersistentDiskVolumeSource,
+    NamedVolumeSource,
+    NodeSelector,
+    ObjectMeta,
+    ObjectReference,
+    WireStruct,
+)
 
 
 class PersistentVolumeClaimSpec(WireStruct, frozen=True, gc=False):
@@ -34,6 +43,11 @@ class VolumeNodeAffinity(WireStruct, frozen=True, gc=False):
 
 class PersistentVolumeSpec(WireStruct, frozen=True, gc=False):
     csi: CSIVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    cinder: NamedVolumeSource | None = None
+    portworx_volume: NamedVolumeSource | None = None
     node_affinity: VolumeNodeAffinity | None = None
     claim_ref: ObjectReference | None = None
 

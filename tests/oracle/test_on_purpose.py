@@ -157,3 +157,38 @@ def test_a_node_that_has_the_volume_of_a_pod_attached_takes_the_pod_at_its_limit
     assert theirs.why is not None
     assert theirs.why["n"].reasons == ("node(s) exceed max volume count",)
     assert answer(question).feasible == frozenset(("n",))
+
+
+def test_zones_of_volumes_of_drivers_inside_kubernetes_are_not_translated(oracle: Oracle) -> None:
+    zone = "topology.kubernetes.io/zone"
+    node = _node()
+    node["metadata"]["labels"][zone] = "z"
+    terms = [{"matchExpressions": [{"key": zone, "operator": "In", "values": ["z"]}]}]
+    volume = {
+        "metadata": {"name": "v"},
+        "spec": {
+            "claimRef": {"namespace": "ns", "name": "c", "uid": "c"},
+            "gcePersistentDisk": {"pdName": "d"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+        },
+    }
+    bound = {"pv.kubernetes.io/bind-completed": "yes"}
+    claim = {
+        "metadata": {"namespace": "ns", "name": "c", "uid": "c", "annotations": bound},
+        "spec": {"volumeName": "v"},
+        "status": {"phase": "Bound"},
+    }
+    migrated = {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/gce-pd"}
+    question = {
+        "nodes": [node],
+        "pods": [],
+        "pod": _pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]),
+        "claims": [claim],
+        "volumes": [volume],
+        "csiNodes": [{"metadata": {"name": "n", "annotations": migrated}, "spec": {"drivers": []}}],
+    }
+    (theirs,) = oracle.ask([question])
+    assert (theirs.feasible, answer(question).feasible) == ((), frozenset(("n",)))
+    node["metadata"]["labels"]["topology.gke.io/zone"] = "z"
+    (theirs,) = oracle.ask([question])
+    assert (theirs.feasible, answer(question).feasible) == (("n",), frozenset(("n",)))

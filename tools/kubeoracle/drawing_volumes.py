@@ -10,6 +10,14 @@ from wire import names
 #: So many snapshots have volumes: each takes the oracle caches of its own, which cost ten times as much as the rest.
 SHARE: Final = 0.08
 _DRIVER: Final = "disk.example.com"
+#: Kinds of volumes that drivers inside Kubernetes served -> the CSI driver that does now, and the field with the name.
+_IN_TREE: Final = {
+    "gcePersistentDisk": ("pd.csi.storage.gke.io", "pdName"),
+    "awsElasticBlockStore": ("ebs.csi.aws.com", "volumeID"),
+    "azureDisk": ("disk.csi.azure.com", "diskURI"),
+    "cinder": ("cinder.csi.openstack.org", "volumeID"),
+    "portworxVolume": ("pxd.portworx.com", "volumeID"),
+}
 
 Question = dict[str, Any]
 
@@ -23,18 +31,29 @@ def add(r: random.Random, question: Question) -> set[str]:
             _mount(r, question, pod, set())
     for _ in range(r.randint(1, 2)):
         _mount(r, question, question["pod"], features)
+    features |= _mount_inline(r, question)
     for node in question["nodes"]:
         if r.random() < 0.6:
             node["metadata"]["labels"][names.ZONE_LABEL] = r.choice(("z0", "z1"))
         if r.random() < 0.7:
-            allocatable = {"count": r.randint(1, 2)}
-            driver = {"name": _DRIVER, "nodeID": node["metadata"]["name"], "allocatable": allocatable}
-            question["csiNodes"].append({"metadata": {"name": node["metadata"]["name"]}, "spec": {"drivers": [driver]}})
+            names_of_drivers = (_DRIVER, *(driver for driver, _ in _IN_TREE.values()))
+            drivers = [_limited(r, driver, node["metadata"]["name"]) for driver in names_of_drivers]
+            question["csiNodes"].append({"metadata": {"name": node["metadata"]["name"]}, "spec": {"drivers": drivers}})
     if _attach(r, question) and "volume limits" in features:
         features.add("volume limits, attachments")
     if r.random() < 0.4:
         features |= _share(r, question)
     return features
+
+
+def _mount_inline(r: random.Random, question: Question) -> set[str]:
+    """Some pods name a volume without a claim."""
+    found: set[str] = set()
+    for pod in (question["pod"], *question["pods"]):
+        if r.random() < 0.3:
+            pod["spec"].setdefault("volumes", []).append({"name": "inline", **_in_tree(r)})
+            found |= {"volume limits, inline"} if pod is question["pod"] else set()
+    return found
 
 
 def _attach(r: random.Random, question: Question) -> bool:
@@ -45,13 +64,13 @@ def _attach(r: random.Random, question: Question) -> bool:
     mounted = {
         each["persistentVolumeClaim"]["claimName"] for each in question["pod"]["spec"]["volumes"] if _is_claim(each)
     }
-    attached = [each for each in question["volumes"] if "csi" in each["spec"]]
+    attached = [each for each in question["volumes"] if _driver(each)]
     own = {_handle(each) for each in attached if each["spec"]["claimRef"]["name"] in mounted}
     for node in question["nodes"]:
         for volume in attached:
             if _handle(volume) not in own and r.random() < 0.3:
                 source = {"persistentVolumeName": volume["metadata"]["name"]}
-                spec = {"attacher": _DRIVER, "nodeName": node["metadata"]["name"], "source": source}
+                spec = {"attacher": _driver(volume), "nodeName": node["metadata"]["name"], "source": source}
                 name = f"attachment-{len(question['attachments'])}"
                 question["attachments"].append({"metadata": {"name": name}, "spec": spec})
     return bool(question["attachments"])
@@ -61,8 +80,31 @@ def _is_claim(volume: Question) -> bool:
     return "persistentVolumeClaim" in volume
 
 
+def _driver(volume: Question) -> str:
+    """The CSI driver of a PersistentVolume; "" if it has none."""
+    in_tree = (driver for kind, (driver, _) in _IN_TREE.items() if kind in volume["spec"])
+    return _DRIVER if "csi" in volume["spec"] else next(in_tree, "")
+
+
 def _handle(volume: Question) -> str:
-    return str(volume["spec"]["csi"]["volumeHandle"])
+    """What its driver knows it by, if it is not one of a driver that was inside Kubernetes."""
+    return str(volume["spec"].get("csi", {}).get("volumeHandle", ""))
+
+
+def _limited(r: random.Random, driver: str, node: str) -> Question:
+    return {"name": driver, "nodeID": node, "allocatable": {"count": r.randint(1, 2)}}
+
+
+def _in_tree(r: random.Random) -> Question:
+    """A source of a volume, of few names."""
+    kind = r.choice([*_IN_TREE])
+    name = r.choice(("vol-1", "vol-2", "vol-3"))
+    source = {_IN_TREE[kind][1]: name}
+    if kind == "awsElasticBlockStore" and r.random() < 0.5:
+        source["volumeID"] = f"aws://z0/{name}"
+    if kind == "azureDisk":
+        source["diskName"] = name
+    return {kind: source}
 
 
 def _share(r: random.Random, question: Question) -> set[str]:
@@ -94,9 +136,12 @@ def _mount(r: random.Random, question: Question, pod: Question, features: set[st
         expression = {"key": "zone", "operator": "In", "values": [r.choice(("z0", "z1"))]}
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
         features.add("volume affinity")
-    if r.random() < 0.7:
+    if (kind := r.random()) < 0.5:
         spec["csi"] = {"driver": _DRIVER, "volumeHandle": f"handle-{r.randint(0, 4)}"}
         features.add("volume limits")
+    elif kind < 0.8:
+        spec.update(_in_tree(r))
+        features.add("volume limits, in-tree")
     else:
         spec["nfs"] = {"server": "s", "path": "/"}
     bound = {names.BIND_COMPLETED: "yes"}

@@ -21,6 +21,7 @@ from gpu.translation import Cards, Translation
 from scheduler.core.convert import (
     constraints,
     device_env,
+    in_tree_volumes,
     inline_disks,
     job_owners,
     pod_preferences,
@@ -221,6 +222,7 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         labels={intern(key): intern(value) for key, value in labels.items()},
         ports=pod_rules.host_ports(pod),
         disks=inline_disks.inline_disks(pod) if pod.spec.volumes else (),
+        inline_volumes=in_tree_volumes.of_pod(pod) if pod.spec.volumes else (),
         keeps_off=selectors.anti_terms(pod) if pod.spec.affinity else (),
         draws=pod_preferences.drawing_terms(pod, settings.weights) if pod.spec.affinity else (),
         grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,

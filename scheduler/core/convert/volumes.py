@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.convert import constraints
+from scheduler.core.convert import constraints, in_tree_volumes
 from scheduler.core.convert.controllers import controller_uid
 from scheduler.core.filters.volume_places import ZONE_LABELS
 from scheduler.core.model.records import ClaimUse, VolumeRule
@@ -50,12 +50,13 @@ class ClaimRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class VolumeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A PersistentVolume. ``rule`` None: it can be used anywhere. ``attached``: (CSI driver, handle), if it has one.
 
-    ``claim``: whom it is for.
+    ``is_in_tree``: it is written as one of a driver that was inside Kubernetes. ``claim``: whom it is for.
     """
 
     name: str
     rule: VolumeRule | None = None
     attached: tuple[str, str] | None = None
+    is_in_tree: bool = False
     claim: ClaimKey | None = None
 
     @property
@@ -142,7 +143,8 @@ def volume_record(volume: PersistentVolume) -> VolumeRecord:
     return VolumeRecord(
         name=volume.metadata.name,
         rule=None if rule == VolumeRule() else rule,
-        attached=None if spec.csi is None else (spec.csi.driver, spec.csi.volume_handle),
+        attached=in_tree_volumes.of_volume(volume) if spec.csi is None else (spec.csi.driver, spec.csi.volume_handle),
+        is_in_tree=spec.csi is None,
         claim=None if ref is None else (ref.namespace, ref.name),
     )
 

@@ -247,6 +247,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ports: tuple[HostPort, ...] = ()
     #: Disks that its volumes name without a claim.
     disks: tuple[InlineDisk, ...] = ()
+    #: CSI driver and handle of each volume that it names without a claim.
+    inline_volumes: tuple[tuple[str, str], ...] = ()
     #: Its required anti-affinity.
     keeps_off: tuple[AntiTerm, ...] = ()
     #: Terms by which other pods are scored beside it.

@@ -89,7 +89,7 @@ class Storage:
     def put_pod(self, pod: PodRecord) -> None:
         """Take a pod as it is now."""
         self.drop_pod(pod.uid)
-        if not pod.claims:
+        if not (pod.claims or pod.inline_volumes):
             return
         self._pods[pod.uid] = pod
         for use in pod.claims:
@@ -131,8 +131,9 @@ class Storage:
             self._claim_changed(volume.claim)
 
     def _handle_of(self, volume: str) -> Attached | None:
+        """Of what is attached, as kube-scheduler counts it: not those of drivers that were inside Kubernetes."""
         found = self.volumes.get(volume)
-        return None if found is None else found.attached
+        return None if found is None or found.is_in_tree else found.attached
 
     def _attached_changed(self, node: str) -> None:
         if self._pods:
@@ -156,7 +157,7 @@ class Storage:
 
     def judged(self, pod: PodRecord, holders: Holders) -> PodRecord:
         """A pod that waits, with what its claims ask of nodes, or with the reason why they keep it waiting."""
-        if not pod.claims or pod.blocker is not None:
+        if not (pod.claims or pod.inline_volumes) or pod.blocker is not None:
             return pod
         known = self._judged.get(pod.uid)
         if known is None or known[0] is not pod:
@@ -173,9 +174,10 @@ class Storage:
         return [(node, self.attached(pod)) for node, pod in pods if pod is not None]
 
     def attached(self, pod: PodRecord) -> tuple[Attached, ...]:
-        """Volumes of a pod that a CSI driver attaches, as far as its claims are bound."""
+        """Volumes of a pod that a CSI driver attaches: of claims that are bound, and without a claim."""
         found = (self._volume(pod, use) for use in pod.claims)
-        return tuple(sorted({v.attached for v in found if v is not None and v.attached is not None}))
+        of_claims = {v.attached for v in found if v is not None and v.attached is not None}
+        return tuple(sorted(of_claims.union(pod.inline_volumes)))
 
     def _volume(self, pod: PodRecord, use: ClaimUse) -> VolumeRecord | None:
         claim = self.claims.get((pod.namespace, use.name))

@@ -17,7 +17,6 @@ _ARGUMENT: Final = "Moorage has no such setting of the plug-in"
 _DEVICES: Final = "Moorage does not serve extended resources by DRA device classes"
 _NAMED: Final = "a pod that names its node waits for no scheduler"
 _UNBOUND: Final = "claims that wait for a node are not bound by Moorage"
-_TRANSLATED: Final = "in-tree volumes are not counted for the CSI drivers that serve them"
 _TWICE: Final = "kube-scheduler counts a volume twice that is attached here and that no pod uses; Moorage once"
 _PENDING: Final = "an unbound claim of a running pod counts for no CSI driver here"
 _GATE_ON: Final = "the feature gate that the row turns off is on by default"
@@ -35,14 +34,6 @@ _TOLERATIONS: Final = (
     "Pod with Gt toleration can be scheduled when feature gate is enabled and taint value is higher",
     "TestTaintTolerationFilterWithFeatureGate/"
     "Pod with Lt toleration can be scheduled when feature gate is enabled and taint value is lower",
-)
-_IN_TREE: Final = (
-    "should count in-tree volumes if migration is enabled",
-    "should count in-tree inline volumes if migration is enabled",
-    "should count in-tree and csi volumes if migration is enabled (when scheduling in-tree volumes)",
-    "should count in-tree, inline and csi volumes if migration is enabled (when scheduling in-tree volumes)",
-    "should count in-tree and csi volumes if migration is enabled (when scheduling csi volumes)",
-    "don't skip Filter when the pod has inline migratable volumes",
 )
 _WAITING_CLAIMS: Final = (
     "local volumes with close capacity are preferred",
@@ -82,7 +73,6 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     f"{_LIMITS}/ephemeral volume not owned": _ERROR,
     f"{_LIMITS}/ephemeral volume unbound": _UNBOUND,
     f"{_LIMITS}/ephemeral doesn't when node volume limit <= pods ephemeral CSI volume": _PENDING,
-    **{f"{_LIMITS}/{name}": _TRANSLATED for name in _IN_TREE},
     **{f"tainttoleration/{name}": _GATE for name in _TOLERATIONS},
     **{f"volumebinding/TestVolumeBinding/{name}": _UNBOUND for name in _WAITING_CLAIMS},
     "volumezone/TestWithBinding/unbound volume wait binding mode": _UNBOUND,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from scheduler.core.convert.volumes import attachment_record
@@ -22,6 +25,8 @@ from tests.scheduler.core.objects import (
     pod_group,
     volume,
 )
+from wire.core import Pod
+from wire.storage import PersistentVolume
 
 
 def test_a_node_takes_no_more_volumes_than_its_driver_says() -> None:
@@ -123,3 +128,40 @@ def test_a_volume_that_has_left_a_node_counts_there_no_more() -> None:
     assert places(made.decide(0)) == {"q": "a"}
     made.remove_pod("uid-s")
     assert places(made.decide(0)) in ({"p": "a"}, {"q": "a"}), "one of the two volumes has room"
+
+
+_CINDER = "cinder.csi.openstack.org"
+
+
+def _cinder(name: str, handle: str, **asked: Any) -> Pod:
+    """A pod that names a volume without a claim."""
+    return mounting(name, spec={"volumes": [{"name": "v", "cinder": {"volumeID": handle}}]}, **asked)
+
+
+def _in_tree(name: str, of: str, handle: str) -> PersistentVolume:
+    spec = {"claimRef": {"namespace": "ns", "name": of}, "cinder": {"volumeID": handle}}
+    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, PersistentVolume)
+
+
+def test_volumes_of_drivers_inside_kubernetes_count_against_the_limits_of_csi_drivers() -> None:
+    limit = csi_node("a", **{_CINDER: 1})
+    made = cluster(node("a"), limit, claim("d0", "pv0"), _in_tree("pv0", "d0", "x"), bound(mounting("r", "d0"), "a"))
+    feed(made, _cinder("p", "y"), _cinder("same", "x"))
+    assert places(made.decide(0)) == {"same": "a"}
+    assert reasons(made) == {"volumes": 1}
+    feed(made, csi_node("a", **{_CINDER: 2}))
+    assert places(made.decide(0)) == {"same": "a", "p": "a"}
+
+
+def test_a_volume_without_a_claim_counts_while_its_pod_is_there() -> None:
+    made = cluster(node("a"), csi_node("a", **{_CINDER: 1}), bound(_cinder("r", "x"), "a"), _cinder("p", "y"))
+    assert reasons(made) == {"volumes": 1}
+    made.remove_pod("uid-r")
+    assert places(made.decide(0)) == {"p": "a"}
+
+
+def test_of_what_is_attached_volumes_of_drivers_inside_kubernetes_do_not_count() -> None:
+    left = attachment("x", "a", of="pv0", driver=_CINDER)
+    limited = csi_node("a", **{_CINDER: 1})
+    made = cluster(node("a"), limited, left, claim("d0", "pv0"), _in_tree("pv0", "d0", "x"), _cinder("p", "y"))
+    assert places(made.decide(0)) == {"p": "a"}
