@@ -64,6 +64,12 @@ def queue_said(owner: Json, pod: Json) -> str:
     return ""
 
 
+def pool_labels(owner: Json, pod: Json) -> dict[str, str]:
+    """Return the label that says whose scheduler decides on the group; nothing without one."""
+    pool = _label(names.NODE_POOL_LABEL, owner, pod)
+    return {names.NODE_POOL_LABEL: pool} if pool else {}
+
+
 def priority_of(owner: Json, pod: Json, *, own: str, defaults: Defaults, default: str) -> str:
     """Return the priority class. ``own``: what the workload names in a place of its own; ``default``: its kind's."""
     labelled = (fields.labels_of(obj).get(names.PRIORITY_CLASS_LABEL) for obj in (owner, pod))

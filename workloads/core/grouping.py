@@ -72,7 +72,8 @@ def _foreign(case: Case, defaults: Defaults) -> Group:
         # What the first of several pods bears beside is not said of the others.
         own = fields.annotations_of(case.pod)
         rest = {name: text for name, text in annotations.items() if name not in own}
-        meta = msgspec.structs.replace(meta, labels=None, annotations=rest)
+        labels = generic.pool_labels(case.top, case.pod) or None
+        meta = msgspec.structs.replace(meta, labels=labels, annotations=rest)
     return Group(msgspec.structs.replace(made, metadata=meta), shape.part)
 
 
@@ -129,7 +130,7 @@ def _pod_group(case: Case, shape: Shape, defaults: Defaults) -> PodGroup:
     meta = ObjectMeta(
         name=_name(case, shape, reference),
         namespace=fields.text(pod, "metadata.namespace"),
-        labels=dict(fields.labels_of(top)) or None,
+        labels={**fields.labels_of(top), **generic.pool_labels(top, pod)} or None,
         annotations=_annotations(top, pod, reference),
         owner_references=[reference],
     )

@@ -41,6 +41,14 @@ def test_the_queue_is_that_of_the_owner_then_the_pod_then_the_project(owner: Any
     assert made({"labels": owner}, {"labels": of}).spec.queue == queue
 
 
+@pytest.mark.parametrize(
+    ("owner", "of", "pool"),
+    [({POOL: "a"}, {POOL: "b"}, "a"), ({}, {POOL: "b"}, "b"), ({POOL: ""}, {POOL: "b"}, "b"), ({}, {}, None)],
+)
+def test_the_group_has_the_node_pool_of_the_owner_then_of_the_pod(owner: Any, of: Any, pool: str | None) -> None:
+    assert (made({"labels": owner}, {"labels": of}).metadata.labels or {}).get(POOL) == pool
+
+
 def test_the_default_queue_is_a_setting() -> None:
     assert made({}, {}, Defaults(queue="everyone")).spec.queue == "everyone"
 

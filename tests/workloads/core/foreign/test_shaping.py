@@ -134,3 +134,9 @@ def test_what_the_pods_say_stands_on_the_pod_group() -> None:
         "name": "llm",
         "queue": "research",
     }
+
+
+def test_of_a_gang_without_an_owner_the_node_pool_alone_is_taken_from_its_first_pod() -> None:
+    labels = {names.NODE_POOL_LABEL: "a", "index": "0"}
+    meta = made(pod(labels={**QUEUE, **labels}, **of_koordinator("4"))).pod_group.metadata
+    assert meta.labels == {names.NODE_POOL_LABEL: "a"}
