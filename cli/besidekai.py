@@ -43,7 +43,7 @@ class IfKaiStarts(enum.Enum):
 
 
 class BesideKai:
-    """Looks for a KAI, and what of it is ``also`` in its way, while a replica of ``component`` runs.
+    """Looks for a KAI, and what of it is ``also`` in its way, while a replica runs that takes part in ``lease``.
 
     ``noticed`` is set once the replica has to stop. ``is_there`` is what the metric says: 1 while KAI is at work.
     ``every_s``: between two looks.
@@ -54,14 +54,14 @@ class BesideKai:
         api: Api,
         events: EventRecorder,
         *,
-        component: str,
+        lease: str,
         choice: IfKaiStarts,
         also: Also = NOTHING_ELSE,
         every_s: float = EVERY_S,
     ) -> None:
         self._lookout = Lookout(api, also)
         self._events = events
-        self._lease = ObjectMeta(name=f"moorage-{component}", namespace=names.SYSTEM_NAMESPACE)
+        self._lease = ObjectMeta(name=lease, namespace=names.SYSTEM_NAMESPACE)
         self._choice = choice
         self._every_s = every_s
         self._elsewhere: tuple[str, ...] = ()

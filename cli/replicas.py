@@ -51,7 +51,7 @@ Make = Callable[[Api, EventRecorder, Registry, Tracer | None], Replica]
 class Own:
     """What a replica has of its own. ``controller`` signs its events; ``also``: what of KAI's is in its way as well.
 
-    ``kai_every_s``: how often it looks for a KAI.
+    ``kai_every_s``: how often it looks for a KAI. ``lease``: of those who elect a leader; "": the component's.
     """
 
     component: str
@@ -60,6 +60,7 @@ class Own:
     rng: random.Random
     also: Also = NOTHING_ELSE
     kai_every_s: float = EVERY_S
+    lease: str = ""
 
 
 async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Make) -> None:
@@ -93,7 +94,7 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
         beside = BesideKai(
             unfenced,
             events,
-            component=own.component,
+            lease=_lease_name(own),
             choice=options.if_kai_starts,
             also=own.also,
             every_s=own.kai_every_s,
@@ -160,13 +161,17 @@ def _election(options: Options, api: Api, own: Own, *, identity: str, fence: Wri
     return LeaderElection(
         api,
         namespace=names.SYSTEM_NAMESPACE,
-        name=f"moorage-{own.component}",
+        name=_lease_name(own),
         identity=identity,
         clock=own.clock,
         rng=own.rng,
         settings=_lease_settings(options),
         fence=fence,
     )
+
+
+def _lease_name(own: Own) -> str:
+    return own.lease or f"moorage-{own.component}"
 
 
 def _lease_settings(options: Options) -> LeaseSettings:

@@ -13,6 +13,7 @@ from cli.metrics.queues import show_queues
 from cli.metrics.registry import Registry
 from cli.metrics.scheduling import SchedulingCounted, show_standing
 from cli.metrics.watches import count_watches
+from cli.refusing import BadInput
 from cli.replicas import Own, run_replica
 from cli.settings.scheduler import SchedulerOptions
 from kube.client.api import Api
@@ -21,6 +22,7 @@ from kube.events import EventRecorder
 from kube.lead.replica import Replica
 from kube.telemetry.tracing import Tracer
 from scheduler.app import Scheduler
+from scheduler.core.model.node_pool import NodePool, own_name
 from scheduler.core.model.room import RoomSettings
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues.use_over_time import UsePeriod
@@ -29,11 +31,14 @@ from scheduler.settings import InspectSettings, PricingSettings, ScalingSettings
 from wire import names
 
 _NS: Final = 1_000_000_000
+#: The lease of the scheduler for objects without the label; others' end in the value that they are for.
+LEASE: Final = "moorage-scheduler"
 
 
 def settings(options: SchedulerOptions) -> SchedulerSettings:
     """Return what is chosen about the scheduler."""
     decisions = Settings(
+        pool=_pool(options),
         gpu_strategy=options.gpu_strategy,
         cpu_strategy=options.cpu_strategy,
         weights=options.weights(),
@@ -58,6 +63,18 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         evictions_per_s=options.evictions_per_second,
         pricing=PricingSettings(in_thread=True),
     )
+
+
+def _pool(options: SchedulerOptions) -> NodePool | None:
+    """The part of the cluster that it decides on; None: all of it."""
+    if options.nodepool_label_key:
+        return NodePool(key=options.nodepool_label_key, value=options.partition_label_value)
+    if options.partition_label_value:
+        value = options.partition_label_value
+        raise BadInput(
+            f"--partition-label-value: {value!r} is given without a label; allowed: with --nodepool-label-key"
+        )
+    return None
 
 
 def _room(options: SchedulerOptions) -> RoomSettings:
@@ -128,5 +145,6 @@ async def run(options: SchedulerOptions, stop: anyio.Event) -> None:
         inspecting = Inspecting(scheduler.cache.cluster, inspect_settings(options))
         return Inspected(scheduler, inspecting, listener)
 
-    own = Own("scheduler", controller=names.SCHEDULER_NAME, clock=clock, rng=rng)
+    lease = own_name(LEASE, _pool(options))
+    own = Own("scheduler", controller=names.SCHEDULER_NAME, clock=clock, rng=rng, lease=lease)
     await run_replica(options, stop, own=own, make=make)

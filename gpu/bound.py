@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -24,6 +25,7 @@ from wire import names
 #: later write of a pod that has a wrong one.
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 
+_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 #: Stands in for a device that is not known yet.
 _STAND_IN: Final = GivenDevice(uuid="", index=0, mem_mib=0, nano=NANO_PER_DEVICE)
 
@@ -37,19 +39,26 @@ def given(grant: Grant, held: Sequence[Reservation]) -> tuple[GivenDevice, ...]:
 
 
 def metadata(
-    taken: Translation, grant: Grant, devices: Sequence[GivenDevice], *, node: str, at_ns: int, cdi: bool = False
+    taken: Translation,
+    grant: Grant,
+    devices: Sequence[GivenDevice],
+    *,
+    node: str,
+    at_ns: int,
+    cdi: bool = False,
+    labels: Mapping[str, str] = _NO_LABELS,
 ) -> BoundMetadata:
     """Labels and annotations of a pod that is bound to ``node`` at ``at_ns`` (Unix time).
 
     ``taken.request`` is the alternative that was taken; the grant has no devices where that is whole devices or none,
     which kubelet hands out after the Binding. Of one key, KAI's part and the grant win.
 
-    ``cdi``: containers are told their devices by CDI names.
+    ``cdi``: containers are told their devices by CDI names. ``labels``: beside these.
     """
     ours = shared_metadata(grant, taken.request, cdi=cdi) if grant.devices else whole_metadata(taken.request)
     written = combine.written_back(taken, devices, node=node, at_ns=at_ns, cdi=cdi)
     annotations = {**_sound(written.annotations), **_of_env(written.env), **ours.annotations}
-    return BoundMetadata({**_sound(written.labels), **ours.labels}, annotations)
+    return BoundMetadata({**_sound(written.labels), **labels, **ours.labels}, annotations)
 
 
 def env_names(translation: Translation) -> dict[str, tuple[str, ...]]:

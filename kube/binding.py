@@ -55,9 +55,9 @@ async def post(api: Api, pod: Identity, *, rv: str, node: str, metadata: BoundMe
     return Accepted()
 
 
-def scheduled_note(pod: Identity, node: str) -> str:
-    """What the event ``Scheduled`` says (kai-contract 4.10)."""
-    return f"Successfully assigned pod {pod.namespace}/{pod.name} to node {node} at node-pool default"
+def scheduled_note(pod: Identity, node: str, pool: str) -> str:
+    """What the event ``Scheduled`` says (kai-contract 4.10). ``pool``: the node pool's name."""
+    return f"Successfully assigned pod {pod.namespace}/{pod.name} to node {node} at node-pool {pool}"
 
 
 async def read(api: Api, pod: Identity) -> Pod | None:

@@ -44,6 +44,7 @@ from scheduler.telemetry.observing import Observer, Unobserved
 from scheduler.telemetry.traces import Traces, Untraced
 from scheduler.telemetry.tracing import Traced
 from scheduler.upkeep.answering import Answering
+from scheduler.upkeep.joining_nodes import JoiningNodes
 from scheduler.upkeep.ledger_audit import Recounting
 from scheduler.upkeep.pricing import Pricing
 from scheduler.upkeep.queue_use import QueueUse
@@ -105,6 +106,7 @@ class Scheduler(Follower):
         self._releasing = _releasing(of, self._evictor)
         self._remarking = Remarking(cache, events)
         self._answering = Answering(cache, answer_s=settings.answer_s)
+        self._joining = JoiningNodes(cache, settle_s=settings.settle_s)
         self._queue_use = _queue_use(of)
         self._pricing = _pricing(of)
         self._queue_statuses = QueueStatuses(api, cache, clock=clock) if settings.object_status else None
@@ -165,6 +167,7 @@ class Scheduler(Follower):
             tasks.start_soon(self._releasing.run)
             tasks.start_soon(self._remarking.run)
             tasks.start_soon(self._answering.run)
+            tasks.start_soon(self._joining.run)
             if self._scaling is not None:
                 tasks.start_soon(self._scaling.run)
             if self._queue_use is not None:

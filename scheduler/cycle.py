@@ -297,7 +297,9 @@ class Cycle:
         began_s = anyio.current_time()
         self._asking.add(placement.pod_uid)
         try:
-            request = await handing.create(self._api, handing.manifest(placement, pod.cls.request))
+            request = await handing.create(
+                self._api, handing.manifest(placement, pod.cls.request, pool=self._settings.decisions.pool)
+            )
         except handing.NotHanded as error:
             self._cache.cluster.commits.failed(placement.pod_uid, "", f"Refused: {error}", now_ns=monotonic_ns())
             self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)

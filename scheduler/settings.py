@@ -98,7 +98,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``suggestions``: conditions of pods that have waited a while say what would let them start. ``cdi``: how containers
     are told their devices. ``scores``: those that ``decisions`` may name; None: the registry's (not imported
     here: NumPy, for ``--help``).
-    ``evictions_per_s``: of all kinds together; twice as many at once after a pause.
+    ``evictions_per_s``: of all kinds together; twice as many at once after a pause. ``settle_s``: so long a node that
+    came from another node pool takes nobody (scheduler/upkeep/joining_nodes.py).
     ``queue_use``: which use of queues over time counts in their fair shares; None: none. ``use_source``: who knows it;
     None: the scheduler counts. ``pricing``: for the strategy ``priced``.
     """
@@ -121,3 +122,4 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     use_source: UseSource | None = None
     pricing: PricingSettings = PricingSettings()
     evictions_per_s: int = 300
+    settle_s: float = 15.0

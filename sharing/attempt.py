@@ -15,6 +15,7 @@ from gpu.handover import PlannedDevice
 from gpu.order import Foreign
 from gpu.request import FractionAsk, MemoryAsk, SharedAsk
 from sharing.pods import PodView
+from wire import names
 from wire.crds.bindrequest import BindRequest
 
 
@@ -38,6 +39,13 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     members: int = 1
     alternative: int = 0
     is_direct: bool = False
+    #: The node pool of the scheduler that ordered it, as its label says; "" for the one without a value.
+    node_pool: str = ""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What its pod is labelled with when it is bound, as KAI's scheduler does (kai-contract 6)."""
+        return {names.NODE_POOL_LABEL: self.node_pool} if self.node_pool else {}
 
     @property
     def unit(self) -> str:
@@ -95,4 +103,5 @@ def read(request: BindRequest) -> Attempt | Foreign:
         plan=handed.plan,
         members=handed.members,
         alternative=handed.alternative,
+        node_pool=(request.metadata.labels or {}).get(names.NODE_POOL_LABEL, ""),
     )

@@ -101,7 +101,7 @@ class Replicas:
                 rng=self._rng(incarnation),
                 events=_events(unfenced, role.controller, clock, group),
             )
-            if role.name == SCHEDULER:
+            if role.name.startswith(SCHEDULER):
                 self.running[name] = replica
             if self.components[name].incarnations > 1:
                 self.started_again(incarnation)

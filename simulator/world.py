@@ -36,6 +36,7 @@ from kube.lead.lease import LeaseSettings
 from kube.memory.calls import Call
 from kube.memory.server import MemoryApiServer
 from kube.watch.reflector import Reflector
+from scheduler.core.model.node_pool import NodePool
 from scheduler.settings import SchedulerSettings
 from simulator import disruptions, jobpods, observer, policies, seeding, settled
 from simulator.auditing import Auditor
@@ -72,11 +73,14 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a simulated cluster is like. ``event_delay_s``: watch events are late by up to so much.
 
     ``lateness``: how late who decides may hear of queues; None: by up to 300 s where events are late, else at once.
-    ``schedulers`` and ``binders``: how many of each run. With ``election`` they elect a leader each, on Leases; without
+    ``pools``: node pools that have a scheduler of their own (``scheduler-<value>``); then the other one is for objects
+    without the label. ``schedulers`` and ``binders``: how many of each run, schedulers of each pool. With ``election``
+    they elect a leader each, on Leases; without
     it all of them work at once, as after a mistake in their manifests.
     """
 
     seed: int = 0
+    pools: tuple[str, ...] = ()
     schedulers: int = 1
     binders: int = 1
     election: LeaseSettings | None = None
@@ -316,7 +320,7 @@ class World:
             server=self.server,
             roles=(
                 Role(BINDER, "moorage-binder", parts.binder, settings.binder, settings.binders),
-                Role(SCHEDULER, names.SCHEDULER_NAME, parts.scheduler, settings.scheduler, settings.schedulers),
+                *map(self._scheduler_of, ("", *settings.pools)),
             ),
             clock=clock,
             seed=settings.seed,
@@ -324,6 +328,13 @@ class World:
             wire=parts.wire,
             started_again=lambda incarnation: self.checker.disturbed(f"{incarnation} was started"),
         )
+
+    def _scheduler_of(self, pool: str) -> Role:
+        settings, name = self.settings.scheduler, f"{SCHEDULER}-{pool}" if pool else SCHEDULER
+        if self.settings.pools:
+            decisions = msgspec.structs.replace(settings.decisions, pool=NodePool(value=pool))
+            settings = msgspec.structs.replace(settings, decisions=decisions)
+        return Role(name, names.SCHEDULER_NAME, self._parts.scheduler, settings, self.settings.schedulers)
 
     def _rng(self, purpose: str) -> random.Random:
         return random.Random(f"{self.settings.seed}/{purpose}")

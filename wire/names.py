@@ -188,7 +188,7 @@ MOORAGE_PREFIX: Final = "moorage.dev/"
 NODE_GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 #: Label of a node: the product of its cards.
 NODE_GPU_PRODUCT: Final = "nvidia.com/gpu.product"
-#: Label of a node: its pool, by which metrics of GPUs are told apart.
+#: Label of nodes, PodGroups, Queues, pods and BindRequests: their node pool (docs/node-pools.md).
 NODE_POOL_LABEL: Final = "kai.scheduler/node-pool"
 #: Label of a node: how many cards it has.
 NODE_GPU_COUNT: Final = "nvidia.com/gpu.count"

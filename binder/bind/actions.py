@@ -53,6 +53,7 @@ from sharing.state import (
 )
 from wire import names
 from wire.core import ObjectReference
+from wire.crds.podgroup import DEFAULT_NODE_POOL
 from wire.events import NORMAL, WARNING
 
 _log: Final = logging.getLogger(__name__)
@@ -169,6 +170,7 @@ class Carrier:
             node=attempt.node,
             at_ns=self._clock.now_ns(),
             cdi=self._cdi.is_on,
+            labels=attempt.labels,
         )
         if state.tries:
             await anyio.sleep(_RETRY_S * 2**state.tries)
@@ -204,7 +206,8 @@ class Carrier:
             told = {"node": attempt.node, "groups": groups, "gpus_nano": nano, **self._traces.of(attempt)}
             extra = about(LogEvent.POD_BOUND, pod=_place(state), **told)
             _log.info("bound", extra=extra)
-            self._tell(state, names.REASON_SCHEDULED, binding.scheduled_note(_identity(state), attempt.node))
+            note = binding.scheduled_note(_identity(state), attempt.node, attempt.node_pool or DEFAULT_NODE_POOL)
+            self._tell(state, names.REASON_SCHEDULED, note)
         await until_answered(
             partial(remove, self._api, BIND_REQUESTS, attempt.name, namespace=attempt.namespace, uid=attempt.id)
         )

@@ -9,6 +9,7 @@ from cli.checks.reader import Raw
 from cli.migration.options import CONFIG, SHARD, Fate, Option
 from cli.migration.rows import Code, Row, row
 from cli.migration.values import as_given
+from cli.settings import kinds
 from cli.settings.declaring import declared
 from cli.settings.kinds import Kind
 from cli.settings.scheduler import SchedulerOptions
@@ -43,29 +44,47 @@ def shard_rows(shard: Raw) -> Iterator[Row]:
     """What a shard says."""
     spec, about = dict(shard.get("spec") or {}), f"SchedulingShard {shard['metadata']['name']}"
     if partition := spec.pop("partitionLabelValue", ""):
-        yield row(Code.SHARD_PARTITION, about, value=partition)
+        yield _partition_row(about, partition)
     strategy = spec.get("placementStrategy") or {}
     if strategy.get("gpu") == strategy.get("cpu"):
         spec["placementStrategy"] = strategy.get("gpu")
-    yield from _rows(about, spec, SHARD)
+    yield from _rows(about, spec, SHARD, pool=partition)
 
 
-def _rows(about: str, spec: Raw, table: Mapping[str, Option]) -> Iterator[Row]:
+def _partition_row(about: str, partition: str) -> Row:
+    try:
+        kinds.POOL.read(partition)
+    except ValueError as error:
+        setting = "scheduler.pools[].value"
+        return row(Code.OPTION_UNFIT, f"{about}: partitionLabelValue", value=partition, setting=setting, why=str(error))
+    return row(Code.SHARD_PARTITION, about, value=partition)
+
+
+def _rows(about: str, spec: Raw, table: Mapping[str, Option], *, pool: str = "") -> Iterator[Row]:
     for path, value in _set(spec, table):
         option = _option(path, table) or Option(Fate.MISSING)
         if value not in _EMPTY and _lowered(value) != _lowered(option.default):
-            yield _row(f"{about}: {path}", value, option)
+            yield _row(f"{about}: {path}", value, option, pool=pool)
 
 
-def _row(about: str, value: Any, option: Option) -> Row:
-    """What becomes of one option. A value that a setting here refuses is reported with the setting's own reason."""
+def _row(about: str, value: Any, option: Option, *, pool: str) -> Row:
+    """What becomes of one option. A value that a setting here refuses is reported with the setting's own reason.
+
+    ``pool``: the node pool whose scheduler it is for, "" for the one without a value.
+    """
     given, written = as_given(value), option.written(value)
     if option.fate is Fate.MAPPED and not written:
         return row(Code.OPTION_UNUSED, about, value=given)
     if why := _refusal(option.chart, written):
-        return row(Code.OPTION_UNFIT, about, value=given, setting=option.chart, why=why)
-    values = {"chart": f"{option.chart}={written}", "allowed": str(option.default), "value": given}
+        return row(Code.OPTION_UNFIT, about, value=given, setting=_chart(option, pool), why=why)
+    values = {"chart": f"{_chart(option, pool)}={written}", "allowed": str(option.default), "value": given}
     return row(_CODES[option.fate], about, **{name: values[name] for name in _NAMES[option.fate]})
+
+
+def _chart(option: Option, pool: str) -> str:
+    """The value of the chart; what is the scheduler's is that of its node pool."""
+    of_scheduler = option.chart.removeprefix("scheduler.")
+    return option.chart if not pool or of_scheduler == option.chart else f"scheduler.pools[{pool}].{of_scheduler}"
 
 
 def _refusal(chart: str, written: str) -> str:

@@ -73,7 +73,7 @@ CONFIG: Final[dict[str, Option]] = {
     "global.replicaCount": _same("scheduler.replicas, binder.replicas, admission.replicas", 1),
     "global.jsonLog": _same("global.jsonLog", default=False),
     "global.queueLabelKey": Option(Fate.MISSING, default=names.QUEUE_LABEL),
-    "global.nodePoolLabelKey": Option(Fate.MISSING, default="kai.scheduler/node-pool"),
+    "global.nodePoolLabelKey": _same("global.nodePoolLabelKey", names.NODE_POOL_LABEL),
     "global.namespaceLabelSelector": _MISSING,
     "global.podLabelSelector": _MISSING,
     "global": _UNUSED,

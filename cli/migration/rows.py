@@ -109,9 +109,9 @@ TEXTS: Final[dict[Code, Text]] = {
         'set binder.resourceReservation.runtimeClassName="", if KAI\'s reservations do without',
     ),
     Code.SHARD_PARTITION: Text(
-        _F,
-        "is for nodes with the label {value}; there is one scheduler for all nodes, and its pods would go to any",
-        "give its pods a nodeSelector for that label, and its nodes a taint; then delete the shard",
+        _D,
+        "is for nodes and workloads with the label {value}: the chart has a scheduler for each node pool",
+        "add an entry with value: {value} to scheduler.pools",
     ),
     Code.QUEUE_MISSING: Text(_D, "is named by pods and not there: they wait, as at KAI; without any Queue they run"),
     Code.QUEUE_REFUSED: Text(

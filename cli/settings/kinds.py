@@ -26,6 +26,8 @@ _ON: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _OFF: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 _HOST_PORT: Final = "127.0.0.1:12345, [::1]:12345, :12345"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL_KEY: Final = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_POOL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 #: What stands for the id of a trace.
 TRACE_ID: Final = "{trace_id}"
@@ -233,6 +235,12 @@ IMAGE: Final = _pattern("IMAGE", re.compile(r"[^\s]+"), "the name of an image")
 WORD: Final = _pattern("NAME", re.compile(r"[^\s]+"), "a name without spaces")
 OBJECT: Final = _pattern(
     "NAME", _NAME, "the name of an object: lower-case letters, digits, dashes and dots; or empty", or_none=True
+)
+LABEL_KEY: Final = _pattern(
+    "KEY", _LABEL_KEY, "the key of a label, as in kai.scheduler/node-pool; or empty", or_none=True
+)
+POOL: Final = _pattern(
+    "VALUE", _POOL, "at most 40 lower-case letters, digits and dashes, as it is part of names; or empty", or_none=True
 )
 RESOURCE: Final = _pattern("NAME", _RESOURCE, "the name of an extended resource, as in nvidia.com/gpu.shared")
 TRACE_ADDRESS: Final = Kind(metavar="URL", allowed=_TRACE_ADDRESS, read=_trace_address)

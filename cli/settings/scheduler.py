@@ -9,6 +9,7 @@ from cli.settings import affinity, kinds
 from cli.settings.common import Address
 from cli.settings.declaring import Setting
 from cli.settings.preferences import PreferenceOptions
+from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.records import Term
 from scheduler.core.model.room import Method, RoomSettings
 from scheduler.core.model.settings import Settings, Strategy
@@ -57,6 +58,21 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
             kind=kinds.member(Strategy),
         ),
     ] = Strategy.PRICED
+    nodepool_label_key: Annotated[
+        str,
+        Setting(
+            help="label of nodes, PodGroups, Queues and pods by which schedulers divide the cluster; empty: it is not "
+            "divided",
+            kind=kinds.LABEL_KEY,
+        ),
+    ] = NodePool().key
+    partition_label_value: Annotated[
+        str,
+        Setting(
+            help="value of that label that this scheduler is for; empty: objects without the label",
+            kind=kinds.POOL,
+        ),
+    ] = ""
     default_staleness_grace_period: Annotated[
         float,
         Setting(

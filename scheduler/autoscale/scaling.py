@@ -24,6 +24,7 @@ from kube.watch.signal import Signal
 from scheduler.autoscale import scaling_pod
 from scheduler.core.autoscale.scaling_pods import Create, Remove, Scaler, ScalingPod, Step, Tell
 from scheduler.core.autoscale.unmet_demand import Want, wants
+from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.plan import Explain
 from scheduler.settings import ScalingSettings
 from scheduler.watch.cache import Cache
@@ -55,7 +56,8 @@ class Scaling:
         self._thought_s = 0.0
         self._wake = Signal()
         self._decided = Signal()
-        self._sink = ScalingPodSink(settings.namespace, self._wake)
+        self._pool = cache.cluster.settings.pool
+        self._sink = ScalingPodSink(settings.namespace, self._wake, self._pool)
 
     def reflector(self, rng: random.Random) -> Reflector[Pod]:
         """What keeps us in step with the scaling pods."""
@@ -150,7 +152,7 @@ class Scaling:
         pod = await self._api.get(PODS, source.name, namespace=source.namespace)
         if pod.metadata.uid != source.uid or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
             return
-        body = scaling_pod.manifest(pod, source.demand, self._settings, source.constraints.volumes)
+        body = scaling_pod.manifest(pod, source.demand, self._settings, source.constraints.volumes, pool=self._pool)
         if body is None:
             self._scaler.cool(source.uid, now_s=anyio.current_time())
             return
@@ -168,7 +170,7 @@ class Scaling:
 
     async def _tell(self, pod: Pod) -> None:
         """Say that it is unschedulable, at exactly the version that was looked at. Raises ApiError."""
-        read = scaling_pod.read(pod, self._settings.namespace)
+        read = scaling_pod.read(pod, self._settings.namespace, self._pool)
         if read is None or read.is_told or read.is_spent:
             return
         told: dict[str, Any] = scaling_pod.unschedulable(pod, now=rfc3339(self._clock.now_ns()))
@@ -192,8 +194,9 @@ class Scaling:
 class ScalingPodSink:
     """Follows scaling pods; what only looks like one is not kept."""
 
-    def __init__(self, namespace: str, wake: Signal) -> None:
+    def __init__(self, namespace: str, wake: Signal, pool: NodePool | None = None) -> None:
         self._namespace = namespace
+        self._pool = pool
         self._wake = wake
         self._pods: dict[str, ScalingPod] = {}
         #: UIDs of those that are gone, against answers that come after the deletion was seen.
@@ -205,7 +208,7 @@ class ScalingPodSink:
 
     def keep(self, obj: Pod) -> ScalingPod | None:
         """What is kept of a pod."""
-        return scaling_pod.read(obj, self._namespace)
+        return scaling_pod.read(obj, self._namespace, self._pool)
 
     async def replace(self, kept: Sequence[ScalingPod | None]) -> None:
         """Take a list: what is not in it is gone."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from scheduler.autoscale import volume_places
 from scheduler.core.autoscale.scaling_pods import ScalingPod
-from scheduler.core.model.records import Demand, VolumeRule
+from scheduler.core.model.node_pool import NodePool
+from scheduler.core.model.records import Demand, Requirement, Term, VolumeRule
 from scheduler.settings import ScalingSettings
 from wire import names
 from wire.core import Pod
@@ -26,12 +27,17 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def manifest(
-    source: Pod, demand: Demand, settings: ScalingSettings, volumes: Sequence[VolumeRule] = ()
+    source: Pod,
+    demand: Demand,
+    settings: ScalingSettings,
+    volumes: Sequence[VolumeRule] = (),
+    *,
+    pool: NodePool | None = None,
 ) -> dict[str, Any] | None:
     """Return the scaling pod of a waiting pod: what it takes in whole devices, where it and its volumes may be.
 
-    None if it can't be said where its volumes are. No scheduler has its name, so it is never bound; should somebody
-    bind it, its image exits at once.
+    ``pool``: of which the node has to be. None if it can't be said where its volumes are. No scheduler has its name, so
+    it is never bound; should somebody bind it, its image exits at once.
     """
     meta, spec = source.metadata, source.spec
     amounts = _amounts(demand)
@@ -49,10 +55,11 @@ def manifest(
         },
     }
     affinity = _in_namespace(msgspec.to_builtins(spec.affinity) or {}, meta.namespace)
-    if volumes:
+    rules = (*volumes, *_of_pool(pool))
+    if rules:
         own = spec.affinity.node_affinity if spec.affinity is not None else None
         required = volume_places.selector(
-            own.required_during_scheduling_ignored_during_execution if own else None, volumes
+            own.required_during_scheduling_ignored_during_execution if own else None, rules
         )
         if required is None:
             return None
@@ -70,6 +77,7 @@ def manifest(
                 names.APP_LABEL: names.SCALING_APP,
                 names.SCALING_SOURCE_NAME_LABEL: _label(meta.name),
                 names.SCALING_SOURCE_NAMESPACE_LABEL: meta.namespace,
+                **({} if pool is None else pool.labels),
             },
             "annotations": {names.SCALES_FOR: meta.uid},
         },
@@ -82,6 +90,13 @@ def manifest(
             **{field: value for field, value in copied.items() if value},
         },
     }
+
+
+def _of_pool(pool: NodePool | None) -> Iterator[VolumeRule]:
+    """What the pool asks of a node, in the form in which volumes ask."""
+    if pool is not None:
+        wanted = Requirement(pool.key, "In", (pool.value,)) if pool.value else Requirement(pool.key, "DoesNotExist", ())
+        yield VolumeRule(terms=(Term((wanted,), ()),))
 
 
 def _in_namespace(affinity: dict[str, Any], namespace: str) -> dict[str, Any]:
@@ -104,13 +119,18 @@ def name_for(namespace: str, name: str) -> str:
     return f"{whole[: _LONGEST_NAME - _DIGEST - 1].rstrip('.-')}-{digest}"
 
 
-def read(pod: Pod, namespace: str) -> ScalingPod | None:
-    """Read a scaling pod; None if it is not one: the label alone, or elsewhere, means nothing (kai-contract 9.2.4)."""
+def read(pod: Pod, namespace: str, pool: NodePool | None = None) -> ScalingPod | None:
+    """Read a scaling pod of this pool; None if it is not one.
+
+    The label alone, or in another namespace, means nothing (kai-contract 9.2.4).
+    """
     meta = pod.metadata
     labels = meta.labels or {}
     source = labels.get(names.SCALING_SOURCE_NAMESPACE_LABEL, ""), labels.get(names.SCALING_SOURCE_NAME_LABEL, "")
     if meta.namespace != namespace or labels.get(names.APP_LABEL) != names.SCALING_APP or not all(source):
         return None
+    if pool is not None and not pool.takes(labels):
+        return None  # the scheduler of that pool has made it
     return ScalingPod(
         uid=meta.uid,
         name=meta.name,

@@ -32,6 +32,7 @@ from kube.client.patience import until_answered
 from kube.clusterpolicies import CdiNames
 from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
+from scheduler.core.model.node_pool import name_of
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import PodRecord
 from scheduler.telemetry.observing import Ended, Observer, ended_by
@@ -99,6 +100,7 @@ class Direct:
     ) -> None:
         self._api = api
         self._cache = cache
+        self._pool = cache.cluster.settings.pool
         self._clock = clock
         self._rng = rng
         self._events = events
@@ -226,7 +228,13 @@ class Direct:
         sharer.joined_s = sharer.joined_s or anyio.current_time()
         node, at_ns = sharer.placement.node, self._clock.now_ns()
         metadata = bound.metadata(
-            action.taken, action.grant, action.devices, node=node, at_ns=at_ns, cdi=self._cdi.is_on
+            action.taken,
+            action.grant,
+            action.devices,
+            node=node,
+            at_ns=at_ns,
+            cdi=self._cdi.is_on,
+            labels={} if self._pool is None else self._pool.labels,
         )
         posted = await binding.post(self._api, sharer.identity, rv=action.rv, node=node, metadata=metadata)
         if isinstance(posted, binding.NotAccepted):
@@ -294,7 +302,7 @@ class Direct:
         nano = sum(device.nano for device in placement.devices)
         told = {"node": placement.node, "groups": groups, "gpus_nano": nano, **self._trace(sharer)}
         _log.info("bound", extra=about(LogEvent.POD_BOUND, pod=sharer.place, **told))
-        note = binding.scheduled_note(sharer.identity, placement.node)
+        note = binding.scheduled_note(sharer.identity, placement.node, name_of(self._pool))
         self._events.record(regarding, reason=names.REASON_SCHEDULED, action="Binding", note=note, is_final=True)
 
     def _give_back(self, sharer: Sharer, failure: Failure) -> None:

@@ -137,7 +137,8 @@ class Gangs:
             pod = self._cache.cluster.pod(placement.pod_uid)
             if pod is None:
                 return
-            wanted = handing.manifest(placement, pod.cls.request, plan=plan_id, members=len(gang.placements))
+            pool, members = self._cache.cluster.settings.pool, len(gang.placements)
+            wanted = handing.manifest(placement, pod.cls.request, pool=pool, plan=plan_id, members=members)
             try:
                 request = await handing.create(self._api, wanted)
             except handing.NotHanded as error:

@@ -16,6 +16,7 @@ from kube.client.errors import AlreadyExists, ApiError, NotFound, Refused
 from kube.client.patience import until_answered
 from kube.client.removal import remove
 from kube.client.resources import BIND_REQUESTS
+from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.plan import Placement
 from wire import names
 from wire.crds.bindrequest import BindRequest
@@ -25,8 +26,11 @@ class NotHanded(Exception):
     """Raised when the API server refuses the BindRequest for good."""
 
 
-def manifest(placement: Placement, request: GpuRequest, *, plan: str = "", members: int = 1) -> dict[str, Any]:
-    """The BindRequest in KAI's shape (kai-contract 1.16, 2.3), the exact charges beside it."""
+def manifest(
+    placement: Placement, request: GpuRequest, *, pool: NodePool | None = None, plan: str = "", members: int = 1
+) -> dict[str, Any]:
+    """The BindRequest in KAI's shape (kai-contract 1.16, 2.3), the exact charges and the node pool beside it."""
+    of_node = {names.SELECTED_NODE_LABEL: placement.node} if len(placement.node) < 64 else {}
     handed = Handover(placement.rv, placement.devices, plan, members, placement.alternative)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": placement.name, "uid": placement.pod_uid}
     devices = placement.devices
@@ -46,7 +50,7 @@ def manifest(placement: Placement, request: GpuRequest, *, plan: str = "", membe
         "metadata": {
             "name": placement.name,
             "namespace": placement.namespace,
-            "labels": {names.SELECTED_NODE_LABEL: placement.node} if len(placement.node) < 64 else {},
+            "labels": {**of_node, **({} if pool is None else pool.labels)},
             "annotations": {names.HANDOVER: handover.render(handed)},
             "ownerReferences": [owner],
         },

@@ -50,7 +50,7 @@ class Standing:
         """How many pods of ours wait, by the value of their verdict's code, ``ON_ITS_WAY`` or ``UNDECIDED``."""
         if not self.is_leading:
             return {}
-        found = Counter(map(self._why, self._cache.waiting))
+        found = Counter(self._why(uid) for uid in self._cache.waiting if self._cache.waits_here(uid))
         return {code: found[code] for code in (*(code.value for code in Code), ON_ITS_WAY, UNDECIDED)}
 
     def _why(self, uid: str) -> str:
@@ -61,7 +61,8 @@ class Standing:
 
     def pools(self) -> Mapping[Pool, Use]:
         """What is used of each pool of GPUs, and what is not, by the ledger as it is now."""
-        return use_of_pools(self._cache.cluster.refresh()) if self.is_leading else {}
+        cluster = self._cache.cluster
+        return use_of_pools(cluster.refresh(), cluster.settings.pool) if self.is_leading else {}
 
     def intents(self) -> Mapping[str, int]:
         """How many decisions to evict pods for others stand, by action."""

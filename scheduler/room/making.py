@@ -70,7 +70,7 @@ class MakingRoom:
         self._intents = cache.cluster.commits.intents
         self._clock = clock
         self._observer = observer
-        self._record = RoomRecord(api)
+        self._record = RoomRecord(api, cache.cluster.settings.pool)
         self._victims = Victims(
             cache,
             evictor=evictor,

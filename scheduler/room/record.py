@@ -16,6 +16,7 @@ from kube.client.api import Api
 from kube.client.errors import ApiError, Conflict, NotFound, Refused, TooLate
 from kube.client.patience import until_answered
 from kube.client.resources import CONFIG_MAPS
+from scheduler.core.model.node_pool import NodePool, own_name
 from scheduler.core.room.written import KEY, Record, Texts, read, written
 from wire import names
 from wire.core import ConfigMap
@@ -42,8 +43,9 @@ class RoomRecord:
     record: Record
     _ids: Set[str]
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, pool: NodePool | None = None) -> None:
         self._api = api
+        self._name = own_name(names.ROOM, pool)
         self._have(Record())
         self.texts = Texts()
         #: Its version, "" if it is not there.
@@ -65,7 +67,7 @@ class RoomRecord:
 
     async def _found(self) -> ConfigMap | Refused | None:
         try:
-            return await self._api.get(CONFIG_MAPS, names.ROOM, namespace=names.SYSTEM_NAMESPACE)
+            return await self._api.get(CONFIG_MAPS, self._name, namespace=names.SYSTEM_NAMESPACE)
         except NotFound:
             return None
         except Refused as error:
@@ -90,7 +92,7 @@ class RoomRecord:
             return
         reading = read(self._text)
         for problem in reading.unread:
-            _log.warning("ConfigMap %s: %s; what it kept is free", names.ROOM, problem)
+            _log.warning("ConfigMap %s: %s; what it kept is free", self._name, problem)
         self._have(reading.record)
 
     async def take_over(self) -> Wrote:
@@ -106,7 +108,7 @@ class RoomRecord:
         try:
             found = await until_answered(lambda: self._sent({KEY: text, **more}))
             if isinstance(found, ApiError):
-                _log.warning("ConfigMap %s was not written: %s", names.ROOM, found)
+                _log.warning("ConfigMap %s was not written: %s", self._name, found)
                 return Wrote.REFUSED
             if found is None:
                 term = more.get(_TERM, str(self._term))
@@ -115,7 +117,7 @@ class RoomRecord:
                     return Wrote.OVERTAKEN
                 return Wrote.WRITTEN
         except Refused as error:
-            _log.error("ConfigMap %s can't be read: %s", names.ROOM, error)
+            _log.error("ConfigMap %s can't be read: %s", self._name, error)
             return Wrote.REFUSED
         self._take(found, (text, record))
         return Wrote.WRITTEN
@@ -125,10 +127,10 @@ class RoomRecord:
         data = {"data": said}
         try:
             if not self._version:
-                new = {"metadata": {"name": names.ROOM}, **data}
+                new = {"metadata": {"name": self._name}, **data}
                 return await self._api.create(CONFIG_MAPS, new, namespace=names.SYSTEM_NAMESPACE)
             return await self._api.patch(
-                CONFIG_MAPS, names.ROOM, data, namespace=names.SYSTEM_NAMESPACE, resource_version=self._version
+                CONFIG_MAPS, self._name, data, namespace=names.SYSTEM_NAMESPACE, resource_version=self._version
             )
         except (Conflict, NotFound) as error:
             if isinstance(error, NotFound) and not self._version:

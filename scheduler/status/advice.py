@@ -80,6 +80,7 @@ OF_NODES: Final[Mapping[str, str]] = {
     "volumes": "Mount fewer volumes of that CSI driver, or add nodes.",
     "mig": "Request a MIG slice there, or use nodes without MIG.",
     "berth": "Wait: another group has waited longer, and starts there first.",
+    "node-pool": "Label the pod or its PodGroup with the pool of these nodes ([node pools](node-pools.md)).",
     "not-ready": "Look at the node: `kubectl describe node NAME`.",
     "cordoned": "Uncordon the node: `kubectl uncordon NAME`.",
     "taint": "Tolerate the taint, if the pod may be there.",

@@ -1,6 +1,6 @@
 """What a PodGroup's status should say, and what of it has to be written (kai-contract 2.2, 4.10).
 
-Why it waits is one condition, ``UnschedulableOnNodePool`` of the one node pool that there is. Conditions of other types
+Why it waits is one condition, ``UnschedulableOnNodePool`` of the scheduler's own node pool. Conditions of other types
 and other pools are kept. Numbers in its texts are those of when it was written.
 """
 
@@ -20,6 +20,7 @@ from scheduler.core.report.group_state import GroupState
 from scheduler.status import reasons
 from scheduler.status.amounts import amounts, changes
 from wire.crds.podgroup import (
+    DEFAULT_NODE_POOL,
     UNSCHEDULABLE_ON_NODE_POOL,
     PodGroupStatus,
     QueueDetails,
@@ -29,8 +30,6 @@ from wire.crds.podgroup import (
     SchedulingReason,
 )
 
-#: The node pool of nodes without KAI's label, and the only one that is scheduled.
-NODE_POOL: Final = "default"
 #: KAI's reasons for programs; all others are GENERIC.
 _REASONS: Final[Mapping[Code, str]] = {
     Code.OVER_LIMIT: "OverLimit",
@@ -65,20 +64,20 @@ def resources_patch(state: GroupState, shown: ResourcesStatus | None) -> dict[st
     return {field: patch for field, patch in wanted.items() if patch}
 
 
-def shown_condition(status: PodGroupStatus) -> SchedulingCondition | None:
-    """What a PodGroup says of why it waits."""
-    return next((each for each in status.scheduling_conditions or () if _is_ours(each)), None)
+def shown_condition(status: PodGroupStatus, pool: str) -> SchedulingCondition | None:
+    """What a PodGroup says of why it waits in a node pool, which is given by name."""
+    return next((each for each in status.scheduling_conditions or () if _is_of(each, pool)), None)
 
 
 def condition(
-    state: GroupState, status: PodGroupStatus, account_of: AccountOf, *, is_fixed: bool, now: str
+    state: GroupState, status: PodGroupStatus, account_of: AccountOf, *, pool: str, is_fixed: bool, now: str
 ) -> SchedulingCondition:
-    """What it should say. ``is_fixed``: its pods can't be preempted."""
+    """What it should say. ``pool``: the node pool's name. ``is_fixed``: its pods can't be preempted."""
     said = [_reason(verdict, state, account_of, is_fixed=is_fixed) for verdict in state.verdicts or ()]
-    before = shown_condition(status)
+    before = shown_condition(status, pool)
     return SchedulingCondition(
         type=UNSCHEDULABLE_ON_NODE_POOL,
-        node_pool=NODE_POOL,
+        node_pool=pool,
         reason=said[0].reason if said else "",
         message="\n".join(each.message for each in said),
         reasons=said,
@@ -88,9 +87,9 @@ def condition(
     )
 
 
-def with_condition(status: PodGroupStatus, wanted: SchedulingCondition | None) -> list[dict[str, Any]]:
-    """All conditions of a PodGroup, with this one in the place of ours."""
-    kept = [each for each in status.scheduling_conditions or () if not _is_ours(each)]
+def with_condition(status: PodGroupStatus, wanted: SchedulingCondition | None, pool: str) -> list[dict[str, Any]]:
+    """All conditions of a PodGroup, with this one in the place of that of a node pool."""
+    kept = [each for each in status.scheduling_conditions or () if not _is_of(each, pool)]
     made: list[dict[str, Any]] = msgspec.to_builtins([*kept, *([] if wanted is None else [wanted])])
     return made
 
@@ -114,8 +113,8 @@ def _gist(one: SchedulingCondition) -> list[tuple[str, str, list[str]]]:
     return found
 
 
-def _is_ours(each: SchedulingCondition) -> bool:
-    return each.type == UNSCHEDULABLE_ON_NODE_POOL and each.node_pool in {NODE_POOL, ""}
+def _is_of(each: SchedulingCondition, pool: str) -> bool:
+    return each.type == UNSCHEDULABLE_ON_NODE_POOL and (each.node_pool or DEFAULT_NODE_POOL) == pool
 
 
 def _next_id(conditions: Sequence[SchedulingCondition]) -> str:

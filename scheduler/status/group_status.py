@@ -15,6 +15,7 @@ from kube.client.api import Api
 from kube.client.clock import Clock
 from kube.client.resources import POD_GROUPS
 from kube.events import EventRecorder
+from scheduler.core.model.node_pool import name_of
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.verdict import Reasons
 from scheduler.core.queues.use import is_fixed
@@ -66,6 +67,7 @@ class PodGroupStatuses:
         self._events = events
         self._cache = cache
         self._clock = clock
+        self._pool = name_of(cache.cluster.settings.pool)
         self._writes = PacedWrites[Key](
             "the status of PodGroups", is_due=self._is_due, write=self._write, every_s=EVERY_S, gather_s=GATHER_S
         )
@@ -102,7 +104,7 @@ class PodGroupStatuses:
         """How a PodGroup stands and what it shows; None if it is not there."""
         cluster, known = self._cache.cluster, self._cache.groups.get(key)
         group = cluster.pod_group(*key)
-        if group is None or known is None or known.uid != group.uid:
+        if group is None or group.is_elsewhere or known is None or known.uid != group.uid:
             return None
         members = cluster.members(*key)
         state = group_state(
@@ -123,15 +125,15 @@ class PodGroupStatuses:
         if state.verdicts is None:
             return patch
         if not state.verdicts:
-            if shown_condition(status) is not None:
-                patch["schedulingConditions"] = with_condition(status, None)
+            if shown_condition(status, self._pool) is not None:
+                patch["schedulingConditions"] = with_condition(status, None, self._pool)
         elif patch or self._has_news(look):
-            patch["schedulingConditions"] = with_condition(status, self._condition(look))
+            patch["schedulingConditions"] = with_condition(status, self._condition(look), self._pool)
         return patch
 
     def _has_news(self, look: _Look) -> bool:
         """Whether a group waits for other reasons than those that it shows."""
-        shown, now, said = shown_condition(look.known.what), look.reasons, self._said.get(look.key)
+        shown, now, said = shown_condition(look.known.what, self._pool), look.reasons, self._said.get(look.key)
         if shown is None or (said is not None and said != now):
             return True
         wanted = self._condition(look)
@@ -142,7 +144,7 @@ class PodGroupStatuses:
 
     def _condition(self, look: _Look) -> SchedulingCondition:
         account_of, now = self._cache.cluster.queues.account_of, rfc3339(self._clock.now_ns())
-        return condition(look.state, look.known.what, account_of, is_fixed=look.is_fixed, now=now)
+        return condition(look.state, look.known.what, account_of, pool=self._pool, is_fixed=look.is_fixed, now=now)
 
     async def _write(self, key: Key) -> None:
         look = self._look(key)

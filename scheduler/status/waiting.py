@@ -155,7 +155,7 @@ class Status:
     def forget_gone(self) -> None:
         """Forget what was said of pods that wait no more."""
         known = self._wanted.keys() | self._written_at.keys() | self._counted_at.keys() | self.codes.keys()
-        for uid in known - self._cache.waiting.keys():
+        for uid in [uid for uid in known if not self._cache.waits_here(uid)]:
             self._forget(uid)
 
     async def run(self) -> None:
@@ -185,7 +185,7 @@ class Status:
             uid = next(iter(self._fresh))
             del self._fresh[uid]
             at = self._may_be_written_at(uid)
-            if uid not in self._cache.waiting:
+            if not self._cache.waits_here(uid):
                 self._forget(uid)
             elif uid in self._writing:
                 self._changed_meanwhile.add(uid)
@@ -293,7 +293,7 @@ class Status:
 
     async def _write(self, uid: str) -> None:
         told, waiting, record = self._told_now(uid), self._cache.waiting.get(uid), self._cache.cluster.pod(uid)
-        if told is None or waiting is None or record is None:
+        if told is None or waiting is None or record is None or record.is_elsewhere:
             self._wanted.pop(uid, None)
             return
         if self._cache.cluster.is_in_flight(uid):

@@ -42,7 +42,7 @@ class QueueUse:
     """Counts and keeps the use of queues over time. ``clock``: the API server's."""
 
     def __init__(self, api: Api, cache: Cache, *, clock: Clock, period: UsePeriod) -> None:
-        self._map = QueueUseMap(api)
+        self._map = QueueUseMap(api, cache.cluster.settings.pool)
         self._cache = cache
         self._clock = clock
         self._period = period
@@ -79,7 +79,7 @@ class QueueUse:
             return begun(self._period, self._now_s())
         record = read(text)
         if isinstance(record, str):
-            _log.warning("ConfigMap %s: %s: %s; use of queues is counted from now on", names.QUEUE_USE, _KEY, record)
+            _log.warning("ConfigMap %s: %s: %s; use of queues is counted from now on", self._map.name, _KEY, record)
             return begun(self._period, self._now_s())
         return record
 

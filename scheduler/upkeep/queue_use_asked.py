@@ -40,7 +40,7 @@ class AskedUse:
     """Asks for the use of queues over time. ``clock``: the API server's."""
 
     def __init__(self, api: Api, cache: Cache, *, clock: Clock, period: UsePeriod, source: UseSource) -> None:
-        self._map = QueueUseMap(api)
+        self._map = QueueUseMap(api, cache.cluster.settings.pool)
         self._cache = cache
         self._clock = clock
         self._period = period

@@ -78,6 +78,8 @@ class Cache:
         #: Bound pods of ours, by UID, whose node can't enforce what they wish, and that don't say so yet.
         self.unenforced: dict[str, None] = {}
         self.on_unenforced = Signal()
+        #: A node may have come from another pool.
+        self.on_joining = Signal()
         #: Newest reservation by group.
         self.reservations: dict[str, Reservation] = {}
         #: UID of a reservation -> groups for which it is or was the newest.
@@ -148,7 +150,7 @@ class Cache:
         before, flight = self.cluster.pod(seen.pod.uid), self.cluster.commits.flight(seen.pod.uid)
         self.cluster.take_pod(seen.pod)
         taken = self.cluster.pod(seen.pod.uid)
-        if before is not None and not before.node and taken is not None and taken.node:
+        if before is not None and not (before.node or before.is_elsewhere) and taken is not None and taken.node:
             self.on_bound(before, flight.placement.alternative if flight is not None else 0)
             if (since := self._since.get(taken.uid)) is not None:
                 self.on_waited(anyio.current_time() - since)
@@ -181,6 +183,11 @@ class Cache:
             self.waiting[uid] = waiting
             self._since.setdefault(uid, anyio.current_time())
 
+    def waits_here(self, uid: str) -> bool:
+        """Whether a pod waits, and is decided on by this scheduler."""
+        pod = self.cluster.pod(uid)
+        return uid in self.waiting and pod is not None and not pod.is_elsewhere
+
     def _forget_waiting(self, uid: str) -> None:
         self.waiting.pop(uid, None)
         self._since.pop(uid, None)
@@ -191,7 +198,8 @@ class Cache:
         known = self.cluster.pod(uid)
         if known is not None and is_older(seen.pod.rv, known.rv):
             return
-        node = self.cluster.node(known.node) if known is not None and known.cls.wishes != NO_WISHES else None
+        is_told_here = known is not None and known.cls.wishes != NO_WISHES and not known.is_elsewhere
+        node = self.cluster.node(known.node) if known is not None and is_told_here else None
         if known is None or node is None or seen.is_told or not enforcement.lacking(known.cls.wishes, node.enforces):
             self.unenforced.pop(uid, None)
         elif uid not in self.unenforced:

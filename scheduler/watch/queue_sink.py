@@ -15,23 +15,31 @@ _Kept = tuple[QueueRecord, Shown[QueueShown]]
 
 
 class QueueSink:
-    """Takes each Queue twice: a status that changed makes no decision necessary."""
+    """Takes each Queue twice: a status that changed makes no decision necessary. Those of other pools are not there."""
 
     def __init__(self, cache: Cache) -> None:
+        self._pool = cache.cluster.settings.pool
         self._facts = FactSink(cache, cache.cluster.queues.records, queue_record)
         self._shown = cache.queues
 
-    def keep(self, obj: Queue) -> _Kept:
+    def keep(self, obj: Queue) -> _Kept | None:
         """What is kept of a Queue."""
-        return self._facts.keep(obj), shown(obj)
+        return (self._facts.keep(obj), shown(obj)) if self._is_here(obj) else None
 
-    async def replace(self, kept: Sequence[_Kept]) -> None:
+    def _is_here(self, obj: Queue) -> bool:
+        return self._pool is None or self._pool.takes(obj.metadata.labels)
+
+    async def replace(self, kept: Sequence[_Kept | None]) -> None:
         """Take a list: what is not in it is gone."""
-        await self._facts.replace([record for record, _ in kept])
-        self._shown.replace({record.name: each for record, each in kept})
+        here = [each for each in kept if each is not None]
+        await self._facts.replace([record for record, _ in here])
+        self._shown.replace({record.name: each for record, each in here})
 
     def upsert(self, obj: Queue) -> None:
         """Take a Queue."""
+        if not self._is_here(obj):
+            self.delete(obj)
+            return
         self._facts.upsert(obj)
         self._shown.note(obj.metadata.name, shown(obj))
 

@@ -75,12 +75,17 @@ class NodeSink:
         """Take a list: what is not in it is gone."""
         for name in self._cache.cluster.replace_nodes(kept):
             self._cache.ask_again(name)
-        self._cache.wake.set()
+        self._note()
 
     def upsert(self, obj: Node) -> None:
         """Take a node."""
         if self._cache.cluster.upsert_node(obj):
             self._cache.ask_again(obj.metadata.name)
+        self._note()
+
+    def _note(self) -> None:
+        if self._cache.cluster.joining:
+            self._cache.on_joining.set()
         self._cache.wake.set()
 
     def delete(self, obj: Node) -> None:

@@ -58,7 +58,7 @@ class Cluster:
 @asynccontextmanager
 async def beside(cluster: Cluster, choice: IfKaiStarts = IfKaiStarts.STOP) -> AsyncIterator[BesideKai]:
     events = EventRecorder(cluster.api, clock=cluster.clock, controller="kai-scheduler", instance="one")
-    made = BesideKai(cluster.api, events, component="scheduler", choice=choice)
+    made = BesideKai(cluster.api, events, lease="moorage-scheduler", choice=choice)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(events.run)
         tasks.start_soon(made.run)

@@ -4,7 +4,9 @@ import pytest
 
 from cli import schedulerprocess
 from cli.main import _parser
+from cli.refusing import BadInput
 from gpu.cdi import Cdi
+from scheduler.core.model.node_pool import NodePool, own_name
 from scheduler.core.model.pod_preferences import Weights
 from scheduler.core.model.room import Method, RoomSettings
 from scheduler.core.queues.cron import parsed
@@ -234,3 +236,36 @@ def test_strategies_for_gpus_and_for_pods_without_are_chosen_apart(cpu: str) -> 
     chosen = schedulerprocess.settings(options("scheduler", ["--gpu-strategy=priced", f"--cpu-strategy={cpu}"]))
     assert (chosen.decisions.gpu_strategy, chosen.decisions.cpu_strategy) == ("priced", cpu)
     assert chosen.pricing.in_thread, "a process has a loop of real time, which must not wait for prices"
+
+
+@pytest.mark.parametrize(
+    ("given", "pool", "lease"),
+    [
+        ([], NodePool(), "moorage-scheduler"),
+        (["--partition-label-value=a"], NodePool(value="a"), "moorage-scheduler-a"),
+        (["--nodepool-label-key=team"], NodePool(key="team"), "moorage-scheduler"),
+        (["--nodepool-label-key=x.y/team", "--partition-label-value=b-1"], NodePool(key="x.y/team", value="b-1"), None),
+        (["--nodepool-label-key="], None, "moorage-scheduler"),
+    ],
+)
+def test_which_node_pool_is_said_by_kais_flags_and_names_the_lease(
+    given: list[str], pool: NodePool | None, lease: str | None
+) -> None:
+    found = options("scheduler", given)
+    assert schedulerprocess.settings(found).decisions.pool == pool
+    assert lease is None or own_name(schedulerprocess.LEASE, pool) == lease
+
+
+@pytest.mark.parametrize("value", ["A", "a_b", "a.b", "-a", "a-", "a" * 41, "a b"])
+def test_a_pool_whose_name_can_be_part_of_no_name_is_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        _parser().parse_args(["scheduler", f"--partition-label-value={value}"])
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"argument --partition-label-value: {value!r} is not at most 40 lower-case letters" in line
+
+
+def test_a_pool_without_a_label_is_refused() -> None:
+    found = options("scheduler", ["--nodepool-label-key=", "--partition-label-value=a"])
+    with pytest.raises(BadInput, match="--partition-label-value: 'a' is given without a label"):
+        schedulerprocess.settings(found)

@@ -192,7 +192,9 @@ def test_a_value_becomes_an_argument(values: Values, component: str, expected: s
             'binder.resourceReservation.runtimeClassName="b" contradicts binder.runtimeClassName="a"',
         ),
         ({"scheduler": {"plugins": {"numa": {"enabled": True}}}}, "scheduler.plugins: Moorage has nothing that does"),
-        ({"global": {"nodePoolLabelKey": "pool"}}, "global.nodePoolLabelKey: Moorage has nothing that does this"),
+        ({"scheduler": {"pools": [{"value": "a"}, {"value": "a"}]}}, 'scheduler.pools: "a" is there twice'),
+        ({"scheduler": {"pools": [{"value": "Pool_A"}]}}, "at '/scheduler/pools/0/value'"),
+        ({"scheduler": {"pools": [{"placementStrategy": "spread"}]}}, "missing property 'value'"),
         (
             {"global": {"resourceReservation": {"namespace": "runai-reservation"}}},
             "global.resourceReservation.namespace=runai-reservation: allowed: kai-resource-reservation",
@@ -445,3 +447,41 @@ def test_prometheus_operator_finds_the_components_by_their_labels_and_the_rules_
     shown = only(objects, "ConfigMap", "moorage-dashboard")
     assert shown["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert json.loads(shown["data"]["moorage.json"]) == json.loads((CHART / "dashboards" / "moorage.json").read_text())
+
+
+def test_each_node_pool_has_a_scheduler_with_what_its_entry_does_not_say_from_the_first_one(tmp_path: Path) -> None:
+    pools = [{"value": "a", "placementStrategy": "spread", "args": {"make-room": True}}, {"value": "b", "replicas": 1}]
+    own = {"replicas": 3, "logLevel": "debug", "args": {"berths-percent": 5}, "pools": pools}
+    objects = rendered(tmp_path, {"scheduler": own, "global": {"nodePoolLabelKey": "team"}})
+    made = {name: only(objects, "Deployment", f"moorage-scheduler{name}")["spec"] for name in ("", "-a", "-b")}
+    assert {name: spec["replicas"] for name, spec in made.items()} == {"": 3, "-a": 3, "-b": 1}
+    args = {name: spec["template"]["spec"]["containers"][0]["args"] for name, spec in made.items()}
+    assert not any(each.startswith("--partition-label-value") for each in args[""])
+    for name in ("-a", "-b"):
+        assert f"--partition-label-value={name[1:]}" in args[name]
+    for each in args.values():
+        assert {"--nodepool-label-key=team", "--berths-percent=5", "--log-level=debug"} <= {*each}
+    assert "--gpu-strategy=spread" in args["-a"]
+    assert "--make-room=true" in args["-a"]
+    assert "--gpu-strategy=binpack" in args["-b"]
+    assert "--make-room=true" not in args["-b"]
+    selectors = [tuple(sorted(spec["selector"]["matchLabels"].items())) for spec in made.values()]
+    assert len({*selectors}) == 3
+    for spec in made.values():
+        assert spec["template"]["spec"]["serviceAccountName"] == "moorage-scheduler"
+        assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+    # Two budgets of one pod would refuse its eviction.
+    budgets = [each["metadata"]["name"] for each in objects if each["kind"] == "PodDisruptionBudget"]
+    assert [name for name in budgets if "scheduler" in name] == ["moorage-scheduler"]
+
+
+def test_schedulers_of_node_pools_may_use_what_is_their_own(tmp_path: Path) -> None:
+    objects = rendered(tmp_path, {"scheduler": {"pools": [{"value": "a"}]}})
+    rules = only(objects, "Role", "moorage-scheduler-pools")["rules"]
+    assert [rule["resourceNames"] for rule in rules] == [
+        ["moorage-scheduler-a"],
+        ["moorage-queue-use-a", "moorage-room-a"],
+    ]
+    (subject,) = only(objects, "RoleBinding", "moorage-scheduler-pools")["subjects"]
+    assert subject["name"] == "moorage-scheduler"
+    assert not [each for each in rendered(tmp_path, {}) if each["metadata"]["name"] == "moorage-scheduler-pools"]

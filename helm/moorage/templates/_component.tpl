@@ -12,12 +12,15 @@ readinessProbe:
 {{/*
 A component's Deployment, with what is the same for all:
 (dict "root" $ "component" NAME "values" ITS-VALUES "args" LIST "ports" LIST "probes" DICT "mounts" LIST "volumes" LIST)
+"pool": the node pool of a further scheduler, which has no PodDisruptionBudget: that of the first one selects its pods.
 */}}
 {{- define "moorage.deployment" -}}
 {{- $root := .root -}}
 {{- $global := $root.Values.global -}}
 {{- $values := .values -}}
-{{- $selector := include "moorage.selector" (dict "root" $root "component" .component) -}}
+{{- $selector := include "moorage.selector" (dict "root" $root "component" .component "pool" .pool) -}}
+{{- $name := printf "moorage-%s" .component -}}
+{{- if .pool -}}{{- $name = printf "%s-%s" $name .pool -}}{{- end -}}
 {{- $ports := .ports -}}
 {{- if $root.Values.metrics.enabled -}}
 {{- $ports = append $ports (dict "name" "http-metrics" "containerPort" 8080) -}}
@@ -42,7 +45,7 @@ A component's Deployment, with what is the same for all:
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  name: moorage-{{ .component }}
+  name: {{ $name }}
   namespace: {{ $root.Release.Namespace }}
   labels:
     {{- include "moorage.labels" $root | nindent 4 }}
@@ -151,7 +154,7 @@ spec:
       volumes:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-{{- if and $values.podDisruptionBudget.enabled (gt (int $values.replicas) 1) }}
+{{- if and (not .pool) $values.podDisruptionBudget.enabled (gt (int $values.replicas) 1) }}
 ---
 apiVersion: policy/v1
 kind: PodDisruptionBudget

@@ -9,10 +9,13 @@ app.kubernetes.io/part-of: moorage
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{/* Of a component's pods: (dict "root" $ "component" NAME). They never change. */}}
+{{/* Of a component's pods: (dict "root" $ "component" NAME "pool" NODE-POOL). They never change. */}}
 {{- define "moorage.selector" -}}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
+{{- with .pool }}
+moorage.dev/node-pool: {{ . | quote }}
+{{- end }}
 {{- end }}
 
 {{/* What KAI's images are called: a values file of KAI's names them, and its tags, and ours are run all the same. */}}

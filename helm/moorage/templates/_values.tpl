@@ -50,7 +50,7 @@
 {{- define "moorage.refused" -}}
 {{- $values := .Values -}}
 {{- range $path := list
-  "global.nodePoolLabelKey" "global.namespaceLabelSelector" "global.podLabelSelector"
+  "global.namespaceLabelSelector" "global.podLabelSelector"
   "scheduler.plugins" "scheduler.actions" "scheduler.scenarioSearchBudgets" "binder.plugins" -}}
 {{- $parts := splitList "." $path -}}
 {{- if get (get $values (first $parts)) (last $parts) -}}

@@ -246,6 +246,21 @@ def test_what_a_pod_group_asks_and_who_made_it(
     [
         ({}, []),
         ({"partitionLabelValue": "pool-a"}, [(Code.SHARD_PARTITION, "SchedulingShard s", "pool-a")]),
+        (
+            {"partitionLabelValue": "pool-a", "placementStrategy": {"gpu": "spread", "cpu": "spread"}},
+            [
+                (Code.SHARD_PARTITION, "SchedulingShard s", "pool-a"),
+                (
+                    Code.OPTION_MAPPED,
+                    "SchedulingShard s: placementStrategy",
+                    "scheduler.pools[pool-a].placementStrategy=spread",
+                ),
+            ],
+        ),
+        (
+            {"partitionLabelValue": "Pool_A"},
+            [(Code.OPTION_UNFIT, "SchedulingShard s: partitionLabelValue", "Pool_A")],
+        ),
         ({"placementStrategy": {"gpu": "binpack", "cpu": "binpack"}}, []),
         (
             {"placementStrategy": {"gpu": "spread", "cpu": "spread"}},

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from scheduler.autoscale.scaling_pod import manifest
+from scheduler.autoscale.scaling_pod import manifest, read
+from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.records import Demand
 from scheduler.settings import ScalingSettings
 from tests.scheduler.core.objects import pod
+from wire import names
+from wire.core import Pod
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -32,3 +36,32 @@ def test_terms_that_mean_their_pods_own_namespace_name_that_of_the_source(
     [required] = made["spec"]["affinity"][kind][_REQUIRED]
     [preferred] = made["spec"]["affinity"][kind][_PREFERRED]
     assert required.get("namespaces") == preferred["podAffinityTerm"].get("namespaces") == namespaces
+
+
+@pytest.mark.parametrize(
+    ("pool", "wanted"),
+    [
+        (NodePool(value="a"), {"key": names.NODE_POOL_LABEL, "operator": "In", "values": ["a"]}),
+        (NodePool(), {"key": names.NODE_POOL_LABEL, "operator": "DoesNotExist"}),
+    ],
+)
+def test_a_node_of_the_pool_is_asked_for_beside_what_the_pod_asks(pool: NodePool, wanted: dict[str, Any]) -> None:
+    own = {"key": "zone", "operator": "In", "values": ["x"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [own]}]}
+    source = pod(fraction="0.5", spec={"affinity": {"nodeAffinity": {_REQUIRED: terms}}})
+    made = manifest(source, Demand(gpus=1), ScalingSettings(), pool=pool)
+    assert made is not None
+    [term] = made["spec"]["affinity"]["nodeAffinity"][_REQUIRED]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [own, wanted]
+
+
+def test_each_scheduler_reads_the_scaling_pods_of_its_pool() -> None:
+    settings, pools = ScalingSettings(), {"a": NodePool(value="a"), "": NodePool()}
+    for value, pool in pools.items():
+        made = manifest(pod("source", fraction="0.5"), Demand(gpus=1), settings, pool=pool)
+        assert made is not None
+        there = msgspec.convert({**made, "spec": {"containers": [{"name": "c"}]}}, Pod)
+        assert {of: read(there, settings.namespace, each) is not None for of, each in pools.items()} == {
+            of: of == value for of in pools
+        }
+        assert read(there, settings.namespace) is not None

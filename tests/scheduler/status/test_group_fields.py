@@ -4,7 +4,7 @@ import pytest
 
 from scheduler.core.model.verdict import Code, NodeReason, QueueCause, Verdict
 from scheduler.core.report.group_state import GroupState
-from scheduler.status.group_fields import condition, is_alike
+from scheduler.status.group_fields import condition, is_alike, shown_condition, with_condition
 from wire.crds.podgroup import PodGroupStatus, SchedulingCondition
 
 NOW, EARLIER = "2026-01-02T03:04:05Z", "2026-01-01T00:00:00Z"
@@ -24,7 +24,7 @@ def limit(queue: str, held: int) -> Verdict:
 
 def made(*verdicts: Verdict, status: PodGroupStatus | None = None) -> SchedulingCondition:
     state = GroupState(verdicts=verdicts)
-    return condition(state, status or PodGroupStatus(), lambda _: None, is_fixed=False, now=NOW)
+    return condition(state, status or PodGroupStatus(), lambda _: None, pool="default", is_fixed=False, now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,18 @@ def test_a_group_with_several_reasons_lists_them_all() -> None:
     found = made(limit("dept", 3), nodes(gpus=1))
     assert [each.reason for each in found.reasons or ()] == ["OverLimit", "PodSchedulingErrors"]
     assert found.message == "\n".join(each.message for each in found.reasons or ())
+
+
+@pytest.mark.parametrize(
+    ("there", "pool", "kept"), [("default", "a", True), ("", "a", True), ("a", "a", False), ("", "default", False)]
+)
+def test_conditions_of_other_node_pools_are_kept(there: str, pool: str, kept: bool) -> None:
+    other = SchedulingCondition(type="UnschedulableOnNodePool", node_pool=there)
+    status = PodGroupStatus(scheduling_conditions=[other])
+    wanted = condition(
+        GroupState(verdicts=(nodes(gpus=1),)), status, lambda _: None, pool=pool, is_fixed=False, now=NOW
+    )
+    assert wanted.node_pool == pool
+    left = with_condition(status, None, pool)
+    assert ([each.get("nodePool", "") for each in left] == [there]) is kept
+    assert (shown_condition(status, pool) is None) is kept
