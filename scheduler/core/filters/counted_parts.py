@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
-from scheduler.core.filters.pod_rule import Bools, Counts, Matcher, Watched
+from scheduler.core.filters.pod_rule import Asked, Counts, Limits, Matcher, Tally, Watched
+
+_NOBODY: Final = Limits(0, 0)
 
 
 class AnyInDomain(msgspec.Struct, frozen=True):
@@ -23,10 +27,15 @@ class AnyInDomain(msgspec.Struct, frozen=True):
         """Such a pod that goes."""
         return Watched(self.matcher, comes=False)
 
-    def closed(self, counts: Counts) -> Bools:
-        """Where such pods are."""
-        found: Bools = counts.in_domains(self.matcher, self.key) > 0
-        return found
+    @property
+    def counts(self) -> Asked:
+        """Such pods."""
+        return Asked(self.matcher, self.key)
+
+    def limits(self, counts: Counts, tally: Tally) -> Limits:
+        """One is too many."""
+        del counts, tally
+        return _NOBODY
 
 
 class AnyOnNode(msgspec.Struct, frozen=True):
@@ -49,7 +58,12 @@ class AnyOnNode(msgspec.Struct, frozen=True):
         """Such a pod that goes."""
         return Watched(self.matcher, comes=False)
 
-    def closed(self, counts: Counts) -> Bools:
-        """Where such pods are."""
-        found: Bools = counts.per_node(self.matcher) > 0
-        return found
+    @property
+    def counts(self) -> Asked:
+        """Such pods."""
+        return Asked(self.matcher, None)
+
+    def limits(self, counts: Counts, tally: Tally) -> Limits:
+        """One is too many."""
+        del counts, tally
+        return _NOBODY

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 from typing_extensions import override
 
-from scheduler.core.filters.pod_rule import Bools, Counts, PodRule, Watched
+from scheduler.core.filters.pod_rule import (
+    COMPARISONS_PER_OPERATION,
+    NO_LIMIT,
+    Asked,
+    Counts,
+    Limits,
+    PodRule,
+    Tally,
+    Watched,
+)
 from scheduler.core.filters.pod_terms import TakenByAll, takes_pod, without_key
 from scheduler.core.model.pod_rules import PodRules
 from scheduler.core.model.records import PodClass
+
+_ANY: Final = Limits(0, NO_LIMIT)
+_ONE: Final = Limits(1, NO_LIMIT)
 
 
 class PodAffinity(PodRule):
@@ -50,15 +64,20 @@ class Beside(msgspec.Struct, frozen=True):
         """A pod that comes, and the last one that goes: then the next is the first of a series."""
         return Watched(self.matcher)
 
-    def closed(self, counts: Counts) -> Bools:
-        """Domains without such pods; none, if the pod is the first of a series."""
-        there = counts.in_domains(self.matcher, self.key)
-        found: Bools = there < (0 if not there.any() and self._is_first(counts) else 1)
-        return found
+    @property
+    def counts(self) -> Asked:
+        """Such pods."""
+        return Asked(self.matcher, self.key)
+
+    def limits(self, counts: Counts, tally: Tally) -> Limits:
+        """One has to be there; none, if the pod is the first of a series."""
+        return _ANY if not tally.total and self._is_first(counts) else _ONE
 
     def _is_first(self, counts: Counts) -> bool:
-        is_nowhere = not any(counts.in_domains(self.matcher, key).any() for key in self.keys)
-        return is_nowhere and _takes_itself(self.rules, counts)
+        if any(counts.tally(self.matcher, key).total for key in self.keys):
+            return False
+        counts.spend(self.matcher.effort() // COMPARISONS_PER_OPERATION)
+        return _takes_itself(self.rules, counts)
 
 
 def _takes_itself(rules: PodRules, counts: Counts) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 from typing_extensions import override
@@ -80,6 +80,10 @@ class Domains(msgspec.Struct, frozen=True):
 
 
 NO_DOMAIN = -1
+#: A look at a pod by a matcher is counted in comparisons; so many are an operation of about a microsecond.
+COMPARISONS_PER_OPERATION: Final = 12
+#: More pods than there are anywhere.
+NO_LIMIT: Final = 1 << 60
 
 
 class Counted(Protocol):
@@ -90,11 +94,39 @@ class Counted(Protocol):
         ...
 
 
+class There(NamedTuple):
+    """Some domains of a label: which they are, by number, and how many."""
+
+    are: Bools
+    domains: int
+
+
+class Tally(Protocol):
+    """How many pods are in each domain of a label, or on each node, as a decision has placed them so far."""
+
+    @property
+    def numbers(self) -> Ints:
+        """By number of the domain, or by position. Not to be written."""
+        ...
+
+    @property
+    def total(self) -> int:
+        """In all of them."""
+        ...
+
+    def fewest(self, there: Bools) -> int:
+        """The fewest in one of some domains, at least one, which are the same each time."""
+        ...
+
+
 class Counts(Protocol):
     """Pods on nodes, as a decision has placed them so far. Arrays are by position, and not to be written."""
 
-    def per_node(self, matcher: Matcher) -> Ints:
-        """How many pods of those that a matcher takes are on each node."""
+    def tally(self, matcher: Matcher, key: str | None, counted: Counted | None = None) -> Tally:
+        """How many pods of those that a matcher takes are in each domain of a label, on nodes that count.
+
+        Without a label: on each node.
+        """
         ...
 
     def domains(self, key: str) -> Domains:
@@ -105,16 +137,16 @@ class Counts(Protocol):
         """Positions of the nodes in a domain of a label."""
         ...
 
-    def in_domains(self, matcher: Matcher, key: str, counted: Counted | None = None) -> Ints:
-        """How many of these pods are in each domain of a label, on nodes that count."""
-        ...
-
-    def are_there(self, key: str, counted: Counted) -> Bools:
+    def are_there(self, key: str, counted: Counted) -> There:
         """Domains of a label that have a node that counts."""
         ...
 
     def admitted(self, filters: tuple[Filter, ...], constraints: Constraints) -> Bools:
         """Nodes that these filters admit."""
+        ...
+
+    def spend(self, operations: int) -> None:
+        """Asking by these counts has cost this."""
         ...
 
     @property
@@ -134,6 +166,21 @@ class Watched(msgspec.Struct, frozen=True):
     matcher: Matcher
     comes: bool = True
     goes: bool = True
+
+
+class Asked(NamedTuple):
+    """Pods that a matcher takes, by domain of a label or by node, on nodes that count; None: on all."""
+
+    matcher: Matcher
+    key: str | None
+    counted: Counted | None = None
+
+
+class Limits(NamedTuple):
+    """A domain is out if it has fewer pods than ``least``, or more than ``most``."""
+
+    least: int
+    most: int
 
 
 class Part(Protocol):
@@ -157,8 +204,13 @@ class Part(Protocol):
         """What may open a node, beside changes of nodes; None: nothing."""
         ...
 
-    def closed(self, counts: Counts) -> Bools:
-        """The domains that are out, by number; without a key the nodes, by position."""
+    @property
+    def counts(self) -> Asked | None:
+        """The pods by which it closes domains, or single nodes; None: it closes none."""
+        ...
+
+    def limits(self, counts: Counts, tally: Tally) -> Limits:
+        """Which numbers of them close one now. They change only when one of these pods comes or goes."""
         ...
 
 

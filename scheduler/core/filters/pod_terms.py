@@ -20,7 +20,12 @@ _NO_KEY: Final = ""
 
 def takes(selector: tuple[Requirement, ...] | None, labels: Labels) -> bool:
     """Whether a selector takes these labels. None takes nothing; one without requirements takes everything."""
-    return selector is not None and all(meets(requirement, labels) for requirement in selector)
+    if selector is None:
+        return False
+    for requirement in selector:  # noqa: SIM110 - asked for each pod; a generator takes twice as long
+        if not meets(requirement, labels):
+            return False
+    return True
 
 
 def takes_pod(term: AntiTerm, namespace: str, labels: Labels, labels_of: LabelsOf, *, unknown: bool) -> bool:
@@ -54,7 +59,10 @@ class TakenByAll(msgspec.Struct, frozen=True, cache_hash=True):
 
     def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
         """Whether a pod is one of them."""
-        return all(takes_pod(term, pod.namespace, pod.labels, labels_of, unknown=self.unknown) for term in self.terms)
+        for term in self.terms:  # noqa: SIM110 - as in takes
+            if not takes_pod(term, pod.namespace, pod.labels, labels_of, unknown=self.unknown):
+                return False
+        return True
 
 
 class Owning(msgspec.Struct, frozen=True, cache_hash=True):

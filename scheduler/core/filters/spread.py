@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.node_affinity import NodeAffinity, Selector
-from scheduler.core.filters.pod_rule import Bools, Counts, Ints, PodRule, Watched, all_of
+from scheduler.core.filters.pod_rule import NO_LIMIT, Asked, Bools, Counts, Limits, PodRule, Tally, Watched, all_of
 from scheduler.core.filters.pod_terms import LabelsOf, takes
 from scheduler.core.filters.requirements import effort_of_all, keys_of
 from scheduler.core.filters.taints import Taints
@@ -82,12 +82,15 @@ class Labelled(msgspec.Struct, frozen=True):
         """Pods make no difference."""
         return
 
-    def closed(self, counts: Counts) -> Bools:
-        """No domain."""
-        import numpy as np  # noqa: PLC0415 - as in pod_rule.py
+    @property
+    def counts(self) -> None:
+        """Nobody."""
+        return
 
-        none: Bools = np.zeros(counts.domains(self.key).count, np.bool_)
-        return none
+    def limits(self, counts: Counts, tally: Tally) -> Limits:
+        """No domain is out."""
+        del counts, tally
+        return Limits(0, NO_LIMIT)
 
 
 class SpreadLabel(PodRule):
@@ -125,12 +128,16 @@ class Skewed(msgspec.Struct, frozen=True):
         """A pod that goes, and one that comes to where the fewest are."""
         return Watched(self.matcher)
 
-    def closed(self, counts: Counts) -> Bools:
-        """These domains."""
-        per_domain = counts.in_domains(self.matcher, self.key, self.counted)
-        least = _least(self.spread, per_domain, counts.are_there(self.key, self.counted))
-        found: Bools = per_domain > self.spread.most_skew - self.itself + least
-        return found
+    @property
+    def counts(self) -> Asked:
+        """Pods that count, on nodes that do."""
+        return Asked(self.matcher, self.key, self.counted)
+
+    def limits(self, counts: Counts, tally: Tally) -> Limits:
+        """``maxSkew`` above the fewest; above none, where there are too few domains with a node that counts."""
+        there = counts.are_there(self.key, self.counted)
+        is_counted = there.domains >= max(1, self.spread.fewest_domains)
+        return Limits(0, self.spread.most_skew - self.itself + (tally.fewest(there.are) if is_counted else 0))
 
 
 class TopologySpread(PodRule):
@@ -161,9 +168,3 @@ class TopologySpread(PodRule):
 
 def _keys(rules: PodRules) -> tuple[str, ...]:
     return tuple(dict.fromkeys(spread.key for spread in rules.spread))
-
-
-def _least(spread: Spread, per_domain: Ints, is_there: Bools) -> int:
-    """The fewest pods of a domain in which a node counts; 0 where there are too few such domains."""
-    there = per_domain[is_there]
-    return int(there.min()) if len(there) >= max(1, spread.fewest_domains) else 0

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.core.filters.pod_rule import Matcher
+from scheduler.core.filters.pod_rule import COMPARISONS_PER_OPERATION, Matcher
 from scheduler.core.filters.pod_terms import LabelsOf
 from scheduler.core.model.records import PodRecord
 from scheduler.core.nodes.table import Bools
@@ -31,9 +31,8 @@ _CODES_PER_SLOT: Final = 4
 #: What it takes to read the label of a pod, and to compare codes, in operations of about a microsecond.
 _LABELS_PER_OPERATION: Final = 4
 _CODES_PER_OPERATION: Final = 150
-#: A look at a pod takes as long as so many comparisons, and an operation as long as so many.
+#: A look at a pod takes as long as so many comparisons.
 LOOKING: Final = 4
-COMPARISONS_PER_OPERATION: Final = 12
 #: Of a slot without a pod, and of a pod without a label.
 _NONE: Final = 0
 

@@ -29,6 +29,7 @@ from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Bools, Int8s, Int64s, Selection
+from scheduler.core.scores.open_ranks import OpenRanks
 from scheduler.core.scores.preferences.preferred import Preferred, preferred_of
 from scheduler.core.scores.registry import SCORES, score_of
 from scheduler.core.scores.score import KEY_BITS, Look, Scores, Wanted
@@ -52,8 +53,10 @@ class Ranking:
     __slots__ = (
         "_admitting",
         "_amounts",
+        "_changed",
         "_enforces",
         "_largest_mib",
+        "_open_ranks",
         "_opens_last",
         "_own",
         "_pools",
@@ -106,6 +109,9 @@ class Ranking:
         self.preferred = preferred_of(cls, statement.counts, settings.weights)
         self._seen = len(statement.touched)
         self.keys: Int64s = self._rank(_EVERYWHERE)
+        #: The same by what rules leave open; and positions that it does not know of yet, where there are rules.
+        self._open_ranks = None if self._rules is None else OpenRanks(self._rules)
+        self._changed: set[int] = set()
 
     def _enforcing(self) -> Bools | None:
         """Nodes that enforce all that the class wishes; None where that makes no difference."""
@@ -131,6 +137,9 @@ class Ranking:
         keys = self.keys
         if not len(keys):
             return None
+        if self._open_ranks is not None and mask is None and self.preferred is None and self._enforces is None:
+            changed, self._changed = self._changed, set()
+            return self._open_ranks.best(keys, changed)
         if self._rules is not None:
             mask = both(mask, self._rules.open)
         if mask is not None:
@@ -157,6 +166,11 @@ class Ranking:
     def strike(self, position: int) -> None:
         """Take a node out until it is charged again: a closer look found that the class doesn't fit."""
         self.keys[position] = NOWHERE
+        self._has_changed(position)
+
+    def _has_changed(self, *positions: int) -> None:
+        if self._open_ranks is not None:
+            self._changed.update(positions)
 
     def in_use(self) -> list[int]:
         """Positions where the class may be and has room, and some share of it would fit on a device that is shared."""
@@ -180,6 +194,7 @@ class Ranking:
         more = min(count, _MOST_OPENED) - counted
         if more > 0:
             self.keys[position] += more << _OPENED_SHIFT
+            self._has_changed(position)
         return more > 0
 
     def _catch_up(self) -> None:
@@ -190,9 +205,12 @@ class Ranking:
         self._seen = len(touched)
         if len(positions) * 8 > len(self.keys):
             self.keys = self._rank(_EVERYWHERE)
+            if self._open_ranks is not None:
+                self._open_ranks.forget()
         else:
             selection = np.fromiter(positions, np.int64, len(positions))
             self.keys[selection] = self._rank(selection)
+            self._has_changed(*positions)
 
     def _rank(self, selection: Selection) -> Int64s:
         look = Look(self._statement.table, selection, self._wanted, self._pools, demand=self.cls.demand)

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import numpy as np
 
 from scheduler.core.filters.filter import Filter
-from scheduler.core.filters.pod_rule import NO_DOMAIN, Bools, Counted, Domains, Ints, Matcher
+from scheduler.core.filters.pod_rule import (
+    COMPARISONS_PER_OPERATION,
+    Bools,
+    Counted,
+    Domains,
+    Ints,
+    Matcher,
+    There,
+)
 from scheduler.core.filters.pod_terms import LabelsOf
 from scheduler.core.model.records import ANYWHERE, Constraints, PodRecord
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_numbers import Numbering
-from scheduler.core.nodes.pod_columns import COMPARISONS_PER_OPERATION
 from scheduler.core.nodes.pod_places import PodPlaces
+from scheduler.core.snapshot.node_groups import NodeGroups, coarse
+from scheduler.core.snapshot.tally import Tally
 
 _SORTED_PER_OPERATION: Final = 20
 
 
 @dataclass(slots=True)
-class _View:
-    """Pods by node. ``seen``: how many moves are counted."""
+class _Taken:
+    """Moves of the pods that a matcher takes: positions, each with 1 or -1. ``seen``: of all moves, those looked at."""
 
-    per_node: Ints
-    seen: int
-
-
-@dataclass(slots=True)
-class _Sums:
-    """Pods by domain, on nodes that count; None: all."""
-
-    per_domain: Ints
-    seen: int
-    counted: Bools | None
+    seen: int = 0
+    moves: list[tuple[int, int]] = field(default_factory=list)
 
 
 class PodCounts:
@@ -45,8 +45,10 @@ class PodCounts:
     """
 
     __slots__ = (
+        "_compared",
         "_domains",
         "_effort",
+        "_groups",
         "_ledger",
         "_members",
         "_moves",
@@ -54,9 +56,9 @@ class PodCounts:
         "_places",
         "_position_of",
         "_spent",
-        "_sums",
+        "_taken",
+        "_tallies",
         "_there",
-        "_views",
     )
 
     def __init__(self, places: PodPlaces, ledger: Ledger, order: Ints | slice, position_of: Mapping[str, int]) -> None:
@@ -65,13 +67,16 @@ class PodCounts:
         self._order = order
         self._position_of = position_of
         self._moves: list[tuple[PodRecord, int, int]] = []
-        self._views: dict[Matcher, _View] = {}
+        self._taken: dict[Matcher, _Taken] = {}
+        self._tallies: dict[tuple[Matcher, str | None, Counted | None], Tally] = {}
         self._domains: dict[str, Domains] = {}
+        self._groups: dict[tuple[str, ...], NodeGroups] = {}
         #: Of a label: positions by domain, and where each domain begins.
-        self._members: dict[str, tuple[Ints, Ints]] = {}
-        self._sums: dict[tuple[Matcher, str, Counted | None], _Sums] = {}
-        self._there: dict[tuple[str, Counted], Bools] = {}
-        self._effort, self._spent = 0, self._spent_by_others
+        self._members: dict[str, tuple[Ints, list[int]]] = {}
+        self._there: dict[tuple[str, Counted], There] = {}
+        #: Comparisons of moved pods with selectors, and what else was spent; what others had spent before.
+        self._compared = self._effort = 0
+        self._spent = self._spent_by_others
 
     def move(self, pod: PodRecord, position: int, by: int) -> None:
         """A pod comes to a node (1) or leaves it (-1)."""
@@ -88,7 +93,8 @@ class PodCounts:
 
     def take_effort(self) -> int:
         """What it took to count since this was asked last, in operations of about a microsecond."""
-        effort, self._effort = self._effort + self._spent_by_others - self._spent, 0
+        compared, self._compared = divmod(self._compared, COMPARISONS_PER_OPERATION)
+        effort, self._effort = compared + self._effort + self._spent_by_others - self._spent, 0
         self._spent = self._spent_by_others
         return effort
 
@@ -101,23 +107,48 @@ class PodCounts:
         """Labels of namespaces."""
         return self._places.labels_of
 
-    def per_node(self, matcher: Matcher) -> Ints:
-        """How many pods of those that a matcher takes are on each node."""
-        view = self._views.get(matcher)
-        if view is None:
-            view = self._views[matcher] = _View(self._places.at_positions(matcher, self._position_of), 0)
-        for pod, position, by in self._moves_from(view.seen, matcher):
-            if matcher.takes(pod, self.labels_of):
-                view.per_node[position] += by
-        view.seen = len(self._moves)
-        return view.per_node
+    def _moves_of(self, matcher: Matcher) -> list[tuple[int, int]]:
+        taken = self._taken.get(matcher)
+        if taken is None:
+            taken = self._taken[matcher] = _Taken()
+        if taken.seen < len(self._moves):
+            new = self._moves[taken.seen :] if taken.seen else self._moves
+            self._compared += len(new) * matcher.effort()
+            for pod, position, by in new:
+                if matcher.takes(pod, self.labels_of):
+                    taken.moves.append((position, by))
+            taken.seen = len(self._moves)
+        return taken.moves
 
-    def _moves_from(self, seen: int, matcher: Matcher) -> list[tuple[PodRecord, int, int]]:
-        if seen == len(self._moves):
-            return []
-        moves = self._moves[seen:]
-        self._effort += len(moves) * matcher.effort() // COMPARISONS_PER_OPERATION
-        return moves
+    def tally(self, matcher: Matcher, key: str | None, counted: Counted | None = None) -> Tally:
+        """How many pods of those that a matcher takes are in each domain of a label, on nodes that count.
+
+        Without a label: on each node.
+        """
+        tally = self._tallies.get((matcher, key, counted))
+        if tally is None:
+            tally = self._tallies[matcher, key, counted] = self._counted(matcher, key, counted)
+        self.catch_up(tally)
+        return tally
+
+    def catch_up(self, tally: Tally) -> None:
+        """Count what was moved since."""
+        moves = self._moves_of(tally.matcher)
+        if tally.taken < len(moves):
+            for position, by in moves[tally.taken :]:
+                tally.move(position, by)
+            tally.taken = len(moves)
+
+    def _counted(self, matcher: Matcher, key: str | None, counted: Counted | None) -> Tally:
+        nodes = None if counted is None else counted.nodes(self)
+        if key is None:
+            numbers = self._places.at_positions(matcher, self._position_of)
+            return Tally(matcher, numbers if nodes is None else np.where(nodes, numbers, 0), None, nodes, taken=0)
+        domains = self.domains(key)
+        # What was moved is in the numbers already, if they are added up from those of nodes.
+        amounts, moved = self.tally(matcher, None).numbers, len(self._moves_of(matcher))
+        numbers = domains.sums(amounts if nodes is None else np.where(nodes, amounts, 0))
+        return Tally(matcher, numbers, domains.of, nodes, taken=moved)
 
     def domains(self, key: str) -> Domains:
         """The nodes by a label."""
@@ -133,35 +164,28 @@ class PodCounts:
         if known is None:
             domains = self.domains(key)
             by_domain = np.argsort(domains.of, kind="stable")
-            starts = np.searchsorted(domains.of[by_domain], np.arange(domains.count + 1))
+            starts = np.searchsorted(domains.of[by_domain], np.arange(domains.count + 1)).tolist()
             self._effort += len(domains.of) // _SORTED_PER_OPERATION
             known = self._members[key] = by_domain, starts
         by_domain, starts = known
         return by_domain[starts[domain] : starts[domain + 1]]
 
-    def in_domains(self, matcher: Matcher, key: str, counted: Counted | None = None) -> Ints:
-        """How many of these pods are in each domain of a label, on nodes that count."""
-        domains, known = self.domains(key), self._sums.get((matcher, key, counted))
+    def groups(self, keys: Iterable[str]) -> NodeGroups:
+        """The nodes by the coarse ones of these labels."""
+        domains = {key: self.domains(key) for key in keys}
+        found = coarse(domains, domains, len(self._position_of))
+        known = self._groups.get(found)
         if known is None:
-            known = self._sums[matcher, key, counted] = self._summed(matcher, domains, counted)
-        for pod, position, by in self._moves_from(known.seen, matcher):
-            domain = int(domains.of[position])
-            is_counted = domain != NO_DOMAIN and (known.counted is None or known.counted[position])
-            if is_counted and matcher.takes(pod, self.labels_of):
-                known.per_domain[domain] += by
-        known.seen = len(self._moves)
-        return known.per_domain
+            self._effort += len(found) * len(self._position_of) // _SORTED_PER_OPERATION
+            known = self._groups[found] = NodeGroups(len(self._position_of), {key: domains[key] for key in found})
+        return known
 
-    def _summed(self, matcher: Matcher, domains: Domains, counted: Counted | None) -> _Sums:
-        amounts = self.per_node(matcher)
-        nodes = None if counted is None else counted.nodes(self)
-        return _Sums(domains.sums(amounts if nodes is None else np.where(nodes, amounts, 0)), len(self._moves), nodes)
-
-    def are_there(self, key: str, counted: Counted) -> Bools:
+    def are_there(self, key: str, counted: Counted) -> There:
         """Domains of a label that have a node that counts."""
         known = self._there.get((key, counted))
         if known is None:
-            known = self._there[key, counted] = self.domains(key).sums(counted.nodes(self).astype(np.int64)) > 0
+            are = self.domains(key).sums(counted.nodes(self).astype(np.int64)) > 0
+            known = self._there[key, counted] = There(are, int(are.sum()))
         return known
 
     def admitted(self, filters: tuple[Filter, ...], constraints: Constraints) -> Bools:

@@ -67,7 +67,7 @@ class Beside:
         return reduce(np.add, at_nodes)
 
     def _in_domains(self, key: str) -> Int64s:
-        counted = [self._seen.in_domains(matcher, key) * weight for matcher, weight in self._by_key[key]]
+        counted = [self._seen.tally(matcher, key).numbers * weight for matcher, weight in self._by_key[key]]
         return reduce(np.add, counted)
 
 

@@ -65,13 +65,13 @@ class _Constraint:
 
     def by_domain(self, seen: Seen, weight: float) -> Floats:
         """What it adds in each domain."""
-        return seen.in_domains(self._pods, self._key, self._counted) * weight + self._tolerated
+        return seen.tally(self._pods, self._key, self._counted).numbers * weight + self._tolerated
 
     def by_node(self, seen: Seen, weight: float) -> Floats:
         """What it adds at each node. On one host all pods count, also where the pod may not be."""
         if self.is_host:
-            return seen.per_node(self._pods) * weight + self._tolerated
-        return self.at_nodes(seen, seen.in_domains(self._pods, self._key, self._counted)) * weight + self._tolerated
+            return seen.tally(self._pods, None).numbers * weight + self._tolerated
+        return self.at_nodes(seen, seen.tally(self._pods, self._key, self._counted).numbers) * weight + self._tolerated
 
     def at_nodes(self, seen: Seen, of_domains: Int64s) -> Int64s:
         """What each node's domain has."""

@@ -114,7 +114,7 @@ def _berth(node: str) -> Berth:
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_whose_rules_are_tried_on_paper_pays_for_what_they_cost(is_kept: bool) -> None:
     made = beside.made(
-        *(beside.running(f"r{i}", "q", app="b") for i in range(100)),
+        *(beside.running(f"r{i}", "q", app="b") for i in range(300)),
         beside.waiting(_ALONE),
         beside.waiting({}, "x", namespace="another"),
     )
@@ -138,4 +138,6 @@ def test_each_pod_pays_for_all_its_rules_that_are_asked_again() -> None:
         assert waiting is not None
         assert isinstance(attempts.place(waiting), Placement)
         spent.append(attempts.allowance.spent_by("ns"))
-    assert [after - before >= PLACING + 10 * 32 for before, after in pairwise(spent)] == [True] * 3
+    first, *more = [after - before for before, after in pairwise(spent)]
+    assert first >= PLACING + 10 * 32
+    assert all(each >= PLACING + 32 for each in more)

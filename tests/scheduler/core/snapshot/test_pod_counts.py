@@ -29,7 +29,7 @@ _KINDS: tuple[dict[str, Any], ...] = (
 
 
 def _counts(statement: Statement) -> list[int]:
-    return [int(count) for count in statement.counts.per_node(_ALL)]
+    return [int(count) for count in statement.counts.tally(_ALL, None).numbers]
 
 
 def test_what_is_evicted_counts_no_more_until_it_is_taken_back() -> None:

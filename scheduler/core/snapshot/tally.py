@@ -1,0 +1,61 @@
+"""How many pods are in each domain of a label, kept up to date pod by pod, and which domains have changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import numpy as np
+
+from scheduler.core.filters.pod_rule import NO_DOMAIN, Bools, Ints, Matcher
+
+_NOBODY: Final = 0
+
+
+class Tally:
+    """Pods by domain, on nodes that count.
+
+    ``numbers``: by number of the domain; not to be written. ``total``: in all of them. ``changed``: domains in which a
+    pod has come or gone, in order, each as often as that was. ``matcher``: takes these pods. ``taken``: how many of
+    the moves of such pods are counted.
+    """
+
+    __slots__ = ("_by_number", "_counted", "_of", "_there", "changed", "matcher", "numbers", "taken", "total")
+
+    def __init__(self, matcher: Matcher, numbers: Ints, of: Ints | None, counted: Bools | None, *, taken: int) -> None:
+        """``of``: the domain of each position; None: each is one. ``counted``: positions that count; None: all."""
+        self.matcher = matcher
+        self.numbers = numbers
+        self.total = int(numbers.sum())
+        self.changed: list[int] = []
+        self.taken = taken
+        self._of = of
+        self._counted = counted
+        #: Of domains that are looked at: how many have a number of pods.
+        self._there: Bools | None = None
+        self._by_number: Counter[int] = Counter()
+
+    def move(self, position: int, by: int) -> None:
+        """Pods come to a node, or leave it."""
+        if self._counted is not None and not self._counted[position]:
+            return
+        domain = position if self._of is None else int(self._of[position])
+        if domain == NO_DOMAIN:
+            return
+        before = int(self.numbers[domain])
+        self.numbers[domain] = before + by
+        self.total += by
+        self.changed.append(domain)
+        if self._there is not None and self._there[domain]:
+            self._by_number[before + by] += 1
+            self._by_number[before] -= 1
+            if not self._by_number[before]:
+                del self._by_number[before]
+
+    def fewest(self, there: Bools) -> int:
+        """The fewest pods of those of some domains, at least one; asked of the same ones each time."""
+        if self._there is not there:
+            self._there = there
+            numbers, domains = np.unique(self.numbers[there], return_counts=True)
+            self._by_number = Counter(dict(zip(numbers.tolist(), domains.tolist(), strict=True)))
+        return min(self._by_number, default=_NOBODY)

@@ -1,0 +1,43 @@
+"""Pods by domain: after any moves as if they were added up again."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from scheduler.core.filters.pod_rule import NO_DOMAIN
+from scheduler.core.filters.spread import Staying
+from scheduler.core.snapshot.tally import Tally
+
+_MATCHER = Staying("ns", None)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_total_and_the_fewest_are_those_of_a_new_sum(seed: int) -> None:
+    rng = random.Random(seed)
+    nodes, domains = rng.randint(1, 30), rng.randint(1, 6)
+    of = np.array([rng.choice((NO_DOMAIN, *range(domains))) for _ in range(nodes)])
+    counted = None if rng.random() < 0.3 else np.array([rng.random() < 0.8 for _ in range(nodes)])
+    there = np.array([rng.random() < 0.7 for _ in range(domains)])
+    there[rng.randrange(domains)] = True
+    expected = np.zeros(domains, np.int64)
+    tally = Tally(_MATCHER, expected.copy(), of, counted, taken=0)
+    for _ in range(200):
+        position, by = rng.randrange(nodes), rng.choice((1, 1, -1))
+        tally.move(position, by)
+        if of[position] != NO_DOMAIN and (counted is None or counted[position]):
+            expected[of[position]] += by
+            assert tally.changed[-1] == of[position]
+        assert tally.numbers.tolist() == expected.tolist()
+        assert tally.total == expected.sum()
+        assert tally.fewest(there) == expected[there].min()
+
+
+def test_without_a_label_each_node_is_a_domain() -> None:
+    tally = Tally(_MATCHER, np.zeros(3, np.int64), None, np.array([True, False, True]), taken=0)
+    for position in (0, 1, 2, 2):
+        tally.move(position, 1)
+    assert tally.numbers.tolist() == [1, 0, 2]
+    assert tally.changed == [0, 2, 2]
