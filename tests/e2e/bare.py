@@ -38,7 +38,9 @@ def two_schedulers() -> Iterator[ControlPlane]:
     """A control plane with kube-scheduler and with Moorage's scheduler and binder; both serve."""
     with ControlPlane(scheduler=True, node_lifecycle=False) as plane:
         alone = ("--no-leader-election",)
-        options = Options(components=(BINDER, SCHEDULER), arguments={BINDER: alone, SCHEDULER: alone})
+        # Images count as they do for kube-scheduler; by default they don't.
+        arguments = {BINDER: alone, SCHEDULER: (*alone, "--image-locality-weight=1")}
+        options = Options(components=(BINDER, SCHEDULER), arguments=arguments)
         with Deployment(plane, options) as deployment:
             yield plane
             deployment.check()

@@ -1,4 +1,4 @@
-"""Stories after the titles of Kubernetes' own suites for filters, each told to kube-scheduler and to Moorage.
+"""Stories after the titles of Kubernetes' own suites for filters and scores, each told to both schedulers.
 
 That a story holds for kube-scheduler shows that the story is right; that it holds for Moorage is what it is for.
 """
@@ -13,13 +13,14 @@ from tests.e2e.bare import STOCK, Bare, bare, two_schedulers
 from tests.e2e.placing.of_changes import CHANGES
 from tests.e2e.placing.of_nodes import AMOUNTS, LABELS, PORTS, TAINTS
 from tests.e2e.placing.of_pods import APART, NEAR
+from tests.e2e.placing.of_preferences import PREFERENCES
 from tests.e2e.placing.of_spread import SPREAD
 from tests.e2e.placing.story import NAMESPACES, Story
 from tools.cluster.plane import ControlPlane
 from wire import names
 
 pytestmark = pytest.mark.cluster
-STORIES = (*TAINTS, *LABELS, *AMOUNTS, *PORTS, *NEAR, *APART, *SPREAD, *CHANGES)
+STORIES = (*TAINTS, *LABELS, *AMOUNTS, *PORTS, *NEAR, *APART, *SPREAD, *CHANGES, *PREFERENCES)
 
 
 @pytest.fixture(scope="module")
