@@ -114,6 +114,16 @@ class Tally(Protocol):
         """In all of them."""
         ...
 
+    @property
+    def taken(self) -> int:
+        """How many moves of its pods are counted: another number whenever one of them has come or gone."""
+        ...
+
+    @property
+    def changed(self) -> Sequence[int]:
+        """Domains in which a pod has come or gone so far, in order."""
+        ...
+
     def fewest(self, there: Bools) -> int:
         """The fewest in one of some domains, at least one, which are the same each time."""
         ...

@@ -30,7 +30,8 @@ from scheduler.core.model.records import PodClass
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Bools, Int8s, Int64s, Selection
 from scheduler.core.scores.open_ranks import OpenRanks
-from scheduler.core.scores.preferences.preferred import Preferred, preferred_of
+from scheduler.core.scores.preferences.preferred import NOT_FITTING, Preferred, preferred_of
+from scheduler.core.scores.preferred_ranks import PreferredRanks
 from scheduler.core.scores.registry import SCORES, score_of
 from scheduler.core.scores.score import KEY_BITS, Look, Scores, Wanted
 from scheduler.core.snapshot.node_mask import NodeMask, both
@@ -55,8 +56,8 @@ class Ranking:
         "_amounts",
         "_changed",
         "_enforces",
+        "_kept_ranks",
         "_largest_mib",
-        "_open_ranks",
         "_opens_last",
         "_own",
         "_pools",
@@ -109,9 +110,18 @@ class Ranking:
         self.preferred = preferred_of(cls, statement.counts, settings.weights)
         self._seen = len(statement.touched)
         self.keys: Int64s = self._rank(_EVERYWHERE)
-        #: The same by what rules leave open; and positions that it does not know of yet, where there are rules.
-        self._open_ranks = None if self._rules is None else OpenRanks(self._rules)
+        #: The same by what rules leave open, or by preferences; and positions that it does not know of yet.
+        self._kept_ranks = self._kept(settings)
         self._changed: set[int] = set()
+
+    def _kept(self, settings: Settings) -> OpenRanks | PreferredRanks | None:
+        """What finds the best without a look at all nodes; None where that is done, or the class asks for both."""
+        if self._enforces is not None or (self._rules is not None and self.preferred is not None):
+            return None
+        if self._rules is not None:
+            return OpenRanks(self._rules)
+        counts = self._statement.counts
+        return None if self.preferred is None else PreferredRanks(self.cls, counts, settings.weights)
 
     def _enforcing(self) -> Bools | None:
         """Nodes that enforce all that the class wishes; None where that makes no difference."""
@@ -137,22 +147,28 @@ class Ranking:
         keys = self.keys
         if not len(keys):
             return None
-        if self._open_ranks is not None and mask is None and self.preferred is None and self._enforces is None:
+        if self._kept_ranks is not None and mask is None and not self._statement.doubts:
             changed, self._changed = self._changed, set()
-            return self._open_ranks.best(keys, changed)
+            return self._kept_ranks.best(keys, changed)
         if self._rules is not None:
             mask = both(mask, self._rules.open)
         if mask is not None:
             keys = np.where(mask, keys, NOWHERE)
-        if self.preferred is not None:
-            keys = _most_preferred(keys, self.preferred)
-        position = int(keys.argmin())
+        if self.preferred is None:
+            return self._first(keys, None)
+        return self._first(keys, _most_preferred(keys, self.preferred, may_wait=bool(self._statement.doubts)))
+
+    def _first(self, keys: Int64s, among: Int64s | None) -> int | None:
+        """The first in rank of some positions, or of all; of equals first one that enforces what the class wishes."""
+        position = int(keys.argmin()) if among is None else int(among[keys[among].argmin()])
         least = keys[position]
         if least == NOWHERE:
             return None
         if self._enforces is None or self._enforces[position]:
             return position
-        equals = np.flatnonzero(self._enforces & (keys == least))
+        equals = (self._enforces & (keys == least)).nonzero()[0]
+        if among is not None:
+            equals = np.intersect1d(equals, among)
         return int(equals[0]) if len(equals) else position
 
     def fitting(self, mask: NodeMask = None) -> list[int]:
@@ -169,7 +185,7 @@ class Ranking:
         self._has_changed(position)
 
     def _has_changed(self, *positions: int) -> None:
-        if self._open_ranks is not None:
+        if self._kept_ranks is not None:
             self._changed.update(positions)
 
     def in_use(self) -> list[int]:
@@ -205,8 +221,8 @@ class Ranking:
         self._seen = len(touched)
         if len(positions) * 8 > len(self.keys):
             self.keys = self._rank(_EVERYWHERE)
-            if self._open_ranks is not None:
-                self._open_ranks.forget()
+            if self._kept_ranks is not None:
+                self._kept_ranks.forget()
         else:
             selection = np.fromiter(positions, np.int64, len(positions))
             self.keys[selection] = self._rank(selection)
@@ -256,17 +272,19 @@ class Ranking:
             ok &= (opened == 0) | cards_hold(table, selection, self._largest_mib)
 
 
-def _most_preferred(keys: Int64s, preferred: Preferred) -> Int64s:
-    """Keys of those nodes alone that the class prefers most, of those that it need not wait for if there are any."""
+def _most_preferred(keys: Int64s, preferred: Preferred, *, may_wait: bool) -> Int64s:
+    """Positions of those nodes that the class prefers most, of those that it need not wait for if there are any.
+
+    ``may_wait``: whether there may be nodes that it would wait for. No node has to fit.
+    """
     fits = keys != NOWHERE
-    count = int(np.count_nonzero(fits))
-    if count <= 1:
-        return keys
-    sums = preferred.sums(fits)
-    need_no_waiting = keys < _LAST
-    allowed = need_no_waiting if need_no_waiting.any() else fits
-    ranked = np.where(allowed, sums, -1)
-    return np.where(ranked == ranked.max(), keys, NOWHERE)
+    if not fits.any():
+        return np.zeros(1, np.int64)
+    sums = preferred.of_fitting(fits)
+    if may_wait and (need_no_waiting := keys < _LAST).any():
+        sums = np.where(need_no_waiting, sums, NOT_FITTING)
+    most: Int64s = (sums == sums.max()).nonzero()[0]
+    return most
 
 
 def _wanted(cls: PodClass) -> Wanted:

@@ -8,7 +8,7 @@ that fit, by the arithmetic of kube-scheduler; where that is in floating point, 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -35,6 +35,17 @@ class Seen(Counts, Protocol):
         ...
 
 
+class Changed(NamedTuple):
+    """Positions whose score may be another one, and these scores."""
+
+    positions: Int64s
+    scores: Int64s
+
+
+_NONE: Final = np.zeros(0, np.int64)
+UNCHANGED: Final = Changed(_NONE, _NONE)
+
+
 class Scorer(Protocol):
     """A preference of one class, for as long as a decision lasts."""
 
@@ -45,6 +56,19 @@ class Scorer(Protocol):
 
     def scores(self, fits: Bools) -> Int64s:
         """The score of each node that fits, of at least one; of others any number. Equal ``fits`` are one object."""
+        ...
+
+    @property
+    def key(self) -> str | None:
+        """A label whose domains alone decide; None if there is none."""
+        ...
+
+    def by_domain(self, fits: Bools) -> Int64s:
+        """As ``scores``, of each domain of this label; nodes without it have 0."""
+        ...
+
+    def again(self) -> Changed | None:
+        """What has changed since it was asked last, for the same ``fits``; None: all have to be asked."""
         ...
 
 
@@ -80,6 +104,19 @@ class Fixed:
     def scores(self, fits: Bools) -> Int64s:
         """As the function says."""
         return self._scores(fits)
+
+    @property
+    def key(self) -> None:
+        """Nodes are scored one by one."""
+        return
+
+    def by_domain(self, fits: Bools) -> Int64s:
+        """There is no label."""
+        raise NotImplementedError
+
+    def again(self) -> Changed:
+        """Nothing."""
+        return UNCHANGED
 
 
 def of_largest(amounts: Int64s, fits: Bools) -> Int64s:

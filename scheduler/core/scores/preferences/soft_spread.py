@@ -19,7 +19,7 @@ from scheduler.core.model.pod_preferences import PodPreferences, Weights
 from scheduler.core.model.pod_rules import Spread
 from scheduler.core.model.records import Constraints, PodClass
 from scheduler.core.nodes.table import Bools, Int64s
-from scheduler.core.scores.preferences.preference import MOST, Seen
+from scheduler.core.scores.preferences.preference import MOST, UNCHANGED, Changed, Seen
 from wire import names
 
 _END: Final = 1 << 60
@@ -47,7 +47,7 @@ class _Constraint:
     """A constraint, with the pods and the nodes that count for it."""
 
     def __init__(self, spread: Spread, pods: Staying, counted: Admitting) -> None:
-        self._key, self._pods, self._counted = spread.key, pods, counted
+        self.key, self._pods, self._counted = spread.key, pods, counted
         self._tolerated = float(spread.most_skew - 1)
         self.is_host = spread.key == names.HOSTNAME_LABEL
 
@@ -58,24 +58,28 @@ class _Constraint:
 
     def domains_of(self, seen: Seen, scored: Bools) -> Bools:
         """Domains that have a node that is scored."""
-        domains = seen.domains(self._key)
+        domains = seen.domains(self.key)
         is_there = np.zeros(domains.count, np.bool_)
         is_there[domains.of[scored]] = True
         return is_there
 
     def by_domain(self, seen: Seen, weight: float) -> Floats:
         """What it adds in each domain."""
-        return seen.tally(self._pods, self._key, self._counted).numbers * weight + self._tolerated
+        return seen.tally(self._pods, self.key, self._counted).numbers * weight + self._tolerated
 
     def by_node(self, seen: Seen, weight: float) -> Floats:
         """What it adds at each node. On one host all pods count, also where the pod may not be."""
         if self.is_host:
             return seen.tally(self._pods, None).numbers * weight + self._tolerated
-        return self.at_nodes(seen, seen.tally(self._pods, self._key, self._counted).numbers) * weight + self._tolerated
+        return self.at_nodes(seen, seen.tally(self._pods, self.key, self._counted).numbers) * weight + self._tolerated
+
+    def moves(self, seen: Seen) -> int:
+        """How many moves of its pods are counted."""
+        return seen.tally(self._pods, self.key, self._counted).taken
 
     def at_nodes(self, seen: Seen, of_domains: Int64s) -> Int64s:
         """What each node's domain has."""
-        return seen.domains(self._key).at_nodes(of_domains)
+        return seen.domains(self.key).at_nodes(of_domains)
 
 
 class Spreading:
@@ -99,19 +103,46 @@ class Spreading:
         self._weights: list[float] = []
         #: Of a single constraint, its domains.
         self._domains: Bools | None = None
+        #: Its scores by domain; and of each constraint how many moves of pods were counted.
+        self._by_domain: Int64s = np.zeros(0, np.int64)
+        self._counted: list[int] = []
 
     def scores(self, fits: Bools) -> Int64s:
         """The fewer, the better; 0 without a label."""
         if fits is not self._fits:
             self._look_at(fits)
+        self._counted = [one.moves(self._seen) for one in self._constraints]
         if self._domains is not None:
-            (one,), (weight,) = self._constraints, self._weights
-            by_domain = _normalised(_rounded(one.by_domain(self._seen, weight)), self._domains)
-            return one.at_nodes(self._seen, by_domain)
+            return self._constraints[0].at_nodes(self._seen, self._of_domains(self._domains))
         # In the order in which constraints are written: it decides the last bit.
         of_each = zip(self._constraints, self._weights, strict=True)
         sums = reduce(np.add, [one.by_node(self._seen, weight) for one, weight in of_each])
         return _normalised(_rounded(sums), self._scored)
+
+    @property
+    def key(self) -> str | None:
+        """The label of a single constraint that is not about hosts."""
+        (first, *more) = self._constraints
+        return None if more or first.is_host else first.key
+
+    def by_domain(self, fits: Bools) -> Int64s:
+        """As at nodes with the label."""
+        if fits is not self._fits:
+            self._look_at(fits)
+            self._counted = []
+        counted = [one.moves(self._seen) for one in self._constraints]
+        if self._domains is not None and counted != self._counted:
+            self._counted, self._by_domain = counted, self._of_domains(self._domains)
+        return self._by_domain
+
+    def again(self) -> Changed | None:
+        """Nothing, if no pod has come or gone that is counted."""
+        counted = [one.moves(self._seen) for one in self._constraints]
+        return UNCHANGED if counted == self._counted else None
+
+    def _of_domains(self, scored: Bools) -> Int64s:
+        (one,), (weight,) = self._constraints, self._weights
+        return _normalised(_rounded(one.by_domain(self._seen, weight)), scored)
 
     def _look_at(self, fits: Bools) -> None:
         self._fits, self._scored = fits, fits & self._has_labels
