@@ -6,13 +6,13 @@ import argparse
 import difflib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
 
 from cli import writing
-from cli.explain import GROUP
+from cli.explain import GROUP, IN_NAMESPACES
 from cli.inspection import sheets
 from cli.inspection.options import NODE, POD, QUEUE
 from cli.inspection.sheets import Look, Sheet
@@ -27,6 +27,9 @@ from kube.client.clock import SystemClock
 from kube.client.errors import ApiError
 from scheduler.status.reasons import told
 
+if TYPE_CHECKING:
+    from cli.explaining.supposing import Whole
+
 _S: Final = 1_000_000_000
 _DEFAULT_NAMESPACE: Final = "default"
 
@@ -35,11 +38,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Explain the object that the arguments name; return 1 if the cluster can't be read. Raises BadInput."""
     wall_s = SystemClock().now_ns() // _S
     try:
-        known = _of_files(arguments) if arguments.filename else anyio.run(_read, arguments, wall_s)
+        found = _of_files(arguments) if arguments.filename else anyio.run(_read, arguments, wall_s)
     except ApiError as error:
         sys.stderr.write(f"moorage: {line(str(error))}\n")
         return 1
-    show(known, arguments, wall_s)
+    if isinstance(found, Known):
+        show(found, arguments, wall_s)
+    else:
+        _show_whole(found, arguments.output)
     return 0
 
 
@@ -49,9 +55,17 @@ def _of_files(arguments: argparse.Namespace) -> Known:
     return files.read(arguments.filename)
 
 
-async def _read(arguments: argparse.Namespace, wall_s: int) -> Known:
+async def _read(arguments: argparse.Namespace, wall_s: int) -> Known | Whole:
+    """The scheduler's answer where it explains, else the cluster as it is. Raises ApiError, BadInput."""
     async with reached(arguments, "explain", only_reads=True) as cluster:
         arguments.namespace = arguments.namespace or cluster.credentials.namespace
+        if arguments.what in IN_NAMESPACES:
+            from cli.explaining import asking  # noqa: PLC0415 - of pods
+
+            try:
+                return await asking.ask(cluster, arguments, arguments.namespace or _DEFAULT_NAMESPACE)
+            except asking.NoAnswer as why:
+                sys.stderr.write(f"moorage: the scheduler gave no answer ({line(str(why))}); the cluster is read\n")
         with Progress("reading the cluster").waiting():
             return await reading.read(cluster.api(), wall_s=None if arguments.what == QUEUE else wall_s)
 
@@ -101,8 +115,13 @@ def _show_group(known: Known, arguments: argparse.Namespace, wall_s: int) -> Non
     explained = supposing.explained(known, subject, edits, wall_s)
     view = groups.group_view(explained, edits)
     unread = (*known.unread, *supposing.not_looked_at(known, subject, explained))
-    whole = supposing.Whole(group=view, unread=unread)
-    _print(whole, lambda: list(groups.group_sheets(view)), unread, arguments.output)
+    _show_whole(supposing.Whole(group=view, unread=unread), arguments.output)
+
+
+def _show_whole(whole: Whole, output: str) -> None:
+    from cli.explaining import groups  # noqa: PLC0415 - of pods
+
+    _print(whole, lambda: list(groups.group_sheets(whole.group)), whole.unread, output)
 
 
 # --- nodes -----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Final
 
 import anyio
@@ -122,10 +123,20 @@ def inspect_settings(options: SchedulerOptions) -> InspectSettings:
     return InspectSettings(unit_mib=UNITS_MIB[options.inspect_memory_unit])
 
 
+def _explaining(replica: Replica, scheduler: Scheduler, api: Api, listener: socket.socket) -> Replica:
+    """Return a replica that also explains."""
+    from cli.explaining import serving  # noqa: PLC0415 - what makes certificates is for schedulers that explain
+
+    return serving.explained(
+        replica, scheduler, api=api, listener=listener, context=serving.certified(api.clock.now_ns())
+    )
+
+
 async def run(options: SchedulerOptions, stop: anyio.Event) -> None:
     """Run a replica of the scheduler."""
     rng, clock = seeding.rng(), SystemClock()
     listener = listening("--inspect-address", options.inspect_address)
+    explain = listening("--explain-address", options.explain_address)
 
     def make(api: Api, events: EventRecorder, registry: Registry, tracer: Tracer | None) -> Replica:
         scheduler = Scheduler(
@@ -140,10 +151,11 @@ async def run(options: SchedulerOptions, stop: anyio.Event) -> None:
         count_watches(registry, scheduler.reflectors)
         show_standing(registry, scheduler.standing)
         show_queues(registry, scheduler.standing)
-        if listener is None:
-            return scheduler
-        inspecting = Inspecting(scheduler.cache.cluster, inspect_settings(options))
-        return Inspected(scheduler, inspecting, listener)
+        replica: Replica = scheduler
+        if listener is not None:
+            inspecting = Inspecting(scheduler.cache.cluster, inspect_settings(options))
+            replica = Inspected(replica, inspecting, listener)
+        return replica if explain is None else _explaining(replica, scheduler, api, explain)
 
     lease = own_name(LEASE, _pool(options))
     own = Own("scheduler", controller=names.SCHEDULER_NAME, clock=clock, rng=rng, lease=lease)

@@ -15,6 +15,8 @@ SCALING_SCHEDULER_NAME: Final = "moorage-nobody"
 
 # --- namespaces and identities -----------------------------------------------------------------------------------
 SYSTEM_NAMESPACE: Final = "kai-scheduler"
+#: The Service of schedulers that explain (docs/pending.md).
+EXPLAIN_SERVICE: Final = "moorage-scheduler"
 #: What the webhooks show the API server (admission/certificates).
 CERTIFICATES_SECRET: Final = "moorage-webhook-certificates"  # noqa: S105 - its name
 RESERVATION_NAMESPACE: Final = "kai-resource-reservation"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from cli.explaining.views import (
     EditView,
     GroupView,
@@ -21,6 +23,8 @@ from scheduler.core.model.resources import DIMENSIONS
 from scheduler.core.model.room import Found, NoRoom
 from scheduler.core.what_if.edit import Edit
 from scheduler.core.what_if.explanation import Explained, Standing
+from scheduler.core.what_if.known_ends import Wait
+from scheduler.core.what_if.suggest import Suggestion
 from scheduler.status.anchors import link
 from scheduler.status.reasons import node_reason_text, told
 from scheduler.status.suggestion_texts import BOUND_WORDS, KEPT_WORDS, edit_text, suggestion_text, time_text
@@ -37,10 +41,10 @@ _RULES: Final = {
 # --- as data ---------------------------------------------------------------------------------------------------------
 def group_view(explained: Explained, supposed: Sequence[Edit] = ()) -> GroupView:
     """Return all of it. ``supposed``: edits on which it rests."""
-    subject, verdict, wait = explained.trying.subject, explained.verdict, explained.wait
+    subject, verdict = explained.trying.subject, explained.verdict
     group = subject.group
     created = min((pod.created for pod in subject.waiting), default="")
-    return GroupView(
+    view = GroupView(
         kind="Pod" if group is None else "PodGroup",
         namespace=subject.namespace,
         name=subject.name,
@@ -67,11 +71,18 @@ def group_view(explained: Explained, supposed: Sequence[Edit] = ()) -> GroupView
         queues=explained.queue,
         room=_room(explained),
         evictions=tuple(_intent(each, explained) for each in explained.standing),
-        helps=tuple(
-            HelpView(message=suggestion_text(each), edits=tuple(map(_edit, each.edits))) for each in explained.helps
-        ),
+    )
+    return with_helps(view, explained.helps, tried=explained.trying.tries)
+
+
+def with_helps(view: GroupView, helps: Sequence[Suggestion], *, tried: int) -> GroupView:
+    """Return the view with what would let the group start. ``tried``: decisions made to find it out."""
+    wait = next((edit for each in helps for edit in each.edits if isinstance(edit, Wait)), None)
+    return msgspec.structs.replace(
+        view,
+        helps=tuple(HelpView(message=suggestion_text(each), edits=tuple(map(_edit, each.edits))) for each in helps),
         starts_at_the_latest="" if wait is None else time_text(wait.until_s),
-        tried=explained.trying.tries,
+        tried=tried,
     )
 
 

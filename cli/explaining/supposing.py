@@ -11,7 +11,6 @@ from cli.explaining.views import GroupView
 from cli.inspection.options import POD
 from cli.queueing.counting import NOW_NS, Known
 from cli.refusing import BadInput
-from scheduler.core.decide.as_if import filed
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.what_if import explanation, written
 from scheduler.core.what_if import subject as subjects
@@ -59,15 +58,19 @@ def subject(known: Known, kind: str, namespace: str, name: str) -> Subject:
 
 def explained(known: Known, of: Subject, supposed: Sequence[Edit], wall_s: int) -> Explained:
     """Explain a group after these edits. Raises BadInput for one that is not possible here."""
-    snapshot = known.snapshot
     try:
-        for edit in supposed:
-            changes = edit.changes(snapshot, of)
-            snapshot = filed(snapshot, *changes, now_ns=NOW_NS)
-            of = _again(snapshot, of)
+        snapshot, of = after(known.snapshot, of, supposed)
     except NotPossible as error:
         raise BadInput(f"--what-if {error}") from error
     return explanation.explained(Trying(snapshot, of, NOW_NS, wall_s))
+
+
+def after(snapshot: Snapshot, of: Subject, supposed: Sequence[Edit]) -> tuple[Snapshot, Subject]:
+    """Return the cluster as it would be after these edits, and the group in it. Raises NotPossible."""
+    for edit in supposed:
+        snapshot = snapshot.with_(*edit.changes(snapshot, of))
+        of = _again(snapshot, of)
+    return snapshot, of
 
 
 def _again(snapshot: Snapshot, of: Subject) -> Subject:

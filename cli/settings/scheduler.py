@@ -259,6 +259,15 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
             kind=kinds.seconds(1.0, most_s=86_400.0),
         ),
     ] = _SOURCE.resolution_s
+    explain_address: Annotated[
+        Address | None,
+        Setting(
+            help="serve explanations of waiting pods there, over TLS, to readers with a token of the cluster who may "
+            "get the pod",
+            kind=kinds.ADDRESS,
+            default="nowhere",
+        ),
+    ] = None
     inspect_address: Annotated[
         Address | None,
         Setting(

@@ -86,6 +86,10 @@ class Api:
         self._fence = fence or WriteFence()
         self._codecs: dict[tuple[str, type[msgspec.Struct]], Codec[Any]] = {}
 
+    def unfenced(self) -> Api:
+        """Return calls that no lease holds back: for reviews, which change nothing, on a replica that follows."""
+        return Api(self._transport, timeout_s=self._timeout_s, retry=self._retry)
+
     async def get(self, resource: Resource[T], name: str, *, namespace: str = "") -> T:
         """Read one object from etcd (no resourceVersion is sent, so no cache of the server answers)."""
         response = await self._read(resource.path(namespace, name), {})

@@ -62,6 +62,7 @@ TABLE: Mapping[str, Values] = {
         }
     },
     "tracing": {"tracing": {"endpoint": "http://otel.monitoring:4318", "headersSecret": "otel", "caConfigMap": "ca"}},
+    "explaining": {"scheduler": {"explain": {"enabled": True, "readers": ["team-a", "team-b"]}}},
     "page": {"page": {"enabled": True}},
     "page-with-a-certificate": {
         "page": {"enabled": True, "tlsSecret": "page-tls", "traceUrl": "https://jaeger.example/trace/{trace_id}"}

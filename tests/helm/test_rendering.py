@@ -16,6 +16,7 @@ from cli.settings.gathering import from_line
 from tests.cli.given import options
 from tests.helm.chart import TABLE, Object, Refused, Values, arguments_of, helm, only, rendered, written
 from tools.chart import CHART
+from wire import names
 from wire.crds.render import DEFINITIONS
 
 pytestmark = pytest.mark.helm
@@ -91,6 +92,30 @@ def test_the_page_takes_tokens_over_tls_alone_and_is_restricted(
     assert only(objects, "NetworkPolicy", "moorage-page")["spec"]["ingress"] == [{"ports": [{"port": 8484}]}]
     verbs = {verb for rule in only(objects, "ClusterRole", "moorage-page")["rules"] for verb in rule["verbs"]}
     assert verbs == {"list", "watch", "create"}
+
+
+def test_schedulers_that_explain_are_reached_at_one_port_by_the_groups_that_are_named(tmp_path: Path) -> None:
+    objects = rendered(tmp_path, TABLE["explaining"])
+    port = options("scheduler", arguments_of(objects, "scheduler")[1:]).explain_address[1]
+    (container,) = only(objects, "Deployment", "moorage-scheduler")["spec"]["template"]["spec"]["containers"]
+    assert {"name": "explain", "containerPort": port} in container["ports"]
+    assert only(objects, "Service", "moorage-scheduler")["spec"]["ports"][0]["targetPort"] == "explain"
+    assert {"port": port} in only(objects, "NetworkPolicy", "moorage-scheduler")["spec"]["ingress"][0]["ports"]
+    (rule,) = only(objects, "Role", "moorage-explain")["rules"]
+    service = f"https:{names.EXPLAIN_SERVICE}:explain"
+    assert (rule["resources"], rule["resourceNames"], rule["verbs"]) == (["services/proxy"], [service], ["get"])
+    bound = only(objects, "RoleBinding", "moorage-explain")["subjects"]
+    assert [(each["kind"], each["name"]) for each in bound] == [("Group", "team-a"), ("Group", "team-b")]
+    assert only(objects, "ClusterRole", "moorage-explain")
+
+
+def test_without_being_asked_for_schedulers_explain_nothing(tmp_path: Path) -> None:
+    objects = rendered(tmp_path, {})
+    assert not [made for made in objects if made["metadata"]["name"] == "moorage-explain"]
+    assert not [
+        made for made in objects if (made["kind"], made["metadata"]["name"]) == ("Service", "moorage-scheduler")
+    ]
+    assert options("scheduler", arguments_of(objects, "scheduler")[1:]).explain_address is None
 
 
 def test_without_being_asked_for_there_is_no_page(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ use the queue that is at its limit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -96,9 +97,9 @@ def candidates(trying: Trying) -> Finding:
     """Find edits that help: what is of the group's own queue first, and of that what holds least."""
     snapshot, subject = trying.snapshot, trying.subject
     tried = 0
-    there = running(snapshot, (pod.uid for pod in subject.bound))
+    there, classes = running(snapshot, (pod.uid for pod in subject.bound)), tuple(subject.classes())
     for each in sorted(there, key=lambda each: each.queue != subject.queue):
-        if not _may_help(each, trying):
+        if not _may_help(each, classes, trying):
             continue
         if tried == _MOST:
             return
@@ -108,12 +109,11 @@ def candidates(trying: Trying) -> Finding:
 
 
 # --- who may help at all ---------------------------------------------------------------------------------------------
-def _may_help(each: Running, trying: Trying) -> bool:
+def _may_help(each: Running, classes: Sequence[PodClass], trying: Trying) -> bool:
     verdict = trying.outcome().verdict
     if verdict is not None and verdict.code in _OF_QUEUE and verdict.queue is not None:
         leaf, tree = trying.snapshot.queues.tree.find(each.queue), trying.snapshot.queues.tree
         return isinstance(leaf, TreeQueue) and any(tree.queues[at].name == verdict.queue.at for at in leaf.path)
-    classes = trying.subject.classes()
     if any(cls.rules is not None or cls.avoids for cls in classes) or any(pod.keeps_off for pod in each.pods):
         return True
     at_nodes: dict[str, list[PodRecord]] = {}

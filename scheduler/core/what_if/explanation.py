@@ -14,8 +14,6 @@ from scheduler.core.model.room import Found, Intent, NoRoom
 from scheduler.core.model.verdict import NodeReason, Verdict
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.report.queue_view import shown
-from scheduler.core.what_if.edit import Edit
-from scheduler.core.what_if.known_ends import Wait
 from scheduler.core.what_if.queue_changes import needed
 from scheduler.core.what_if.room_answer import room_answer
 from scheduler.core.what_if.suggest import Suggestion, suggestions
@@ -73,12 +71,6 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
         """Nodes by what keeps them out, most first."""
         reasons = () if self.outcome.verdict is None else self.outcome.verdict.node_reasons
         return tuple(sorted(reasons, key=lambda each: (-each.nodes, each.kind, each.resource)))
-
-    @property
-    def wait(self) -> Wait | None:
-        """When it starts at the latest, if that is known."""
-        edits: Iterable[Edit] = (edit for each in self.helps for edit in each.edits)
-        return next((edit for edit in edits if isinstance(edit, Wait)), None)
 
 
 def explained(trying: Trying, *, suggest: Callable[[Trying], Iterable[Suggestion]] = suggestions) -> Explained:

@@ -51,7 +51,7 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 def suggestions(trying: Trying, finders: Mapping[Family, tuple[Finder, int]] = FINDERS) -> Sequence[Suggestion]:
     """Find what helps; () where nothing that was tried does, and where the group starts as it is."""
-    search = searching(trying, finders)
+    search = searching(trying, finders=finders)
     try:
         question = next(search)
         while True:
@@ -61,15 +61,22 @@ def suggestions(trying: Trying, finders: Mapping[Family, tuple[Finder, int]] = F
         return found
 
 
-def searching(trying: Trying, finders: Mapping[Family, tuple[Finder, int]] = FINDERS) -> Search:
-    """Search likewise, one question at a time. ``trying`` may be made to go on from another snapshot in between."""
+def searching(
+    trying: Trying,
+    found: list[Suggestion] | None = None,
+    finders: Mapping[Family, tuple[Finder, int]] = FINDERS,
+) -> Search:
+    """Search likewise, one question at a time. ``trying`` may be made to go on from another snapshot in between.
+
+    ``found`` takes what helps family by family: so there is something where the search is not carried to its end.
+    """
+    found = [] if found is None else found
     if not trying.subject.waiting or (yield from _starts(trying)):
         return ()
-    found: list[Suggestion] = []
     for candidates, most in finders.values():
         found += [Suggestion((edit,)) for edit in (yield from first(most, candidates(trying)))]
     if not found:
-        found = yield from _combined(trying, finders.keys())
+        found += yield from _combined(trying, finders.keys())
     return tuple(found[:MOST])
 
 

@@ -17,7 +17,10 @@ Rights = frozenset[tuple[str, str]]
 
 
 class Reviewer:
-    """A Transport. ``users``: by token; ``rights``: by user, (resource, namespace), "" for all namespaces."""
+    """A Transport. ``users``: by token; ``rights``: by user, (resource, namespace), "" for all namespaces.
+
+    A resource is one that may be listed; another verb stands before it.
+    """
 
     def __init__(self, users: Mapping[str, str], rights: Mapping[str, Rights]) -> None:
         self.users = dict(users)
@@ -51,8 +54,8 @@ class Reviewer:
         else:
             assert path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
             asked = spec["resourceAttributes"]
-            assert asked["verb"] == "list"
-            allowed = (asked["resource"], asked["namespace"]) in self.rights.get(spec["user"], ())
+            resource = asked["resource"] if asked["verb"] == "list" else f"{asked['verb']} {asked['resource']}"
+            allowed = (resource, asked["namespace"]) in self.rights.get(spec["user"], ())
             status = {"allowed": allowed, "denied": self.is_denied}
         return Response(201, {}, msgspec.json.encode({"metadata": {}, "status": status}))
 

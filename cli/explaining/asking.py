@@ -1,0 +1,72 @@
+"""Has a scheduler explain a group, through the API server's service proxy, with the user's own token.
+
+The scheduler may not be reached: the service is off, the user has no token (a client certificate says who they are),
+may not use the proxy, or acts as somebody else, which a token can't say. Then there is no answer, and a reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from cli.explaining.supposing import Whole
+from cli.reaching import Reached
+from cli.refusing import BadInput
+from kube.client.errors import ApiError
+from kube.client.http_reads import HttpReads
+from kube.client.transport import Response
+from wire import names
+
+#: Has the token: the proxy takes Authorization away (cli/explaining/answering.py).
+TOKEN_HEADER: Final = "X-Moorage-Authorization"  # noqa: S105 - the name of a header
+_SERVICE: Final = f"https:{names.EXPLAIN_SERVICE}:explain"
+_PATH: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services/{_SERVICE}/proxy/explain"
+#: The scheduler takes 8 s at most.
+_TIMEOUT_S: Final = 10.0
+#: What the scheduler says of the question, not of itself.
+_OF_THE_QUESTION: Final = frozenset({400, 404})
+_ACT_AS: Final = "Impersonate-"
+
+
+class NoAnswer(Exception):
+    """Raised where the scheduler does not answer. The message says why."""
+
+
+async def ask(cluster: Reached, arguments: argparse.Namespace, namespace: str) -> Whole:
+    """Ask the scheduler. Raises NoAnswer, and BadInput for what it refuses."""
+    credentials = cluster.credentials
+    if any(name.startswith(_ACT_AS) for name, _ in credentials.headers):
+        raise NoAnswer("--as can't be passed on to it")
+    token = "" if credentials.authorization is None else await credentials.authorization()
+    if not token.lower().startswith("bearer "):
+        raise NoAnswer("it needs a bearer token, and these credentials have none")
+    path = "/".join((_PATH, *(quote(part, safe="") for part in (arguments.what, namespace, arguments.names[0]))))
+    query = {"what-if": "\n".join(arguments.what_if)} if arguments.what_if else {}
+    shown = msgspec.structs.replace(credentials, headers=(*credentials.headers, (TOKEN_HEADER, token)))
+    try:
+        async with HttpReads(shown, user_agent="moorage-explain") as transport:
+            return _read(await transport.request("GET", path, query=query, timeout_s=_TIMEOUT_S))
+    except (ApiError, OSError, ValueError) as error:
+        raise NoAnswer(str(error)) from error
+
+
+class _Refusal(msgspec.Struct):
+    """``error``: of the scheduler; ``message``: of the API server, where it does not get as far."""
+
+    error: str = ""
+    message: str = ""
+
+
+def _read(answer: Response) -> Whole:
+    try:
+        if answer.status == 200:
+            return msgspec.json.decode(answer.body, type=Whole)
+        said = msgspec.json.decode(answer.body, type=_Refusal)
+    except msgspec.MsgspecError as error:
+        raise NoAnswer(f"it answers {answer.status} in a form of another version") from error
+    if answer.status in _OF_THE_QUESTION and said.error:
+        raise BadInput(said.error)
+    raise NoAnswer(f"it answers {answer.status}: {said.error or said.message}")
