@@ -264,7 +264,8 @@ def _chance(checker: Checker) -> tuple[PodFacts, list[str]] | None:
         for room in scene.rooms:
             if room.name == leaving.node:
                 freed = room.without(leaving)
-                fitting = [pod for pod in waiting if freed.copy().take(pod)]
+                usable = [pod for pod in waiting if checker.pools.may_use(pod, scene.nodes[room.name])]
+                fitting = [pod for pod in usable if freed.copy().take(pod)]
                 free = [pod for pod in fitting if room.name not in berths.kept_from(pod)]
                 found = [pod.key for pod in free if not checker.limits.may_hold(pod, without=leaving)]
                 if found:

@@ -65,6 +65,8 @@ class Gangs:
     _gone: set[str] = field(default_factory=set)
     #: PodGroups that are there -> what they need.
     minimums: dict[Key, Minimums] = field(default_factory=dict)
+    #: The labels that they have.
+    labels: dict[Key, Json] = field(default_factory=dict)
     #: Of these, those that ask for a domain of a topology, which is not counted here, or contradict themselves.
     uncounted: set[Key] = field(default_factory=set)
 
@@ -78,8 +80,10 @@ class Gangs:
         _put(self.uncounted, key, is_in=not needs.is_clear or _asks_for_a_place(spec))
         if is_gone:
             self.minimums.pop(key, None)
+            self.labels.pop(key, None)
         else:
             self.minimums[key] = needs
+            self.labels[key] = raw["metadata"].get("labels") or {}
         self._count(key, at_s)
 
     def pod(self, pod: PodFacts, *, is_gone: bool, at_s: float) -> None:

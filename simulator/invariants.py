@@ -33,6 +33,7 @@ from simulator.checks.keeping import Keeping
 from simulator.checks.ledgers import Ledger
 from simulator.checks.leftovers import leftovers
 from simulator.checks.limits import Lateness, Limits
+from simulator.checks.pools import Pools
 from simulator.checks.promises import Promises
 from simulator.checks.recounting import Recount
 from simulator.checks.releasing import Releasable
@@ -67,7 +68,7 @@ class Checker:
 
     ``gang_grace_s``: how long a gang may be bound in part; ``release_s``: for how long it must have been broken before
     its rest may be evicted; ``loss_window_s``: how long a stranger may be on a device whose reservation was lost;
-    ``lateness``: how late who decides may hear of queues.
+    ``lateness``: how late who decides may hear of queues; ``is_divided``: whether node pools have schedulers each.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Checker:
         release_s: float = 60.0,
         loss_window_s: float = 0.0,
         lateness: Lateness = Lateness(),  # noqa: B008 - frozen
+        is_divided: bool = False,
     ) -> None:
         self.findings = Findings()
         self.writes = Writes(self.findings)
@@ -87,6 +89,7 @@ class Checker:
         self._promises = Promises(self.findings, self._cards, self._pods)
         self._usage = Usage(self._cards, self.findings, loss_window_s, self._promises.to)
         self._gangs = Gangs(self.findings, gang_grace_s)
+        self.pools = Pools(is_divided, self._gangs.labels)
         self.limits = Limits(self.findings, lateness, self._smallest_mib)
         self._records: deque[Record] = deque()
         self._bindings = Bindings(self.findings)
@@ -211,7 +214,11 @@ class Checker:
         """Pods that wait though they fit, by UID: where (L1)."""
         minimums = {key: least for key, least in scene.minimums.items() if key not in self._gangs.uncounted}
         kept_from = self.berths(scene).kept_from
-        found = placing.fitting(self._waiting(), scene.members, minimums, scene.rooms, kept_from=kept_from)
+        found = (
+            told
+            for part, waiting in self.pools.parts(scene, self._waiting())
+            for told in placing.fitting(waiting, part.members, minimums, part.rooms, kept_from=kept_from)
+        )
         free = ((pod, where) for pod, where in found if not self._may_hold(pod, scene))
         return {pod.uid: f"pod {pod.key} waits, and {where}" for pod, where in free}
 
@@ -257,10 +264,10 @@ class Checker:
         berths = self.berths(scene)
         for text in berths.drained({name for name, uids in self._on_node.items() if uids}):
             self.findings.add("L6", at_s, text)
-        for pod in self._waiting():
+        for part, pod in ((part, pod) for part, waiting in self.pools.parts(scene, self._waiting()) for pod in waiting):
             if pod.is_gated:
                 continue
-            for text in (*telling.untrue(pod, scene), *self.limits.untrue(pod), *berths.untrue(pod)):
+            for text in (*telling.untrue(pod, part), *self.limits.untrue(pod), *berths.untrue(pod)):
                 self.findings.add("L3", at_s, f"pod {pod.key}: {text}")
             self._asking.waits(pod, at_s)
         self.findings.judged.add("L3")

@@ -127,6 +127,7 @@ class World:
             gang_grace_s=settings.gang_grace_s,
             release_s=settings.scheduler.broken_gang_s,
             loss_window_s=settings.loss_window_s,
+            is_divided=bool(settings.pools),
             lateness=settings.lateness or Lateness(usual_s=_QUEUE_LAG_S if settings.event_delay_s else 0.0),
         )
         self.auditor = Auditor(self, _OBSERVER, is_ours)

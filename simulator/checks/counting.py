@@ -72,6 +72,8 @@ class NodeFacts:
     is_ready: bool
     is_cordoned: bool
     is_tainted: bool
+    #: Its node pool, "" without a label.
+    pool: str = ""
 
     @property
     def gpus(self) -> int:
@@ -94,6 +96,7 @@ def node(raw: Json) -> NodeFacts:
         is_ready=any(c["type"] == "Ready" and c["status"] == "True" for c in conditions),
         is_cordoned=bool(spec.get("unschedulable")),
         is_tainted=any(taint["key"] != names.UNSCHEDULABLE_TAINT for taint in taints),
+        pool=str((raw["metadata"].get("labels") or {}).get(names.NODE_POOL_LABEL) or ""),
     )
 
 

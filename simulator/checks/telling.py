@@ -55,12 +55,13 @@ _LEFT_OUT: Final = "node(s) are excluded for a while after a failed attempt"
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A cluster at rest, as the API server shows it."""
+    """A cluster at rest, as the API server shows it. ``others``: nodes of other node pools, which are not in it."""
 
     nodes: Mapping[str, NodeFacts]
     rooms: list[Room]
     members: Mapping[Key, list[PodFacts]]
     minimums: Mapping[Key, Minimums]
+    others: int = 0
     #: What a pod needs -> how many usable nodes lack devices for it, as far as it was counted.
     short: dict[Hashable, int] = field(default_factory=dict)
 
@@ -101,11 +102,13 @@ def _untrue(pod: PodFacts, verdict: Verdict, scene: Scene) -> Iterator[str]:
 
 
 def _wrong_nodes(pod: PodFacts, reasons: str, scene: Scene) -> Iterator[str]:
-    if (reasons.startswith("there are no nodes")) != (not scene.nodes):
-        yield f"it says {reasons!r}, and there are {len(scene.nodes)} nodes"
+    there = len(scene.nodes) + scene.others
+    if (reasons.startswith("there are no nodes")) != (not there):
+        yield f"it says {reasons!r}, and there are {there} nodes"
     said = {found["words"]: int(found["nodes"]) for found in _REASON.finditer(reasons)}
     nodes = scene.nodes.values()
     counted = {
+        "node(s) were in another node pool, or have just left one": scene.others,
         "node(s) were not ready": sum(not node.is_ready for node in nodes),
         "node(s) were unschedulable": sum(node.is_ready and node.is_cordoned for node in nodes),
     }

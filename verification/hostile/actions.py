@@ -17,6 +17,7 @@ from kube.client import errors
 from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, POD_GROUPS, PODS
 from simulator.process import RUN_S
 from verification.hostile.acting import LOOK_S, Act, seen
+from verification.hostile.pool_actions import MoveGroup, MoveNode, MovePod
 from verification.hostile.queue_actions import (
     CreateOwner,
     CreatePriorityClass,
@@ -215,6 +216,7 @@ class CreatePodGroup(Act, frozen=True, kw_only=True, tag="create-pod-group"):
     least: int | None = None
     namespace: str = NAMESPACE
     annotations: dict[str, str] = msgspec.field(default_factory=dict)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
     queue: str = "default"
     preemptibility: str = ""
     priority_class: str = ""
@@ -229,7 +231,8 @@ class CreatePodGroup(Act, frozen=True, kw_only=True, tag="create-pod-group"):
             "preemptionDelay": self.delay,
         }
         spec.update({field: value for field, value in said.items() if value})
-        body = {"metadata": {"name": self.name, "annotations": dict(self.annotations)}, "spec": spec}
+        meta = {"name": self.name, "annotations": dict(self.annotations), "labels": dict(self.labels)}
+        body = {"metadata": meta, "spec": spec}
         await world.api.create(POD_GROUPS, body, namespace=self.namespace)
 
     def _minimums(self) -> Json:
@@ -322,6 +325,9 @@ Action = (
     | CreateBudget
     | EditBudget
     | DeleteBudget
+    | MoveNode
+    | MovePod
+    | MoveGroup
 )
 
 

@@ -74,6 +74,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     """How the cluster is set up. Times in seconds."""
 
     hand_over: HandOver = HandOver.ANNOTATIONS
+    #: Node pools that have a scheduler of their own.
+    pools: tuple[str, ...] = ()
     schedulers: int = 1
     binders: int = 1
     #: Whether replicas elect a leader; without it all of them work at once.
@@ -130,6 +132,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             event_delay_s=switches.event_delay_s,
             lateness=Lateness(_AT_ONCE_S + 2 * switches.event_delay_s, spans=tuple(self._late())),
             checks_queues=switches.checks_queues,
+            pools=switches.pools,
             schedulers=switches.schedulers,
             binders=switches.binders,
             election=timers.leases(_LEASES) if switches.election else None,
