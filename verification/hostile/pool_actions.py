@@ -21,7 +21,7 @@ def _label(pool: str) -> dict[str, Any]:
 
 
 class MoveNode(Act, frozen=True, kw_only=True, tag="move-node"):
-    """Give a node to another pool, with the pods that run there or are on their way; ``pool`` "": take the label away."""
+    """Give a node to another pool, with the pods that run there or are on their way. "": take the label away."""
 
     node: str
     pool: str = ""

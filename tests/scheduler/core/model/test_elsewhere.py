@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.core.convert.pod_groups import pod_group_record
@@ -17,7 +19,7 @@ A = NodePool(value="a")
 KEY = names.NODE_POOL_LABEL
 
 
-def _pod(label: str = "", group: str = "", **asked: str) -> PodRecord:
+def _pod(label: str = "", group: str = "", **asked: Any) -> PodRecord:
     read = pod_record(pod(labels={KEY: label} if label else {}, group=group, gpus=1, **asked), Settings())
     assert read is not None
     return read
