@@ -68,7 +68,8 @@ class Checker:
 
     ``gang_grace_s``: how long a gang may be bound in part; ``release_s``: for how long it must have been broken before
     its rest may be evicted; ``loss_window_s``: how long a stranger may be on a device whose reservation was lost;
-    ``lateness``: how late who decides may hear of queues; ``is_divided``: whether node pools have schedulers each.
+    ``lateness``: how late who decides may hear of queues; ``is_divided``: whether node pools have schedulers each;
+    ``several_decide``: several schedulers decide at once.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Checker:
         loss_window_s: float = 0.0,
         lateness: Lateness = Lateness(),  # noqa: B008 - frozen
         is_divided: bool = False,
+        several_decide: bool = False,
     ) -> None:
         self.findings = Findings()
         self.writes = Writes(self.findings)
@@ -94,6 +96,7 @@ class Checker:
         self._records: deque[Record] = deque()
         self._bindings = Bindings(self.findings)
         self._asking = Asking(self.findings)
+        self._several_decide = several_decide
         #: What is there now: pods by UID, nodes by name, BindRequests by UID.
         self.live: dict[str, PodFacts] = {}
         #: Node ("" for none) -> UIDs of the pods that are there and name it.
@@ -229,7 +232,7 @@ class Checker:
             missing = self._missing(pod, scene)
             return missing is not None and self.limits.is_short(pod, missing=missing)
 
-        berths = Berths(self.limits.queue_of, is_short, self._nodes)
+        berths = Berths(self.limits.queue_of, is_short, self._nodes, several_decide=self._several_decide)
         berths.take(self._waiting())
         return berths
 

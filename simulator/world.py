@@ -129,6 +129,7 @@ class World:
             loss_window_s=settings.loss_window_s,
             is_divided=bool(settings.pools),
             lateness=settings.lateness or Lateness(usual_s=_QUEUE_LAG_S if settings.event_delay_s else 0.0),
+            several_decide=settings.schedulers > 1 and settings.election is None,
         )
         self.auditor = Auditor(self, _OBSERVER, is_ours)
         self.nodes.witness.listeners.append(self.checker.witnessed)

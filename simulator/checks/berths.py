@@ -7,6 +7,9 @@ is known of berths outside of the scheduler, so this is what is judged (docs/que
 - a pod that fits on nodes of a berth waits only if that may keep it off: not one that stays within its queue's quotas,
   nor one of the holder's queue that is more urgent (L1);
 - a holder of which all nodes are empty has its place (L6).
+
+Each scheduler keeps berths of its own. So where several decide at once a queue may have one of each, and a holder may say
+what another scheduler decided: neither is judged then.
 """
 
 from __future__ import annotations
@@ -46,11 +49,13 @@ class Berths:
     """Of one cluster at rest, with ``nodes``.
 
     ``queue_of``: a pod's queue; ``is_short``: whether that is within its quotas with a pod, or with its gang.
+    ``several_decide``: several schedulers decide at once.
     """
 
     queue_of: Callable[[PodFacts], str]
     is_short: Callable[[PodFacts], bool]
     nodes: Collection[str]
+    several_decide: bool = False
     of: dict[str, Berth] = field(default_factory=dict)
 
     def take(self, waiting: Iterable[PodFacts]) -> None:
@@ -85,10 +90,10 @@ class Berths:
             if missing := set(found["nodes"].split(", ")) - set(self.nodes):
                 yield f"it says that {', '.join(sorted(missing))} are being freed, and there are no such nodes"
             others = [each for each in self.of.values() if each.queue == self.queue_of(pod)]
-            if len(others) > 1:
+            if len(others) > 1 and not self.several_decide:
                 yield f"queue {self.queue_of(pod)} has berths for {', '.join(sorted(each.holder for each in others))}"
         text = pod.verdict.message if pod.verdict else ""
-        if (kept := _KEPT_FOR.search(text)) and kept["holder"] not in self.of:
+        if (kept := _KEPT_FOR.search(text)) and kept["holder"] not in self.of and not self.several_decide:
             yield f"it says that nodes are kept for {kept['holder']}, which does not say so"
 
     def drained(self, used: Collection[str]) -> Iterator[str]:

@@ -33,9 +33,11 @@ def queues(story: Story, **quotas: float) -> None:
         story.sees(raw, kind=QUEUES)
 
 
-def beside(queue: str, *, priority: int = 0, quota: float = 0, message: str = "") -> set[str]:
+def beside(
+    queue: str, *, priority: int = 0, quota: float = 0, message: str = "", several_decide: bool = False
+) -> set[str]:
     """``large`` of queue ``a`` has a berth on the node, of which one GPU of two is in use; ``small`` asks for one."""
-    story = Story().sees(node(gpus=2), kind=NODES)
+    story = Story(several_decide=several_decide).sees(node(gpus=2), kind=NODES)
     queues(story, a=0, b=quota)
     story.sees(holding("old", **of("a")))
     story.sees(saying(holding("large", 2, **of("a")), f"team/large {FREED} {NODE}. {STARTS}"))
@@ -63,6 +65,7 @@ def test_a_berth_keeps_off_its_own_queue_and_those_that_have_their_quota(
 def test_nodes_are_kept_for_one_that_says_so() -> None:
     text = "no nodes with enough resources were found: 1 node(s) are kept for team/other, which has waited since then."
     assert beside("a", message=text) == {"L3"}
+    assert beside("a", message=text, several_decide=True) == set()
 
 
 @pytest.mark.parametrize(
@@ -79,11 +82,12 @@ def test_a_holder_names_itself_and_nodes_that_are_there(text: str, broken: set[s
     assert story.sees(saying(holding("large", 2), text)).rests().broken() & {"L1", "L3", "L6"} == broken
 
 
-def test_a_queue_has_one_berth() -> None:
-    story = Story().sees(node(gpus=2), kind=NODES).sees(holding("old"))
+@pytest.mark.parametrize(("several_decide", "broken"), [(False, {"L3"}), (True, set())])
+def test_a_queue_has_one_berth_of_each_scheduler_that_decides(several_decide: bool, broken: set[str]) -> None:
+    story = Story(several_decide=several_decide).sees(node(gpus=2), kind=NODES).sees(holding("old"))
     for name in ("large", "huge"):
         story.sees(saying(holding(name, 2), f"team/{name} {FREED} {NODE}. {STARTS}"))
-    assert story.rests().broken() & {"L1", "L3", "L6"} == {"L3"}
+    assert story.rests().broken() & {"L1", "L3", "L6"} == broken
 
 
 def test_a_holder_whose_nodes_are_empty_has_its_place() -> None:
