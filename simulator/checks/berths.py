@@ -8,8 +8,8 @@ is known of berths outside of the scheduler, so this is what is judged (docs/que
   nor one of the holder's queue that is more urgent (L1);
 - a holder of which all nodes are empty has its place (L6).
 
-Each scheduler keeps berths of its own. So where several decide at once a queue may have one of each, and a holder may say
-what another scheduler decided: neither is judged then.
+Each scheduler keeps berths of its own. So where several decide at once a queue may have one of each, and a holder may
+say what another scheduler decided: neither is judged then.
 """
 
 from __future__ import annotations
