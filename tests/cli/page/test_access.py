@@ -10,8 +10,9 @@ import msgspec
 import pytest
 from typing_extensions import override
 
-from cli.page.access import MOST_NAMESPACES, MOST_READERS, Open, Reviewed, Turned
+from cli.page.access import MOST_NAMESPACES, Open, Reviewed, Turned
 from cli.page.sight import EVERYTHING, Sight
+from cli.reviewing import MOST_READERS
 from kube.client.errors import Forbidden
 from kube.client.transport import Response
 from tests.cli.page.reviews import RIGHTS, USERS, Reviewer
