@@ -142,21 +142,22 @@ class Checker:
         elif kind == POD_GROUPS:
             self._gangs.pod_group(raw, at_s, is_gone=event == DELETED)
             self.limits.pod_group(raw, at_s, is_gone=event == DELETED)
-            self.intents.pod_group(raw, at_s)
+            self.intents.pod_group(raw, at_s, is_gone=event == DELETED)
         elif kind == QUEUES:
             self.limits.queue(raw, at_s, is_gone=event == DELETED)
+            self.intents.queue(raw, at_s, is_gone=event == DELETED)
         elif kind == BIND_REQUESTS:
             if event == ADDED:
                 self.limits.decided(raw, at_s)
             self._bindings.chose(raw["metadata"]["uid"], (raw.get("spec") or {}).get("selectedNode", ""))
-            self.intents.request(raw, is_gone=event == DELETED)
+            self.intents.request(raw, at_s, is_gone=event == DELETED)
             _keep(self._requests, raw["metadata"]["uid"], is_there=event != DELETED)
         elif kind == BUDGETS:
             self.intents.budget(raw, at_s, is_gone=event == DELETED)
         elif kind == ROOM:
             self.intents.record(raw, at_s, is_gone=event == DELETED)
         else:
-            self._node(raw, is_gone=event == DELETED)
+            self._node(raw, is_gone=event == DELETED, at_s=at_s)
 
     def wrote(self, write: Write) -> None:
         """Take a write that the API server has answered."""
@@ -310,13 +311,15 @@ class Checker:
 
     # --- nodes and pods ----------------------------------------------------------------------------------------------
 
-    def _node(self, raw: Json, *, is_gone: bool) -> None:
+    def _node(self, raw: Json, *, is_gone: bool, at_s: float) -> None:
         name = raw["metadata"]["name"]
+        known = self._nodes.get(name)
         if is_gone:
             self._nodes.pop(name, None)
         else:
             self._nodes[name] = counting.node(raw)
         self._recount.changed(name)
+        self.intents.node(name, known, at_s)
 
     def _pod(self, pod: PodFacts, *, is_gone: bool, at_s: float) -> None:
         known = self._pods.get(pod.uid)
@@ -343,7 +346,8 @@ class Checker:
             self._judge_keeping(known, pod, at_s)
         self._gangs.pod(pod, is_gone=is_gone, at_s=at_s)
         self.limits.pod(pod, at_s, is_gone=is_gone)
-        self.intents.pod(pod, at_s, is_bound=known is not None and not known.node and bool(pod.node) and not is_gone)
+        is_bound = known is not None and not known.node and bool(pod.node) and not is_gone
+        self.intents.pod(known, pod, at_s, is_bound=is_bound)
         self._releasable.changed(known, pod, at_s, is_gone=is_gone)
         if pod.is_reservation:
             self._judge_book(pod, at_s)

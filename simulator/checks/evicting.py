@@ -40,13 +40,17 @@ class _Eviction:
 
 @dataclass(slots=True, eq=False)
 class ForOthers:
-    """Judges evictions that are for others. ``find``: the pod of a namespace and name, if it is there."""
+    """Judges evictions that are for others. ``find``: the pod of a namespace and name, if it is there.
+
+    ``was_for`` is called with the intent of each eviction.
+    """
 
     findings: Findings
     record: Record
     limits: Limits
     budgets: Budgets
     find: Callable[[str, str], PodFacts | None]
+    was_for: Callable[[Standing], None]
     _open: deque[_Eviction] = field(default_factory=deque)
     #: Group -> when its pods were evicted, and for which intent.
     _counts: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -89,6 +93,7 @@ class ForOthers:
             told = f"pod {one.key} was evicted for {self._holders(naming[0])}, gone or placed by then"
             self.findings.add("S13", one.when.at_s, told)
         self._count(one, naming[-1].intent.id)
+        self.was_for(naming[-1])
 
     def _is_same(self, uid: str, key: str, one: _Eviction) -> bool:
         return uid == one.pod.uid if one.pod is not None else key == one.key

@@ -11,9 +11,11 @@ from typing_extensions import override
 from kube.client.transport import Response
 from scheduler.core.assumed.intents import Intents
 from scheduler.core.cluster import Cluster
+from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.plan import GiveUp, Plan
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord, SeenPod
-from scheduler.core.model.room import Action, Found, NoRoom
+from scheduler.core.model.room import Action, Ended, Found, NoRoom
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.kept_room import KeptRoom
 from scheduler.core.nodes.node_usage import Charge
@@ -32,6 +34,8 @@ _EVICTION: Final = "/eviction"
 _RECORD: Final = f"/configmaps/{roomrecord.NAME}"
 _NS: Final = 1_000_000_000
 _TIMEOUT_S: Final = 10.0
+#: After so many an attempt is not tried again for minutes.
+_FAILURES: Final = 8
 
 
 class KeepsNothing(Cluster):
@@ -87,6 +91,22 @@ class EvictsFirst(Wire):
 def _victims(body: bytes) -> Iterator[roomrecord.Victim]:
     for intent in roomrecord.intents(msgspec.json.decode(body)):
         yield from intent.victims
+
+
+class DropsWhatIsFree(Cluster):
+    """An intent is over as soon as all its victims are gone, and its holder backs off as after failed attempts."""
+
+    @override
+    def decide(self, now_ns: int, limits: Limits = LIMITS, *, wall_s: int = 0) -> Plan:
+        standing, over = self.commits.intents, list[GiveUp]()
+        for intent in standing.all():
+            if not standing.is_ending(intent.id) and not any(self.pod(victim.pod_uid) for victim in intent.victims):
+                over.append(GiveUp(intent.id, Ended.PLACE_TAKEN))
+                for place in intent.places:
+                    for _ in range(_FAILURES):
+                        self.commits.failed(place.pod_uid, place.node, "dropped", now_ns=now_ns)
+        plan = super().decide(now_ns, limits, wall_s=wall_s)
+        return msgspec.structs.replace(plan, entries=(*over, *plan.entries)) if over else plan
 
 
 class CountsVictims(Queues):

@@ -1,0 +1,98 @@
+"""L6: who had others evicted runs soon after its intent has left the record, or something happened to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from simulator.checks.in_vain import SERVED_S
+from simulator.invariants import NODES, QUEUES
+from tests.simulator.checks.rooms import RoomStory, holding, intent
+from tests.simulator.made_up import node
+
+Step = Callable[[RoomStory], object]
+
+
+def told(*steps: Step, after_s: float = SERVED_S + 1, is_evicted: bool = True) -> set[str]:
+    """``v`` was evicted for ``h``, then this happens, and the intent leaves the record."""
+    story = RoomStory()
+    story.later(60).records(intent("h", "v"))
+    if is_evicted:
+        story.evicts("v").goes("v")
+    story.later(3)
+    for step in steps:
+        step(story)
+    story.records().later(after_s)
+    return story.sees(holding("x", node="")).broken()
+
+
+def nothing(_: RoomStory) -> None:
+    return
+
+
+def changed_queue(story: RoomStory) -> None:
+    story.sees({"metadata": {"name": "team", "uid": "uid-team"}, "spec": {}}, kind=QUEUES)
+
+
+def test_an_intent_that_is_dropped_once_its_victim_is_gone_breaks_l6() -> None:
+    assert told(nothing) == {"L6"}
+
+
+def test_nobody_was_evicted_in_vain_for_an_intent_that_was_given_up_before() -> None:
+    assert told(nothing, is_evicted=False) == set()
+
+
+def test_a_holder_has_two_minutes() -> None:
+    assert told(nothing, after_s=SERVED_S - 1) == set()
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        pytest.param(lambda story: story.binds("h"), id="it is bound"),
+        pytest.param(lambda story: story.goes("h", node=""), id="it is gone"),
+        pytest.param(lambda story: story.sees(holding("h", node="", labels={"a": "b"})), id="it has changed"),
+        pytest.param(lambda story: story.binds("g"), id="another one came while the intent stood"),
+        pytest.param(lambda story: story.sees(holding("f"), by_hand=True), id="somebody else's pod came"),
+        pytest.param(lambda story: story.sees(node(gpus=1), kind=NODES), id="its node has less"),
+        pytest.param(lambda story: story.sees(node(gpus=2), kind=NODES, event="DELETED"), id="its node is gone"),
+        pytest.param(changed_queue, id="a queue has changed"),
+    ],
+)
+def test_what_happens_to_it_meanwhile_explains_its_end(happens: Step) -> None:
+    assert told(happens) & {"L6"} == set()
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        pytest.param(lambda story: story.sees(node(gpus=2), kind=NODES), id="its node says the same"),
+        pytest.param(lambda story: story.sees(holding("h", node="")), id="it says the same"),
+        pytest.param(lambda story: story.goes("x", node=""), id="another one that waits is gone"),
+    ],
+)
+def test_what_has_nothing_to_do_with_it_explains_nothing(happens: Step) -> None:
+    assert told(happens) == {"L6"}
+
+
+def test_who_takes_the_place_after_the_intent_was_dropped_explains_nothing() -> None:
+    story = RoomStory()
+    story.later(60).records(intent("h", "v")).evicts("v").goes("v").later(3).records().later(1)
+    story.binds("g").later(SERVED_S + 1)
+    assert story.sees(holding("x", node="")).broken() == {"L6"}
+
+
+def test_a_victim_that_stays_explains_it() -> None:
+    story = RoomStory()
+    story.later(60).records(intent("h", "v")).evicts("v").later(3).records().later(SERVED_S + 1)
+    assert story.sees(holding("x", node="")).broken() == set()
+
+
+def test_an_intent_that_is_revised_is_the_same_one() -> None:
+    story = RoomStory()
+    story.later(60).records(intent("h", "v", id_="i")).evicts("v").goes("v").later(3)
+    story.records(intent("h", "w", id_="i")).later(SERVED_S + 1)
+    assert story.sees(holding("x", node="")).broken() == set()
+    story.evicts("w").goes("w").later(3).records().later(SERVED_S + 1)
+    assert story.sees(holding("x", node="")).broken() == {"L6"}
