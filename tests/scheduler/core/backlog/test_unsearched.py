@@ -30,7 +30,7 @@ def looked(search: Searches, makes_room: bool = True) -> Cluster:
     """A full node, on which room was looked for just now."""
     made = making(search, node(gpus=4), running("v", 2), running("w", 2))
     if not makes_room:
-        made = Cluster(Settings())
+        made = Cluster(Settings(makes_room=False))
         feed(made, node(gpus=4), running("v", 2), running("w", 2))
     assert told(made, 0) == {}
     return made
