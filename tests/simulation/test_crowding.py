@@ -35,7 +35,7 @@ def test_no_turn_is_long_and_a_pod_costs_the_same_however_many_wait() -> None:
     assert meter.most > BUDGET.turn // 4, "the budget is not near what is done"
 
 
-def test_no_turn_is_long_and_a_pod_costs_bounded_searches_where_pods_are_evicted_for_others() -> None:
+def test_the_same_holds_where_pods_are_evicted_for_others() -> None:
     meter = crowded(_PODS, budget=WITH_ROOM, makes_room=True)
     assert meter.found == []
     assert meter.most > WITH_ROOM.turn // 4, "the budget is not near what is done"

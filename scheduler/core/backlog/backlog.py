@@ -381,6 +381,11 @@ class Backlog:
         """All shapes, in no order."""
         return iter(self._shapes.values())
 
+    @property
+    def shape_keys(self) -> KeysView[ShapeKey]:
+        """Of all shapes, in no order."""
+        return self._shapes.keys()
+
     def shape(self, key: ShapeKey) -> Shape:
         """A shape of which pods wait."""
         return self._shapes[key]

@@ -6,7 +6,9 @@ from collections.abc import Collection, Hashable, Mapping
 
 import msgspec
 
+from scheduler.core.backlog.shape import ShapeKey
 from scheduler.core.model.room import NoRoom
+from scheduler.core.nodes.capacity import Capacity
 
 #: What a need is known by: a shape, a line of gangs, or a gang.
 NeedKey = Hashable
@@ -27,7 +29,8 @@ class RoomMemo(msgspec.Struct, frozen=True):
     """As of the last look, at ``looked_ns``. ``next_ns``: when there is something to look for again.
 
     ``leaving``: pods (UIDs) that were to go then, and since when that is known. ``revised``: how often intents were, by
-    id.
+    id. ``too_large``: shapes that were refused and that no empty node holds, by ``capacity``: what nodes had in all.
+    The stamp of such an answer is its version.
     """
 
     looked_ns: int | None = None
@@ -36,6 +39,8 @@ class RoomMemo(msgspec.Struct, frozen=True):
     leaving: Mapping[str, int] = {}
     revised: Mapping[str, int] = {}
     next_ns: int | None = None
+    capacity: Capacity | None = None
+    too_large: frozenset[ShapeKey] = frozenset()
 
     def without_answers_to(self, keys: Collection[NeedKey]) -> RoomMemo:
         """The same where these needs were refused on another ground: they ask something else now."""

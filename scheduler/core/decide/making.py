@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.backlog.room_memo import NeedKey, Refused, RoomMemo, Stamp
+from scheduler.core.backlog.shape import ShapeKey
 from scheduler.core.decide import held_back
 from scheduler.core.decide.allowance import Allowance
 from scheduler.core.decide.attempts import Attempts
@@ -31,6 +32,7 @@ from scheduler.core.model.plan import Entry, GiveUp
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.room import Action, Ended, Found, Moves, NoRoom, RoomSettings
 from scheduler.core.model.settings import Strategy
+from scheduler.core.nodes.capacity import Capacity
 from scheduler.core.queues.order import QueueOrder
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room.moving import find_moves
@@ -63,6 +65,8 @@ class Making:
     berthing: Berthing
     trial: Trial = field(init=False)
     charging: Charging = field(init=False)
+    _capacity: Capacity = field(init=False)
+    _too_large: set[ShapeKey] = field(default_factory=set)
     _refused: dict[NeedKey, Refused] = field(default_factory=dict)
     _leaving: dict[str, int] = field(default_factory=dict)
     _revised: dict[str, int] = field(default_factory=dict)
@@ -77,16 +81,29 @@ class Making:
         if memo.looked_ns is not None and memo.looked_ns <= now_ns < memo.looked_ns + every_ns:
             self._wait(memo, memo.looked_ns + every_ns, has_changed=stamp != memo.stamp or bool(self.failing))
             return
-        found = list(needs_left(self.attempts, self.entries))
+        self._capacity = Capacity.of(self.attempts.snapshot.ledger, memo.capacity)
+        self._too_large = {*memo.too_large} & backlog.shape_keys if self._capacity is memo.capacity else set()
+        found = list(needs_left(self.attempts, self.entries, besides=self._too_large))
         due = [need for need in found if self._is_due(memo.refused.get(need.key), stamp) and need.may_have_turn]
         keys = {need.key for need in found}
-        known = keys | held_back.items(self.attempts)
+        known = keys | self._too_large | held_back.items(self.attempts)
         self._refused = {key: refused for key, refused in memo.refused.items() if key in known}
         self._note_victims(memo)
         if due or self.failing:
             self._look(due, memo, stamp)
         next_ns = self._next_ns(stamp, keys | held_back.freeable(self.attempts))
-        self.attempts.notes.room_looked(RoomMemo(now_ns, stamp, self._refused, self._leaving, self._revised, next_ns))
+        self.attempts.notes.room_looked(
+            RoomMemo(
+                now_ns,
+                stamp,
+                self._refused,
+                self._leaving,
+                self._revised,
+                next_ns,
+                self._capacity,
+                frozenset(self._too_large),
+            )
+        )
 
     @property
     def _settings(self) -> RoomSettings:
@@ -109,6 +126,10 @@ class Making:
         queues = snapshot.queues
         return (snapshot.ledger.changes.last, queues.sums.version, queues.tree_version, snapshot.room_facts.version)
 
+    def _may_differ(self, refused: Refused, stamp: Stamp) -> bool:
+        """Whether something that an answer depends on is another one now."""
+        return refused.stamp not in (stamp, (self._capacity.version,))
+
     def _wait(self, memo: RoomMemo, at_ns: int, *, has_changed: bool) -> None:
         """Leave everything as it is until the time has come."""
         next_ns = at_ns if has_changed else memo.next_ns
@@ -125,13 +146,13 @@ class Making:
             return True
         if refused.again_ns is not None and refused.again_ns <= now_ns:
             return True
-        return refused.stamp != stamp and now_ns >= refused.at_ns + _pause_ns(refused)
+        return self._may_differ(refused, stamp) and now_ns >= refused.at_ns + _pause_ns(refused)
 
     def _next_ns(self, stamp: Stamp, searchable: AbstractSet[NeedKey]) -> int | None:
         """When there is something to look for again, as far as is known now. ``searchable``: what is searched for."""
         refused = [each for key, each in self._refused.items() if key in searchable]
         times = [*self._times, *(each.again_ns for each in refused if each.again_ns is not None)]
-        times += (each.at_ns + _pause_ns(each) for each in refused if each.stamp != stamp)
+        times += (each.at_ns + _pause_ns(each) for each in refused if self._may_differ(each, stamp))
         return max(min(times), self.attempts.now_ns + self._settings.every_ns) if times else None
 
     # --- who -----------------------------------------------------------------------------------------------------
@@ -299,6 +320,10 @@ class Making:
 
     def _refuse(self, key: NeedKey, answer: NoRoom, stamp: Stamp) -> None:
         now_ns, before = self.attempts.now_ns, self._refused.get(key)
+        if isinstance(key, ShapeKey) and not self._capacity.may_hold(self.attempts.snapshot.ledger, key.cls):
+            self._too_large.add(key)
+            self._refused[key] = Refused((self._capacity.version,), now_ns, answer)
+            return
         again_ns = now_ns + max(1, answer.until_s - self.wall_s) * _S if answer.until_s else None
         if before is not None and before.at_ns == now_ns:  # by the action before
             answer = msgspec.structs.replace(answer, placed=answer.placed + before.answer.placed)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import islice, takewhile
+from itertools import filterfalse, islice, takewhile
 from typing import Any, Final
 
 import msgspec
@@ -159,25 +159,37 @@ def _of_gang(key: Key, attempts: Attempts, served: set[str]) -> Needing:
     return Needing(key, key[0], group.queue, turns, use, lambda _: gang_need(key, attempts, served), has_more=True)
 
 
-def needs_left(attempts: Attempts, entries: Iterable[Entry]) -> Iterator[Needing]:
-    """All that wait for room on nodes after a decision has done ``entries``, but for holders of intents."""
+def needs_left(
+    attempts: Attempts, entries: Iterable[Entry], *, besides: Set[ShapeKey] = frozenset()
+) -> Iterator[Needing]:
+    """All that wait for room on nodes after a decision has done ``entries``, but for holders of intents.
+
+    ``besides``: shapes that are not looked at. One that its queue holds back may come though it is among them.
+    """
     snapshot = attempts.snapshot
     placed = {placement.pod_uid for placement in placements(entries)}
     gangs = {(pod.namespace, pod.pod_group) for pod in map(snapshot.pod, placed) if pod and pod.pod_group}
     intents = snapshot.commits.intents
-    return needs(attempts, placed | intents.holders.keys(), gangs | intents.gangs, snapshot.backlog.room.refused)
+    served, served_gangs = placed | intents.holders.keys(), gangs | intents.gangs
+    return needs(attempts, served, served_gangs, snapshot.backlog.room.refused, besides=besides)
 
 
 # --- who they are ------------------------------------------------------------------------------------------------
 def needs(
-    attempts: Attempts, served: set[str], served_gangs: set[Key], refused: Mapping[NeedKey, Refused]
+    attempts: Attempts,
+    served: set[str],
+    served_gangs: set[Key],
+    refused: Mapping[NeedKey, Refused],
+    *,
+    besides: Set[ShapeKey] = frozenset(),
 ) -> Iterator[Needing]:
     """All that wait for room on nodes or in their queues, in no order.
 
     ``served``: pods (UIDs) that need none any more; ``served_gangs``: of which there are some. ``refused``: who was.
+    ``besides`` as in ``needs_left``.
     """
     backlog, sleeping = attempts.snapshot.backlog, held_back.items(attempts)
-    yield from (_of_shape(Turns(shape, served), attempts) for shape in _shapes(attempts, sleeping))
+    yield from (_of_shape(Turns(shape, served), attempts) for shape in _shapes(attempts, sleeping, besides))
     lines, apart = _gangs(attempts)
     for line in lines:
         keys = {line.gang(rank): rank.uid for rank in line.ranks()}
@@ -198,11 +210,11 @@ def needs(
             yield _of_gang(key, attempts, served)
 
 
-def _shapes(attempts: Attempts, sleeping: Set[Item]) -> Iterator[Shape]:
+def _shapes(attempts: Attempts, sleeping: Set[Item], besides: Set[ShapeKey]) -> Iterator[Shape]:
     """Shapes that fit nowhere, neither for their queues nor for berths."""
     backlog = attempts.snapshot.backlog
     off = {note.key for note in attempts.notes.taken if isinstance(note, ShapeKeptOff)}
-    for shape in backlog.shapes():
+    for shape in map(backlog.shape, filterfalse(besides.__contains__, backlog.shape_keys)):
         is_asleep = shape.key in sleeping or shape.key in off or shape.key in backlog.kept_off
         if not is_asleep and attempts.notes.kept(shape.key.cls) is not None:
             yield shape

@@ -176,6 +176,27 @@ def test_a_pod_that_does_not_end_is_not_waited_for_for_ever() -> None:
     assert [gone(each) for each in intents(made.decide(121 * S))] == [["v"]]
 
 
+def test_a_pod_that_no_empty_node_holds_is_searched_for_once_until_a_node_has_more() -> None:
+    search = Searches(["v"])
+    made = making(search, node(gpus=4), running("w", 4), pod("h", gpus=6))
+    for second in range(0, 20, 2):
+        feed(made, running(f"x{second}", 0))
+        assert take(made, made.decide(second * S)) == []
+    assert search.needs == ["h"]
+    feed(made, node("n2", gpus=6), bound(pod("v", gpus=6), "n2"))
+    assert [gone(each) for each in take(made, made.decide(30 * S))] == [["v"]]
+    assert search.needs == ["h", "h"]
+
+
+def test_a_pod_that_an_empty_node_holds_is_searched_for_whenever_something_changed() -> None:
+    search = Searches()
+    made = making(search, node(gpus=4), running("w", 4), pod("h", gpus=4))
+    for second in range(0, 20, 2):
+        feed(made, running(f"x{second}", 0))
+        made.decide(second * S)
+    assert search.needs == ["h"] * 10
+
+
 def test_holders_of_a_standing_intent_are_not_searched_for_again() -> None:
     search = Searches(["v", "w"])
     made = making(search, node(gpus=4), running("v", 2), running("w", 2), pod("h", gpus=2))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,6 +36,16 @@ def _new_pod(shell: Shell, number: int) -> None:
 def _new_share(shell: Shell, number: int) -> None:
     name = shell.new_name("s")
     shell.feed(pod(name, fraction=("0.5", "0.3")[number % 2], labels=of(_QUEUES[number % 3]), priority=number % 2))
+
+
+def _too_large(shell: Shell, number: int) -> None:
+    """More than a node has, until one with more comes."""
+    asked: dict[str, Any] = ({"gpus": 5}, {"gpus": 6}, {"fraction": "0.6", "devices": 5})[number % 3]
+    shell.feed(pod(shell.new_name("l"), **asked, labels=of(_QUEUES[number % 3]), priority=number % 4 * 10))
+
+
+def _large_node(shell: Shell, number: int) -> None:
+    shell.feed(node("n4", 5 + number % 2))
 
 
 def _new_gang(shell: Shell, number: int) -> None:
@@ -87,6 +99,8 @@ def _restart(shell: Shell, _: int) -> None:
 _STEPS: dict[str, Callable[[Shell, int], None]] = {
     "pod": _new_pod,
     "share": _new_share,
+    "too large": _too_large,
+    "large node": _large_node,
     "gang": _new_gang,
     "victim goes": _victim_goes,
     "somebody ends": _somebody_ends,
@@ -126,11 +140,13 @@ class Careful(Shell):
         assert {name: free.tolist() for name, free in anew.items()} == {n: free.tolist() for n, free in after.items()}
 
     def _looking_at_all(self, snapshot: Snapshot, wall_s: int) -> Decision:
-        """The same decision, had no intent rested and no node been counted before."""
+        """The same decision, had no intent rested, no need been too large, and no node been counted before."""
         backlog = self.cluster.backlog
-        resting, backlog.resting = backlog.resting, Resting()
+        resting, backlog.resting, room = backlog.resting, Resting(), backlog.room
+        asked_anew = {key: each for key, each in room.refused.items() if key not in room.too_large}
+        backlog.room = msgspec.structs.replace(room, too_large=frozenset(), refused=asked_anew)
         decision = decide(replace(snapshot, counted={}), self.now_ns, wall_s=wall_s)
-        backlog.resting = resting
+        backlog.resting, backlog.room = resting, room
         return decision
 
     def short(self, standing: Iterable[Intent]) -> set[str]:
