@@ -11,6 +11,8 @@ import pytest
 from kube.client.api import Api
 from kube.client.resources import CONFIG_MAPS, PODS
 from kube.client.retry import Retry
+from scheduler.core.model.settings import Settings
+from scheduler.settings import SchedulerSettings
 from simulator import manifests, shape
 from simulator.violations import HELD
 from simulator.virtualtime import VirtualClock
@@ -33,7 +35,9 @@ def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
 
 
 def world() -> World:
-    return World(shape.parse(["1x1x1GiB"]), clock=VirtualClock(asyncio.get_running_loop()), settings=WorldSettings())
+    """A cluster whose record nobody writes but the test."""
+    settings = WorldSettings(scheduler=SchedulerSettings(decisions=Settings(makes_room=False)))
+    return World(shape.parse(["1x1x1GiB"]), clock=VirtualClock(asyncio.get_running_loop()), settings=settings)
 
 
 @pytest.mark.parametrize(
