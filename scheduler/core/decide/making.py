@@ -137,8 +137,9 @@ class Making:
             next_ns = max(at_ns, next_ns)
         backlog = self.attempts.snapshot.backlog
         is_idle = not backlog.gangs() and next(backlog.shapes(), None) is None
-        refused = {} if is_idle else memo.refused  # no look may follow that forgets them
-        self.attempts.notes.room_looked(msgspec.structs.replace(memo, refused=refused, next_ns=next_ns))
+        if is_idle:  # no look may follow that forgets them
+            memo = msgspec.structs.replace(memo, refused={}, too_large=frozenset())
+        self.attempts.notes.room_looked(msgspec.structs.replace(memo, next_ns=next_ns))
 
     def _is_due(self, refused: Refused | None, stamp: Stamp) -> bool:
         now_ns = self.attempts.now_ns
