@@ -246,6 +246,7 @@ class Making:
             self._line_up(order, need)
         while (first := order.pop()) is not None:
             if allowance.has_left(first.namespace) and self._is_moved(first, allowance):
+                self._refused.pop(first.key, None)  # what it was told before is over
                 first.take()
                 self._line_up(order, first)
             else:
@@ -290,6 +291,7 @@ class Making:
         """Make room for the first one; return whether the next one of its kind may follow."""
         need = first.need(self._most(allowance, first.namespace))
         if need is None:
+            self._refused.pop(first.key, None)
             first.take()
             return True
         need, off = self.berthing.alike(need)

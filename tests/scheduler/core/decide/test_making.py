@@ -509,6 +509,18 @@ def test_a_need_is_searched_for_again_when_time_alone_changes_the_answer() -> No
     assert [trial.wall_s for trial in search.trials] == [1_000, 1_000, 1_010]
 
 
+def test_one_that_its_queue_takes_no_more_is_not_looked_at_again_for_the_time_of_an_earlier_refusal() -> None:
+    search = Searches(answer=NoRoom(until_s=1_010))
+    held = pod("h", gpus=1, labels=in_queue("a"))
+    made = making(search, queue("a", gpu=(2, 1, 2)), node(gpus=2), running("v", 2), held)
+    made.decide(3 * S, wall_s=1_000)
+    made.remove_pod("uid-v")
+    feed(made, bound(pod("x", gpus=2, labels=in_queue("a"), priority=100), "n1"))
+    wake_at_ns = made.decide(13 * S, wall_s=1_010).wake_at_ns
+    assert wake_at_ns is None or wake_at_ns > 60 * S
+    assert search.needs == ["h"]
+
+
 def test_what_the_shell_learns_of_evictions_is_read_and_has_needs_searched_for_again() -> None:
     search = Searches()
     made = making(search, node(gpus=4), running("v", 4), pod("h", gpus=2))
