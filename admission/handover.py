@@ -14,7 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from admission.containers import Raw, env_of, rewritten, walk, with_list
-from gpu import bound, configmaps
+from gpu import configmaps
+from gpu.drivercaps import env_key
 from gpu.request import ContainerRef
 from wire import names
 
@@ -41,10 +42,21 @@ def by_origin(pod: Raw, variables: Mapping[str, Sequence[str]]) -> Raw:
     """Let containers read the variables of the pod's dialect, by container key, as the Binding will say them."""
 
     def change(ref: ContainerRef, container: Raw) -> Raw:
-        entries = [_from_annotation(name, bound.env_key(ref.key, name)) for name in variables.get(ref.key, ())]
+        entries = [_from_annotation(name, env_key(ref.key, name)) for name in variables.get(ref.key, ())]
         return with_env_first(container, entries) if entries else container
 
     return rewritten(pod, change) if variables else pod
+
+
+def without_variables(pod: Raw, targets: Collection[str], variables: Collection[str]) -> Raw:
+    """Take these variables out of the containers of these keys, also values of the pod's own."""
+
+    def change(ref: ContainerRef, container: Raw) -> Raw:
+        if ref.key not in targets:
+            return container
+        return with_list(container, "env", [entry for entry in env_of(container) if entry.get("name") not in variables])
+
+    return rewritten(pod, change)
 
 
 def is_ready(container: Raw, key: str) -> bool:

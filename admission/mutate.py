@@ -18,7 +18,7 @@ from admission import guard as device_guard
 from admission.containers import Raw
 from admission.prefix import new_prefix
 from admission.settings import Choices, HandOver, Settings
-from gpu import bound
+from gpu import bound, drivercaps
 from gpu.dialects import combine
 from gpu.refusal import Refusal
 from gpu.request import ContainerRef, GpuRequest, SharedAsk
@@ -51,9 +51,12 @@ def mutated(pod: Raw, *, choices: Choices, settings: Settings, rng: random.Rando
     clean = edits.translated(protected.stripped(handover.without_leftovers(pod)), translation)
     if settings.are_grouped:
         clean = grouping.grouped(clean)
+    keys = {ref.key for ref in shared}
+    if choices.dialects.driver_memory_caps:
+        # On nodes with the hook a soft limit of a tenant's own would take memory from its neighbours.
+        clean = handover.without_variables(clean, keys, drivercaps.VARIABLES)
     reading = handover.by_origin(clean, bound.env_names(translation))
     given = _handed_over(reading, shared, settings=settings, rng=rng) if shared else reading
-    keys = {ref.key for ref in shared}
     guarded = device_guard.guarded(given, shared=keys, guard=choices.guard, renamed=settings.gpu_resources)
     return Mutated(guarded, translation.notes, (pod["spec"].get("nodeName") or "") if shared else "")
 

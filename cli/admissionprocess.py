@@ -31,13 +31,17 @@ from kube.lead.lease import incarnation
 def settings(options: AdmissionOptions) -> Settings:
     """Return what is chosen about the webhooks. Raises BadInput for a file of dialects that can't be."""
     dialects = dialectfile.read(options.dialects)
-    sharing = dialects.sharing and options.gpu_sharing_enabled
+    dialects = msgspec.structs.replace(
+        dialects,
+        sharing=dialects.sharing and options.gpu_sharing_enabled,
+        driver_memory_caps=dialects.driver_memory_caps or options.driver_memory_caps,
+    )
     return Settings(
         hand_over=options.hand_over,
         runtime_class=options.gpu_fraction_runtime_class_name,
         choices=Choices(
             guard=options.visible_devices_guard,
-            dialects=msgspec.structs.replace(dialects, sharing=sharing),
+            dialects=dialects,
         ),
         gpu_resources=options.gpu_resource,
         origins=options.adopt_from,

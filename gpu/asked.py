@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from gpu import record
+from gpu import drivercaps, record
 from gpu.dialects import kai, nvfractions
 from gpu.dialects.replicaentries import MPS
 from gpu.dialects.settings import DialectSettings
@@ -56,8 +56,10 @@ def recorded(pod: Pod) -> Translation | Refusal | None:
     if text is None:
         return None
     found = record.read(text)
-    if isinstance(found, Refusal) or record.is_about(found, pod.spec):
+    if isinstance(found, Refusal):
         return found
+    if record.is_about(found, pod.spec):
+        return msgspec.structs.replace(found, driver_caps=True) if drivercaps.are_read(pod.spec) else found
     return record.refused(
         names.GPU_RECORD, shown(text), "asks of containers that the pod has, by their names, and sidecars as in the pod"
     )

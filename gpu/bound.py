@@ -14,12 +14,13 @@ from typing import Final
 
 import msgspec
 
+from gpu import drivercaps
 from gpu.dialects import combine
+from gpu.drivercaps import env_key
 from gpu.grant import BoundMetadata, Grant, shared_metadata, whole_metadata
 from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE
 from gpu.translation import GivenDevice, Translation
-from wire import names
 
 #: What the API server takes as the part of a key behind the slash. A Binding's keys it merges unseen, and refuses every
 #: later write of a pod that has a wrong one.
@@ -57,7 +58,8 @@ def metadata(
     """
     ours = shared_metadata(grant, taken.request, cdi=cdi) if grant.devices else whole_metadata(taken.request)
     written = combine.written_back(taken, devices, node=node, at_ns=at_ns, cdi=cdi)
-    annotations = {**_sound(written.annotations), **_of_env(written.env), **ours.annotations}
+    caps = drivercaps.env(taken.request, devices) if taken.driver_caps else {}
+    annotations = {**_sound(written.annotations), **_of_env(written.env), **_of_env(caps), **ours.annotations}
     return BoundMetadata({**_sound(written.labels), **labels, **ours.labels}, annotations)
 
 
@@ -67,6 +69,8 @@ def env_names(translation: Translation) -> dict[str, tuple[str, ...]]:
     Found by writing to devices that stand in for those to come: which variables there are hangs on what is asked alone.
     """
     found: dict[str, set[str]] = {}
+    if translation.driver_caps:
+        found.update((key, set(drivercaps.VARIABLES)) for key in drivercaps.capped(translation))
     for request in (translation.request, *translation.alternatives):
         # One unit a device: how many there are makes long values, and no further names.
         asked = msgspec.structs.replace(translation, request=request, unit=1)
@@ -74,11 +78,6 @@ def env_names(translation: Translation) -> dict[str, tuple[str, ...]]:
         for key, variables in combine.written_back(asked, devices, node="", at_ns=0).env.items():
             found.setdefault(key, set()).update(variables)
     return {key: tuple(sorted(variables)) for key, variables in sorted(found.items())}
-
-
-def env_key(container_key: str, name: str) -> str:
-    """The annotation that one variable of a container reads."""
-    return f"{names.ENV_PREFIX}{container_key}.{name}"
 
 
 def _of_env(env: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

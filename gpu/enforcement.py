@@ -16,12 +16,14 @@ from gpu.translation import Wishes
 from wire import names
 
 MEMORY_CAP: Final = "memory-cap"
+#: The same by NVIDIA's driver, for pods whose containers read their cap (gpu/drivercaps.py), and for no others.
+DRIVER_CAP: Final = "memory-cap=driver"
 COMPUTE_CAP: Final = "compute-cap"
 TIME_SLICING: Final = "time-slicing"
 #: Modes in which tenants of a device may run (gpu/translation.py, Wishes).
 MODES: Final = (TIME_SLICING, "sm-sharing", "mps", "hami-core", "mig")
 #: All that a node's annotation may say.
-WORDS: Final = (MEMORY_CAP, COMPUTE_CAP, *MODES)
+WORDS: Final = (MEMORY_CAP, DRIVER_CAP, COMPUTE_CAP, *MODES)
 
 _TRUTHS: Final = {"true": True, "false": False}
 
@@ -39,19 +41,22 @@ def listed(text: str | None) -> Listed:
     return Listed(tuple(sorted(words & {*WORDS})), tuple(sorted(words - {*WORDS})))
 
 
-def needed(wishes: Wishes) -> tuple[str, ...]:
-    """What a node has to be able to do for these wishes, sorted. Taking turns is what every node does."""
+def needed(wishes: Wishes, *, by_driver: bool = False) -> tuple[str, ...]:
+    """What a node has to be able to do for these wishes, sorted. Taking turns is what every node does.
+
+    ``by_driver``: the pod's containers read their memory caps for the driver, so no other way caps them.
+    """
     found = {
-        MEMORY_CAP: wishes.memory_cap,
+        DRIVER_CAP if by_driver else MEMORY_CAP: wishes.memory_cap,
         COMPUTE_CAP: wishes.compute_cap,
         wishes.mode: wishes.mode not in {"", TIME_SLICING},
     }
     return tuple(sorted(word for word, is_needed in found.items() if is_needed))
 
 
-def lacking(wishes: Wishes, enforced: Collection[str]) -> tuple[str, ...]:
+def lacking(wishes: Wishes, enforced: Collection[str], *, by_driver: bool = False) -> tuple[str, ...]:
     """What a node that enforces these words can't do for these wishes."""
-    return tuple(word for word in needed(wishes) if word not in enforced)
+    return tuple(word for word in needed(wishes, by_driver=by_driver) if word not in enforced)
 
 
 def is_required(annotations: Mapping[str, str] | None) -> bool | Refusal:

@@ -35,6 +35,8 @@ _PER_CONTAINER_BACK: Final = 512
 _PER_ASK_BACK: Final = 400
 #: For a place in HAMi's lists, which have one for each container up to the last that asks.
 _PER_PLACE_BACK: Final = 2
+#: For a container: two variables with its cap (gpu/drivercaps.py).
+_PER_CONTAINER_CAPS: Final = 128
 #: For a unit of MetaGPU: its name with the UUID.
 _PER_UNIT_BACK: Final = 112
 
@@ -52,13 +54,14 @@ def cramped(annotations: Mapping[str, str] | None, translation: Translation) -> 
     ways = [way for number in range(1 + len(translation.alternatives)) if (way := taken(translation, number))]
     is_foreign = needs_record(translation)
     return _cramped(
-        annotations, kept=max(_of_ours(way.request) + (_back(way.request, way) if is_foreign else 0) for way in ways)
+        annotations, kept=max(_of_ours(way) + (_back(way.request, way) if is_foreign else 0) for way in ways)
     )
 
 
-def _of_ours(request: GpuRequest) -> int:
+def _of_ours(translation: Translation) -> int:
     """Bytes that a Binding and a fence write of any pod. A device on which several containers sit counts for each."""
-    return _FIXED + _PER_DEVICE * sum(map(len, _shares(request)))
+    shares = _shares(translation.request)
+    return _FIXED + _PER_DEVICE * sum(map(len, shares)) + _PER_CONTAINER_CAPS * len(shares) * translation.driver_caps
 
 
 def _back(request: GpuRequest, translation: Translation) -> int:

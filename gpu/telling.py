@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from gpu.enforcement import COMPUTE_CAP, MEMORY_CAP
+from gpu.enforcement import COMPUTE_CAP, DRIVER_CAP, MEMORY_CAP
 from gpu.refusal import shown
 from gpu.request import (
     Ask,
@@ -105,6 +105,8 @@ def unenforced_text(request: GpuRequest, wishes: Wishes, lacking: Collection[str
     parts: list[str] = []
     if MEMORY_CAP in lacking:
         parts.append("a memory cap" + _amounts(_cap(ask) for ask in asks))
+    if DRIVER_CAP in lacking:
+        parts.append("a memory cap by the driver" + _amounts(_cap(ask) for ask in asks))
     if COMPUTE_CAP in lacking:
         parts.append("a compute cap" + _amounts(f"{ask.compute_percent}%" for ask in asks if ask.compute_percent))
     if wishes.mode in lacking:

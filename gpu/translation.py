@@ -152,6 +152,8 @@ class Translation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     places: tuple[Place, ...] = ()
     edits: tuple[ResourceEdit, ...] = ()
     env: tuple[EnvEdit, ...] = ()
+    #: Its containers read their memory caps for the driver; never in the record (gpu/drivercaps.py).
+    driver_caps: bool = False
 
 
 class GivenDevice(msgspec.Struct, frozen=True, gc=False):

@@ -232,6 +232,10 @@ ENV_VISIBLE_DEVICES: Final = "NVIDIA_VISIBLE_DEVICES"
 ENV_NUM_OF_GPUS: Final = "RUNAI_NUM_OF_GPUS"
 #: In containers with a share: what they have of their first device.
 ENV_GPU_PORTION: Final = "GPU_PORTION"
+#: Hard cap of a container on each of its devices in MiB, read by NVIDIA's runtime hook (gpu/drivercaps.py).
+ENV_MEMORY_LIMIT: Final = "NVIDIA_GPU_MEMORY_LIMIT"
+#: Its soft limit beside that: always 0 where we write it.
+ENV_MEMORY_REQUEST: Final = "NVIDIA_GPU_MEMORY_REQUEST"
 #: In the reservation process: the name of its own pod.
 ENV_POD_NAME: Final = "POD_NAME"
 #: In the reservation process: the namespace of its own pod.

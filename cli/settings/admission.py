@@ -79,6 +79,13 @@ class AdmissionOptions(Component, frozen=True, kw_only=True):
     gpu_sharing_enabled: Annotated[
         bool, Setting(help="false: pods that ask for a share of a GPU are refused", kind=kinds.SWITCH)
     ] = True
+    driver_memory_caps: Annotated[
+        bool,
+        Setting(
+            help="cap GPU memory of shares by NVIDIA's driver; such pods go only to nodes that say memory-cap=driver",
+            kind=kinds.SWITCH,
+        ),
+    ] = False
     workloads_are_grouped: Annotated[
         bool,
         Setting(

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
+from gpu import drivercaps
 from gpu.asked import needs_record, recorded
 from gpu.dialects import aliyun, hami, koordinator, metagpu, nvfractions, volcano, volcanoshare
 from gpu.dialects.agreeing import contradicted, disabled, is_same, is_shared, too_large
@@ -35,6 +36,11 @@ _Thing = TypeVar("_Thing")
 
 def translate(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     """Read what the pod asks in whatever dialect, or say what is wrong with it."""
+    found = _translated(pod, settings)
+    return found if isinstance(found, Refusal) else drivercaps.decided(found, is_on=settings.driver_memory_caps)
+
+
+def _translated(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     own = recorded(pod)
     if isinstance(own, Refusal):
         return own

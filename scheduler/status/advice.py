@@ -90,6 +90,7 @@ OF_NODES: Final[Mapping[str, str]] = {
     "place": "Request something that these nodes serve.",
     "cards": "Accept further GPU products, or none by name.",
     "enforcement": "Use nodes that enforce limits, or leave the requirement out ([which](enforcement.md)).",
+    "driver-caps": "Use nodes with `memory-cap=driver` ([hard memory caps](enforcement.md#hard-memory-caps)).",
     "volume-affinity": "Use a volume that these nodes can reach.",
     "volume-zone": "Use a volume of the nodes' zone.",
     "others-anti-affinity": "Change the pod's labels, or the anti-affinity of the pods there.",

@@ -81,7 +81,7 @@ class Enforcing:
         node = self._cache.cluster.node(record.node)
         if pod is None or node is None or pod.spec.node_name != record.node or says_unenforced(pod):
             return ""
-        words = lacking(record.cls.wishes, node.enforces)
+        words = lacking(record.cls.wishes, node.enforces, by_driver=record.cls.driver_caps)
         if not words or record.deleting:
             return ""
         request = asked_on(pod, node.labels) or record.cls.request

@@ -16,7 +16,7 @@ from gpu.reservation import Reservation
 from kube.watch.signal import Signal
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.index import Membership
-from scheduler.core.model.records import NO_WISHES, PodRecord, SeenPod
+from scheduler.core.model.records import NO_WISHES, NodeRecord, PodClass, PodRecord, SeenPod
 from scheduler.telemetry.traces import Traces, Untraced
 from scheduler.watch.known_for_room import KnownForRoom
 from scheduler.watch.shown import Shown, ShownObjects
@@ -200,7 +200,7 @@ class Cache:
             return
         is_told_here = known is not None and known.cls.wishes != NO_WISHES and not known.is_elsewhere
         node = self.cluster.node(known.node) if known is not None and is_told_here else None
-        if known is None or node is None or seen.is_told or not enforcement.lacking(known.cls.wishes, node.enforces):
+        if known is None or node is None or seen.is_told or not _lacks(known.cls, node):
             self.unenforced.pop(uid, None)
         elif uid not in self.unenforced:
             self.unenforced[uid] = None
@@ -288,6 +288,11 @@ def _ignore_gang(_: tuple[str, str]) -> None:
 
 def _ignore_all(_: set[str]) -> None:
     return
+
+
+def _lacks(cls: PodClass, node: NodeRecord) -> bool:
+    """Whether the node can't enforce all that pods of this class wish."""
+    return bool(enforcement.lacking(cls.wishes, node.enforces, by_driver=cls.driver_caps))
 
 
 def says_unenforced(pod: Pod) -> bool:

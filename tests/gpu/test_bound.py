@@ -292,6 +292,7 @@ def test_a_card_that_does_not_tell_its_memory_or_index_is_written_all_the_same()
 @given(recorded())
 def test_a_binding_of_any_record_can_be_posted_and_has_room(translation: Translation) -> None:
     """Also of records that no dialect makes, on devices with the longest of names."""
+    translation = msgspec.structs.replace(translation, driver_caps=True)
     allowed = _allowed(translation)
     for request in (translation.request, *translation.alternatives):
         written = _longest(translation, request)
@@ -308,7 +309,9 @@ def test_the_largest_pods_of_a_dialect_have_room(
 ) -> None:
     places = range(1000 - asking_containers, 1000)
     request = GpuRequest(tuple(ContainerRequest(ContainerRef(REGULAR, n, "n" * 30), (ask,) * devices) for n in places))
-    translation = Translation(dialect=dialect, request=request, unit=unit, wishes=Wishes(mode="hami-core"))
+    translation = Translation(
+        dialect=dialect, request=request, unit=unit, wishes=Wishes(mode="hami-core"), driver_caps=True
+    )
     allowed = _allowed(translation)
     assert allowed > 0 or dialect == metagpu.NAME
     assert allowed == 0 or allowed + _size(_longest(translation, request)) <= room.LARGEST

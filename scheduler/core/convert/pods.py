@@ -113,6 +113,7 @@ def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         demand=requests.readable_demand(pod),
         request=known.request,
         wishes=known.wishes,
+        driver_caps=known.driver_caps,
         mode=mode_of(known),
         deadline_s=runtimes.deadline_s(pod),
         max_runtime_s=runtimes.max_runtime_s(pod),
@@ -160,7 +161,8 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     required = enforcement.is_required(pod.metadata.annotations)
     if isinstance(required, Refusal):
         problem = told(required)
-    enforced = enforcement.needed(found.wishes) if required or settings.require_enforcement else ()
+    insists = required or settings.require_enforcement
+    enforced = enforcement.needed(found.wishes, by_driver=found.driver_caps) if insists else ()
     hand_over = device_env.hand_over(pod, request)
     problem = problem or device_env.taken_back(pod, request)
     cls = PodClass(
@@ -173,6 +175,7 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         not_uuids=found.cards.not_uuids,
         alternatives=found.alternatives,
         wishes=found.wishes,
+        driver_caps=found.driver_caps,
         mode=mode_of(found),
         places=tuple(msgspec.structs.replace(place, unit=0) for place in found.places),
         deadline_s=runtimes.deadline_s(pod),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
 from scheduler.core.filters.declared_features import DeclaredFeatures
+from scheduler.core.filters.driver_caps import DriverCaps
 from scheduler.core.filters.enforced_affinity import EnforcedAffinity
 from scheduler.core.filters.enforcement import Enforcement
 from scheduler.core.filters.filter import Filter
@@ -135,6 +136,7 @@ FILTERS: Final = Filters(
         VolumeAffinity(),
         GpuProduct(),
         Enforcement(),
+        DriverCaps(),
         Place(),
         SpreadLabel(),
         TopologySpread(),

@@ -134,6 +134,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     alternatives: tuple[GpuRequest, ...] = ()
     #: What its node may be unable to enforce.
     wishes: Wishes = NO_WISHES
+    #: Its containers read their memory caps for the driver (gpu/drivercaps.py).
+    driver_caps: bool = False
     #: Its mode, if tenants of another one may not be on its devices (gpu/asked.py).
     mode: str = ""
 
