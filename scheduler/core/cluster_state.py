@@ -421,7 +421,7 @@ class ClusterState:
             self.backlog.touch(uid)
         for pod in (before, known):
             if pod is not None:
-                self.residents.mark(pod)
+                self.residents.changed(pod)
             if pod is not None and pod.pod_group:
                 self.backlog.touch_gang(
                     pod.namespace, pod.pod_group, waits=pod is known and pod.uid in self._pods.unbound
@@ -431,7 +431,7 @@ class ClusterState:
     def _touch_gang(self, namespace: str, pod_group: str) -> None:
         self.backlog.touch_gang(namespace, pod_group)
         self.backlog.resting.wake(self.commits.intents.ids_of_gang(namespace, pod_group))
-        self.residents.mark_group((namespace, pod_group, ""))
+        self.residents.group_changed((namespace, pod_group, ""))
         self._changed()
 
     def _way_changed(self, uid: str) -> None:

@@ -121,10 +121,16 @@ class Making:
 
     # --- when ----------------------------------------------------------------------------------------------------
     def _stamp(self) -> Stamp:
-        """All that answers depend on: what nodes have, what queues hold and may hold, and what the shell knows."""
+        """All that answers depend on: nodes, queues, who may be evicted, and what the shell knows."""
         snapshot = self.attempts.snapshot
         queues = snapshot.queues
-        return (snapshot.ledger.changes.last, queues.sums.version, queues.tree_version, snapshot.room_facts.version)
+        return (
+            snapshot.ledger.changes.last,
+            queues.sums.version,
+            queues.tree_version,
+            snapshot.residents.changes,
+            snapshot.room_facts.version,
+        )
 
     def _may_differ(self, refused: Refused, stamp: Stamp) -> bool:
         """Whether something that an answer depends on is another one now."""

@@ -83,6 +83,8 @@ class ResidentTable:
         self._amounts: dict[Resources, Resources] = {}
         self._nodes: dict[str, int] = {}
         self._positions: tuple[Mapping[str, int], int, Int64s] | None = None
+        #: How often something changed by which a pod may be evicted that was kept before, or the other way round.
+        self.changes = 0
 
     def copy(self) -> ResidentTable:
         """The same units in a table of its own."""
@@ -108,6 +110,17 @@ class ResidentTable:
     def mark(self, pod: PodRecord) -> None:
         """Something about a pod has changed."""
         self.mark_group(key_of(pod))
+
+    def changed(self, pod: PodRecord) -> None:
+        """More than the version of a pod is another one: answers of searches may be, though no node has more room."""
+        self.mark(pod)
+        if pod.node and pod.queue:
+            self.changes += 1
+
+    def group_changed(self, key: Key) -> None:
+        """A PodGroup is another one."""
+        self.mark_group(key)
+        self.changes += 1
 
     def mark_group(self, key: Key) -> None:
         """Something about a group has changed. What was read of it goes at once: perhaps no search follows."""

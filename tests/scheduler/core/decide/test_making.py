@@ -521,6 +521,17 @@ def test_one_that_its_queue_takes_no_more_is_not_looked_at_again_for_the_time_of
     assert search.needs == ["h"]
 
 
+def test_a_need_is_searched_for_again_when_the_pods_that_were_on_their_way_are_bound() -> None:
+    made = making(Counted(), queue("a", gpu=(1, 0, -1)), queue("b", gpu=(0, 1, -1)), node(gpus=1))
+    first = pod("v", gpus=1, labels=in_queue("b"))
+    feed(made, first)
+    commit(made, made.decide(0))
+    feed(made, pod("h", gpus=1, labels=in_queue("a")))
+    assert intents(made.decide(S)) == []  # nobody is evicted who is on the way
+    feed(made, bound(first, "n1"))
+    assert [gone(each) for each in intents(made.decide(2 * S))] == [["v"]]
+
+
 def test_what_the_shell_learns_of_evictions_is_read_and_has_needs_searched_for_again() -> None:
     search = Searches()
     made = making(search, node(gpus=4), running("v", 4), pod("h", gpus=2))
