@@ -66,6 +66,7 @@ async def test_a_gang_waits_for_a_rack_and_runs_in_one_once_it_has_room(set_scen
         assert f"topology {hall}, requirement rack" in said
         assert "of 4 required pods" in said
         await scene.delete(*before)
+        await scene.gone(list(before))
         pods = await scene.running(4)
         assert {pods[f"m{n}"]["spec"]["nodeName"] for n in range(4)} == {f"{scene.namespace}-{n}" for n in (1, 2)}
 
