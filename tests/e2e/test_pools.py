@@ -52,7 +52,10 @@ def _role() -> dict[str, Any]:
     lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": ["moorage-scheduler-a"]}
     metadata = {"name": "moorage-scheduler-pools", "namespace": names.SYSTEM_NAMESPACE}
     rbac = "rbac.authorization.k8s.io/v1"
-    return {"apiVersion": rbac, "kind": "Role", "metadata": metadata, "rules": [{**lease, "verbs": verbs}]}
+    names_of = ["moorage-queue-use-a", "moorage-room-a"]
+    records = {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": names_of}
+    rules = [{**each, "verbs": verbs} for each in (lease, records)]
+    return {"apiVersion": rbac, "kind": "Role", "metadata": metadata, "rules": rules}
 
 
 def _binding() -> dict[str, Any]:
