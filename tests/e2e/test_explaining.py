@@ -169,7 +169,8 @@ async def test_who_may_get_the_pod_has_it_explained_by_the_scheduler(
         await anyio.to_thread.run_sync(plane.rest().call, "POST", "/api/v1/namespaces/team/pods", waiting("big", 4))
 
         async def is_known() -> bool | None:
-            return (await told("explain-own", "big"))[0] == 0 or None
+            code, out, _ = await told("explain-own", "big")
+            return (code == 0 and json.loads(out)["unread"] == []) or None  # from then on it leads
 
         await eventually(is_known, "the scheduler to explain the pod", within_s=PATIENCE_S)
         code, out, err = await told("explain-own", "big")

@@ -49,7 +49,7 @@ def test_a_file_says_what_is_different(text: str, expected: DialectSettings) -> 
             "clear: {}",
             "clear",
             "an object",
-            "one of aliyun, clearml, hami, metagpu, nodes, replicas, sharing, strict, volcano",
+            "one of aliyun, clearml, driver_memory_caps, hami, metagpu, nodes, replicas, sharing, strict, volcano",
         ),
         ("aliyun: {unit: 1}", "aliyun.unit", "1", "one of aliyun.count_divides_memory, aliyun.unit_mib"),
         ("aliyun: {unit_mib: '1'}", "aliyun.unit_mib", "1", "a whole number"),
@@ -63,7 +63,12 @@ def test_a_file_says_what_is_different(text: str, expected: DialectSettings) -> 
         ("clearml: 8", "clearml", "8", "fields, such as legacy_replicas"),
         ("aliyun: {unit_mib: 5}", "aliyun.unit_mib", "5", "1024 for GiB or 1 for MiB"),
         ("- 1", "the file", "- 1", "fields, such as clearml"),
-        ("1: 2", "1", "2", "one of aliyun, clearml, hami, metagpu, nodes, replicas, sharing, strict, volcano"),
+        (
+            "1: 2",
+            "1",
+            "2",
+            "one of aliyun, clearml, driver_memory_caps, hami, metagpu, nodes, replicas, sharing, strict, volcano",
+        ),
     ],
 )
 def test_what_can_not_be_is_refused_by_field_value_and_what_is_allowed(
