@@ -5,10 +5,11 @@ What a node would cost is estimated for all nodes at once; a close look is only 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.nodes.table import Int64s
@@ -19,6 +20,8 @@ from scheduler.core.room.estimates import PARTS, Estimates
 from scheduler.core.room.limits import Limits
 from scheduler.core.room.units import Resident
 
+#: So many shared devices of a node are tried to be freed as a whole.
+_MOST_DEVICES: Final = 16
 #: What sorts units.
 _Rank = float | tuple[int, ...]
 
@@ -151,6 +154,7 @@ class Choosing:
         orders: list[Callable[[int], _Rank]] = [self._loss, lambda row: self._per(position, row), self._per_all]
         if self.allows is not None:
             orders.append(self._size)  # the smallest first, so that most may go
+            orders += self._by_device(position, there)
         for order in orders:
             found = self._first(position, sorted(there, key=order))
             if found is not None:
@@ -169,6 +173,25 @@ class Choosing:
     def _per_all(self, row: int) -> float:
         """What it costs for each part that it holds anywhere."""
         return self._loss(row) / (1 + sum(held[-1] for held in self.counting.holds(row).values()))
+
+    def _by_device(self, position: int, there: Sequence[int]) -> Iterator[Callable[[int], _Rank]]:
+        """Tenants of one shared device after those of another, each device once the first of all.
+
+        A device comes back when all its tenants go. If a queue gives no more than that, those of two devices that are
+        the first by another order free none.
+        """
+        may_go = frozenset(there)
+        shared = [frozenset(row for row, _ in each.tenants) for each in self.counting.tenants.by_node.get(position, ())]
+        devices = sorted(
+            (rows for rows in shared if rows and rows <= may_go), key=lambda rows: sum(map(self._loss, rows))
+        )
+        for first in [rows for rows in devices if len(rows) > 1][:_MOST_DEVICES]:
+            in_order = [first, *(rows for rows in devices if rows is not first)]
+            rank = {row: at for at, rows in enumerate(in_order) for row in rows}
+            yield partial(self._in_devices, rank)
+
+    def _in_devices(self, rank: Mapping[int, int], row: int) -> _Rank:
+        return rank.get(row, len(rank)), self._loss(row)
 
     def _loss(self, row: int) -> int:
         known = self._losses.get(row)

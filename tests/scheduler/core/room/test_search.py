@@ -255,6 +255,19 @@ def test_for_a_whole_gpu_all_tenants_of_a_device_go() -> None:
     assert sorted(_gone(_answer(*_OWED, node("n1", 1), *shares, waiting("mine", "a", gpus=1))) or ()) == ["x", "y"]
 
 
+@pytest.mark.parametrize("together", [("w", "x"), ("w", "y"), ("w", "z")])
+def test_all_tenants_of_one_device_go_whichever_of_their_queue_are_the_newest(together: tuple[str, str]) -> None:
+    apart = tuple(name for name in "wxyz" if name not in together)
+    shares = [device(f"g{at}", "n1", **dict.fromkeys(pair, NANO // 2)) for at, pair in enumerate((together, apart))]
+    tenants = [
+        sharing(name, "b", "n1", f"g{int(name in apart)}", NANO // 2, age_s=100 * (1 + at))
+        for at, name in enumerate("wxyz")
+    ]
+    teams = (queue("a", gpu=(1, 0, -1)), queue("b", gpu=(1, 1, -1)))  # b may lose as much as one device
+    gone = _gone(_answer(*teams, node("n1", 2), *shares, *tenants, waiting("mine", "a", gpus=1))) or ()
+    assert set(gone) in (set(together), set(apart))
+
+
 def test_what_is_terminating_is_counted_on_before_anybody_is_evicted() -> None:
     gone = running("x", "b", "n1", gpus=1)
     leaving = msgspec.structs.replace(
