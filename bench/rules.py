@@ -7,7 +7,7 @@ ten zones of racks; three pods run on each.
   anti-affinity on hosts, and all of them. ``first_ms``: the first pod of each, counts of running pods included.
   ``again_ms``: the same in a later decision, in which one pod has come. ``pod_us``: each further pod, of all classes in
   turn; ``pod_of_rules_us``: of the five.
-- ``event``: ``us``: a pod comes to a node, with ``matchers`` that are counted, and its node is counted anew;
+- ``event``: ``us``: a pod comes to a node, with ``matchers`` that are counted, and its node is counted again;
   ``counted_us``: a decision asks for all of these counts as well, each time.
 - ``gang``: all members have all of the rules, one ``decide``.
 - ``undo``: ``us`` a pod of such a gang that is taken back.

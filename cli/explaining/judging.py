@@ -36,7 +36,7 @@ MOST_S: Final = 8.0
 #: The slices of a question wait this long for decisions, in all, and look this often.
 _DECISIONS_S: Final = 1.0
 _LOOK_S: Final = 0.005
-#: A try does not tell others anew why they wait.
+#: A try does not tell others again why they wait.
 _LIMITS: Final = Limits(retold=0)
 _NOT_LEADING: Final = (
     "this replica of the scheduler does not lead: failed attempts, and pods that are evicted for others, are not known"

@@ -1,4 +1,4 @@
-"""What of an explanation a reader may see who may not list the pods of all namespaces: no names of others' pods.
+"""Explanations for readers who may not list the pods of all namespaces: without names of others' pods.
 
 Numbers stay, as they do in conditions of pods; so do names of nodes and queues.
 """

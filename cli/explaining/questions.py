@@ -1,4 +1,4 @@
-"""What is asked of a scheduler, and why it gives no answer."""
+"""Questions to a scheduler, and why one is not answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may have a pod or PodGroup explained: the API server says who may get it.
+"""A user may have a pod or PodGroup explained if the API server lets the user get it.
 
 A TokenReview says whose the token is, a SubjectAccessReview whether that user may get the object, and another whether
 pods of other namespaces may be named to them. Answers hold for seconds.

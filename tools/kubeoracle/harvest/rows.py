@@ -42,19 +42,15 @@ class Call(msgspec.Struct, frozen=True):
     scores: dict[str, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One filtering question of upstream's, with the answer of each node: None where it is let in.
-
-    ``failed``: the plug-in said that it can't answer.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One question of upstream's. ``world``: all nodes. ``failed``: the plug-in said that it can't answer."""
 
     package: str
     test: str
     name: str
     pod: dict[str, Any]
     world: Sequence[Placed]
-    wanted: Sequence[Reason | None]
     objects: dict[str, list[dict[str, Any]]]
     options: dict[str, Any] = field(default_factory=dict)
     failed: bool = False
@@ -63,6 +59,13 @@ class Row:
     def label(self) -> str:
         """``package/Test/name``, as the list of cases that are left out names it."""
         return f"{self.package}/{self.test}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row(Question):
+    """A filtering question, with the answer of each node: None where the pod is let in."""
+
+    wanted: Sequence[Reason | None]
 
 
 def rows(folder: Path) -> list[Row]:

@@ -8,10 +8,10 @@ all nodes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -19,7 +19,7 @@ from scheduler.core.model.pod_preferences import Weights
 from scheduler.core.model.settings import Settings
 from tools.kubeoracle.comparing_scores import SAME, is_same_scores
 from tools.kubeoracle.harvest.filling import question_of
-from tools.kubeoracle.harvest.rows import Call, Placed
+from tools.kubeoracle.harvest.rows import Call, Question
 from tools.kubeoracle.ours import Scoring, scores_among
 
 _SCORING: Final = frozenset({"PreScore", "Score", "NormalizeScore"})
@@ -35,24 +35,11 @@ SCORERS: Final[Mapping[str, str]] = {
 _ONCE: Final = Weights(prefer_no_schedule=1, node_affinity=1, pod_affinity=1, soft_spread=1, images=1)
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreRow:
-    """One scoring question of upstream's. ``world``: all nodes; ``wanted``: the points of those that are scored."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreRow(Question):
+    """A scoring question, with the points of the nodes that are scored."""
 
-    package: str
-    test: str
-    name: str
-    pod: dict[str, Any]
-    world: Sequence[Placed]
     wanted: Mapping[str, int]
-    objects: dict[str, list[dict[str, Any]]]
-    options: dict[str, Any] = field(default_factory=dict)
-    failed: bool = False
-
-    @property
-    def label(self) -> str:
-        """``package/Test/name``, as the list of cases that are left out names it."""
-        return f"{self.package}/{self.test}/{self.name}"
 
 
 def score_rows(folder: Path) -> list[ScoreRow]:
