@@ -91,3 +91,7 @@ class Turns(Generic[R]):
             raise LookupError("nobody is left to have a turn")
         self.taken.add(rank.uid)
         return rank
+
+    def end(self) -> None:
+        """Nobody has a turn any more."""
+        self._in_order.clear()

@@ -253,20 +253,23 @@ class Making:
         while (first := order.pop()) is not None:
             if allowance.has_left(first.namespace) and self._is_moved(first, allowance):
                 self._refused.pop(first.key, None)  # what it was told before is over
-                first.take()
                 self._line_up(order, first)
             else:
                 left.append(first)
         return left
 
     def _is_moved(self, first: Needing, allowance: Allowance) -> bool:
-        """Whether groups are moved for the first one, or it needs nothing."""
+        """Whether groups are moved for the first one, or it needs nothing: then it has had its turn."""
         need = first.need()
         if need is None:
+            first.pass_over()
             return True
         moves = find_moves(need, self._trial_beside(self.berthing.alike(need)[1]))
         allowance.spend(first.namespace, cost_of_search(self.attempts.snapshot) + cost_beside(moves))
-        return isinstance(moves, Moves) and self.charging.take_moves(need, moves)
+        is_moved = isinstance(moves, Moves) and self.charging.take_moves(need, moves)
+        if is_moved:
+            first.take()
+        return is_moved
 
     # --- searches ------------------------------------------------------------------------------------------------
     def _search(self, due: Sequence[Needing], memo: RoomMemo, stamp: Stamp, action: Action) -> list[Needing]:
@@ -298,7 +301,7 @@ class Making:
         need = first.need(self._most(allowance, first.namespace))
         if need is None:
             self._refused.pop(first.key, None)
-            first.take()
+            first.pass_over()
             return True
         need, off = self.berthing.alike(need)
         answer = self.attempts.snapshot.room_for(need, self.trial, action)

@@ -34,10 +34,11 @@ from scheduler.core.backlog.shape import Shape, ShapeKey
 from scheduler.core.backlog.waiting_gang import Until
 from scheduler.core.decide import held_back, queue_use
 from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.needed import gang_need, pod_need
+from scheduler.core.decide.needed import gang_need, may_be_freed, pod_need
 from scheduler.core.model.plan import Entry, placements
 from scheduler.core.model.priority_order import Candidate, Rank, order_members
 from scheduler.core.model.resources import Resources
+from scheduler.core.queues.accounts import Use
 from scheduler.core.room.need import Need
 
 #: For what gangs sleep that wait for room.
@@ -50,7 +51,8 @@ class Needing:
 
     ``key``: what answers are remembered by. ``namespace``: whose work a search is. ``turns_of``: whose turn it is,
     looked at when that is first asked. ``asks``: what the next one would use in its queue. ``need_of``: what one of
-    them needs; None if it needs no room now.
+    them needs; None if it needs no room now. ``is_barred``: whether their queue would take none of them with all others
+    gone.
     """
 
     key: NeedKey
@@ -59,6 +61,7 @@ class Needing:
     turns_of: Callable[[], Turns[Any]]
     asks: Callable[[], Resources]
     need_of: Callable[[Rank], Need | None]
+    is_barred: Callable[[], bool] = lambda: False
     #: Whether there may be others behind it that have their turn in the next look.
     has_more: bool = False
     _turns: Turns[Any] | None = None
@@ -113,6 +116,14 @@ class Needing:
         for _ in self._look_ahead(count):
             self._next.popleft()
 
+    def pass_over(self) -> None:
+        """The first one needs no room now; those behind it need none either if their queue would take none of them."""
+        if self.is_barred():
+            self._next.clear()
+            self.turns.end()
+        else:
+            self.take()
+
 
 def _of_shape(turns: Turns[Shape], attempts: Attempts, *, has_more: bool = False) -> Needing:
     """Pods alone of one shape."""
@@ -123,7 +134,20 @@ def _of_shape(turns: Turns[Shape], attempts: Attempts, *, has_more: bool = False
         pod = None if known is None else attempts.snapshot.judged(known, attempts.now_ns)
         return pod_need(pod, attempts) if pod is not None and pod.cls == key.cls else None
 
-    return Needing(key, key.namespace, key.queue, lambda: turns, lambda: queues.asked(key.cls), need, has_more, turns)
+    def is_barred() -> bool:
+        return not may_be_freed(attempts.accounts, Use(key.queue, queues.least(key.cls), key.is_fixed))
+
+    return Needing(
+        key,
+        key.namespace,
+        key.queue,
+        lambda: turns,
+        lambda: queues.asked(key.cls),
+        need,
+        is_barred,
+        has_more=has_more,
+        _turns=turns,
+    )
 
 
 def _of_line(turns: Turns[GangLine], attempts: Attempts) -> Needing:

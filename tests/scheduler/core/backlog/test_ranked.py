@@ -71,3 +71,11 @@ def test_those_who_were_settled_before_have_no_turn_however_many_they_are() -> N
     turns = Turns(of, set(names[:150]) | {"of another shape"})
     assert [turns.take().uid for _ in range(50)] == names[150:]
     assert turns.first() is None
+
+
+def test_nobody_has_a_turn_after_the_end() -> None:
+    of = _ranked(_rank("a"), _rank("b"))
+    turns = Turns(of)
+    turns.end()
+    assert turns.first() is None
+    assert _taken(of) == ["a", "b"]  # the next decision's turns

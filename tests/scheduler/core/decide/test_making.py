@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
+from scheduler.core.decide.needed import pod_need
 from scheduler.core.model.plan import MakeRoom, Plan, placements
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.room import Action, Evicted, Found, Intent, NoRoom, Place, RoomFacts, Unit
@@ -355,6 +359,44 @@ def test_nothing_is_looked_at_again_for_one_that_its_queue_would_not_take_with_a
     feed(made, queue("a", gpu=(0, 1, 0)))
     made.decide(2 * S)
     assert made.decide(4 * S).wake_at_ns is None
+
+
+def kept_off_by_their_queue(count: int) -> Cluster:
+    """Pods that can't be preempted were refused room, and sleep for a node; then their queue's quota was taken away."""
+    waiting = (pod(f"h{at}", gpus=1, labels=in_queue("a"), priority=100) for at in range(count))
+    made = making(Searches(), queue("a", gpu=(1, 1, -1)), node(gpus=4), running("v", 4), *waiting)
+    made.decide(0)
+    assert len(made.backlog.room.refused) == 1
+    feed(made, queue("a", gpu=(0, 1, -1)))
+    return made
+
+
+def test_one_decision_is_made_for_pods_that_sleep_for_a_node_and_that_their_queue_takes_no_more() -> None:
+    made, at_ns, decisions = kept_off_by_their_queue(1), 2 * S, 0
+    while at_ns < 100 * S and decisions < 10:
+        decisions += 1
+        at_ns = made.decide(at_ns).wake_at_ns or 100 * S
+    assert decisions == 1
+    feed(made, queue("a", gpu=(1, 1, -1)))
+    made.decide(100 * S)
+    assert [refused.at_ns for refused in made.backlog.room.refused.values()] == [100 * S]
+
+
+def test_of_pods_of_a_shape_that_their_queue_takes_no_more_one_is_looked_at() -> None:
+    """Looks at pods are counted, not time."""
+    looks = Counter[int]()
+    for count in (1, 100):
+        made = kept_off_by_their_queue(count)
+
+        def counted(frame: FrameType, event: str, _argument: object, count: int = count) -> None:
+            looks[count] += event == "call" and frame.f_code is pod_need.__code__
+
+        sys.setprofile(counted)
+        try:
+            made.decide(2 * S)
+        finally:
+            sys.setprofile(None)
+    assert looks == {1: 1, 100: 1}
 
 
 def test_of_those_who_would_use_the_same_each_has_its_search_though_the_first_can_not_be_helped() -> None:
