@@ -3,7 +3,8 @@
 A node is worth the least of three: its free GPUs, piece by piece; what its free CPU can serve; what its free memory can
 serve (prices.py). A pod goes where that worth falls least. So a share takes the piece that is worth no more without it,
 pods that ask little CPU go where CPU is short, and pods without GPUs where CPU is to spare. Of nodes that lose the same
-the first by name; of devices the tightest.
+the one with the least GPUs left comes first, and where there are none, that with the least CPU, as with binpack: so
+whole nodes stay free. Then the first by name; of devices the tightest.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from gpu.share import NANO_PER_DEVICE
 from scheduler.core.devices.device_fit import fitting, free_in_slots
 from scheduler.core.devices.device_pools import NOWHERE
 from scheduler.core.model.records import Demand
-from scheduler.core.nodes.table import CPU, GPUS, LARGEST_CARD, MEMORY, Int64s
+from scheduler.core.nodes.table import CPU, GPUS, LARGEST_CARD, LEFT_MILLI, MEMORY, MILLI_PER_GPU, Int64s
 from scheduler.core.scores.binpack import BINPACK
 from scheduler.core.scores.prices import MIB_PER_GIB, MILLI_PER_CORE, Prices
-from scheduler.core.scores.score import KEY_END, NO_DEMAND, Look, Score
+from scheduler.core.scores.score import KEY_END, NO_DEMAND, Look, Score, Wanted
 from scheduler.core.scores.typical import WHOLE_MILLI
 
 _NANO_PER_MILLI: Final = NANO_PER_DEVICE // WHOLE_MILLI
@@ -31,6 +32,11 @@ _PART_BITS: Final = 10
 _MOST: Final = 1 << 61
 #: A card of more memory counts as one of this.
 _MOST_MIB: Final = 1 << 30
+#: What is left of a node has so many bits of a key, below the loss, in eighths of GPUs or quarters of cores.
+_FULLNESS_BITS: Final = 10
+_LOSS_END: Final = KEY_END >> _FULLNESS_BITS
+_EIGHTH_MILLI: Final = MILLI_PER_GPU // 8
+_QUARTER_MILLI: Final = MILLI_PER_CORE // 4
 
 
 class Priced:
@@ -62,7 +68,9 @@ class Priced:
         if self._rows:
             gpus = np.minimum(gpus, self._served(look, NO_DEMAND))
             left = np.minimum(left, self._served(look, demand))
-        keys: Int64s = np.minimum(np.maximum(gpus - left, 0), KEY_END - 1)
+        keys: Int64s = np.minimum(np.maximum(gpus - left, 0), _LOSS_END - 1)
+        keys <<= _FULLNESS_BITS
+        keys += _fullness(look)
         return keys
 
     def _served(self, look: Look, taken: Demand) -> Int64s:
@@ -126,6 +134,15 @@ class Priced:
     def opens_rather(self, free_nano: int, nano: int) -> bool:
         """Only where a device that is not shared yet loses less than the best shared one."""
         return self.device_key(NANO_PER_DEVICE, nano) < self.device_key(free_nano, nano)
+
+
+def _fullness(look: Look) -> Int64s:
+    """What is left of each node's GPUs; for pods without GPUs on nodes without, of its CPU."""
+    left: Int64s = look.fact(LEFT_MILLI) // _EIGHTH_MILLI
+    if look.wanted is Wanted.CPU:
+        left = np.where(look.total(GPUS) > 0, left, np.maximum(look.free[CPU], 0) // _QUARTER_MILLI)
+    fullness: Int64s = np.minimum(left, (1 << _FULLNESS_BITS) - 1)
+    return fullness
 
 
 def _least(losses: Int64s, to_open: list[Int64s]) -> Int64s:

@@ -76,6 +76,9 @@ def _whole(on: str) -> Any:
         ([node("n1", cpu="32"), node("n2", cpu="64")], {"cpu": "8"}, "n2"),
         # ... and before that, where no GPUs are
         ([node("n1"), node("n2", 0)], {"cpu": "1"}, "n2"),
+        # of nodes that lose the same the fullest, so that whole nodes stay free
+        ([node("n1"), node("n2"), _whole("n2")], {"gpus": 1}, "n2"),
+        ([node("n1", 0), node("n2", 0), bound(pod("old", cpu="1"), "n2")], {"cpu": "1"}, "n2"),
         # equals by name
         ([node("n2"), node("n1")], {"gpus": 1}, "n1"),
     ],
@@ -137,7 +140,7 @@ def _worth(free: dict[str, Any], prices: Prices) -> int:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_keys_are_the_loss_of_worth_in_plain_numbers(seed: int) -> None:
+def test_keys_are_the_loss_of_worth_and_then_what_is_left_in_plain_numbers(seed: int) -> None:
     rng = random.Random(seed)
     objects: list[Any] = []
     for number in range(5):
@@ -159,7 +162,8 @@ def test_keys_are_the_loss_of_worth_in_plain_numbers(seed: int) -> None:
         }
         left = [_worth(after, _PRICES) for after in _afters(free, nano, demand)]
         if left:
-            assert keys[position] == _worth(free, _PRICES) - max(left)
+            eighths = (free["whole"] * 1_000 + sum(free["pieces"]) // _M) // 125
+            assert divmod(int(keys[position]), 1_024) == (_worth(free, _PRICES) - max(left), eighths)
 
 
 def _afters(free: dict[str, Any], nano: int, demand: Demand) -> list[dict[str, Any]]:
