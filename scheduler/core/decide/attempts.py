@@ -64,19 +64,18 @@ class Attempts:
     kept: KeptNodes = field(init=False)
     #: What queues have, and were charged by this decision.
     accounts: Accounts = field(init=False)
-    _placer: Placer | None = None
 
     def __post_init__(self) -> None:
         self.accounts = self.snapshot.queues.accounts()
         self.kept = KeptNodes(self.accounts)
-        self.classes = KnownClasses(self.snapshot, self.limits, self.allowance, self.notes, lambda: self._placer)
+        self.classes = KnownClasses(self.snapshot, self.limits, self.allowance, self.notes)
 
     @property
     def placer(self) -> Placer:
         """The working copy, made when there is something to place."""
-        if self._placer is None:
-            self._placer = Placer(self.snapshot)
-        return self._placer
+        if self.classes.placer is None:
+            self.classes.placer = Placer(self.snapshot)
+        return self.classes.placer
 
     def bounds_of(self, group: PodGroupRecord) -> Mapping[int, PlaceBound] | Verdict:
         """What a gang asks of places, by the node of its tree of minimums, or why that can't be told."""
@@ -287,7 +286,7 @@ class Attempts:
     # --- taking back ---------------------------------------------------------------------------------------------
     def charged(self) -> set[int]:
         """Rows of the ledger that this decision has charged."""
-        return set() if self._placer is None else self._placer.statement.charged()
+        return set() if self.classes.placer is None else self.classes.placer.statement.charged()
 
     def checkpoint(self) -> Mark:
         """A point to come back to."""

@@ -10,7 +10,6 @@ it (backlog/asleep.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -38,13 +37,16 @@ class Known(NamedTuple):
 
 @dataclass(slots=True)
 class KnownClasses:
-    """One decision's. ``placer``: of its working copy; None as long as nothing was tried."""
+    """One decision's. ``placer``: of its working copy; None as long as nothing was tried.
+
+    Nothing here refers to what holds it: a cycle would keep the working copy, some MiB, until garbage is looked for.
+    """
 
     snapshot: Snapshot
     limits: Limits
     allowance: Allowance
     notes: Notes
-    placer: Callable[[], Placer | None]
+    placer: Placer | None = None
     #: Classes of which a pod was placed.
     fitting: set[PodClass] = field(default_factory=set)
     #: Classes whose verdicts are of this decision.
@@ -154,14 +156,13 @@ class KnownClasses:
 
     def as_of_now(self, cls: PodClass, verdict: Verdict) -> Kept:
         """A verdict on a class, as it can be kept: it holds for what nodes have now."""
-        asleep, placer = self.snapshot.backlog.asleep, self.placer()
+        asleep, placer = self.snapshot.backlog.asleep, self.placer
         charged = set[int]() if placer is None else placer.statement.charged()
         closed = None if placer is None else placer.closed_by_rules(cls)
         return asleep.kept(cls, verdict, charged=charged, generation=self.snapshot.generation, closed=closed)
 
     def _statement(self) -> Statement | None:
-        placer = self.placer()
-        return None if placer is None else placer.statement
+        return None if self.placer is None else self.placer.statement
 
     # --- taking back ---------------------------------------------------------------------------------------------
     def checkpoint(self) -> Known:
