@@ -1,4 +1,8 @@
-"""What ``moorage explain`` does when it is called: read, explain, print."""
+"""What ``moorage explain`` does when it is called: read, explain, print.
+
+Importing is most of what it costs. Queues are explained by what is listed, without what decides and without NumPy
+(tests/cli/test_startup.py); what explains pods and nodes is imported for them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import argparse
 import difflib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -20,15 +25,15 @@ from cli.options.output import FOR_PROGRAMS, WIDE
 from cli.printable import line
 from cli.progress import Progress
 from cli.queueing import reading
-from cli.queueing.counting import NOW_NS, Known
 from cli.reaching import reached
 from cli.refusing import BadInput
 from kube.client.clock import SystemClock
 from kube.client.errors import ApiError
-from scheduler.status.reasons import told
 
 if TYPE_CHECKING:
     from cli.explaining.supposing import Whole
+    from cli.queueing.counting import Known
+    from scheduler.core.report.listed_queues import Listed
 
 _S: Final = 1_000_000_000
 _DEFAULT_NAMESPACE: Final = "default"
@@ -38,40 +43,47 @@ def run(arguments: argparse.Namespace) -> int:
     """Explain the object that the arguments name; return 1 if the cluster can't be read. Raises BadInput."""
     wall_s = SystemClock().now_ns() // _S
     try:
-        found = _of_files(arguments) if arguments.filename else anyio.run(_read, arguments, wall_s)
+        show_found = _of_files(arguments, wall_s) if arguments.filename else anyio.run(_read, arguments, wall_s)
     except ApiError as error:
         sys.stderr.write(f"moorage: {line(str(error))}\n")
         return 1
-    if isinstance(found, Known):
-        show(found, arguments, wall_s)
-    else:
-        _show_whole(found, arguments.output)
+    show_found()
     return 0
 
 
-def _of_files(arguments: argparse.Namespace) -> Known:
+def _of_files(arguments: argparse.Namespace, wall_s: int) -> Callable[[], None]:
+    """Read files; return what prints the explanation. Raises BadInput."""
     from cli.queueing import files  # noqa: PLC0415 - YAML is not needed to read a cluster
 
-    return files.read(arguments.filename)
+    if arguments.what == QUEUE:
+        return partial(show_queue, *files.read_listed(arguments.filename), arguments.names[0], arguments.output)
+    return partial(show, files.read(arguments.filename), arguments, wall_s)
 
 
-async def _read(arguments: argparse.Namespace, wall_s: int) -> Known | Whole:
-    """The scheduler's answer where it explains, else the cluster as it is. Raises ApiError, BadInput."""
+async def _read(arguments: argparse.Namespace, wall_s: int) -> Callable[[], None]:
+    """Take the scheduler's answer where it explains, else read the cluster; return what prints the explanation.
+
+    Raises ApiError, BadInput.
+    """
     async with reached(arguments, "explain", only_reads=True) as cluster:
         arguments.namespace = arguments.namespace or cluster.credentials.namespace
         if arguments.what in IN_NAMESPACES:
             from cli.explaining import asking  # noqa: PLC0415 - of pods
 
             try:
-                return await asking.ask(cluster, arguments, arguments.namespace or _DEFAULT_NAMESPACE)
+                answer = await asking.ask(cluster, arguments, arguments.namespace or _DEFAULT_NAMESPACE)
+                return partial(_show_whole, answer, arguments.output)
             except asking.NoAnswer as why:
                 sys.stderr.write(f"moorage: the scheduler gave no answer ({line(str(why))}); the cluster is read\n")
         with Progress("reading the cluster").waiting():
-            return await reading.read(cluster.api(), wall_s=None if arguments.what == QUEUE else wall_s)
+            api = cluster.api()
+            if arguments.what == QUEUE:
+                return partial(show_queue, *await reading.read_listed(api), arguments.names[0], arguments.output)
+            return partial(show, await reading.read(api, wall_s=wall_s), arguments, wall_s)
 
 
 def show(known: Known, arguments: argparse.Namespace, wall_s: int) -> None:
-    """Print the explanation of what the arguments name. Raises BadInput if there is none of that name."""
+    """Print the explanation of the pod, PodGroup or node that the arguments name. Raises BadInput for one not there."""
     _SHOW[arguments.what](known, arguments, wall_s)
 
 
@@ -83,20 +95,21 @@ def _print(view: msgspec.Struct, tables: Callable[[], Sequence[Sheet]], unread: 
 
 
 # --- queues ----------------------------------------------------------------------------------------------------------
-def show_queue(known: Known, name: str, output: str) -> None:
+def show_queue(listed: Listed, unread: Sequence[str], name: str, output: str) -> None:
     """Print the explanation of a queue. Raises BadInput if there is none of that name."""
     from cli.queueing import telling  # noqa: PLC0415 - of queues
     from scheduler.core.report.queue_explanation import explanation  # noqa: PLC0415 - of queues
+    from scheduler.status.reasons import told  # noqa: PLC0415 - of queues
 
-    explained = explanation(known.snapshot, name, NOW_NS, lambda verdict: told(verdict).message)
+    explained = explanation(listed, name, lambda verdict: told(verdict).message)
     if explained is None:
-        raise BadInput(_unknown_queue(known, name))
-    view = telling.Explained(queue=explained, unread=known.unread)
-    _print(view, lambda: telling.sheets(explained, wide=output == WIDE), known.unread, output)
+        raise BadInput(_unknown_queue(listed, name))
+    view = telling.Explained(queue=explained, unread=tuple(unread))
+    _print(view, lambda: telling.sheets(explained, wide=output == WIDE), unread, output)
 
 
-def _unknown_queue(known: Known, name: str) -> str:
-    queues = known.snapshot.queues
+def _unknown_queue(listed: Listed, name: str) -> str:
+    queues = listed.queues
     there = sorted(record.name for record in queues.records.all())
     named = queues.sums.sums.get(name)
     waits = f"; {named.pods} pods name it and wait" if named is not None and there else ""
@@ -127,6 +140,7 @@ def _show_whole(whole: Whole, output: str) -> None:
 # --- nodes -----------------------------------------------------------------------------------------------------------
 def _show_node(known: Known, arguments: argparse.Namespace, _: int) -> None:
     from cli.explaining import nodes  # noqa: PLC0415 - of nodes
+    from cli.queueing.counting import NOW_NS  # noqa: PLC0415 - of pods and nodes
     from scheduler.core.what_if.node_explanation import node_explained  # noqa: PLC0415 - of nodes
 
     explained = node_explained(known.snapshot, arguments.names[0], NOW_NS)
@@ -139,7 +153,6 @@ def _show_node(known: Known, arguments: argparse.Namespace, _: int) -> None:
 
 
 _SHOW: Final[Mapping[str, Callable[[Known, argparse.Namespace, int], None]]] = {
-    QUEUE: lambda known, arguments, _: show_queue(known, arguments.names[0], arguments.output),
     POD: _show_group,
     GROUP: _show_group,
     NODE: _show_node,

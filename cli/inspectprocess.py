@@ -53,8 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _of_files(arguments: argparse.Namespace) -> Inspection:
     from cli.queueing import files  # noqa: PLC0415 - of queues
 
-    known = files.read(arguments.filename)
-    return queues_seen(known.snapshot.queues, known.unread, arguments.names)
+    listed, unread = files.read_listed(arguments.filename)
+    return queues_seen(listed.queues, unread, arguments.names)
 
 
 async def _seen(arguments: argparse.Namespace) -> Inspection:
@@ -92,7 +92,8 @@ async def _looked(api: Api, arguments: argparse.Namespace, own_namespace: str) -
     if arguments.what == QUEUE:
         from cli.queueing import reading as queue_reading  # noqa: PLC0415 - of queues
 
-        seen = queues_seen(*await queue_reading.read_sums(api), arguments.names)
+        listed, missing = await queue_reading.read_listed(api)
+        seen = queues_seen(listed.queues, missing, arguments.names)
         return await _labelled(api, seen, labels) if labels else seen
     if arguments.what == POD:
         if not some and not arguments.all_namespaces:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from cli import podfiles
 from cli.podfiles import Placed
-from cli.queueing.counting import Counting, Known
 from cli.refusing import BadInput
 from gpu.refusal import shown
+from scheduler.core.report.listed_queues import Listed, ListedQueues
 from wire.core import Node, ObjectMeta, Pod
 from wire.crds.bindrequest import DEFINITION as BIND_REQUEST
 from wire.crds.bindrequest import BindRequest
@@ -21,6 +21,9 @@ from wire.crds.podgroup import DEFINITION as POD_GROUP
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import DEFINITION as QUEUE
 from wire.crds.queue import Queue
+
+if TYPE_CHECKING:
+    from cli.queueing.counting import Known
 
 _CORE: Final = "v1"
 _KINDS: Final[Mapping[tuple[str, str], type[msgspec.Struct]]] = {
@@ -33,6 +36,44 @@ _WITHOUT_NAMESPACE: Final = frozenset({"Node", "Queue"})
 
 def read(files: Sequence[str]) -> Known:
     """Read files and folders. Raises BadInput for what can't be read."""
+    from cli.queueing.counting import Counting  # noqa: PLC0415 - what decides, NumPy included
+
+    counting, found = Counting(), _found(files)
+    return counting.count(
+        found.nodes,
+        map(counting.read_pod, found.pods),
+        found=found.queues,
+        groups=found.groups,
+        requests=found.requests,
+        unread=found.unread,
+    )
+
+
+def read_listed(files: Sequence[str]) -> tuple[Listed, Sequence[str]]:
+    """Read the same, of which only queues are counted; also what was passed over. Raises BadInput."""
+    listed, found = ListedQueues(), _found(files)
+    counted = listed.count(
+        found.nodes,
+        map(listed.read_pod, found.pods),
+        found=found.queues,
+        groups=found.groups,
+        requests=found.requests,
+    )
+    return counted, found.unread
+
+
+class _Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What queues depend on, as it is written. ``unread``: what is of other kinds."""
+
+    nodes: list[Node]
+    pods: list[Pod]
+    queues: list[Queue]
+    groups: list[PodGroup]
+    requests: list[BindRequest]
+    unread: list[str]
+
+
+def _found(files: Sequence[str]) -> _Found:
     found: dict[type[msgspec.Struct], list[Any]] = {kind: [] for kind in _KINDS.values()}
     others: Counter[str] = Counter()
     for placed in podfiles.read_all(files).placed:
@@ -41,11 +82,10 @@ def read(files: Sequence[str]) -> Known:
             others[shown(str(placed.item.get("kind")))] += 1
         else:
             found[kind].append(_read(placed, kind))
-    counting = Counting()
-    return counting.count(
-        found[Node],
-        map(counting.read_pod, found[Pod]),
-        found=found[Queue],
+    return _Found(
+        nodes=found[Node],
+        pods=found[Pod],
+        queues=found[Queue],
         groups=found[PodGroup],
         requests=found[BindRequest],
         unread=[f"{count} of kind {kind}: queues do not depend on them" for kind, count in sorted(others.items())],

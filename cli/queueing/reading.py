@@ -1,6 +1,6 @@
 """Reads what queues depend on from a cluster, with the rights of the user.
 
-What decides is imported only where a decision is explained: it takes longer than reading a small cluster.
+What decides is imported only where pods and nodes are explained: it takes longer than reading a small cluster.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from kube.client.errors import NotFound
 from kube.client.listing import Listing
 from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES
 from scheduler.core.model.records import SeenPod
-from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime, read_counts
-from scheduler.core.report.listed_queues import ListedQueues
+from scheduler.core.report.listed_queues import Listed, ListedQueues
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -74,11 +73,11 @@ async def read(api: Api, *, wall_s: int | None = None) -> Known:
     )
 
 
-async def read_sums(api: Api) -> tuple[Queues, Sequence[str]]:
+async def read_listed(api: Api) -> tuple[Listed, Sequence[str]]:
     """Read the same, of which only queues are counted; also what could not be read. Raises ApiError as ``read``."""
     listed = ListedQueues()
     found = await _found(api, listed.read_pod, [])
-    queues = listed.count(
+    counted = listed.count(
         found.nodes,
         found.pods,
         found=found.queues,
@@ -86,7 +85,7 @@ async def read_sums(api: Api) -> tuple[Queues, Sequence[str]]:
         requests=found.requests,
         used=found.used,
     )
-    return queues, found.unread
+    return counted, found.unread
 
 
 async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]) -> Found:

@@ -24,11 +24,12 @@ from cli.main import plugin_parser
 from cli.page.values import Changes
 from cli.top.screen import Letters, View, screen
 from simulator.outcome import Amounts, DeviceShare, NodeOutcome, Outcome, PodOutcome, QueueOutcome
-from tests.cli.queueing.seen import known, of, views
+from tests.cli.queueing.seen import of, views
 from tests.cli.test_componentversions import lease
 from tests.cli.test_componentversions import pod as component
 from tests.cli.top import test_screen as top
 from tests.scheduler.core.objects import NANO, bound, changed, node, pod, queue, reservation
+from tests.scheduler.core.report.listing import listed
 from wire import names
 from wire.core import Condition, Pod
 
@@ -130,7 +131,7 @@ TABLES: Final[Mapping[str, Callable[[], None]]] = {
     "inspect queue": lambda: _inspect("queue"),
     "inspect aliyun": lambda: _inspect("--format", "aliyun"),
     "inspect aliyun -d": lambda: _inspect("--format", "aliyun", "-d"),
-    "explain queue": lambda: explainprocess.show_queue(known(*_queues()), f"{DOWN}-1", "table"),
+    "explain queue": lambda: explainprocess.show_queue(listed(*_queues()), (), f"{DOWN}-1", "table"),
     "version": _version,
     "top": lambda: _top(has_details=False),
     "top --details": lambda: _top(has_details=True),

@@ -82,7 +82,7 @@ class WholeGang:
 
     @property
     def _next_up(self) -> Sequence[PodRecord]:
-        return self.state.needed(pod for pod in self.pods if not pod.gated) or self.pods[:1]
+        return self.state.next_up(self.pods)
 
     @property
     def classes_next(self) -> Iterable[PodClass]:
@@ -98,7 +98,7 @@ class WholeGang:
         """As in ``Candidate``; a minimum that is on its way counts as bound."""
         if self.extras is not None:
             return self.extras.above
-        return 1 if self.state.is_starting and not self.state.is_met else self.state.above
+        return self.state.above_in_turn
 
     def decide(self) -> bool:
         """Start it, or place members beyond the minimum, or say why that is not possible now.

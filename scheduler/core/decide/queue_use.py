@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from gpu.handover import PlannedDevice
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import PodClass, PodRecord
-from scheduler.core.model.resources import NOTHING, Resources
+from scheduler.core.model.resources import Resources
 from scheduler.core.queues.accounts import Use
-from scheduler.core.queues.use import is_fixed, planned
+from scheduler.core.queues.use import is_fixed, of_counts, of_pods, planned
 
 
 def least(snapshot: Snapshot, pods: Sequence[PodRecord]) -> Use:
     """The least that these pods, of one gang or a single one, come to use wherever they are placed."""
-    return _use(snapshot, pods, _sum(pods, snapshot.queues.least))
+    return _use(snapshot, pods, of_pods(pods, snapshot.queues.least))
 
 
 def asked(snapshot: Snapshot, pods: Sequence[PodRecord]) -> Use:
     """What these pods ask, as it counts while they wait."""
-    return _use(snapshot, pods, _sum(pods, snapshot.queues.asked))
+    return _use(snapshot, pods, of_pods(pods, snapshot.queues.asked))
 
 
 def placed(snapshot: Snapshot, pod: PodRecord, placement: Placement) -> Use:
@@ -44,20 +43,9 @@ def _use(snapshot: Snapshot, pods: Sequence[PodRecord], amounts: Resources) -> U
 
 def asked_of(snapshot: Snapshot, counts: Iterable[tuple[PodClass, int]]) -> Resources:
     """What these numbers of pods of these classes ask."""
-    return _added(counts, snapshot.queues.asked)
+    return of_counts(counts, snapshot.queues.asked)
 
 
 def least_of(snapshot: Snapshot, counts: Iterable[tuple[PodClass, int]]) -> Resources:
     """The least that these numbers of pods of these classes come to use."""
-    return _added(counts, snapshot.queues.least)
-
-
-def _sum(pods: Iterable[PodRecord], amounts_of: Callable[[PodClass], Resources]) -> Resources:
-    return _added(Counter(pod.cls for pod in pods).items(), amounts_of)
-
-
-def _added(counts: Iterable[tuple[PodClass, int]], amounts_of: Callable[[PodClass], Resources]) -> Resources:
-    total = NOTHING
-    for cls, count in counts:
-        total = total.plus(amounts_of(cls).times(count))
-    return total
+    return of_counts(counts, snapshot.queues.least)

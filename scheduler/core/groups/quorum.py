@@ -78,6 +78,11 @@ class Quorum:
         return 0 if self.is_below else 1 + (sum(self.active.values()) + self.done > self.most)
 
     @property
+    def above_in_turn(self) -> int:
+        """The same for its turn: a minimum that is on its way counts as bound."""
+        return 1 if self.is_starting and not self.is_met else self.above
+
+    @property
     def is_broken(self) -> bool:
         """Whether some run, and too few."""
         return self.bound > 0 and self.is_below
@@ -119,6 +124,10 @@ class Quorum:
                 missing.take(pod)
                 needed.append(pod)
         return needed
+
+    def next_up(self, waiting: Sequence[PodRecord]) -> Sequence[PodRecord]:
+        """Of the waiting members, in their order, those that come next: its missing minimum, or one more member."""
+        return self.needed(pod for pod in waiting if not pod.gated) or waiting[:1]
 
     def not_ready(self, waiting: Iterable[PodRecord], ready: Sequence[PodRecord]) -> Verdict:
         """The verdict while members are not there yet."""

@@ -7,14 +7,15 @@ card that it is taken of: until that is known there is a least and a most.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from gpu.handover import PlannedDevice
 from gpu.request import GpuRequest, charge_nano
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.model.records import Demand, Held, NodeRecord, PodClass, PodGroupRecord, PodRecord
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.resources import NOTHING, Resources
 from wire import names
 
 #: Pods of this priority or higher can't be preempted, unless they say otherwise (kai-contract 2.2).
@@ -46,6 +47,19 @@ def asked(cls: PodClass, card_mib: int) -> Resources:
 def least(cls: PodClass, largest_card_mib: int) -> Resources:
     """The least that any request of a class counts for, on the largest card that there is."""
     return _with_parts(cls.demand, min(_asked_nano(each, largest_card_mib) for each in cls.requests()))
+
+
+def of_pods(pods: Iterable[PodRecord], amounts_of: Callable[[PodClass], Resources]) -> Resources:
+    """What pods count for together, each as its class does."""
+    return of_counts(Counter(pod.cls for pod in pods).items(), amounts_of)
+
+
+def of_counts(counts: Iterable[tuple[PodClass, int]], amounts_of: Callable[[PodClass], Resources]) -> Resources:
+    """What these numbers of pods of these classes count for."""
+    total = NOTHING
+    for cls, count in counts:
+        total = total.plus(amounts_of(cls).times(count))
+    return total
 
 
 def _asked_nano(request: GpuRequest, card_mib: int) -> int:

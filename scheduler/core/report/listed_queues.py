@@ -7,7 +7,7 @@ changes after the list.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -17,6 +17,7 @@ from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.convert.pods import seen_pod
 from scheduler.core.convert.queues import queue_record
+from scheduler.core.groups.succeeded import Succeeded
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, SeenPod
 from scheduler.core.model.seen_pods import News, Pods
 from scheduler.core.model.settings import Settings
@@ -29,6 +30,16 @@ from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 
 
+class Listed(msgspec.Struct, frozen=True):
+    """All that turns and shares of queues depend on, counted. To be read only."""
+
+    queues: Queues
+    pods: Pods
+    groups: Mapping[tuple[str, str], PodGroupRecord]
+    commits: Commits
+    succeeded: Succeeded
+
+
 class ListedQueues:
     """Takes the objects that queues depend on. Read pods first: only what counts of them is kept."""
 
@@ -38,6 +49,7 @@ class ListedQueues:
         self._commits = Commits(self._pods, settings=self._settings, changed=_tell_nobody, touched=_tell_nobody)
         self._nodes: dict[str, NodeRecord] = {}
         self._groups: dict[tuple[str, str], PodGroupRecord] = {}
+        self._succeeded = Succeeded()
         self._queues = Queues(_tell_nobody)
 
     def read_pod(self, pod: Pod) -> SeenPod:
@@ -57,7 +69,7 @@ class ListedQueues:
         groups: Iterable[PodGroup] = (),
         requests: Iterable[BindRequest] = (),
         used: UseOverTime = NOT_COUNTED,
-    ) -> Queues:
+    ) -> Listed:
         """Count everything, once."""
         for node in nodes:
             self._nodes[node.metadata.name] = node_record(node)
@@ -76,9 +88,11 @@ class ListedQueues:
             self._queues.count_node(record, self._pods.bound_to(name))
         self._queues.mark(self._pods.records)
         self._queues.count(self._row_of)
-        return self._queues
+        return Listed(self._queues, self._pods, self._groups, self._commits, self._succeeded)
 
     def _take(self, seen: SeenPod) -> None:
+        if seen.succeeded is not None:
+            self._succeeded.put(seen.succeeded)
         if seen.has_ended:
             self._commits.pod_gone(seen.uid)
             return
@@ -86,6 +100,7 @@ class ListedQueues:
             self._pods.put_reservation(seen.reservation)
             self._commits.reservation_seen(seen.reservation, None)
         if seen.record is not None and self._pods.put(seen.record) is News.CONTENT:
+            self._succeeded.note_running(seen.record)
             self._commits.pod_seen(seen.uid, is_bound=bool(seen.record.node))
 
     def _row_of(self, uid: str) -> Row | None:

@@ -1,7 +1,7 @@
 """Why a queue gets what it gets, and when it is served: the arithmetic of its divisions, step by step, and its turn.
 
 Steps are those that the division itself noted (queues/division_record.py), turns those that a decision would give
-(queues/order.py), if it looked at all that waits.
+(listed_turns.py), if it looked at all that waits.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.decide.decide import Waiting, order_of_turns
-from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.queue_record import QueueRecord
 from scheduler.core.model.records import PodGroupRecord
 from scheduler.core.model.resources import DIMENSIONS
 from scheduler.core.model.verdict import Verdict
-from scheduler.core.queues.accounts import Accounts, Use
+from scheduler.core.queues.accounts import Accounts
 from scheduler.core.queues.division_record import DivisionRecord
 from scheduler.core.queues.order import QueueOrder, Standing
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.shares import TOP, Records, use_by_number
 from scheduler.core.queues.tree import TreeQueue
-from scheduler.core.queues.use import is_fixed
 from scheduler.core.queues.use_over_time import Ppb, Source
+from scheduler.core.report.listed_queues import Listed
+from scheduler.core.report.listed_turns import Turn, order_of_turns
 from scheduler.core.report.queue_view import Amounts, QueueView, Say, Why, amounts, children, queue_view, shown, why
 
 #: The unit that each dimension is counted in.
@@ -122,9 +121,9 @@ class Explanation(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="c
     use_stale_since_s: int | None = None
 
 
-def explanation(snapshot: Snapshot, name: str, now_ns: int, say: Say) -> Explanation | None:
-    """Explain the queue of this name; None if there is no such object. ``snapshot``: brought up to date."""
-    queues, records = snapshot.queues, Records()
+def explanation(listed: Listed, name: str, say: Say) -> Explanation | None:
+    """Explain the queue of this name; None if there is no such object."""
+    queues, records = listed.queues, Records()
     chain = _chain(queues, name)
     if not chain:
         return None
@@ -135,7 +134,7 @@ def explanation(snapshot: Snapshot, name: str, now_ns: int, say: Say) -> Explana
     if queue is None:
         return Explanation(name=name, path=path, unusable=path[0].unusable)
     parents = [TOP, *reversed(queue.path)]
-    turns = _Turns(snapshot, order_of_turns(snapshot, now_ns), made, say)
+    turns = _Turns(order_of_turns(listed, queues.accounts()), made, say)
     used = use_by_number(made.tree, queues.used) if queues.used.is_counted else None
     return Explanation(
         name=name,
@@ -196,12 +195,10 @@ def _part(made: Accounts, number: int, at: int, used: _Use) -> PartView:
 class _Turns:
     """Who is next, as a decision would have it."""
 
-    def __init__(self, snapshot: Snapshot, order: QueueOrder[Waiting], made: Accounts, say: Say) -> None:
-        self._snapshot = snapshot
+    def __init__(self, order: QueueOrder[Turn], made: Accounts, say: Say) -> None:
         self._order = order
         self._made = made
         self._say = say
-        self._groups = {group.uid: group for group in snapshot.pod_groups.values()}
 
     def below(self, parent: int) -> OrderView:
         """The queues below one, in order."""
@@ -213,29 +210,20 @@ class _Turns:
         """What a queue gives next."""
         return next((self._next(each) for each in self._order.standings(queue.parent) if each.queue == queue), None)
 
-    def _turns(self, standings: Sequence[Standing[Waiting]]) -> Iterator[TurnView]:
+    def _turns(self, standings: Sequence[Standing[Turn]]) -> Iterator[TurnView]:
         for before, each in pairwise([None, *standings]):
             if each is not None:
                 by = "" if before is None else each.after(before).value
                 yield TurnView(queue=each.queue.name, next=self._next(each), after_by=by)
 
-    def _next(self, standing: Standing[Waiting]) -> NextView:
-        waiting, snapshot = standing.first, self._snapshot
-        uid = "" if waiting.rank is None else waiting.rank.uid
-        pod, group = snapshot.pod(uid), self._groups.get(uid)
-        is_held = is_fixed(pod, group) if pod is not None else group is not None and self._is_fixed(group)
-        refused = self._made.refusal(Use(waiting.queue, waiting.least, is_held))
-        about = pod if group is None else group
+    def _next(self, standing: Standing[Turn]) -> NextView:
+        turn = standing.first
+        refused = self._made.refusal(turn.least)
         return NextView(
-            kind="Pod" if group is None else "PodGroup",
-            namespace=about.namespace if about is not None else "",
-            name=about.name if about is not None else "",
-            queue=waiting.queue,
-            requested=amounts(waiting.use),
+            kind="PodGroup" if isinstance(turn.of, PodGroupRecord) else "Pod",
+            namespace=turn.of.namespace,
+            name=turn.of.name,
+            queue=turn.least.queue,
+            requested=amounts(turn.use),
             held_back=why(refused, self._say) if isinstance(refused, Verdict) else None,
         )
-
-    def _is_fixed(self, group: PodGroupRecord) -> bool:
-        """Whether its pods can't be preempted; they have one priority."""
-        members = self._snapshot.pods.members(group.namespace, group.name)
-        return any(is_fixed(pod, group) for pod in members)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.queueing.counting import NOW_NS, Counting, Known
+from cli.queueing.counting import Counting, Known
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 from scheduler.core.report.queue_explanation import Explanation, explanation
 from scheduler.core.report.queue_view import QueueView, queue_views
 from scheduler.status.reasons import told
 from tests.scheduler.core.objects import pod
+from tests.scheduler.core.report.listing import listed
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -17,7 +18,7 @@ from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 
 
-def known(*objects: Any, used: UseOverTime = NOT_COUNTED) -> Known:
+def known(*objects: Any) -> Known:
     counting = Counting()
 
     def of(kind: type) -> list[Any]:
@@ -29,7 +30,6 @@ def known(*objects: Any, used: UseOverTime = NOT_COUNTED) -> Known:
         found=of(Queue),
         groups=of(PodGroup),
         requests=of(BindRequest),
-        used=used,
     )
 
 
@@ -39,7 +39,7 @@ def views(*objects: Any) -> list[QueueView]:
 
 
 def explained(name: str, *objects: Any, used: UseOverTime = NOT_COUNTED) -> Explanation:
-    found = explanation(known(*objects, used=used).snapshot, name, NOW_NS, lambda verdict: told(verdict).message)
+    found = explanation(listed(*objects, used=used), name, lambda verdict: told(verdict).message)
     assert found is not None
     return found
 

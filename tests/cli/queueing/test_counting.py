@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.cli.queueing.seen import explained, of, views
+from cli.queueing.counting import NOW_NS
+from scheduler.core.decide.decide import order_of_turns
+from tests.cli.queueing.seen import explained, known, of, views
 from tests.scheduler.core.objects import NANO, bind_request, bound, ended, node, pod_group, queue
 
 TREE: tuple[Any, ...] = (node(gpus=8), queue("a"), queue("b"))
@@ -27,9 +29,12 @@ def test_pods_of_a_group_count_in_the_queue_of_their_group() -> None:
     assert gpus(pod_group("gang", 2, queue="b"), *gang) == {"a": (0, 0), "b": (0, 2)}
 
 
-def test_the_order_does_not_ask_for_volumes_and_jobs_which_are_not_read() -> None:
+def test_volumes_and_jobs_keep_nobody_waiting_as_they_are_not_read() -> None:
     mounts = of("a", "mounts", spec={"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]})
     works = of("b", "works", owner=("batch/v1", "Job"))
+    order = order_of_turns(known(*TREE, mounts, works).snapshot, NOW_NS)
+    turns = {each.queue.name: each.first.rank for each in order.standings(-1)}
+    assert {name: rank.uid for name, rank in turns.items() if rank} == {"a": "uid-mounts", "b": "uid-works"}
     told = explained("a", *TREE, mounts, works)
     assert {turn.queue: turn.next.name for turn in told.orders[0].turns} == {"a": "mounts", "b": "works"}
 

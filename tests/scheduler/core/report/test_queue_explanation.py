@@ -8,7 +8,8 @@ import pytest
 
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.report.queue_explanation import Explanation, explanation
-from tests.scheduler.core.objects import NANO, bound, cluster, node, pod, pod_group, queue
+from tests.scheduler.core.objects import NANO, bound, node, pod, pod_group, queue
+from tests.scheduler.core.report.listing import listed
 from wire import names
 
 GPU = 2
@@ -19,7 +20,7 @@ def say(verdict: Verdict) -> str:
 
 
 def explained(name: str, *objects: Any) -> Explanation | None:
-    return explanation(cluster(*objects).prepared(0), name, 0, say)
+    return explanation(listed(*objects), name, say)
 
 
 def found(name: str, *objects: Any) -> Explanation:
