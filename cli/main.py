@@ -7,7 +7,9 @@ module, and of the commands that ask, is what argparse needs, and no more.
 from __future__ import annotations
 
 import argparse
+import atexit
 import errno
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -40,13 +42,24 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a sub-command and return the exit code: 0 well, 1 not well, 2 bad input."""
+    if argv is None:
+        _leave_garbage()
     given = sys.argv[1:] if argv is None else argv
     return _run(_parser, given)
 
 
 def kubectl() -> int:
     """Run ``kubectl moorage``: the commands that ask, by the name under which kubectl finds them."""
+    _leave_garbage()
     return _run(plugin_parser, sys.argv[1:])
+
+
+def _leave_garbage() -> None:
+    """Have the process end without a last look for cyclic garbage, which takes a fifth of what ``inspect`` takes.
+
+    Files are closed and output is written as ever; the kernel takes the memory.
+    """
+    atexit.register(gc.freeze)
 
 
 def plugin_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
