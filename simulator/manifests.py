@@ -30,7 +30,7 @@ from kube.client.resources import (
     Resource,
 )
 from simulator import accounts, kueue, provisioning, versions, wrapping
-from simulator.controllers import table
+from simulator.controllers import argotemplates, table
 from simulator.controllers.table import group_made, marked
 from simulator.expanding import Expander, api_version_of
 from simulator.passing import Passed
@@ -123,6 +123,9 @@ class Reader:
         self.passed = Passed()
         self._expander = Expander(nodes)
         self._gangs = Gangs()
+        self._templates = argotemplates.WorkflowTemplates()
+        #: Workflows that have the templates of another object, and where they stand: it may come after them.
+        self._referring: list[tuple[Mapping[str, Any], str]] = []
 
     def read(self, documents: Sequence[object], *, origin: str) -> list[Manifest]:
         """Read the documents of one text, in their order. Raises MalformedManifest."""
@@ -130,9 +133,28 @@ class Reader:
         for number, document in enumerate(documents, start=1):
             place = f"{origin} document {number}" if len(documents) > 1 else origin
             for item in _items(document, place):
+                self._templates.note(item)
                 for each in self._unwrapped(item, place):
-                    manifests += self._read(self._current(each), place)
+                    if argotemplates.refers(each):
+                        self._referring.append((each, place))
+                    else:
+                        manifests += self._read(self._current(each), place)
         return manifests
+
+    def _referred(self) -> Iterator[Manifest]:
+        """Yield what comes of Workflows that have the templates of another object."""
+        for workflow, place in self._referring:
+            about = _about(workflow, _namespace(workflow, place, is_namespaced=True))
+            try:
+                found = self._templates.resolved(workflow)
+            except Malformed as error:
+                raise MalformedManifest(f"{place}: {about}: {error}") from error
+            if isinstance(found, str):
+                self.passed.note_missing(about, found)
+                continue
+            for each in self._unwrapped(found, place):
+                yield from self._read(self._current(each), place)
+        self._referring.clear()
 
     def _current(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the object in the current version of its kind, and as one that Kueue has admitted."""
@@ -177,8 +199,10 @@ class Reader:
     def grouped(self, found: Sequence[Manifest]) -> list[Manifest]:
         """Return all that was read, with PodGroups of foreign gangs and ServiceAccounts; in order of creation.
 
-        Pods name the PodGroups; accounts are made for pods whose account is not among the manifests.
+        Pods name the PodGroups; accounts are made for pods whose account is not among the manifests. Raises
+        MalformedManifest for a Workflow that has the templates of another object.
         """
+        found = [*found, *self._referred()]
         groups: dict[tuple[str, str], Manifest] = {}
         pods: list[Manifest] = []
         for each in found:

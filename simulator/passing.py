@@ -33,6 +33,7 @@ class Passed:
         self._bound: Counter[str] = Counter()
         self._not_grouped: list[str] = []
         self._accounts: list[tuple[str, str]] = []
+        self._missing: list[str] = []
 
     def note(self, obj: Mapping[str, Any]) -> None:
         """Note an object that is neither created nor expanded."""
@@ -68,6 +69,10 @@ class Passed:
         """Note a pod that gets no PodGroup; ``about``: where it stands, kind, namespace and name."""
         self._not_grouped.append(f"{shown(about)}: {why}")
 
+    def note_missing(self, about: str, missing: str) -> None:
+        """Note a Workflow without pods, and the object that it needs; ``about``: its kind, namespace and name."""
+        self._missing.append(f"{shown(about)}: {missing} is not among the manifests")
+
     def note_accounts(self, made: Sequence[tuple[str, str]]) -> None:
         """Note ServiceAccounts (namespace, name) that pods name and the manifests lack."""
         self._accounts += made
@@ -86,9 +91,8 @@ class Passed:
             yield f"taken as bound, because no provisioner is simulated: {_counts(self._bound)}"
         if self._suspended:
             yield f"without pods, because they are suspended: {_counts(self._suspended)}"
-        yield from (f"no PodGroup for {each}" for each in self._not_grouped[:_MOST_NAMED])
-        if len(self._not_grouped) > _MOST_NAMED:
-            yield f"no PodGroup for {len(self._not_grouped) - _MOST_NAMED} more workloads"
+        yield from _first("no pods for", self._missing, "Workflows")
+        yield from _first("no PodGroup for", self._not_grouped, "workloads")
         if self._accounts:
             shown_of = [shown(f"{namespace}/{name}") for namespace, name in self._accounts[:_MOST_NAMED]]
             more = len(self._accounts) - len(shown_of)
@@ -99,6 +103,13 @@ class Passed:
         if self._without_controller:
             why = "their pods are not made, because their controllers are not simulated"
             yield f"{why}: {_counts(self._without_controller)}"
+
+
+def _first(what: str, named: Sequence[str], plural: str) -> Iterator[str]:
+    """Say it of the first, and of how many more."""
+    yield from (f"{what} {each}" for each in named[:_MOST_NAMED])
+    if len(named) > _MOST_NAMED:
+        yield f"{what} {len(named) - _MOST_NAMED} more {plural}"
 
 
 def _name(obj: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Argo Workflow: the pods and objects with which it begins (argoproj/argo-workflows: field reference).
 
-Later steps depend on how earlier ones end, so they are not made; nor are those of templates of other objects.
+Later steps depend on how earlier ones end, so they are not made; nor are those that a step takes from another object
+(``templateRef``). A Workflow that has all its templates from one comes here with them (argotemplates.py).
 """
 
 from __future__ import annotations
