@@ -74,7 +74,7 @@ async def _read(arguments: argparse.Namespace, wall_s: int) -> Callable[[], None
                 answer = await asking.ask(cluster, arguments, arguments.namespace or _DEFAULT_NAMESPACE)
                 return partial(_show_whole, answer, arguments.output)
             except asking.NoAnswer as why:
-                sys.stderr.write(f"moorage: the scheduler gave no answer ({line(str(why))}); the cluster is read\n")
+                sys.stderr.write(f"moorage: the scheduler gave no answer ({line(str(why))}): reading the cluster\n")
         with Progress("reading the cluster").waiting():
             api = cluster.api()
             if arguments.what == QUEUE:

@@ -62,7 +62,7 @@ def put_right(arguments: argparse.Namespace) -> None:
     what, slash, name = arguments.what.partition("/")
     if what not in SPELLINGS:
         raise BadInput(
-            f"inspect {arguments.what}: allowed are cluster, node, pod and queue, and names behind all but the first"
+            f"inspect {arguments.what}: allowed are cluster, node, pod and queue; names follow node, pod or queue"
         )
     arguments.what = SPELLINGS[what]
     if slash:

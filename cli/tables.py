@@ -143,9 +143,9 @@ def invariants_line(outcome: Outcome, *, details: bool = False) -> Text:
     """Say how many invariants held, and of each whether it did where one did not, or with ``details``."""
     results = outcome.invariants
     if not details and all(result in SOUND for result in results.values()):
-        others = [f"{name} {result}" for name, result in results.items() if result != HELD]
-        said = "; ".join([f"{len(results) - len(others)} invariants held", *others])
-        return Text(said, style="green")
+        others = [name for name, result in results.items() if result != HELD]
+        held = f"{len(results) - len(others)} invariants held"
+        return Text(f"{held}; not judged: {', '.join(others)}" if others else held, style="green")
     line = Text("invariants: ")
     for number, (name, result) in enumerate(outcome.invariants.items()):
         line.append(" " if number else "")

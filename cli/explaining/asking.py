@@ -66,7 +66,7 @@ def _read(answer: Response) -> Whole:
             return msgspec.json.decode(answer.body, type=Whole)
         said = msgspec.json.decode(answer.body, type=_Refusal)
     except msgspec.MsgspecError as error:
-        raise NoAnswer(f"it answers {answer.status} in a form of another version") from error
+        raise NoAnswer(f"HTTP {answer.status} in a form of another version") from error
     if answer.status in _OF_THE_QUESTION and said.error:
         raise BadInput(said.error)
-    raise NoAnswer(f"it answers {answer.status}: {said.error or said.message}")
+    raise NoAnswer(f"HTTP {answer.status}: {said.error or said.message}")

@@ -82,6 +82,6 @@ def _again(snapshot: Snapshot, of: Subject) -> Subject:
 def not_looked_at(known: Known, of: Subject, found: Explained) -> Iterator[str]:
     """What the answer leaves out."""
     if known.mounting & of.uids:
-        yield "persistentvolumeclaims of its pods: they may keep it waiting as well, or off some nodes"
+        yield "PersistentVolumeClaims of its pods, which may keep it waiting, too, or off some nodes"
     if found.room is not None:
-        yield "poddisruptionbudgets: a pod that could be evicted may be protected by one"
+        yield "PodDisruptionBudgets, which may protect pods that could be evicted"

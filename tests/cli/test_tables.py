@@ -77,7 +77,7 @@ def test_long_names_of_tenants_leave_the_nodes_name_its_room(width: int) -> None
 def test_invariants_that_held_are_one_line_and_each_is_named_with_details() -> None:
     invariants = {"S1": "held", "S2": "held", "L1": "not judged"}
     outcome = Outcome(pods=(), nodes=(), invariants=invariants, idle=True, ended_at_s=2.0)
-    assert tables.invariants_line(outcome).plain == "2 invariants held; L1 not judged"
+    assert tables.invariants_line(outcome).plain == "2 invariants held; not judged: L1"
     told = tables.invariants_line(outcome, details=True).plain
     assert told == "invariants: S1 held S2 held L1 not judged"
 

@@ -88,11 +88,11 @@ def status(message: str) -> bytes:
 @pytest.mark.parametrize(
     ("code", "body", "why"),
     [
-        (403, status("services is forbidden"), "it answers 403: services is forbidden"),
-        (404, status('services "moorage-scheduler" not found'), 'it answers 404: services "moorage-scheduler"'),
-        (503, b'{"error": "too many questions at one time"}', "it answers 503: too many questions"),
-        (502, b"<html>", "it answers 502 in a form of another version"),
-        (200, b"{}", "it answers 200 in a form of another version"),
+        (403, status("services is forbidden"), "HTTP 403: services is forbidden"),
+        (404, status('services "moorage-scheduler" not found'), 'HTTP 404: services "moorage-scheduler"'),
+        (503, b'{"error": "too many questions at one time"}', "HTTP 503: too many questions"),
+        (502, b"<html>", "HTTP 502 in a form of another version"),
+        (200, b"{}", "HTTP 200 in a form of another version"),
     ],
 )
 async def test_where_the_scheduler_does_not_answer_that_is_said(code: int, body: bytes, why: str) -> None:

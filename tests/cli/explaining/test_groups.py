@@ -113,5 +113,5 @@ def test_claims_that_were_not_read_are_named() -> None:
     known = Known(made.prepared(0), mounting=frozenset({"uid-p"}))
     found = supposing.explained(known, supposing.subject(known, POD, "ns", "p"), (), WALL_S)
     assert list(supposing.not_looked_at(known, found.trying.subject, found)) == [
-        "persistentvolumeclaims of its pods: they may keep it waiting as well, or off some nodes"
+        "PersistentVolumeClaims of its pods, which may keep it waiting, too, or off some nodes"
     ]
