@@ -6,6 +6,7 @@ the test that asked for it first.
 
 from __future__ import annotations
 
+import fcntl
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -42,10 +43,14 @@ class Durations:
 
 
 def keep(path: Path, took_ms: Mapping[str, int]) -> None:
-    """Write durations by test. What earlier runs measured of other tests stays."""
-    known = json.loads(path.read_text()) if path.exists() else {}
+    """Write durations by test. What other runs measured of other tests stays; those side by side write in turn."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**known, **took_ms}, indent=0, sort_keys=True))
+    with path.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        known = json.loads(file.read() or "{}")
+        file.truncate(0)
+        file.write(json.dumps({**known, **took_ms}, indent=0, sort_keys=True))
 
 
 def slowest(took_ms: Mapping[str, int], most: int) -> list[str]:
