@@ -1,9 +1,9 @@
 """Whether texts use plain words: ``python -m tools.words``.
 
-All pages are held to the rules, and the files of ``HELD``: a file joins when it is rewritten, and none leaves. Pages are
-checked for words, length of sentences and of table cells; Python files and the pages of ``WORDS_ONLY`` for words. So are
-the texts in all modules of ``SPEAKING``: what people read of a program. Docstrings are held in all packages but those of
-``DOCSTRINGS_LATER``.
+All pages are held to the rules, and the files of ``HELD``: a file joins when it is rewritten, and none leaves. Pages
+are checked for words, length of sentences and of table cells; Python files and the pages of ``WORDS_ONLY`` for words.
+So are the texts in all modules of ``SPEAKING``: what people read of a program. Docstrings are held in all packages but
+those of ``DOCSTRINGS_LATER``.
 """
 
 from __future__ import annotations
