@@ -1,4 +1,4 @@
-"""Teams that take from each other: what is drawn, and that room is made for them."""
+"""Teams that take from each other: what is drawn. That room is made for them: tests/simulation/test_seeds.py."""
 
 from __future__ import annotations
 
@@ -6,25 +6,17 @@ import random
 from collections import Counter
 
 import msgspec
-import pytest
 
 from simulator import shape
 from verification.hostile import contending
 from verification.hostile.actions import Action, CreatePod, CreatePodGroup, DeletePod
 from verification.hostile.queue_actions import CreateQueue, DeleteQueue, EditQueue
 from verification.hostile.room_actions import CreateBudget, DeleteBudget, EditBudget
-from verification.hostile.run import run
 from verification.hostile.scenario import scenario_of
 from wire import names
 
 SHAPES = shape.parse(["2x4x80GiB"])
 MANY = range(200)
-#: Scenarios of the first seeds in which teams take from each other.
-CONTENDED = [
-    scenario
-    for scenario in map(scenario_of, range(1, 40))
-    if any(isinstance(action, CreateQueue) and action.name == "q-0" for action in scenario.actions)
-]
 
 
 def drawn(seed: int) -> tuple[Action, ...]:
@@ -91,11 +83,3 @@ def test_scenarios_make_room_in_most_seeds_and_contend_in_many() -> None:
     contended = [each for each in scenarios if any(isinstance(a, CreateBudget) for a in each.actions)]
     assert len(contended) > 40
     assert all(each.settings.makes_room and each.world.scheduler.decisions.makes_room for each in contended)
-
-
-@pytest.mark.thorough
-def test_room_is_made_in_such_runs_and_holders_come_to_run() -> None:
-    made = [run(scenario).room for scenario in CONTENDED[:12]]
-    assert sum(each.intents for each in made) >= 10
-    assert sum(each.served for each in made) >= 8
-    assert sum(each.evictions for each in made) >= 12
