@@ -154,7 +154,7 @@ def test_keys_are_the_loss_of_worth_and_then_what_is_left_in_plain_numbers(seed:
     look = _look(made, asks, demand)
     keys = Priced(_PRICES).keys(look)
     for position, devices in enumerate(look.table.devices):
-        free = {
+        free: dict[str, Any] = {
             "pieces": [dev.free_nano for dev in devices],
             "whole": int(look.free[4, position]),
             "cpu": int(look.free[0, position]),
