@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import pairwise
 
 import pytest
@@ -17,6 +18,7 @@ from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.berths import Berth
+from scheduler.core.snapshot.statement import Statement
 from tests.scheduler.core.filters import beside
 from tests.scheduler.core.objects import cluster, feed, node, pod
 
@@ -141,3 +143,24 @@ def test_each_pod_pays_for_all_its_rules_that_are_asked_again() -> None:
     first, *more = [after - before for before, after in pairwise(spent)]
     assert first >= PLACING + 10 * 32
     assert all(each >= PLACING + 32 for each in more)
+
+
+def _statements() -> int:
+    return sum(isinstance(kept, Statement) for kept in gc.get_objects())
+
+
+def test_a_decision_leaves_no_working_copy_to_the_garbage_collector() -> None:
+    """One is some MiB on a large cluster, and the collector may come late."""
+    made, *_ = _full()
+    feed(made, pod("half", fraction="0.5"), node("n2"))
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    before = _statements()
+    try:
+        for now_ns in range(3):
+            made.decide(now_ns)
+        assert _statements() == before
+    finally:
+        if was_enabled:
+            gc.enable()
