@@ -95,7 +95,12 @@ async def passage(path: Path) -> AsyncIterator[None]:
         writers.add(writer)
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         port = int(head.split()[1].rpartition(":")[2])
-        there_reader, there_writer = await asyncio.open_connection(LOOPBACK, port)
+        try:
+            there_reader, there_writer = await asyncio.open_connection(LOOPBACK, port)
+        except ConnectionRefusedError:  # the scheduler does not listen yet
+            writer.write(b"HTTP/1.1 502 Bad Gateway\r\n\r\n")
+            writer.close()
+            return
         writers.add(there_writer)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         await asyncio.gather(copy(reader, there_writer), copy(there_reader, writer))
