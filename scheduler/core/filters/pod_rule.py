@@ -124,6 +124,10 @@ class Tally(Protocol):
         """Domains in which a pod has come or gone so far, in order."""
         ...
 
+    def catch_up(self) -> None:
+        """Count what was moved since it was asked for."""
+        ...
+
     def fewest(self, there: Bools) -> int:
         """The fewest in one of some domains, at least one, which are the same each time."""
         ...

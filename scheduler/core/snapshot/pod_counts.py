@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -23,18 +22,11 @@ from scheduler.core.model.records import ANYWHERE, Constraints, PodRecord
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_numbers import Numbering
 from scheduler.core.nodes.pod_places import PodPlaces
+from scheduler.core.snapshot.moves import Moves
 from scheduler.core.snapshot.node_groups import NodeGroups, coarse
 from scheduler.core.snapshot.tally import Tally
 
 _SORTED_PER_OPERATION: Final = 20
-
-
-@dataclass(slots=True)
-class _Taken:
-    """Moves of the pods that a matcher takes: positions, each with 1 or -1. ``seen``: of all moves, those looked at."""
-
-    seen: int = 0
-    moves: list[tuple[int, int]] = field(default_factory=list)
 
 
 class PodCounts:
@@ -45,7 +37,6 @@ class PodCounts:
     """
 
     __slots__ = (
-        "_compared",
         "_domains",
         "_effort",
         "_groups",
@@ -56,7 +47,6 @@ class PodCounts:
         "_places",
         "_position_of",
         "_spent",
-        "_taken",
         "_tallies",
         "_there",
     )
@@ -66,26 +56,25 @@ class PodCounts:
         self._ledger = ledger
         self._order = order
         self._position_of = position_of
-        self._moves: list[tuple[PodRecord, int, int]] = []
-        self._taken: dict[Matcher, _Taken] = {}
+        self._moves = Moves(places.labels_of)
         self._tallies: dict[tuple[Matcher, str | None, Counted | None], Tally] = {}
         self._domains: dict[str, Domains] = {}
         self._groups: dict[tuple[str, ...], NodeGroups] = {}
         #: Of a label: positions by domain, and where each domain begins.
         self._members: dict[str, tuple[Ints, list[int]]] = {}
         self._there: dict[tuple[str, Counted], There] = {}
-        #: Comparisons of moved pods with selectors, and what else was spent; what others had spent before.
-        self._compared = self._effort = 0
+        #: What was spent beside comparisons of moved pods, and what others had spent before.
+        self._effort = 0
         self._spent = self._spent_by_others
 
     def move(self, pod: PodRecord, position: int, by: int) -> None:
         """A pod comes to a node (1) or leaves it (-1)."""
-        self._moves.append((pod, position, by))
+        self._moves.all.append((pod, position, by))
 
     @property
     def moved(self) -> int:
         """How many moves there were."""
-        return len(self._moves)
+        return len(self._moves.all)
 
     def spend(self, operations: int) -> None:
         """Asking by these counts has cost this."""
@@ -93,7 +82,7 @@ class PodCounts:
 
     def take_effort(self) -> int:
         """What it took to count since this was asked last, in operations of about a microsecond."""
-        compared, self._compared = divmod(self._compared, COMPARISONS_PER_OPERATION)
+        compared, self._moves.compared = divmod(self._moves.compared, COMPARISONS_PER_OPERATION)
         effort, self._effort = compared + self._effort + self._spent_by_others - self._spent, 0
         self._spent = self._spent_by_others
         return effort
@@ -107,19 +96,6 @@ class PodCounts:
         """Labels of namespaces."""
         return self._places.labels_of
 
-    def _moves_of(self, matcher: Matcher) -> list[tuple[int, int]]:
-        taken = self._taken.get(matcher)
-        if taken is None:
-            taken = self._taken[matcher] = _Taken()
-        if taken.seen < len(self._moves):
-            new = self._moves[taken.seen :] if taken.seen else self._moves
-            self._compared += len(new) * matcher.effort()
-            for pod, position, by in new:
-                if matcher.takes(pod, self.labels_of):
-                    taken.moves.append((position, by))
-            taken.seen = len(self._moves)
-        return taken.moves
-
     def tally(self, matcher: Matcher, key: str | None, counted: Counted | None = None) -> Tally:
         """How many pods of those that a matcher takes are in each domain of a label, on nodes that count.
 
@@ -128,27 +104,19 @@ class PodCounts:
         tally = self._tallies.get((matcher, key, counted))
         if tally is None:
             tally = self._tallies[matcher, key, counted] = self._counted(matcher, key, counted)
-        self.catch_up(tally)
+        tally.catch_up()
         return tally
 
-    def catch_up(self, tally: Tally) -> None:
-        """Count what was moved since."""
-        moves = self._moves_of(tally.matcher)
-        if tally.taken < len(moves):
-            for position, by in moves[tally.taken :]:
-                tally.move(position, by)
-            tally.taken = len(moves)
-
     def _counted(self, matcher: Matcher, key: str | None, counted: Counted | None) -> Tally:
-        nodes = None if counted is None else counted.nodes(self)
+        nodes, moves = None if counted is None else counted.nodes(self), self._moves.taken_by(matcher)
         if key is None:
             numbers = self._places.at_positions(matcher, self._position_of)
-            return Tally(matcher, numbers if nodes is None else np.where(nodes, numbers, 0), None, nodes, taken=0)
+            return Tally(moves, numbers if nodes is None else np.where(nodes, numbers, 0), None, nodes, taken=0)
         domains = self.domains(key)
         # What was moved is in the numbers already, if they are added up from those of nodes.
-        amounts, moved = self.tally(matcher, None).numbers, len(self._moves_of(matcher))
-        numbers = domains.sums(amounts if nodes is None else np.where(nodes, amounts, 0))
-        return Tally(matcher, numbers, domains.of, nodes, taken=moved)
+        amounts = self.tally(matcher, None)
+        numbers = domains.sums(amounts.numbers if nodes is None else np.where(nodes, amounts.numbers, 0))
+        return Tally(moves, numbers, domains.of, nodes, taken=amounts.taken)
 
     def domains(self, key: str) -> Domains:
         """The nodes by a label."""

@@ -147,7 +147,7 @@ class RuleColumns:
                 self._ask(column, column.tally)
 
     def _ask(self, column: _Column, tally: Tally) -> None:
-        self._counts.catch_up(tally)
+        tally.catch_up()
         if tally.taken == column.taken:
             return
         column.taken = tally.taken
@@ -156,7 +156,8 @@ class RuleColumns:
         limits, numbers, closed = column.part.limits(self._counts, tally), tally.numbers, column.closed
         if limits == column.limits:
             least, most = limits
-            flips = [each for each in dict.fromkeys(changed) if closed[each] == (least <= numbers[each] <= most)]
+            is_closed, has = closed.item, numbers.item
+            flips = [each for each in dict.fromkeys(changed) if is_closed(each) == (least <= has(each) <= most)]
         else:
             column.limits = limits
             flips = (_out(numbers, limits) != closed[: len(numbers)]).nonzero()[0].tolist()

@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.core.filters.pod_rule import NO_DOMAIN, Bools, Ints, Matcher
+from scheduler.core.filters.pod_rule import NO_DOMAIN, Bools, Ints
+from scheduler.core.snapshot.moves import Taken
 
 _NOBODY: Final = 0
 
@@ -16,33 +17,41 @@ class Tally:
     """Pods by domain, on nodes that count.
 
     ``numbers``: by number of the domain; not to be written. ``total``: in all of them. ``changed``: domains in which a
-    pod has come or gone, in order, each as often as that was. ``matcher``: takes these pods. ``taken``: how many of
-    the moves of such pods are counted.
+    pod has come or gone, in order, each as often as that was. ``taken``: how many of the moves of such pods are
+    counted.
     """
 
-    __slots__ = ("_by_number", "_counted", "_of", "_there", "changed", "matcher", "numbers", "taken", "total")
+    __slots__ = ("_by_number", "_counted", "_moves", "_of", "_there", "changed", "numbers", "taken", "total")
 
-    def __init__(self, matcher: Matcher, numbers: Ints, of: Ints | None, counted: Bools | None, *, taken: int) -> None:
+    def __init__(self, moves: Taken, numbers: Ints, of: Ints | None, counted: Bools | None, *, taken: int) -> None:
         """``of``: the domain of each position; None: each is one. ``counted``: positions that count; None: all."""
-        self.matcher = matcher
         self.numbers = numbers
         self.total = int(numbers.sum())
         self.changed: list[int] = []
         self.taken = taken
+        self._moves = moves
         self._of = of
         self._counted = counted
         #: Of domains that are looked at: how many have a number of pods.
         self._there: Bools | None = None
         self._by_number: Counter[int] = Counter()
 
-    def move(self, position: int, by: int) -> None:
+    def catch_up(self) -> None:
+        """Count what was moved since."""
+        moves = self._moves.up_to_now()
+        if self.taken < len(moves):
+            for position, by in moves[self.taken :]:
+                self._move(position, by)
+            self.taken = len(moves)
+
+    def _move(self, position: int, by: int) -> None:
         """Pods come to a node, or leave it."""
         if self._counted is not None and not self._counted[position]:
             return
-        domain = position if self._of is None else int(self._of[position])
+        domain = position if self._of is None else self._of.item(position)
         if domain == NO_DOMAIN:
             return
-        before = int(self.numbers[domain])
+        before = self.numbers.item(domain)
         self.numbers[domain] = before + by
         self.total += by
         self.changed.append(domain)
