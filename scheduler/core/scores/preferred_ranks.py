@@ -49,26 +49,31 @@ class PreferredRanks:
 
         ``keys``: ranks by position. ``changed``: positions whose rank is another one since this was asked last.
         """
-        positions = np.fromiter(changed, np.int64)
-        if not len(self._fits) or ((keys[positions] != NOWHERE) != self._fits[positions]).any():
-            self._fits = keys != NOWHERE
-            if not self._fits.any():
-                self.forget()
-                return None
-            self._make(keys)
-        else:
+        positions = list(changed)
+        is_as_before = len(self._fits) and all((keys.item(at) != NOWHERE) == self._fits.item(at) for at in positions)
+        if is_as_before:
             self._change(keys, positions)
+            return self._chosen()
+        self._fits = keys != NOWHERE
+        if not self._fits.any():
+            self.forget()
+            return None
+        self._make(keys)
         return self._chosen()
 
     def _chosen(self) -> int:
         sums = self._most
         if self._domains is not None:
-            added = self._domains.of_groups(self._fits, self._groups)
-            sums = np.where(sums == NOT_FITTING, NOT_FITTING, sums + added)
+            # Where no node fits it stays far below all others.
+            sums = sums + self._domains.of_groups(self._fits, self._groups)
         if len(sums) == 1:
             return int(self._firsts[0])
-        ranks = np.where(sums == sums.max(), self._least, NOWHERE)
-        return int(self._firsts[ranks == ranks.min()].min())
+        first = int(sums.argmax())
+        among = (sums == sums[first]).nonzero()[0]
+        if len(among) == 1:
+            return int(self._firsts[first])
+        ranks = self._least[among]
+        return int(self._firsts[among[ranks == ranks.min()]].min())
 
     def _make(self, keys: Int64s) -> None:
         sums, order = self._nodes.of_fitting(self._fits), self._groups.order
@@ -76,19 +81,16 @@ class PreferredRanks:
         for group in range(self._groups.count):
             self._look_at(group)
 
-    def _change(self, keys: Int64s, positions: Int64s) -> None:
+    def _change(self, keys: Int64s, positions: Iterable[int]) -> None:
         found = self._nodes.changes(self._fits)
         if found is None:
             self._make(keys)
             return
-        groups = self._groups
-        at = positions if groups.at is None else groups.at[positions]
-        self._ranks[at] = keys[positions]
-        stale = set(groups.of[positions].tolist())
-        for each in found:
-            at = each if groups.at is None else groups.at[each]
-            self._sums[at] = self._nodes.of_fitting(self._fits)[each]
-            stale.update(groups.of[each].tolist())
+        groups, sums, stale = self._groups, self._nodes.of_fitting(self._fits), set[int]()
+        for position in {*positions, *found}:
+            at = position if groups.at is None else groups.at.item(position)
+            self._ranks[at], self._sums[at] = keys[position], sums[position]
+            stale.add(groups.of.item(position))
         for group in stale:
             self._look_at(group)
 
@@ -98,9 +100,8 @@ class PreferredRanks:
             return
         sums = self._sums[start:end]
         most = sums.max()
-        among = (sums == most).nonzero()[0]
-        ranks = self._ranks[start:end][among]
+        ranks = np.where(sums == most, self._ranks[start:end], NOWHERE)
         first = int(ranks.argmin())
         self._most[group], self._least[group] = most, ranks[first]
-        at = start + int(among[first])
+        at = start + first
         self._firsts[group] = at if self._groups.order is None else self._groups.order[at]

@@ -7,7 +7,7 @@ counts with a weight of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import reduce
 from typing import Final
 
@@ -18,7 +18,7 @@ from scheduler.core.filters.pod_terms import Drawing, TakenByAll, without_key
 from scheduler.core.model.pod_preferences import WeightedTerm, Weights
 from scheduler.core.model.records import PodClass
 from scheduler.core.nodes.table import Bools, Int64s
-from scheduler.core.scores.preferences.preference import MOST, UNCHANGED, Changed, Seen
+from scheduler.core.scores.preferences.preference import MOST, Changed, Seen
 
 
 class PodAffinity:
@@ -37,26 +37,68 @@ class PodAffinity:
         return Beside(own, cls.drawn_by, seen) if own or cls.drawn_by else None
 
 
+class _Label:
+    """What pods add up to in each domain of a label: those of some tallies count with a weight each."""
+
+    def __init__(self) -> None:
+        self._counted: list[tuple[Tally, int]] = []
+        #: By domain; and of each tally, how many changes are in it.
+        self._sums: Int64s = _NOTHING
+        self._seen: list[int] = []
+
+    def __len__(self) -> int:
+        """How many tallies there are."""
+        return len(self._counted)
+
+    def count(self, tally: Tally, weight: int) -> None:
+        """Count the pods of one more."""
+        self._counted.append((tally, weight))
+
+    def added_up(self) -> Int64s:
+        """The sums of all domains. Not to be written."""
+        for tally, _ in self._counted:
+            tally.catch_up()
+        self._seen = [len(tally.changed) for tally, _ in self._counted]
+        self._sums = reduce(np.add, [tally.numbers * weight for tally, weight in self._counted])
+        return self._sums
+
+    def changes(self) -> dict[int, int] | None:
+        """Domains whose sum is another one, and by how much, since this was asked last; None: too many."""
+        domains: dict[int, None] = {}
+        for number, (tally, _) in enumerate(self._counted):
+            tally.catch_up()
+            domains.update(dict.fromkeys(tally.changed[self._seen[number] :]))
+            self._seen[number] = len(tally.changed)
+        if len(domains) > _MOST_APART:
+            return None
+        changes: dict[int, int] = {}
+        for domain in domains:
+            now = sum(tally.numbers.item(domain) * weight for tally, weight in self._counted)
+            changes[domain] = now - self._sums.item(domain)
+            self._sums[domain] = now
+        return changes
+
+
 class Beside:
     """Scores by the pods in the domains of nodes. ``own``: terms of the pod; ``drawn_by``: of others."""
 
     def __init__(self, own: Iterable[WeightedTerm], drawn_by: Iterable[WeightedTerm], seen: Seen) -> None:
         self._seen = seen
-        #: By a label: which pods are counted in its domains, and the weight of each.
-        self._by_key: dict[str, list[tuple[Matcher, int]]] = {}
+        self._labels: dict[str, _Label] = {}
         for one in own:
-            matcher = TakenByAll((without_key(one.term),), unknown=False)
-            self._by_key.setdefault(one.term.key, []).append((matcher, one.weight))
+            self._count(one, TakenByAll((without_key(one.term),), unknown=False))
         for one in drawn_by:
-            self._by_key.setdefault(one.term.key, []).append((Drawing(one), one.weight))
-        self.asked = sum(map(len, self._by_key.values()))
-        #: What each node's domains add up to, and of each label what a domain does; how many changes are in it.
-        self._sums: Int64s = np.zeros(0, np.int64)
-        self._of_domains: dict[str, Int64s] = {}
-        self._changes: list[int] = []
+            self._count(one, Drawing(one))
+        self.asked = sum(map(len, self._labels.values()))
+        #: What each node's domains add up to; empty until it is made.
+        self._sums: Int64s = _NOTHING
         #: Of nodes that fit the least and the largest, and how many have them.
         self._fits: Bools = np.zeros(0, np.bool_)
         self._least = self._largest = self._at_least = self._at_largest = 0
+
+    def _count(self, one: WeightedTerm, matcher: Matcher) -> None:
+        key = one.term.key
+        self._labels.setdefault(key, _Label()).count(self._seen.tally(matcher, key), one.weight)
 
     def scores(self, fits: Bools) -> Int64s:
         """As parts of what lies between the least and the largest sum."""
@@ -83,19 +125,17 @@ class Beside:
         before = self._change()
         if before is None:
             return None
-        if not before:
-            return UNCHANGED
-        positions = np.fromiter(before, np.int64, len(before))
-        for position, was in before.items():
+        now = {position: self._sums.item(position) for position in before}
+        for position, is_now in now.items():
             if self._fits[position]:
-                now = int(self._sums[position])
-                if not self._least <= now <= self._largest:
+                if not self._least <= is_now <= self._largest:
                     return None
-                self._at_least += (now == self._least) - (was == self._least)
-                self._at_largest += (now == self._largest) - (was == self._largest)
+                was = before[position]
+                self._at_least += (is_now == self._least) - (was == self._least)
+                self._at_largest += (is_now == self._largest) - (was == self._largest)
         if not self._at_least or not self._at_largest:
             return None
-        return Changed(positions, self._parts(self._sums[positions]))
+        return {position: self._part(is_now) for position, is_now in now.items()}
 
     def _parts(self, sums: Int64s) -> Int64s:
         least, largest = self._least, self._largest
@@ -105,46 +145,35 @@ class Beside:
         found: Int64s = (MOST * ((sums - least) / (largest - least))).astype(np.int64)
         return found
 
+    def _part(self, one: int) -> int:
+        """As ``_parts``, of one node: by the same arithmetic, as both are IEEE 754."""
+        least, largest = self._least, self._largest
+        return 0 if least == largest else int(MOST * ((one - least) / (largest - least)))
+
     def _added_up(self) -> Int64s:
         """What each node's domains add up to. Domains of one label are added up before nodes are looked at."""
         if not len(self._sums) or self._change() is None:
-            self._changes = [len(tally.changed) for _, tally, _ in self._tallies()]
-            self._of_domains = {key: self._in_domains(key) for key in self._by_key}
-            at_nodes = [self._seen.domains(key).at_nodes(sums) for key, sums in self._of_domains.items()]
-            self._sums = reduce(np.add, at_nodes)
+            of_labels = self._labels.items()
+            self._sums = reduce(np.add, [self._seen.domains(key).at_nodes(label.added_up()) for key, label in of_labels])
         return self._sums
-
-    def _in_domains(self, key: str) -> Int64s:
-        counted = [self._seen.tally(matcher, key).numbers * weight for matcher, weight in self._by_key[key]]
-        return reduce(np.add, counted)
-
-    def _tallies(self) -> Iterator[tuple[str, Tally, int]]:
-        for key, counted in self._by_key.items():
-            for matcher, weight in counted:
-                yield key, self._seen.tally(matcher, key), weight
 
     def _change(self) -> dict[int, int] | None:
         """Add up again what has changed; return sums before by position; None: too many have changed."""
-        domains: dict[tuple[str, int], None] = {}
-        tallies = list(self._tallies())
-        for number, (key, tally, _) in enumerate(tallies):
-            for domain in tally.changed[self._changes[number] :]:
-                domains[key, domain] = None
-            self._changes[number] = len(tally.changed)
-        if len(domains) > _MOST_APART:
-            self._sums = _NOTHING
-            return None
         before: dict[int, int] = {}
-        for key, domain in domains:
-            now = sum(int(tally.numbers[domain]) * weight for of, tally, weight in tallies if of == key)
-            by, self._of_domains[key][domain] = now - int(self._of_domains[key][domain]), now
-            members = self._seen.members(key, domain) if by else _NOTHING
-            if len(before) + len(members) > _MOST_APART:
+        for key, label in self._labels.items():
+            changes = label.changes()
+            if changes is None:
                 self._sums = _NOTHING
                 return None
-            for position in members.tolist():
-                before.setdefault(position, int(self._sums[position]))
-                self._sums[position] += by
+            for domain, by in changes.items():
+                members = self._seen.members(key, domain) if by else _NOTHING
+                if len(before) + len(members) > _MOST_APART:
+                    self._sums = _NOTHING
+                    return None
+                for position in members.tolist():
+                    was = self._sums.item(position)
+                    before.setdefault(position, was)
+                    self._sums[position] = was + by
         return before
 
 

@@ -7,8 +7,8 @@ that fit, by the arithmetic of kube-scheduler; where that is in floating point, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Mapping
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 
@@ -35,15 +35,9 @@ class Seen(Counts, Protocol):
         ...
 
 
-class Changed(NamedTuple):
-    """Positions whose score may be another one, and these scores."""
-
-    positions: Int64s
-    scores: Int64s
-
-
-_NONE: Final = np.zeros(0, np.int64)
-UNCHANGED: Final = Changed(_NONE, _NONE)
+#: Positions whose score may be another one, few, and these scores.
+Changed: TypeAlias = Mapping[int, int]
+UNCHANGED: Final[Changed] = {}
 
 
 class Scorer(Protocol):
@@ -64,7 +58,10 @@ class Scorer(Protocol):
         ...
 
     def by_domain(self, fits: Bools) -> Int64s:
-        """As ``scores``, of each domain of this label; nodes without it have 0."""
+        """As ``scores``, of each domain of this label; the last one is of nodes without it. Not to be written.
+
+        It is the same object as long as nothing has changed.
+        """
         ...
 
     def again(self) -> Changed | None:

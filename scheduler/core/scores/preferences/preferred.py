@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import reduce
 from typing import Final
 
@@ -16,14 +16,13 @@ from scheduler.core.scores.preferences.registry import PREFERENCES, Preferences
 from scheduler.core.snapshot.node_groups import NodeGroups
 from scheduler.core.snapshot.pod_counts import PodCounts
 
-#: Below any sum.
-NOT_FITTING: Final = -1
+#: Below any sum, whatever is added to it.
+NOT_FITTING: Final = -(1 << 60)
 #: What it takes to ask for a few nodes, in operations of about a microsecond, for each look that all would take.
 _ASKING_AGAIN: Final = 3
 #: What it takes to ask for all, in operations of about a microsecond, and one for so many nodes.
 _ASKING: Final = 10
 _NODES_PER_OPERATION: Final = 500
-_NODES_APART_PER_OPERATION: Final = 50
 
 
 class Preferred:
@@ -53,11 +52,11 @@ class Preferred:
         self._ask(fits)
         return self._of_fitting
 
-    def changes(self, fits: Bools) -> Sequence[Int64s] | None:
-        """Bring sums up to date; positions where they may have changed by that; None: anywhere."""
+    def changes(self, fits: Bools) -> Collection[int] | None:
+        """Bring sums up to date; positions where they may have changed by that, few; None: anywhere."""
         return self._ask(fits)
 
-    def _ask(self, fits: Bools) -> Sequence[Int64s] | None:
+    def _ask(self, fits: Bools) -> Collection[int] | None:
         is_as_before = fits is self._fits or np.array_equal(fits, self._fits)
         if is_as_before and self._at == self._counts.moved:
             return ()
@@ -66,7 +65,8 @@ class Preferred:
             self._fits = fits
             self._ask_all(self._scorers)
             return None
-        changed, stale = [], []
+        changed: dict[int, None] = {}
+        stale = []
         for one in self._scorers:
             preference, weight, scorer = one
             if not preference.depends_on_pods:
@@ -75,14 +75,16 @@ class Preferred:
             found = scorer.again()
             if found is None:
                 stale.append(one)
-            elif len(found.positions):
-                self._known[preference.name][found.positions] = found.scores * weight
-                changed.append(found.positions)
+                continue
+            known = self._known[preference.name]
+            for position, score in found.items():
+                known[position] = score * weight
+                changed[position] = None
         if stale:
             self._ask_all(stale)
             return None
-        for positions in changed:
-            self._add_up(positions)
+        for position in changed:
+            self._add_up(position)
         return changed
 
     def _ask_all(self, scorers: Sequence[tuple[Preference, int, Scorer]]) -> None:
@@ -92,12 +94,10 @@ class Preferred:
         self._sums = reduce(np.add, self._known.values(), np.zeros(len(self._fits), np.int64))
         self._of_fitting = np.where(self._fits, self._sums, NOT_FITTING)
 
-    def _add_up(self, positions: Int64s) -> None:
-        """Add up scores at a few positions."""
-        sums = reduce(np.add, [known[positions] for known in self._known.values()])
-        self._sums[positions] = sums
-        self._of_fitting[positions] = np.where(self._fits[positions], sums, NOT_FITTING)
-        self._counts.spend(len(positions) // _NODES_APART_PER_OPERATION)
+    def _add_up(self, position: int) -> None:
+        """Add up scores of one node."""
+        self._sums[position] = now = sum(known.item(position) for known in self._known.values())
+        self._of_fitting[position] = now if self._fits[position] else NOT_FITTING
 
     def by_preference(self, fits: Bools) -> dict[str, Int64s]:
         """Name -> its score for each node that fits, times its weight."""
@@ -117,7 +117,7 @@ class ByDomain:
 
     def of_groups(self, fits: Bools, groups: NodeGroups) -> Int64s:
         """What it adds to the sums of the nodes of each group. Equal ``fits`` are one object."""
-        by_domain = np.append(self._scorer.by_domain(fits), 0)  # of nodes without the label
+        by_domain = self._scorer.by_domain(fits)
         found: Int64s = by_domain[groups.domains(self._key)] * self._weight
         return found
 

@@ -44,12 +44,13 @@ class SoftSpread:
 
 
 class _Constraint:
-    """A constraint, with the pods and the nodes that count for it."""
+    """A constraint, with the pods that count for it. On one host all do, also where the pod may not be."""
 
-    def __init__(self, spread: Spread, pods: Staying, counted: Admitting) -> None:
-        self.key, self._pods, self._counted = spread.key, pods, counted
-        self._tolerated = float(spread.most_skew - 1)
+    def __init__(self, spread: Spread, pods: Staying, counted: Admitting, seen: Seen) -> None:
+        self.key = spread.key
         self.is_host = spread.key == names.HOSTNAME_LABEL
+        self.tally = seen.tally(pods, None) if self.is_host else seen.tally(pods, spread.key, counted)
+        self.tolerated = float(spread.most_skew - 1)
 
     def weight(self, seen: Seen, scored: Bools) -> float:
         """The more domains have a node that is scored, the more one pod counts."""
@@ -63,23 +64,41 @@ class _Constraint:
         is_there[domains.of[scored]] = True
         return is_there
 
-    def by_domain(self, seen: Seen, weight: float) -> Floats:
-        """What it adds in each domain."""
-        return seen.tally(self._pods, self.key, self._counted).numbers * weight + self._tolerated
-
     def by_node(self, seen: Seen, weight: float) -> Floats:
-        """What it adds at each node. On one host all pods count, also where the pod may not be."""
-        if self.is_host:
-            return seen.tally(self._pods, None).numbers * weight + self._tolerated
-        return self.at_nodes(seen, seen.tally(self._pods, self.key, self._counted).numbers) * weight + self._tolerated
+        """What it adds at each node."""
+        numbers = self.tally.numbers
+        return (numbers if self.is_host else seen.domains(self.key).at_nodes(numbers)) * weight + self.tolerated
 
-    def moves(self, seen: Seen) -> int:
-        """How many moves of its pods are counted."""
-        return seen.tally(self._pods, self.key, self._counted).taken
+    def moves(self) -> int:
+        """How many moves of its pods are counted by now."""
+        self.tally.catch_up()
+        return self.tally.taken
 
-    def at_nodes(self, seen: Seen, of_domains: Int64s) -> Int64s:
-        """What each node's domain has."""
-        return seen.domains(self.key).at_nodes(of_domains)
+
+class _ByDomain:
+    """Scores by a single constraint of the domains that have a node that is scored, kept up to date with its pods."""
+
+    def __init__(self, constraint: _Constraint, weight: float, scored: Bools) -> None:
+        """``scored``: these domains."""
+        self._tally, self._weight, self._tolerated = constraint.tally, weight, constraint.tolerated
+        self._scored = scored.nonzero()[0]
+        #: By domain, all of them; and how many changes of the tally are in it.
+        self._amounts = _rounded(self._tally.numbers * weight + self._tolerated)
+        self._seen = len(self._tally.changed)
+
+    def scores(self) -> Int64s:
+        """By domain; 0 of others, and at the end of nodes without the label."""
+        tally = self._tally
+        for domain in dict.fromkeys(tally.changed[self._seen :]):
+            amount = tally.numbers.item(domain) * self._weight + self._tolerated
+            whole = math.floor(amount)
+            self._amounts[domain] = whole + (amount - whole >= _HALF)
+        self._seen = len(tally.changed)
+        found = np.zeros(len(self._amounts) + 1, np.int64)
+        amounts = self._amounts[self._scored]
+        if len(amounts):
+            found[self._scored] = _parts(amounts, int(amounts.min()), int(amounts.max()))
+        return found
 
 
 class Spreading:
@@ -93,6 +112,7 @@ class Spreading:
                 spread,
                 Staying(prefers.namespace, spread.selector),
                 Admitting(keys, constraints, spread.honors_affinity, spread.honors_taints),
+                seen,
             )
             for spread in prefers.spread
         ]
@@ -101,19 +121,19 @@ class Spreading:
         self._fits: Bools | None = None
         self._scored = self._has_labels
         self._weights: list[float] = []
-        #: Of a single constraint, its domains.
-        self._domains: Bools | None = None
-        #: Its scores by domain; and of each constraint how many moves of pods were counted.
+        #: Of a single constraint that is not about hosts; and its scores.
+        self._domains: _ByDomain | None = None
         self._by_domain: Int64s = np.zeros(0, np.int64)
+        #: Of each constraint how many moves of pods were counted.
         self._counted: list[int] = []
 
     def scores(self, fits: Bools) -> Int64s:
         """The fewer, the better; 0 without a label."""
-        if fits is not self._fits:
-            self._look_at(fits)
-        self._counted = [one.moves(self._seen) for one in self._constraints]
-        if self._domains is not None:
-            return self._constraints[0].at_nodes(self._seen, self._of_domains(self._domains))
+        if self.key is not None:
+            found: Int64s = self.by_domain(fits)[self._seen.domains(self.key).of]
+            return found
+        self._look_at(fits)
+        self._counted = [one.moves() for one in self._constraints]
         # In the order in which constraints are written: it decides the last bit.
         of_each = zip(self._constraints, self._weights, strict=True)
         sums = reduce(np.add, [one.by_node(self._seen, weight) for one, weight in of_each])
@@ -127,28 +147,24 @@ class Spreading:
 
     def by_domain(self, fits: Bools) -> Int64s:
         """As at nodes with the label."""
-        if fits is not self._fits:
-            self._look_at(fits)
-            self._counted = []
-        counted = [one.moves(self._seen) for one in self._constraints]
+        self._look_at(fits)
+        counted = [one.moves() for one in self._constraints]
         if self._domains is not None and counted != self._counted:
-            self._counted, self._by_domain = counted, self._of_domains(self._domains)
+            self._counted, self._by_domain = counted, self._domains.scores()
         return self._by_domain
 
     def again(self) -> Changed | None:
         """Nothing, if no pod has come or gone that is counted."""
-        counted = [one.moves(self._seen) for one in self._constraints]
-        return UNCHANGED if counted == self._counted else None
-
-    def _of_domains(self, scored: Bools) -> Int64s:
-        (one,), (weight,) = self._constraints, self._weights
-        return _normalised(_rounded(one.by_domain(self._seen, weight)), scored)
+        return UNCHANGED if self._counted == [one.moves() for one in self._constraints] else None
 
     def _look_at(self, fits: Bools) -> None:
-        self._fits, self._scored = fits, fits & self._has_labels
+        if fits is self._fits:
+            return
+        self._fits, self._scored, self._counted = fits, fits & self._has_labels, []
         self._weights = [one.weight(self._seen, self._scored) for one in self._constraints]
-        (first, *more) = self._constraints
-        self._domains = None if more or first.is_host else first.domains_of(self._seen, self._scored)
+        if self.key is not None:
+            (one,), (weight,) = self._constraints, self._weights
+            self._domains = _ByDomain(one, weight, one.domains_of(self._seen, self._scored))
 
 
 def _rounded(sums: Floats) -> Int64s:
@@ -162,5 +178,10 @@ def _normalised(sums: Int64s, scored: Bools) -> Int64s:
     if not scored.any():
         return np.zeros(len(sums), np.int64)
     least, largest = int(np.where(scored, sums, _END).min()), int(np.where(scored, sums, 0).max())
-    found: Int64s = np.where(scored, MOST * (largest + least - sums) // largest if largest else MOST, 0)
+    found: Int64s = np.where(scored, _parts(sums, least, largest), 0)
     return found
+
+
+def _parts(sums: Int64s, least: int, largest: int) -> Int64s:
+    """The best for the least sum, and less in proportion to the largest."""
+    return MOST * (largest + least - sums) // largest if largest else np.full(len(sums), MOST, np.int64)
