@@ -56,7 +56,10 @@ class Taints(Filter):
     @override
     def admits(self, node: NodeRecord, asked: Tolerations) -> bool:
         """Whether each taint that bars is tolerated."""
-        return all(tolerates(asked, taint) for taint in node.taints if taint.effect in _BARRING)
+        for taint in node.taints:  # noqa: SIM110 - asked for each node; a generator takes twice as long
+            if taint.effect in _BARRING and not tolerates(asked, taint):
+                return False
+        return True
 
     @override
     def effort(self, asked: Tolerations) -> int:

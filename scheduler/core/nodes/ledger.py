@@ -315,8 +315,13 @@ class Ledger:
             if len(self._admitted) >= _MOST_FOUND:
                 self._admitted.clear()
             self.effort_spent += len(self.nodes) * (1 + sum(each.effort(ask) for each, ask in asks if ask is not None))
-            checks = [(each, ask) for each, ask in asks if ask is not None]
-            found = [node is not None and all(each.admits(node, ask) for each, ask in checks) for node in self.nodes]
+            found: list[bool] = [node is not None for node in self.nodes]
+            for each, ask in asks:
+                if ask is not None:
+                    found = [
+                        node is not None and is_in and each.admits(node, ask)
+                        for node, is_in in zip(self.nodes, found, strict=True)
+                    ]
             known = self._admitted[key] = np.array(found, np.bool_)
         return known
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -69,5 +70,6 @@ class NodeNames:
         """The numbers of nodes by position; of a node whose name is not in use NOBODY."""
         if self._at is None or self._positions is not position_of:
             self._positions = position_of
-            self._at = np.fromiter((self._number.get(name, NOBODY) for name in position_of), np.int64)
+            numbers = map(self._number.get, position_of, repeat(NOBODY))
+            self._at = np.fromiter(numbers, np.int64, len(position_of))
         return self._at

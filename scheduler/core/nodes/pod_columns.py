@@ -159,12 +159,19 @@ class PodColumns:
 
     def _read(self, column: _Column, key: str, slots: Iterable[int] | None = None) -> None:
         """Write the values of these slots, or of all."""
-        wanted = list(range(len(self.pods)) if slots is None else (slot for slot in slots if slot < len(self.pods)))
-        pods = self.pods if slots is None else [self.pods[slot] for slot in wanted]
+        if slots is None:
+            column.codes[: len(self.pods)] = self._numbered(column, self.pods, key)
+            return
+        wanted = [slot for slot in slots if slot < len(self.pods)]
+        column.codes[wanted] = self._numbered(column, [self.pods[slot] for slot in wanted], key)
+
+    def _numbered(self, column: _Column, pods: Sequence[PodRecord | None], key: str) -> list[int]:
+        """The numbers of the values that pods have, new ones of those that are new."""
         values = [None if pod is None else pod.labels.get(key) for pod in pods]
         numbers = column.numbers
         for value in dict.fromkeys(values):
             if value is not None and value not in numbers:
                 numbers[value] = len(numbers) + 1
-        column.codes[wanted] = [_NONE if value is None else numbers[value] for value in values]
         self.effort_spent += len(values) // _LABELS_PER_OPERATION
+        get = numbers.get
+        return [get(value, _NONE) for value in values]  # type: ignore[arg-type]  # None has no number
