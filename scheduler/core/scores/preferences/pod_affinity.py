@@ -153,8 +153,8 @@ class Beside:
     def _added_up(self) -> Int64s:
         """What each node's domains add up to. Domains of one label are added up before nodes are looked at."""
         if not len(self._sums) or self._change() is None:
-            of_labels = self._labels.items()
-            self._sums = reduce(np.add, [self._seen.domains(key).at_nodes(label.added_up()) for key, label in of_labels])
+            by_label = [(self._seen.domains(key), label.added_up()) for key, label in self._labels.items()]
+            self._sums = reduce(np.add, [domains.at_nodes(sums) for domains, sums in by_label])
         return self._sums
 
     def _change(self) -> dict[int, int] | None:
