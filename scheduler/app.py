@@ -108,7 +108,8 @@ class Scheduler(Follower):
         self._answering = Answering(cache, answer_s=settings.answer_s)
         self._joining = JoiningNodes(cache, settle_s=settings.settle_s)
         self._queue_use = _queue_use(of)
-        self._pricing = _pricing(of)
+        self._pricing = Pricing(cache, settings.pricing)
+        self._uses_prices = settings.decisions.uses_prices
         self._queue_statuses = QueueStatuses(api, cache, clock=clock) if settings.object_status else None
         self._group_statuses = _group_statuses(of)
         self._budget_labels = BudgetLabels(api, cache) if settings.decisions.makes_room else None
@@ -137,8 +138,7 @@ class Scheduler(Follower):
     def _forget_gone(self) -> None:
         self.cache.forget_gone()
         self._status.forget_gone()
-        if self._pricing is not None:
-            self._pricing.halve_if_due()
+        self._pricing.halve_if_due()
         if self._scaling is not None:
             self._scaling.forget_gone()
 
@@ -172,7 +172,7 @@ class Scheduler(Follower):
                 tasks.start_soon(self._scaling.run)
             if self._queue_use is not None:
                 tasks.start_soon(self._queue_use.run)
-            if self._pricing is not None:
+            if self._uses_prices:
                 self._pricing.begin()  # the first decision goes by the pods that run
                 tasks.start_soon(self._pricing.run)
             if self._queue_statuses is not None:
@@ -190,10 +190,6 @@ class Scheduler(Follower):
 
 def _traces(tracer: Tracer | None, settings: SchedulerSettings) -> Traces:
     return Untraced() if tracer is None else Traced(tracer, scheduler_name=settings.decisions.scheduler_name)
-
-
-def _pricing(of: _Means) -> Pricing | None:
-    return Pricing(of.cache, of.settings.pricing) if of.settings.decisions.uses_prices else None
 
 
 def _scaling(of: _Means) -> Scaling | None:

@@ -25,6 +25,7 @@ from scheduler.core.convert.pods import seen_pod
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.groups.succeeded import Succeeded
 from scheduler.core.model.elsewhere import Elsewhere
+from scheduler.core.model.pod_kind import kind_of
 from scheduler.core.model.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.model.seen_pods import News, Pods
 from scheduler.core.model.settings import Settings
@@ -39,7 +40,7 @@ from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
 from scheduler.core.room.table import ResidentTable
-from scheduler.core.scores.typical import Arrivals, kind_of
+from scheduler.core.scores.typical import Arrivals
 from scheduler.core.snapshot.supposed import Supposed
 from scheduler.core.topology.topologies import Topologies
 from wire.core import Node, Pod
@@ -86,7 +87,7 @@ class ClusterState:
         #: Which pods are where, for rules about other pods; and those without a node that may be on their way now.
         self._places = PodPlaces(self.others.labels_of)
         self._moved: dict[str, None] = {}
-        #: What pods that came to nodes asked, where decisions go by prices.
+        #: What pods that came to nodes asked.
         self.arrivals = Arrivals()
         #: Which devices were seen where.
         self.sightings = Sightings()
@@ -238,8 +239,6 @@ class ClusterState:
                 pass
 
     def _note_arrival(self, record: PodRecord, before: PodRecord | None) -> None:
-        if not self.settings.uses_prices:
-            return
         if record.node and not record.is_reservation and (before is None or not before.node):
             kind = kind_of(record)
             if kind is not None:

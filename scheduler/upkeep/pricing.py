@@ -1,5 +1,6 @@
 """Keeps the prices of the strategy ``priced`` up to date with the pods that come (scheduler/core/scores/prices.py).
 
+Pods that come are counted under any strategy, and older ones halved; reports of fragmentation read these counts.
 Counts are copied, prices are made from the copy beside the event loop, and the cluster takes them as a value. So a
 decision reads prices that stand still, and nothing waits for them.
 """
@@ -13,8 +14,9 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
+from scheduler.core.model.pod_kind import Kind
 from scheduler.core.scores.prices import prices_of
-from scheduler.core.scores.typical import Kind, moved_percent, typical_of
+from scheduler.core.scores.typical import moved_percent, typical_of
 from scheduler.settings import PricingSettings
 from scheduler.watch.cache import Cache
 

@@ -13,11 +13,10 @@ from typing import Final
 import msgspec
 
 from gpu.share import NANO_PER_DEVICE
+from scheduler.core.model.pod_kind import LEAST_PODS, WHOLE_MILLI
 from scheduler.core.scores.cutting_stock import piece_values
-from scheduler.core.scores.typical import WHOLE_MILLI, Typical
+from scheduler.core.scores.typical import Typical
 
-#: Fewer GPU pods than these say nothing about those to come.
-LEAST_PODS: Final = 50
 #: The most usual sizes of shares; the time for values grows faster than their number.
 MOST_SIZES: Final = 24
 MILLI_PER_CORE: Final = 1_000

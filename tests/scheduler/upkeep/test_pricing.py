@@ -14,8 +14,9 @@ from kube.lead.lease import LeaseSettings
 from scheduler.app import Scheduler
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Alone
+from scheduler.core.model.pod_kind import LEAST_PODS
 from scheduler.core.model.settings import Settings, Strategy
-from scheduler.core.scores.prices import LEAST_PODS, Prices, prices_of
+from scheduler.core.scores.prices import Prices, prices_of
 from scheduler.core.scores.typical import ARRIVAL, typical_of
 from scheduler.settings import PricingSettings, SchedulerSettings
 from scheduler.upkeep.pricing import Pricing
@@ -171,8 +172,9 @@ async def test_a_simulated_scheduler_learns_prices_from_the_pods_that_it_binds()
         assert prices.core_nano == NANO // 5, "two cores for 0.4 of a GPU"
 
 
-async def test_a_replica_that_does_not_lead_lets_what_came_long_ago_count_less_as_well() -> None:
-    decisions = Settings(gpu_strategy=Strategy.PRICED)
+@pytest.mark.parametrize("strategy", [Strategy.PRICED, Strategy.BINPACK])
+async def test_what_came_long_ago_counts_less_whether_a_replica_leads_or_not(strategy: Strategy) -> None:
+    decisions = Settings(gpu_strategy=strategy)
     scheduler = SchedulerSettings(decisions=decisions, pricing=PricingSettings(half_life_s=120.0))
     settings = WorldSettings(schedulers=2, election=LeaseSettings(), scheduler=scheduler)
     clock = VirtualClock(asyncio.get_running_loop())
