@@ -17,7 +17,7 @@ import msgspec
 from gpu.handover import PlannedDevice
 from gpu.request import charge_nano
 from gpu.reservation import Reservation
-from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE
+from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE, memory_from_nano
 from gpu.slices import is_device_resource
 from scheduler.core.model.records import Demand, NodeRecord, PodRecord
 from scheduler.core.model.settings import Settings
@@ -296,3 +296,16 @@ def _count_coming_reservations(used: Occupancy, settings: Settings) -> None:
     used.pods += coming
     used.cpu_milli += coming * settings.reservation_cpu_milli
     used.mem_mib += coming * settings.reservation_mem_mib
+
+
+def largest_free_mib(free_nano: int, card_mib: int, smallest_card_mib: int, largest_card_mib: int) -> int:
+    """The largest memory ask, in MiB, that what is free of an open device can take.
+
+    ``card_mib`` 0: its memory is unknown, so it is charged as the node's smallest card. An ask that only a larger card
+    of the node can hold is charged the whole device, so it fits if that is free.
+    """
+    if card_mib:
+        return memory_from_nano(free_nano, card_mib)
+    if free_nano == NANO_PER_DEVICE:
+        return largest_card_mib
+    return memory_from_nano(free_nano, smallest_card_mib)

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu.reservation import Reservation
-from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE, memory_from_nano
+from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE
 from scheduler.core.model.records import NodeRecord
-from scheduler.core.nodes.node_usage import Group
+from scheduler.core.nodes.node_usage import Group, largest_free_mib
 from wire import names
 
 Int64s = npt.NDArray[np.int64]
@@ -111,18 +111,10 @@ def device(group: Group) -> Device:
 
 
 def largest_ask_mib(dev: Device, smallest_card_mib: int, largest_card_mib: int) -> int:
-    """The largest memory ask that ``dev`` can take; CLOSED if it takes none.
-
-    A device of unknown memory is charged as the smallest card. An ask that only a larger card of the node can hold is
-    charged the whole device, so it fits if that is free.
-    """
+    """The largest memory ask that ``dev`` can take; CLOSED if it takes none."""
     if not dev.is_open:
         return CLOSED
-    if dev.card_mib:
-        return memory_from_nano(dev.free_nano, dev.card_mib)
-    if dev.free_nano == NANO_PER_DEVICE:
-        return largest_card_mib
-    return memory_from_nano(dev.free_nano, smallest_card_mib)
+    return largest_free_mib(dev.free_nano, dev.card_mib, smallest_card_mib, largest_card_mib)
 
 
 #: Rows of ``Table.extra``: what is left of the node's GPUs, whole and in parts, in milli-GPU (rounded down, cut to

@@ -57,7 +57,7 @@ def use_of_pools(ledger: Ledger, own: NodePool | None = None) -> dict[Pool, Use]
             continue
         can_be_had = has_room[row] and node.is_ready and not node.is_cordoned
         use = _use(total[row], free[row], devices, can_be_had=can_be_had)
-        sums = found.setdefault(_pool(node), [0, 0, 0, 0])
+        sums = found.setdefault(pool_of(node), [0, 0, 0, 0])
         for number, nano in enumerate(use):
             sums[number] += nano
     return {Pool(*pool): Use(*sums) for pool, sums in sorted(found.items()) if any(sums)}
@@ -80,5 +80,6 @@ def _use(total: int, free: int, devices: Sequence[Device], *, can_be_had: bool) 
     return (whole + shared) * NANO_PER_DEVICE - left, got, pieces, unused + left - got - pieces
 
 
-def _pool(node: NodeRecord) -> tuple[str, str]:
+def pool_of(node: NodeRecord) -> tuple[str, str]:
+    """Return the node pool and the product of a node's GPUs, as its labels tell them."""
     return node.labels.get(names.NODE_POOL_LABEL, ""), node.labels.get(names.NODE_GPU_PRODUCT, "")

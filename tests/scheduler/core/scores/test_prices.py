@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.settings import Settings
 from scheduler.core.model.pod_kind import LEAST_PODS
+from scheduler.core.model.settings import Settings
 from scheduler.core.scores.prices import MOST_SIZES, PROPORTIONAL, Prices, prices_of
 from scheduler.core.scores.typical import Typical
 from tests.scheduler.core.objects import NANO, feed, node

@@ -1,0 +1,195 @@
+"""Free GPUs of one node that no pod of some kinds can take, by cause. Exact, and without NumPy.
+
+A device counts as usable if one more pod of one kind could take it, or a part of it, as the node is now. What is free
+of every other device is unusable. Filters that look at a pod's labels, tolerations or volumes are left out: kinds have
+none. ``fragmented_pools.py`` says the same of all nodes of the ledger at once.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from gpu.share import NANO_PER_DEVICE
+from scheduler.core.model.pod_kind import WHOLE_MILLI, Kind
+from scheduler.core.model.records import NodeRecord
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.node_usage import Group, Occupancy, largest_free_mib
+from wire import names
+
+NANO_PER_MILLI: Final = NANO_PER_DEVICE // WHOLE_MILLI
+
+
+class Cause(enum.Enum):
+    """Why free GPUs are unusable."""
+
+    #: The node is not ready, or is cordoned.
+    NOT_READY = "not-ready"
+    CORDONED = "cordoned"
+    #: The shared device takes no tenant: it is unhealthy, contended, or its reservation is leaving or lost.
+    CLOSED = "closed"
+    #: Less is free of the device, or fewer devices of the node, than any kind asks for.
+    PIECES = "pieces"
+    #: The devices would do, and this is short beside them.
+    CPU = "cpu"
+    MEMORY = "memory"
+    POD_SLOTS = "pod-slots"
+    #: At least two of these three are short, for every kind.
+    SEVERAL = "several"
+
+
+#: What a kind lacks beside a device, as bits of a number; 0: nothing, so the device is usable.
+LACKS_CPU: Final = 1
+LACKS_MEMORY: Final = 2
+LACKS_POD_SLOTS: Final = 4
+
+
+def _cause_of(found: int) -> Cause | None:
+    alone = ((LACKS_CPU, Cause.CPU), (LACKS_MEMORY, Cause.MEMORY), (LACKS_POD_SLOTS, Cause.POD_SLOTS))
+    if not found:
+        return Cause.PIECES
+    return None if found & 1 else next((cause for lack, cause in alone if found >> lack & 1), Cause.SEVERAL)
+
+
+#: Of each set of lacks that kinds have beside a device (bit ``1 << lack`` each): the cause; None: the device is usable.
+CAUSES: Final = tuple(_cause_of(found) for found in range(1 << 8))
+
+
+class Piece(msgspec.Struct, frozen=True, gc=False):
+    """What is free of a shared device. ``free_mib``: the largest memory ask that fits.
+
+    ``takes_shares``: it is open. ``comes_back``: a pod that asks for whole devices is given it, since it has no tenant.
+    """
+
+    free_nano: int
+    free_mib: int
+    takes_shares: bool
+    comes_back: bool
+
+
+class NodeLeft(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What is left of a node. ``gpus``: devices that nobody has; below zero if more is used than it offers.
+
+    ``takes_shares``: devices may be opened for shares. ``out``: why the node takes no pod at all.
+    """
+
+    cpu_milli: int
+    mem_mib: int
+    pods: int
+    gpus: int
+    largest_card_mib: int
+    takes_shares: bool
+    pieces: tuple[Piece, ...] = ()
+    out: Cause | None = None
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether nothing is free of any device."""
+        return self.gpus <= 0 and not self.pieces
+
+
+def node_left(node: NodeRecord, used: Occupancy) -> NodeLeft:
+    """Return what is left of a node that was counted."""
+    shared = (group for group in used.groups.values() if group.resource == names.GPU_RESOURCE)
+    return NodeLeft(
+        cpu_milli=node.capacity.cpu_milli - used.cpu_milli,
+        mem_mib=node.capacity.mem_mib - used.mem_mib,
+        pods=node.pods - used.pods,
+        gpus=node.capacity.gpus - used.gpus,
+        largest_card_mib=node.largest_card_mib,
+        takes_shares=not node.refuses_shares,
+        pieces=tuple(_piece(group, node) for group in shared if group.free_nano),
+        out=out_of(node),
+    )
+
+
+def out_of(node: NodeRecord) -> Cause | None:
+    """Return why a node takes no pod at all."""
+    return Cause.NOT_READY if not node.is_ready else Cause.CORDONED if node.is_cordoned else None
+
+
+def _piece(group: Group, node: NodeRecord) -> Piece:
+    free = group.free_nano
+    return Piece(
+        free,
+        largest_free_mib(free, group.mem_mib, node.smallest_card_mib, node.largest_card_mib),
+        group.is_open and not node.refuses_shares,
+        group.is_idle or group.is_leaving,
+    )
+
+
+def unusable_nano(left: NodeLeft, kinds: Sequence[Kind], settings: Settings) -> dict[Cause, int]:
+    """Return the nano-GPU of a node that are free and that no pod of these kinds can take, by cause.
+
+    Without kinds nobody knows what is of use: then only what nobody at all can take is unusable. ``settings``: what the
+    reservation pod of a device that is opened for a share takes.
+    """
+    found: dict[Cause, int] = {}
+
+    def add(cause: Cause | None, nano: int) -> None:
+        if cause is not None and nano:
+            found[cause] = found.get(cause, 0) + nano
+
+    if left.is_used_up:
+        return found
+    if left.out is not None:
+        add(left.out, max(left.gpus, 0) * NANO_PER_DEVICE + sum(piece.free_nano for piece in left.pieces))
+        return found
+    lacks = _Lacks(left, settings)
+    if left.gpus > 0 and kinds:
+        add(CAUSES[lacks.found(kinds, None)], left.gpus * NANO_PER_DEVICE)
+    for piece in left.pieces:
+        cause = CAUSES[lacks.found(kinds, piece)] if kinds else None if piece.takes_shares else Cause.CLOSED
+        add(cause if cause is None or piece.takes_shares else Cause.CLOSED, piece.free_nano)
+    return found
+
+
+class _Lacks:
+    """What kinds lack beside devices of one node."""
+
+    def __init__(self, left: NodeLeft, settings: Settings) -> None:
+        self._left = left
+        self._settings = settings
+        self._coming_back = sum(piece.comes_back for piece in left.pieces)
+
+    def found(self, kinds: Iterable[Kind], piece: Piece | None) -> int:
+        """The set of lacks beside a piece, or beside a device that nobody has; see ``CAUSES``."""
+        found = 0
+        for kind in kinds:
+            opened = self._opened(kind, piece)
+            if opened is not None:
+                found |= 1 << self._lack(kind, opened)
+                if found & 1:
+                    break
+        return found
+
+    def _opened(self, kind: Kind, piece: Piece | None) -> int | None:
+        """How many devices are opened so that a pod of a kind takes this device; None: it can't."""
+        left = self._left
+        if kind.is_whole:
+            is_had = piece is None or piece.comes_back
+            return 0 if is_had and kind.devices <= left.gpus + self._coming_back else None
+        if not left.takes_shares or (piece is not None and not _holds(piece, kind)):
+            return None
+        holding = sum(_holds(each, kind) for each in left.pieces)
+        opened = max(kind.devices - holding, 0 if piece is not None else 1)
+        if opened > left.gpus or (opened and kind.device_mib > left.largest_card_mib):
+            return None
+        return opened
+
+    def _lack(self, kind: Kind, opened: int) -> int:
+        left, settings = self._left, self._settings
+        cpu = kind.cpu_milli + opened * settings.reservation_cpu_milli
+        memory = kind.mem_mib + opened * settings.reservation_mem_mib
+        lack = LACKS_CPU if cpu and left.cpu_milli < cpu else 0
+        lack |= LACKS_MEMORY if memory and left.mem_mib < memory else 0
+        return lack | (LACKS_POD_SLOTS if left.pods < 1 + opened else 0)
+
+
+def _holds(piece: Piece, kind: Kind) -> bool:
+    if not piece.takes_shares:
+        return False
+    return piece.free_mib >= kind.device_mib if kind.device_mib else piece.free_nano >= kind.milli * NANO_PER_MILLI
