@@ -43,6 +43,16 @@ PANELS: Final = (
         ((f"max by (node_pool, product, state) ({have.POOLS.name}) / 1e9", "{{node_pool}} {{product}} {{state}}"),),
     ),
     Panel(
+        "GPUs that are free and fit no pod, by cause",
+        "short",
+        (
+            (
+                f"max by (node_pool, product, cause) ({have.UNUSABLE.name}) / 1e9 > 0",
+                "{{node_pool}} {{product}} {{cause}}",
+            ),
+        ),
+    ),
+    Panel(
         "GPUs of queues",
         "short",
         (
@@ -64,7 +74,6 @@ PANELS: Final = (
             (_rate(have.BINDS, "outcome"), "by the binder: {{outcome}}"),
         ),
     ),
-    Panel("Decisions a second", "ops", ((_rate(have.DECISIONS, "kind"), "{{kind}}"),)),
     Panel(
         "Evictions, in an hour",
         "short",
@@ -78,6 +87,7 @@ PANELS: Final = (
             (f"max by (action) ({have.INTENTS.name})", "intents that stand: {{action}}"),
         ),
     ),
+    Panel("Decisions a second", "ops", ((_rate(have.DECISIONS, "kind"), "{{kind}}"),)),
     Panel("New reasons to wait, a second", "ops", ((_rate(have.VERDICTS, "reason"), "{{reason}}"),)),
     Panel("Scheduler: stages, 99 %", "s", ((_quantile(have.STAGE_SECONDS, "stage"), "{{stage}}"),)),
     Panel("Binder: stages, 99 %", "s", ((_quantile(have.BIND_STAGE_SECONDS, "stage"), "{{stage}}"),)),

@@ -129,6 +129,17 @@ POOLS: Final = gauge(
         "not ready, cordoned, or out of CPU, memory or pod slots, or the shared GPU is closed)",
     },
 )
+UNUSABLE: Final = gauge(
+    "moorage_unusable_nano_gpus",
+    "Free GPUs of a pool, in nano-GPU, that no pod that waits or is usual can take; from the leader's ledger.",
+    {
+        "node_pool": "as in `moorage_pool_nano_gpus`",
+        "product": "the same",
+        "cause": "`not-ready` or `cordoned` (the node); `closed` (a shared GPU that takes no pod); `pieces` (less is "
+        "left of the GPU, or fewer GPUs of the node, than any of these pods requests); `cpu`, `memory`, `pod-slots` "
+        "(short beside the GPU); `several` (of these three)",
+    },
+)
 LEDGER_DIFFERENCES: Final = counter(
     "moorage_ledger_differences_total",
     "Nodes whose ledger row differed from a recount. Anything above 0 is a bug.",
@@ -211,7 +222,8 @@ QUEUES: Final = (
     QUEUE_OWED,
 )  # fmt: skip
 SCHEDULER: Final = (
-    DECISIONS, VERDICTS, WAITING, STAGE_SECONDS, WAITED, COMMITS, POOLS, LEDGER_DIFFERENCES,
+    DECISIONS, VERDICTS, WAITING, STAGE_SECONDS, WAITED, COMMITS, POOLS, UNUSABLE,
+    LEDGER_DIFFERENCES,
     EVICTIONS, EVICTED_IN_VAIN, INTENTS,
     KAI_E2E, KAI_TASK, KAI_BIND, *QUEUES,
 )  # fmt: skip

@@ -21,6 +21,7 @@ from cli.metrics.declared import (
     LEDGER_DIFFERENCES,
     POOLS,
     STAGE_SECONDS,
+    UNUSABLE,
     VERDICTS,
     WAITED,
     WAITING,
@@ -135,13 +136,19 @@ class _UnderKaisNames:
 
 
 def show_standing(registry: Registry, standing: Standing) -> None:
-    """Read why pods wait, and what is used of each pool, whenever somebody asks."""
+    """Read why pods wait, and what of each pool is used and what is of no use, whenever somebody asks."""
 
     def pools() -> Iterator[Sample]:
         for pool, use in standing.pools().items():
             for state, nano in msgspec.structs.asdict(use).items():
                 yield (pool.node_pool, pool.product, state), nano
 
+    def unusable() -> Iterator[Sample]:
+        for pool, causes in standing.unusable().items():
+            for cause, nano in causes.items():
+                yield (pool.node_pool, pool.product, cause.value), nano
+
     registry.read(WAITING, lambda: [((why,), count) for why, count in standing.waiting().items()])
     registry.read(POOLS, pools)
+    registry.read(UNUSABLE, unusable)
     registry.read(INTENTS, lambda: [((action,), count) for action, count in standing.intents().items()])

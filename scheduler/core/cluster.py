@@ -32,13 +32,18 @@ from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.queues.berths import is_starved
 from scheduler.core.recount import differences
+from scheduler.core.report.counted_kinds import counted_kinds, waiting_kinds
+from scheduler.core.report.fragmentation import Cause
+from scheduler.core.report.fragmented_pools import fragmented_pools
 from scheduler.core.report.node_view import Known, NodeView, node_view
+from scheduler.core.report.pool_use import Pool
 from scheduler.core.room.fitting import will_fit
 from scheduler.core.room.search import find_room
 from scheduler.core.scores.priced import score_by
 from scheduler.core.scores.prices import Prices
 from scheduler.core.scores.registry import SCORES
 from scheduler.core.scores.score import Scores
+from scheduler.core.scores.typical import ARRIVAL
 from scheduler.core.snapshot.counting import count_node
 from scheduler.core.snapshot.supposed import AS_IT_IS, Supposed
 
@@ -286,6 +291,12 @@ class Cluster(ClusterState):
             return None
         pods, charges = self._pods.bound_to(name), self.commits.charges_at(name)
         return node_view(node, self._count(name), pods=pods, charges=charges, known=Known(self._pods.records))
+
+    def fragmentation(self) -> dict[Pool, dict[Cause, int]]:
+        """The nano-GPU of each pool that are free and that no pod that waits, or is usual, can take, by cause."""
+        waiting = waiting_kinds(map(self._pods.records.__getitem__, self._pods.unbound))
+        kinds = counted_kinds(self.arrivals.counts(), waiting, arrival=ARRIVAL)
+        return fragmented_pools(self.refresh(), kinds, self.settings, self.settings.pool)
 
     def pod_group(self, namespace: str, name: str) -> PodGroupRecord | None:
         """The record of a PodGroup."""

@@ -15,6 +15,7 @@ from scheduler.core.model.room import Action
 from scheduler.core.model.verdict import Code
 from scheduler.core.queues.shares import use_by_number
 from scheduler.core.queues.use_over_time import Ppb
+from scheduler.core.report.fragmentation import Cause
 from scheduler.core.report.pool_use import Pool, Use, use_of_pools
 from scheduler.core.report.queue_owed import owed_nano_gpus
 from scheduler.core.report.queue_state import QueueState, queue_states
@@ -63,6 +64,10 @@ class Standing:
         """What is used of each pool of GPUs, and what is not, by the ledger as it is now."""
         cluster = self._cache.cluster
         return use_of_pools(cluster.refresh(), cluster.settings.pool) if self.is_leading else {}
+
+    def unusable(self) -> Mapping[Pool, Mapping[Cause, int]]:
+        """What is free of each pool of GPUs and of no use to pods that wait or are usual, in nano-GPU, by cause."""
+        return self._cache.cluster.fragmentation() if self.is_leading else {}
 
     def intents(self) -> Mapping[str, int]:
         """How many decisions to evict pods for others stand, by action."""

@@ -74,6 +74,14 @@ def pool(used: float, stranded: float) -> Series:
     return made
 
 
+def unusable(pieces: float, cpu: float, cordoned: float = 0.0, *, waiting: str = "3x130") -> Series:
+    made = pool(used=8 - pieces, stranded=0.0) | one(WAITING, waiting, "scheduler", reason="NoNodeFits")
+    for cause, gpus in {"pieces": pieces, "cpu": cpu, "cordoned": cordoned, "closed": 0.0}.items():
+        value = f"{round(gpus * 1e9)}x130"
+        made |= one("moorage_unusable_nano_gpus", value, "scheduler", node_pool="a", product="H100", cause=cause)
+    return made
+
+
 def leads(scheduler: str, standby: str, binder: str = "1x130") -> Series:
     return (
         one("moorage_leader", scheduler, "scheduler", "a")
@@ -188,6 +196,20 @@ def _fires() -> Iterator[Case]:
                 "A tenth of the GPUs of pool a (H100) is free but unusable",
             ),
         ),
+    )  # fmt: skip
+    yield Case(
+        "GPUs that fit no pod", "MoorageFragmented", unusable(pieces=0.5, cpu=1.0), 65,
+        (
+            (
+                {"node_pool": "a", "product": "H100"},
+                "A tenth of the GPUs of pool a (H100) is free and fits no pod",
+            ),
+        ),
+    )  # fmt: skip
+    now_and_then = unusable(pieces=1.5, cpu=0.0, waiting="0x20 1x3 0x40 1x3 0x60")
+    yield Case(
+        "pods wait now and then", "MoorageFragmented", now_and_then, 100,
+        (({"node_pool": "a", "product": "H100"}, "A tenth of the GPUs of pool a (H100) is free and fits no pod"),),
     )  # fmt: skip
     yield Case(
         "a silent watch", "MoorageWatchSilent", one(SILENCE, "0+60x9", "binder", resource="pods"), 7,
@@ -342,6 +364,12 @@ def _silent() -> Iterator[Case]:
     yield Case("a failure of yesterday", "MoorageReviewsFail", failed_review("3x40"), 30)
 
 
+def _silent_about_fragments() -> Iterator[Case]:
+    yield Case("a little fits no pod", "MoorageFragmented", unusable(pieces=0.5, cpu=0.2), 90)
+    yield Case("a drained node is no fragment", "MoorageFragmented", unusable(0.5, 0.2, cordoned=2.0), 90)
+    yield Case("no pod waits", "MoorageFragmented", unusable(pieces=2.0, cpu=1.0, waiting="0x130"), 130)
+
+
 def _silent_about_workloads() -> Iterator[Case]:
     yield Case("a burst of workloads", "MoorageWorkloadsUngrouped", ungrouped("0x3 40x3 0x20"), 20)
     yield Case("an owner that may not be read", "MoorageForbidden", forbidden("get", "batches"), 40)
@@ -358,7 +386,7 @@ def _healthy() -> Series:
     made |= one(DIFFERENCES, "0x130", "scheduler")
     for reason, values in (("Undecided", "0 7 0x128"), ("NoNodeFits", "40x130"), ("OnItsWay", "3x130")):
         made |= one(WAITING, values, "scheduler", reason=reason)
-    made |= pool(used=9, stranded=0.1)
+    made |= unusable(pieces=0.4, cpu=0.2) | pool(used=9, stranded=0.1)
     made |= (
         used("gpus", "4x30 8x100", "8x130") | used("cpu_cores", "40x130", "-1x130") | owed("0x20 1000000000x5 0x105")
     )
@@ -377,5 +405,5 @@ def _healthy() -> Series:
 
 
 FIRES: Final = (*_fires(), *_fires_for_queues())
-SILENT: Final = (*_silent(), *_silent_about_workloads(), *_silent_about_queues())
+SILENT: Final = (*_silent(), *_silent_about_fragments(), *_silent_about_workloads(), *_silent_about_queues())
 HEALTHY: Final = _healthy()

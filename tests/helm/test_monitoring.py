@@ -109,13 +109,16 @@ def test_an_alert_says_what_it_is_how_bad_and_what_to_do(name: str) -> None:
 def test_the_values_of_labels_that_alerts_choose_are_ones_that_are_counted() -> None:
     from binder.report.standing import Drift, Held  # noqa: PLC0415
     from gpu.cause import Cause  # noqa: PLC0415
+    from scheduler.core.model.verdict import Code  # noqa: PLC0415
+    from scheduler.core.report import fragmentation  # noqa: PLC0415
     from scheduler.report.standing import UNDECIDED  # noqa: PLC0415
 
     there = {
         "kind": {drift.value for drift in Drift},
         "state": {*(held.value for held in Held), "used", "free", "pieces", "stranded"},
         "outcome": {"bound", *(cause.value for cause in Cause)},
-        "reason": {UNDECIDED},
+        "reason": {UNDECIDED, *(code.value for code in Code)},
+        "cause": {cause.value for cause in fragmentation.Cause},
         "answer": {"failed", "malformed"},
         "job": set(COMPONENTS),
     }

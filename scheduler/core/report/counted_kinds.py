@@ -6,11 +6,13 @@ for less in everything: the answer is the same, and what it costs stays small.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final
 
-from scheduler.core.model.pod_kind import LEAST_PODS, Kind, most_frequent, usual
+from scheduler.core.model.pod_kind import LEAST_PODS, Kind, asked_kind, most_frequent, usual
+from scheduler.core.model.records import PodRecord
 
 #: Of usual kinds, and of those that wait, so many are looked at, the most frequent.
 MOST_LOOKED_AT: Final = 256
@@ -26,6 +28,16 @@ def counted_kinds(came: Mapping[Kind, int], waiting: Mapping[Kind, int], *, arri
     is_known = sum(came.values()) >= LEAST_PODS * arrival
     kinds = [kind for kind, _ in usual(came)[:MOST_LOOKED_AT]] if is_known else []
     return _least([*kinds, *(kind for kind, _ in islice(most_frequent(waiting), MOST_LOOKED_AT))])
+
+
+def waiting_kinds(pods: Iterable[PodRecord]) -> Counter[Kind]:
+    """Count pods without a node by their kind, of those that may start now; the most frequent classes of them."""
+    classes = Counter(pod.cls for pod in pods if not (pod.gated or pod.deleting or pod.is_elsewhere))
+    found: Counter[Kind] = Counter()
+    for cls, count in classes.most_common(MOST_LOOKED_AT):
+        if (kind := asked_kind(cls)) is not None:
+            found[kind] += count
+    return found
 
 
 def _least(kinds: Iterable[Kind]) -> tuple[Kind, ...]:

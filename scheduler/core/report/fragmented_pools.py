@@ -148,7 +148,7 @@ class _Look:
         self._beside_free |= np.where(fits, self._lacks(kind, missing), 0)
 
     def _lacks(self, kind: Kind, opened: Int64s | int) -> Sets:
-        """What a kind lacks on each node, as a set of one, where so many devices are opened for it."""
+        """What a kind lacks on each node, as a set of one, where ``opened`` devices are opened for it."""
         free, settings = self._table.free, self._settings
         opened = np.minimum(opened, 1 << 16)  # no node has more; and a product stays small
         cpu = min(kind.cpu_milli, MOST_ASKED) + opened * settings.reservation_cpu_milli

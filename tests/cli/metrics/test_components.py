@@ -15,6 +15,7 @@ from cli.metrics.declared import BINDER, SCHEDULER
 from cli.metrics.registry import Registry
 from kube.client.api import Api
 from scheduler.app import Scheduler
+from scheduler.core.report.fragmentation import Cause
 from scheduler.report.standing import ON_ITS_WAY
 from simulator import shape
 from simulator.parts import Parts
@@ -98,12 +99,22 @@ async def test_how_gpus_are_used_is_read_to_the_nano() -> None:
         pools = values(it.scheduler, "moorage_pool_nano_gpus")
         use = {state: nano for (*_, state), nano in pools.items()}
         assert use == {"used": 1.5 * NANO, "free": 2 * NANO, "pieces": 0.5 * NANO, "stranded": 0.0}
+        assert set(values(it.scheduler, "moorage_unusable_nano_gpus").values()) == {0}
         assert value(it.binder, "moorage_gpu_groups") == value(it.binder, "moorage_gpu_tenants") == 1
         assert values(it.binder, "moorage_reservations")["shared",] == 1
         assert set(values(it.binder, "moorage_ledger_drift_pods").values()) == {0}
         assert value(it.scheduler, "moorage_ledger_differences_total") == 0
         assert every_sample_once(it.scheduler)
         assert every_sample_once(it.binder)
+
+
+async def test_what_is_free_and_fits_no_pod_that_waits_is_read_by_cause() -> None:
+    async with counted("1x2x80GiB") as it:
+        await create(it.world, share("a", "0.75"), pod("w", gpus=2))
+        await settle()
+        unusable = values(it.scheduler, "moorage_unusable_nano_gpus")
+        assert {cause: nano for (cause, *_), nano in unusable.items() if nano} == {"pieces": 1.25 * NANO}
+        assert {cause for cause, *_ in unusable} == {cause.value for cause in Cause}
 
 
 async def test_why_pods_wait_is_counted_once_each_and_read_as_it_is() -> None:
