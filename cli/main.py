@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from cli import admin, dialectfile, explain, inspect, manifestfiles, offline, ui, version
+from cli import admin, dialectfile, explain, inspect, manifestfiles, offline, snapshot, ui, version
 from cli.options import output
 from cli.printable import line
 from cli.refusing import BadInput
@@ -157,6 +157,7 @@ def _add_asking(parser: argparse.ArgumentParser, called: str | None) -> argparse
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     inspect.add_command(commands)
     explain.add_command(commands)
+    snapshot.add_command(commands)
     top.add_command(commands)
     offline.add_commands(commands)
     version.add_command(commands)

@@ -1,0 +1,40 @@
+"""``moorage snapshot``: what the scheduler reads of a cluster, as a file for ``simulate --from-snapshot``.
+
+Only argparse is imported here; what reads and writes is cli/snapshotprocess.py, imported when called.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+from cli.options import connection
+
+_Commands = Any  # argparse keeps the type of sub-commands private
+
+NAME: Final = "snapshot"
+
+
+def add_command(commands: _Commands) -> None:
+    """Add the sub-command."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        NAME,
+        help="print what the scheduler reads of a cluster, for simulate",
+        description=(
+            "Read a cluster and print one JSON object that simulate --from-snapshot reads. Commands, arguments, "
+            "environment, Secrets and annotations that the scheduler does not read are left out. Changes nothing. "
+            "Exit code 0: printed; 1: the cluster can't be read; 2: bad input."
+        ),
+    )
+    parser.add_argument("--anonymize", action="store_true", help="replace names by numbers in their order")
+    connection.add(parser)
+    parser.set_defaults(run=_snapshot)
+
+
+def _snapshot(arguments: argparse.Namespace) -> int:
+    from cli.memory import rare_collections  # noqa: PLC0415 - lazily, so that --help costs nothing
+
+    with rare_collections():
+        from cli import snapshotprocess  # noqa: PLC0415 - as above
+
+        return snapshotprocess.run(arguments)

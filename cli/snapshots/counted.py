@@ -1,0 +1,85 @@
+"""A snapshot as the scheduler's own Cluster, fed with what watches would have shown of it.
+
+A kind that is missing counts as one that the scheduler has not read yet: pods that depend on it wait with that reason.
+Only the running scheduler knows of failed attempts, so none has failed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from cli.snapshots.saved import Saved
+from scheduler.core.cluster import Cluster
+from scheduler.core.convert import budgets, job_owners, queues, selectors, topologies, volumes
+from scheduler.core.model.facts import Facts
+from scheduler.core.model.settings import Settings
+from scheduler.core.queues.use_over_time import NOT_COUNTED, read_counts
+from scheduler.core.room import written
+from scheduler.core.scores.prices import prices_of
+from scheduler.core.scores.typical import typical_of
+from scheduler.watch.known_for_room import KnownForRoom
+
+#: By plural: where the records of a kind are kept, and how one is read.
+Kept = Mapping[str, tuple[Facts[Any, Any], Callable[[Any], Any]]]
+
+
+def cluster_of(saved: Saved, settings: Settings) -> tuple[Cluster, tuple[str, ...]]:
+    """Return the cluster, and what of the record of evictions contradicts itself, in words.
+
+    Where the scheduler keeps no record of evictions, no pod is evicted for another, also if ``settings`` allow it.
+    """
+    makes_room = settings.makes_room and saved.room is not None
+    cluster = Cluster(msgspec.structs.replace(settings, makes_room=makes_room))
+    room = KnownForRoom(settings.room)
+    for name, (facts, read) in _facts(cluster, room).items():
+        if name in saved.missing:
+            facts.expect()
+        facts.replace(map(read, getattr(saved, name)))
+    used = read_counts(saved.queue_use) if saved.queue_use else NOT_COUNTED
+    cluster.queues.note_use_over_time(NOT_COUNTED if isinstance(used, str) else used)
+    for node in saved.nodes:
+        cluster.upsert_node(node)
+    cluster.replace_pod_groups(saved.podgroups)
+    cluster.replace_bind_requests(saved.bindrequests)
+    for pod in saved.pods:
+        cluster.upsert_pod(pod)
+        if pod.spec.node_name and room.has_budget(pod.metadata.namespace):
+            meta = pod.metadata
+            room.put_labels(meta.uid, meta.namespace, meta.resource_version, meta.labels or {})
+    problems = tuple(_put_room(saved, cluster, room)) if makes_room else ()
+    if settings.uses_prices:
+        cluster.note_prices(prices_of(typical_of(cluster.arrivals.counts())))
+    return cluster, problems
+
+
+def _facts(cluster: Cluster, room: KnownForRoom) -> Kept:
+    """Kinds that the scheduler can do without for a while (scheduler/watch/watched.py)."""
+    storage = cluster.storage
+    attachments = storage.attachments
+    return {
+        "queues": (cluster.queues.records, queues.queue_record),
+        "namespaces": (cluster.others.namespaces, selectors.namespace_record),
+        "topologies": (cluster.topologies.of_kai, topologies.topology_record),
+        "jobs": (cluster.owners.jobs, job_owners.job_record),
+        "storageclasses": (storage.classes, volumes.storage_class_record),
+        "csinodes": (attachments.limits, volumes.limits_record),
+        "volumeattachments": (attachments.attached, volumes.attachment_record),
+        "persistentvolumes": (storage.volumes, volumes.volume_record),
+        "persistentvolumeclaims": (storage.claims, volumes.claim_record),
+        "poddisruptionbudgets": (room.budgets, budgets.budget_record),
+    }
+
+
+def _put_room(saved: Saved, cluster: Cluster, room: KnownForRoom) -> Iterator[str]:
+    """Let intents stand, and count evictions; name those that contradict others."""
+    record = written.read(saved.room or "").record
+    room.note_evicted(written.evictions(record, now_s=saved.wall_s))
+    for intent in record.intents:
+        try:
+            cluster.commits.intents.put(intent)
+        except ValueError as error:
+            yield str(error)
+    cluster.note_room_facts(room.facts())

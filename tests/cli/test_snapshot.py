@@ -1,0 +1,73 @@
+"""``snapshot`` as a command: what it reads, what it leaves out, and what it refuses."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from cli.main import main
+from cli.snapshots import reading, saved
+from cli.snapshots.counted import cluster_of
+from kube.memory.calls import Call
+from kube.memory.faults import Fault
+from scheduler.app import Scheduler
+from scheduler.core.model.settings import Settings
+from tests.conftest import AnyioBackend
+from tests.scheduler import stage
+from tests.scheduler.stage import api_of, create, pod, settle
+
+WALL_NS = 1_800_000_000 * 10**9
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+def refuse(*plurals: str) -> Any:
+    def judge(call: Call) -> Fault | None:
+        return Fault(refuse_with=403) if call.user == "someone" and call.kind.plural in plurals else None
+
+    return judge
+
+
+async def test_a_cluster_is_read_and_counted_as_its_scheduler_counts_it() -> None:
+    async with stage.stage("1x8x80GiB") as world:
+        await create(world, pod("a", gpus=6), pod("b", gpus=4))
+        await settle()
+        found = saved.read(saved.write(await reading.read(api_of(world, "someone"), now_ns=WALL_NS)))
+        assert (found.missing, found.unread) == ([], [])
+        assert found.taken_at == "2027-01-15T08:00:00Z"
+        cluster, problems = cluster_of(found, Settings())
+        assert problems == ()
+        assert cluster.validate() == []
+        (scheduler,) = world.running.values()
+        assert isinstance(scheduler, Scheduler)
+        assert cluster.view("node-0") == scheduler.cache.cluster.view("node-0")
+        assert [pod.name for pod in cluster.waiting()] == ["b"]
+
+
+async def test_what_may_not_be_read_is_named_and_its_pods_wait() -> None:
+    async with stage.stage("1x8x80GiB") as world:
+        await create(world, pod("a", gpus=1))
+        await settle()
+        world.server.faults.on_request.append(refuse("queues", "configmaps", "persistentvolumes"))
+        found = await reading.read(api_of(world, "someone"), now_ns=WALL_NS)
+        assert found.missing == ["queues", "persistentvolumes", "configmaps"]
+        assert [note.partition(":")[0].partition(" ")[0] for note in found.unread] == found.missing
+        cluster, _ = cluster_of(found, Settings())
+        assert not cluster.queues.records.is_read
+        assert not cluster.settings.makes_room
+
+
+def test_nothing_is_printed_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["snapshot", "--kubeconfig", "/nowhere"]) == 2
+    assert "redirect it, as in: moorage snapshot > cluster.json" in capsys.readouterr().err
+
+
+def test_a_cluster_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["snapshot", "--kubeconfig", "/nowhere"]) == 2
+    assert "/nowhere" in capsys.readouterr().err
