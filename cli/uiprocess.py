@@ -19,9 +19,11 @@ from cli.leaders import by_server
 from cli.listening import listening
 from cli.memory import rare_collections
 from cli.options import selection
+from cli.page import sources
 from cli.page.access import Access, Open, Reviewed
 from cli.page.answering import Answering
 from cli.page.door import Door
+from cli.page.explaining import PageExplains
 from cli.page.following import Following
 from cli.page.objects import Objects
 from cli.page.opened import Opened
@@ -34,6 +36,7 @@ from cli.progress import Progress
 from cli.reaching import Reached, reached
 from cli.refusing import BadInput, refuse
 from cli.seeding import rng
+from kube.client.clock import SystemClock
 from kube.client.config import plain
 from kube.client.retry import TRIES
 
@@ -116,6 +119,13 @@ async def _follow(arguments: argparse.Namespace, settings: PageSettings, door: D
                     drawn=publishing.begun,
                     warnings=door.warnings,
                     trace_url=settings.trace_url,
+                    explains=PageExplains(
+                        sources.cluster(api, publishing.objects, following, SystemClock()),
+                        clock=SystemClock(),
+                        asks=None
+                        if arguments.simulate
+                        else sources.scheduler(cluster.credentials, signs_in=not is_local),
+                    ),
                 )
                 tasks.start_soon(_tell_trouble, following)
                 await _listen(answering, door, tasks)
@@ -135,6 +145,7 @@ async def _play(arguments: argparse.Namespace, settings: PageSettings, door: Doo
         speed=arguments.speed,
         hosts=_OURSELVES,
         trace_url=settings.trace_url,
+        explains=PageExplains(sources.run(recorded), clock=SystemClock()),
     )
     with closing(recorded):
         async with anyio.create_task_group() as tasks:

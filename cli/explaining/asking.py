@@ -12,9 +12,11 @@ from urllib.parse import quote
 
 import msgspec
 
+from cli.explaining.questions import Asked
 from cli.explaining.supposing import Whole
 from cli.reaching import Reached
 from cli.refusing import BadInput
+from kube.client.config import Credentials
 from kube.client.errors import ApiError
 from kube.client.http_reads import HttpReads
 from kube.client.transport import Response
@@ -36,15 +38,20 @@ class NoAnswer(Exception):
 
 
 async def ask(cluster: Reached, arguments: argparse.Namespace, namespace: str) -> Whole:
-    """Ask the scheduler. Raises NoAnswer, and BadInput for what it refuses."""
-    credentials = cluster.credentials
+    """Ask the scheduler what the arguments name. Raises NoAnswer, and BadInput for what it refuses."""
+    asked = Asked(kind=arguments.what, namespace=namespace, name=arguments.names[0], supposed=tuple(arguments.what_if))
+    return await passed_on(cluster.credentials, asked)
+
+
+async def passed_on(credentials: Credentials, asked: Asked) -> Whole:
+    """Ask the scheduler as the owner of these credentials. Raises NoAnswer, and BadInput for what it refuses."""
     if any(name.startswith(_ACT_AS) for name, _ in credentials.headers):
         raise NoAnswer("--as can't be passed on to it")
     token = "" if credentials.authorization is None else await credentials.authorization()
     if not token.lower().startswith("bearer "):
         raise NoAnswer("it needs a bearer token, and these credentials have none")
-    path = "/".join((_PATH, *(quote(part, safe="") for part in (arguments.what, namespace, arguments.names[0]))))
-    query = {"what-if": "\n".join(arguments.what_if)} if arguments.what_if else {}
+    path = "/".join((_PATH, *(quote(part, safe="") for part in (asked.kind, asked.namespace, asked.name))))
+    query = {"what-if": "\n".join(asked.supposed)} if asked.supposed else {}
     shown = msgspec.structs.replace(credentials, headers=(*credentials.headers, (TOKEN_HEADER, token)))
     try:
         async with HttpReads(shown, user_agent="moorage-explain") as transport:

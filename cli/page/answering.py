@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import functools
 import gzip
-import importlib.resources
 import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol
 
@@ -21,7 +20,10 @@ import anyio.to_thread
 import msgspec
 from aiohttp import web
 
+from cli.explaining.questions import Unanswered
 from cli.page.access import Access, Turned
+from cli.page.explaining import PageExplains, Question
+from cli.page.files import Handler, add_files
 from cli.page.frames import Frame
 from cli.page.paths import with_link
 from cli.page.publishing import Publishing
@@ -39,12 +41,6 @@ _LARGEST_BODY_BYTES: Final = 1024
 _LEVEL: Final = 5
 #: An answer is sent in pieces, each of which has to be read within a time: more than aiohttp sends without waiting.
 _PIECE_BYTES: Final = 128 * 1024
-_TYPES: Final = {
-    ".html": "text/html",
-    ".css": "text/css",
-    ".js": "text/javascript",
-    ".svg": "image/svg+xml",
-}
 #: Nothing from elsewhere, nothing inline, nothing that makes code or HTML of a text, and no frame around it.
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -61,7 +57,6 @@ HEADERS: Final = {
 }
 _NO_WEIGHT: Final = re.compile(r"q=0(\.0*)?")
 _PORT: Final = re.compile(r":[0-9]*$")
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -116,6 +111,7 @@ class Answering:
 
     ``drawn``: set once there is a first picture of what is followed; None: there is one from the start.
     ``warnings`` says what the page's health is to say beside what can't be read; ``trace_url``: cli/page/settings.py.
+    ``explains``: None where no pod is explained.
     """
 
     def __init__(  # noqa: PLR0913 - keywords, each a part that a test may replace
@@ -131,6 +127,7 @@ class Answering:
         limits: Limits | None = None,
         warnings: Callable[[], tuple[str, ...]] = tuple,
         trace_url: str = "",
+        explains: PageExplains | None = None,
     ) -> None:
         self._publishing = publishing
         self._drawn = drawn
@@ -145,6 +142,7 @@ class Answering:
         self._states: Counter[str] = Counter()
         self._warnings = warnings
         self._trace_url = trace_url
+        self._explains = explains
         #: Connections on which an answer is made or sent.
         self._busy: set[object] = set()
         self._open: set[anyio.CancelScope] = set()
@@ -156,11 +154,11 @@ class Answering:
     def app(self) -> web.Application:
         """Return the routes: GET and nothing else."""
         app = web.Application(client_max_size=_LARGEST_BODY_BYTES, middlewares=[self._guard])
-        for name, (kind, body) in _files().items():
-            app.router.add_get(f"/{'' if name == 'index.html' else name}", _file(kind, body), allow_head=False)
+        add_files(app.router)
         app.router.add_get("/api/state", self._state, allow_head=False)
         app.router.add_get("/api/changes", self._changes, allow_head=False)
         app.router.add_get("/api/pods/{namespace}/{name}", self._pod, allow_head=False)
+        app.router.add_get("/api/explain/{namespace}/{name}", self._explain, allow_head=False)
         app.on_shutdown.append(self._end_streams)
         return app
 
@@ -259,6 +257,28 @@ class Answering:
         if shown is None:
             return told(404, "there is no such pod, or you may not see it")
         return web.Response(body=_encode(shown), content_type="application/json")
+
+    async def _explain(self, request: web.Request) -> web.StreamResponse:
+        """Why a pod waits, and what would let it start."""
+        sight = await self._sight(request)
+        if isinstance(sight, Turned):
+            return _turned(sight)
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        if not sight.sees(namespace) or self._publishing.objects.pod(namespace, name) is None:
+            return told(404, "there is no such pod, or you may not see it")
+        authorization = request.headers.get("Authorization", "")
+        user = self._access.user(authorization)
+        question = Question(namespace=namespace, name=name, sight=sight, user=user, authorization=authorization)
+        return await self._explained(question)
+
+    async def _explained(self, question: Question) -> web.Response:
+        if self._explains is None:
+            return told(404, "no pod is explained here")
+        try:
+            body = _encode(await self._explains.explain(question))
+        except Unanswered as refused:
+            return told(refused.status, refused.why)
+        return web.Response(body=body, content_type="application/json")
 
     async def _changes(self, request: web.Request) -> web.StreamResponse:
         """Changes from ``after`` (or Last-Event-ID) on, until the reader goes."""
@@ -372,22 +392,3 @@ def _turned(turned: Turned) -> web.Response:
     if turned.status == 401:
         answer.headers["WWW-Authenticate"] = "Bearer"
     return answer
-
-
-def _file(kind: str, body: bytes) -> Handler:
-    async def handler(_: web.Request) -> web.StreamResponse:
-        return web.Response(body=body, content_type=kind, charset="utf-8")
-
-    return handler
-
-
-@functools.cache
-def _files() -> Mapping[str, tuple[str, bytes]]:
-    """The page's own files, all of them and nothing else."""
-    folder = importlib.resources.files("cli.page") / "static"
-    found = {entry.name: entry for entry in folder.iterdir()}
-    return {
-        name: (_TYPES[f".{name.rpartition('.')[2]}"], entry.read_bytes())
-        for name, entry in sorted(found.items())
-        if f".{name.rpartition('.')[2]}" in _TYPES
-    }

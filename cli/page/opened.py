@@ -11,9 +11,12 @@ from aiohttp import web
 from typing_extensions import override
 
 from cli.page.access import Open
-from cli.page.answering import HEADERS, Answering, Handler, stated, told
+from cli.page.answering import HEADERS, Answering, stated, told
+from cli.page.explaining import PageExplains, Question
+from cli.page.files import Handler
 from cli.page.paths import with_link
 from cli.page.publishing import Publishing
+from cli.page.sight import EVERYTHING
 from cli.page.values import State
 from cli.page.winding import FileChanged, Recorded
 
@@ -38,8 +41,11 @@ class Opened(Answering):
         speed: float,
         hosts: Collection[str] | None,
         trace_url: str = "",
+        explains: PageExplains | None = None,
     ) -> None:
-        super().__init__(Publishing(epoch), recorded, Open(), source=source, hosts=hosts, trace_url=trace_url)
+        super().__init__(
+            Publishing(epoch), recorded, Open(), source=source, hosts=hosts, trace_url=trace_url, explains=explains
+        )
         self._recorded = recorded
         self._epoch = epoch
         self._speed = speed
@@ -85,6 +91,14 @@ class Opened(Answering):
         if path is None:
             return told(404, "there is no such pod at that moment")
         return web.Response(body=_encode(with_link(path, self._trace_url)), content_type="application/json")
+
+    @override
+    async def _explain(self, request: web.Request) -> web.StreamResponse:
+        at_ms = self._at(request)
+        if isinstance(at_ms, web.Response):
+            return at_ms
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        return await self._explained(Question(namespace=namespace, name=name, sight=EVERYTHING, at_ms=at_ms))
 
     @override
     async def _changes(self, request: web.Request) -> web.StreamResponse:

@@ -198,6 +198,27 @@ class PodPath(PageStruct, frozen=True, gc=False):
     events: tuple[EventLine, ...] = ()
 
 
+class Table(PageStruct, frozen=True, gc=False):
+    """A table of texts, as the command prints it; without columns it is a sentence, its title."""
+
+    title: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+class Explanation(PageStruct, frozen=True, gc=False):
+    """Why a pod waits and what would help. ``by``: the source of the answer; ``at``: the time of what it rests on.
+
+    ``not_by_scheduler``: why the scheduler gave none. ``unread``: what the answer leaves out.
+    """
+
+    by: str
+    at: str
+    tables: tuple[Table, ...]
+    not_by_scheduler: str = ""
+    unread: tuple[str, ...] = ()
+
+
 class Changes(PageStruct, frozen=True, gc=False):
     """What became different: whole nodes, pods, events and groups, and the keys of those that are gone."""
 

@@ -25,8 +25,7 @@ from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 
 if TYPE_CHECKING:
-    from cli.queueing.counting import Known
-    from scheduler.core.room.written import Record
+    from cli.queueing.counting import EvictionsRead, Known
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,15 +46,14 @@ async def read(api: Api, *, wall_s: int | None = None) -> Known:
     ``wall_s``: now, for those who also ask who is evicted for whom. Raises ApiError where queues, nodes or pods can't
     be read: then nothing true can be said.
     """
-    from cli.queueing.counting import Counting, EvictionsRead  # noqa: PLC0415 - what decides, NumPy included
+    from cli.queueing.counting import Counting  # noqa: PLC0415 - what decides, NumPy included
 
     unread: list[str] = []
     room: EvictionsRead | None = None
 
     async def read_room() -> None:
         nonlocal room
-        record = await _room(api, unread)
-        room = None if record is None else EvictionsRead(record, wall_s or 0)
+        room = await evictions(api, wall_s or 0, unread)
 
     if wall_s is not None:
         await allowed(read_room, "configmaps (who is evicted for whom)", unread)
@@ -113,7 +111,7 @@ async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]
 
     async def read_use() -> None:
         nonlocal used
-        used = await _use(api)
+        used = await use_over_time(api)
 
     await allowed(read_use, "configmaps (what queues used over time, if that counts)", unread)
     await allowed(read_groups, "podgroups (which queue their pods count in)", unread)
@@ -129,9 +127,13 @@ async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]
     )
 
 
-async def _room(api: Api, unread: list[str]) -> Record | None:
-    """Who is evicted for whom; None where nobody is evicted for anybody, as the scheduler keeps no record."""
-    from scheduler.core.room import written  # noqa: PLC0415 - for those who ask for it
+async def evictions(api: Api, wall_s: int, unread: list[str]) -> EvictionsRead | None:
+    """Read who is evicted for whom; None where nobody is evicted for anybody, as the scheduler keeps no record.
+
+    ``wall_s``: now. ``unread`` takes what of the record can't be read. Raises ApiError.
+    """
+    from cli.queueing.counting import EvictionsRead  # noqa: PLC0415 - for those who ask for it
+    from scheduler.core.room import written  # noqa: PLC0415 - as above
 
     try:
         found = await api.get(CONFIG_MAPS, names.ROOM, namespace=names.SYSTEM_NAMESPACE)
@@ -139,11 +141,11 @@ async def _room(api: Api, unread: list[str]) -> Record | None:
         return None
     reading = written.read((found.data or {}).get(written.KEY, ""))
     unread += [f"configmap {names.ROOM}: {problem}" for problem in reading.unread]
-    return reading.record
+    return EvictionsRead(reading.record, wall_s)
 
 
-async def _use(api: Api) -> UseOverTime:
-    """What queues used over time, as the scheduler last wrote it; nothing where that does not count."""
+async def use_over_time(api: Api) -> UseOverTime:
+    """Read what queues used over time, as the scheduler last wrote it; nothing where that does not count."""
     try:
         found = await api.get(CONFIG_MAPS, names.QUEUE_USE, namespace=names.SYSTEM_NAMESPACE)
     except NotFound:

@@ -7,13 +7,13 @@ import pytest
 from tests.browser.conftest import Faults
 from tools.browser.chromium import Tab
 from tools.browser.moment import Moment, served
-from tools.browser.pictures import FEW, MANY, a_share, played
+from tools.browser.pictures import FEW, MANY, at, played
 
 pytestmark = pytest.mark.browser
 
 VIEWS = (
     *("#/map", "#/map?by=queue", "#/waiting", "#/pods", "#/queues", "#/groups", "#/events"),
-    *("#/node/node-0", "#/pod/{share}", "#/no-such"),
+    *("#/node/node-0", "#/pod/{share}", "#/pod/{waiting}?explain=1", "#/no-such"),
 )
 DRAWN = "document.documentElement.dataset.connection === 'live' && document.documentElement.dataset.shown"
 
@@ -32,8 +32,9 @@ async def test_nothing_stands_in_the_way_of_people_who_see_little_or_nothing(
     await tab.size(width, 900)
     async with served(few) as address:
         for view in VIEWS:
-            await tab.open(f"{address}/{view.format(share=a_share(few))}")
+            await tab.open(f"{address}/{at(few, view)}")
             await tab.until(f"{DRAWN} && document.querySelectorAll('.device, .way li, tbody tr, main p').length")
+            await tab.until("!document.querySelector('.explain[open]') || !!document.querySelector('.explain h3')")
             assert (view, await faults()) == (view, [])
 
 

@@ -411,7 +411,14 @@ async def test_what_others_have_written_stays_text(tab: Tab) -> None:
         await cluster.api.create(POD_GROUPS, group, namespace="team-a")
         queue = {"metadata": {"name": "hostile"}, "spec": {"displayName": HOSTILE}}
         await cluster.api.create(QUEUES, queue)
-        for view in ("#/waiting", "#/events", "#/groups", "#/queues", "#/pod/team-a/huge"):
+        for view in (
+            "#/waiting",
+            "#/events",
+            "#/groups",
+            "#/queues",
+            "#/pod/team-a/huge",
+            "#/pod/team-a/huge?explain=1",
+        ):
             await shown(tab, made.address, view)
             await tab.until(f"document.getElementById('main').innerText.includes({HOSTILE!r})")
             assert await tab.evaluate("document.querySelectorAll('main img, main script').length") == 0
@@ -433,6 +440,57 @@ async def test_a_pod_shows_its_way(tab: Tab) -> None:
         await tab.open(f"{made.address}/#/pod/team-a/nobody")
         await tab.until("document.getElementById('main').innerText.includes('no such pod')")
     tab.forget()  # the browser complains of a 404
+
+
+ANSWERED = "!!document.querySelector('.explain[open] p:not([role=status])')"
+TABLES = "[...document.querySelectorAll('.explain h3, .explain > div > p')].map(e => e.innerText)"
+
+
+async def test_a_pod_that_waits_is_explained_when_it_is_opened(tab: Tab) -> None:
+    async with page(await small()) as made:
+        await shown(tab, made.address, "#/pod/team-a/huge")
+        await tab.until("!!document.querySelector('.explain summary')")
+        assert await tab.evaluate(TABLES) == []
+        await tab.evaluate("document.querySelector('.explain summary').click()")
+        await tab.until(ANSWERED)
+        said = await tab.evaluate(TABLES)
+        assert said[0].startswith("Pod team-a/huge waits: no nodes with enough resources were found")
+        assert "Nodes by reason, of 3 (a node may have several):" in said
+        assert "Each of these, alone, lets it start; each was tried on the cluster as it is now:" in said
+        rows = await tab.evaluate("[...document.querySelectorAll('.explain tbody tr')].map(r => r.cells[0].innerText)")
+        assert {"1", "2", "request 4 GPUs per pod"} <= set(rows)
+        assert (await tab.evaluate("location.hash")) == "#/pod/team-a/huge?explain=1"
+
+
+async def test_an_explanation_stays_with_the_focus_while_the_pod_changes(tab: Tab) -> None:
+    cluster = await small()
+    async with page(cluster) as made:
+        await shown(tab, made.address, "#/pod/team-a/huge?explain=1")
+        await tab.until(ANSWERED)
+        await tab.evaluate("document.querySelector('.explain button').focus()")
+        status = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "R", "message": "another"}]}
+        await cluster.api.patch(PODS, "huge", {"status": status}, namespace="team-a", subresource="status")
+        await tab.until("document.querySelector('.why').innerText.includes('another')")
+        assert await tab.evaluate("document.activeElement.innerText") == "Ask again"
+        await tab.evaluate("document.querySelector('.explain time').className = 'before'; 1")
+        await tab.evaluate("document.activeElement.click()")
+        await tab.until("!!document.querySelector('.explain time:not(.before)')")
+        assert await tab.evaluate("document.activeElement.innerText") == "Ask again"
+
+
+async def test_a_pod_that_runs_has_nothing_to_explain(tab: Tab) -> None:
+    async with page(await small()) as made:
+        await shown(tab, made.address, "#/pod/team-a/train?explain=1")
+        await tab.until("document.querySelectorAll('.way li').length > 3")
+        assert await tab.evaluate("document.querySelectorAll('.explain').length") == 0
+
+
+async def test_why_nothing_is_explained_is_said(tab: Tab) -> None:
+    async with page(await small(), namespaces=("team-a",)) as made:
+        await shown(tab, made.address, "#/pod/team-a/huge?explain=1")
+        await tab.until(ANSWERED)
+        assert "not all pods are read here (-n)" in await tab.evaluate("document.querySelector('.explain').innerText")
+    tab.forget()  # the browser complains of a 409
 
 
 LINK = """

@@ -139,8 +139,19 @@ async def test_each_reader_sees_what_the_api_server_says_he_may(
             path = await eventually(history, "the page to tell that the pod was scheduled", within_s=PATIENCE_S)
             assert path["given"][0]["nano"] == 500_000_000
 
+            # It reads what only explanations need; nothing answers for the scheduler here, which the page says.
+            status, explained = await asked(client, f"/api/explain/{namespace}/half", tokens["page-own"])
+            assert status == 200, explained
+            assert "does not wait" in explained["tables"][0]["title"]
+            assert not [text for text in explained["unread"] if text.startswith("configmaps")]
+            assert explained["notByScheduler"]
+
             for token, status in ((tokens["page-none"], 403), ("nobody's", 401)):
-                for where in ("/api/state", "/api/changes", f"/api/pods/{namespace}/half"):
+                for where in (
+                    "/api/state",
+                    "/api/changes",
+                    *(f"/api/{of}/{namespace}/half" for of in ("pods", "explain")),
+                ):
                     assert (await asked(client, where, token))[0] == status
 
             await in_one_namespace(control_plane, tmp_path, namespace, tokens["page-own"])

@@ -15,11 +15,16 @@ import anyio.to_thread
 
 from cli.page.access import Open
 from cli.page.answering import Answering
+from cli.page.explaining import PageExplains
 from cli.page.following import Following
 from cli.page.objects import Objects
 from cli.page.playing import Play
 from cli.page.publishing import Publishing
+from cli.page.reading import Listed, listed
+from cli.queueing import reading
+from cli.queueing.counting import EvictionsRead
 from kube.client.api import Api
+from kube.client.clock import SystemClock
 from kube.client.retry import Retry
 from kube.serving import serve
 from simulator import shape
@@ -30,12 +35,17 @@ _BEGINS_NS: Final = 1_772_445_600 * 1_000_000_000
 
 
 class Moment:
-    """What the page is made of, ``now_ms`` milliseconds after the epoch."""
+    """What the page is made of, ``now_ms`` milliseconds after the epoch. ``room``: who is evicted for whom."""
 
-    def __init__(self, objects: Objects, now_ms: int) -> None:
+    def __init__(self, objects: Objects, now_ms: int, room: EvictionsRead | None) -> None:
         self.objects = objects
         self.now_ms = now_ms
+        self.room = room
         self.publishing = Publishing("moment", make=lambda _: objects)
+
+    async def listed(self, _: int | None) -> Listed:
+        """List it, for explanations."""
+        return listed(self.objects, self.now_ms // 1000, room=self.room)
 
     def draw(self) -> None:
         """Show the objects as they are now."""
@@ -51,11 +61,11 @@ async def moment(nodes: Sequence[str], *, at_s: float) -> Moment:
     return made
 
 
-def _made(nodes: Sequence[str], at_s: float) -> tuple[Objects, int]:
+def _made(nodes: Sequence[str], at_s: float) -> tuple[Objects, int, EvictionsRead | None]:
     return anyio.run(_played, nodes, at_s, backend_options={"loop_factory": VirtualTimeLoop})
 
 
-async def _played(nodes: Sequence[str], at_s: float) -> tuple[Objects, int]:
+async def _played(nodes: Sequence[str], at_s: float) -> tuple[Objects, int, EvictionsRead | None]:
     clock = VirtualClock(asyncio.get_running_loop(), epoch_ns=_BEGINS_NS)
     play = Play(shape.parse(nodes), seed=0, clock=clock)
     objects = Objects()
@@ -66,8 +76,9 @@ async def _played(nodes: Sequence[str], at_s: float) -> tuple[Objects, int]:
         await tasks.start(following.run)
         await anyio.sleep(at_s)
         now_ms = clock.now_ns() // 1_000_000
+        room = await reading.evictions(api, now_ms // 1000, [])
         tasks.cancel_scope.cancel()
-    return objects, now_ms
+    return objects, now_ms, room
 
 
 class _Still:
@@ -88,7 +99,8 @@ class _Still:
 @asynccontextmanager
 async def served(shown: Moment) -> AsyncIterator[str]:
     """Serve its page to this machine; the address."""
-    answering = Answering(shown.publishing, _Still(), Open(), source="simulated cluster", hosts=None)
+    explains = PageExplains(shown.listed, clock=SystemClock())
+    answering = Answering(shown.publishing, _Still(), Open(), source="simulated cluster", hosts=None, explains=explains)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with anyio.create_task_group() as tasks:
 

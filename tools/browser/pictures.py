@@ -20,7 +20,10 @@ MANY: Final = ("48x4x80GiB",)
 _PLAYED_S: Final = 25.0
 _DRAWN: Final = "document.documentElement.dataset.connection === 'live' && document.documentElement.dataset.shown"
 #: A pod's path is asked for when it is looked at.
-_IS_THERE: Final = f"{_DRAWN} && document.querySelectorAll('.device, .way li, tbody tr').length"
+_IS_THERE: Final = (
+    f"{_DRAWN} && document.querySelectorAll('.device, .way li, tbody tr').length "
+    "&& !document.querySelector('.explain[open] [role=status]')"
+)
 #: The page's clock stands still, and its font is one that Debian has: no picture may depend on when and where.
 _STILL: Final = """
 (() => {
@@ -44,9 +47,15 @@ _WIDTH: Final = """
 })()
 """
 
+#: A pod of the play that waits for ever.
+WAITING: Final = "vision/pretrain-0"
+
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """``view``: the link, with ``{share}`` for a pod that has a part of a GPU; ``nodes``: of the cluster, by shapes."""
+    """``view``: the link, with ``{share}`` for a pod that has a part of a GPU, ``{waiting}`` for one that waits.
+
+    ``nodes``: of the cluster, by shapes.
+    """
 
     name: str
     view: str
@@ -62,6 +71,7 @@ PICTURES: Final = (
     Picture(name="queues.png", view="#/queues", height=360),
     Picture(name="groups.png", view="#/groups", height=640),
     Picture(name="pod.png", view="#/pod/{share}", height=640),
+    Picture(name="explain.png", view="#/pod/{waiting}?explain=1", height=900),
     Picture(name="map-many.png", view="#/map", nodes=MANY),
 )
 
@@ -95,7 +105,7 @@ async def shot(browser: Chromium, shown: Moment, picture: Picture, *, css: str =
     async with served(shown) as address, browser.tab(width=1280, height=picture.height) as tab:
         await _hold_still(tab, shown.now_ms, css)
         await tab.media(prefers_color_scheme="dark" if picture.is_dark else "light")
-        await tab.open(f"{address}/{picture.view.format(share=a_share(shown))}")
+        await tab.open(f"{address}/{at(shown, picture.view)}")
         await tab.until(_IS_THERE)
         return await tab.picture()
 
@@ -105,6 +115,11 @@ async def _hold_still(tab: Tab, now_ms: int, css: str) -> None:
     await tab.call("Emulation.setLocaleOverride", locale="en-US")
     script = _STILL.replace("NOW", str(now_ms)).replace("EXTRA", css)
     await tab.call("Page.addScriptToEvaluateOnNewDocument", source=script)
+
+
+def at(shown: Moment, view: str) -> str:
+    """Return a view's link with the pods that it is about."""
+    return view.format(share=a_share(shown), waiting=WAITING)
 
 
 def a_share(shown: Moment) -> str:

@@ -1,5 +1,6 @@
 // A pod: what it asks, its way, what it was given, why it waits, what was reported of it.
 import { el, link, outside, table } from "./dom.js";
+import { ExplainPanel } from "./explain.js";
 import { clock, memory, percentUp, span } from "./format.js";
 import { eventTable } from "./lists.js";
 import { View, groupLink, lines, listed, note, ownerLink, queueLink, why } from "./view.js";
@@ -11,6 +12,7 @@ export class PodView extends View {
     this.key = [namespace, name];
     this.asked = 0;
     this.node = "";
+    this.why = null;
   }
 
   /** Its path is read when it is looked at, and again when something of it changed. */
@@ -56,9 +58,11 @@ export class PodView extends View {
       part.uuid ?? "",
       part.reservation ?? "",
     ]);
+    this.why = pod.waits ? (this.why ?? new Why(this.page, this.key)) : null;
+    this.why?.show(pod);
     this.put(
       listed(facts),
-      pod.waits ? el("section", { class: "panel why" }, el("h2", {}, "Why it waits"), why(pod)) : null,
+      this.why?.root ?? null,
       el("section", { class: "panel" }, el("h2", {}, "Its way"), way(path.stages ?? [])),
       given.length
         ? el("section", { class: "panel" }, el("h2", {}, "What it was given"), table("Parts of devices", ["Device", "Share", "Memory", "UUID", "Reservation"], given))
@@ -69,6 +73,19 @@ export class PodView extends View {
 
   put(...children) {
     super.put(...children.filter((child) => child !== null));
+  }
+}
+
+/** Why it waits: in short, and in full for who opens that. It stays one element, so that an answer and the focus stay. */
+class Why {
+  constructor(page, key) {
+    this.short = el("div", {});
+    const full = new ExplainPanel(page, key);
+    this.root = el("section", { class: "panel why" }, el("h2", {}, "Why it waits"), this.short, full.root);
+  }
+
+  show(pod) {
+    this.short.replaceChildren(why(pod));
   }
 }
 

@@ -16,11 +16,13 @@ export class View {
     this.show();
   }
 
-  /** Put a new body in, but leave the focus where it was: on the link of the same address. */
+  /** Put a new body in, but leave the focus where it was: on what is put in again, or on the link of the same address. */
   put(...children) {
-    const focused = this.body.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    const active = this.body.contains(document.activeElement) ? document.activeElement : null;
+    const focused = active?.getAttribute("href");
     this.body.replaceChildren(...children);
-    if (focused) this.body.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    if (active?.isConnected) active.focus({ preventScroll: true });
+    else if (focused) this.body.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
   }
 }
 

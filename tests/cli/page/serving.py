@@ -13,12 +13,15 @@ import anyio
 import msgspec
 
 from cli.leaders import Leaders
+from cli.page import sources
 from cli.page.access import Access, Open
 from cli.page.answering import Answering
 from cli.page.door import Door
+from cli.page.explaining import Asks, PageExplains
 from cli.page.following import Following
 from cli.page.publishing import Publishing
 from kube.client.api import Api
+from kube.client.clock import SystemClock
 from kube.client.retry import Retry
 from kube.client.transport import Transport
 
@@ -45,12 +48,15 @@ async def served(
     every_s: float = 0.02,
     namespaces: Sequence[str] = (),
     leaders: Leaders | None = None,
+    asks: Asks | None = None,
     **how: Any,
 ) -> AsyncIterator[Served]:
     """Serve it; ``in_step`` false: nothing is read; ``drawn`` false: and nothing of what is read is drawn."""
     publishing = Publishing("epoch", every_s=every_s)
     api = Api(transport, retry=Retry(random.Random(0)))
     following = Following(api, publishing.objects, rng=random.Random(0), namespaces=namespaces, leaders=leaders)
+    clock = SystemClock()
+    explains = PageExplains(sources.cluster(api, publishing.objects, following, clock), clock=clock, asks=asks)
     answering = Answering(
         publishing,
         following,
@@ -58,7 +64,7 @@ async def served(
         source="a test",
         hosts=hosts,
         drawn=publishing.begun,
-        **{"pulse_s": 0.2, **how},
+        **{"pulse_s": 0.2, "explains": explains, **how},
     )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         door = Door(listener)

@@ -265,7 +265,7 @@ async def test_what_cannot_be_read_is_told() -> None:
 async def test_without_a_token_there_is_the_page_and_nothing_in_it() -> None:
     access = Reviewed(Reviewer(USERS, RIGHTS).api())
     async with page(access=access, hosts=None) as (_, made):
-        for path in ("/api/state", "/api/changes", "/api/pods/team-a/of-a"):
+        for path in ("/api/state", "/api/changes", "/api/pods/team-a/of-a", "/api/explain/team-a/of-a"):
             async with made.client.get(path) as answer:
                 assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
                 assert "of-a" not in await answer.text()
@@ -284,6 +284,10 @@ async def test_a_reader_is_told_of_his_namespaces_and_of_others_no_name() -> Non
         assert [d["usedNano"] for d in state["changes"]["nodes"][0]["devices"]] == [10**9, 10**9]
         assert (await asked(made.client, "/api/pods/team-a/of-a", "token-ann"))[0] == 200
         assert (await asked(made.client, "/api/pods/team-b/of-b", "token-ann"))[0] == 404
+        assert (await asked(made.client, "/api/explain/team-b/of-b", "token-ann"))[0] == 404
+        status, found = await asked(made.client, "/api/explain/team-a/of-a", "token-ann")
+        assert (status, found["by"]) == (200, "this page, from what it has read")
+        assert "of-b" not in json.dumps(found)
 
 
 async def test_a_stream_ends_when_its_reader_may_see_something_else() -> None:

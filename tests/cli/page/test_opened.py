@@ -14,10 +14,13 @@ import anyio
 import msgspec
 import pytest
 
+from cli.page import sources
 from cli.page.answering import HEADERS
+from cli.page.explaining import PageExplains
 from cli.page.lines import FORM, Line
 from cli.page.opened import Opened
 from cli.page.winding import Recorded
+from kube.client.clock import SystemClock
 from kube.serving import serve
 from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import node, pod
@@ -50,7 +53,8 @@ def path(tmp_path: Path) -> Path:
 async def opened(path: Path, *, is_read: bool = True) -> AsyncIterator[aiohttp.ClientSession]:
     listener = socket.create_server(("127.0.0.1", 0))
     with closing(Recorded(path)) as recorded:
-        made = Opened(recorded, epoch="e", source="a test", speed=2.0, hosts=("127.0.0.1",))
+        explains = PageExplains(sources.run(recorded), clock=SystemClock())
+        made = Opened(recorded, epoch="e", source="a test", speed=2.0, hosts=("127.0.0.1",), explains=explains)
         async with anyio.create_task_group() as tasks:
 
             async def answer(*, task_status: anyio.abc.TaskStatus[None]) -> None:
@@ -141,3 +145,17 @@ async def test_a_file_that_was_cut_after_it_was_opened_is_said_to_be(path: Path)
             assert answer.status == 410
             assert HEADERS.items() <= answer.headers.items()
             assert await answer.json() == {"error": "the file of the recorded run was changed after it was opened"}
+
+
+async def test_a_pod_is_explained_as_it_was_at_a_moment(path: Path) -> None:
+    """Without pods that run, one GPU is enough for one of the two, and the other one is behind it."""
+    async with opened(path) as client:
+        status, found = await asked(client, "/api/explain/ns/b?at=3500")
+        assert (status, found["at"], found["by"]) == (200, "2026-01-01T00:00:03Z", "this page, from what it has read")
+        assert "other groups that wait come first" in found["tables"][0]["title"]
+        assert any("a recorded run does not hold them" in text for text in found["unread"])
+        status, found = await asked(client, "/api/explain/ns/b?at=4000")
+        assert "fits now, on node n1" in found["tables"][0]["title"]
+        status, found = await asked(client, "/api/explain/ns/b?at=2500")
+        assert (status, found["error"][:30]) == (404, "there is no pod b in namespace")
+        assert (await asked(client, "/api/explain/ns/b?at=x"))[0] == 400

@@ -1,0 +1,77 @@
+"""What the page has read of a cluster, counted as the scheduler counts it: for questions why a pod waits. Pure.
+
+The page keeps less of pods than a scheduler (``objects.kept``): no volumes, and of pods without GPUs no affinity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from cli.page.objects import Objects
+from cli.queueing.counting import Counting, EvictionsRead, Known
+from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
+from wire.core import Node, Pod
+from wire.crds.bindrequest import BindRequest
+from wire.crds.podgroup import PodGroup
+from wire.crds.queue import Queue
+
+#: No answer of the page rests on these.
+NOT_KEPT: Final = "volumes of pods, and affinity of pods without GPUs: the page does not keep them"
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """Objects as they were at one moment. They are never changed, so another thread may count them.
+
+    ``wall_s``: the time of it. ``room``: who is evicted for whom, None: not known, or nobody. ``unread``: what is
+    missing.
+    """
+
+    wall_s: int
+    nodes: Sequence[Node]
+    pods: Sequence[Pod]
+    groups: Sequence[PodGroup]
+    requests: Sequence[BindRequest]
+    queues: Sequence[Queue]
+    room: EvictionsRead | None = None
+    used: UseOverTime = NOT_COUNTED
+    unread: tuple[str, ...] = ()
+
+
+def listed(
+    objects: Objects,
+    wall_s: int,
+    *,
+    room: EvictionsRead | None = None,
+    used: UseOverTime = NOT_COUNTED,
+    unread: Sequence[str] = (),
+) -> Listed:
+    """List what the page has. ``wall_s``: the time of it."""
+    return Listed(
+        wall_s=wall_s,
+        nodes=tuple(objects.nodes.values()),
+        pods=tuple(objects.pods.values()),
+        groups=tuple(objects.groups.values()),
+        requests=tuple(objects.requests.values()),
+        queues=tuple(objects.queues.values()),
+        room=room,
+        used=used,
+        unread=(*unread, NOT_KEPT),
+    )
+
+
+def counted(there: Listed) -> Known:
+    """Count it: about 0.1 ms of CPU for each pod."""
+    counting = Counting(makes_room=there.room is not None)
+    return counting.count(
+        there.nodes,
+        map(counting.read_pod, there.pods),
+        found=there.queues,
+        groups=there.groups,
+        requests=there.requests,
+        used=there.used,
+        room=there.room,
+        unread=there.unread,
+    )
