@@ -10,6 +10,7 @@ import anyio
 from cli import seeding
 from cli.inspection.options import UNITS_MIB
 from cli.listening import listening
+from cli.metrics.explaining import ExplainCounted
 from cli.metrics.queues import show_queues
 from cli.metrics.registry import Registry
 from cli.metrics.scheduling import SchedulingCounted, show_standing
@@ -123,12 +124,19 @@ def inspect_settings(options: SchedulerOptions) -> InspectSettings:
     return InspectSettings(unit_mib=UNITS_MIB[options.inspect_memory_unit])
 
 
-def _explaining(replica: Replica, scheduler: Scheduler, api: Api, listener: socket.socket) -> Replica:
+def _explaining(
+    replica: Replica, scheduler: Scheduler, api: Api, *, listener: socket.socket, observer: ExplainCounted
+) -> Replica:
     """Return a replica that also explains."""
     from cli.explaining import serving  # noqa: PLC0415 - what makes certificates is for schedulers that explain
 
     return serving.explained(
-        replica, scheduler, api=api, listener=listener, context=serving.certified(api.clock.now_ns())
+        replica,
+        scheduler,
+        api=api,
+        listener=listener,
+        context=serving.certified(api.clock.now_ns()),
+        observer=observer,
     )
 
 
@@ -151,11 +159,14 @@ async def run(options: SchedulerOptions, stop: anyio.Event) -> None:
         count_watches(registry, scheduler.reflectors)
         show_standing(registry, scheduler.standing)
         show_queues(registry, scheduler.standing)
+        questions = ExplainCounted(registry)
         replica: Replica = scheduler
         if listener is not None:
             inspecting = Inspecting(scheduler.cache.cluster, inspect_settings(options))
             replica = Inspected(replica, inspecting, listener)
-        return replica if explain is None else _explaining(replica, scheduler, api, explain)
+        return (
+            replica if explain is None else _explaining(replica, scheduler, api, listener=explain, observer=questions)
+        )
 
     lease = own_name(LEASE, _pool(options))
     own = Own("scheduler", controller=names.SCHEDULER_NAME, clock=clock, rng=rng, lease=lease)

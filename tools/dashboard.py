@@ -88,6 +88,15 @@ PANELS: Final = (
         ),
     ),
     Panel("Decisions a second", "ops", ((_rate(have.DECISIONS, "kind"), "{{kind}}"),)),
+    Panel(
+        "Questions why pods wait",
+        "short",
+        (
+            (f"sum by (outcome) (increase({have.EXPLAIN_SECONDS.name}_count[1h]))", "{{outcome}}, in an hour"),
+            (_quantile(have.EXPLAIN_SECONDS, "outcome"), "{{outcome}}: seconds, 99 %"),
+            (_quantile(have.EXPLAIN_SLICE_SECONDS, "job"), "slice of a decision's time: seconds, 99 %"),
+        ),
+    ),
     Panel("New reasons to wait, a second", "ops", ((_rate(have.VERDICTS, "reason"), "{{reason}}"),)),
     Panel("Scheduler: stages, 99 %", "s", ((_quantile(have.STAGE_SECONDS, "stage"), "{{stage}}"),)),
     Panel("Binder: stages, 99 %", "s", ((_quantile(have.BIND_STAGE_SECONDS, "stage"), "{{stage}}"),)),

@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import anyio
 import msgspec
 from aiohttp import web
 
 from cli.explaining.asking import TOKEN_HEADER
+from cli.explaining.observing import Observer, Outcome
 from cli.explaining.questions import KINDS, Asked, Unanswered
 from cli.explaining.rights import Rights
 from cli.explaining.supposing import Whole
@@ -44,7 +46,8 @@ Explain = Callable[[Asked], Awaitable[Whole]]
 class Answering:
     """``explain`` answers a question once ``is_in_step``; before that the scheduler has not read the cluster."""
 
-    def __init__(self, explain: Explain, rights: Rights) -> None:
+    def __init__(self, explain: Explain, rights: Rights, observer: Observer | None = None) -> None:
+        self._observer = observer or Observer()
         self._explain = explain
         self._rights = rights
         self._answers: Remembered[bytes | Unanswered] = Remembered(holds_s=HOLDS_S, most=_MOST_ANSWERS)
@@ -65,15 +68,23 @@ class Answering:
 
     async def _get(self, request: web.Request) -> web.Response:
         self._busy.add(request.protocol)
+        began = anyio.current_time()
         try:
-            return _json(200, await self._answer(request))
-        except Unanswered as refused:
-            return _refusal(refused)
-        except ApiError as error:
-            _log.warning("what a reader may see can't be asked: %s", error)
-            return _refusal(Unanswered(503, "the API server can't be asked what you may see"))
+            outcome, answer = await self._answered(request)
+            self._observer.asked(outcome, anyio.current_time() - began)
+            return answer
         finally:
             self._busy.discard(request.protocol)
+
+    async def _answered(self, request: web.Request) -> tuple[Outcome, web.Response]:
+        try:
+            return Outcome.ANSWERED, _json(200, await self._answer(request))
+        except Unanswered as refused:
+            return Outcome.BUSY if refused.status == 503 else Outcome.REFUSED, _refusal(refused)
+        except ApiError as error:
+            _log.warning("what a reader may see can't be asked: %s", error)
+            why = Unanswered(503, "the API server can't be asked what you may see")
+            return Outcome.FAILED, _refusal(why)
 
     async def _answer(self, request: web.Request) -> bytes:
         if not self.is_in_step:

@@ -14,6 +14,8 @@ from typing import Final
 
 import anyio
 
+from cli.explaining.observing import Observer
+
 #: Of all time, over long.
 SHARE: Final = 0.1
 #: Seconds of work that are saved while nobody asks.
@@ -24,8 +26,14 @@ class Budget:
     """Counts what slices took. ``worked_s``: a clock of this thread's CPU time, which others' load does not move."""
 
     def __init__(
-        self, *, share: float = SHARE, burst_s: float = BURST_S, worked_s: Callable[[], float] = time.thread_time
+        self,
+        *,
+        share: float = SHARE,
+        burst_s: float = BURST_S,
+        worked_s: Callable[[], float] = time.thread_time,
+        observer: Observer | None = None,
     ) -> None:
+        self._observer = observer or Observer()
         self._worked_s = worked_s
         self._share = share
         self._burst_s = burst_s
@@ -51,6 +59,7 @@ class Budget:
             took_s = self._worked_s() - began_s
             self._left_s -= took_s
             self._next_at = anyio.current_time() + took_s
+            self._observer.sliced(took_s)
 
     def _refill(self, now: float) -> None:
         if now > self._counted_at > float("-inf"):

@@ -18,7 +18,9 @@ from admission.accepting import Entrance, Limits
 from admission.certificates.tls import load, server_context
 from admission.certs import YEAR_S, serving_certificate
 from cli.explaining.answering import MOST_QUESTIONS, Answering
+from cli.explaining.budget import Budget
 from cli.explaining.judging import Judging
+from cli.explaining.observing import Observer
 from cli.explaining.rights import Rights
 from kube.client.api import Api
 from kube.lead.replica import Replica
@@ -43,11 +45,22 @@ def certified(now_ns: int) -> ssl.SSLContext:
 
 
 def explained(
-    replica: Replica, scheduler: Scheduler, *, api: Api, listener: socket.socket, context: ssl.SSLContext | None
+    replica: Replica,
+    scheduler: Scheduler,
+    *,
+    api: Api,
+    listener: socket.socket,
+    context: ssl.SSLContext | None,
+    observer: Observer | None = None,
 ) -> Explained:
     """Return a replica that explains from a scheduler's state at a listening socket."""
-    judging = Judging(scheduler.cache.cluster, clock=api.clock, is_leading=lambda: scheduler.standing.is_leading)
-    return Explained(replica, Answering(judging.explain, Rights(api.unfenced())), listener, context)
+    judging = Judging(
+        scheduler.cache.cluster,
+        clock=api.clock,
+        is_leading=lambda: scheduler.standing.is_leading,
+        budget=Budget(observer=observer),
+    )
+    return Explained(replica, Answering(judging.explain, Rights(api.unfenced()), observer), listener, context)
 
 
 class Explained:

@@ -162,6 +162,20 @@ INTENTS: Final = gauge(
     "Decisions to evict pods for others that stand, as the leader sees them.",
     {"action": "`reclaim`, `preempt` or `consolidation`"},
 )
+EXPLAIN_SECONDS: Final = histogram(
+    "moorage_explain_duration_seconds",
+    "Duration of questions why pods wait (`--explain-address`), from the request to its answer.",
+    {
+        "outcome": "`answered`; `refused`: no right, no such pod, or a malformed request; `busy`: too many questions, "
+        "or the cluster is not read yet; `failed`: the API server did not review the reader's rights"
+    },
+    buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+)
+EXPLAIN_SLICE_SECONDS: Final = histogram(
+    "moorage_explain_slice_duration_seconds",
+    "CPU time of the slices of explanations; a decision waits for the end of a slice.",
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
+)
 _KAI_MS: Final = (5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1280.0, 2560.0)
 KAI_E2E: Final = gauge(
     "kai_e2e_scheduling_latency_milliseconds",
@@ -224,7 +238,7 @@ QUEUES: Final = (
 SCHEDULER: Final = (
     DECISIONS, VERDICTS, WAITING, STAGE_SECONDS, WAITED, COMMITS, POOLS, UNUSABLE,
     LEDGER_DIFFERENCES,
-    EVICTIONS, EVICTED_IN_VAIN, INTENTS,
+    EVICTIONS, EVICTED_IN_VAIN, INTENTS, EXPLAIN_SECONDS, EXPLAIN_SLICE_SECONDS,
     KAI_E2E, KAI_TASK, KAI_BIND, *QUEUES,
 )  # fmt: skip
 
