@@ -100,7 +100,7 @@ class Backlog:
                 self._apart[key] = None
         if key in self._gangs:
             self._wake_gang(key)
-        if key in self.room.refused:
+        if key in self.room.refused or key in self.room.passed:
             self.ask_anew[key] = None
 
     def touch_avoiding(self) -> None:

@@ -7,7 +7,7 @@ the gangs that start, not ten thousand tries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -38,7 +38,7 @@ class Alike(NamedTuple):
 
 
 class LineKey(NamedTuple):
-    """``is_fixed``: they can't be preempted, which counts in their queue."""
+    """``is_fixed``: none of the members that start them can be preempted, which counts in their queue."""
 
     namespace: str
     queue: str
@@ -75,6 +75,17 @@ class GangLine(Ranked):
         """A gang stands here no more."""
         self.drop(uid)
         self._key_of.pop(uid, None)
+
+    def with_all(self, lined: Sequence[Lined]) -> GangLine:
+        """The line as it is with these gangs added; itself if there are none."""
+        if not lined:
+            return self
+        made = GangLine(self.key, self.needed)
+        made.copy_ranks(self)
+        made._key_of = self._key_of.copy()
+        for each in lined:
+            made.put(each)
+        return made
 
     def gang(self, rank: Rank) -> Key:
         """The gang of this rank."""

@@ -40,6 +40,10 @@ class Ranked:
             self._in_order = [*self._ranks.values()]
             heapify(self._in_order)
 
+    def copy_ranks(self, other: Ranked) -> None:
+        """Take all ranks of another one."""
+        self._ranks, self._in_order = other._ranks.copy(), other._in_order.copy()
+
     def drop(self, uid: str) -> None:
         """It is here no more."""
         self._ranks.pop(uid, None)

@@ -14,6 +14,8 @@ from typing import Final
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.berth_choice import asks_gpus, needed
 from scheduler.core.decide.berth_holders import lacks_nodes, rank_of
+from scheduler.core.decide.held_back import HeldBackItems
+from scheduler.core.decide.looks import Looks
 from scheduler.core.decide.needs import Needing, needs_left
 from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import Rank
@@ -84,7 +86,8 @@ class Candidates:
         """Of each other queue the first groups whose patience may have ended, by rank; those tried again come last."""
         tree = self.attempts.accounts.tree
         heads: dict[str, list[Needing]] = {}
-        for needing in needs_left(self.attempts, self.entries):
+        held = HeldBackItems.of(self.attempts, Looks.of(self.attempts.snapshot.backlog.room))
+        for needing in needs_left(self.attempts, self.entries, held):
             queue, rank = tree.leaf(needing.queue), needing.rank
             if rank is None or not isinstance(queue, TreeQueue) or queue.name in queues_with_one:
                 continue

@@ -75,10 +75,11 @@ class GangWaits:
             self.explain(verdict)
             self.sleep(Until.MAY_START, is_counted=is_counted)
             return
-        needed = Counter(pod.cls for pod in self.state.needed(self.pods))
-        line = LineKey(self.group.namespace, self.group.queue, is_fixed(self.pods[0], self.group), self.alike)
+        needed = self.state.needed(self.pods)
+        are_fixed = all(is_fixed(pod, self.group) for pod in needed)
+        line = LineKey(self.group.namespace, self.group.queue, are_fixed, self.alike)
         uids = tuple(pod.uid for pod in self.pods)
-        lined = Lined(self.key, rank, line, tuple(needed.items()), uids)
+        lined = Lined(self.key, rank, line, tuple(Counter(pod.cls for pod in needed).items()), uids)
         self.attempts.notes.line_up(lined, is_counted=is_counted)
 
     def is_counted(self, charged: set[int]) -> bool:

@@ -18,13 +18,15 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.backlog.room_memo import NeedKey, Refused, RoomMemo, Stamp
+from scheduler.core.backlog.gang_lines import LineKey
+from scheduler.core.backlog.room_memo import NeedKey, Passed, Refused, RoomMemo, Stamp
 from scheduler.core.backlog.shape import ShapeKey
-from scheduler.core.decide import held_back
 from scheduler.core.decide.allowance import Allowance
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.berthing import Berthing
 from scheduler.core.decide.charging import Charging
+from scheduler.core.decide.held_back import HeldBackItems
+from scheduler.core.decide.looks import Looks, pause_ns
 from scheduler.core.decide.needs import Needing, needs_left
 from scheduler.core.decide.revising import Revising
 from scheduler.core.decide.room_trial import OnPaper, cost_beside, cost_of_search, room_trial
@@ -38,17 +40,15 @@ from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room.moving import find_moves
 from scheduler.core.room.trial import Trial
 
-_MS: Final = 1_000_000
 _S: Final = 1_000_000_000
-#: So often it is looked for at most for a need that was refused.
-AGAIN_NS: Final = 1 * _S
 #: Victims are counted on for their grace period, up to the longest that is set, and this.
 STAYING_NS: Final = 60 * _S
-#: A need is looked at again so much later for each pod that its search placed.
-_PAUSE_NS: Final = 5 * _MS
 #: Equal needs are searched for together, so many at once; and what each beyond the first costs.
 _TOGETHER: Final = 256
 _FURTHER: Final = 300
+#: What it costs to see that one needs no room, and for each of its pods.
+_PASSING: Final = 50
+_PASSING_EACH: Final = 10
 
 
 @dataclass(slots=True)
@@ -65,9 +65,12 @@ class Making:
     berthing: Berthing
     trial: Trial = field(init=False)
     charging: Charging = field(init=False)
+    _stamp: Stamp = field(init=False)
+    _looks: Looks = field(init=False)
     _capacity: Capacity = field(init=False)
     _too_large: set[ShapeKey] = field(default_factory=set)
     _refused: dict[NeedKey, Refused] = field(default_factory=dict)
+    _passed: dict[NeedKey, Passed] = field(default_factory=dict)
     _leaving: dict[str, int] = field(default_factory=dict)
     _revised: dict[str, int] = field(default_factory=dict)
     #: When something is to be looked at again.
@@ -76,27 +79,34 @@ class Making:
     def run(self) -> None:
         """Look for room, if it is time to."""
         backlog, now_ns = self.attempts.snapshot.backlog, self.attempts.now_ns
-        memo, stamp = backlog.room.without_answers_to(backlog.ask_anew), self._stamp()
+        memo, self._stamp = backlog.room.without_answers_to(backlog.ask_anew), self._stamp_now()
         every_ns = self._settings.every_ns
         if memo.looked_ns is not None and memo.looked_ns <= now_ns < memo.looked_ns + every_ns:
-            self._wait(memo, memo.looked_ns + every_ns, has_changed=stamp != memo.stamp or bool(self.failing))
+            has_changed = self._stamp != memo.stamp or bool(self.failing)
+            self._wait(memo, memo.looked_ns + every_ns, has_changed=has_changed)
             return
         self._capacity = Capacity.of(self.attempts.snapshot.ledger, memo.capacity)
         self._too_large = {*memo.too_large} & backlog.shape_keys if self._capacity is memo.capacity else set()
-        found = list(needs_left(self.attempts, self.entries, besides=self._too_large))
-        due = [need for need in found if self._is_due(memo.refused.get(need.key), stamp) and need.may_have_turn]
+        self._looks = Looks.of(memo, now_ns, (self._stamp, (self._capacity.version,)))
+        held = HeldBackItems.of(self.attempts, self._looks)
+        found = list(needs_left(self.attempts, self.entries, held, besides=self._too_large))
+        due = [need for need in found if self._is_due(need) and need.may_have_turn]
         keys = {need.key for need in found}
-        known = keys | self._too_large | held_back.items(self.attempts)
+        known = keys | self._too_large | held.items()
         self._refused = {key: refused for key, refused in memo.refused.items() if key in known}
+        self._passed = {key: passed for key, passed in memo.passed.items() if key in known}
         self._note_victims(memo)
+        if any(need.has_others for need in due):
+            self._times.append(now_ns)
         if due or self.failing:
-            self._look(due, memo, stamp)
-        next_ns = self._next_ns(stamp, keys | held_back.freeable(self.attempts))
+            self._look(due)
+        next_ns = self._next_ns(keys | held.freeable())
         self.attempts.notes.room_looked(
             RoomMemo(
                 now_ns,
-                stamp,
+                self._stamp,
                 self._refused,
+                self._passed,
                 self._leaving,
                 self._revised,
                 next_ns,
@@ -120,7 +130,7 @@ class Making:
         return self._leaving.setdefault(pod.uid, self.attempts.now_ns) if is_waited_for else None
 
     # --- when ----------------------------------------------------------------------------------------------------
-    def _stamp(self) -> Stamp:
+    def _stamp_now(self) -> Stamp:
         """All that answers depend on: nodes, queues, who may be evicted, and what the shell knows."""
         snapshot = self.attempts.snapshot
         queues = snapshot.queues
@@ -132,10 +142,6 @@ class Making:
             snapshot.room_facts.version,
         )
 
-    def _may_differ(self, refused: Refused, stamp: Stamp) -> bool:
-        """Whether something that an answer depends on is another one now."""
-        return refused.stamp not in (stamp, (self._capacity.version,))
-
     def _wait(self, memo: RoomMemo, at_ns: int, *, has_changed: bool) -> None:
         """Leave everything as it is until the time has come."""
         next_ns = at_ns if has_changed else memo.next_ns
@@ -144,22 +150,21 @@ class Making:
         backlog = self.attempts.snapshot.backlog
         is_idle = not backlog.gangs() and next(backlog.shapes(), None) is None
         if is_idle:  # no look may follow that forgets them
-            memo = msgspec.structs.replace(memo, refused={}, too_large=frozenset())
+            memo = msgspec.structs.replace(memo, refused={}, passed={}, too_large=frozenset())
         self.attempts.notes.room_looked(msgspec.structs.replace(memo, next_ns=next_ns))
 
-    def _is_due(self, refused: Refused | None, stamp: Stamp) -> bool:
-        now_ns = self.attempts.now_ns
-        if refused is None or refused.at_ns > now_ns:
+    def _is_due(self, need: Needing) -> bool:
+        """Whether a need is searched for: its answer may be another one, or was given to a less urgent one."""
+        if self._looks.is_due(need.key):
             return True
-        if refused.again_ns is not None and refused.again_ns <= now_ns:
-            return True
-        return self._may_differ(refused, stamp) and now_ns >= refused.at_ns + _pause_ns(refused)
+        rank = need.rank if isinstance(need.key, ShapeKey | LineKey) else None
+        return rank is not None and -rank.minus_priority > self._looks.refused[need.key].priority
 
-    def _next_ns(self, stamp: Stamp, searchable: AbstractSet[NeedKey]) -> int | None:
+    def _next_ns(self, searchable: AbstractSet[NeedKey]) -> int | None:
         """When there is something to look for again, as far as is known now. ``searchable``: what is searched for."""
         refused = [each for key, each in self._refused.items() if key in searchable]
         times = [*self._times, *(each.again_ns for each in refused if each.again_ns is not None)]
-        times += (each.at_ns + _pause_ns(each) for each in refused if self._may_differ(each, stamp))
+        times += (each.at_ns + pause_ns(each) for each in refused if self._looks.may_differ(each))
         return max(min(times), self.attempts.now_ns + self._settings.every_ns) if times else None
 
     # --- who -----------------------------------------------------------------------------------------------------
@@ -193,7 +198,7 @@ class Making:
         records = map(snapshot.pods.records.get, dict.fromkeys((*tried, *snapshot.pods.terminating)))
         return (pod for pod in records if pod is not None and pod.node)
 
-    def _look(self, due: Sequence[Needing], memo: RoomMemo, stamp: Stamp) -> None:
+    def _look(self, due: Sequence[Needing]) -> None:
         """Search for those that are due: reclaim for all of them first, then preempt for those that are left."""
         facts = self.attempts.snapshot.room_facts
         intents = self.attempts.snapshot.commits.intents
@@ -216,7 +221,7 @@ class Making:
             self._times.append(self.attempts.now_ns)
         left = self._move(due)
         for action in (Action.RECLAIM, Action.PREEMPT):
-            left = self._search(left, memo, stamp, action)
+            left = self._search(left, action)
 
     def _leave(self) -> set[str]:
         """Take off pods that go anyway; return those who should have been gone long ago."""
@@ -245,13 +250,9 @@ class Making:
         settings = self.attempts.snapshot.settings
         if Strategy.SPREAD in {settings.gpu_strategy, settings.cpu_strategy}:
             return list(due)
-        allowance = Allowance(namespaces=len({need.namespace for need in due}), most=self.attempts.limits.searching)
-        order: QueueOrder[Needing] = QueueOrder(self.attempts.accounts)
-        left = list[Needing]()
-        for need in due:
-            self._line_up(order, need)
-        while (first := order.pop()) is not None:
-            if allowance.has_left(first.namespace) and self._is_moved(first, allowance):
+        left, allowance = list[Needing](), self._allowance(due)
+        for first, order in self._by_turns(due, allowance):
+            if self._is_moved(first, allowance):
                 self._refused.pop(first.key, None)  # what it was told before is over
                 self._line_up(order, first)
             else:
@@ -262,7 +263,7 @@ class Making:
         """Whether groups are moved for the first one, or it needs nothing: then it has had its turn."""
         need = first.need()
         if need is None:
-            first.pass_over()
+            self._pass_over(first, allowance)
             return True
         moves = find_moves(need, self._trial_beside(self.berthing.alike(need)[1]))
         allowance.spend(first.namespace, cost_of_search(self.attempts.snapshot) + cost_beside(moves))
@@ -272,41 +273,57 @@ class Making:
         return is_moved
 
     # --- searches ------------------------------------------------------------------------------------------------
-    def _search(self, due: Sequence[Needing], memo: RoomMemo, stamp: Stamp, action: Action) -> list[Needing]:
+    def _search(self, due: Sequence[Needing], action: Action) -> list[Needing]:
         """Search by one action, in the order of queues; return those that were refused."""
-        allowance = Allowance(namespaces=len({need.namespace for need in due}), most=self.attempts.limits.searching)
-        refused, cost = list[Needing](), cost_of_search(self.attempts.snapshot)
-        for group in _by_age(due, memo, allowance.share // cost + 1):
+        refused, allowance = list[Needing](), self._allowance(due)
+        for first, order in self._by_turns(due, allowance):
+            if self._is_made(first, action, allowance):
+                self._line_up(order, first)
+            elif first.key in self._refused and self._refused[first.key].at_ns == self.attempts.now_ns:
+                refused.append(first)
+        return refused
+
+    def _allowance(self, due: Sequence[Needing]) -> Allowance:
+        return Allowance(namespaces=len({need.namespace for need in due}), most=self.attempts.limits.searching)
+
+    def _by_turns(self, due: Sequence[Needing], allowance: Allowance) -> Iterator[tuple[Needing, QueueOrder[Needing]]]:
+        """Needs whose turn it is, in the order of queues; one with another turn is put into the order again.
+
+        Needs that were never looked at come first. Of the others as many come as one look can have, those that were
+        looked at longest ago. The rest is looked at the next time, so no need stands before another for ever.
+        """
+        looks, most = self._looks, allowance.share // cost_of_search(self.attempts.snapshot) + 1
+        again = sorted((need for need in due if looks.at_ns(need.key) >= 0), key=lambda need: looks.at_ns(need.key))
+        left_over = again[most:]
+        for group in ([need for need in due if looks.at_ns(need.key) < 0], again[:most]):
             order: QueueOrder[Needing] = QueueOrder(self.attempts.accounts)
             for need in group:
                 self._line_up(order, need)
             while (first := order.pop()) is not None:
-                if not allowance.has_left(first.namespace):
-                    self._times.append(self.attempts.now_ns)
-                    continue
-                allowance.spend(first.namespace, cost)
-                if self._is_made(first, action, stamp, allowance):
-                    self._line_up(order, first)
-                elif first.key in self._refused and self._refused[first.key].at_ns == self.attempts.now_ns:
-                    refused.append(first)
-        return refused
+                if allowance.has_left(first.namespace):
+                    yield first, order
+                else:
+                    left_over.append(first)
+        if any(looks.has_news(need.key) for need in left_over):
+            self._times.append(self.attempts.now_ns)
 
     def _line_up(self, order: QueueOrder[Needing], need: Needing) -> None:
         queue, rank = self.attempts.accounts.tree.leaf(need.queue), need.rank
         if rank is not None and isinstance(queue, TreeQueue):
             order.put(queue, rank, need)
 
-    def _is_made(self, first: Needing, action: Action, stamp: Stamp, allowance: Allowance) -> bool:
+    def _is_made(self, first: Needing, action: Action, allowance: Allowance) -> bool:
         """Make room for the first one; return whether the next one of its kind may follow."""
-        need = first.need(self._most(allowance, first.namespace))
+        cost = cost_of_search(self.attempts.snapshot)
+        need = first.need(_most(allowance.share - allowance.spent_by(first.namespace) - cost))
         if need is None:
-            self._refused.pop(first.key, None)
-            first.pass_over()
+            self._pass_over(first, allowance)
             return True
+        allowance.spend(first.namespace, cost)
         need, off = self.berthing.alike(need)
         answer = self.attempts.snapshot.room_for(need, self.trial, action)
         if isinstance(answer, Found) and not _is_beside(answer, off):
-            allowance.spend(first.namespace, cost_of_search(self.attempts.snapshot))
+            allowance.spend(first.namespace, cost)
             answer = self.attempts.snapshot.room_for(need, self._trial_beside(off), action)
         taken = self.charging.take_each(need, answer) if isinstance(answer, Found) else 0
         allowance.spend(first.namespace, cost_beside(answer) + (taken - 1) * _FURTHER if taken else cost_beside(answer))
@@ -316,13 +333,15 @@ class Making:
             if first.has_more:
                 self._times.append(self.attempts.now_ns)
             return True
-        self._refuse(first.key, answer if isinstance(answer, NoRoom) else NoRoom(), stamp)
+        self._refuse(first, answer if isinstance(answer, NoRoom) else NoRoom())
         return False
 
-    @staticmethod
-    def _most(allowance: Allowance, namespace: str) -> int:
-        """For how many equal needs room is looked for together: as the namespace's share of the work allows."""
-        return max(1, min(_TOGETHER, (allowance.share - allowance.spent_by(namespace)) // _FURTHER))
+    def _pass_over(self, first: Needing, allowance: Allowance) -> None:
+        """It needs no room now: what it was told before is over."""
+        allowance.spend(first.namespace, _PASSING + _PASSING_EACH * first.members())
+        self._refused.pop(first.key, None)
+        self._passed[first.key] = Passed(self._stamp, self.attempts.now_ns)
+        first.pass_over()
 
     def _trial_beside(self, off: frozenset[str]) -> Trial:
         """A trial on nodes that are not kept for others (queues/berths.py); nobody is moved to any that are kept."""
@@ -330,7 +349,9 @@ class Making:
         kept = frozenset(name for berth in self.attempts.snapshot.backlog.berths.of for name in berth.nodes)
         return replace(self.trial, paper=OnPaper(self.attempts, all_but(off), all_but(kept)))
 
-    def _refuse(self, key: NeedKey, answer: NoRoom, stamp: Stamp) -> None:
+    def _refuse(self, first: Needing, answer: NoRoom) -> None:
+        key, rank = first.key, first.rank
+        self._passed.pop(key, None)
         now_ns, before = self.attempts.now_ns, self._refused.get(key)
         if isinstance(key, ShapeKey) and not self._capacity.may_hold(self.attempts.snapshot.ledger, key.cls):
             self._too_large.add(key)
@@ -341,7 +362,9 @@ class Making:
             answer = msgspec.structs.replace(answer, placed=answer.placed + before.answer.placed)
             if before.again_ns is not None:
                 again_ns = before.again_ns if again_ns is None else min(again_ns, before.again_ns)
-        self._refused[key] = Refused(stamp, now_ns, answer, again_ns)
+        self._refused[key] = Refused(
+            self._stamp, now_ns, answer, again_ns, -rank.minus_priority if rank is not None else 0
+        )
 
 
 def _is_beside(found: Found, off: frozenset[str]) -> bool:
@@ -349,13 +372,6 @@ def _is_beside(found: Found, off: frozenset[str]) -> bool:
     return off.isdisjoint(place.node for place in found.places)
 
 
-def _pause_ns(refused: Refused) -> int:
-    """For how long a need that was refused is not searched for again after any change."""
-    return max(AGAIN_NS, refused.answer.placed * _PAUSE_NS)
-
-
-def _by_age(due: Sequence[Needing], memo: RoomMemo, most: int) -> tuple[Sequence[Needing], Sequence[Needing]]:
-    """Those that were not searched for yet; then, of those that were refused, as many as were refused longest ago."""
-    fresh = [need for need in due if need.key not in memo.refused]
-    again = [need for need in due if need.key in memo.refused]
-    return fresh, sorted(again, key=lambda need: memo.refused[need.key].at_ns)[:most]
+def _most(operations: int) -> int:
+    """For how many equal needs room is looked for together: as many as this work pays for."""
+    return max(1, min(_TOGETHER, operations // _FURTHER))

@@ -7,8 +7,8 @@ behind it.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import filterfalse, islice, takewhile
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from scheduler.core.backlog.gang_lines import GangLine
+from scheduler.core.backlog.gang_lines import GangLine, Lined, LineKey
 from scheduler.core.backlog.learned import (
     GangGone,
     GangHeldBack,
@@ -28,12 +28,13 @@ from scheduler.core.backlog.learned import (
 )
 from scheduler.core.backlog.quota_sleepers import Item
 from scheduler.core.backlog.ranked import Ranked, Turns
-from scheduler.core.backlog.room_memo import NeedKey, Refused
+from scheduler.core.backlog.room_memo import NeedKey
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.shape import Shape, ShapeKey
 from scheduler.core.backlog.waiting_gang import Until
-from scheduler.core.decide import held_back, queue_use
+from scheduler.core.decide import queue_use
 from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.held_back import HeldBackItems
 from scheduler.core.decide.needed import gang_need, may_be_freed, pod_need
 from scheduler.core.model.plan import Entry, placements
 from scheduler.core.model.priority_order import Candidate, Rank, order_members
@@ -51,8 +52,8 @@ class Needing:
 
     ``key``: what answers are remembered by. ``namespace``: whose work a search is. ``turns_of``: whose turn it is,
     looked at when that is first asked. ``asks``: what the next one would use in its queue. ``need_of``: what one of
-    them needs; None if it needs no room now. ``is_barred``: whether their queue would take none of them with all others
-    gone.
+    them needs; None if it needs no room now. ``members``: how many pods the next one has, about. ``is_barred``: whether
+    their queue would take none of them with all others gone.
     """
 
     key: NeedKey
@@ -61,9 +62,11 @@ class Needing:
     turns_of: Callable[[], Turns[Any]]
     asks: Callable[[], Resources]
     need_of: Callable[[Rank], Need | None]
+    members: Callable[[], int] = lambda: 1
     is_barred: Callable[[], bool] = lambda: False
-    #: Whether there may be others behind it that have their turn in the next look.
+    #: Whether there may be others behind it that have their turn in the next look: once it has its own, or in any case.
     has_more: bool = False
+    has_others: bool = False
     _turns: Turns[Any] | None = None
     #: Who come next, as far as that was looked at.
     _next: deque[Rank] = field(default_factory=deque)
@@ -144,7 +147,7 @@ def _of_shape(turns: Turns[Shape], attempts: Attempts, *, has_more: bool = False
         lambda: turns,
         lambda: queues.asked(key.cls),
         need,
-        is_barred,
+        is_barred=is_barred,
         has_more=has_more,
         _turns=turns,
     )
@@ -153,6 +156,12 @@ def _of_shape(turns: Turns[Shape], attempts: Attempts, *, has_more: bool = False
 def _of_line(turns: Turns[GangLine], attempts: Attempts) -> Needing:
     """Gangs of one line: the minimum of each."""
     line = turns.of
+
+    def is_barred() -> bool:
+        use = Use(line.key.queue, queue_use.least_of(attempts.snapshot, line.needed), line.key.is_fixed)
+        has_choice = len(line.key.alike.tree.names) > 1  # of several subgroups others may do
+        return not has_choice and not may_be_freed(attempts.accounts, use)
+
     return Needing(
         line.key,
         line.key.namespace,
@@ -160,6 +169,8 @@ def _of_line(turns: Turns[GangLine], attempts: Attempts) -> Needing:
         lambda: turns,
         lambda: queue_use.asked_of(attempts.snapshot, line.needed),
         lambda rank: gang_need(line.gang(rank), attempts),
+        lambda: line.key.alike.total,
+        is_barred,
         _turns=turns,
     )
 
@@ -180,22 +191,30 @@ def _of_gang(key: Key, attempts: Attempts, served: set[str]) -> Needing:
     def use() -> Resources:
         return queue_use.asked(snapshot, state().needed(waiting()) or waiting()[:1]).amounts
 
-    return Needing(key, key[0], group.queue, turns, use, lambda _: gang_need(key, attempts, served), has_more=True)
+    def need(_: Rank) -> Need | None:
+        return gang_need(key, attempts, served)
+
+    return Needing(key, key[0], group.queue, turns, use, need, lambda: len(waiting()), has_more=True)
 
 
 def needs_left(
-    attempts: Attempts, entries: Iterable[Entry], *, besides: Set[ShapeKey] = frozenset()
+    attempts: Attempts,
+    entries: Iterable[Entry],
+    held: HeldBackItems,
+    *,
+    besides: Set[ShapeKey] = frozenset(),
 ) -> Iterator[Needing]:
     """All that wait for room on nodes after a decision has done ``entries``, but for holders of intents.
 
-    ``besides``: shapes that are not looked at. One that its queue holds back may come though it is among them.
+    ``held``: those that their queues hold back, of which one of each line comes that is due. ``besides``:
+    shapes that are not looked at.
     """
     snapshot = attempts.snapshot
     placed = {placement.pod_uid for placement in placements(entries)}
     gangs = {(pod.namespace, pod.pod_group) for pod in map(snapshot.pod, placed) if pod and pod.pod_group}
     intents = snapshot.commits.intents
     served, served_gangs = placed | intents.holders.keys(), gangs | intents.gangs
-    return needs(attempts, served, served_gangs, snapshot.backlog.room.refused, besides=besides)
+    return needs(attempts, served, served_gangs, held, besides=besides)
 
 
 # --- who they are ------------------------------------------------------------------------------------------------
@@ -203,16 +222,16 @@ def needs(
     attempts: Attempts,
     served: set[str],
     served_gangs: set[Key],
-    refused: Mapping[NeedKey, Refused],
+    held: HeldBackItems,
     *,
     besides: Set[ShapeKey] = frozenset(),
 ) -> Iterator[Needing]:
     """All that wait for room on nodes or in their queues, in no order.
 
-    ``served``: pods (UIDs) that need none any more; ``served_gangs``: of which there are some. ``refused``: who was.
-    ``besides`` as in ``needs_left``.
+    ``served``: pods (UIDs) that need none any more; ``served_gangs``: of which there are some. The others as in
+    ``needs_left``.
     """
-    backlog, sleeping = attempts.snapshot.backlog, held_back.items(attempts)
+    backlog, sleeping = attempts.snapshot.backlog, held.items()
     yield from (_of_shape(Turns(shape, served), attempts) for shape in _shapes(attempts, sleeping, besides))
     lines, apart = _gangs(attempts)
     for line in lines:
@@ -224,11 +243,13 @@ def needs(
             return not served >= backlog.shape(item).uids
         return _is_waiting(item, attempts, served, served_gangs)
 
-    for item, _, _ in held_back.of_each_line(attempts, refused, is_waiting):
+    for item, has_others in held.firsts(is_waiting):
         if isinstance(item, ShapeKey):
-            yield _of_shape(Turns(backlog.shape(item), served), attempts, has_more=True)
+            needing = _of_shape(Turns(backlog.shape(item), served), attempts, has_more=True)
         else:
-            yield _of_gang(item, attempts, served)
+            needing = _of_gang(item, attempts, served)
+        needing.has_others = has_others
+        yield needing
     for key in apart:
         if key not in sleeping and _is_waiting(key, attempts, served, served_gangs):
             yield _of_gang(key, attempts, served)
@@ -254,20 +275,30 @@ def _is_waiting(key: Key, attempts: Attempts, served: set[str], served_gangs: se
 
 
 def _gangs(attempts: Attempts) -> tuple[list[GangLine], list[Key]]:
-    """Gangs that wait for room: in lines, and apart, as those do that this decision has lined up."""
+    """Gangs that wait for room: in lines, those included that this decision has lined up, and apart.
+
+    So a gang that is decided on again and fails is known by its line in this look as in the next one.
+    """
     backlog = attempts.snapshot.backlog
-    apart = dict.fromkeys(backlog.gangs_for_room())
+    apart, lined = dict.fromkeys(backlog.gangs_for_room()), dict[Key, Lined]()
     for note in attempts.notes.taken:
         match note:
-            case GangSlept(key=key):
+            case LinedUp(lined=each):
+                apart.pop(each.key, None)
+                lined[each.key] = each
+            case GangSlept(key=key) | GangHeldBack(key=key) | GangKeptOff(key=key) | GangGone(key=key):
                 apart.pop(key, None)
-                if note.until in _FOR_ROOM:
+                lined.pop(key, None)
+                if isinstance(note, GangSlept) and note.until in _FOR_ROOM:
                     apart[key] = None
-            case LinedUp(lined=lined):
-                if lined.key not in backlog.lines:
-                    apart[lined.key] = None
-            case GangHeldBack(key=key) | GangKeptOff(key=key) | GangGone(key=key) | GangLeft(key=key):
+            case GangLeft(key=key):
                 apart.pop(key, None)
+                lined.pop(key, None)
             case _:
                 pass
-    return backlog.lines.all(), list(apart)
+    new = defaultdict[LineKey, list[Lined]](list)
+    for each in lined.values():
+        if each.key not in backlog.lines:
+            new[each.line].append(each)
+    lines = [line.with_all(new.pop(line.key, ())) for line in backlog.lines.all()]
+    return [*lines, *(GangLine(key, each[0].needed).with_all(each) for key, each in new.items())], list(apart)

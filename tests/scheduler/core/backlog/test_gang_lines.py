@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from scheduler.core.backlog.gang_lines import Lined
+from scheduler.core.backlog.ranked import Turns
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import placements
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group
@@ -104,3 +106,14 @@ def test_what_nobody_asks_any_more_is_forgotten() -> None:
     made.decide(0)
     assert made.backlog.lines.alikes() == set()
     assert made.backlog.lines.stale(8) == []
+
+
+def test_a_line_with_others_has_them_in_order_and_leaves_the_line_itself_as_it_is() -> None:
+    made = full(gang("g2"), gang("g3"))
+    (line,) = made.backlog.lines.all()
+    (first, *_) = sorted(line.ranks())
+    new = Lined(("ns", "g1"), first._replace(uid="pg-g1"), line.key, line.needed, ("uid-g1-0", "uid-g1-1"))
+    longer = line.with_all([new])
+    assert [longer.gang(rank) for rank in sorted(longer.ranks())] == [("ns", "g1"), ("ns", "g2"), ("ns", "g3")]
+    assert (len(line), Turns(longer).first()) == (2, new.rank)
+    assert line.with_all([]) is line
