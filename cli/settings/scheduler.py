@@ -50,14 +50,14 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
             "is lost",
             kind=kinds.member(Strategy),
         ),
-    ] = Strategy.BINPACK
+    ] = Strategy.PRICED
     cpu_strategy: Annotated[
         Strategy,
         Setting(
             help="pods without GPUs: onto nodes in use, onto free ones, or where CPU is to spare beside GPUs",
             kind=kinds.member(Strategy),
         ),
-    ] = Strategy.BINPACK
+    ] = Strategy.PRICED
     nodepool_label_key: Annotated[
         str,
         Setting(

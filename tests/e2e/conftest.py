@@ -30,8 +30,12 @@ def control_plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="session")
 def moorage(control_plane: ControlPlane) -> Iterator[Deployment]:
-    """Moorage with default settings, but for idle reservations that go after a second."""
-    options = Options(arguments={"binder": ["--idle-s", "1"]})
+    """Moorage with default settings, but for idle reservations that go after a second, and for where pods go.
+
+    By the default strategy that follows from all pods that came before, of whatever test.
+    """
+    packed = ["--gpu-strategy=binpack", "--cpu-strategy=binpack"]
+    options = Options(arguments={"binder": ["--idle-s", "1"], "scheduler": packed})
     with Deployment(control_plane, options) as deployment:
         yield deployment
         deployment.check()

@@ -101,7 +101,7 @@ async def test_a_release_lives_and_its_tenants_outlive_it(plane: ControlPlane, r
         assert len(it.sharers(await it.running(2))) == 2
 
         release.roll_back()
-        assert "--gpu-strategy=binpack" in _arguments(release, "scheduler")
+        assert "--gpu-strategy=priced" in _arguments(release, "scheduler")
         release.run()
         await let_in(it, "third", "0.5")
         shared = it.sharers(await it.running(3))
@@ -198,7 +198,7 @@ def test_an_upgrade_brings_older_crds_along_and_leaves_newer_ones(plane: Control
     with pytest.raises(AssertionError, match="moorage-crds"):
         release.upgrade({**VALUES, "scheduler": {"placementStrategy": "spread"}})
     assert "bindrequests.scheduling.run.ai: left as it is, since it is another's" in release.told_of_crds
-    assert "--gpu-strategy=binpack" in _arguments(release, "scheduler"), "nothing was changed"
+    assert "--gpu-strategy=priced" in _arguments(release, "scheduler"), "nothing was changed"
     release.upgrade({**VALUES, "scheduler": {"placementStrategy": "spread"}, "crds": {"upgrade": False}})
     assert "--gpu-strategy=spread" in _arguments(release, "scheduler")
     assert "backoffLimit" not in _fields(_crd(plane, "bindrequests"))

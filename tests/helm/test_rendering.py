@@ -488,7 +488,7 @@ def test_each_node_pool_has_a_scheduler_with_what_its_entry_does_not_say_from_th
         assert {"--nodepool-label-key=team", "--berths-percent=5", "--log-level=debug"} <= {*each}
     assert "--gpu-strategy=spread" in args["-a"]
     assert "--make-room=true" in args["-a"]
-    assert "--gpu-strategy=binpack" in args["-b"]
+    assert "--gpu-strategy=priced" in args["-b"]
     assert "--make-room=true" not in args["-b"]
     selectors = [tuple(sorted(spec["selector"]["matchLabels"].items())) for spec in made.values()]
     assert len({*selectors}) == 3

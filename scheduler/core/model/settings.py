@@ -30,8 +30,8 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reservation_namespace: str = names.RESERVATION_NAMESPACE
     reservation_app: str = names.RESERVATION_APP
     #: Names of scores (scores/registry.py): for GPUs, whole and in parts, and for pods without.
-    gpu_strategy: str = Strategy.BINPACK
-    cpu_strategy: str = Strategy.BINPACK
+    gpu_strategy: str = Strategy.PRICED
+    cpu_strategy: str = Strategy.PRICED
     #: What preferences of pods weigh (scores/preferences).
     weights: Weights = Weights()
     reservation_cpu_milli: int = 0
