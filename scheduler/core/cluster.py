@@ -79,11 +79,18 @@ class Cluster(ClusterState):
     # --- what decisions read -------------------------------------------------------------------------------------
     def refresh(self) -> Ledger:
         """Count marked nodes again and return the ledger, which then equals a recount."""
-        self.refresh_some(len(self._marked))
+        self._refresh_nodes(len(self._marked))
         return self.ledger
 
     def refresh_some(self, most: int) -> bool:
-        """Count up to ``most`` of the marked nodes again; return whether there are more."""
+        """Count up to ``most`` of the marked nodes again, then of pods in their queues; return whether there are more.
+
+        What it leaves the next decision counts at once, and nothing else has a turn meanwhile.
+        """
+        self._refresh_nodes(most)
+        return bool(self._marked) or self.queues.count_some(self._row_of, most)
+
+    def _refresh_nodes(self, most: int) -> None:
         for _ in range(min(most, len(self._marked))):
             name, _ = self._marked.popitem()
             node = self._nodes.get(name)
@@ -93,7 +100,6 @@ class Cluster(ClusterState):
                 self.sightings.count(node, used, self._pods.bound_to(name))
                 if self.queues.count_node(node, self._pods.bound_to(name)):
                     self._cards_changed()
-        return bool(self._marked)
 
     def snapshot(self) -> Snapshot:
         """All that a decision reads, as it is now. Good until the next event."""

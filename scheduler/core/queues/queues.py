@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from scheduler.core.model.copying import copied
@@ -141,11 +142,16 @@ class Queues:
 
     def count(self, row_of: Callable[[str], Row | None]) -> None:
         """Count marked pods (UIDs) again; the sums then equal a recount."""
-        marked, self._marked = self._marked, {}
-        for uid in marked:
+        self.count_some(row_of, len(self._marked))
+
+    def count_some(self, row_of: Callable[[str], Row | None], most: int) -> bool:
+        """Count up to ``most`` of the marked pods again, in the order of their marks; return whether there are more."""
+        for uid in [*islice(self._marked, most)]:
+            del self._marked[uid]
             self.sums.put(uid, row_of(uid))
         if len(self._amounts_of) > 2 * len(self.sums) + _FEW:
             self._amounts_of.clear()
+        return bool(self._marked)
 
     # --- use over time -----------------------------------------------------------------------------------------------
     def note_use_over_time(self, used: UseOverTime) -> None:

@@ -131,6 +131,18 @@ def test_groups_are_told_of_in_the_order_in_which_their_pods_were_marked() -> No
     assert told == [("ns", uid) for uid in marked]
 
 
+def test_pods_that_are_counted_in_parts_are_counted_each_once_and_in_order() -> None:
+    made, told = cluster(), list[tuple[str, str]]()
+    made.queues.sums.on_group = told.append
+    marked = [f"uid-{number}" for number in range(7)]
+    made.queues.mark(marked)
+    more = [
+        made.queues.count_some(lambda uid: Row("a", Resources(), Stage.WAITING, group=("ns", uid)), 3) for _ in "123"
+    ]
+    assert more == [True, True, False]
+    assert told == [("ns", uid) for uid in marked]
+
+
 def test_pods_wait_in_the_order_in_which_they_were_seen() -> None:
     names_ = [f"p-{number}" for number in range(30)]
     made = cluster(*(pod(name, gpus=1) for name in names_))
