@@ -23,11 +23,12 @@ from tools import controlplane
 PARTS = (
     "core", "asleep", "rules", "preferences", "queues", "room", "packing", "translate", "largest", "asking",
     "reservation", "whole", "preferring", "backlog", "arrival", "writes", "fractions", "shares", "gang", "batch",
-    "idle", "churn", "tracing", "admission", "page",
+    "idle", "churn", "tracing", "admission", "page", "scale",
 )  # fmt: skip
 #: Programs of their own that print their figures as JSON.
 _STANDALONE = (
     "core", "asleep", "rules", "preferences", "queues", "room", "translate", "largest", "asking", "reservation",
+    "scale",
 )  # fmt: skip
 
 

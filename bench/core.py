@@ -158,7 +158,7 @@ def _us(seconds: float) -> float:
     return round(seconds * 1e6, 1)
 
 
-def _placements(plan: Plan) -> Iterator[Placement]:
+def placements(plan: Plan) -> Iterator[Placement]:
     for entry in plan.entries:
         if isinstance(entry, Gang):
             yield from entry.placements
@@ -167,7 +167,7 @@ def _placements(plan: Plan) -> Iterator[Placement]:
 
 
 def _placed(plan: Plan) -> int:
-    return sum(1 for _ in _placements(plan))
+    return sum(1 for _ in placements(plan))
 
 
 def bench_batch(nodes: int, pods: int) -> None:
@@ -186,7 +186,7 @@ def bench_batch(nodes: int, pods: int) -> None:
         plan = made.decide(_NOW_NS)
         taken.append(time.process_time() - start)
         placed += _placed(plan)
-        for placement in _placements(plan):
+        for placement in placements(plan):
             made.commits.assume(placement)
         if plan.wake_at_ns != _NOW_NS:
             break
@@ -289,7 +289,7 @@ def bench_places(nodes: int, members: int, asked: Mapping[str, str]) -> None:
         made.decide(_NOW_NS)
 
     seconds = statistics.median(_timed(whole, 20))
-    racks = {int(placed.node[5:]) // 16 for placed in _placements(made.decide(_NOW_NS))}
+    racks = {int(placed.node[5:]) // 16 for placed in placements(made.decide(_NOW_NS))}
     placed = _placed(made.decide(_NOW_NS))
     figures = {"placed": placed, "racks": len(racks), "ms": round(seconds * 1e3, 2)}
     _report("places", nodes=nodes, members=members, asks=asked, **figures)
