@@ -24,8 +24,8 @@ import msgspec
 
 log = logging.getLogger(__name__)
 
-#: asyncio keeps a buffer this large for each TLS connection, written full when it is made: 256 KiB unless it is told
-#: otherwise, and this attribute is the only way to tell it. It holds for the whole process. A TLS record has 16 KiB.
+#: asyncio gives each TLS connection a read buffer of this size when it opens: 256 KiB by default, and this attribute is
+#: the only way to change that, for the whole process. A TLS record has 16 KiB.
 _BUFFER_BYTES: Final = 32 * 1024
 #: A connection that can't be accepted stays in the backlog: for want of descriptors or memory, which others free.
 _AGAIN_S: Final = 1.0
@@ -36,17 +36,17 @@ _FULL_AGAIN_S: Final = 0.01
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What new connections may take. A handshake costs 0.5 to 1 ms, so they get half a core at most."""
 
-    #: A handshake may begin so often, and after a pause so many at once.
+    #: One handshake may begin in this time, and ``at_once`` of them after a pause.
     every_s: float = 0.002
     at_once: int = 8
-    #: The client has so long for its handshake. client-go gives up after as long.
+    #: How long the client may take for its handshake. client-go gives up after as long.
     handshake_s: float = 10.0
-    #: And so long to send a review once it has begun: it comes from the API server's memory.
+    #: How long it may take to send a review that it has begun: the review comes from the API server's memory.
     body_s: float = 10.0
-    #: So many wait in the kernel: a quarter of a second of handshakes.
+    #: The most connections that wait in the kernel: a quarter of a second of handshakes.
     backlog: int = 128
-    #: An API server works at 600 requests at once at most, by its defaults, and sends one on a connection. Whoever can
-    #: reach us can open as many: then those that came first make room for those that come.
+    #: An API server works at 600 requests at once at most, by its defaults, and sends one on a connection. Any program
+    #: that reaches us can open as many: beyond this number the oldest connections make room for new ones.
     connections: int = 2000
 
 

@@ -46,7 +46,8 @@ CONFIGURATIONS: Final = (
     (VALIDATING_WEBHOOKS, PODS_CONFIGURATION),
     (VALIDATING_WEBHOOKS, QUEUES_CONFIGURATION),
 )
-#: Between writes, so that a fight with somebody who writes otherwise costs little. After a quiet time it is forgotten.
+#: Between writes, so that a fight with another writer of these objects costs little. After a quiet time it is
+#: forgotten.
 _PACE: Final = BackoffRange(first_s=0.1, most_s=10.0)
 _QUIET_S: Final = 10.0
 #: A process that has no certificate yet must be reachable for kubelet, which trusts anything.

@@ -29,7 +29,7 @@ from admission.certificates.view import (
 )
 
 _S: Final = 1_000_000_000
-#: Nothing that a time brings about is further away: what was to come is looked at anew.
+#: The longest wait until the next step is computed.
 MOST_PATIENT_S: Final = 3600
 
 

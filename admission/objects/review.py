@@ -77,7 +77,7 @@ def _judged_group(request: Request) -> Judgement:
     if isinstance(group, Finding):
         return Refused((group,))
     old = None if request.old_object is None else read(request.old_object, PodGroup)
-    # One that can't be read is stored all the same, so this is no new group.
+    # A PodGroup that can't be read is stored, too, so this is no new group.
     return judge_group(group, old=PodGroup() if isinstance(old, Finding) else old)
 
 
