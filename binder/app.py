@@ -73,7 +73,7 @@ class Binder(Follower):
         #: Pod UID -> units that work on it.
         self._working: dict[str, set[str]] = {}
         self.view = View(on_request=self._take)
-        #: How things stand, for whoever asks.
+        #: The state of the binder's work, for metrics and reports.
         self.standing = Standing(self.view)
         pods, cdi = PodSink(self.view, settings.reservation, traces=traces), CdiNames(api, settings.cdi)
         super().__init__(

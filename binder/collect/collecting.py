@@ -47,7 +47,7 @@ class _Notes:
     idle: tuple[str, float] | None = None
     #: Pod UID -> since when it has been missing.
     missing_since: dict[str, float] = field(default_factory=dict)
-    #: When a lost reservation may be made anew, and how often that was done without it coming to life.
+    #: When a lost reservation may be re-created, and how often it was without coming to life.
     restore_at: float | None = None
     restores: int = 0
     #: Device UUID of which tenants were told that it is not the one they were given.

@@ -11,7 +11,7 @@ class Due:
 
     def __init__(self) -> None:
         self._at: dict[str, float] = {}
-        #: Times and groups; those that do not stand in ``_at`` any more are skipped.
+        #: Times and groups; entries that are no longer in ``_at`` are skipped.
         self._heap: list[tuple[float, str]] = []
 
     def __contains__(self, group: str) -> bool:

@@ -80,7 +80,7 @@ class Guarding:
         ``resource``: of which kind they are. ``capacity``: how many such devices the node has, 0 if that is not known.
         """
         search = self._searches.setdefault(node, _Search())
-        if search.is_over:  # and this look has not found out who has what is missing
+        if search.is_over:  # and this look has not found the holder of what is missing
             search.groups.clear()
             search.is_over = False
         while anyio.current_time() >= search.again_s:

@@ -22,7 +22,7 @@ from wire.core import Pod
 from wire.crds.bindrequest import BindRequest
 from wire.traceparent import PodTrace
 
-#: So many pods are followed at once; further ones have no spans from here, and are counted.
+#: The most pods that are followed at once; further ones have no spans from here, and are counted.
 MOST_PODS: Final = 16_384
 
 
@@ -109,7 +109,7 @@ class _Attempted:
         #: When its first book was asked for, until its devices are known.
         self.joins_ns = 0
         self.trace: PodTrace | None = None
-        #: Whether it is carried out here: then it is told how it ends, which is after its BindRequest is gone.
+        #: Whether it is carried out here: then its end is reported here, after its BindRequest is gone.
         self.is_at_work = False
 
 
