@@ -23,7 +23,7 @@ from gpu.translation import GivenDevice, Translation
 from wire import names
 from wire.core import Container, PodSpec
 
-#: In the order in which they stand in a container.
+#: In the order in which a container has them.
 VARIABLES: Final = (names.ENV_MEMORY_LIMIT, names.ENV_MEMORY_REQUEST)
 
 _NO_SOFT_LIMIT: Final = "0"

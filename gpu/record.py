@@ -28,7 +28,7 @@ from wire import names
 from wire.core import PodSpec
 
 VERSION: Final = 1
-#: Of a record that asks otherwise on some nodes: who knows version 1 only must not read it as if it were for all.
+#: Of a record that asks differently on some nodes: a reader of version 1 only must not take it as valid for all nodes.
 VERSION_OF_PLACES: Final = 2
 #: Twice what any dialect makes (gpu/dialects/seating.py); each costs the scheduler a trial.
 _MOST_ALTERNATIVES: Final = 128
@@ -40,7 +40,7 @@ _MOST_LABELS: Final = 16
 _STRATEGIES: Final = frozenset({"", "binpack", "spread"})
 _MODES: Final = frozenset({"", *MODES})
 _DIALECT: Final = re.compile(r"[a-z][a-z0-9-]{0,30}")
-#: Records that are remembered, and the longest one of these, in characters: a bound on memory, whatever users write.
+#: Records that are remembered, and the longest one of these, in characters: a bound on memory that no user can raise.
 _MOST_REMEMBERED: Final = 256
 _LONGEST_REMEMBERED: Final = 16 * 1024
 
@@ -155,7 +155,7 @@ def _is_sound(record: Record) -> bool:
         and _are_few(record.asks)
         and all(map(_are_few, record.alternatives))
         and sum(map(_count, (record.asks, *record.alternatives))) <= _MOST_TRIED
-        # What is shown to people as it stands, on their terminals too. Values are shown in quotes.
+        # These fields are shown to people unchanged, on their terminals too. Values are shown in quotes.
         and _DIALECT.fullmatch(record.dialect) is not None
         and all((note.field + note.instead).isprintable() for note in record.notes)
     )

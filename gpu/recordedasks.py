@@ -33,10 +33,10 @@ from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE
 
 #: Most MiB of one ask: a bound against numbers that nobody means.
 MOST_MIB: Final = 2**31 - 1
-#: Fields of asks that are called otherwise in a record.
+#: Fields of asks that have another name in a record.
 _SAID_AS: Final = {"profile": "mig"}
 _KEY: Final = re.compile(r"([ci])(0|[1-9][0-9]{0,3})")
-#: A seat, or the profile of a slice: shown to people as they stand, and a profile is part of a resource's name.
+#: A seat, or the profile of a slice: shown to people unchanged, and a profile is part of a resource's name.
 _WORD: Final = re.compile(r"[A-Za-z0-9._+-]{1,63}", re.ASCII)
 _A_WORD: Final = "at most 63 of A-Z, a-z, 0-9, ., _, + and -"
 

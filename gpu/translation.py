@@ -34,11 +34,11 @@ class NoteCode(enum.Enum):
     NO_EFFECT = "no-effect"
     #: A second dialect asks the same (X3, X4).
     SAID_TWICE = "said-twice"
-    #: All the compute of a device is asked, so it is charged whole, whatever memory was asked (H8, V6).
+    #: All the compute of a device is asked, so the device is charged whole, for any amount of memory (H8, V6).
     EXCLUSIVE = "exclusive"
     #: Done as far as the normal form can say it, or not at all: preferences of placement (H14, O14).
     APPROXIMATED = "approximated"
-    #: Nodes on which the words would change the containers otherwise, or are refused (gpu/dialects/bynodes.py).
+    #: Nodes on which the words would change the containers differently, or are refused (gpu/dialects/bynodes.py).
     LEFT_OUT = "left-out"
 
 

@@ -34,9 +34,9 @@ ASSIGNED: Final = "ALIYUN_COM_GPU_MEM_ASSIGNED"
 ASSUME_TIME: Final = "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
 #: JSON, container index -> card index -> units: what the inspecting tool reads of pods with several cards.
 ALLOCATION: Final = "scheduler.framework.gpushare.allocation"
-#: MiB of one unit, unless an administrator says otherwise.
+#: MiB of one unit, unless the settings name another number.
 _USUAL_MIB: Final = AliyunSettings().unit_mib
-#: What a Binding writes over whatever a user has put there (A13).
+#: What a Binding writes, over any value that a user has put there (A13).
 WRITTEN_KEYS: Final = (INDEX, DEVICE_UNITS, POD_UNITS, ASSIGNED, ASSUME_TIME, ALLOCATION)
 
 
@@ -141,7 +141,7 @@ def _asks(asked: Sequence[_Asked], settings: AliyunSettings) -> dict[ContainerRe
     }
 
 
-# --- what reads otherwise than it is understood ------------------------------------------------------------------
+# --- words that the origin treats differently --------------------------------------------------------------------
 
 
 def _more_than_origin(asked: Iterable[_Asked]) -> list[Note]:

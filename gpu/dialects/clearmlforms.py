@@ -142,7 +142,7 @@ def _too_much(field: str, count: int) -> Refusal:
     )
 
 
-# --- counts that are read otherwise by a setting (C9, C12) -------------------------------------------------------
+# --- counts whose meaning depends on a setting (C9, C12) ---------------------------------------------------------
 
 
 def _counted(ref: ContainerRef, container: Container, settings: ClearmlSettings) -> tuple[Ask, ...] | Refusal:

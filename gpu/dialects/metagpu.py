@@ -25,8 +25,8 @@ NAME: Final = "metagpu"
 ENV_DEVICES: Final = "CNVRG_META_GPU_DEVICES"
 ENV_MOST_MEMORY: Final = "METAGPU_MAX_MEM"
 
-#: How many units make a device, unless an administrator says otherwise; and at most, since each is named in the
-#: environment of its container.
+#: Units of a device, unless the settings name another number; and the most, since each unit is named in the environment
+#: of its container.
 _USUAL_UNITS: Final = MetagpuSettings().units
 MOST_UNITS: Final = 1000
 

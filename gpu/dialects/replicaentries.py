@@ -35,7 +35,7 @@ _ALLOWED: Final = (
 _WHAT: Final = re.compile(r"gpu|mig-[0-9]+g\.[0-9]+gb(?:[.+-][a-z0-9.+-]*)?", re.ASCII)
 _NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,61}[a-z0-9])?", re.ASCII)
 _COUNT: Final = re.compile(r"-1|[1-9][0-9]{0,9}", re.ASCII)
-#: Up to so many replicas every way to take them from fewer devices is told (21 for 8).
+#: Up to this number of replicas, every way to take them from fewer devices is listed (21 for 8).
 _EVERY_WAY: Final = 8
 #: Processes that one MPS daemon serves; 16 on old devices.
 _MOST_MPS_CLIENTS: Final = 48

@@ -21,7 +21,7 @@ from gpu.share import NANO_PER_DEVICE
 MOST_ALTERNATIVES: Final = 64
 #: Most asks in all these ways together: a pod that asks for many devices has fewer ways.
 MOST_TRIED: Final = 4096
-#: Up to so many shares every way to seat them is told (15 for 4); of more, only the closest and the widest.
+#: Up to this number of shares, every way to seat them is listed (15 for 4); of more, only the closest and the widest.
 _EVERY_WAY: Final = 4
 
 _Share = TypeVar("_Share", bound=SharedAsk)
@@ -79,7 +79,7 @@ def _two_ways(request: GpuRequest, places: Sequence[_Place]) -> list[tuple[int, 
     """Each share on the first device that holds it, and each on a device of its own."""
     blocks: list[_Block] = []
     way = []
-    #: By what is asked: how many of the first devices hold no more of it, whatever comes.
+    #: By what is asked: how many of the first devices are full for it and stay so.
     full: dict[Hashable, int] = {}
     for at, number in places:
         asking = request.containers[at]

@@ -59,8 +59,8 @@ def _unrecorded(pod: Pod, settings: DialectSettings) -> Translation | Refusal:
     return unrecorded(pod, sharing=settings.sharing)
 
 
-#: In the order of the translation table. It decides nothing but who is told back where two ask the same: KAI's own keys
-#: are in every Binding, and beside another system's words its annotations alone don't say all that is wished.
+#: In the order of the translation table. It decides only which dialect is written back where two ask the same: KAI's
+#: own keys are in every Binding, and beside another system's words its annotations alone don't say all that is wished.
 DIALECTS: Final = (
     Dialect(clearml.NAME, clearml.speaks, clearml.translate, clearml.claims),
     Dialect(aliyun.NAME, aliyun.speaks, aliyun.translate),
@@ -93,7 +93,7 @@ _ANNOTATIONS: Final = frozenset({
     *KAI_WORDS, names.GPU_FRACTION_CONTAINER_NAME, names.GPU_FRACTION_CONTAINER_TYPE, names.MPS, *_COMPANIONS,
 })  # fmt: skip
 _PLAIN: Final = Dialect(PLAIN, _asks_the_plugin, _unrecorded)
-#: So many words of a pod are looked at one by one to name one to people: a pod may have 60,000 resources.
+#: The most words of a pod that are looked at to name one to people: a pod may have 60,000 resources.
 _MOST_LOOKED_AT: Final = 1024
 
 
