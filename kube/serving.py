@@ -11,8 +11,8 @@ import anyio
 from aiohttp import web
 from anyio.abc import TaskStatus
 
-#: Longer than most who ask again wait in between, shorter than anybody minds to hold a connection for them. Who has
-#: not asked for so long, or not to an end, is let go.
+#: Longer than most clients wait between requests, and short enough to keep a connection open for. The connection of a
+#: client that sends no request for this long, or half of one, is closed.
 KEEP_ALIVE_S: Final = 15.0
 _CLOSE_WITHIN_S: Final = 1.0
 

@@ -28,7 +28,7 @@ from wire.core import Status
 class ApiError(Exception):
     """Raised when a call to the API server did not do what was asked."""
 
-    #: Whether a write that raised this may have been carried out all the same.
+    #: Whether a write that raised this may have been carried out.
     outcome_unknown = False
 
 

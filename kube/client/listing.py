@@ -21,9 +21,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 K = TypeVar("K")
 
 PAGE_SIZE: Final = 500
-#: So many objects are decoded before other tasks get a turn (about 2 ms).
+#: Objects that are decoded before other tasks get a turn (about 2 ms).
 _OBJECTS_PER_TURN: Final = 64
-#: After so many expired continue tokens a list is asked for in one piece, which can't expire.
+#: After this many expired continue tokens a list is requested in one piece, which can't expire.
 _PAGED_TRIES: Final = 2
 
 
@@ -72,7 +72,7 @@ async def read_list(
         try:
             return await _whole(read, {**query, "limit": str(PAGE_SIZE)}, _Digest(codec, keep))
         except errors.Gone:
-            # The continue token outlived etcd's history; what was read is of a lost version. Start anew.
+            # The continue token outlived etcd's history; what was read is of a lost version. Start again.
             continue
     return await _whole(read, query, _Digest(codec, keep))
 

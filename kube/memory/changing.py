@@ -35,7 +35,7 @@ Object = dict[str, Any]
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
 _STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-#: How often a patch is made anew on an object that changed while webhooks were asked.
+#: How often a patch is applied again to an object that changed while webhooks were asked.
 _TRIES = 5
 
 

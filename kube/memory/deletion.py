@@ -112,7 +112,7 @@ def _shortened(pod: Object, asked: int, now_ns: int, *, held: bool) -> Step:
     meta = pod["metadata"]
     at_ns = _parse_ns(meta["deletionTimestamp"]) + (asked - meta["deletionGracePeriodSeconds"]) * 1_000_000_000
     if at_ns < now_ns:
-        # The whole shorter grace is over already; one second is left to whoever watches, unless none was asked for.
+        # The whole shorter grace is over already; watchers get one more second, unless none was asked for.
         at_ns, asked = now_ns, min(asked, 1)
     changed = {**meta, "deletionTimestamp": rfc3339(at_ns), "deletionGracePeriodSeconds": asked}
     return Step(update={**pod, "metadata": changed}, remove=asked == 0 and not held)

@@ -42,18 +42,18 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     delay_s: float = 0.0
     #: HTTP status with which it is refused instead of carried out; 0 for none.
     refuse_with: int = 0
-    #: With ``refuse_with``: it is carried out all the same, and the answer lies.
+    #: With ``refuse_with``: it is carried out, and the answer lies.
     carried_out: bool = False
     #: Retry-After of a 429.
     retry_after_s: int = 1
     #: ``request``: the server never sees it. ``answer``: it is carried out, but nobody hears. Both look the same.
     lost: Literal["", "request", "answer"] = ""
-    #: With ``lost="request"``: it was only late, and is carried out so many seconds after it was sent, whether or
-    #: not the sender still waits. Needs ``MemoryApiServer.run``.
+    #: With ``lost="request"``: it was only late, and is carried out this long after it was sent, whether or not the
+    #: sender still waits. Needs ``MemoryApiServer.run``.
     lands_after_s: float | None = None
     #: With ``lost``: the connection breaks at once, and the sender hears that instead of waiting for its time-out.
     breaks: bool = False
-    #: A list that may come in pages has at most so many items on each, whatever was asked; 0: as many as were asked.
+    #: A list that may come in pages has this many items on each at most; 0: as many as were asked.
     page: int = 0
     #: Seconds that the answer is on its way.
     answer_delay_s: float = 0.0
@@ -102,7 +102,7 @@ class ReviewFault(msgspec.Struct, frozen=True, kw_only=True):
 
 UNDISTURBED = ReviewFault()
 
-#: So many lines are kept of each watch, to be repeated.
+#: The most lines that are kept of each watch, to be repeated.
 REPEATED_MOST: Final = 8
 
 RequestRule = Callable[[Call], Fault | None]

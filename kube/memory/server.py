@@ -109,7 +109,7 @@ class MemoryApiServer:
             tail = {"value": value, "preemptionPolicy": "PreemptLowerPriority"}
             self._creation.put_new(PRIORITY_CLASSES, {**head, **tail})
 
-    # --- for whoever builds a cluster
+    # --- for the builder of a cluster
 
     def transport(self, user: str = "admin", *, groups: tuple[str, ...] = ("system:masters",)) -> MemoryTransport:
         """Return a connection of one client; killing it is that client's crash."""

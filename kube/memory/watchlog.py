@@ -93,7 +93,7 @@ class Watcher:
     #: How many of the newest lines are sent again after a line; a fault point.
     repeats: Callable[[Call, bytes], int] = _never
     lines: deque[tuple[float, bytes]] = field(default_factory=deque)
-    #: Set when there is something new; replaced by whoever waited.
+    #: Set when there is something new; the task that waited replaces it.
     news: anyio.Event = field(default_factory=anyio.Event)
     #: The stream breaks off (Unreachable) as soon as it looks.
     cut: bool = False

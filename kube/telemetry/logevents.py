@@ -13,7 +13,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any, Final
 
-#: Fields that say which object a line is about. Lines about the same one are repeats, whatever else they say.
+#: Fields that say which object a line is about. Lines about the same one are repeats, even if other fields differ.
 OBJECTS: Final = frozenset({"pod", "gang", "group", "reservation", "node", "lease", "identity", "reason", "chosen"})
 #: Under these names a record carries its event and its fields.
 EVENT: Final = "event"

@@ -37,7 +37,7 @@ K = TypeVar("K")
 
 _log: Final = logging.getLogger(__name__)
 
-#: So many lines that were already there are taken in before other tasks get a turn (about 5 ms of decoding).
+#: Lines that were already there and are taken in before other tasks get a turn (about 5 ms of decoding).
 _LINES_PER_TURN: Final = 256
 #: As many items of a list that nobody reads yet (about 5 ms as well).
 _ITEMS_PER_TURN: Final = 1024
@@ -90,8 +90,8 @@ class ReflectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     silence_s: float = 90.0
     #: A watch that ended sooner than this counts as failed.
     early_s: float = 5.0
-    #: After so many 5xx answers in a row the version itself is suspected (a restored etcd answers 504, "too large
-    #: resource version"): list anew. A server that can't be reached is no reason: all would list when it comes back.
+    #: After this many 5xx answers in a row the version itself is suspected (a restored etcd answers 504, "too large
+    #: resource version"): list again. A server that can't be reached is no reason: all would list when it comes back.
     server_errors_to_relist: int = 4
     backoff: BackoffRange = BackoffRange(first_s=0.5, most_s=30.0)
 
