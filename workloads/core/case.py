@@ -32,7 +32,7 @@ class Name(enum.Enum):
 class Makes(enum.Enum):
     """When a PodGroup object is written."""
 
-    #: Where an owner states something that the pod doesn't: its pods are groups of their own otherwise.
+    #: Where an owner states something that the pod doesn't. Pods of other owners are groups of their own.
     WHEN_ASKED = "when-asked"
     ALWAYS = "always"
 

@@ -58,7 +58,7 @@ def _foreign(case: Case, defaults: Defaults) -> Group:
     gang = words.gang_of(case.pod)
     if gang is None:
         raise AssertionError("a pod that asks for a gang has one, or is refused")
-    # One PodGroup for all of them, whatever the kind of their owners is.
+    # One PodGroup for all of them, of every kind of owner.
     case = msgspec.structs.replace(case, kind=msgspec.structs.replace(case.kind, name=Name.BY_OWNER))
     shape = shaping.shape(gang, case)
     parts.check(shape.owner or case.top, shape.parts)
@@ -152,7 +152,7 @@ def _annotations(top: Json, pod: Json, owner: OwnerReference) -> dict[str, str]:
     said: Mapping[str, str] = {
         "name": owner.name, "uid": owner.uid, "group": group, "version": version, "kind": owner.kind
     }  # fmt: skip
-    # Text in JSON's quotes is text in YAML as well, whatever it looks like.
+    # Any text in JSON's quotes is text in YAML as well.
     written = "".join(f"{key}: {json.dumps(value)}\n" for key, value in said.items())
     user = fields.labels_of(top).get(names.USER_LABEL) or fields.labels_of(pod).get(names.USER_LABEL, "")
     kept = {key: value for key, value in fields.annotations_of(top).items() if key != LAST_APPLIED}

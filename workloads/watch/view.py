@@ -61,7 +61,7 @@ class View:
         """How many keys have pods that have to be looked at."""
         return sum(1 for _ in self.keys())
 
-    # --- what is told
+    # --- what is observed
     def pod_seen(self, pod: SeenPod) -> None:
         """Take a pod as it is now."""
         old = self.pods.get(pod.uid)

@@ -28,7 +28,7 @@ class Backlog:
         #: (time of the event loop, key): when a key that failed is ready again. The failed ones by key.
         self._later: list[tuple[float, str]] = []
         self._failed: dict[str, Backoff] = {}
-        #: Keys that have not failed and stand in `_later` all the same.
+        #: Keys that are in `_later` without having failed.
         self._again: set[str] = set()
         #: Keys that are worked on; True: there is more to do, of which the work under way may not know.
         self._active: dict[str, bool] = {}

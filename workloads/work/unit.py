@@ -42,7 +42,7 @@ _log: Final = logging.getLogger(__name__)
 
 #: Most objects that are read for one pod: its owners, and one that a rule asks for by name.
 _MOST_READS: Final = 32
-#: An object that is not there yet is a matter of moments, as a rule: it is told of from this failure in a row on.
+#: An object that is missing usually appears within moments: it is reported from this failure in a row on.
 _TELL_ABSENT_FROM: Final = 4
 #: How often a PodGroup that others change is decided on before its workload waits.
 _TRIES: Final = 3
@@ -285,7 +285,7 @@ class Unit:
             self._observer.ended(Outcome.GROUPED)
             return
         try:
-            # Whatever else is written on the pod meanwhile does not matter here, so its version is not named.
+            # Other writes on the pod in between do not matter here, so its version is not named.
             async with self._marks:
                 stored = await self._api.patch(PODS, pod.name, {"metadata": meta}, namespace=pod.namespace, uid=pod.uid)
         except errors.NotFound:

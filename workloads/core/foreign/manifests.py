@@ -54,7 +54,7 @@ class Gangs:
             read[api_group, answer.needed.kind, answer.needed.name] = Absent.NOT_FOUND if there is None else there
             answer = group(stored, Read(owners, read))
         if isinstance(answer, Nothing) or (isinstance(answer, Group) and not said_of(answer.pod_group)):
-            # Its workload says by itself how many start together.
+            # Its workload states how many start together.
             return None
         return self._agreed(stored, answer, namespace) if isinstance(answer, Group) else answer
 

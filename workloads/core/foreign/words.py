@@ -27,7 +27,7 @@ LABEL, ANNOTATION, SPEC = "metadata.labels", "metadata.annotations", "spec"
 #: Place, and name; in the spec a path.
 Word = tuple[str, str]
 _UPSTREAM: Final[Word] = (SPEC, "schedulingGroup.podGroupName")
-#: Kubernetes 1.35, where the group stands in the Workload.
+#: Kubernetes 1.35, where the Workload has the group.
 _UPSTREAM_BEFORE: Final[Word] = (SPEC, "workloadRef.name")
 Written = Mapping[Word, str]
 _ALL: Final = frozenset(gangwords.ALL)
