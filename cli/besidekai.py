@@ -29,7 +29,7 @@ _log: Final = logging.getLogger(__name__)
 
 #: A lease of KAI's is renewed at least twice in this time.
 EVERY_S: Final = 10.0
-#: So many pods are named in a log line.
+#: The most pods that are named in a log line.
 _MOST_NAMED: Final = 5
 #: A KAI that is updated has no pods for moments.
 _CLEAR_LOOKS: Final = 2

@@ -173,7 +173,7 @@ def _ask_kubectl(kind: str, where: Sequence[str]) -> Sequence[str]:
     options = [*where, f"--request-timeout={_NAMES_WITHIN_S:g}s"] if is_about_cluster else where
     command = [kubectl, *_KUBECTL[kind], "-o", "name", *options]
     try:
-        ended = subprocess.run(  # noqa: S603 - kubectl, as whoever types runs it
+        ended = subprocess.run(  # noqa: S603 - kubectl, with the rights of the user who types
             command, capture_output=True, text=True, check=False, timeout=_NAMES_WITHIN_S + 1
         )
     except (OSError, subprocess.TimeoutExpired):

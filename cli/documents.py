@@ -17,7 +17,7 @@ from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, Do
 
 #: Most values that the aliases of one file may repeat, keys counted too: some twenty thousand whole pods.
 MOST_REPEATED: Final = 1_000_000
-#: Long text counts as one more value for each so many characters: an alias repeats it whole where it is written out.
+#: Long text counts as one more value for each this many characters: an alias repeats it whole where it is written out.
 _CHARACTERS_A_VALUE: Final = 32
 #: Most levels. libyaml goes down the stack of C with each of them and does not look how much of that is left.
 DEEPEST: Final = 256

@@ -26,7 +26,7 @@ SPELLINGS: Final = {
 }
 #: Kinds that have a namespace.
 IN_NAMESPACES: Final = frozenset({POD, GROUP})
-#: So many edits are tried together.
+#: The most edits that are tried together.
 _MOST_EDITS: Final = 8
 
 

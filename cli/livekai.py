@@ -39,7 +39,7 @@ class Found(msgspec.Struct, frozen=True):
 
     #: Surely at work: it stands where only administrators make things.
     at_work: tuple[str, ...] = ()
-    #: Looks like a KAI that was installed elsewhere. Whoever may make pods can make one that does.
+    #: Looks like a KAI that was installed elsewhere. Any user who may create pods can make one that looks so.
     elsewhere: tuple[str, ...] = ()
 
 

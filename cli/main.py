@@ -75,7 +75,7 @@ def _run(parser_for: Callable[[Sequence[str]], argparse.ArgumentParser], given: 
         code = _called_by(parser_for(given), given)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever reads has enough, as in ``| head``.
+        # The reader has enough, as in ``| head``.
         _drop_output()
         return _READER_GONE
     except OSError as error:

@@ -20,7 +20,7 @@ import anyio
 
 _TRIM_EVERY_S: Final = 60.0
 #: Objects that were made and not freed until young ones are looked through: in a process that stays, and in a run that
-#: ends by itself, where ten million objects take some GiB.
+#: ends, where ten million objects take some GiB.
 _RARE: Final = 200_000
 HARDLY_EVER: Final = 10_000_000
 #: How often young ones are looked through until older ones are.

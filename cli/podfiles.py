@@ -56,9 +56,9 @@ class FoundPod(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     pod: Pod | None
     malformed: str = ""
-    #: The pod or template as it is written.
+    #: The pod or template, unchanged.
     raw: Mapping[str, Any] = {}
-    #: What makes the pods, as it stands there; empty for a pod itself.
+    #: What makes the pods, unchanged; empty for a pod itself.
     owner: Mapping[str, Any] = {}
     #: Its annotations, which are not the pods' own.
     owner_annotations: Mapping[str, str] = {}

@@ -28,7 +28,7 @@ _DEFAULT: Final = "~/.kube/config"
 FEW_TRIES: Final = 2
 
 
-#: Instead of no limit, which a write can't have: the server is told it, too, and takes its own if that is shorter.
+#: Instead of no limit, which a write can't have: the server gets it, too, and takes its own limit if that is shorter.
 _LONGEST_S: Final = 86_400.0
 #: Of a request, where the user names none.
 _USUAL_S: Final = 10.0

@@ -102,7 +102,7 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
         registry.read_one(KAI_AT_WORK, lambda: float(beside.is_there))
         election = _election(options, punctual, own, identity=identity, fence=None if is_elected else WriteFence())
         if not is_elected:
-            # It works whoever holds the lease. It takes part all the same: so it sees others, and they see it.
+            # It works while another holds the lease, too. It takes part so that it sees others, and they see it.
             election.on_rival = Rivals(events)
             tasks.start_soon(_seeing_others, election, others)
         registry.read_one(LEADER, lambda: float(not is_elected or election.is_leading))
@@ -115,7 +115,7 @@ async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Ma
         tasks.start_soon(_when_set, beside.noticed, to_stop.set)
         await take_part(replica, election=elected, fence=election.fence, stop=to_stop, task_status=health)
         if beside.noticed.is_set():
-            # Whoever looks at the lease has to see that nobody works.
+            # A reader of the lease has to see that nobody works.
             others.cancel()
             health.stand_aside(BESIDE_KAI)
             await _unless(stop, beside.until_gone)

@@ -20,7 +20,7 @@ from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 
 T = TypeVar("T", bound=msgspec.Struct)
-#: So many nodes of pods are read one by one, which takes fewer rights; more of them by one list of all.
+#: Pods of up to this many nodes are read node by node, which takes fewer rights; of more nodes by one list of all.
 _MOST_ONE_BY_ONE: Final = 16
 
 

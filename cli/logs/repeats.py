@@ -19,7 +19,7 @@ from cli.logs.forms import REPEATED, event_of, fields_of
 from kube.telemetry.logevents import OBJECTS
 
 WITHIN_S: Final = 60.0
-#: What is known longest is told and forgotten first.
+#: The most lines that are known at once; the one known longest is written and forgotten first.
 MOST_KNOWN: Final = 4_096
 _LONGEST_NAME: Final = 256
 

@@ -12,7 +12,7 @@ from typing import Final
 
 REMOVED: Final = "(removed)"
 
-#: One of these stands in whatever the patterns find: most texts have none, and are read once.
+#: Every match of the patterns has one of these: most texts have none, and are read once.
 _HINT: Final = re.compile(
     r"eyJ|-----BEGIN|LS0tLS1|@|(?i:authorization|bearer|token|password|secret|-key-data|tls\.key)"
 )

@@ -59,7 +59,7 @@ class Code(enum.Enum):
     RESERVATION_NAMELESS = "reservation-without-group"
     RESERVATION_ELSEWHERE = "reservation-elsewhere"
     RESERVATION_IDLE = "reservation-idle"
-    # --- pods on their way, and those that would be made anew
+    # --- pods on their way, and those that would be re-created
     HALF_BOUND = "half-bound"
     BIND_REQUEST = "bind-request"
     WAITS = "waits"

@@ -23,13 +23,13 @@ from cli.page.values import Changes, EventLine, GroupLine, NodeCard, PodLine, Po
 K = TypeVar("K")
 V = TypeVar("V")
 
-#: So many revisions back a reader is told what changed: a minute and more, at four a second.
+#: Revisions that a reader may be behind and still get only the changes: a minute and more, at four a second.
 MOST_FRAMES: Final = 300
-#: And so many lines in all: who is further behind reads the whole, which is less.
+#: And the lines of all these changes: a reader further behind reads the whole, which is less.
 MOST_LINES: Final = 20_000
-#: So many pods that wait cost what a node costs: about 0.25 ms each.
+#: This many pods that wait cost what a node costs: about 0.25 ms together.
 _PODS_PER_TURN: Final = 16
-#: No revision that was ever told is longer; Python refuses to read numbers of thousands of digits.
+#: No revision that was ever sent is longer; Python refuses to read numbers of thousands of digits.
 _MOST_DIGITS: Final = 18
 
 

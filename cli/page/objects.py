@@ -26,7 +26,7 @@ A = TypeVar("A")
 B = TypeVar("B")
 Stored = TypeVar("Stored", Node, Pod, BindRequest, PodGroup)
 
-#: Of the newest events so many are kept: a busy cluster makes more of them than anybody reads.
+#: The most events that are kept, the newest: a busy cluster makes more of them than anybody reads.
 MOST_EVENTS: Final = 500
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -242,7 +242,7 @@ def kept(pod: Pod) -> Pod:
     What it runs, its volumes and its manifest are never drawn, and may be large.
     """
     if matters(pod):
-        # Other systems' words may stand in the environment of a pod that admission has not seen.
+        # A pod that admission has not seen may have other systems' words in its environment.
         spec = msgspec.structs.replace(
             pod.spec,
             containers=[msgspec.structs.replace(c, command=None, args=None) for c in pod.spec.containers],

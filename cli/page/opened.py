@@ -22,7 +22,7 @@ from cli.page.winding import FileChanged, Recorded
 
 _encode: Final = msgspec.json.Encoder().encode
 _LEVEL: Final = 1  # it is asked for several times a second
-#: Ms after the beginning, as they stand in ``at``. No run is longer.
+#: Ms after the beginning, as ``at`` has them. No run is longer.
 _MS: Final = re.compile(r"[0-9]{1,12}")
 
 

@@ -45,7 +45,7 @@ QUEUES_OF_PLAY: Final = {
     "production": ("", 8, -1),
 }
 _IMAGE: Final = "nvidia/cuda:12.6.3-base-ubuntu24.04"
-#: Of the GPUs so many percent are wanted, on average.
+#: Percent of the GPUs that are wanted, on average.
 _WANTED_PERCENT: Final = 86
 #: Of so few nodes all take pods.
 _FEW: Final = 2

@@ -34,7 +34,7 @@ class Recording(Objects):
     def __init__(self, path: Path, on_change: Callable[[], None], *, clock: Clock | None = None) -> None:
         super().__init__(on_change)
         try:
-            # Names of pods, and what was reported of them, are for whoever records.
+            # Names of pods, and what was reported of them, are for the user who records.
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
             raise BadInput(f"--record {path}: {error.strerror}") from error

@@ -68,7 +68,7 @@ def _device(device: Device, sight: Sight) -> Device:
     if all(sight.sees(tenant.namespace) for tenant in device.tenants):
         return device
     tenants = [_tenant(tenant, sight) for tenant in device.tenants]
-    # Tenants stand in the order of their names, which is not to be told either.
+    # Tenants are in the order of their names, which must not be shown either.
     return msgspec.structs.replace(device, tenants=tuple(sorted(tenants, key=_own_first)))
 
 

@@ -28,9 +28,9 @@ from cli.refusing import BadInput
 #: Lines that are read, and nodes that are drawn, before other tasks get a turn (some ms).
 _LINES_PER_TURN: Final = 64
 _NODES_PER_TURN: Final = 4
-#: So many places are drawn at a time: each is as large as a page of the cluster.
+#: The most places that are drawn at a time: each is as large as a page of the cluster.
 MOST_PLACES: Final = 4
-#: From so many changes on a place is as good as none: most of what a large cluster shows is another there.
+#: After this many changes a drawn place is of no use: most of what a large cluster shows has changed.
 FAR: Final = 2000
 
 

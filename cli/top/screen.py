@@ -77,7 +77,7 @@ def screen(shown: Changes, letters: Letters, view: View, *, notes: Sequence[str]
     """Draw all of a cluster that fits. ``notes``: what is missing in it."""
     queue_of = {pod.uid: pod.queue for pod in shown.pods} if view.by == "queue" else {}
     owners = _Owners(letters, view.by, queue_of)
-    # First, so that who has most has the first letters.
+    # First, so that the owners with most GPUs get the first letters.
     legend = _legend(shown.nodes, owners)
     queues = list(queue_lines(shown.queues, view.width)) if view.queues else []
     count = len(queues) if view.queues else sum(_height(node, view) for node in shown.nodes)

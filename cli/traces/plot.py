@@ -9,7 +9,7 @@ from typing import Final
 _WIDTH: Final = 760
 _HEIGHT: Final = 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 150, 24, 44
-#: Lines of strategies, in their order, on light and on dark pages; none of them is told from another by hue alone.
+#: Lines of strategies, in their order, on light and on dark pages; no two of them differ by hue alone.
 _LIGHT: Final = ("#1f6fb2", "#b3590a", "#2e7d4f", "#8e3f7d", "#5f6670", "#a03030")
 _DARK: Final = ("#6cb2ee", "#f0a04b", "#6fcf97", "#d58cc6", "#a9b1bb", "#f28b82")
 _DASHES: Final = ("", "7 4", "2 3", "9 3 2 3", "5 5", "1 4")
