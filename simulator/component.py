@@ -19,9 +19,9 @@ from typing_extensions import override
 from kube.memory.transport import MemoryTransport
 from simulator.virtualtime import Stoppable
 
-#: By so much a timer may fire before its time: sums of floating-point seconds.
+#: A timer may fire this much before its time: sums of floating-point seconds.
 _EARLY_S: Final = 1e-6
-#: A process that ended by itself is started again after this time, as kubelet does it the first time.
+#: A process that ended unasked is started again after this time, as kubelet does it the first time.
 _RESTART_S: Final = 1.0
 
 

@@ -84,7 +84,7 @@ class DeviceManager:
 
     order: tuple[Device, ...]
     save: Callable[[Held], None] = _keep_nothing
-    #: Devices (UUIDs) that are unhealthy: whoever has one keeps it, nobody gets it.
+    #: Unhealthy devices (UUIDs): their holders keep them, no other pod gets them.
     ill: set[str] = field(default_factory=set)
     _held: Held = field(default_factory=dict)
 

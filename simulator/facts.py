@@ -82,7 +82,7 @@ class PodFacts:
     scheduler: str
     labels: Json
     annotations: Json
-    #: Container name -> what it asked, but for parts of devices that stand in a record (simulator/recorded.py).
+    #: Container name -> what it asked, without the parts of devices that a record has (simulator/recorded.py).
     asks: Mapping[str, Ask]
     deleting: bool
     #: Whether a container asks for GPUs by means that are not simulated: claims, other vendors' names.

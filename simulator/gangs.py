@@ -144,7 +144,7 @@ class Gangs:
 
     def _count(self, key: Key, at_s: float) -> None:
         gang = self._gangs[key]
-        # With nobody left of it, whoever comes next under its name is another gang.
+        # With nobody left of it, the next pod under its name starts another gang.
         gang.was_whole = bool(gang.bound) and (gang.was_whole or (gang.needs.pods > 0 and gang.is_whole(gang.bound)))
         if gang.is_short and gang.short_since_s is None:
             gang.short_since_s = at_s

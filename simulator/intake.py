@@ -32,7 +32,7 @@ class Intake:
     labels: Mapping[str, str]
     manager: DeviceManager
     witness: Witness
-    #: So many pods more are refused (a fault).
+    #: How many of the next pods are refused (a fault).
     reject_next: int = 0
     #: Whether the device plugin is away: no device can be given out (a fault).
     plugin_is_down: bool = False

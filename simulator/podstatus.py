@@ -33,7 +33,7 @@ class Life:
     waiting: tuple[str, str] | None = ("ContainerCreating", "")
     running_since: str = ""
     exit_code: int | None = None
-    #: Why it ended, if not by itself.
+    #: Why it ended, if something else ended it.
     ended_by: str = ""
     #: The devices that it was given, and whether they are well.
     devices: Mapping[Device, bool] = field(default_factory=dict)

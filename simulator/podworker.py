@@ -98,9 +98,9 @@ class PodWorker:
     #: Whether the pod is gone from the API server.
     is_vanished: bool = False
     _doomed: anyio.Event = field(default_factory=anyio.Event)
-    #: Set when there is a newer version of the pod; replaced by whoever waited.
+    #: Set when there is a newer version of the pod; the task that waited replaces it.
     _news: anyio.Event = field(default_factory=anyio.Event)
-    #: Why the kubelet ends it by itself; "": it doesn't.
+    #: Why the kubelet ends it unasked; "": it doesn't.
     _evicted: str = ""
     _started_at: str = ""
     _writing: anyio.Lock = field(default_factory=anyio.Lock)
@@ -207,7 +207,7 @@ class PodWorker:
             group.cancel_scope.cancel()
 
     def _end_all(self) -> None:
-        # The reservation process ends by itself when it is told to.
+        # The reservation process ends with 0 on SIGTERM.
         told_to = 0 if process.is_reservation(self.pod) else _TERMINATED
         for life in self.lives.values():
             if not life.is_final:

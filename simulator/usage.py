@@ -42,7 +42,7 @@ class Use:
 
     holders: dict[str, PodFacts] = field(default_factory=dict)
     tenants: dict[tuple[str, str], Tenant] = field(default_factory=dict)
-    #: When the reservation that held it for its users was lost; None: it was not, or is made anew.
+    #: When the reservation that held it for its users was lost; None: it was not, or is re-created.
     lost_at_s: float | None = None
 
 
@@ -215,7 +215,7 @@ class Usage:
         elif recorded.ways(pod) and not pod.is_placed_by_hand:
             self._judge_recorded_view(record, pod)
         elif ask is None or pod.is_placed_by_hand:
-            # A share is ours to give: whoever went past us has none, whatever he asks.
+            # A share is ours to give: a pod that went past us has none, even if it asks for one.
             is_ours = pod.scheduler == names.SCHEDULER_NAME and not pod.has_other_gpus
             if record.devices and is_ours and not (ask is None and pod.namespace in _UNGUARDED):
                 self._wrong_view(record, "it asked for none" if ask is None else "nobody gave it any")

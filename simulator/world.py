@@ -112,7 +112,7 @@ class World:
         self._parts = parts
         self.timeline = Timeline()
         self.server = MemoryApiServer(clock=clock, rng=random.Random(f"{seed}/server"), auto_namespaces=True)
-        #: The calls of whoever uses the cluster.
+        #: The calls of the cluster's users.
         self.api = Api(self.server.transport("user"), retry=Retry(random.Random(f"{seed}/user")))
         self.nodes = NodeSet(
             self.server.transport("system:nodes"),
@@ -273,7 +273,7 @@ class World:
                     await self.api.delete(PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"])
         await self.until_idle(quiet_s=quiet_s, limit_s=limit_s)
         with anyio.move_on_after(limit_s):
-            while self.pods:  # noqa: ASYNC110 - the observer's view is plain data, nobody is told when it changes
+            while self.pods:  # noqa: ASYNC110 - the observer's view is plain data, without a signal of changes
                 await anyio.sleep(quiet_s / 20)
         left = {plural: await observer.objects(self._watching, plural) for plural in (*WATCHED, CONFIG_MAPS)}
         objects = {plural: listing["items"] for plural, listing in left.items()}
@@ -372,7 +372,7 @@ class World:
         rng, most_s = self._rng("delays"), self.settings.event_delay_s
 
         def delay_s(call: Call, _: bytes) -> float:
-            # The observer is told the truth at once: it is no part of the cluster.
+            # The observer sees the truth at once: it is no part of the cluster.
             return 0.0 if call.user == _OBSERVER else rng.uniform(0.0, most_s)
 
         return delay_s

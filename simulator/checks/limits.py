@@ -27,7 +27,7 @@ from simulator.facts import Json, PodFacts
 from simulator.violations import Findings
 from wire import names
 
-#: Pods of this priority and more can't be preempted, unless somebody says otherwise (kai-contract 3.1).
+#: Pods of this priority and more can't be preempted, unless a label or a PodGroup says they can (kai-contract 3.1).
 _NOT_PREEMPTED: Final = 100
 _SAID: Final = {"preemptible": False, "non-preemptible": True}
 
@@ -73,7 +73,7 @@ class Limits:
         self._pods: dict[str, PodFacts] = {}
         self._members: dict[Key, dict[str, None]] = {}
         self._sums = Sums()
-        #: When a pod came into a queue otherwise than by a binding of ours, by queue.
+        #: When a pod came into a queue by other means than a binding of ours, by queue.
         self._entered_s: dict[str, float] = {}
         #: When a pod's (UID) queue or preemptibility changed last.
         self._moved_s: dict[str, float] = {}
@@ -226,7 +226,7 @@ class Limits:
             used -= gone.used[bound.resource]
         return most is not None and used + more > most
 
-    # --- what is told ------------------------------------------------------------------------------------------------
+    # --- what pods report --------------------------------------------------------------------------------------------
     def untrue(self, pod: PodFacts) -> Iterator[str]:
         """Yield what a waiting pod says of its queue that is not so (L3)."""
 

@@ -15,7 +15,7 @@ from simulator.checks.room import Room, share_of
 from simulator.facts import PodFacts
 from wire import names
 
-#: So many situations are looked at; a gang that needs more is not judged.
+#: The most situations that are looked at; a gang that needs more is not judged.
 _MOST: Final = 2000
 
 Counts = tuple[int, ...]

@@ -164,7 +164,7 @@ def _fits_whole(members: list[PodFacts], minimums: Minimums, free: list[Room]) -
         return False
     if packing.is_uniform(ready):
         return packing.fits_greedily(ready, number, free)
-    # Whoever is not judged may take the room of those that are.
+    # A pod that is not judged may take the room of those that are.
     is_all = all(pod in ready or pod.is_gated for pod in waiting)
     # Which members start of one with sub-groups is not known here, but where all fit those do.
     return is_all and packing.fits_anyhow(ready, len(ready) if minimums.has_parts else number, free)
@@ -178,7 +178,7 @@ def is_judged(pod: PodFacts) -> bool:
     has_ports = any(port.get("hostPort") for each in spec.get("containers") or () for port in each.get("ports") or ())
     is_plain = not any(spec.get(constraint) for constraint in _CONSTRAINTS) and not asks_others and not mounts_claims
     is_plain = is_plain and not has_ports
-    # Not counted here: what nodes enforce, and what stands in a record, in several ways and of certain cards.
+    # Not counted here: what nodes enforce, and what a record asks, in several ways and of certain devices.
     is_counted = pod.annotations.get(names.REQUIRE_ENFORCEMENT) != "true" and names.GPU_RECORD not in pod.annotations
     is_plain = is_plain and _starts_alone(pod)
     return is_plain and is_counted and not pod.is_gated and facts.problem(pod) is None and is_admitted(pod)

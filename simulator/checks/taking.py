@@ -40,7 +40,7 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _PARTS: Final = re.compile(r"(\d+)([hms])")
 _SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
-#: A start is told in whole seconds.
+#: A start is recorded in whole seconds.
 _ROUNDED_S: Final = 1.0
 
 

@@ -12,7 +12,7 @@ import msgspec
 from simulator.violations import Findings
 from wire import names
 
-#: Writes that say nothing about work: elections and what is told to people.
+#: Writes that say nothing about work: elections, and events for people.
 _LEASES: Final = "leases"
 _EVENTS: Final = "events"
 WINDOW_S: Final = 60.0
