@@ -18,7 +18,7 @@ from verification.chaos.journal import Journal, Moment, Seen
 from verification.chaos.users import NAMESPACE
 
 _USERS: Final = f"{NAMESPACE}/"
-#: While everything is restarted again and again: a scheduler counts the grace time of a broken gang anew then.
+#: While everything is restarted again and again: a new scheduler counts the grace time of a broken gang from zero.
 _GANG_GRACE_S: Final = 300.0
 #: A gang that is seen broken late, after an outage, may be released a little before its time by our clock.
 _RELEASE_S: Final = 40.0

@@ -49,7 +49,7 @@ class Mischief:
         self.stops: Counter[str] = Counter()
         #: Programs that ended by themselves: a leader that lost its lease does, with 0.
         self.ended: Counter[str] = Counter()
-        #: Of those that ended otherwise, the ends of their logs.
+        #: The ends of the logs of programs that ended any other way.
         self.last_words: list[str] = []
         #: Logs of components with an exception that nobody caught.
         self.traces: list[str] = []

@@ -16,7 +16,7 @@ from simulator.shape import NodeShape
 from verification.hostile.actions import MAIN, Action, CreatePod
 from wire import names
 
-#: In so many of a hundred runs.
+#: The percentage of runs whose pods use other systems' words.
 _RUNS: Final = 35
 #: Of a pod's words, what another system's words stand in for.
 _KAIS: Final = (

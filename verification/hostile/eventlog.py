@@ -23,7 +23,7 @@ from simulator.witness import Held, Record, Refused, Started, Stopped
 _READS: Final = frozenset({"get", "list", "watch"})
 #: Written beside the work: told to nobody here, and no sign of unrest.
 _BESIDE: Final = frozenset({"events", "leases"})
-#: What people can't do without when they read a log: told whatever the violation names.
+#: Lines that a reader of a log always needs: shown for every violation.
 _ALWAYS: Final = ("action", "fault", "error")
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9./-]{3,}")
 

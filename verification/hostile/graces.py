@@ -18,7 +18,7 @@ from verification.hostile.actions import Action, CreatePod, DeletePod
 #: How long containers take to end in such runs, if their grace period allows.
 STOPS_S: Final = (20.0, 30.0, 100.0)
 _GRACES_S: Final = (None, 30, 30, 60, 120)
-#: The grace of whoever does not want to wait any longer.
+#: Graces of users that do not want to wait any longer.
 _SHORT_S: Final = (0, 0, 1, 10)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Final
 
-#: After the first signal further ones: whoever is interrupted may run into another endless loop while it ends.
+#: After the first signal further ones: interrupted code may run into another endless loop while it ends.
 _AGAIN_S: Final = 1.0
 
 

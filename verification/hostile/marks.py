@@ -70,7 +70,7 @@ _BY_WRITES: Final[Mapping[str, _Seen]] = {
     "node asked of an autoscaler": _wrote(SCHEDULER, "create", "pods", within=names.SCALE_ADJUST_NAMESPACE),
     "race lost": _lost_race,
 }
-#: What is reached otherwise; the last ones are of runs in which room is made (roommade.py).
+#: What is reached by other means; the last ones are of runs in which room is made (roommade.py).
 _OTHERWISE: Final = (
     "device shared by two",
     "book empty again",

@@ -20,7 +20,7 @@ from verification.hostile.scenario import Scenario, Switches
 SHAPES: Final = ("7x4x24GiB", "7x4x40GiB", "6x8x80GiB")
 PODS: Final = 500
 _DURATION_S: Final = 600.0
-#: Of the pods that ask for a part of a device so many are in the words of another system than KAI.
+#: Of the pods that ask for a part of a device, this part is in the words of another system than KAI.
 _SHARE: Final = 0.85
 #: The plugin's notation: a device is four replicas of ``nvidia.com/sharedgpu`` (I1).
 _REPLICAS: Final = "gpu:sharedgpu:4"

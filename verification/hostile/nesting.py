@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from verification.hostile.actions import Part
 from wire import names
 
-#: Of all gangs, so many have sub-groups.
+#: The part of all gangs that has sub-groups.
 _SHARE: Final = 0.4
 
 

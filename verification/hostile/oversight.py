@@ -46,8 +46,8 @@ BYTES_PER_POD: Final = 1152
 BYTES_PER_QUEUE: Final = 4 * 1024
 #: And where it makes room: what it knows of units, budgets and evictions (measured: 31 to 34 KiB).
 ROOM_BYTES: Final = 40 * 1024
-#: Requests of one component in one minute, whatever goes wrong: this many, or so many for each pod that is there. While
-#: watches are late the binder reads a pod about once a second, in each book that it is in.
+#: Requests of one component in one minute, under any fault: this many, or for each pod that is there the number below.
+#: While watches are late the binder reads a pod about once a second, in each book that it is in.
 REQUESTS_A_MINUTE: Final = 2000
 REQUESTS_A_MINUTE_OF_A_POD: Final = 30
 #: How long the API server may take over a pod that is none of ours.

@@ -28,7 +28,7 @@ from verification.hostile.queue_actions import (
 )
 from wire import names
 
-#: In so many of a hundred runs.
+#: The percentage of runs with queues.
 _RUNS: Final = 40
 _GPU_AMOUNTS: Final = (-1, -1, 0, 0.3, 0.5, 1, 1, 1.5, 2, 0.3333333333, 3)
 _CPU_AMOUNTS: Final = (-1, -1, -1, -1, -1, 0, 500, 1000, 100_000)

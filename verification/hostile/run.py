@@ -104,7 +104,7 @@ class _Run:
         with anyio.move_on_after(LIMIT_S) as limit:
             try:
                 await self._live()
-            except Exception as error:  # noqa: BLE001 - whatever a component dies of is what we are looking for
+            except Exception as error:  # noqa: BLE001 - a component that dies of anything is what we are looking for
                 self._add(CRASH, told_error(error))
         if limit.cancelled_caught:
             self._add(HANG, f"given up after {LIMIT_S:.0f} virtual seconds")

@@ -34,7 +34,7 @@ FRACTIONS: Final = (
     "1e-3",
     "0.999",
 )
-#: About so many pods are in a mix.
+#: About how many pods are in a mix.
 PODS: Final = 12
 Annotations = dict[str, str]
 

@@ -17,7 +17,7 @@ from kube.memory.faults import Fault
 from verification.hostile.faults.ground import READS, Ground, is_struck
 from verification.hostile.faults.timed import Timed
 
-#: What became of a request of which nothing was heard: carried out, never, or so many seconds later.
+#: What became of a request without an answer: carried out, never, or these seconds later.
 Outcome = Literal["done", "not-done", "later"]
 
 

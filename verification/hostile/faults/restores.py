@@ -28,7 +28,7 @@ from wire import names
 #: are of what is undone (S12), and so is the record of intents (S13, S14). S10 says no more than these.
 UNDONE: Final = frozenset({"S1", "S2", "S3", "S4", "S5", "S7", "S8", "S10", "S12", "S13", "S14"})
 _LOOK_S: Final = 0.25
-#: Within so many periods each replica has looked at its lease.
+#: Within this many periods each replica has looked at its lease.
 _LOOKS: Final = 1.3
 
 

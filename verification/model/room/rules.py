@@ -13,11 +13,11 @@ from typing import Final
 class Rules:
     """Each a line of docs/design/room.md, "Orders that must hold"."""
 
-    #: A victim is asked only once the intent stands on the record.
+    #: A victim is asked only once the record has the intent.
     record_first: bool = True
     #: What an intent freed is kept for its holders.
     charges: bool = True
-    #: ... until its end stands on the record, if its holders still wait.
+    #: ... until the record has its end, if its holders still wait.
     charges_until_written: bool = True
     #: Nothing is decided before the record was read.
     reads_first: bool = True
