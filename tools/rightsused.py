@@ -31,7 +31,7 @@ ACCOUNTS: Final = (
     f"{ACCOUNT}{names.RESERVATION_NAMESPACE}:{names.RESERVATION_SERVICE_ACCOUNT}",
 )
 
-#: A watch is told when it begins: it may never end.
+#: A watch is logged when it begins: it may never end.
 POLICY: Final = json.dumps(
     {
         "apiVersion": "audit.k8s.io/v1",

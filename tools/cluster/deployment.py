@@ -42,7 +42,7 @@ SCHEDULER, BINDER, ADMISSION, WORKLOADS = "scheduler", "binder", "admission", "w
 COMPONENTS = (ADMISSION, BINDER, SCHEDULER)
 #: Simulated nodes (cli/nodes.py): a process like the components, where there are any.
 NODES = "nodes"
-#: With what makes PodGroups of workloads; without it they are made by whoever makes the pods.
+#: With the component that makes PodGroups of workloads; without it the author of the pods makes them.
 GROUPING = (*COMPONENTS, WORKLOADS)
 _ACCOUNTS = {**{component: f"moorage-{component}" for component in GROUPING}, NODES: "moorage-simulator"}
 _TOKEN_LIFETIME_S = 36_000

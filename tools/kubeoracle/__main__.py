@@ -16,7 +16,7 @@ from tools.kubeoracle import parts, program
 from tools.kubeoracle.asking import Oracle
 from tools.kubeoracle.running import Found, run
 
-#: Each seed has so many snapshots of its own.
+#: Each seed has this many snapshots of its own.
 SNAPSHOTS_OF_A_SEED = 10_000_000
 
 

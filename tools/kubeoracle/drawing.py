@@ -22,11 +22,11 @@ from tools.kubeoracle import (
 from wire import names
 
 NAMESPACES: Final = {"n1": "x", "n2": "y", "n3": "x"}
-#: The waiting pod asks up to so many kinds of things, so that some nodes are left.
+#: The most kinds of things that the waiting pod asks, so that some nodes are left.
 _MOST_ASKED: Final = 2
-#: So many snapshots have node affinity that all pods ask: each takes plug-ins of its own, as those with volumes.
+#: The part of snapshots with node affinity that all pods ask: each takes plug-ins of its own, as those with volumes.
 _ENFORCED: Final = 0.03
-#: One of so many pods asks nothing, so that it prefers some of many nodes.
+#: One of this many pods asks nothing, so that it prefers some of many nodes.
 _EASY: Final = 4
 #: What is asked of each pod.
 _ALWAYS: Final = frozenset({"others' anti-affinity", "cordon", "taints"})

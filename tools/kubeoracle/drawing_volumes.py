@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from wire import names
 
-#: So many snapshots have volumes: each takes the oracle caches of its own, which cost ten times as much as the rest.
+#: The part of snapshots with volumes: each takes the oracle caches of its own, which cost ten times as much as the
+#: rest.
 SHARE: Final = 0.08
 _DRIVER: Final = "disk.example.com"
 #: Kinds of volumes that drivers inside Kubernetes served -> the CSI driver that does now, and the field with the name.

@@ -14,7 +14,7 @@ from tools.kubeoracle.comparing import Coverage, differences
 from tools.kubeoracle.drawing import Drawn, draw
 from tools.kubeoracle.ours import SETTINGS, answer
 
-#: So many are asked at once: few enough for a pipe, enough for the oracle to work while we do.
+#: Snapshots that are asked at once: few enough for a pipe, enough for the oracle to work while we do.
 _AT_ONCE: Final = 16
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tools.node.protobuf import flag, mapping, message, parts, strings, text, texts
 
-#: kubelet takes it from nowhere else, whatever its root folder is.
+#: kubelet takes it from nowhere else, under any root folder.
 FOLDER = "/var/lib/kubelet/device-plugins"
 KUBELET_SOCKET = "kubelet.sock"
 VERSION = "v1beta1"

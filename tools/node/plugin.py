@@ -125,7 +125,7 @@ def _serve_one(machine: Path, socket: Path, resource: str, kubelet: tuple[int, i
     server.start()
     try:
         register(folder, socket.name, resource)
-        # kubelet asks for the devices after it has answered: until it has them it refuses whoever wants one.
+        # kubelet asks for the devices after it has answered: until it has them it refuses pods that want one.
         if not plugin.heard.wait(_REGISTER_WITHIN_S):
             _say("was not asked for its devices")
             return

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 _SKIPPED = {_FIXED_64: 8, _FIXED_32: 4}
-#: A varint of 64 bits has at most so many bytes.
+#: The most bytes of a varint of 64 bits.
 _LONGEST_VARINT = 10
 
 

@@ -78,7 +78,7 @@ def _pod(given: Mapping[str, Any], name: str, *, are_amounts: bool) -> Object:
     meta, spec = pod.setdefault("metadata", {}), pod.setdefault("spec", {})
     meta.update(namespace=meta.get("namespace") or NAMESPACE, resourceVersion="1")
     if not any("ephemeral" in volume for volume in spec.get("volumes") or ()):
-        # Names and UIDs of pods mean nothing otherwise, and are not always different.
+        # Without such volumes names and UIDs of pods mean nothing, and they are not always different.
         meta.update(name=name, uid=name)
     meta["name"], meta["uid"] = meta.get("name") or name, meta.get("uid") or name
     spec["schedulerName"] = names.SCHEDULER_NAME
