@@ -28,8 +28,8 @@ from bench.reviews import Recorded
 
 _LOOPBACK: Final = "127.0.0.1"
 _IDLE_MOST: Final = 25
-#: An API server works at so many requests at once (its flags max-requests-inflight and max-mutating-requests-inflight,
-#: 400 and 200, together); further ones wait in its queues.
+#: The most requests that an API server works at at one time (its flags max-requests-inflight, 400, and
+#: max-mutating-requests-inflight, 200); further ones wait in its queues.
 _AT_ONCE: Final = 600
 #: The API server's time-out in our webhook configurations (admission/manifests.py).
 GIVE_UP_S: Final = 5.0

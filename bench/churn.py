@@ -33,7 +33,7 @@ _SETTLE_S = 3.0
 _REST_S = 180.0
 #: Readings that are told, by how much of all waves is over.
 _TOLD_AT = (0.0, 0.5, 1.0)
-#: One device in so many is shared by two halves.
+#: One device of this many is shared by two halves.
 _SHARED = 10
 _RESERVATIONS = f"/api/v1/namespaces/{names.RESERVATION_NAMESPACE}/pods"
 

@@ -21,7 +21,7 @@ from wire.core import Pod
 
 _STEP_NS = 20_000_000
 _EVICTED_A_STEP = 6
-#: So many steps in which nothing happens end it: more than lie between two looks for room.
+#: Steps in which nothing happens that end it: more than lie between two looks for room.
 _QUIET_STEPS = 60
 
 

@@ -32,7 +32,7 @@ from reservation.steps import (
     step,
 )
 
-#: Wait up to so many seconds (None: for ever) and say whether the process was asked to stop meanwhile.
+#: Wait up to the given seconds (None: for ever) and return whether the process was asked to stop meanwhile.
 StopWait = Callable[[float | None], bool]
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)

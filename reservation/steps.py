@@ -142,7 +142,7 @@ class State:
     uid: str
     call: Call
     calls_made: int = 0
-    #: The identity that stands in the pod, as last read.
+    #: The identity that the pod's annotations have, as last read.
     recorded: Mapping[str, str] = field(default_factory=dict)
     device: Device | None = None
 
