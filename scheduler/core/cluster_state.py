@@ -91,7 +91,7 @@ class ClusterState:
         self.arrivals = Arrivals()
         #: Which devices were seen where.
         self.sightings = Sightings()
-        #: Nodes to be counted anew.
+        #: Nodes to be counted again.
         self._marked: dict[str, None] = {}
         #: Nodes as decisions have counted them (decide/snapshot.py).
         self._counted: dict[str, tuple[Supposed, Occupancy]] = {}

@@ -33,9 +33,9 @@ from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.nodes.table import Bools
 
-#: A PodGroup (namespace, name), or what gangs ask that stand in lines (gang_lines.py).
+#: A PodGroup (namespace, name), or what the gangs of lines ask (gang_lines.py).
 Key = Hashable
-#: Of what is kept, so many times as many are looked through for those that are out of date.
+#: Of what is kept, this many times as many are looked through for those that are out of date.
 LOOKED_AT: Final = 10
 _NO_ROWS: Final[frozenset[int]] = frozenset()
 

@@ -34,8 +34,8 @@ from scheduler.core.queues.berths import Berths
 from scheduler.core.queues.tree import Tree
 from scheduler.core.queues.use import is_fixed
 
-#: So many classes are compared with nodes that changed, at some microseconds each, before a decision begins. Further
-#: ones are woken, and what each of their namespaces may spend in a decision decides when they are compared.
+#: The most classes that are compared with nodes that changed, at some microseconds each, before a decision begins.
+#: Further ones are woken, and what each of their namespaces may spend in a decision decides when they are compared.
 _COMPARED: Final = 1_000
 #: What is kept for classes is not looked through for those to forget while it is less than this.
 _FEW: Final = 64
@@ -62,9 +62,9 @@ class Backlog:
         self._of_class: dict[PodClass, dict[ShapeKey, None]] = {}
         self._awake: dict[ShapeKey, None] = {}
         self._gangs: dict[Key, WaitingGang] = {}
-        #: Those that could not start, and who stands behind others.
+        #: Gangs that could not start, by line; all but the first of a line wait behind it.
         self.lines = GangLines(ledger, self.asleep)
-        #: Gangs that stand in no line.
+        #: Gangs that are in no line.
         self._apart: dict[Key, None] = {}
         self._awake_gangs: dict[Key, None] = {}
         #: What sleeps, and can wake without any node having got more.

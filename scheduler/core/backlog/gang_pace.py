@@ -26,10 +26,10 @@ Key = tuple[str, str]
 #: Operations from which on the start of a gang is large.
 LARGE: Final = 5_000
 _NS_PER_OPERATION: Final = 1_000
-#: Of the time, a namespace's failed large starts take one part in so many; those of all namespaces one in so many.
+#: Failed large starts of one namespace take one part of the time in ``_PARTS_OF_ONE``, those of all one in the other.
 _PARTS_OF_ONE: Final = 5
 _PARTS_OF_ALL: Final = 2
-#: Pauses are so many times the turns of those that failed before: gangs that were never tried come in between.
+#: Pauses are this many times the turns of those that failed before: gangs that were never tried come in between.
 _ROUNDS: Final = 2
 
 

@@ -21,7 +21,7 @@ from scheduler.core.queues.tree import Tree
 
 Item = ShapeKey | Key
 
-#: At least so many wake at once: the first may fit on no node, and the next is then decided on with it.
+#: The fewest that wake at once: the first may fit on no node, and the next is then decided on with it.
 _AT_LEAST: Final = 32
 #: Places of what has left are not removed from a line while they are fewer than this.
 _FEW: Final = 64

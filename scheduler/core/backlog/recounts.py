@@ -62,8 +62,8 @@ def _stale(backlog: Backlog, most: int) -> Recounts:
         if backlog.waits_for_room(cls):
             classes[cls] = None
         elif backlog.has_shapes(cls):
-            backlog.asleep.wakes(cls)  # their queues hold all of them back: they are judged anew when these don't
+            backlog.asleep.wakes(cls)  # their queues hold all of them back: they are judged again when these don't
         elif cls not in classes:
-            backlog.asleep.wakes(cls)  # nobody waits with it: the next pod is not told of nodes as they were
+            backlog.asleep.wakes(cls)  # nobody waits with it: the next pod must not get an old verdict on nodes
     held_back = backlog.quota_sleepers.outdated(most)
     return Recounts(classes, tuple(gang.key for gang in gangs), tuple(held_back))

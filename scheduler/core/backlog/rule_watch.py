@@ -17,7 +17,7 @@ from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.nodes.table import Bools
 
-#: So many comparisons of a pod with a selector are made for a class; if there are more, it is judged again.
+#: The most comparisons of a pod with selectors that are made for a class; if there are more, it is judged again.
 MOST_COMPARED: Final = 500
 
 

@@ -34,9 +34,9 @@ class Limits(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 LIMITS: Final = Limits()
-#: Beyond this many times the bound only namespaces that have had nothing go on, however many namespaces there are.
+#: Beyond this many times the bound only namespaces that have had nothing go on, of any number of namespaces.
 _AT_MOST: Final = 3
-#: So many of them, each until it has spent so many operations.
+#: The most namespaces that go on then, each until it has spent the operations of ``_FIRST``.
 _LATE: Final = 16
 _FIRST: Final = 1_000
 

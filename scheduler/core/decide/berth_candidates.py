@@ -26,11 +26,11 @@ from scheduler.core.room.need import Need
 from wire import rfc3339
 
 _S: Final = 1_000_000_000
-#: A look for more berths is made so often, and tries one group.
+#: A look for more berths is made at this interval, and tries one group.
 EVERY_NS: Final = 1 * _S
-#: A group that found no nodes is tried again after so long.
+#: A group that found no nodes is tried again after this time.
 AGAIN_NS: Final = 10 * _S
-#: So many groups of a queue are looked at, where the first ones wait for something else than room.
+#: The most groups of a queue that are looked at, where the first ones wait for something else than room.
 _HEADS: Final = 8
 
 

@@ -106,7 +106,7 @@ class Berthing:
         turn = _Need(need, self.attempts, count)
         return frozenset(name for berth in self.keeping_off(turn) for name in berth.nodes)
 
-    # --- who has one ---------------------------------------------------------------------------------------------
+    # --- holders of berths ---------------------------------------------------------------------------------------
     def conclude(self) -> None:
         """After all turns: end berths whose holders need none, look for more, have holders say what they wait for."""
         before, backlog = self._before, self.attempts.snapshot.backlog
@@ -131,7 +131,7 @@ class Berthing:
         if berths != before:
             self.attempts.notes.berths_looked(berths)
         if any(berth not in berths.of for berth in before.of):
-            self.attempts.put_off()  # whoever was kept off has its turn at once
+            self.attempts.put_off()  # groups that were kept off have their turn at once
         for berth in berths.of:
             self._say(berth)
 

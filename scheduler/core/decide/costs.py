@@ -12,7 +12,8 @@ PLACING: Final = 50
 HOLDING_BACK: Final = 70
 COMPARING: Final = 20
 _JUDGING: Final = 180
-#: The same for each node: of shares, and of shares for which each device is looked at; of all others one for so many.
+#: For each node: of shares, and of shares for which each device is looked at; all other asks cost one for this many
+#: nodes.
 _COUNTING: Final = 1
 _LOOKING: Final = 60
 _NODES_PER_OPERATION: Final = 10

@@ -33,10 +33,10 @@ from scheduler.core.topology.tree import ROOT, Domain
 
 M = TypeVar("M")
 
-#: So many domains of a level are tried for one subgroup, and so many in all for a gang.
+#: The most domains of a level that are tried for one subgroup, and the most in all for a gang.
 _TRIES: Final = 64
 _TRIES_IN_ALL: Final = 1_024
-#: So many pods are placed at most, for each member that is ready and in any case.
+#: The most pods that are placed: for each member that is ready, and beside that.
 _PLACED_EACH: Final = 8
 _PLACED_ANYWAY: Final = 2_000
 

@@ -23,7 +23,7 @@ from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.snapshot.node_mask import NodeMask
 
-#: What it costs to count what domains take, in operations, and one more for so many nodes (costs.py).
+#: What it costs to count what domains take, in operations, and one more for each this many nodes (costs.py).
 _COUNTING: Final = 50
 _NODES_PER_OPERATION: Final = 20
 

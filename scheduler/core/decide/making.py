@@ -43,7 +43,7 @@ from scheduler.core.room.trial import Trial
 _S: Final = 1_000_000_000
 #: Victims are counted on for their grace period, up to the longest that is set, and this.
 STAYING_NS: Final = 60 * _S
-#: Equal needs are searched for together, so many at once; and what each beyond the first costs.
+#: The most equal needs that are searched for together, and what each beyond the first costs.
 _TOGETHER: Final = 256
 _FURTHER: Final = 300
 #: What it costs to see that one needs no room, and for each of its pods.

@@ -21,9 +21,9 @@ from scheduler.core.topology.tree import Domain, Tree
 
 #: What a verdict names while Topologies can't be read.
 _TOPOLOGIES: Final = "topologies.kai.scheduler"
-#: Constraints are nested in each other so often at most: each level below multiplies what is tried.
+#: The most constraints that are nested in each other: each level below multiplies what is tried.
 _DEEPEST: Final = 16
-#: A search for places goes down so many levels of subgroups at most.
+#: The most levels of subgroups that a search for places goes down.
 _DEEPEST_TREE: Final = 64
 
 

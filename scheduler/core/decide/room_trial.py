@@ -29,7 +29,7 @@ from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
 from scheduler.core.snapshot.node_mask import NodeMask, both
 
-#: What a search costs in operations of about a microsecond, beside one for so many nodes and pods.
+#: What a search costs in operations of about a microsecond, beside one for each this many nodes and pods.
 _SEARCHING: Final = 2_000
 _ROWS_PER_OPERATION: Final = 4
 #: And for each pod that it placed.

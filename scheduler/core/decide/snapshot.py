@@ -50,7 +50,7 @@ from scheduler.core.topology.topologies import Topologies
 
 #: By node: what was supposed, and what is used then.
 Counted: TypeAlias = dict[str, tuple[Supposed, Occupancy]]
-#: Says who has to go for a need, by one of these actions; leaves statement and accounts as they were (room/search.py).
+#: Finds the victims for a need, by one of these actions; leaves statement and accounts as they were (room/search.py).
 FindRoom: TypeAlias = Callable[[Need, Trial, Sequence[Action]], Found | NoRoom]
 
 

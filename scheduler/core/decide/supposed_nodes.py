@@ -20,8 +20,8 @@ from scheduler.core.queues.accounts import HeldBack
 
 #: The name of all of them; no node has it.
 SUPPOSED: Final = "(supposed)"
-#: What it costs to see whether a class gets one, in operations, with so many nodes for one (costs.py). To give one
-#: to each pod of a class that does costs as little as to say why it waits.
+#: What it costs to see whether a class gets one, in operations, with one more for each this many nodes (costs.py). To
+#: give one to each pod of a class that does costs as little as to say why it waits.
 _COMPARING: Final = 80
 _NODES_PER_OPERATION: Final = 10
 

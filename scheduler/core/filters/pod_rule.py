@@ -80,7 +80,7 @@ class Domains(msgspec.Struct, frozen=True):
 
 
 NO_DOMAIN = -1
-#: A look at a pod by a matcher is counted in comparisons; so many are an operation of about a microsecond.
+#: A look at a pod by a matcher is counted in comparisons; this many are an operation of about a microsecond.
 COMPARISONS_PER_OPERATION: Final = 12
 #: More pods than there are anywhere.
 NO_LIMIT: Final = 1 << 60

@@ -19,8 +19,8 @@ from scheduler.core.model.records import PodGroupRecord, PodRecord
 _Turn = tuple[bool, int, int, int]
 #: Ratios in parts of 2^64, rounded down: two of them with minimums below 2^31 are as equal or unequal as exact ones.
 _PARTS_BITS: Final = 64
-#: Below so many levels leaves are compared with each other whatever is between them, so that one member costs no more
-#: than so many looks.
+#: Below this level leaves are compared with each other directly, past the levels in between, so that one member costs
+#: this many looks at most.
 _LEVELS: Final = 16
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from scheduler.core.model.verdict import Code
 
-#: More pods than there can be: what lacks so many is never satisfied.
+#: More pods than there can be: what lacks this number is never satisfied.
 NEVER: Final = 1 << 62
 
 

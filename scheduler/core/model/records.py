@@ -155,7 +155,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     drawn_by: frozenset[WeightedTerm] = frozenset()
     #: Nodes that are out for it for a while, because an attempt failed there (backoff.py).
     excluded: frozenset[str] = frozenset()
-    #: After so many seconds its kubelet ends it (``activeDeadlineSeconds``), or so its annotation says; 0: not known.
+    #: Seconds after which its kubelet ends it (``activeDeadlineSeconds``), and those that its annotation names; 0: not
+    #: known.
     deadline_s: int = 0
     max_runtime_s: int = 0
 

@@ -19,7 +19,7 @@ from scheduler.core.model.records import PodClass, PodRecord
 from wire.recent import Recent
 from wire.versions import is_older
 
-#: What was verified of reservations that are gone is forgotten in bulk, from so many on.
+#: From this number on, what was verified of reservations that are gone is forgotten in bulk.
 _FORGET_ABOVE = 1000
 #: Below this many, pod classes that nobody has any more are not looked for.
 _FEWEST_CLASSES = 1_024

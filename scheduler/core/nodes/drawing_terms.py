@@ -18,8 +18,8 @@ from scheduler.core.model.pod_preferences import WeightedTerm
 from scheduler.core.model.records import PodRecord
 from scheduler.core.nodes.term_index import Place, places_of
 
-#: So many terms take a pod at most, those of its own namespace first; and so many alike are compared with it. What one
-#: tenant writes may not make the decisions on others slow.
+#: The most terms that take a pod, those of its own namespace first, and the most alike that are compared with it. What
+#: one tenant writes may not make the decisions on others slow.
 MOST_TAKING: Final = 32
 _MOST_ALIKE: Final = 32
 _MOST_KNOWN: Final = 10_000

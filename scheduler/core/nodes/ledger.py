@@ -23,12 +23,12 @@ from scheduler.core.nodes.node_numbers import NodeNumbers
 from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.nodes.table import CLOSED, Bools, Device, Int8s, Int64s, Table, device
 
-#: What a node has is cut to 2^59 and what is asked to 2^60, whatever was written, so that no sum leaves 64 bits and
-#: an absurd ask still fits nowhere.
+#: What a node has is cut to 2^59 and what is asked to 2^60, so that no sum leaves 64 bits and an absurd ask still fits
+#: nowhere.
 MOST_HAD: Final = 1 << 59
 MOST_ASKED: Final = 1 << 60
 _FEWEST_ROWS: Final = 16
-#: So many labels, and so many asks of some filters alone, are kept; beyond that they are found again.
+#: The most labels, and the most asks of some filters alone, that are kept; beyond that they are found again.
 _MOST_FOUND: Final = 1_000
 #: What it takes to look at the label of a node, in operations of about a microsecond.
 _NODES_PER_OPERATION: Final = 10

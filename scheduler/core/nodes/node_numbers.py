@@ -12,9 +12,9 @@ from scheduler.core.filters.taints import PREFER_NO_SCHEDULE
 from scheduler.core.model.records import NodeRecord
 from scheduler.core.nodes.table import Int64s
 
-#: So many asks are kept, those that were asked last.
+#: The most asks that are kept: those that were asked last.
 _MOST_KEPT: Final = 256
-#: After so many changes all numbers are made again.
+#: After this many changes all numbers are made again.
 _MOST_CHANGED: Final = 10_000
 
 

@@ -23,15 +23,15 @@ Codes: TypeAlias = "NDArray[np.int64]"
 
 #: A matcher that reads more labels is asked for each pod.
 MOST_KEYS: Final = 8
-#: So many columns of labels are kept, those that were read last.
+#: The most columns of labels that are kept: those that were read last.
 _MOST_COLUMNS: Final = 64
 _FEWEST_SLOTS: Final = 64
-#: Codes are used as they are as long as they are no more than so many for a slot.
+#: Codes are used as they are as long as there are no more than this many for a slot.
 _CODES_PER_SLOT: Final = 4
 #: What it takes to read the label of a pod, and to compare codes, in operations of about a microsecond.
 _LABELS_PER_OPERATION: Final = 4
 _CODES_PER_OPERATION: Final = 150
-#: A look at a pod takes as long as so many comparisons.
+#: A look at a pod takes as long as this many comparisons.
 LOOKING: Final = 4
 #: Of a slot without a pod, and of a pod without a label.
 _NONE: Final = 0

@@ -24,9 +24,9 @@ from scheduler.core.nodes.node_names import NodeNames
 from scheduler.core.nodes.pod_columns import LOOKING, MOST_KEYS, PodColumns
 from scheduler.core.nodes.table import Int64s
 
-#: So many notes are kept at least; beyond that, as many as there are pods.
+#: The fewest notes that are kept; with more pods than this, as many as there are pods.
 _FEWEST_NOTES: Final = 1_000
-#: So many counts are kept; from then on all but those asked last are made again when they are asked.
+#: The most counts that are kept; from then on all but those asked last are made again when they are asked.
 _MOST_COUNTS: Final = 1_000
 _NOBODY: Final[dict[str, None]] = {}
 

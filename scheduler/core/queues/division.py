@@ -42,8 +42,8 @@ class Sibling:
         return min(self.limit, self.asked)
 
 
-#: A queue, and what was cut off its part of a round. All of a list have one denominator: they are of one round, since
-#: whoever got less than it wants takes part in the next.
+#: A queue, and what was cut off its part of a round. All of a list have one denominator: they are of one round, since a
+#: queue that got less than it wants takes part in the next.
 _Remainders = list[tuple[Sibling, int]]
 
 

@@ -26,7 +26,7 @@ from scheduler.core.queues.sums import QueueSums, Row, Stage
 from scheduler.core.queues.tree import Tree, TreeQueue
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 
-#: What classes ask is kept for so many, and for twice as many as there are pods.
+#: What classes ask is kept for this many classes, and for twice as many as there are pods.
 _FEW: Final = 16
 
 
@@ -42,7 +42,8 @@ class Queues:
         #: Queue objects by name.
         self.records: Facts[str, QueueRecord] = Facts(self._queue_changed, read_changed=self._forget_tree)
         self.sums = QueueSums()
-        #: Pods (UIDs) to be counted anew, in the order in which they were marked: PodGroups are told of in that order.
+        #: Pods (UIDs) to be counted again, in the order in which they were marked: PodGroups are reported in that
+        #: order.
         self._marked: dict[str, None] = {}
         self._tree: Tree | None = None
         #: Another one whenever the tree is.

@@ -18,7 +18,7 @@ from scheduler.core.model.records import Demand, Held, NodeRecord, PodClass, Pod
 from scheduler.core.model.resources import NOTHING, Resources
 from wire import names
 
-#: Pods of this priority or higher can't be preempted, unless they say otherwise (kai-contract 2.2).
+#: Pods of this priority or higher can't be preempted, unless a label or a PodGroup says they can (kai-contract 2.2).
 _FIXED_PRIORITY: Final = 100
 _SLICES: Final = re.compile(r"(?:[0-9]c\.)?(?P<slices>[1-9])g\.", re.ASCII)
 

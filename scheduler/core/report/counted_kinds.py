@@ -14,9 +14,9 @@ from typing import Final
 from scheduler.core.model.pod_kind import LEAST_PODS, Kind, asked_kind, most_frequent, usual
 from scheduler.core.model.records import PodRecord
 
-#: Of usual kinds, and of those that wait, so many are looked at, the most frequent.
+#: The most kinds that are looked at, of usual ones and of those that wait: the most frequent.
 MOST_LOOKED_AT: Final = 256
-#: And so many are kept, of which none asks for less in everything.
+#: And the most that are kept, of which none asks for less in everything.
 MOST_KEPT: Final = 32
 
 

@@ -12,7 +12,7 @@ from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.model.verdict import Reasons, Verdict
 from scheduler.core.queues.sums import Sum
 
-#: So many different verdicts are shown of one group; its pods say the rest.
+#: The most different verdicts that are shown of one group; its pods say the rest.
 MOST_VERDICTS: Final = 8
 
 

@@ -41,7 +41,7 @@ class Closed(enum.Enum):
     NO_BOOK = "no-book"
     #: Its reservation is being deleted.
     LEAVING = "leaving"
-    #: Its reservation is gone or has ended, and is not made anew yet.
+    #: Its reservation is gone or has ended, and is not re-created yet.
     LOST = "lost"
     #: Several reservations say that they stand for it.
     DISPUTED = "disputed"
@@ -242,7 +242,7 @@ def _whole(
         if charge.demand is not None:
             holders.setdefault(charge.pod_uid, charge.demand.gpus)
     tenants = [known.tenant(uid, NANO_PER_DEVICE, card_mib=card_mib, written="") for uid in holders]
-    # Which device is whose nobody tells; told twice, they stand in one order.
+    # Nobody reports which device is whose. The order is fixed, so that two reports are equal.
     for tenant in sorted(tenants, key=lambda tenant: (tenant.namespace, tenant.name, tenant.uid)):
         view = DeviceView(kind=Kind.WHOLE, mem_mib=card_mib, used_nano=NANO_PER_DEVICE, tenants=(tenant,))
         yield from (view for _ in range(holders[tenant.uid]))

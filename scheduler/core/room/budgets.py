@@ -22,7 +22,7 @@ from scheduler.core.model.room import Budget
 Takes = Counter[int] | None
 #: A label with its value, or any value of it; None: any pod.
 _Label = tuple[str, str | None] | None
-#: So many requirements and values of them are looked at for one pod.
+#: The most requirements, and values of them, that are looked at for one pod.
 _MOST_LOOKS: Final = 128
 
 

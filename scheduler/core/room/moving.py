@@ -35,9 +35,9 @@ from scheduler.core.room.trial import Trial
 from scheduler.core.room.units import Resident, amounts
 
 _S: Final = 1_000_000_000
-#: So many nodes are looked at for one need.
+#: The most nodes that are looked at for one need.
 _MOST_NODES: Final = 64
-#: What was moved off the first node may be in the way of all else: so many nodes have a try as the first one.
+#: What was moved off the first node may be in the way of all else: this many nodes have a try as the first one.
 _STARTS: Final = 8
 #: More pods than that on one node are not told apart, so that sums stay small.
 _AS_MANY: Final = 1 << 20

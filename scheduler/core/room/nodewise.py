@@ -20,7 +20,7 @@ from scheduler.core.room.estimates import PARTS, Estimates
 from scheduler.core.room.limits import Limits
 from scheduler.core.room.units import Resident
 
-#: So many shared devices of a node are tried to be freed as a whole.
+#: The most shared devices of a node that are tried to be freed as a whole.
 _MOST_DEVICES: Final = 16
 #: What sorts units.
 _Rank = float | tuple[int, ...]

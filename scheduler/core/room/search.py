@@ -31,12 +31,12 @@ from scheduler.core.room.units import Resident
 ACTIONS: Final = (Action.RECLAIM, Action.PREEMPT)
 #: Before more units than that are tried all are, since where even they are no help each step would cost as much.
 _MANY: Final = 64
-#: For so many pods more of each class room is made if classes are in each other's way.
+#: If classes are in each other's way, room is made for this many more pods of each.
 _MORE: Final = (1, 2, 4)
-#: So many pods a search places at most, one set of victims after the other; then the answer is that nothing was found.
+#: The most pods that a search places, one set of victims after the other; then the answer is that nothing was found.
 #: What is counted costs one or two placements of the need, so this is for needs of many classes or with a choice.
 MOST_PLACED: Final = 16_384
-#: To place a need whose pods have to be in one domain costs as much as so many pods more.
+#: To place a need whose pods have to be in one domain costs as much as this many pods more.
 _IN_PLACES: Final = 10
 
 

@@ -16,7 +16,7 @@ from scheduler.core.room.limits import Limits
 from scheduler.core.room.pools import of_low_priority
 from scheduler.core.room.rules import Rules
 
-#: Where no more pods than that go, each unit is judged by itself as well.
+#: Up to this number of pods that go, each unit is judged alone as well.
 FEW: Final = 16
 
 

@@ -23,9 +23,10 @@ from scheduler.core.model.room import Action, Evicted, Intent, Moved, Place, Vic
 
 #: The ConfigMap's key that has the text.
 KEY: Final = "room"
-#: Evictions count for so long.
+#: How long evictions count.
 WINDOW_S: Final = 3600
-#: So many evictions of one owner are kept: the newest. More than may happen within the hour (docs/design/room.md).
+#: The most evictions of one owner that are kept: the newest. More than may happen within the hour
+#: (docs/design/room.md).
 MOST_TIMES: Final = 16
 #: A ConfigMap may have 1 MiB. Counted as it is sent, where the text is a string of JSON, and each quote is two bytes.
 MOST_BYTES: Final = 900 * 1024

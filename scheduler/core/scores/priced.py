@@ -32,7 +32,7 @@ _PART_BITS: Final = 10
 _MOST: Final = 1 << 61
 #: A card of more memory counts as one of this.
 _MOST_MIB: Final = 1 << 30
-#: What is left of a node has so many bits of a key, below the loss, in eighths of GPUs or quarters of cores.
+#: The bits of a key, below the loss, for what is left of a node, in eighths of GPUs or quarters of cores.
 _FULLNESS_BITS: Final = 10
 _LOSS_END: Final = KEY_END >> _FULLNESS_BITS
 _EIGHTH_MILLI: Final = MILLI_PER_GPU // 8

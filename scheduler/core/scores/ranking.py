@@ -39,7 +39,7 @@ from scheduler.core.snapshot.rule_columns import columns_of
 from scheduler.core.snapshot.statement import Statement
 
 _EVERYWHERE: Final = slice(None)
-#: Of the devices to be opened so many are told apart.
+#: The most devices to be opened that are distinguished.
 _MOST_OPENED: Final = 31
 _OPENED_SHIFT: Final = KEY_BITS
 #: Of a class without GPUs, which opens nothing.

@@ -19,7 +19,7 @@ from scheduler.core.devices.device_pools import Pool
 from scheduler.core.model.records import Demand
 from scheduler.core.nodes.table import Int64s, Selection, Table
 
-#: A key has so many bits: nano-GPU of 127 devices, and what is left of a node's GPUs in milli-GPU beside it.
+#: The bits of a key: nano-GPU of 127 devices, and what is left of a node's GPUs in milli-GPU beside it.
 KEY_BITS: Final = 57
 KEY_END: Final = 1 << KEY_BITS
 #: A share of something counts in parts of this, rounded down.

@@ -9,7 +9,7 @@ import numpy as np
 
 from scheduler.core.filters.pod_rule import Domains, Ints
 
-#: A label is coarse if it has so many nodes for each domain; and there are at most so many groups.
+#: A label is coarse if it has this many nodes for each domain; and the most groups.
 _NODES_PER_DOMAIN: Final = 32
 _MOST_GROUPS: Final = 256
 

@@ -25,7 +25,7 @@ from scheduler.core.snapshot.tally import Tally
 #: of its pods has come or gone, and one operation in any case.
 _ASKING: Final = 10
 _ASKING_AGAIN: Final = 3
-#: One operation for so many nodes that are looked at one by one, and all at once.
+#: One operation for each this many nodes that are looked at one by one, and all at once.
 _NODES_PER_OPERATION: Final = 50
 _NODES_AT_ONCE: Final = 250
 #: If more domains than these have changed, all nodes are looked at.

@@ -10,7 +10,7 @@ from scheduler.core.model.topology import TopologyRecord
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.topology.tree import Tree, tree_of
 
-#: Sorted nodes are kept for so many lists of labels; beyond that they are sorted again.
+#: The most lists of labels for which sorted nodes are kept; beyond that they are sorted again.
 _MOST_KEPT: Final = 8
 
 

@@ -16,11 +16,11 @@ from scheduler.core.scores.preferences.registry import PREFERENCES, Preferences
 from scheduler.core.snapshot.node_groups import NodeGroups
 from scheduler.core.snapshot.pod_counts import PodCounts
 
-#: Below any sum, whatever is added to it.
+#: Below any sum, with anything added to it.
 NOT_FITTING: Final = -(1 << 60)
 #: What it takes to ask for a few nodes, in operations of about a microsecond, for each look that all would take.
 _ASKING_AGAIN: Final = 3
-#: What it takes to ask for all, in operations of about a microsecond, and one for so many nodes.
+#: What it takes to ask for all, in operations of about a microsecond, and one more for each this many nodes.
 _ASKING: Final = 10
 _NODES_PER_OPERATION: Final = 500
 
