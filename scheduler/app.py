@@ -97,7 +97,7 @@ class Scheduler(Follower):
         direct = Direct(api, cache, clock=clock, rng=rng, events=events, cdi=cdi, observer=self._observer)
         self._status = _status(of)
         self._suggesting = _suggesting(of, self._status)
-        #: How things stand, for whoever asks.
+        #: The state of the scheduler's work, for metrics and reports.
         self.standing = Standing(cache, self._status.codes)
         self._recounting = Recounting(cache, self._observer)
         cache.on_waited = self._waited

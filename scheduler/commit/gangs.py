@@ -31,12 +31,12 @@ from scheduler.watch.cache import Cache
 from wire import names
 
 _log: Final = logging.getLogger(__name__)
-#: So many pods of a gang are named in a line.
+#: The most pods of a gang that are named in a line.
 _NAMED: Final = 3
 
-#: Plans of PodGroups that are gone are forgotten from so many on.
+#: From this number on, plans of PodGroups that are gone are forgotten.
 _FORGET_ABOVE: Final = 1000
-#: So long a watch has to tell of a Binding before its pod is read.
+#: How long a watch may take to show a Binding before its pod is read.
 _TOLD_WITHIN_S: Final = 1.0
 
 

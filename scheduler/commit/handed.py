@@ -77,7 +77,7 @@ class HandedOver:
         """A BindRequest (UID) was created for this placement."""
         self._handed[placement.pod_uid] = _Handed(placement, request)
         self._pod_of[request] = placement.pod_uid
-        # It may have come and gone before this answer did: whoever is still here after a while is looked after.
+        # It may have come and gone before this answer did: a pod that is still here after a while is looked after.
         self._request_gone(request)
         self._look(placement.pod_uid)
 

@@ -32,7 +32,7 @@ _MOST_REQUESTS: Final = 16
 _NODES_PER_TURN: Final = 32
 #: Nobody has anything to send.
 _LARGEST_BODY_BYTES: Final = 1024
-#: An answer is used so many times as long as it took to make (0.2 ms a node).
+#: An answer is used this many times as long as it took to make (0.2 ms a node).
 _USED_FOR: Final = 20
 
 

@@ -118,7 +118,7 @@ class Evictor:
         self._asking: dict[str, _Asking] = {}
         #: Pod -> (refusals in a row, until when it is refused).
         self._refused: dict[str, tuple[int, float]] = {}
-        #: Pods (UIDs) with so many requests without an answer, and those whose last one may have been carried out.
+        #: Requests without an answer by pod (UID), and the pods whose last one may have been carried out.
         self._sent: Counter[str] = Counter()
         self._unclear: set[str] = set()
         self._news = Signal()

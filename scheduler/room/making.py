@@ -78,9 +78,9 @@ class MakingRoom:
             stands=self._stands,
             answered=self._answered,
         )
-        #: What stands and is to be written, by id.
+        #: What holds and is to be written, by id.
         self._fresh: dict[str, Intent] = {}
-        #: What stands on the record, as it is written there, by id.
+        #: What is on record, as it is written there, by id.
         self._kept: dict[str, Intent] = {}
         #: What this process gave up, or could not write: it is not taken for an intent if it is read again.
         self._over: set[str] = set()

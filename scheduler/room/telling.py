@@ -26,9 +26,9 @@ from wire.events import WARNING
 
 _log: Final = logging.getLogger(__name__)
 _WHY: Final = {each: Evicts(each.value) for each in Action}
-#: So many pods of one PodGroup have an event of their own, as with client-go,
+#: The most pods of one PodGroup that have an event of their own, as with client-go,
 OF_GROUP: Final = 10
-#: and so many pods without one in a namespace.
+#: and the most pods without one in a namespace.
 OF_NAMESPACE: Final = 50
 
 

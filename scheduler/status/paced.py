@@ -30,7 +30,7 @@ PER_S: Final = 50
 #: Pauses after failures: the first, and the longest.
 _PAUSE_S: Final = 5.0
 _LONGEST_PAUSE_S: Final = 300.0
-#: So many objects are looked at without a pause.
+#: Objects that are looked at without a pause.
 _LOOKS: Final = 25
 
 

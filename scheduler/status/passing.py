@@ -27,9 +27,9 @@ PASSING: Final = frozenset(
 )
 #: A gang to which nothing was added for so long is no longer taken to grow.
 QUIET_S: Final = 1.0
-#: A pod is told so long after its reason was found at the latest.
+#: A pod gets its condition this long after its reason was found, at the latest.
 MOST_S: Final = 5.0
-#: A pod for which room is being made is told after so long: then a victim takes its time to end.
+#: A pod for which room is being made gets it after this time: then a victim takes its time to end.
 ROOM_S: Final = 10.0
 
 _Group = tuple[str, str] | None

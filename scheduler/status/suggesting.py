@@ -45,7 +45,7 @@ RENEWED_S: Final = 600
 _AGAIN_S: Final = 300.0
 #: Groups that are told something at one time: those that can be tried again within ``RENEWED_S - _AGAIN_S``.
 _MOST_TOLD: Final = 500
-#: Between two tries at least, and after one at least so many times as long as it took: 5 % of the time at most.
+#: The shortest pause between two tries, and the least multiple of the time that a try took: 5 % of the time at most.
 _PAUSE_S: Final = 0.05
 _PAUSE_PER_TRY: Final = 20
 #: Between two groups; and for each pod that is written.

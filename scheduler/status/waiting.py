@@ -47,9 +47,9 @@ _log: Final = logging.getLogger(__name__)
 
 #: A condition whose reason is the same is written again for its counts after this many times ``condition_s``,
 _COUNTS_AFTER: Final = 2
-#: and so many of them a second, as far as counts have changed.
+#: and this many of them a second, as far as counts have changed.
 _COUNTS_PER_S: Final = 4
-#: So many are looked at without a pause.
+#: Pods that are looked at without a pause.
 _LOOKS: Final = 500
 
 

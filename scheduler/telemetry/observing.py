@@ -41,7 +41,7 @@ class Ended(enum.Enum):
     RESERVATION_LOST = "ReservationLost"
     #: The API server refused the Binding.
     REFUSED = "Refused"
-    #: The pod changed, went, or was bound by somebody else: it is decided on anew, if it is there.
+    #: The pod changed, went, or was bound by somebody else: it is decided on again, if it is there.
     OVERTAKEN = "Overtaken"
 
 

@@ -22,9 +22,9 @@ from wire import names, traceparent
 from wire.core import Pod
 from wire.traceparent import PodTrace
 
-#: So many pods are followed at once; further ones have no trace from here on, and are counted.
+#: The most pods that are followed at once; further ones have no trace from here on, and are counted.
 MOST_PODS: Final = 16_384
-#: So many reasons of one wait are told, the first ones.
+#: The most reasons of one wait that are recorded: the first ones.
 MOST_REASONS: Final = 32
 #: A lease that nobody renews is another's after 15 s; within so long before a replica leads nobody may have led.
 UNTOLD_NS: Final = 20_000_000_000
@@ -58,7 +58,8 @@ class Traced(Traces):
         #: The last of those that are over: a watch may show a pod run before its Binding is answered here.
         self._over: dict[str, _Followed] = {}
         self._is_leading = False
-        #: Pods that ended their way while this replica followed: when, and how. Whoever led has told of most.
+        #: Pods that ended their way while this replica followed: when, and how. The former leader has reported most of
+        #: them.
         self._untold: deque[tuple[int, _Followed, str]] = deque(maxlen=MOST_UNTOLD)
 
     @override

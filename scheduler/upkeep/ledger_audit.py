@@ -16,7 +16,7 @@ from scheduler.watch.cache import Cache
 
 _log: Final = logging.getLogger(__name__)
 
-#: So many nodes are counted at a time (about a millisecond), and then so long nothing.
+#: Nodes that are counted at a time (about a millisecond), and the pause after them.
 _NODES: Final = 16
 _PAUSE_S: Final = 1.0
 
