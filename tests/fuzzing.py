@@ -9,7 +9,7 @@ import hypothesis
 
 _Test = TypeVar("_Test", bound=Callable[..., object])
 
-#: So many times the examples that other properties are tried with (tests/conftest.py).
+#: How many times the examples of other properties are tried (tests/conftest.py).
 _MORE: Final = 3
 
 

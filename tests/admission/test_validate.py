@@ -57,7 +57,7 @@ def test_whether_limits_must_be_enforced_is_said_by_true_or_false(text: str) -> 
     late = refusal_of_update(pod(annotations={names.REQUIRE_ENFORCEMENT: "true"}), insisting)
     assert late is not None
     assert words in late
-    # One that came past the door can be labelled and ungated all the same.
+    # One that came past the webhook can still be labelled and ungated.
     assert refusal_of_update(insisting, pod(annotations={**insisting["metadata"]["annotations"], "a": "b"})) is None
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 COMMITTED = anyio.Path(ROOT) / "docs" / "page"
 TAKEN = anyio.Path(ROOT) / "build" / "pictures"
-#: Another build of the browser than the one that made them may draw letters otherwise, and nothing else.
+#: Another build of the browser than the one that made them may draw letters differently, and nothing else.
 LETTERS_PERCENT = 10.0
 MAP = next(picture for picture in PICTURES if picture.name == "map-light.png")
 

@@ -226,7 +226,7 @@ def test_a_keeper_that_is_killed_takes_all_with_it(cluster: Cluster) -> None:
 
 
 def test_an_interrupted_start_leaves_nothing(cluster: Cluster) -> None:
-    # Whoever runs the tests in the background ignores SIGINT, and hands that on.
+    # A shell that runs the tests in the background ignores SIGINT, and hands that on.
     command = ["env", "--default-signal=INT", sys.executable, "-m", "tools.cluster", "up", "--nodes", "1x1x24GiB"]
     starting = subprocess.Popen(command, cwd=ROOT, env=cluster.environ)
     eventually(cluster.state.keeper, "the keeper to be there")

@@ -12,7 +12,7 @@ from typing import Final
 from tests.docs.blocks import Block, Command, is_as_told
 from tests.docs.pages import ROOT
 
-#: Stands in what is printed after each command, with how that ended.
+#: Printed after each command, with how that ended.
 _END: Final = "<<< ended with"
 _ENDED: Final = re.compile(rf"\n?{_END} (\d+) >>>\n")
 _PROGRAMS: Final = {

@@ -143,7 +143,7 @@ class Scene:
     async def empty(self, *, within_s: float = _EMPTY_WITHIN_S) -> None:
         """Delete all pods and wait until they, and the reservations of the scene's nodes, are gone."""
         for name in await self.pods():
-            with contextlib.suppress(client.ApiException):  # it went by itself meanwhile
+            with contextlib.suppress(client.ApiException):  # it may have ended meanwhile
                 await self.core.delete_namespaced_pod(name, self.namespace)
         await eventually(self._is_empty, f"{self.namespace} to be empty", within_s=within_s)
 

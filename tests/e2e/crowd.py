@@ -79,7 +79,7 @@ class Crowd:
 
     async def _clear(self) -> None:
         for name in await self.scene.pods():
-            with contextlib.suppress(client.ApiException):  # it went by itself meanwhile
+            with contextlib.suppress(client.ApiException):  # it may have ended meanwhile
                 await self.scene.core.delete_namespaced_pod(name, self.scene.namespace)
 
         async def is_clear() -> bool | None:

@@ -18,7 +18,7 @@ from tools import etcdutlprogram
 from tools.cluster.plane import ControlPlane
 
 _ETCD, _API_SERVER = "etcd", "kube-apiserver"
-#: So that no version comes twice, and who watches from one of the time that is undone is told to list anew.
+#: So that no version comes twice, and a watch from a version of the time that is undone has to list again.
 _BUMP = ("--bump-revision", "1000000000", "--mark-compacted")
 #: Of etcd's own flags those that the restored member has to agree with.
 _MEMBER = ("--initial-advertise-peer-urls", "--initial-cluster")

@@ -373,7 +373,7 @@ async def test_a_leader_that_is_gone_or_stopped_is_found(
 
 TENANT = {"kind": "ServiceAccount", "name": "tenant", "namespace": "team"}
 EVERYBODY = {"kind": "Group", "name": "system:authenticated", "apiGroup": "rbac.authorization.k8s.io"}
-#: In which namespace ("": everywhere) which rule is given, and what is told of whoever has it.
+#: In which namespace ("": everywhere) which rule is given, and what is reported of its holder.
 RIGHTS: list[tuple[str, Object, str]] = [
     (names.RESERVATION_NAMESPACE, {"resources": ["pods"], "verbs": ["patch"]}, "write reservation pods"),
     ("", {"resources": ["*"], "verbs": ["*"]}, "write reservation pods"),

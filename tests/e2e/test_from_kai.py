@@ -252,7 +252,7 @@ class _Walk:
         return True
 
 
-#: Names and ids that differ from run to run, in the order of what is to stand in their place.
+#: Names and ids that differ from run to run, in the order of what replaces them.
 _VARYING = (
     (re.compile(r"\b([a-z]+(?:-[a-z]+)*)-[0-9a-f]{7,10}-[0-9a-z]{5}\b"), r"\1-POD"),
     (re.compile(r"\bGPU-[0-9a-f-]{36}\b"), "GPU-UUID"),

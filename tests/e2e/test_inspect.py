@@ -72,7 +72,7 @@ async def test_kubectl_shows_what_the_containers_really_saw(
     async with set_scene(["1x2x24GiB"]) as scene:
         await scene.create(share("half", "0.5"), memory("some", 2000), pod("huge", gpus=9))
         await scene.running(2)
-        # It may have been judged before one of the two GPUs was taken for shares; then it is told anew.
+        # It may have been judged before one of the two GPUs was taken for shares; then its condition is written again.
         await scene.says("huge", "didn't have enough resources: GPUs. The best node lacks 8 GPU(s)")
         (node,) = scene.nodes.kubelets
         own = ["--kubeconfig", str(control_plane.kubeconfig_path)]

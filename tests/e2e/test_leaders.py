@@ -32,7 +32,7 @@ LEASE = ["--lease-duration-s", "3", "--lease-renew-deadline-s", "2", "--lease-re
 REPLICAS = {SCHEDULER: (SCHEDULER, "scheduler-2"), BINDER: (BINDER, "binder-2")}
 EVERYBODY = (*REPLICAS[BINDER], *REPLICAS[SCHEDULER])
 CLEAN_S = 2.0
-#: Beside that, so many times what a pod takes while nobody is killed: both take longer on a busy machine.
+#: Beside that, this many times what a pod takes while nobody is killed: both take longer on a busy machine.
 BUSY = 4
 #: As long as a process may take to end when it has lost its lease and can run again (docs/replicas.md), if it is busy.
 ENDS_WITHIN_S = 5.0 * BUSY

@@ -35,7 +35,7 @@ async def test_the_steps_and_the_way_back_go_as_the_page_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     del moorage  # it is there
-    # As whoever follows the page has it: the commands name no cluster.
+    # As the reader of the page has it: the commands name no cluster.
     monkeypatch.setenv("KUBECONFIG", str(control_plane.kubeconfig_path))
     (page,) = (page for page in PAGES if page.name == STEPS)
     steps = list(shown(page))

@@ -70,7 +70,7 @@ DEFINED: Final[Sequence[tuple[str, ...]]] = (
     ("egx.nvidia.io", "SPOTRequest", "spotrequests", "v1"),
     ("amlarc.azureml.com", "AmlJob", "amljobs", "v1alpha1"),
 )
-#: What the API server has by itself.
+#: What every API server has.
 BUILT_IN: Final = {
     ("apps", "Deployment"): "deployments",
     ("apps", "ReplicaSet"): "replicasets",

@@ -25,7 +25,7 @@ COLLECTED = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionBy
         ({"phase": "Failed", "containerStatuses": [RUNNING, DONE]}, False, False),
         ({"phase": "Failed", "initContainerStatuses": [RUNNING]}, False, False),
         ({"phase": "Running", "containerStatuses": [DONE, DONE]}, False, False),
-        # Deleted while kubelet starts its containers anew, of which it tells a moment later.
+        # Deleted while kubelet starts its containers again, which it reports a moment later.
         ({"phase": "Running", "containerStatuses": [DONE, DONE]}, True, False),
         ({"phase": "Running", "containerStatuses": [DONE, WAITING]}, True, False),
         # Not all containers are told of.

@@ -76,5 +76,5 @@ def _unset(schema: Mapping[str, Any], values: Any, path: str = "") -> Iterator[s
 
 def test_every_value_has_a_default_that_is_told_and_every_default_a_schema() -> None:
     assert list(_leaves(VALUES, SCHEMA)) == []
-    # By this name KAI's chart reads what its documents call otherwise; it has no default of its own.
+    # By this name KAI's chart reads what its documents give another name; it has no default of its own.
     assert list(_unset(SCHEMA, VALUES)) == ["binder.runtimeClassName"]

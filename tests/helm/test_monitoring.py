@@ -16,7 +16,7 @@ from tools.chart import CHART
 from tools.dashboard import PANELS, dashboard
 from tools.metricspage import rules
 
-#: Set by whoever scrapes. ``le`` is Prometheus' own.
+#: Set by the configuration that scrapes. ``le`` is Prometheus' own.
 SCRAPED = frozenset({"job", "instance", "le"})
 BY_SERIES: Mapping[str, Metric] = {
     series: metric for metrics in COMPONENTS.values() for metric in metrics for series in metric.series

@@ -110,7 +110,7 @@ def bind_request(name: str, uid: str, *, node: str, groups: list[str], phase: st
     }
 
 
-#: Deployment -> its image, where that is called otherwise.
+#: Deployment -> its image, where that has another name.
 _IMAGES = {"kai-operator": "operator", "kai-scheduler-default": "scheduler", "pod-grouper": "podgrouper"}
 
 

@@ -173,7 +173,7 @@ async def test_twenty_thousand_events_are_written_as_fast_as_the_server_answers_
         tasks.cancel_scope.cancel()
     assert (recorder.counts.written, recorder.counts.lost) == (20_000, 0)
     assert len({request.body["note"] for request in transport.requests}) == 20_000
-    # 16 in flight, 100 a second each: 12.5 s, and a moment until so many are allowed.
+    # 16 in flight, 100 a second each: 12.5 s, and a moment until that many are allowed.
     assert took_s < 13.0
     assert not recorder._bundles
 

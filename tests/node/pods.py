@@ -20,7 +20,7 @@ NAMESPACE = "default"
 #: Has a Python with pynvml, which is all that a user's image needs here.
 IMAGE = "localhost/moorage/reservation:latest"
 
-#: What a user's program finds out by itself.
+#: What a user's program finds out without help.
 _LISTS_ITS_DEVICES = """
 import signal, pynvml
 # The first process of a container is not ended by signals that it does nothing about.

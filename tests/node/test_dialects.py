@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.node, pytest.mark.timeout(600)]
 _LABELS = {"nvidia.com/gpu.memory": str(CARD_MIB), "nvidia.com/gpu.count": str(len(GPUS))}
 #: Replicas are a setting of iktos' plugin, and so are ours.
 _SETTINGS = {"replicas": {"entries": ["gpu:sharedgpu:4", "mig-3g.20gb:small:2"]}}
-#: Namespace -> what stands in it beside the label that adopts its pods.
+#: Namespace -> its annotations, beside the label that adopts its pods.
 _SPACES = {
     "clearml": {},
     "clearml-older": {names.DIALECTS: '{"clearml": {"legacy_replicas": 8}}'},

@@ -19,7 +19,7 @@ from tools.kubeoracle.running import run
 pytestmark = pytest.mark.oracle
 #: Slices, so that they are shared by the processes that run tests.
 _SLICE = 2_000
-#: Of all nodes at least so many are feasible, and at most: snapshots in which everything fits compare nothing.
+#: The least part of all nodes that is feasible, and the most: snapshots in which everything fits compare nothing.
 _LEAST, _MOST = 0.2, 0.8
 
 

@@ -19,7 +19,7 @@ from tools.kubeoracle.harvest.scoring import SCORERS, ScoreRow, differences, sco
 pytestmark = pytest.mark.oracle
 #: The list may only get shorter: who takes a row off it takes one off this number.
 _LEFT_OUT: Final = 9
-#: So many rows there are at least, by package.
+#: The fewest rows there are, by package.
 _LEAST: Final = {
     "imagelocality": 8,
     "interpodaffinity": 30,

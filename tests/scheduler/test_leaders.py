@@ -52,7 +52,7 @@ async def bound_within(world: World, seconds: float, *names: str) -> float:
     """Wait until these pods are bound, and return after how long."""
     started_at = anyio.current_time()
     with anyio.fail_after(seconds):
-        while not set(names) <= bound(world):  # noqa: ASYNC110 - nobody is told
+        while not set(names) <= bound(world):  # noqa: ASYNC110 - nothing signals it
             await anyio.sleep(0.01)
     return anyio.current_time() - started_at
 

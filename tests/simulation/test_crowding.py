@@ -14,7 +14,7 @@ from verification.hostile.metering import Budget
 pytestmark = pytest.mark.thorough
 
 _PODS = 300
-#: Beside so many a walk over the backlog is found: a pod costs 27,000 lines, where 16,000 are allowed.
+#: Beside this many a walk over the backlog is found: a pod costs 27,000 lines, where 16,000 are allowed.
 _WALKED = 120
 #: A crowd for what does not depend on its size.
 _FEW = 30

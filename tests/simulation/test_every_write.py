@@ -24,7 +24,7 @@ IS_FULL = bool(os.environ.get("MOORAGE_ENUMERATE"))
 #: By how much watch events are late at most.
 LATE_S = (0.0, 0.5) if IS_FULL else (0.0,)
 DEADLIEST = frozenset({"killed before", "killed after", "killed, lands late"})
-#: Every so many writes are struck with one of these, each time others, so that together they strike all.
+#: One write of this many is struck with one of these, each time others, so that together they strike all.
 STRIDE_OF_DEADLIEST = 1 if IS_FULL else len(DEADLIEST)
 #: The same for the other blows, which together strike every third write.
 STRIDE = 1 if IS_FULL else 36

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.thorough
 _SYSTEMS = {
     "", "aliyun", "clearml", "hami", "koordinator", "metagpu", "nvfractions", "replicas", "volcano", "volcano-share",
 }  # fmt: skip
-#: MOORAGE_MIXED=20: as many seeds, for a search; this one otherwise.
+#: MOORAGE_MIXED=20: as many seeds, for a search; without it this one.
 _SEEDS = range(1, 1 + int(os.environ.get("MOORAGE_MIXED", "0"))) or (4,)
 #: A run takes some twenty seconds of a processor.
 _LIMIT_CPU_S = 240.0

@@ -39,7 +39,7 @@ PER_S = 100
 MOMENT_S = 0.1
 NODES_OF_MANY, NODES_OF_FEW = "64x8x80GiB" if IS_WHOLE else "20x8x80GiB", "8x8x80GiB"
 MANY, FEW = 1000 if IS_WHOLE else 300, 120
-#: Of the quarters that the others ask for, so many fit beside a poisonous half on its device.
+#: Of the quarters that the others ask for, this many fit beside a poisonous half on its device.
 SHARERS = 2
 #: As long as the first share of a device that is known by name is waited for, looked at now and then, and what follows.
 OPENED_S = SchedulerSettings().opening_s * 5 / 4 + 0.5
@@ -47,13 +47,13 @@ OPENED_S = SchedulerSettings().opening_s * 5 / 4 + 0.5
 DETAINED = 8 * 3
 #: As long as an answer has time, and what it takes to be withdrawn and to start on another machine.
 MOVED_S = SchedulerSettings().answer_s + 1.5
-#: So many writes more for each of its devices: an attempt that is withdrawn, and the next one.
+#: Further writes for each of its devices: an attempt that is withdrawn, and the next one.
 WRITES_PER_DEVICE = 10
 #: What it costs many others, all in all.
 SUM_S = 200.0
-#: So many writes more, of a hundred: those who wait say why, and are tried again.
+#: Further writes, of a hundred: pods that wait say why, and are tried again.
 MORE_WRITES = 10
-#: So long after the last arrival everybody is bound who will be.
+#: This long after the last arrival all pods are bound that will be.
 _AFTER_S = 120.0
 _READS = frozenset({"get", "list", "watch"})
 

@@ -31,7 +31,7 @@ ASKS: tuple[dict[str, str] | int, ...] = (
 )
 PODS, GANGS, MOVES = 36, 6, 14
 DURATION_S = 120.0
-#: MOORAGE_POOLS=50: as many seeds, for a search; these otherwise.
+#: MOORAGE_POOLS=50: as many seeds, for a search; without it these.
 SEEDS = range(1, 1 + int(os.environ.get("MOORAGE_POOLS", "0"))) or tuple(range(1, 9))
 
 

@@ -21,7 +21,7 @@ from verification.hostile.scenario import Scenario, Script, encode, scenario_of
 
 pytestmark = pytest.mark.thorough
 
-#: Seeds run until all marks are reached: at least so many, and at most.
+#: Seeds run until all marks are reached: the fewest, and the most.
 _LEAST, _MOST = 130 if IS_WHOLE else 60, 130
 #: Of the first 130 they alone reached a mark ("hand-over taken back", "evicted by the binder"), so they come first.
 #: Where they no longer do, more seeds run.
@@ -29,7 +29,7 @@ _RARELY_REACHING = (55, 86)
 #: What so few seeds need not reach: the rest of a gang that stays broken for its whole grace time, room that does not
 #: come about at once. A soak tells of it.
 _RARE = {"evicted by the scheduler", "intent revised", "eviction for another pod refused"}
-#: So many of the first runs in which teams take from each other make room.
+#: Of the runs in which teams take from each other, this many are judged: the first ones.
 _CONTENDED = 12
 #: Seeds that were other runs in other processes once, by the order of tasks, of marked pods and nodes, or of members.
 _ONCE_MANY = (3, 6, 17, 20, 39)

@@ -20,7 +20,7 @@ ENTRIES = ("mig-3g.20gb:small:2", "mig-1g.10gb:tiny:4", "mig-1g.10gb:medium:1", 
 ASKS = ({"small": 1}, {"small": 2}, {"tiny": 1}, {"tiny": 3}, {"medium": 1}, {"sharedgpu": 1}, {"small": 1, "tiny": 1})
 PODS = 40
 DURATION_S = 120.0
-#: MOORAGE_SLICES=50: as many seeds, for a search; these otherwise.
+#: MOORAGE_SLICES=50: as many seeds, for a search; without it these.
 SEEDS = range(1, 1 + int(os.environ.get("MOORAGE_SLICES", "0"))) or (1, 2, 3)
 
 

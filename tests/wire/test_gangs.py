@@ -23,7 +23,7 @@ TF = {**JOB, "apiVersion": "kubeflow.org/v1", "kind": "TFJob"}
         ([JOB], {gangs.KUBEFLOW_JOB_NAME: "mpi"}, ""),
         ([], {}, ""),
         ([JOB, TF], {}, ""),
-        # Their pods are in parts, or their groups are named otherwise.
+        # Their pods are in parts, or their groups have other names.
         ([{**TF, "kind": "PyTorchJob"}], {}, ""),
         ([{**JOB, "apiVersion": "apps/v1", "kind": "ReplicaSet"}], {}, ""),
         ([{**JOB, "apiVersion": "example.com/v1"}], {}, ""),
@@ -38,7 +38,7 @@ def test_the_group_is_told_by_an_owner_that_names_it(owners: Any, labels: dict[s
 
 @pytest.mark.parametrize(
     ("owner", "expected"),
-    # Pods of a TFJob start together by the job's own numbers, whatever else they name.
+    # Pods of a TFJob start together by the job's own numbers, even if they name another group.
     [(JOB, ""), ({**TF, "kind": "Notebook"}, ""), (TF, "pg-j-u")],
 )
 def test_a_pod_that_asks_for_a_gang_of_another_scheduler_is_of_another_group(owner: Any, expected: str) -> None:

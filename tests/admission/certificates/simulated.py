@@ -23,7 +23,7 @@ from tests.admission.certificates.worlds import NAMES, S, pair
 T = TypeVar("T")
 
 LIFE_S = 60
-#: Of so many parts is a second.
+#: How many parts a second has.
 TICKS = 4
 CONFIGURATIONS = ("adoption", "mutating", "validating")
 _SEEN_LATE_S = 6

@@ -11,9 +11,9 @@ from kube.client.errors import NotFound
 from tests.admission.certificates.shell import LIFETIME_S, WEBHOOKS, Site, ready, replica, site
 from tests.conftest import AnyioBackend
 
-#: Longer than whatever a replica waits before it tries again what was refused.
+#: Longer than any pause of a replica before it tries again what was refused.
 LONG_S = 60.0
-#: What the server says to who has no right.
+#: What the server answers to a client without the right.
 REFUSED = "injected: Forbidden"
 
 

@@ -32,7 +32,7 @@ def standing(held: list[Reservation], pods: list[PodView]) -> Standing:
         ([reservation("g", P)], [bound(P), bound(Q)], {Drift.UNCHARGED: 1}),
         ([], [bound(P), bound(Q)], {Drift.UNRESERVED: 2}),
         ([reservation("g", P)], [bound(P), bound(Q, ended=True)], {}),
-        # What can't be read is told by the state of the reservation.
+        # The state of the reservation reports what can't be read.
         ([reservation("g", book=None)], [bound(P)], {}),
     ],
 )

@@ -186,7 +186,7 @@ async def test_changes_add_up_to_what_inspect_reads_also_after_a_broken_connecti
         for number in range(5):
             await cluster.api.create(PODS, plain_pod(f"p{number}"), namespace="team-a")
         await reader.read(made.client, lambda r: len(r.pods) == 7)
-        # The connection is gone. What happens meanwhile is told to whoever comes back with what he knew.
+        # The connection is gone. A reader who comes back with what he knew gets what happened meanwhile.
         await cluster.api.delete(PODS, "of-b", namespace="team-b", grace_s=0)
         await cluster.api.create(NODES, plain_node("n3", gpus=1))
         await cluster.api.delete(NODES, "n2")

@@ -167,7 +167,7 @@ async def test_of_a_long_list_the_newest_events_are_kept_whatever_their_namespac
         await anyio.sleep(1)
         assert len(objects.events) == MOST_EVENTS
         assert [key for key in objects.events if "new" in key] == [f"team-a/new-{9 - n}" for n in range(10)]
-        # What is dropped was never shown, so nobody is told that it is gone.
+        # What is dropped was never shown, so no reader gets its removal.
         assert objects.marks.events.keys() == objects.events.keys()
         await api.create(EVENTS, event("late", "2025-01-01T00:00:00.000000Z"), namespace="team-b")
         await anyio.sleep(1)

@@ -91,7 +91,7 @@ def test_what_a_collector_refuses_is_lost_and_counted(collector: Collector) -> N
 def test_what_waits_for_a_collector_that_says_nothing_is_bounded_and_holds_up_nobody() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         sink = exporting_to(f"http://127.0.0.1:{silent.getsockname()[1]}")
-        # The collector would hold up each of so many for seconds, and the test for hours.
+        # The collector would hold up each of these spans for seconds, and the test for hours.
         for _ in range(2 * exporting.MOST_WAITING):
             sink.take(SPAN)
         # A batch or two had left the queue for the wire.

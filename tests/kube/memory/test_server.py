@@ -159,7 +159,7 @@ async def test_a_restored_server_has_what_there_was_and_whoever_watched_has_to_l
     after = decoded(await send(api, "GET", CONFIG_MAPS))
     kept = [[(each["metadata"]["uid"], each["data"]) for each in listing["items"]] for listing in (before, after)]
     assert kept[0] == kept[1]
-    # As of etcd: each object has the version that it had, and whatever is written from now on has a newer one.
+    # As of etcd: each object has the version that it had, and every later write has a newer one.
     versions = [[each["metadata"]["resourceVersion"] for each in listing["items"]] for listing in (before, after)]
     assert versions[0] == versions[1]
     assert server.resource_version > seen

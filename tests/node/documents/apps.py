@@ -56,7 +56,7 @@ def fitted(pod: Pod) -> Pod:
     for field, program in (("initContainers", _APP), ("containers", _STAYS)):
         if field in spec:
             spec[field] = [_fitted(container, program) for container in spec[field]]
-    # A program that is told to end before it listens need not be waited for.
+    # A program that gets its signal before it listens need not be waited for.
     return {**pod, "spec": {**spec, "terminationGracePeriodSeconds": 2}}
 
 

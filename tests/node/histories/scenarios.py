@@ -16,7 +16,7 @@ async def _start(stage: Stage, *names: str, gpus: int = 1, policy: str = "Never"
     for name in names:
         await stage.create(on_node(NODE, name, gpus=gpus, restartPolicy=policy))
         await until(stage, name, "runs")
-        # A program that is told to end before it listens is killed when its time is over.
+        # A program that gets its signal before it listens is killed when its time is over.
         await stage.seen(name)
 
 

@@ -13,7 +13,7 @@ from wire import names
 
 Pod = dict[str, Any]
 _POLL_S = 0.05
-#: Says what it sees, and runs until it is told to stop, or for a time, or until SIGUSR1; then it ends with a code.
+#: Prints what it sees, and runs until SIGTERM or SIGUSR1 or for a time; then it ends with a code.
 _PROGRAM = """
 import signal, sys
 import pynvml

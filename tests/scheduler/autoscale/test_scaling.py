@@ -398,7 +398,7 @@ async def test_a_crash_before_or_after_each_write(verb: str, subresource: str, w
             it.world.server.faults.on_answer.append(after)
         await create(it.world, *halves(4))
         with anyio.fail_after(200):
-            while scheduler.is_running:  # noqa: ASYNC110 - nobody is told
+            while scheduler.is_running:  # noqa: ASYNC110 - nothing signals it
                 await anyio.sleep(0.5)
         await it.world.restart(scheduler, pause_s=2.0)
         await it.until_all_run(within_s=400)

@@ -398,7 +398,7 @@ async def test_a_member_whose_binding_the_api_server_failed_waits_for_a_gang_whe
         world.server.faults.on_request.append(fails)
         await create_gang(world, "g", 3, *(member(f"m{i}") for i in range(3)))
         with anyio.fail_after(60):
-            while bound(world) != {"m0", "m1"}:  # noqa: ASYNC110 - nobody is told
+            while bound(world) != {"m0", "m1"}:  # noqa: ASYNC110 - nothing signals it
                 await anyio.sleep(0.1)
         for name in ("m0", "m1"):
             await world.api.delete(PODS, name, namespace=stage.TEAM, grace_s=0)

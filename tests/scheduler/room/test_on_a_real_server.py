@@ -89,7 +89,7 @@ async def test_of_two_leaders_the_second_one_loses_its_write_and_reads(api: Api)
 
 async def polled(is_so: Callable[[], object]) -> None:
     """Wait until something is so."""
-    while not is_so():  # noqa: ASYNC110 - nobody is told
+    while not is_so():  # noqa: ASYNC110 - nothing signals it
         await anyio.sleep(0.05)
 
 

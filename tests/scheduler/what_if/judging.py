@@ -31,7 +31,7 @@ from wire import names
 from wire.core import Taint
 
 Finders = Mapping[Family, tuple[Finder, int]]
-#: Whoever is evicted for another is gone, and can't be asked about.
+#: A pod that is evicted for another is gone, and can't be asked about.
 _NO_ROOM = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=False)))
 
 

@@ -15,9 +15,9 @@ from tests.whole import IS_WHOLE
 
 #: Clusters; each has four or five groups that wait.
 _CLUSTERS = 240 if IS_WHOLE else 3
-#: Of changes that are said to help so many do, in thousandths.
+#: The least part of the changes said to help that do, in thousandths.
 _HELP_MILLI = 995
-#: A mistake is found within so many clusters.
+#: A mistake is found within this many clusters.
 _UNTIL_FOUND = 30
 #: Families in which a mistake is planted.
 _PLANTED = tuple(Family) if IS_WHOLE else (Family.WAIT, Family.QUEUE, Family.MORE_NODES)

@@ -34,7 +34,7 @@ _EVICTION: Final = "/eviction"
 _RECORD: Final = f"/configmaps/{roomrecord.NAME}"
 _NS: Final = 1_000_000_000
 _TIMEOUT_S: Final = 10.0
-#: After so many an attempt is not tried again for minutes.
+#: After this many failures an attempt is not tried again for minutes.
 _FAILURES: Final = 8
 
 

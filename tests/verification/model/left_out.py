@@ -324,7 +324,7 @@ def _one_by_one(states: Sequence[State], worlds: Mapping[str, Seen]) -> list[Nex
 PLAIN = Config(shares=UNEQUAL)
 KNOWN = Config(shares=UNEQUAL, known=1, modes=("direct",) * 2)
 LATE = replace(KNOWN, left=Left(lates=1))
-#: The second pod goes to the binder, so that it may open a device anew.
+#: The second pod goes to the binder, so that it may open a device again.
 NODE_LOST = Config(shares=UNEQUAL, known=1, modes=("direct", "handed"))
 #: One verified through the binder, and reservations that are given other devices.
 SWAPPED = Config(shares=UNEQUAL, devices=2, modes=("handed", "handed"), left=Left(swaps=2, unreserves=1))

@@ -237,7 +237,7 @@ def test_nodes_as_they_are_asked_for_leave_nobody_wanting_and_rounds_of_them_hel
         made.upsert_pod(each)
     brought = in_vain = 0
     wanted = found(made)
-    # What asks for whole GPUs brings its nodes by itself, also where nothing else is missing.
+    # Pods that ask for whole GPUs get their nodes without scaling pods, also where nothing else is missing.
     while wanted or any(not p.cls.request.is_shared for p in made.waiting()):
         waiting = len(made.waiting())
         blocks = pack(wanted, (), lambda _: True)

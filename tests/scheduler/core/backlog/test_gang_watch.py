@@ -142,7 +142,7 @@ _KINDS: tuple[dict[str, Any], ...] = (
     {"affinity": {**_APART["affinity"], "podAffinity": {_PREFERRED: [{"weight": 9, "podAffinityTerm": term(ZONE)}]}}},
 )
 _NAMES = "pqrs"
-#: So many gangs wait at a time.
+#: The most gangs that wait at a time.
 _MOST_WAITING = 4
 
 

@@ -17,7 +17,7 @@ from tests.scheduler.core.objects import NANO, Fed, bound, cluster, node, pod, r
 from wire import names
 
 HALF = NANO // 2
-#: A tenant whose reservation was made anew, and got another device.
+#: A tenant whose reservation was re-created, and got another device.
 LOST = [reservation("g", "a", book={"uid-t": HALF}, uuid="GPU-2"), bound(pod("t"), "a", ("g", HALF), uuid="GPU-1")]
 
 

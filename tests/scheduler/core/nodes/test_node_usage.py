@@ -64,7 +64,7 @@ LOST = bound(TENANT, "n1", ("g", HALF), uuid="GPU-1")
         ([reservation("g"), reservation("h", uuid="GPU-2")], 6),
         # A share pod charges its group, not the count of devices.
         ([reservation("g", book={"uid-t": HALF}), bound(TENANT, "n1", ("g", HALF))], 7),
-        # The reservation is missing: its tenants hold the device all the same.
+        # The reservation is missing: its tenants still hold the device.
         ([bound(TENANT, "n1", ("g", HALF))], 7),
         ([bound(TENANT, "n1", ("g", HALF)), reservation("g", phase="Failed")], 7),
         # A hand-over of a new group holds one device, and no second one when the reservation appears.
@@ -75,7 +75,7 @@ LOST = bound(TENANT, "n1", ("g", HALF), uuid="GPU-1")
         ([reservation("g"), reservation("g", uid="r2")], 6),
         # A tenant uses another device than its reservation holds now: that is one more.
         ([reservation("g", uuid="GPU-2"), LOST], 6),
-        # Who has got the other one counts for it; before the reservation has told, nobody knows of two.
+        # The holder of the other one counts for it; before the reservation reports its device, nobody knows of two.
         ([reservation("g", uuid="GPU-2"), LOST, reservation("h", uuid="GPU-1")], 6),
         ([reservation("g", uuid=""), LOST], 7),
     ],

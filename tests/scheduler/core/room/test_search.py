@@ -28,7 +28,7 @@ from tests.scheduler.core.room.scenes import NOON_S, Scene, at, device, need_of,
 from wire.crds.podgroup import PodGroup
 
 _TEAMS = (queue("a", gpu=(2, 1, -1)), queue("b", gpu=(2, 1, -1)))
-#: Whatever ``b`` has is more than its share, as long as ``a`` asks for it.
+#: All that ``b`` has is more than its share, as long as ``a`` asks for it.
 _OWED = (queue("a", gpu=(2, 1, -1)), queue("b", gpu=(0, 1, -1)))
 
 #: Those that a search is for.

@@ -26,7 +26,7 @@ _TWO = (node("n1"), node("n2"))
 @pytest.mark.parametrize(
     ("objects", "asked", "expected"),
     [
-        # nodeplacement: GPU pods by GPUs alone, the fullest node, whatever CPU it has left
+        # nodeplacement: GPU pods by GPUs alone, the fullest node, with any CPU left
         ([*_TWO, _busy("x", "n2", gpus=1), _busy("y", "n1", cpu="60")], {"gpus": 1, "cpu": "1"}, "n2"),
         ([node("n1", 8), node("n2", 4)], {"gpus": 1}, "n2"),
         # gpusharingorder: a device in use that the share fits, before the fullest node
@@ -34,7 +34,7 @@ _TWO = (node("n1"), node("n2"))
         ([*_TWO, _used("a", "n1", 6), _busy("x", "n2", gpus=7)], {"fraction": "0.5"}, "n2"),
         # gpupack: the device that is used most
         ([*_TWO, _used("a", "n1", 2), _used("b", "n2", 4)], {"fraction": "0.5"}, "n2"),
-        # pods without GPUs by CPU alone, whatever GPUs are left ...
+        # pods without GPUs by CPU alone, with any GPUs left ...
         ([*_TWO, _busy("x", "n2", cpu="8"), _busy("y", "n1", gpus=8)], {"cpu": "1"}, "n2"),
         # resourcetype: ... but on nodes without GPUs first
         ([*_TWO, node("n3", 0), _busy("x", "n2", cpu="8")], {"cpu": "1"}, "n3"),

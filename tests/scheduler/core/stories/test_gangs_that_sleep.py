@@ -22,7 +22,7 @@ from wire.core import Pod
 
 _NODES = ["n0", "n1", "n2", "n3"]
 _ASKS: list[dict[str, Any]] = [{"gpus": 1}, {"gpus": 1, "cpu": "3"}, {"gpus": 2}, {"cpu": "3"}, {"fraction": "0.5"}]
-#: Every so many seconds counts are brought up to date, by which a gang is tried again. Not here.
+#: At this interval counts are brought up to date, by which a gang is tried again. Not here.
 _NEVER_NS = 10**18
 
 
