@@ -26,7 +26,7 @@ Key = tuple[str, str]
 #: Operations from which on the start of a gang is large.
 LARGE: Final = 5_000
 _NS_PER_OPERATION: Final = 1_000
-#: Failed large starts of one namespace take one part of the time in ``_PARTS_OF_ONE``, those of all one in the other.
+#: Failed large starts take one part in this many of the time: those of one namespace, and those of all.
 _PARTS_OF_ONE: Final = 5
 _PARTS_OF_ALL: Final = 2
 #: Pauses are this many times the turns of those that failed before: gangs that were never tried come in between.
