@@ -2,16 +2,18 @@
 
 All pages are held to the rules, and the files of ``HELD``: a file joins when it is rewritten, and none leaves. Pages
 are checked for words, length of sentences and of table cells; Python files and the pages of ``WORDS_ONLY`` for words.
-So are the texts in all modules of ``SPEAKING``: what people read of a program. Docstrings are held in all packages but
-those of ``DOCSTRINGS_LATER``.
+So are the strings and docstrings in all modules of ``SPEAKING``: what people read of a program. Comments are held there
+and in ``COMMENTED``.
 """
 
 from __future__ import annotations
 
 import ast
+import io
 import re
 import sys
-from collections.abc import Iterator
+import tokenize
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -63,7 +65,7 @@ WORDS_ONLY: Final = (
     "docs/security.md",
     "docs/settings.md",
 )
-#: Packages whose texts (strings and docstrings) are held to words.
+#: Packages whose strings, docstrings and comments are held to words.
 SPEAKING: Final = (
     "admission",
     "binder",
@@ -79,8 +81,8 @@ SPEAKING: Final = (
     "wire",
     "workloads",
 )
-#: Packages whose docstrings are still to be rewritten; a package leaves this list and never comes back.
-DOCSTRINGS_LATER: Final[tuple[str, ...]] = ()
+#: Packages of which only the comments are held: their strings are what programs read, or what tests look for.
+COMMENTED: Final = ("bench", "docs", "tests")
 #: Notes on KAI's own code, for engineers.
 _NOT_HELD: Final = ("docs/reference/kai-contract.md",)
 _DOCS: Final = Path("docs")
@@ -100,6 +102,7 @@ WORDS: Final = {
     r"\bother[w]ise\b": "the condition",
     r"\bby itself\b": "automatically",
 }
+_ANY: Final = re.compile("|".join(WORDS), re.IGNORECASE)
 _MOST_WORDS: Final = 25
 _MOST_CELL: Final = 120
 _FENCED: Final = re.compile(r"^( *)(```+).*?^\1\2 *$|<!--.*?-->", re.MULTILINE | re.DOTALL)
@@ -110,6 +113,8 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n|\n(?=[#>|-]|\d+\. )")
 
 def wrong_words(text: str) -> Iterator[str]:
     """Words that have a plainer one, with their line."""
+    if not _ANY.search(text):
+        return
     for number, line in enumerate(text.splitlines(), 1):
         for pattern, instead in WORDS.items():
             for found in re.finditer(pattern, line, re.IGNORECASE):
@@ -148,28 +153,32 @@ def complaints(path: Path) -> list[str]:
     return [*words] if str(path) in WORDS_ONLY else [*words, *too_long(text)]
 
 
-def wrong_texts(source: str, *, docstrings: bool = True) -> Iterator[str]:
-    """Wrong words in the strings of a module, with their line."""
-    tree = ast.parse(source)
-    left_out = set() if docstrings else {id(each) for each in _docstrings(tree)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left_out:
-            for found in wrong_words(node.value):
-                at, what = found.removeprefix("line ").split(":", 1)
-                yield f"line {node.lineno + int(at) - 1}:{what}"
+def wrong_texts(source: str) -> Iterator[str]:
+    """Wrong words in the strings and docstrings of a module, with their line."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from _moved(wrong_words(node.value), node.lineno)
 
 
-def _docstrings(tree: ast.Module) -> Iterator[ast.expr]:
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        if node.body and isinstance(node.body[0], ast.Expr):
-            yield node.body[0].value
+def wrong_comments(source: str) -> Iterator[str]:
+    """Wrong words in the comments of a module, with their line."""
+    if not _ANY.search("\n".join(line for line in source.splitlines() if "#" in line)):
+        return
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield from _moved(wrong_words(token.string), token.start[0])
 
 
-def modules() -> list[Path]:
-    """All modules whose texts are held to words."""
-    found = (module for package in SPEAKING for module in Path(package).rglob("*.py"))
+def _moved(found: Iterator[str], first: int) -> Iterator[str]:
+    """The same complaints about a text that begins at the line ``first``."""
+    for each in found:
+        at, what = each.removeprefix("line ").split(":", 1)
+        yield f"line {first + int(at) - 1}:{what}"
+
+
+def modules(packages: Iterable[str] = SPEAKING) -> list[Path]:
+    """All modules of these packages, but for the files that are held as a whole."""
+    found = (module for package in packages for module in Path(package).rglob("*.py"))
     return sorted({*found} - {*held()})
 
 
@@ -180,10 +189,9 @@ def _blank(found: re.Match[str]) -> str:
 def main() -> int:
     """Print every complaint; return 1 if there was one."""
     found = [f"{path}: {each}" for path in held() for each in complaints(path)]
-    for path in modules():
-        is_held = path.parts[0] not in DOCSTRINGS_LATER
-        texts = wrong_texts(path.read_text(encoding="utf-8"), docstrings=is_held)
-        found += [f"{path}: {each}" for each in texts]
+    for rule, packages in ((wrong_texts, SPEAKING), (wrong_comments, (*SPEAKING, *COMMENTED))):
+        for path in modules(packages):
+            found += [f"{path}: {each}" for each in rule(path.read_text(encoding="utf-8"))]
     for each in found:
         print(each, file=sys.stderr)
     return 1 if found else 0

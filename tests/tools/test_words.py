@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 
 from tools.words import (
-    DOCSTRINGS_LATER,
+    COMMENTED,
     HELD,
     SPEAKING,
     WORDS_ONLY,
     complaints,
     held,
+    modules,
     too_long,
+    wrong_comments,
     wrong_texts,
     wrong_words,
 )
@@ -58,23 +60,37 @@ def test_commands_of_a_page_are_not_prose(tmp_path: Path) -> None:
     assert complaints(page) == ["line 5: 'anew': write again"]
 
 
-def test_texts_of_a_module_are_held_with_its_docstrings_where_these_are_rewritten() -> None:
-    source = '''"""A module.
+SOURCE = '''"""A module.
 
 Made anew."""
 def told(name):
     """Whoever asks."""
-    return f"{name} is made anew" + "plain"
+    return f"{name} is made anew" + "plain"  # so many
+#: Plain.
+# "Otherwise" is the first word of this comment.
 '''
-    text = "line 6: 'anew': write again"
-    assert list(wrong_texts(source, docstrings=False)) == [text]
-    held_too = ["line 3: 'anew': write again", "line 5: 'Whoever': write name the thing", text]
-    assert sorted(wrong_texts(source)) == held_too
 
 
-def test_packages_whose_docstrings_wait_are_held_in_their_other_texts() -> None:
-    assert set(DOCSTRINGS_LATER) <= set(SPEAKING)
-    assert "cli" not in DOCSTRINGS_LATER
+def test_strings_and_docstrings_of_a_module_are_held() -> None:
+    assert sorted(wrong_texts(SOURCE)) == [
+        "line 3: 'anew': write again",
+        "line 5: 'Whoever': write name the thing",
+        "line 6: 'anew': write again",
+    ]
+
+
+def test_comments_of_a_module_are_held_and_its_strings_are_none() -> None:
+    assert list(wrong_comments(SOURCE)) == [
+        "line 6: 'so many': write the number",
+        "line 8: 'Otherwise': write the condition",
+    ]
+
+
+def test_comments_of_every_package_are_held() -> None:
+    packages = {path.parent.name for path in Path().glob("*/__init__.py")}
+    assert packages
+    assert packages <= {*SPEAKING, *COMMENTED}
+    assert Path("tests/tools/test_words.py") in modules(COMMENTED)
 
 
 def test_files_that_are_held_are_there() -> None:
