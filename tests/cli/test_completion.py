@@ -18,7 +18,7 @@ KUBECTL = Path(sys.executable).with_name("kubectl")
 
 
 #: All that kubectl moorage has.
-COMMANDS = ("admin", "explain", "inspect", "lint", "top", "translate", "ui", "version")
+COMMANDS = ("admin", "explain", "inspect", "lint", "snapshot", "top", "translate", "ui", "version")
 
 
 def names(kind: str, where: Sequence[str]) -> Sequence[str]:
