@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from cli import explain, inspect
+from cli.commandnames import shown
 from cli.inspection.options import CLUSTER, NODE, POD, QUEUE, SPELLINGS
 from cli.main import plugin_parser
 
@@ -138,7 +139,7 @@ def _shown(parser: argparse.ArgumentParser) -> Iterator[str]:
     """The commands that help lists: not the old names of others."""
     for action in _actions(parser):
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as below
-            yield from (each.dest for each in action._get_subactions())  # noqa: SLF001 - as below
+            yield from shown(action)
 
 
 def _choices(action: argparse.Action) -> Iterator[tuple[str, argparse.ArgumentParser]]:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from cli import admin, dialectfile, explain, inspect, manifestfiles, offline, snapshot, ui, version
+from cli import admin, commandnames, dialectfile, explain, inspect, manifestfiles, offline, snapshot, ui, version
 from cli.options import output
 from cli.printable import line
 from cli.refusing import BadInput
@@ -35,6 +35,12 @@ _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 class _Parser(argparse.ArgumentParser):
     """Refuses in one line, as everything else here does."""
+
+    def _check_value(self, action: argparse.Action, value: str) -> None:
+        """Refuse a command that is not there, and name those that help lists: argparse names old ones as well."""
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:  # noqa: SLF001 - no other name
+            raise argparse.ArgumentError(None, commandnames.refused(value, commandnames.shown(action)))
+        super()._check_value(action, value)  # type: ignore[misc] # argparse keeps it private
 
     def error(self, message: str) -> NoReturn:  # type: ignore[explicit-override] # typing_extensions takes 20 ms
         self.exit(_BAD_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
