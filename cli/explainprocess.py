@@ -73,6 +73,8 @@ async def _read(arguments: argparse.Namespace, wall_s: int) -> Callable[[], None
             try:
                 answer = await asking.ask(cluster, arguments, arguments.namespace or _DEFAULT_NAMESPACE)
                 return partial(_show_whole, answer, arguments.output)
+            except asking.NotServed:
+                pass
             except asking.NoAnswer as why:
                 sys.stderr.write(f"moorage: the scheduler gave no answer ({line(str(why))}): reading the cluster\n")
         with Progress("reading the cluster").waiting():

@@ -1,7 +1,8 @@
 """Has a scheduler explain a group, through the API server's service proxy, with the user's own token.
 
 The scheduler may not be reached: the service is off, the user has no token (a client certificate says who they are),
-may not use the proxy, or acts as somebody else, which a token can't say. Then there is no answer, and a reason.
+may not use the proxy, or acts as somebody else, which a token can't say. Then there is no answer, and a reason. Only
+where no scheduler of the cluster explains there is none: nothing has failed.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from wire import names
 
 #: Has the token: the proxy takes Authorization away (cli/explaining/answering.py).
 TOKEN_HEADER: Final = "X-Moorage-Authorization"  # noqa: S105 - the name of a header
-_SERVICE: Final = f"https:{names.EXPLAIN_SERVICE}:explain"
-_PATH: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services/{_SERVICE}/proxy/explain"
+_SERVICES: Final = f"/api/v1/namespaces/{names.SYSTEM_NAMESPACE}/services"
+_SERVICE: Final = f"{_SERVICES}/{names.EXPLAIN_SERVICE}"
+_PATH: Final = f"{_SERVICES}/https:{names.EXPLAIN_SERVICE}:explain/proxy/explain"
 #: The scheduler takes 8 s at most.
 _TIMEOUT_S: Final = 10.0
 #: What the scheduler says of the question, not of itself.
@@ -37,19 +39,41 @@ class NoAnswer(Exception):
     """Raised where the scheduler does not answer. The message says why."""
 
 
+class NotServed(NoAnswer):
+    """Raised where no scheduler of the cluster explains: the Service does not exist."""
+
+
+class CanNotAsk(NoAnswer):
+    """Raised where nobody was asked, as these credentials can't be passed on."""
+
+
 async def ask(cluster: Reached, arguments: argparse.Namespace, namespace: str) -> Whole:
     """Ask the scheduler what the arguments name. Raises NoAnswer, and BadInput for what it refuses."""
     asked = Asked(kind=arguments.what, namespace=namespace, name=arguments.names[0], supposed=tuple(arguments.what_if))
-    return await passed_on(cluster.credentials, asked)
+    try:
+        return await passed_on(cluster.credentials, asked)
+    except CanNotAsk as why:
+        if await _is_served(cluster):
+            raise
+        raise NotServed(str(why)) from why
+
+
+async def _is_served(cluster: Reached) -> bool:
+    """Whether there is a scheduler to ask, as far as these credentials may know."""
+    try:
+        found = await cluster.transport.request("GET", _SERVICE, query={}, timeout_s=_TIMEOUT_S)
+    except (ApiError, OSError, ValueError):
+        return True
+    return found.status != 404
 
 
 async def passed_on(credentials: Credentials, asked: Asked) -> Whole:
     """Ask the scheduler as the owner of these credentials. Raises NoAnswer, and BadInput for what it refuses."""
     if any(name.startswith(_ACT_AS) for name, _ in credentials.headers):
-        raise NoAnswer("--as can't be passed on to it")
+        raise CanNotAsk("--as can't be passed on to it")
     token = "" if credentials.authorization is None else await credentials.authorization()
     if not token.lower().startswith("bearer "):
-        raise NoAnswer("it needs a bearer token, and these credentials have none")
+        raise CanNotAsk("it needs a bearer token, and these credentials have none")
     path = "/".join((_PATH, *(quote(part, safe="") for part in (asked.kind, asked.namespace, asked.name))))
     query = {"what-if": "\n".join(asked.supposed)} if asked.supposed else {}
     shown = msgspec.structs.replace(credentials, headers=(*credentials.headers, (TOKEN_HEADER, token)))
@@ -76,4 +100,6 @@ def _read(answer: Response) -> Whole:
         raise NoAnswer(f"HTTP {answer.status} in a form of another version") from error
     if answer.status in _OF_THE_QUESTION and said.error:
         raise BadInput(said.error)
+    if answer.status == 404:  # of the API server
+        raise NotServed(said.message)
     raise NoAnswer(f"HTTP {answer.status}: {said.error or said.message}")

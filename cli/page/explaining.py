@@ -17,7 +17,7 @@ import anyio.to_thread
 import msgspec
 
 from cli.explaining import groups
-from cli.explaining.asking import NoAnswer
+from cli.explaining.asking import NoAnswer, NotServed
 from cli.explaining.questions import Asked, Unanswered
 from cli.explaining.stepping import Explaining
 from cli.explaining.supposing import Whole
@@ -110,6 +110,8 @@ class PageExplains:
             return None, ""
         try:
             return await self._asks(question.authorization, question.asked()), ""
+        except NotServed:
+            return None, ""
         except NoAnswer as error:
             return None, str(error)
         except BadInput as error:

@@ -6,16 +6,19 @@ import argparse
 import contextlib
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import msgspec
 import pytest
 from aiohttp import web
 
-from cli.explaining.asking import TOKEN_HEADER, NoAnswer, ask
+from cli.explaining.asking import TOKEN_HEADER, NoAnswer, NotServed, ask
 from cli.explaining.questions import Asked
 from cli.explaining.supposing import Whole
+from cli.main import main
 from cli.reaching import Reached
 from cli.refusing import BadInput
 from kube.client.config import Credentials, plain
@@ -58,8 +61,8 @@ class ApiServer:
 async def asked(credentials: Credentials, *what_if: str, name: str = "p") -> Whole:
     arguments = argparse.Namespace(what="pod", names=[name], what_if=list(what_if))
     # What the command reads itself goes by another transport.
-    cluster = Reached(HttpReads(plain(credentials.server), user_agent="test"), credentials, None)
-    return await ask(cluster, arguments, "team-a")
+    async with HttpReads(plain(credentials.server), user_agent="test") as transport:
+        return await ask(Reached(transport, credentials, None), arguments, "team-a")
 
 
 async def test_the_token_goes_along_twice_as_the_proxy_keeps_one() -> None:
@@ -89,7 +92,6 @@ def status(message: str) -> bytes:
     ("code", "body", "why"),
     [
         (403, status("services is forbidden"), "HTTP 403: services is forbidden"),
-        (404, status('services "moorage-scheduler" not found'), 'HTTP 404: services "moorage-scheduler"'),
         (503, b'{"error": "too many questions at one time"}', "HTTP 503: too many questions"),
         (502, b"<html>", "HTTP 502 in a form of another version"),
         (200, b"{}", "HTTP 200 in a form of another version"),
@@ -100,6 +102,14 @@ async def test_where_the_scheduler_does_not_answer_that_is_said(code: int, body:
         with pytest.raises(NoAnswer) as failed:
             await asked(plain(url, token="secret"))
     assert str(failed.value).startswith(why)
+    assert not isinstance(failed.value, NotServed)
+
+
+@pytest.mark.parametrize("changed", [{}, {"authorization": None}, {"headers": (("Impersonate-User", "ann"),)}])
+async def test_a_cluster_without_the_service_is_told_from_one_that_fails(changed: dict[str, Any]) -> None:
+    async with ApiServer(404, status('services "moorage-scheduler" not found')).served() as url:
+        with pytest.raises(NotServed):
+            await asked(msgspec.structs.replace(plain(url, token="secret"), **changed))
 
 
 @pytest.mark.parametrize("code", [400, 404])
@@ -124,4 +134,20 @@ async def test_who_can_not_ask_is_told_why(changed: dict[str, Any], why: str) ->
         with pytest.raises(NoAnswer) as failed:
             await asked(msgspec.structs.replace(plain(url, token="secret"), **changed))
     assert str(failed.value).startswith(why)
-    assert not server.asked
+    assert not isinstance(failed.value, NotServed)
+    assert not [request for request in server.asked if "/proxy/" in request.path]
+
+
+@pytest.mark.parametrize(("code", "lines"), [(404, 1), (403, 2)])
+async def test_the_command_is_silent_only_where_there_is_nobody_to_ask(
+    code: int, lines: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last line is about the cluster itself, which can't be read here."""
+    token = tmp_path / "token"
+    token.write_text("secret", encoding="utf-8")
+    async with ApiServer(code, status("no")).served() as url:
+        words = ["explain", "pod", "p", "--server", url, "--token-file", str(token)]
+        assert await anyio.to_thread.run_sync(main, words) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == lines
+    assert sum("the scheduler gave no answer (HTTP 403: no)" in each for each in said) == lines - 1

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 import pytest
 
-from cli.explaining.asking import NoAnswer
+from cli.explaining.asking import NoAnswer, NotServed
 from cli.explaining.questions import Asked, Unanswered
 from cli.explaining.supposing import Whole
 from cli.page.explaining import MOST_OF_ONE_USER, MOST_QUESTIONS, PageExplains, Question, explained
@@ -125,6 +125,14 @@ async def test_where_the_scheduler_gives_no_answer_the_page_does_and_says_why() 
 
     found = await explains(asks=ask).explain(question())
     assert (found.by, found.not_by_scheduler) == ("this page, from what it has read", "it answers 503: it is off")
+
+
+async def test_where_no_scheduler_explains_the_page_answers_and_reports_no_failure() -> None:
+    async def ask(authorization: str, of: Asked) -> Whole:
+        raise NotServed('services "moorage-scheduler" not found')
+
+    found = await explains(asks=ask).explain(question())
+    assert (found.by, found.not_by_scheduler) == ("this page, from what it has read", "")
 
 
 async def test_what_the_scheduler_refuses_is_refused() -> None:
