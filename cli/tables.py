@@ -81,16 +81,21 @@ def pod_table(pods: Sequence[PodOutcome]) -> Sheet:
 
 
 def waiting_table(pods: Sequence[PodOutcome]) -> Sheet | None:
-    """List pods that wait or failed, each with its reason; None when there is none."""
-    rows = [
-        [Cell(f"{pod.namespace}/{pod.name}"), Cell(pod.reason or _NONE), Cell(" ".join(pod.verdict.split()))]
-        for pod in pods
-        if pod.verdict
-    ]
+    """List why pods wait or failed, each reason once, with the pods that it is about; None when there is none."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for pod in pods:
+        if pod.verdict:
+            alike.setdefault((pod.reason, " ".join(pod.verdict.split())), []).append(f"{pod.namespace}/{pod.name}")
+    rows = [[Cell(_named(names)), Cell(reason or _NONE), Cell(why)] for (reason, why), names in alike.items()]
     if not rows:
         return None
     columns = ("POD", "REASON", "WHY")
     return Sheet(title="Waiting pods:", columns=columns, rows=rows, spare=("REASON",), prose=("WHY",), folds=("POD",))
+
+
+def _named(pods: Sequence[str]) -> str:
+    """One pod by its name; of several the number, and the first."""
+    return pods[0] if len(pods) == 1 else f"{len(pods)} pods: {pods[0]}, ..."
 
 
 def queue_table(queues: Sequence[QueueOutcome]) -> Sheet | None:

@@ -89,8 +89,25 @@ def test_a_violation_is_told() -> None:
     assert tables.invariants_line(outcome).plain == "invariants: S1 at 1.000 s: GPU-a carries 1.5\n S2 held"
 
 
-def test_only_pods_with_a_reason_are_listed_as_waiting() -> None:
-    fine = PodOutcome(
-        namespace="team", name="p", phase="Running", node="n", devices=(), reason="", verdict="", to_bind_s=1.0
+def outcome_of(name: str, reason: str = "", verdict: str = "") -> PodOutcome:
+    phase, node = ("Pending", "") if verdict else ("Running", "n")
+    return PodOutcome(
+        namespace="team", name=name, phase=phase, node=node, devices=(), reason=reason, verdict=verdict, to_bind_s=1.0
     )
-    assert tables.waiting_table([fine]) is None
+
+
+def test_only_pods_with_a_reason_are_listed_as_waiting() -> None:
+    assert tables.waiting_table([outcome_of("p")]) is None
+
+
+def test_pods_that_wait_for_one_reason_are_counted_in_one_row() -> None:
+    """In the order of the first of each; texts that differ in blanks alone are one."""
+    gang = [outcome_of(f"gang-{number}", "Unschedulable", f"no  GPUs\n{'':{number}}left") for number in range(12)]
+    alone, other = outcome_of("alone", "Unschedulable", "no CPU"), outcome_of("other", "Refused", "no CPU")
+    sheet = tables.waiting_table([gang[0], alone, outcome_of("runs"), *gang[1:], other])
+    assert sheet is not None
+    assert [[cell.text for cell in row] for row in sheet.rows] == [
+        ["12 pods: team/gang-0, ...", "Unschedulable", "no GPUs left"],
+        ["team/alone", "Unschedulable", "no CPU"],
+        ["team/other", "Refused", "no CPU"],
+    ]
