@@ -33,6 +33,7 @@ from kube.client.errors import ApiError
 if TYPE_CHECKING:
     from cli.explaining.supposing import Whole
     from cli.queueing.counting import Known
+    from cli.queueing.pools import About
     from scheduler.core.report.listed_queues import Listed
 
 _S: Final = 1_000_000_000
@@ -57,7 +58,7 @@ def _of_files(arguments: argparse.Namespace, wall_s: int) -> Callable[[], None]:
 
     if arguments.what == QUEUE:
         return partial(show_queue, *files.read_listed(arguments.filename), arguments.names[0], arguments.output)
-    return partial(show, files.read(arguments.filename), arguments, wall_s)
+    return partial(show, files.read(arguments.filename, _about(arguments)), arguments, wall_s)
 
 
 async def _read(arguments: argparse.Namespace, wall_s: int) -> Callable[[], None]:
@@ -81,7 +82,16 @@ async def _read(arguments: argparse.Namespace, wall_s: int) -> Callable[[], None
             api = cluster.api()
             if arguments.what == QUEUE:
                 return partial(show_queue, *await reading.read_listed(api), arguments.names[0], arguments.output)
-            return partial(show, await reading.read(api, wall_s=wall_s), arguments, wall_s)
+            known = await reading.read(api, wall_s=wall_s, about=_about(arguments))
+            return partial(show, known, arguments, wall_s)
+
+
+def _about(arguments: argparse.Namespace) -> About:
+    """What is asked about: the scheduler that decides on it is the one that is explained."""
+    from cli.queueing.pools import About  # noqa: PLC0415 - of pods and nodes
+
+    namespace = (arguments.namespace or _DEFAULT_NAMESPACE) if arguments.what in IN_NAMESPACES else ""
+    return About(kind=arguments.what, namespace=namespace, name=arguments.names[0])
 
 
 def show(known: Known, arguments: argparse.Namespace, wall_s: int) -> None:

@@ -27,6 +27,7 @@ from cli.page.reading import Listed, counted
 from cli.page.sight import Sight
 from cli.page.values import Explanation, Table
 from cli.queueing.counting import NOW_NS, Known
+from cli.queueing.pools import About
 from cli.refusing import BadInput
 from cli.remembering import Remembered
 from kube.client.clock import Clock
@@ -128,19 +129,20 @@ class PageExplains:
     async def _explained(self, asked: Asked, at_ms: int | None) -> _Answer | Unanswered:
         async with self._turn:
             try:
-                kept = await self._counted(at_ms)
+                kept = await self._counted(asked, at_ms)
                 whole = await anyio.to_thread.run_sync(explained, kept.known, asked, kept.wall_s)
             except Unanswered as refused:
                 return refused
         return _Answer(whole, kept.wall_s)
 
-    async def _counted(self, at_ms: int | None) -> _Kept:
-        """What was counted not long ago, or what there is now."""
-        kept = self._kept
-        if kept is None or kept.at_ms != at_ms or anyio.current_time() >= kept.until:
+    async def _counted(self, asked: Asked, at_ms: int | None) -> _Kept:
+        """What was counted not long ago for the same scheduler, or what there is now."""
+        kept, about = self._kept, About(kind=asked.kind, namespace=asked.namespace, name=asked.name)
+        is_old = kept is None or kept.at_ms != at_ms or anyio.current_time() >= kept.until
+        if kept is None or is_old or not kept.known.is_for(about):
             self._kept = None
             there = await self._reads(at_ms)
-            known, took_s = await anyio.to_thread.run_sync(_timed, there)
+            known, took_s = await anyio.to_thread.run_sync(_timed, there, about)
             until = anyio.current_time() + max(HOLDS_S, _HOLDS_TIMES * took_s)
             kept = self._kept = _Kept(known, there.wall_s, at_ms, until)
         return kept
@@ -162,10 +164,10 @@ class _Answer(msgspec.Struct, frozen=True):
     wall_s: int
 
 
-def _timed(there: Listed) -> tuple[Known, float]:
+def _timed(there: Listed, about: About) -> tuple[Known, float]:
     """Count it; also how long that took."""
     began = time.monotonic()
-    return counted(there), time.monotonic() - began
+    return counted(there, about), time.monotonic() - began
 
 
 class _Still:

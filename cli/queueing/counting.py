@@ -11,9 +11,11 @@ from typing import Final
 
 import msgspec
 
+from cli.queueing.pools import DEFAULT, About, Pools, pool_of
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import queues
 from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.records import SeenPod
 from scheduler.core.model.room import RoomFacts
 from scheduler.core.model.settings import Settings
@@ -31,12 +33,19 @@ NOW_NS: Final = 0
 class Known(msgspec.Struct, frozen=True):
     """``snapshot``: what a decision would read. ``unread``: what could not be read, and so is missing in it.
 
-    ``mounting``: pods (UIDs) that wait and mount claims, which are not read.
+    ``mounting``: pods (UIDs) that wait and mount claims, which are not read. ``pool``: the node pool of the scheduler
+    that it is counted for; ``pools``: of all objects, None where it is counted for all of them.
     """
 
     snapshot: Snapshot
     unread: tuple[str, ...] = ()
     mounting: frozenset[str] = frozenset()
+    pool: str = DEFAULT
+    pools: Pools | None = None
+
+    def is_for(self, about: About) -> bool:
+        """Whether it is counted for the scheduler that decides on this object."""
+        return self.pools is None or self.pools.of(about) == self.pool
 
 
 class EvictionsRead(msgspec.Struct, frozen=True):
@@ -47,10 +56,15 @@ class EvictionsRead(msgspec.Struct, frozen=True):
 
 
 class Counting:
-    """Takes objects of all kinds that queues depend on. ``makes_room``: pods are evicted for others."""
+    """Takes objects of all kinds that queues depend on. ``makes_room``: pods are evicted for others.
 
-    def __init__(self, *, makes_room: bool = False) -> None:
-        self._cluster = Cluster(Settings(makes_room=makes_room))
+    ``about``: what is asked about, so that the cluster is counted for the scheduler that decides on it; None: for all.
+    """
+
+    def __init__(self, *, makes_room: bool = False, about: About | None = None) -> None:
+        self._settings = Settings(makes_room=makes_room)
+        self._about = about
+        self._cluster = Cluster(self._settings)
         self._mounting: set[str] = set()
 
     def read_pod(self, pod: Pod) -> SeenPod:
@@ -76,6 +90,13 @@ class Counting:
         unread: Sequence[str] = (),
     ) -> Known:
         """Count everything."""
+        nodes, pods, found, groups = list(nodes), list(pods), list(found), list(groups)
+        pools = Pools(nodes, pods, groups, found) if self._about is not None else None
+        pool = pools.of(self._about) if pools is not None and self._about is not None else DEFAULT
+        if pools is not None and pools.is_divided:
+            self._cluster = Cluster(msgspec.structs.replace(self._settings, pool=NodePool(value=pool)))
+            pods = list(map(self._cluster.interned, pods))
+            found = [queue for queue in found if pool_of(queue.metadata.labels) == pool]
         cluster = self._cluster
         for node in nodes:
             cluster.upsert_node(node)
@@ -88,7 +109,7 @@ class Counting:
         cluster.queues.records.replace(queues.queue_record(queue) for queue in found)
         cluster.queues.note_use_over_time(used)
         missing = [*unread, *(() if room is None else self._put_room(room))]
-        return Known(cluster.prepared(NOW_NS), tuple(missing), frozenset(self._mounting))
+        return Known(cluster.prepared(NOW_NS), tuple(missing), frozenset(self._mounting), pool, pools)
 
     def _put_room(self, room: EvictionsRead) -> Iterator[str]:
         """Let intents stand, and count evictions; name those that contradict others."""

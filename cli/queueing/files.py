@@ -24,6 +24,7 @@ from wire.crds.queue import Queue
 
 if TYPE_CHECKING:
     from cli.queueing.counting import Known
+    from cli.queueing.pools import About
 
 _CORE: Final = "v1"
 _KINDS: Final[Mapping[tuple[str, str], type[msgspec.Struct]]] = {
@@ -34,11 +35,11 @@ _KINDS: Final[Mapping[tuple[str, str], type[msgspec.Struct]]] = {
 _WITHOUT_NAMESPACE: Final = frozenset({"Node", "Queue"})
 
 
-def read(files: Sequence[str]) -> Known:
-    """Read files and folders. Raises BadInput for what can't be read."""
+def read(files: Sequence[str], about: About | None = None) -> Known:
+    """Read files and folders, for the scheduler that decides on an object. Raises BadInput for what can't be read."""
     from cli.queueing.counting import Counting  # noqa: PLC0415 - what decides, NumPy included
 
-    counting, found = Counting(), _found(files)
+    counting, found = Counting(about=about), _found(files)
     return counting.count(
         found.nodes,
         map(counting.read_pod, found.pods),

@@ -26,6 +26,7 @@ from wire.crds.queue import Queue
 
 if TYPE_CHECKING:
     from cli.queueing.counting import EvictionsRead, Known
+    from cli.queueing.pools import About
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,10 +41,11 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     unread: Sequence[str]
 
 
-async def read(api: Api, *, wall_s: int | None = None) -> Known:
+async def read(api: Api, *, wall_s: int | None = None, about: About | None = None) -> Known:
     """Read queues, nodes and all pods; what is on its way and PodGroups as far as one may.
 
-    ``wall_s``: now, for those who also ask who is evicted for whom. Raises ApiError where queues, nodes or pods can't
+    ``wall_s``: now, for those who also ask who is evicted for whom. ``about``: the object that is asked about, so that
+    all is counted for the scheduler that decides on it. Raises ApiError where queues, nodes or pods can't
     be read: then nothing true can be said.
     """
     from cli.queueing.counting import Counting  # noqa: PLC0415 - what decides, NumPy included
@@ -57,7 +59,7 @@ async def read(api: Api, *, wall_s: int | None = None) -> Known:
 
     if wall_s is not None:
         await allowed(read_room, "configmaps (who is evicted for whom)", unread)
-    counting = Counting(makes_room=room is not None)
+    counting = Counting(makes_room=room is not None, about=about)
     found = await _found(api, counting.read_pod, unread)
     return counting.count(
         found.nodes,

@@ -184,7 +184,10 @@ class ClusterState:
 
     def read_pod(self, pod: Pod) -> SeenPod:
         """Read a pod without taking it."""
-        seen = seen_pod(pod, self.settings, self.ledger.filters)
+        return self.interned(seen_pod(pod, self.settings, self.ledger.filters))
+
+    def interned(self, seen: SeenPod) -> SeenPod:
+        """Return a pod that was read with the classes that this cluster has already."""
         if seen.record is None:
             return seen
         moves_as = None if seen.record.moves_as is None else self._pods.intern(seen.record.moves_as)

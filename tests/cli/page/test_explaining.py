@@ -105,6 +105,17 @@ async def test_a_reader_is_told_what_that_reader_may_see(sight: Sight, helps: se
     assert bool(cells(found, "Its queue:")) is has_queue
 
 
+async def test_a_pod_of_another_node_pool_is_answered_for_its_own_scheduler() -> None:
+    """What was counted for one pool is not used for another one."""
+    made = objects()
+    made.put_node(node("na", gpus=8, labels={names.NODE_POOL_LABEL: "a"}))
+    made.put_pod(pod("of-a", gpus=3, labels={names.NODE_POOL_LABEL: "a"}))
+    explaining = explains(Reading(made))
+    found = [await explaining.explain(question(name)) for name in ("r", "of-a", "r")]
+    assert ["fits now, on node na" in titles(each)[0] for each in found] == [False, True, False]
+    assert cells(found[-1], "Nodes by reason")[1][1] == "node(s) were in another node pool, or have just left one"
+
+
 async def test_the_scheduler_is_asked_first_with_what_the_reader_sent() -> None:
     asked: list[tuple[str, Asked]] = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cli.queueing.counting import Counting, Known
+from cli.queueing.pools import About
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 from scheduler.core.report.queue_explanation import Explanation, explanation
 from scheduler.core.report.queue_view import QueueView, queue_views
@@ -18,8 +19,8 @@ from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 
 
-def known(*objects: Any) -> Known:
-    counting = Counting()
+def known(*objects: Any, about: About | None = None) -> Known:
+    counting = Counting(about=about)
 
     def of(kind: type) -> list[Any]:
         return [each for each in objects if isinstance(each, kind)]
