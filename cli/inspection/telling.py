@@ -12,6 +12,7 @@ from cli.inspection.values import GivenView, Inspection, PodView
 from gpu.share import NANO_PER_DEVICE, memory_from_nano
 from scheduler.core.report.node_view import DeviceView, Kind, NodeView, TenantView
 from scheduler.status.reasons import closed_text
+from wire.crds.podgroup import DEFAULT_NODE_POOL
 
 _UNKNOWN: Final = "?"
 _NONE: Final = "-"
@@ -76,7 +77,7 @@ def pod_sheets(seen: Inspection, *, wide: bool = False) -> list[Sheet]:
 
 def _nodes(nodes: Sequence[NodeView], *, wide: bool) -> Sheet:
     columns = ["NODE", "STATE", "CARD", "GPUS", "FREE", "WHOLE", "SHARED", "USED", "LARGEST SHARE"]
-    columns += ["ADDRESS", "PODS", "MIG SLICES"] if wide else []
+    columns += ["ADDRESS", "NODE POOL", "PODS", "MIG SLICES"] if wide else []
     rows = [_node(node, wide=wide) for node in nodes]
     if len(nodes) > 1:
         rows.append(_total(nodes, wide=wide))
@@ -98,7 +99,8 @@ def _node(node: NodeView, *, wide: bool) -> list[Cell]:
     ]
     if wide:
         slices = ", ".join(f"{one.profile}: {one.used} of {one.total}" for one in node.slices)
-        cells += [Cell(node.address or _NONE), Cell(str(len(_tenants([node])))), Cell(slices or _NONE)]
+        cells += [Cell(node.address or _NONE), Cell(node.node_pool or DEFAULT_NODE_POOL)]
+        cells += [Cell(str(len(_tenants([node])))), Cell(slices or _NONE)]
     return cells
 
 
@@ -115,7 +117,7 @@ def _total(nodes: Sequence[NodeView], *, wide: bool) -> list[Cell]:
         gpus_up(sum(node.used_nano for node in nodes)),
         "",
     ]
-    return [Cell(text, "bold") for text in [*cells, *(["", str(len(_tenants(nodes))), ""] if wide else [])]]
+    return [Cell(text, "bold") for text in [*cells, *(["", "", str(len(_tenants(nodes))), ""] if wide else [])]]
 
 
 def _state(node: NodeView) -> Cell:
@@ -164,7 +166,8 @@ def _devices(node: NodeView, pods: Mapping[str, PodView], *, wide: bool) -> Shee
     said = _state(node).text
     address = f" ({node.address})" if wide and node.address else ""
     rows = [row for device in node.devices for row in _device(device, pods, wide=wide)]
-    title = f"{node.name}{address}: {said}, {node.gpus} GPUs, {gpus_up(node.used_nano)} used"
+    pool = f", node pool {node.node_pool}" if node.node_pool else ""
+    title = f"{node.name}{address}: {said}{pool}, {node.gpus} GPUs, {gpus_up(node.used_nano)} used"
     slices = "".join(f", MIG {one.profile}: {one.used} of {one.total} used" for one in node.slices)
     return Sheet(
         title=title + slices,

@@ -197,6 +197,7 @@ def _card(view: NodeView, use: Use, product: str) -> NodeCard:
     return NodeCard(
         name=view.name,
         product=product,
+        node_pool=view.node_pool,
         is_not_ready=not view.is_ready,
         is_cordoned=view.is_cordoned,
         is_mig=view.is_mig,

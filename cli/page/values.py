@@ -64,12 +64,14 @@ class Slices(PageStruct, frozen=True, gc=False):
 class NodeCard(PageStruct, frozen=True, gc=False):
     """A node with its devices. The four sums are all that it offers, as metrics have it (pool_use.py).
 
-    ``product``: what its label says of its GPUs. ``stranded_nano``: free, and for nobody. ``is_partly_known``: not all
-    pods were read (cli/page/partial.py); then at least so much is used, and ``unknown_nano`` is idle or others'.
+    ``product``, ``node_pool``: what its labels say of its GPUs, and of who decides on it. ``stranded_nano``: free, and
+    for nobody. ``is_partly_known``: not all pods were read (cli/page/partial.py); then at least so much is used, and
+    ``unknown_nano`` is idle or others'.
     """
 
     name: str
     product: str = ""
+    node_pool: str = ""
     is_not_ready: bool = False
     is_cordoned: bool = False
     is_mig: bool = False

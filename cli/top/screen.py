@@ -19,8 +19,10 @@ from cli.inspection.telling import gpus_up, percent_down, percent_up
 from cli.page.partial import UNKNOWN
 from cli.page.values import Changes, Device, NodeCard, PodLine, Tenant
 from cli.printable import line
+from cli.queueing.pools import DEFAULT
 from cli.top.queues import queue_lines
 from gpu.share import NANO_PER_DEVICE
+from wire.crds.podgroup import DEFAULT_NODE_POOL
 
 _PALETTE: Final = ("cyan", "yellow", "magenta", "green", "bright_blue", "bright_red", "white", "bright_yellow")
 _LETTERS: Final = string.ascii_lowercase + string.ascii_uppercase
@@ -77,10 +79,11 @@ def screen(shown: Changes, letters: Letters, view: View, *, notes: Sequence[str]
     """Draw all of a cluster that fits. ``notes``: what is missing in it."""
     queue_of = {pod.uid: pod.queue for pod in shown.pods} if view.by == "queue" else {}
     owners = _Owners(letters, view.by, queue_of)
+    nodes, heads = _by_pool(shown.nodes)
     # First, so that the owners with most GPUs get the first letters.
-    legend = _legend(shown.nodes, owners)
+    legend = _legend(nodes, owners)
     queues = list(queue_lines(shown.queues, view.width)) if view.queues else []
-    count = len(queues) if view.queues else sum(_height(node, view) for node in shown.nodes)
+    count = len(queues) if view.queues else sum(_height(node, view, heads) for node in nodes)
     waiting = sorted((pod for pod in shown.pods if pod.waits and not pod.node), key=lambda pod: (pod.created, pod.uid))
     room = max(1, view.height - _FRAME - len(notes))
     for_waiting = min(len(waiting), room // 3)
@@ -90,7 +93,7 @@ def screen(shown: Changes, letters: Letters, view: View, *, notes: Sequence[str]
         _sums(shown.nodes) if view.has_nodes else Text("nodes can't be read, so there is no map", style="bold"),
         legend,
         Text(),
-        *(queues[top : top + page] if view.queues else _map(shown.nodes, owners, view, top=top, page=page)),
+        *(queues[top : top + page] if view.queues else _map(nodes, owners, view, heads, top=top, page=page)),
         Text(),
         *_waiting(waiting, for_waiting, view.width),
         *(Text(line(note), style="yellow") for note in notes),
@@ -168,19 +171,39 @@ def _legend(nodes: Sequence[NodeCard], owners: _Owners) -> Text:
 # --- map ---------------------------------------------------------------------------------------------------------
 
 
-def _map(nodes: Sequence[NodeCard], owners: _Owners, view: View, *, top: int, page: int) -> Iterator[Text]:
+def _by_pool(nodes: Sequence[NodeCard]) -> tuple[Sequence[NodeCard], Mapping[str, str]]:
+    """The nodes pool by pool, and the line above the first node of each pool; none where there is one pool."""
+    if all(node.node_pool == DEFAULT for node in nodes):
+        return nodes, {}
+    pools: dict[str, list[NodeCard]] = {}
+    for node in nodes:
+        pools.setdefault(node.node_pool, []).append(node)
+    made = sorted(pools.items())
+    return [node for _, of_it in made for node in of_it], {of_it[0].name: _pool(name, of_it) for name, of_it in made}
+
+
+def _pool(name: str, nodes: Sequence[NodeCard]) -> str:
+    at_least = "at least " if any(node.is_partly_known for node in nodes) else ""
+    used = f"{at_least}{gpus_up(sum(node.used_nano for node in nodes))} used"
+    gpus = sum(node.gpus for node in nodes)
+    return f"node pool {line(name) or DEFAULT_NODE_POOL}: {gpus} GPUs on {len(nodes)} nodes, {used}"
+
+
+def _map(
+    nodes: Sequence[NodeCard], owners: _Owners, view: View, heads: Mapping[str, str], *, top: int, page: int
+) -> Iterator[Text]:
     """The lines that are seen: of thousands of devices only those are drawn."""
     at = 0
     for node in nodes:
-        height = _height(node, view)
+        height = _height(node, view, heads)
         if at < top + page and at + height > top:
-            yield from islice(_node(node, owners, view), max(0, top - at), top + page - at)
+            yield from islice(_node(node, owners, view, heads), max(0, top - at), top + page - at)
         at += height
 
 
-def _height(node: NodeCard, view: View) -> int:
+def _height(node: NodeCard, view: View, heads: Mapping[str, str]) -> int:
     """How many lines a node has."""
-    above = len(_above(node, view))
+    above = len(_above(node, view)) + (node.name in heads)
     if view.details:
         return above + 1 + len(node.devices)
     return above + max(1, -(-len(node.devices) // _row(node, view)[1]))
@@ -201,8 +224,10 @@ def _row(node: NodeCard, view: View) -> tuple[int, int]:
     return cells, max(1, (room + 1) // (cells + 1))
 
 
-def _node(node: NodeCard, owners: _Owners, view: View) -> Iterator[Text]:
+def _node(node: NodeCard, owners: _Owners, view: View, heads: Mapping[str, str]) -> Iterator[Text]:
     """Lines of a node: its devices side by side, or one below the other with their tenants."""
+    if node.name in heads:
+        yield Text(heads[node.name], style="bold")
     above = _above(node, view)
     yield from (Text(part) for part in above)
     head = Text(("" if above else line(node.name)).ljust(_NAME_WIDTH))

@@ -22,6 +22,7 @@ export class NodeView extends View {
       ["State", said],
       ["GPUs", `${least}${gpusUp(node.usedNano ?? 0)} of ${node.gpus ?? 0} used`],
       ["Product", node.product ?? ""],
+      ["Node pool", node.nodePool ?? ""],
       ["MIG", (node.slices ?? []).map((one) => `${one.profile}: ${least}${one.used} of ${one.total} used`).join(", ")],
     ];
     const rows = (node.devices ?? []).map((device, place) => {

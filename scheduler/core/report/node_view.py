@@ -113,14 +113,15 @@ class SlicesView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
 class NodeView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """A node. ``gpus`` that its device plugin offers, ``free_gpus`` of them whole; MIG slices are counted apart.
 
-    ``is_multiplied``: each GPU is offered several times, so none is shared (gpu/multiplied.py).
-    ``lost_gpus`` are used by pods whose reservation lost them: nobody gets those. ``free_nano``: what shares may still
-    get, on free devices and on shared ones that are not closed. ``unhealthy_gpus`` and ``address`` are for readers of
-    nodes; the scheduler keeps neither.
+    ``node_pool``: the value of its label, "" without one. ``is_multiplied``: each GPU is offered several times, so none
+    is shared (gpu/multiplied.py). ``lost_gpus`` are used by pods whose reservation lost them: nobody gets those.
+    ``free_nano``: what shares may still get, on free devices and on shared ones that are not closed.
+    ``unhealthy_gpus`` and ``address`` are for readers of nodes; the scheduler keeps neither.
     """
 
     name: str
     address: str = ""
+    node_pool: str = ""
     is_ready: bool
     is_cordoned: bool
     is_mig: bool
@@ -170,6 +171,7 @@ def node_view(
     devices = _numbered([*sorted(shared, key=_place), *whole, *[_free(card_mib)] * free])
     return NodeView(
         name=node.name,
+        node_pool=node.labels.get(names.NODE_POOL_LABEL, ""),
         is_ready=node.is_ready,
         is_cordoned=node.is_cordoned,
         is_mig=node.is_mig,

@@ -102,6 +102,18 @@ def test_a_cluster_is_a_line_for_each_node_and_their_sum() -> None:
     ]
 
 
+def test_the_wide_table_has_the_node_pool_of_each_node() -> None:
+    two = seen(node("n1", gpus=2, labels={names.NODE_POOL_LABEL: "a100"}), node("n2", gpus=2))
+    (wide,) = cluster_sheets(two, wide=True)
+    at = wide.columns.index("NODE POOL")
+    assert [row[at].text for row in wide.rows] == ["a100", "default", ""]
+    assert [sheet.title for sheet in node_sheets(two)] == [
+        "n1: ready, node pool a100, 2 GPUs, 0 used",
+        "n2: ready, 2 GPUs, 0 used",
+    ]
+    assert [view.node_pool for view in two.nodes] == ["a100", ""]
+
+
 def test_pods_that_wait_say_why_in_one_line() -> None:
     condition = Condition(type="PodScheduled", status="False", reason="Unschedulable", message="a \n b")
     waiting = pod("w", gpus=9, annotations={names.FENCED_BECAUSE: "DeviceTaken: late"})

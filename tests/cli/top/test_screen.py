@@ -88,6 +88,35 @@ def test_a_share_of_a_mig_slice_is_no_part_of_the_gpus_that_are_summed_up() -> N
     assert legend == "a a 0.5"
 
 
+def test_nodes_of_a_divided_cluster_stand_under_their_node_pools() -> None:
+    half = shared(("x", HALF))
+    nodes = (node("n1", half), node("n2", FREE, FREE, node_pool="b"), node("n3", half, node_pool="a"), node("n4", FREE))
+    shown = Changes(nodes=(*nodes, node("n5", half, node_pool="a")))
+    rows = drawn(shown)[3:-3]
+    assert [row.split("  ")[0] for row in rows if row] == [
+        "node pool default: 2 GPUs on 2 nodes, 0.5 used",
+        "n1",
+        "n4",
+        "node pool a: 2 GPUs on 2 nodes, 1 used",
+        "n3",
+        "n5",
+        "node pool b: 2 GPUs on 1 nodes, 0 used",
+        "n2",
+    ]
+
+
+@pytest.mark.parametrize("details", [False, True])
+def test_the_heads_of_node_pools_scroll_with_the_map(details: bool) -> None:
+    nodes = tuple(node(f"n{number}", FREE, node_pool=f"p{number % 3}") for number in range(9))
+    whole = drawn(Changes(nodes=nodes), height=60, details=details)
+    rows = whole[3 : whole.index("no pod waits") - 1]
+    assert len(rows) == (21 if details else 12)
+    for top in range(len(rows) - 4):
+        part = drawn(Changes(nodes=nodes), height=10, details=details, top=top)
+        assert part[3:7] == rows[top : top + 4]
+        assert f"lines {top + 1}-{top + 4} of {len(rows)} " in part[-1]
+
+
 def test_without_nodes_there_is_no_map_and_no_sums() -> None:
     assert drawn(Changes(), has_nodes=False)[0] == "nodes can't be read, so there is no map"
 
