@@ -36,11 +36,11 @@ _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 class _Parser(argparse.ArgumentParser):
     """Refuses in one line, as everything else here does."""
 
-    def _check_value(self, action: argparse.Action, value: str) -> None:
+    def _check_value(self, action: argparse.Action, value: str) -> None:  # type: ignore[explicit-override] # as below
         """Refuse a command that is not there, and name those that help lists: argparse names old ones as well."""
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:  # noqa: SLF001 - no other name
             raise argparse.ArgumentError(None, commandnames.refused(value, commandnames.shown(action)))
-        super()._check_value(action, value)  # type: ignore[misc] # argparse keeps it private
+        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:  # type: ignore[explicit-override] # typing_extensions takes 20 ms
         self.exit(_BAD_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
