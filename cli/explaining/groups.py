@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from cli.explaining.views import (
+    BelowView,
     EditView,
     GroupView,
     HelpView,
@@ -21,11 +22,13 @@ from cli.inspection.sheets import Cell, Sheet
 from cli.queueing.texts import amount, named
 from scheduler.core.model.resources import DIMENSIONS
 from scheduler.core.model.room import Found, NoRoom
+from scheduler.core.what_if.below_minimum import BelowMinimum
 from scheduler.core.what_if.edit import Edit
 from scheduler.core.what_if.explanation import Explained, Standing
 from scheduler.core.what_if.known_ends import Wait
 from scheduler.core.what_if.suggest import Suggestion
 from scheduler.status.anchors import link
+from scheduler.status.below_minimum_text import below_minimum_text
 from scheduler.status.reasons import node_reason_text, told
 from scheduler.status.suggestion_texts import BOUND_WORDS, KEPT_WORDS, edit_text, suggestion_text, time_text
 
@@ -70,6 +73,7 @@ def group_view(explained: Explained, supposed: Sequence[Edit] = ()) -> GroupView
         ),
         queues=explained.queue,
         room=_room(explained),
+        below_minimum=_below(explained.below),
         evictions=tuple(_intent(each, explained) for each in explained.standing),
     )
     return with_helps(view, explained.helps, tried=explained.trying.tries)
@@ -83,6 +87,20 @@ def with_helps(view: GroupView, helps: Sequence[Suggestion], *, tried: int) -> G
         helps=tuple(HelpView(message=suggestion_text(each), edits=tuple(map(_edit, each.edits))) for each in helps),
         starts_at_the_latest="" if wait is None else time_text(wait.until_s),
         tried=tried,
+    )
+
+
+def _below(gang: BelowMinimum | None) -> BelowView | None:
+    if gang is None:
+        return None
+    return BelowView(
+        message=below_minimum_text(gang),
+        bound=gang.bound,
+        minimum=gang.minimum,
+        since=time_text(gang.since_s),
+        until="" if gang.until_s is None else time_text(gang.until_s),
+        seconds_left=gang.left_s,
+        is_going=gang.is_going,
     )
 
 
@@ -185,6 +203,8 @@ def group_sheets(view: GroupView) -> Iterator[Sheet]:
     if view.supposed:
         yield _said(f"Suppose: {'; '.join(each.message for each in view.supposed)}.")
     yield _said(view.message)
+    if view.below_minimum is not None:
+        yield _said(view.below_minimum.message)
     if view.waiting:
         yield _said(_numbers(view))
     if view.node_reasons:

@@ -60,6 +60,18 @@ class RoomView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="came
     kept: tuple[KeptView, ...] = ()
 
 
+class BelowView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A gang below its minimum. ``until``: its pods are evicted then, "": never. ``is_going``: that has begun."""
+
+    message: str
+    bound: int
+    minimum: int
+    since: str
+    until: str = ""
+    seconds_left: int = 0
+    is_going: bool = False
+
+
 class EditView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """One change. ``what_if``: as ``--what-if`` takes it, "" for time that passes."""
 
@@ -94,6 +106,8 @@ class GroupView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
     node_reasons: tuple[ReasonView, ...] = ()
     queues: tuple[Stands, ...] = ()
     room: RoomView | None = None
+    #: How it stands if it runs below its minimum.
+    below_minimum: BelowView | None = None
     evictions: tuple[IntentView, ...] = ()
     #: Changes that let it start.
     helps: tuple[HelpView, ...] = ()

@@ -73,7 +73,7 @@ class StaleGangs:
         facts, starting = self.attempts.snapshot.stale, self._starting()
         for group in due:
             key = (group.namespace, group.name)
-            over_ns = _over_ns(group, facts.gangs[key], facts)
+            over_ns = facts.over_ns(facts.gangs[key], group.stale_ns)
             if key in starting or over_ns is None or not self._is_released(group, over_ns):
                 self._look_at(self.attempts.now_ns + facts.every_ns)
 
@@ -124,15 +124,9 @@ class StaleGangs:
         return can_complete(snapshot, group, waiting, now_ns)
 
 
-def _over_ns(group: PodGroupRecord, gang: Stale, facts: StaleFacts) -> int | None:
-    """When a gang's time is over; None: never."""
-    grace_ns = facts.grace_ns if group.stale_ns is None else group.stale_ns
-    return gang.since_ns + grace_ns if grace_ns >= 0 else None
-
-
 def _due_ns(group: PodGroupRecord, gang: Stale, facts: StaleFacts) -> int | None:
     """When it is judged at the earliest; None: never."""
-    over_ns = _over_ns(group, gang, facts)
+    over_ns = facts.over_ns(gang, group.stale_ns)
     return over_ns if over_ns is None or gang.again_ns is None else max(over_ns, gang.again_ns)
 
 

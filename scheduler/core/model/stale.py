@@ -43,6 +43,11 @@ class StaleFacts:
         """So often gangs are looked at whose time is over and that stay for now: a tenth of the grace time, or less."""
         return min(self.grace_ns // 10, _LONGEST_BETWEEN_LOOKS_NS)
 
+    def over_ns(self, gang: Stale, own_grace_ns: int | None) -> int | None:
+        """When a gang's time is over; None: never. ``own_grace_ns``: what its PodGroup says, None: nothing."""
+        grace_ns = self.grace_ns if own_grace_ns is None else own_grace_ns
+        return gang.since_ns + grace_ns if grace_ns >= 0 else None
+
     def note(self, key: Key, gang: Stale | None) -> bool:
         """Take how a gang is now, None: not below its minimum; return whether that is news."""
         if self.gangs.get(key) == gang:

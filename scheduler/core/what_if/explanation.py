@@ -14,6 +14,7 @@ from scheduler.core.model.room import Found, Intent, NoRoom
 from scheduler.core.model.verdict import NodeReason, Verdict
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.report.queue_view import shown
+from scheduler.core.what_if.below_minimum import BelowMinimum, below_minimum
 from scheduler.core.what_if.queue_changes import needed
 from scheduler.core.what_if.room_answer import room_answer
 from scheduler.core.what_if.suggest import Suggestion, suggestions
@@ -48,7 +49,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     """Everything about one group. ``nodes``: how many there are. ``tried``: decisions made to find it out.
 
     ``outcome``: alone, as things are; ``comes_later``: it starts so, but not before others that wait.
-    ``on_their_way``: pods of it with a place, and the node.
+    ``on_their_way``: pods of it with a place, and the node. ``below``: how it stands if it runs below its minimum.
     """
 
     trying: Trying
@@ -59,6 +60,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     queue: tuple[Stands, ...] = ()
     room: Found | NoRoom | None = None
     standing: tuple[Standing, ...] = ()
+    below: BelowMinimum | None = None
     helps: tuple[Suggestion, ...] = ()
 
     @property
@@ -88,6 +90,7 @@ def explained(trying: Trying, *, suggest: Callable[[Trying], Iterable[Suggestion
         queue=tuple(_queue(trying)),
         room=None if found.starts else room_answer(snapshot, subject, now_ns=trying.now_ns, wall_s=trying.wall_s),
         standing=tuple(_standing(trying)),
+        below=below_minimum(snapshot, subject.group, now_ns=trying.now_ns, wall_s=trying.wall_s),
         helps=tuple(suggest(trying)),
     )
 

@@ -14,6 +14,7 @@ from cli.queueing.counting import Known
 from scheduler.core.model.room import Action, Intent, Place, Victim
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import bind_request, cluster, node, pod, pod_group, queue
+from wire import names
 
 WALL_S = 1_800_000_000
 TEAM = {"kai.scheduler/queue": "team"}
@@ -34,6 +35,23 @@ def test_a_pod_that_fits_nowhere_has_its_verdict_its_nodes_and_what_helps() -> N
     assert told[1] == "1 pod waits in queue default-queue. The oldest pod was created at 2026-01-01T00:00:00Z."
     assert "2       node(s) didn't have enough resources: GPUs   docs/pending.md#insufficient" in told
     assert 'request 3 GPUs per pod   --what-if "gpus=3"' in told
+
+
+def test_a_gang_below_its_minimum_has_the_time_that_is_left_whether_members_wait_or_not() -> None:
+    stamp = {names.STALE_SINCE: "2027-01-15T07:59:40Z"}
+    running = [pod(f"w{number}", gpus=1, group="g", bound_to="n1") for number in range(2)]
+    made = cluster(node(gpus=2), pod_group("g", 3, annotations=stamp), *running)
+    assert lines(made, "g", kind=GROUP) == [
+        "PodGroup ns/g does not wait. Pods of it that have a node: 2.",
+        "It has been below its minimum since 2027-01-15 07:59:40Z: 2 have a node, required are 3. 40 s are left: "
+        "its pods are evicted at 2027-01-15 08:00:40Z (by the default grace period, 60 s) unless it is "
+        "complete by then.",
+    ]
+    waits = cluster(node(gpus=2), pod_group("g", 3, annotations=stamp), *running, pod("w2", gpus=1, group="g"))
+    told = lines(waits, "g", kind=GROUP)
+    assert told[0].startswith("PodGroup ns/g waits: ")
+    assert "40 s are left" in told[1]
+    assert not any("below its minimum since" in line for line in lines(waits, "g", "members=2", kind=GROUP))
 
 
 def test_what_was_supposed_comes_first() -> None:
