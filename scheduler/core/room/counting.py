@@ -42,6 +42,8 @@ class Counting:
     _on_card: int = field(init=False)
     _asked: list[tuple[int, int]] = field(init=False)
     _rows: list[int] = field(init=False)
+    #: Where whole GPUs are among what is asked; None: they are not.
+    _whole: int | None = field(init=False)
     _known: dict[tuple[int, frozenset[int]], int] = field(default_factory=dict)
     _free: Int64s = field(init=False)
     _frees: dict[int, list[int]] = field(default_factory=dict)
@@ -50,10 +52,11 @@ class Counting:
     def __post_init__(self) -> None:
         statement, table = self.trial.statement, self.table
         self._asked = asked(statement, self.way)
-        # Parts of devices come out of whole ones.
         rows = [row for row, _ in self._asked]
         shared = self.way.request.shared
-        rows += [GPUS] if GPUS not in rows else []
+        self._whole = rows.index(GPUS) if GPUS in rows else None
+        # The last one: GPUs out of which parts come. Those of idle reservations don't count there, as their parts do.
+        rows.append(GPUS)
         self._parts, self._smallest = len(shared), min(map(least_nano, shared), default=0)
         self._on_card = NANO_PER_DEVICE // self._smallest if self._smallest else 0
         self.where = may_be(statement, self.way)
@@ -62,7 +65,7 @@ class Counting:
         self.position = table.positions(self.trial)
         self.held = table.demands(self.trial, rows)
         self._rows = rows
-        self._free = free_now(self.trial, rows)
+        self._free = np.concatenate([free_now(self.trial, rows[:-1]), statement.table.free[GPUS][None]])
 
     # --- all nodes at once -------------------------------------------------------------------------------------------
     def without(self, gone: Bools) -> Int64s:
@@ -77,8 +80,8 @@ class Counting:
         parts = np.zeros(len(self.where), np.int64)
         if self._smallest:
             np.add.at(parts, where[self.tenants.is_open], left[self.tenants.is_open] // self._smallest)
-        else:
-            np.add.at(free[self._rows.index(GPUS)], where[back], 1)
+        if self._whole is not None:
+            np.add.at(free[self._whole], where[back], 1)
         found = np.where(self.where & ~self.tenants.odd, self._of(free, parts), 0)
         odd = np.unique(self.position[mine & self.tenants.odd[self.position] & self.where[self.position]]).tolist()
         for position in odd:
@@ -95,7 +98,7 @@ class Counting:
         for has, (_, amount) in zip(free, self._asked, strict=False):
             np.minimum(found, has // amount, out=found)
         if self._on_card:
-            whole = np.maximum(free[self._rows.index(GPUS)], 0)
+            whole = np.maximum(free[-1], 0)
             np.minimum(found, (whole * self._on_card + parts) // self._parts, out=found)
         return np.maximum(found, 0, out=found)
 
@@ -117,15 +120,15 @@ class Counting:
         """What comes free where and when, as columns: of each row, and of parts of shared devices."""
         at, when = self.position[pods], rank[self.unit[pods]]
         free = np.concatenate([self.held[:, pods], np.zeros((1, len(pods)), np.int64)])
-        where, turn, gains = self._parts_free(rank) if self._smallest else self._come_back(rank)
-        more = np.zeros((len(free), len(where)), np.int64)
-        more[-1 if self._smallest else self._rows.index(GPUS)] = gains
-        here = self.where[where]
-        return (
-            np.concatenate([at, where[here]]),
-            np.concatenate([when, turn[here]]),
-            np.concatenate([free, more[:, here]], axis=1),
-        )
+        of_devices = [(-1, self._parts_free(rank))] if self._smallest else []
+        of_devices += [(self._whole, self._come_back(rank))] if self._whole is not None else []
+        for at_row, (where, turn, gains) in of_devices:
+            here = self.where[where]
+            more = np.zeros((len(free), int(here.sum())), np.int64)
+            more[at_row] = gains[here]
+            at, when = np.concatenate([at, where[here]]), np.concatenate([when, turn[here]])
+            free = np.concatenate([free, more], axis=1)
+        return at, when, free
 
     def _come_back(self, rank: Int64s) -> tuple[Int64s, Int64s, Int64s]:
         """Devices that come back as a whole: when the last tenant goes, if all of them do."""
@@ -209,12 +212,12 @@ class Counting:
         for row in gone:
             for at, amount in enumerate(self.holds(row).get(position, ())):
                 free[at] += amount
-        devices, gpus = self.tenants.by_node.get(position, ()), self._rows.index(GPUS)
-        if not self._smallest:
-            free[gpus] += sum(device.comes_back(gone) for device in devices)
+        devices = self.tenants.by_node.get(position, ())
+        if self._whole is not None:
+            free[self._whole] += sum(device.comes_back(gone) for device in devices)
         found = min(has // amount for has, (_, amount) in zip(free, self._asked, strict=False))
         if self._on_card:
-            found = min(found, (max(0, free[gpus]) * self._on_card + self._parts_of(devices, gone)) // self._parts)
+            found = min(found, (max(0, free[-1]) * self._on_card + self._parts_of(devices, gone)) // self._parts)
         return max(0, found)
 
     def _parts_of(self, devices: Iterable[SharedDevice], gone: frozenset[int]) -> int:
@@ -228,15 +231,13 @@ class Counting:
 
     def lacks(self, position: int, wanted: int) -> list[int] | None:
         """What a node lacks of each row for a number of pods, all at once; None where that is not just a sum."""
-        is_mixed = self._on_card and GPUS in dict(self._asked)
-        if is_mixed or self.tenants.odd[position] or self.tenants.shared[position]:
+        if self.tenants.odd[position] or self.tenants.shared[position]:
             return None
         wants = [wanted * amount for _, amount in self._asked]
-        if len(self._rows) > len(wants):
-            wants.append(-(-wanted * self._parts // self._on_card) if self._on_card else 0)
-        # A row that is not asked is never short.
+        wants.append(-(-wanted * self._parts // self._on_card) if self._on_card else 0)
         lacks = [want - has for want, has in zip(wants, self._free_at(position), strict=True)]
-        return lacks if self._on_card or GPUS in dict(self._asked) else [*lacks[:-1], min(0, lacks[-1])]
+        # A row that is not asked is never short.
+        return lacks if self._on_card else [*lacks[:-1], min(0, lacks[-1])]
 
     def holds(self, row: int) -> dict[int, list[int]]:
         """What a unit holds, by position: of each row that is asked."""
@@ -272,5 +273,6 @@ def free_now(trial: Trial, rows: Sequence[int]) -> Int64s:
     """What is free of these rows; whole GPUs that can be given back, or are on their way, count."""
     table = trial.statement.table
     free: Int64s = table.free[rows].copy()
-    free[rows.index(GPUS)] += table.extra[IDLE] + table.extra[LEAVING]
+    if GPUS in rows:
+        free[rows.index(GPUS)] += table.extra[IDLE] + table.extra[LEAVING]
     return free

@@ -111,7 +111,7 @@ class Choosing:
             if position not in self._looks:
                 self._looks[position] = self._look(position)
             look = self._looks[position]
-            if look is None or not look.units:  # sums say that there is room for one more, and the count does not
+            if look is None:
                 continue
             if heap and look.each > heap[0][0] and look.each != estimate:
                 heappush(heap, (look.each, position))

@@ -86,7 +86,7 @@ def tenants(trial: Trial, table: ResidentTable) -> Tenants:
         if not devices or odd[position]:
             continue
         shared[position] = True
-        here = list(_read(position, devices, table))
+        here = list(_read(position, devices, table, is_open=not statement.nodes[position].refuses_shares))
         if len(here) == len(devices):
             found += here
         else:
@@ -94,8 +94,8 @@ def tenants(trial: Trial, table: ResidentTable) -> Tenants:
     return Tenants(odd, shared & ~odd, found)
 
 
-def _read(position: int, devices: tuple[Device, ...], table: ResidentTable) -> Iterator[SharedDevice]:
-    """Those of one node of which the book says all."""
+def _read(position: int, devices: tuple[Device, ...], table: ResidentTable, *, is_open: bool) -> Iterator[SharedDevice]:
+    """Those of one node of which the book says all. ``is_open``: it takes shares."""
     for device in devices:
         held = device.reservation
         if held is None or held.book is None or device.is_contended or not device.is_gpu:
@@ -105,4 +105,4 @@ def _read(position: int, devices: tuple[Device, ...], table: ResidentTable) -> I
         parts = [(table.row_of.get(uid, EMPTY), entry.nano) for uid, entry in held.book.entries.items()]
         if NANO_PER_DEVICE - sum(nano for _, nano in parts) != device.free_nano:
             return
-        yield SharedDevice(position, device.free_nano, device.is_open, parts)
+        yield SharedDevice(position, device.free_nano, is_open, parts)

@@ -10,12 +10,59 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu.request import Ask, ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, WholeAsk
+from gpu.translation import Translation
 from scheduler.core.room.counting import Counting
 from scheduler.core.room.slots import slots
 from scheduler.core.room.tenants import tenants
 from scheduler.core.room.trial import Trial
-from tests.scheduler.core.objects import NANO, cluster, node, queue
+from tests.scheduler.core.objects import NANO, cluster, node, queue, recorded, reservation
 from tests.scheduler.core.room.scenes import Scene, device, need_of, running, sharing, trial_of, waiting
+from wire import names
+from wire.core import Node, Pod
+
+
+def _both(name: str, queue_name: str) -> Pod:
+    """A pod that asks a whole GPU for one container and a part of another GPU for the other."""
+    each = enumerate[tuple[Ask, ...]](((WholeAsk(),), (FractionAsk(NANO * 3 // 10),)))
+    asking = (ContainerRequest(ContainerRef(ContainerKind.REGULAR, at, f"c{at}"), asks) for at, asks in each)
+    asked = Translation(dialect="hami", request=GpuRequest(tuple(asking)))
+    spec = {"containers": [{"name": "c0", "resources": {"limits": {names.GPU_RESOURCE: "1"}}}, {"name": "c1"}]}
+    return recorded(asked, name, labels={names.QUEUE_LABEL: queue_name}, spec=spec)
+
+
+_ASKED: tuple[dict[str, Any], ...] = (
+    {"gpus": 1},
+    {"gpus": 2},
+    {"fraction": "0.5"},
+    {"fraction": "0.3"},
+    {"fraction": "0.7"},
+    {"fraction": "0.4", "devices": 2},
+    {"mem": 4096},
+    {"cpu": "1"},
+)
+
+
+def _varied(seed: int) -> Trial:
+    """A cluster with devices that are idle, or on their way back, as well; ``mine`` asks one of many things.
+
+    Some nodes take no shares any more, as the device plugin now offers each GPU several times.
+    """
+    scene, rng = Scene(seed), random.Random(seed)
+    made = list[Any]()
+    for each in scene.objects:
+        if isinstance(each, Node):
+            name, gpus = each.metadata.name, int((each.status.allocatable or {})[names.GPU_RESOURCE])
+            idle, leaving = rng.choice([0, 0, 1, 2]), rng.choice([0, 0, 0, 1])
+            labels = rng.choice([None, None, None, {names.NODE_GPU_REPLICAS: "2"}])
+            made.append(node(name, gpus + idle + leaving, labels=labels))
+            made += [device(f"idle-{name}-{at}", name) for at in range(idle)]
+            made += [reservation(f"leaving-{name}-{at}", name, uuid="GPU-l", deleting=True) for at in range(leaving)]
+        elif each.metadata.name != "mine" and (not isinstance(each, Pod) or each.spec.node_name):
+            made.append(each)
+    asked = rng.choice([*_ASKED, None])
+    made.append(_both("mine", scene.leaves[0]) if asked is None else waiting("mine", scene.leaves[0], **asked))
+    return trial_of(cluster(*made))
 
 
 def _counting(trial: Trial) -> Counting:
@@ -36,23 +83,24 @@ def _by_statement(trial: Trial, counting: Counting, rows: list[int]) -> list[int
 
 @given(st.integers(0, 1 << 32))
 def test_each_node_is_counted_as_the_statement_counts_it(seed: int) -> None:
-    trial, rng = trial_of(Scene(seed).cluster()), random.Random(seed)
+    trial, rng = _varied(seed), random.Random(seed)
     counting = _counting(trial)
     rows = [row for row, unit in enumerate(trial.residents.residents) if unit and rng.random() < 0.6]
     expected = _by_statement(trial, counting, rows)
     for position, count in enumerate(expected):
         assert counting.count(position, frozenset(rows)) == count
-        lacks = counting.lacks(position, count + 1)
-        if lacks is not None:
-            for row in rows:
-                held = counting.holds(row).get(position, [0] * len(lacks))
-                lacks = [lack - amount for lack, amount in zip(lacks, held, strict=True)]
-            assert max(lacks) > 0
+        for wanted in (count, count + 1) if counting.where[position] else ():
+            lacks = counting.lacks(position, wanted)
+            if lacks is not None:
+                for row in rows:
+                    held = counting.holds(row).get(position, [0] * len(lacks))
+                    lacks = [lack - amount for lack, amount in zip(lacks, held, strict=True)]
+                assert (max(lacks) <= 0) == (wanted == count)
 
 
 @given(st.integers(0, 1 << 32))
 def test_the_shortest_prefix_is_the_shortest_that_the_statement_counts(seed: int) -> None:
-    trial, rng = trial_of(Scene(seed).cluster()), random.Random(seed)
+    trial, rng = _varied(seed), random.Random(seed)
     counting = _counting(trial)
     rows = [row for row, unit in enumerate(trial.residents.residents) if unit]
     rng.shuffle(rows)
@@ -64,7 +112,7 @@ def test_the_shortest_prefix_is_the_shortest_that_the_statement_counts(seed: int
 
 @given(st.integers(0, 1 << 32))
 def test_all_nodes_at_once_are_counted_as_the_statement_counts_them(seed: int) -> None:
-    trial, rng = trial_of(Scene(seed).cluster()), random.Random(seed)
+    trial, rng = _varied(seed), random.Random(seed)
     counting = _counting(trial)
     gone = trial.residents.is_filled() & np.array([rng.random() < 0.6 for _ in trial.residents.is_filled()])
     expected = _by_statement(trial, counting, np.flatnonzero(gone).tolist())
@@ -91,3 +139,11 @@ def test_what_a_book_does_not_say_is_counted_by_the_statement(objects: list[Any]
     assert counting.tenants.odd.tolist() == [is_odd]
     assert [counting.count(0, frozenset((row,)))] == _by_statement(trial, counting, [row])
     assert counting.without(trial.residents.is_filled()).tolist() == _by_statement(trial, counting, [row])
+
+
+@pytest.mark.parametrize(("asked", "count"), [({"fraction": "0.7"}, 2), ({"fraction": "0.5"}, 4), ({"gpus": 1}, 2)])
+def test_a_gpu_of_an_idle_reservation_is_counted_once(asked: dict[str, Any], count: int) -> None:
+    full = device("g", "n1", x=NANO), sharing("x", "a", "n1", "g", NANO)
+    trial = trial_of(cluster(node("n1", 3), queue("a"), device("idle", "n1"), *full, waiting("mine", "a", **asked)))
+    counting = _counting(trial)
+    assert (counting.here.tolist(), counting.count(0, frozenset())) == ([count], count)
