@@ -7,7 +7,7 @@ server learns it later, or never. It shares the pod stream and the writers with 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -187,6 +187,11 @@ class Kubelet:
     def is_answering(self) -> bool:
         """Whether the node hears the API server and is heard."""
         return self._power.is_set() and self._line.is_connected
+
+    @property
+    def ending(self) -> Iterator[str]:
+        """UIDs of the pods whose containers are being ended."""
+        return (uid for uid, worker in self._workers.items() if worker.is_ending)
 
     # --- the pod stream ----------------------------------------------------------------------------------------------
 

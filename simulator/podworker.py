@@ -142,6 +142,11 @@ class PodWorker:
         self._evicted = message
         self._doomed.set()
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether its containers are being ended, which nothing takes back."""
+        return self._doomed.is_set()
+
     async def run(self) -> None:
         """Live the pod's life; returns when its containers have ended and, if it is to go, it was deleted."""
         if self._recalled:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import anyio
 from typing_extensions import override
@@ -44,7 +44,7 @@ class _Restored(Timed, frozen=True, kw_only=True):
         ground.server.restore(snapshot, lambda call: call.user != "observer")
 
     async def _machines_caught_up(self, ground: Ground) -> None:
-        """Wait until each machine runs what is bound to it and nothing else, for as long as this fault lasts.
+        """Wait until each machine runs what the API server has it run, and nothing else, while this fault lasts.
 
         First what the snapshot lacks of the installation is made again, as an administrator does, and finalizers that
         it brought back are taken off by whose they are.
@@ -55,7 +55,7 @@ class _Restored(Timed, frozen=True, kw_only=True):
         for name in nodes.kubelets:
             await ground.insist(partial(nodes.register, name))
         with anyio.move_on_after(ground.left_s(self.end_s)):
-            while any(_strangers(ground)):  # noqa: ASYNC110 - machines are plain data
+            while any(_differences(ground)):  # noqa: ASYNC110 - machines are plain data
                 await anyio.sleep(_LOOK_S)
 
 
@@ -74,7 +74,7 @@ class EtcdRestored(_Restored, frozen=True, kw_only=True, tag="etcd-restored"):
         with ground.world.checker.findings.excusing(UNDONE) as excuse:
             self._restore(ground, snapshot)
             await self._machines_caught_up(ground)
-            excuse.is_over = not any(_strangers(ground))
+            excuse.is_over = not any(_differences(ground))
         for component in stopped:
             await ground.start_again(component, pause_s=0.0)
 
@@ -115,11 +115,29 @@ async def _leases(ground: Ground) -> dict[str, str]:
     return {meta.name.removeprefix("moorage-"): meta.resource_version for meta in listed}
 
 
-def _strangers(ground: Ground) -> Iterator[str]:
-    """Pods that run, or are being started, where the API server has them not."""
-    bound = {pod["metadata"]["uid"]: pod["spec"].get("nodeName") for pod in ground.world.pods}
-    for running in ground.world.nodes.witness.running:
-        if bound.get(running.pod_uid) != running.node:
-            yield running.pod
+def _differences(ground: Ground) -> Iterator[str]:
+    """Pods of which a machine and the API server do not say the same, by name or UID.
+
+    One that the API server does not have there, and that runs or is being started; one that runs by its status only;
+    and one that the machine ends, as it was deleted at a time that is undone. The last two matter where a machine was
+    parted from the API server at the restore: a reservation of which both say that it runs holds its device.
+    """
+    pods = {pod["metadata"]["uid"]: pod for pod in ground.world.pods}
+    bound = {uid: pod["spec"].get("nodeName") for uid, pod in pods.items()}
+    running = ground.world.nodes.witness.running
+    yield from (each.pod for each in running if bound.get(each.pod_uid) != each.node)
     for name, kubelet in ground.world.nodes.kubelets.items():
         yield from (uid for uid in sorted(kubelet.intake.active) if bound.get(uid) != name)
+        yield from (uid for uid in kubelet.ending if uid in pods and "deletionTimestamp" not in pods[uid]["metadata"])
+    live = {(each.pod_uid, each.container) for each in running}
+    for uid, pod in pods.items():
+        if any((uid, status["name"]) not in live for status in _running(pod)):
+            yield uid
+
+
+def _running(pod: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Containers that run by their status."""
+    told = pod.get("status") or {}
+    for status in (*(told.get("initContainerStatuses") or ()), *(told.get("containerStatuses") or ())):
+        if "running" in (status.get("state") or {}):
+            yield status

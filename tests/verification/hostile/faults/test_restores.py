@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kube.client.resources import PODS
+from simulator.settings import KubeletSettings
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
 from verification.hostile.actions import Action, CreatePod
 from verification.hostile.faults.objects import ReservationsDeleted
@@ -89,6 +90,44 @@ async def test_where_a_machine_does_not_catch_up_it_is_not_judged_later_either()
         on.world.checker.findings.add("S2", 0.0, "nobody can know")
         assert on.world.checker.findings.all_held
         assert all(component.is_running for component in on.world.components.values())
+
+
+def _are_stopped(on: Stage) -> bool:
+    return not any(component.is_running for component in on.world.components.values())
+
+
+async def test_components_wait_for_a_machine_that_ended_what_the_snapshot_has_and_is_cut_off() -> None:
+    """Nothing runs there, so nothing runs that the API server lacks; but a reservation runs by its status."""
+    async with stage("1x1x40GiB") as on:
+        (kubelet,) = on.world.nodes.kubelets.values()
+        await on.pod("goes", gpu_fraction="0.5")
+        on.strike(EtcdRestored(at_s=20, for_s=60, undone_s=20))
+        await on.until(21)
+        await on.world.api.delete(PODS, "goes", namespace=NAMESPACE)
+        await on.until(39)
+        assert on.world.nodes.witness.running == ()
+        kubelet.freeze()
+        await on.until(50)
+        assert (there(on), await on.phase("goes"), runs(on)) == ({"goes"}, "Running", set())
+        assert _are_stopped(on)
+        kubelet.thaw()
+        await on.until(60)
+        assert runs(on) == {"goes"}
+        assert not _are_stopped(on)
+
+
+async def test_components_wait_for_a_machine_that_still_ends_a_pod_whose_deletion_is_undone() -> None:
+    async with stage("1x1x40GiB", kubelet=KubeletSettings(stop_s=30)) as on:
+        await on.pod("goes", gpu_fraction="0.5")
+        on.strike(EtcdRestored(at_s=20, for_s=60, undone_s=20))
+        await on.until(39)
+        await on.world.api.delete(PODS, "goes", namespace=NAMESPACE)
+        await on.until(68)
+        assert (await on.phase("goes"), runs(on)) == ("Running", {"goes"})
+        assert _are_stopped(on)
+        await on.until(75)
+        assert runs(on) == set()
+        assert not _are_stopped(on)
 
 
 async def test_requests_that_are_on_their_way_are_lost_with_the_api_server() -> None:
