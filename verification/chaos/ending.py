@@ -21,6 +21,8 @@ from wire import names
 _log: Final = logging.getLogger(__name__)
 
 _LOOK_S: Final = 1.0
+#: Numbers of nodes in conditions are at least 10 s old at times (docs/pending.md, How old a reason can be).
+_COUNTS_S: Final = 30.0
 #: So often in a row nothing may be missing.
 _LOOKS: Final = 3
 
@@ -30,14 +32,14 @@ class NotYet(Exception):
 
 
 async def settled(transport: Transport, devices: Mapping[str, tuple[Device, ...]], *, within_s: float) -> float:
-    """Wait until all that fits runs and everybody else says why not; return how long it took. Raises NotYet."""
+    """Wait until all that fits runs and everybody else says why not; return how long it took. Raises NotYet.
+
+    What conditions tell is then given time to become true, and judged as L3 if it does not.
+    """
 
     async def unsettled() -> str:
         there = {plural: await _listed(transport, plural) for plural in WATCHED}
-        checker = Checker(devices)
-        for plural, listed in there.items():
-            for raw in listed:
-                checker.observed(plural, "ADDED", raw, 0.0)
+        checker = _checker(devices, there)
         fitting = list(checker.fitting(checker.scene).values())
         away = [node.name for node in map(_node, there[NODES]) if not node.is_ready]
         going = [pod.key for pod in checker.live.values() if not is_settled(pod.raw)]
@@ -49,7 +51,27 @@ async def settled(transport: Transport, devices: Mapping[str, tuple[Device, ...]
             "BindRequests are there": requests,
         })  # fmt: skip
 
-    return await _nothing_missing(unsettled, within_s=within_s)
+    took_s = await _nothing_missing(unsettled, within_s=within_s)
+    with anyio.move_on_after(_COUNTS_S):
+        while await _untrue(transport, devices):  # noqa: ASYNC110 - asks the API server
+            await anyio.sleep(_LOOK_S)
+    return took_s
+
+
+def _checker(devices: Mapping[str, tuple[Device, ...]], there: Mapping[str, list[dict[str, Any]]]) -> Checker:
+    """Return a checker that was shown all of these objects, by plural."""
+    checker = Checker(devices)
+    for plural, listed in there.items():
+        for raw in listed:
+            checker.observed(plural, "ADDED", raw, 0.0)
+    return checker
+
+
+async def _untrue(transport: Transport, devices: Mapping[str, tuple[Device, ...]]) -> bool:
+    """Whether a pod says of itself what is not so."""
+    checker = _checker(devices, {plural: await _listed(transport, plural) for plural in WATCHED})
+    checker.judge_waiting(0.0)
+    return any(invariant == "L3" for invariant, _ in checker.findings.found)
 
 
 async def cleared(transport: Transport, users: Users, *, within_s: float) -> float:
