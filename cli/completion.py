@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from cli import explain, inspect
 from cli.commandnames import shown
-from cli.inspection.options import CLUSTER, NODE, POD, QUEUE, SPELLINGS
+from cli.inspection.options import CLUSTER, GROUP, NODE, POD, QUEUE, SPELLINGS
 from cli.main import plugin_parser
 
 #: cobra's directives: files as well, or nothing but what is printed.
@@ -35,8 +35,8 @@ _KUBECTL: Final = {
 
 #: Of commands that ask about objects: the kinds that are offered, and how they may be written.
 _KINDS: Final = {
-    inspect.NAME: ((CLUSTER, NODE, POD, QUEUE), SPELLINGS),
-    explain.NAME: ((POD, explain.GROUP, NODE, QUEUE), explain.SPELLINGS),
+    inspect.NAME: ((CLUSTER, NODE, POD, GROUP, QUEUE), SPELLINGS),
+    explain.NAME: ((POD, GROUP, NODE, QUEUE), explain.SPELLINGS),
 }
 
 #: Asks kubectl for names of a kind, with the options that say where.
@@ -126,7 +126,7 @@ def _positionals(typed: _Typed, ask: Names) -> tuple[Sequence[str], str]:
         return offered, _NO_FILES
     what, *given = typed.positionals
     kind = spellings.get(what, "")
-    if kind not in {NODE, POD, QUEUE, explain.GROUP}:
+    if kind not in {NODE, POD, QUEUE, GROUP}:
         return (), _NO_FILES
     return [name for name in ask(f"{kind}s", typed.where) if name not in given], _NO_FILES
 

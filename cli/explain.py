@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from cli.inspection.options import NODE, POD, QUEUE
+from cli.inspection.options import GROUP, NODE, POD, QUEUE
 from cli.options import connection, output
 from cli.refusing import BadInput
 
 _Commands = Any  # argparse keeps the type of sub-commands private
 
 NAME: Final = "explain"
-GROUP: Final = "podgroup"
 #: As kubectl's users write them.
 SPELLINGS: Final = {
     **dict.fromkeys((POD, "pods", "po"), POD),

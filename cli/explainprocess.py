@@ -17,9 +17,9 @@ import anyio
 import msgspec
 
 from cli import writing
-from cli.explain import GROUP, IN_NAMESPACES
+from cli.explain import IN_NAMESPACES
 from cli.inspection import sheets
-from cli.inspection.options import NODE, POD, QUEUE
+from cli.inspection.options import GROUP, NODE, POD, QUEUE
 from cli.inspection.sheets import Look, Sheet
 from cli.options.output import FOR_PROGRAMS, WIDE
 from cli.printable import line

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from cli.inspection.options import ALIYUN, CLUSTER, FORMATS, POD, QUEUE, SPELLINGS, UNITS_MIB
+from cli.inspection.options import ALIYUN, CLUSTER, FORMATS, GROUP, POD, QUEUE, SPELLINGS, UNITS_MIB
 from cli.options import connection, output, selection
 from cli.refusing import BadInput
 
@@ -24,13 +24,15 @@ def add_command(commands: _Commands) -> None:
         help="show who is on which GPU, what is free, and why pods wait",
         description=(
             "Read nodes, pods and reservations and show the GPUs: all nodes (cluster), the devices of nodes (node), "
-            "what pods asked, in whose words, what they got and why they wait (pod), or the tree of queues with what "
-            "each may use, uses and requests (queue). Changes nothing. Exit code 0: shown; 1: the cluster can't be "
-            "read; 2: bad input."
+            "what pods asked, in whose words, what they got and why they wait (pod), how many pods of each PodGroup "
+            "run and wait (podgroup), or the tree of queues with what each may use, uses and requests (queue). Changes "
+            "nothing. Exit code 0: shown; 1: the cluster can't be read; 2: bad input."
         ),
     )
-    parser.add_argument("what", nargs="?", default=CLUSTER, metavar="cluster|node|pod|queue", help="(default cluster)")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="nodes, pods or queues; without names all of them")
+    parser.add_argument(
+        "what", nargs="?", default=CLUSTER, metavar="cluster|node|pod|podgroup|queue", help="(default cluster)"
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names of objects; without names all of them")
     parser.add_argument(
         "--format", choices=FORMATS, default=FORMATS[0], help="aliyun: the table of kubectl inspect gpushare"
     )
@@ -41,7 +43,7 @@ def add_command(commands: _Commands) -> None:
     parser.add_argument(
         "-f", "--filename", action="append", default=[], metavar="FILE", help="with queue: read files, not a cluster"
     )
-    selection.add(parser, default="the context's, for pod", labels="nodes, pods or queues")
+    selection.add(parser, default="the context's, for pods", labels="objects")
     output.add(parser)
     connection.add(parser)
     parser.set_defaults(run=_inspect)
@@ -62,7 +64,7 @@ def put_right(arguments: argparse.Namespace) -> None:
     what, slash, name = arguments.what.partition("/")
     if what not in SPELLINGS:
         raise BadInput(
-            f"inspect {arguments.what}: allowed are cluster, node, pod and queue; names follow node, pod or queue"
+            f"inspect {arguments.what}: allowed are cluster, node, pod, podgroup and queue, and names but for cluster"
         )
     arguments.what = SPELLINGS[what]
     if slash:
@@ -82,9 +84,9 @@ def _check_selection(arguments: argparse.Namespace) -> None:
     some = selection.namespaces(arguments)
     if arguments.what == QUEUE and (arguments.namespace or arguments.all_namespaces):
         raise BadInput("-n and -A: queues have no namespace, and count pods of all of them")
-    if arguments.what == POD and arguments.names and (arguments.all_namespaces or len(some) > 1):
+    if arguments.what in {POD, GROUP} and arguments.names and (arguments.all_namespaces or len(some) > 1):
         option = "-A" if arguments.all_namespaces else "-n"
-        raise BadInput(f"{option}: pods that are named are of one namespace; name it by one -n")
+        raise BadInput(f"{option}: {arguments.what}s that are named are of one namespace; name it by one -n")
     if arguments.names:
         selection.refuse_labels(arguments, "not with names")
     if arguments.filename:
@@ -97,7 +99,7 @@ def _check_format(arguments: argparse.Namespace) -> None:
         if arguments.details:
             raise BadInput("-d: allowed with --format aliyun; with other formats use -o wide")
         return
-    if arguments.what in {POD, QUEUE}:
+    if arguments.what in {POD, GROUP, QUEUE}:
         raise BadInput("--format aliyun: allowed with cluster and node")
     if arguments.output not in {output.TABLE, output.WIDE, output.JSON}:
         raise BadInput(f"-o {arguments.output}: allowed with --format aliyun are table, wide and json")

@@ -17,7 +17,7 @@ import msgspec
 
 from cli import writing
 from cli.inspection import reading, sheets, telling
-from cli.inspection.options import ALIYUN, CLUSTER, NODE, POD, QUEUE
+from cli.inspection.options import ALIYUN, CLUSTER, GROUP, NODE, POD, QUEUE
 from cli.inspection.sheets import Sheet
 from cli.inspection.surveying import survey
 from cli.inspection.values import Inspection
@@ -30,7 +30,7 @@ from cli.reaching import reached
 from cli.refusing import BadInput
 from kube.client.api import Api
 from kube.client.errors import ApiError, BadRequest, Forbidden
-from kube.client.resources import QUEUES
+from kube.client.resources import POD_GROUPS, QUEUES
 
 if TYPE_CHECKING:
     from scheduler.core.queues.queues import Queues
@@ -95,9 +95,14 @@ async def _looked(api: Api, arguments: argparse.Namespace, own_namespace: str) -
         listed, missing = await queue_reading.read_listed(api)
         seen = queues_seen(listed.queues, missing, arguments.names)
         return await _labelled(api, seen, labels) if labels else seen
+    if arguments.what in {POD, GROUP} and not some and not arguments.all_namespaces:
+        some = (own_namespace or _DEFAULT_NAMESPACE,)
+    if arguments.what == GROUP:
+        from cli.inspection import groupreading, groupviews  # noqa: PLC0415 - of PodGroups
+
+        groups = await groupreading.read_groups(api, arguments.names, namespaces=some, labels=labels)
+        return Inspection(pod_groups=tuple(groupviews.group_views(groups)), unread=groups.unread)
     if arguments.what == POD:
-        if not some and not arguments.all_namespaces:
-            some = (own_namespace or _DEFAULT_NAMESPACE,)
         found = await reading.read_pods(api, arguments.names, namespaces=some, labels=labels)
     elif arguments.names:
         found = await reading.read_nodes(api, arguments.names)
@@ -151,10 +156,17 @@ def _tree(seen: Inspection, *, wide: bool) -> list[Sheet]:
     return tree_sheets(seen.queues, wide=wide)
 
 
+def _gangs(seen: Inspection, *, wide: bool) -> list[Sheet]:
+    from cli.inspection.groupsheets import group_sheets  # noqa: PLC0415 - of PodGroups
+
+    return group_sheets(seen.pod_groups, wide=wide)
+
+
 _SHEETS: Final[Mapping[str, Callable[..., list[Sheet]]]] = {
     CLUSTER: telling.cluster_sheets,
     NODE: telling.node_sheets,
     POD: telling.pod_sheets,
+    GROUP: _gangs,
     QUEUE: _tree,
 }
 
@@ -163,6 +175,8 @@ def names_of(seen: Inspection, what: str) -> list[str]:
     """What is shown, as kubectl names it with ``-o name``."""
     if what == POD:
         return [f"pod/{pod.name}" for pod in seen.pods]
+    if what == GROUP:
+        return [f"podgroup.{POD_GROUPS.group}/{group.name}" for group in seen.pod_groups]
     if what == QUEUE:
         return [f"queue.{QUEUES.group}/{queue.name}" for queue in seen.queues]
     return [f"node/{node.name}" for node in seen.nodes]

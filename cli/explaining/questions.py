@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cli.explain import GROUP
-from cli.inspection.options import POD
+from cli.inspection.options import GROUP, POD
 
 #: What is explained by a scheduler; nodes and queues are explained by the command itself.
 KINDS = (POD, GROUP)

@@ -33,7 +33,7 @@ async def read_cluster(api: Api, *, labels: str = "") -> Found:
     requests: list[BindRequest] = []
     nodes = (await api.list(NODES, label_selector=labels, skip_undecodable=True)).items
     pods = await _pods(api, unread)
-    await _read_requests(api, requests, unread)
+    await read_requests(api, requests, unread)
     if labels:
         here = {node.metadata.name for node in nodes}
         pods = [pod for pod in pods if not pod.spec.node_name or pod.spec.node_name in here]
@@ -45,11 +45,11 @@ async def read_nodes(api: Api, wanted: Sequence[str]) -> Found:
     """Read these nodes and what is on them. Raises BadInput for one that is not there, ApiError."""
     unread: list[str] = []
     requests: list[BindRequest] = []
-    nodes = [await _one(api, NODES, name) for name in dict.fromkeys(wanted)]
+    nodes = [await one(api, NODES, name) for name in dict.fromkeys(wanted)]
     here: list[Pod] = []
     for node in nodes:
         here += await _pods(api, unread, field_selector=f"spec.nodeName={node.metadata.name}")
-    await _read_requests(api, requests, unread)
+    await read_requests(api, requests, unread)
     for request in requests:
         if request.spec.selected_node in wanted:
             await _add(api, PODS, request.metadata.name, here, namespace=request.metadata.namespace)
@@ -66,7 +66,7 @@ async def read_pods(api: Api, wanted: Sequence[str], *, namespaces: Sequence[str
     """
     unread: list[str] = []
     if wanted:
-        pods = [await _one(api, PODS, name, namespace=namespaces[0]) for name in dict.fromkeys(wanted)]
+        pods = [await one(api, PODS, name, namespace=namespaces[0]) for name in dict.fromkeys(wanted)]
     else:
         listed = [await _pods(api, unread, namespace=each, label_selector=labels) for each in namespaces or ("",)]
         pods = [pod for those in listed for pod in those]
@@ -80,7 +80,7 @@ async def read_pods(api: Api, wanted: Sequence[str], *, namespaces: Sequence[str
 
     await allowed(read_held, f"reservations (pods of namespace {names.RESERVATION_NAMESPACE})", unread)
     for namespace in namespaces or ("",):
-        await _read_requests(api, requests, unread, namespace=namespace)
+        await read_requests(api, requests, unread, namespace=namespace)
     known = {pod.metadata.uid: pod for pod in (*held, *pods)}
     return Found(
         nodes=nodes,
@@ -129,7 +129,8 @@ async def _add_tenants(api: Api, here: list[Pod]) -> None:
             here += [pod for pod in found if pod.metadata.uid == uid]
 
 
-async def _one(api: Api, resource: Resource[T], name: str, *, namespace: str = "") -> T:
+async def one(api: Api, resource: Resource[T], name: str, *, namespace: str = "") -> T:
+    """Read an object. Raises BadInput for one that is not there, ApiError."""
     try:
         return await api.get(resource, name, namespace=namespace)
     except NotFound as error:
@@ -147,8 +148,8 @@ async def _pods(
     return [pod for pod in listing.items if pod is not None]
 
 
-async def _read_requests(api: Api, requests: list[BindRequest], unread: list[str], *, namespace: str = "") -> None:
-    """What is under way. Where the kind is unknown, nothing is."""
+async def read_requests(api: Api, requests: list[BindRequest], unread: list[str], *, namespace: str = "") -> None:
+    """Read what is under way. Where the kind is unknown, nothing is."""
 
     async def read() -> None:
         try:

@@ -83,7 +83,7 @@ def survey(
     around = Surroundings(
         reservations={held.group: held for held in _reservations(found.pods, settings)},
         cards_mib={name: view.largest_card_mib for name, view in views.items() if _is_even(view)},
-        orders=_orders(found.requests),
+        orders=orders(found.requests),
         scheduler_name=settings.scheduler_name,
     )
     shown = [seen for pod in found.pods if (seen := _shown(pod, around, found)) is not None]
@@ -183,7 +183,7 @@ def _reservations(pods: Iterable[Pod], settings: Settings) -> Iterable[Reservati
     return sorted(found, key=lambda held: held.is_learned)
 
 
-def _orders(requests: Iterable[BindRequest]) -> dict[str, str]:
-    """Pod UID -> node, of the hand-overs that the binder carries out."""
+def orders(requests: Iterable[BindRequest]) -> dict[str, str]:
+    """Return pod UID -> node, of the hand-overs that the binder carries out."""
     read = ((order.read(request), request.spec.selected_node) for request in requests)
     return {ordered.pod_uid: node for ordered, node in read if isinstance(ordered, Order)}

@@ -43,7 +43,7 @@ def cluster_sheets(seen: Inspection, *, wide: bool = False) -> list[Sheet]:
         sheets.append(Sheet(title=title, columns=columns, rows=rows, spare=("SHARE",), folds=("GPU", "POD")))
     waiting = [pod for pod in seen.pods if not pod.node]
     if waiting:
-        rows = [(Cell(f"{pod.namespace}/{pod.name}"), *_asked(pod), _why(pod)) for pod in waiting]
+        rows = [(Cell(f"{pod.namespace}/{pod.name}"), *asked(pod), why(pod)) for pod in waiting]
         sheets.append(
             Sheet(
                 title="Waiting pods:",
@@ -203,8 +203,8 @@ def _again(cell: Cell) -> Cell:
 def _tenant(tenant: TenantView, pods: Mapping[str, PodView]) -> list[Cell]:
     pod = pods.get(tenant.uid)
     said = " (on its way)" if tenant.is_on_its_way else " (kept: its pod is gone)" if tenant.is_kept else ""
-    asked = _asked(pod) if pod else (Cell(_UNKNOWN), Cell(_UNKNOWN))
-    return [Cell(_name(tenant)), Cell(_part(tenant) + said), *asked]
+    words = asked(pod) if pod else (Cell(_UNKNOWN), Cell(_UNKNOWN))
+    return [Cell(_name(tenant)), Cell(_part(tenant) + said), *words]
 
 
 def _name(tenant: TenantView) -> str:
@@ -255,9 +255,9 @@ def _pod(pod: PodView, *, wide: bool) -> list[Cell]:
         Cell(f"{pod.namespace}/{pod.name}"),
         Cell(phase, {"Running": "green", "Pending": "yellow", "Failed": "red"}.get(phase, "")),
         Cell(pod.node or _NONE),
-        *_asked(pod),
+        *asked(pod),
         Cell(_got(pod)),
-        _why(pod),
+        why(pod),
     ]
     if wide:
         further = ("uuid", "group", "reservation")
@@ -266,7 +266,8 @@ def _pod(pod: PodView, *, wide: bool) -> list[Cell]:
     return cells
 
 
-def _asked(pod: PodView) -> tuple[Cell, Cell]:
+def asked(pod: PodView) -> tuple[Cell, Cell]:
+    """Return the dialect and the words of what a pod asks."""
     if pod.refused:
         return Cell(_UNKNOWN), Cell(f"refused: {pod.refused}", "red")
     return Cell(pod.dialect or _NONE), Cell("\n".join(pod.asks) or "no GPU")
@@ -284,8 +285,8 @@ def _share(given: GivenView) -> str:
     return f"{amount} of {where}" + (f", {given.mem_mib} MiB" if given.mem_mib else "")
 
 
-def _why(pod: PodView) -> Cell:
-    """Why it does not run: what keeps it now, then what was the matter before."""
+def why(pod: PodView) -> Cell:
+    """Say why it does not run: what keeps it now, then what was the matter before."""
     if pod.waits is None:
         return Cell(f"runs, but: {' '.join(pod.not_enforced.split())}", "yellow") if pod.not_enforced else Cell(_NONE)
     waits = pod.waits

@@ -62,6 +62,49 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel
     not_enforced: str = ""
 
 
+class SubGroupView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A sub-group: the pods, or with ``is_of_sub_groups`` the sub-groups below it, that have to run; its own pods."""
+
+    name: str
+    parent: str
+    minimum: int
+    is_of_sub_groups: bool
+    pods: int
+    running: int
+
+
+class MemberView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A pod of a PodGroup, and its sub-group."""
+
+    sub_group: str
+    pod: PodView
+
+
+class PodGroupView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A PodGroup. Of its ``pods``, which have not ended, some run, some wait for a node; the others start.
+
+    ``phase``: cli/inspection/groupviews.py. ``reason``, ``message``: why it waits, or what is the matter. ``members``:
+    of PodGroups that were asked for by name.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    queue: str
+    node_pool: str
+    created: str
+    minimum: int
+    pods: int
+    running: int
+    waiting: int
+    ended: int
+    phase: str
+    reason: str = ""
+    message: str = ""
+    sub_groups: tuple[SubGroupView, ...] = ()
+    members: tuple[MemberView, ...] = ()
+
+
 class Inspection(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """All of it. ``unread``: what could not be read, and so is missing here.
 
@@ -70,6 +113,7 @@ class Inspection(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
 
     nodes: tuple[NodeView, ...] = ()
     pods: tuple[PodView, ...] = ()
+    pod_groups: tuple[PodGroupView, ...] = ()
     queues: tuple[QueueView, ...] = ()
     unread: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

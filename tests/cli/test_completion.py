@@ -32,7 +32,8 @@ def names(kind: str, where: Sequence[str]) -> Sequence[str]:
         ([""], [*COMMANDS, ":4"]),
         (["i"], ["inspect", ":4"]),
         (["-v", "l"], ["lint", ":4"]),
-        (["inspect", ""], ["cluster", "node", "pod", "queue", ":4"]),
+        (["inspect", ""], ["cluster", "node", "pod", "podgroup", "queue", ":4"]),
+        (["inspect", "pg", ""], ["podgroups-1", "podgroups-2", ":4"]),
         (["inspect", "node", ""], ["nodes-1", "nodes-2", ":4"]),
         (["inspect", "no", "nodes-1", ""], ["nodes-2", ":4"]),
         (["inspect", "cluster", ""], [":4"]),
@@ -52,7 +53,7 @@ def names(kind: str, where: Sequence[str]) -> Sequence[str]:
         (["inspect", "--context", ""], ["context-1", "context-2", ":4"]),
         (["inspect", "--kubeconfig", ""], [":0"]),
         (["inspect", "--fo"], ["--format", ":4"]),
-        (["inspect", "-A", "p"], ["pod", ":4"]),
+        (["inspect", "-A", "p"], ["pod", "podgroup", ":4"]),
         (["check", "-o", ""], ["table", "json", "yaml", ":4"]),
         (["admin", ""], ["check", "check-kai", "clean-nodes", "upgrade-crds", ":4"]),
         (["admin", "check", "-o", "j"], ["json", ":4"]),
@@ -63,7 +64,7 @@ def names(kind: str, where: Sequence[str]) -> Sequence[str]:
         (["translate", "--to", "v"], ["volcano", ":4"]),
         (["lint", "--dialects", ""], [":0"]),
         (["nothing", ""], [*COMMANDS, ":4"]),
-        (["inspect", "--nothing=", ""], ["cluster", "node", "pod", "queue", ":4"]),
+        (["inspect", "--nothing=", ""], ["cluster", "node", "pod", "podgroup", "queue", ":4"]),
         (["inspect", "--nothing="], [":4"]),
     ],
 )
@@ -84,7 +85,7 @@ def test_kubectl_asks_the_program_that_is_installed(tmp_path: Path) -> None:
         (tmp_path / name).write_text(f"#!{sys.executable}\n{load}\n", encoding="utf-8")
         (tmp_path / name).chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "KUBECONFIG": str(tmp_path / "none")}
-    for typed, expected in ([["moorage", "ins"], ["inspect", ":4"]], [["moorage", "inspect", "p"], ["pod", ":4"]]):
+    for typed, expected in ([["moorage", "ins"], ["inspect", ":4"]], [["moorage", "inspect", "n"], ["node", ":4"]]):
         ended = subprocess.run(
             [KUBECTL, "__complete", *typed], env=environment, capture_output=True, text=True, check=True
         )

@@ -21,13 +21,13 @@ from cli.main import main, plugin_parser
 from cli.refusing import BadInput
 from kube.client.clock import SystemClock
 from kube.client.errors import Forbidden
-from kube.client.resources import NODES, PODS, QUEUES
+from kube.client.resources import NODES, POD_GROUPS, PODS, QUEUES
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from simulator.world import World
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage
-from tests.scheduler.stage import TEAM, api_of, create, pod, settle, share
+from tests.scheduler.stage import TEAM, api_of, create, create_gang, pod, settle, share
 from wire import names
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +54,9 @@ def understood(*given: str) -> argparse.Namespace:
         (["node/a"], "node", ["a"]),
         (["po", "p", "-n", "team"], "pod", ["p"]),
         (["pod", "-A"], "pod", []),
+        (["podgroups"], "podgroup", []),
+        (["pg", "g"], "podgroup", ["g"]),
+        (["podgroup/g"], "podgroup", ["g"]),
         (["queues"], "queue", []),
         (["queue/a", "b"], "queue", ["a", "b"]),
     ],
@@ -66,10 +69,13 @@ def test_what_is_meant_is_written_as_for_kubectl(given: list[str], what: str, of
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (["gpu"], "inspect gpu: allowed are cluster, node, pod and queue"),
+        (["gpu"], "inspect gpu: allowed are cluster, node, pod, podgroup and queue"),
         (["cluster", "n1"], "did you mean inspect node n1?"),
         (["-n", "team", "-A"], "-n and -A: allowed is one of the two"),
         (["pod", "p", "-A"], "-A: pods that are named are of one namespace"),
+        (["pg", "g", "-n", "a", "-n", "b"], "-n: podgroups that are named are of one namespace"),
+        (["podgroup", "-f", "x"], "-f: allowed with queue"),
+        (["podgroup", "--format", "aliyun"], "--format aliyun: allowed with cluster and node"),
         (["queue", "-n", "team"], "-n and -A: queues have no namespace"),
         (["pod", "-f", "x"], "-f: allowed with queue"),
         (["-d"], "-d: allowed with --format aliyun"),
@@ -355,6 +361,53 @@ async def test_queues_are_told_as_the_scheduler_counts_them(capsys: pytest.Captu
         world.server.faults.on_request.append(refuse("queues"))
         with pytest.raises(Forbidden):
             await looked(world, "queues")
+
+
+async def test_gangs_are_told_by_what_runs_of_them_and_why_the_rest_waits(capsys: pytest.CaptureFixture[str]) -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        await create_gang(world, "runs", 2, *(pod(f"r{number}", gpus=1) for number in range(2)))
+        await create_gang(world, "waits", 2, *(pod(f"w{number}", gpus=3) for number in range(2)))
+        await settle()
+        seen = await looked(world, "podgroups")
+        assert [(view.name, view.phase, view.minimum, view.running, view.waiting) for view in seen.pod_groups] == [
+            ("runs", "Running", 2, 2, 0),
+            ("waits", "Waiting", 2, 0, 2),
+        ]
+        assert seen.pod_groups[1].message == " ".join(stage.waits_because(world, "w0").split())
+        assert [view.members for view in seen.pod_groups] == [(), ()]
+        inspectprocess.show(seen, understood("podgroups", "-o", "name"))
+        assert capsys.readouterr().out == "podgroup.scheduling.run.ai/runs\npodgroup.scheduling.run.ai/waits\n"
+        one = await looked(world, "pg", "waits")
+        assert [member.pod.name for member in one.pod_groups[0].members] == ["w0", "w1"]
+        inspectprocess.show(one, understood("pg", "waits"))
+        printed = capsys.readouterr().out.splitlines()
+        assert [row.split()[0] for row in printed if row] == [
+            "PODGROUP", "team-a/waits", "Pods", "PODGROUP", "team-a/waits", "team-a/waits"
+        ]  # fmt: skip
+        with pytest.raises(BadInput, match="there is no podgroup gone in namespace team-a"):
+            await looked(world, "podgroup", "gone")
+
+
+async def test_gangs_are_read_of_the_contexts_namespace_of_others_or_by_labels() -> None:
+    async with stage.stage("1x4x80GiB") as world:
+        for name, team in (("a", "x"), ("b", "y")):
+            await create_gang(world, name, 1, pod(f"of-{name}", gpus=1))
+            await world.api.patch(POD_GROUPS, name, {"metadata": {"labels": {"team": team}}}, namespace=TEAM)
+        await settle()
+
+        async def named(*given: str, **how: Any) -> list[str]:
+            return [view.name for view in (await looked(world, "podgroup", *given, **how)).pod_groups]
+
+        assert await named() == ["a", "b"]
+        assert await named(own_namespace="other") == []
+        assert await named("-A", own_namespace="other") == ["a", "b"]
+        assert await named("-l", "team=y") == ["b"]
+        world.server.faults.on_request.append(refuse("bindrequests", TEAM))
+        seen = await looked(world, "podgroup")
+        assert seen.unread == ("bindrequests (what is on its way to a node): you may not read this",)
+        world.server.faults.on_request.append(refuse("pods", TEAM))
+        with pytest.raises(Forbidden):
+            await looked(world, "podgroup")
 
 
 async def test_people_get_tables(capsys: pytest.CaptureFixture[str]) -> None:

@@ -194,3 +194,9 @@ def test_queues_of_a_cluster_are_read_without_what_decides_or_reads_files(
     needed = {"cli.queueing", "scheduler.core.queues"}
     needless = ("cli.podfiles", "cli.queueing.counting", "cli.queueing.files", "scheduler.core.room")
     assert of_modules(found, *needless, *(each for each in NOT_FOR_READING if each not in needed)) == []
+
+
+def test_podgroups_are_read_without_what_decides(cluster: str, tmp_path: Path) -> None:
+    found = loaded_modules(["inspect", "podgroup", "-A"], cluster, tmp_path)
+    assert "cli.inspection.groupviews" in found
+    assert of_modules(found, *(each for each in NOT_FOR_READING if each != "scheduler.core.queues")) == []

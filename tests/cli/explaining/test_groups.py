@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from cli.explain import GROUP
 from cli.explaining import groups, supposing
-from cli.inspection.options import POD
+from cli.inspection.options import GROUP, POD
 from cli.inspection.sheets import plain
 from cli.queueing.counting import Known
 from scheduler.core.model.room import Action, Intent, Place, Victim

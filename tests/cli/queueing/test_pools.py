@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cli.explain import GROUP
 from cli.explaining import supposing
-from cli.inspection.options import NODE, POD
+from cli.inspection.options import GROUP, NODE, POD
 from cli.queueing.counting import NOW_NS, Known
 from cli.queueing.pools import About
 from scheduler.core.filters.node_pool import OwnPool
