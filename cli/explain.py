@@ -25,6 +25,8 @@ SPELLINGS: Final = {
 }
 #: Kinds that have a namespace.
 IN_NAMESPACES: Final = frozenset({POD, GROUP})
+#: What messages call an object of a kind, where that is not the kind as it is typed.
+_CALLED: Final = {GROUP: "PodGroup"}
 #: The most edits that are tried together.
 _MOST_EDITS: Final = 8
 
@@ -69,6 +71,11 @@ def _explain(arguments: argparse.Namespace) -> int:
         return explainprocess.run(arguments)
 
 
+def called(kind: str) -> str:
+    """Return the name of a kind as messages write it."""
+    return _CALLED.get(kind, kind)
+
+
 def put_right(arguments: argparse.Namespace) -> None:
     """Read what is meant: ``queue/NAME`` too. Raises BadInput where that makes no sense."""
     what, slash, name = arguments.what.partition("/")
@@ -79,7 +86,7 @@ def put_right(arguments: argparse.Namespace) -> None:
         arguments.names.insert(0, name)
     if len(arguments.names) != 1:
         listed = "queues" if kind == QUEUE else "cluster" if kind == NODE else "pod"
-        raise BadInput(f"explain {what}: name one {kind}; names are listed by: inspect {listed}")
+        raise BadInput(f"explain {what}: name one {called(kind)}; names are listed by: inspect {listed}")
     if arguments.namespace and kind not in IN_NAMESPACES:
         raise BadInput(f"-n: a {kind} has no namespace; allowed with pod and podgroup")
     if arguments.what_if and kind not in IN_NAMESPACES:

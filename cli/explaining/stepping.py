@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from cli.explain import called
 from cli.explaining import groups, others, supposing
 from cli.explaining.questions import Asked, Unanswered
 from cli.explaining.views import GroupView
@@ -74,7 +75,8 @@ class Explaining:
         if subject is None:
             asked = self._asked
             whose = " that waits for this scheduler or has a node" if asked.kind == POD else ""
-            raise Unanswered(404, f"there is no {asked.kind} {asked.name} in namespace {asked.namespace}{whose}")
+            what = f"{called(asked.kind)} {asked.name}"
+            raise Unanswered(404, f"there is no {what} in namespace {asked.namespace}{whose}")
         self._generation = self._state.generation
         self._trying = Trying(snapshot, subject, now_ns, wall_s, limits=_LIMITS)
         self._trying.is_settled = is_settled and not self._edits

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from cli.explain import called
 from cli.explaining.views import GroupView
 from cli.inspection.options import POD
 from cli.queueing.counting import NOW_NS, Known
@@ -53,7 +54,7 @@ def subject(known: Known, kind: str, namespace: str, name: str) -> Subject:
     near = difflib.get_close_matches(name, there, n=1)
     meant = f"; did you mean {near[0]}?" if near else ""
     whose = "" if kind != POD else " that waits for this scheduler or has a node"
-    raise BadInput(f"there is no {kind} {name} in namespace {namespace}{whose}{meant}")
+    raise BadInput(f"there is no {called(kind)} {name} in namespace {namespace}{whose}{meant}")
 
 
 def explained(known: Known, of: Subject, supposed: Sequence[Edit], wall_s: int) -> Explained:

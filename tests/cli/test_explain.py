@@ -58,6 +58,8 @@ def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
             "is a pod alone; allowed for a PodGroup",
         ),
         (["node", "node-9", *OFFLINE], "there is no node node-9; did you mean node-"),
+        (["podgroup"], "explain podgroup: name one PodGroup; names are listed by: inspect pod"),
+        (["podgroup", "train", *OFFLINE, "-n", "vision"], "there is no PodGroup train in namespace vision"),
         (["queue"], "explain queue: name one queue; names are listed by: inspect queues"),
         (["queue", "a", "b"], "explain queue: name one queue"),
         (["queue", "a", "-f", "x", "--context", "c"], "-f: not with options of a connection such as --context"),

@@ -76,7 +76,7 @@ async def test_a_change_is_supposed() -> None:
     ("asked", "status", "why"),
     [
         (msgspec.structs.replace(POD, name="x"), 404, "there is no pod x in namespace ns that waits"),
-        (msgspec.structs.replace(POD, kind="podgroup", name="x"), 404, "there is no podgroup x in namespace ns"),
+        (msgspec.structs.replace(POD, kind="podgroup", name="x"), 404, "there is no PodGroup x in namespace ns"),
         (msgspec.structs.replace(POD, supposed=("nonsense",)), 400, "--what-if 'nonsense' is no what-if; allowed: "),
         (msgspec.structs.replace(POD, supposed=("drain n9",)), 400, "--what-if drain n9: allowed are nodes: n1"),
         (msgspec.structs.replace(POD, supposed=("finish t",), sees_others=False), 403, "--what-if finish"),
