@@ -196,7 +196,7 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
         action="append",
         default=[],
         metavar="NxGxMEM",
-        help="N nodes of G cards of MEM: 4x8x80GiB; cards that differ: 1x2x24GiB+2x80GiB; may be repeated",
+        help="N nodes of G GPUs of MEM: 4x8x80GiB; GPUs that differ: 1x2x24GiB+2x80GiB; may be repeated",
     )
     _add_node_additions(parser)
     dialectfile.add_option(parser)

@@ -36,7 +36,7 @@ def add_command(commands: _Commands) -> None:
         action="append",
         required=True,
         metavar="NxGxMEM",
-        help="N nodes of G cards of MEM: 4x8x80GiB; cards that differ: 1x2x24GiB+2x80GiB; may be repeated",
+        help="N nodes of G GPUs of MEM: 4x8x80GiB; GPUs that differ: 1x2x24GiB+2x80GiB; may be repeated",
     )
     parser.add_argument(
         "--prefix", default="simulated", help="nodes are called PREFIX-0, PREFIX-1... (default simulated)"
@@ -46,7 +46,7 @@ def add_command(commands: _Commands) -> None:
         "--state",
         type=Path,
         metavar="FOLDER",
-        help="remember there which pod has which device, so that a restart does not look like a swap of cards",
+        help="remember there which pod has which device, so that a restart does not look like a swap of GPUs",
     )
     parser.add_argument(
         "--record",

@@ -86,9 +86,9 @@ def _other_unit(found: FoundPod, pod: Pod, translation: Translation) -> Iterator
         for mem_mib in sorted({ask.mem_mib for ask in asking.asks if isinstance(ask, MemoryAsk)}):
             field = f"container {asking.container.name}"
             if mem_mib > _LARGEST_MIB:
-                yield Suspicion("unit", field, f"asks for {mem_mib} MiB of a card, more than any has: another unit?")
+                yield Suspicion("unit", field, f"asks for {mem_mib} MiB of one GPU, more than any has: another unit?")
             elif mem_mib < _SMALLEST_MIB:
-                yield Suspicion("unit", field, f"asks for {mem_mib} MiB of a card: are GiB meant?")
+                yield Suspicion("unit", field, f"asks for {mem_mib} MiB of one GPU: are GiB meant?")
 
 
 def _ignored(found: FoundPod, pod: Pod, translation: Translation) -> Iterator[Suspicion]:

@@ -46,7 +46,7 @@ def add_command(commands: _Commands, *, is_called: bool = True) -> None:
         action="append",
         default=[],
         metavar="NxGxMEM",
-        help=f"with --simulate: N nodes of G cards of MEM; may be repeated (default: {' '.join(NODES)})",
+        help=f"with --simulate: N nodes of G GPUs of MEM; may be repeated (default: {' '.join(NODES)})",
     )
     parser.add_argument("--seed", type=int, default=0, help="with --simulate: what happens follows from it (default 0)")
     parser.add_argument(

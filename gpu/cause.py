@@ -23,7 +23,7 @@ class Cause(enum.Enum):
     RESERVATION_SILENT = "ReservationSilent"
     #: The device is claimed by another group, or used by a pod that is not in its book.
     DEVICE_CLAIMED = "DeviceClaimed"
-    #: The card turned out smaller than the memory asked.
+    #: The device turned out to have less memory than was asked.
     CARD_TOO_SMALL = "CardTooSmall"
     #: The device that was opened is not one that the pod names by index or UUID.
     OTHER_DEVICE = "OtherDevice"

@@ -90,10 +90,10 @@ def wish_lines(translation: Translation) -> Iterator[str]:
     if translation.strategy:
         yield translation.strategy
     for words, listed in (
-        ("cards of type", cards.products),
-        ("no cards of type", cards.not_products),
-        ("cards", cards.uuids),
-        ("not the cards", cards.not_uuids),
+        ("GPUs of type", cards.products),
+        ("no GPUs of type", cards.not_products),
+        ("GPUs", cards.uuids),
+        ("not the GPUs", cards.not_uuids),
     ):
         if listed:
             yield f"{words} {', '.join(listed)}"
@@ -159,7 +159,7 @@ def _counted(ask: Ask, count: int) -> str:
 def _more(ask: SharedAsk) -> str:
     compute = f", {ask.compute_percent}% of its compute" if ask.compute_percent else ""
     index = f", index {ask.index}" if ask.index >= 0 else ""
-    return compute + index + (f", on card {ask.seat}" if ask.seat else "")
+    return compute + index + (f", on device {ask.seat}" if ask.seat else "")
 
 
 def percent(nano: int) -> str:

@@ -18,7 +18,7 @@ class Failure(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 def smaller_than_asked(device: PlannedDevice, card_mib: int) -> Failure:
     """Return the failure of a card that holds less than was asked of it."""
-    return Failure(cause=Cause.CARD_TOO_SMALL, detail=f"{device.mem_mib} MiB asked, the card has {card_mib} MiB")
+    return Failure(cause=Cause.CARD_TOO_SMALL, detail=f"{device.mem_mib} MiB asked, the device has {card_mib} MiB")
 
 
 def other_than_asked(pin: Pin, device: Identity) -> Failure:

@@ -37,7 +37,7 @@ class Checkpoints:
             return {}
         except (msgspec.DecodeError, IndexError) as error:
             raise BadCheckpoint(
-                f"{path}: not what a node with {len(devices)} cards gave out ({error}); remove it to forget it"
+                f"{path}: not what a node with {len(devices)} GPUs gave out ({error}); remove it to forget it"
             ) from error
 
     def save(self, node: str, held: Mapping[tuple[str, str], Sequence[Device]]) -> None:

@@ -16,8 +16,8 @@ import msgspec
 from wire import names, quantity
 
 ALLOWED: Final = (
-    "NODESxCARDSxMEMORY as in 4x8x80GiB, with mixed cards 1x2x24GiB+2x80GiB, with MIG slices 1x7x1g.10gb, "
-    "without cards 2x0"
+    "NODESxGPUSxMEMORY as in 4x8x80GiB, with GPUs that differ 1x2x24GiB+2x80GiB, with MIG slices 1x7x1g.10gb, "
+    "without GPUs 2x0"
 )
 MOST_NODES: Final = 100_000
 MOST_CARDS: Final = 64
@@ -92,7 +92,7 @@ def parse(texts: Sequence[str]) -> tuple[NodeShape, ...]:
 def _parse_group(text: str) -> tuple[int, tuple[int, ...], tuple[str, ...]]:
     match = _NODES.fullmatch(text)
     if match is None:
-        raise MalformedShape(text, "not a number of nodes, an x and cards")
+        raise MalformedShape(text, "not a number of nodes, an x and GPUs")
     count = int(match["nodes"])
     if count == 0:
         raise MalformedShape(text, "no nodes")
@@ -107,18 +107,18 @@ def _parse_group(text: str) -> tuple[int, tuple[int, ...], tuple[str, ...]]:
         else:
             slices += [cut["profile"]] * int(cut["count"])
     if len(cards_mib) + len(slices) > MOST_CARDS:
-        raise MalformedShape(text, f"more than {MOST_CARDS} cards in a node")
+        raise MalformedShape(text, f"more than {MOST_CARDS} GPUs in a node")
     return count, tuple(cards_mib), tuple(slices)
 
 
 def _parse_cards(text: str, part: str) -> tuple[int, ...]:
     match = _CARDS.fullmatch(part)
     if match is None:
-        raise MalformedShape(text, f"{part!r} is not a number of cards, an x and a memory as in 80GiB or 24G")
+        raise MalformedShape(text, f"{part!r} is not a number of GPUs, an x and a memory as in 80GiB or 24G")
     try:
         mem_mib = quantity.mib_down(match["memory"].removesuffix("B"))
     except quantity.MalformedQuantity as error:
         raise MalformedShape(text, str(error)) from error
     if not 0 < mem_mib <= MOST_CARD_MIB:
-        raise MalformedShape(text, f"a card of {match['memory']} is not between 1 MiB and {MOST_CARD_MIB} MiB")
+        raise MalformedShape(text, f"a GPU of {match['memory']} is not between 1 MiB and {MOST_CARD_MIB} MiB")
     return (mem_mib,) * int(match["count"])

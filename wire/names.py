@@ -186,25 +186,25 @@ MAX_RUNTIME: Final = "moorage.dev/max-runtime"
 MOORAGE_PREFIX: Final = "moorage.dev/"
 
 # --- labels and annotations of nodes -----------------------------------------------------------------------------
-#: Label of a node: MiB of each of its cards.
+#: Label of a node: MiB of each of its GPUs.
 NODE_GPU_MEMORY: Final = "nvidia.com/gpu.memory"
-#: Label of a node: the product of its cards.
+#: Label of a node: the product of its GPUs.
 NODE_GPU_PRODUCT: Final = "nvidia.com/gpu.product"
 #: Label of nodes, PodGroups, Queues, pods and BindRequests: their node pool (docs/node-pools.md).
 NODE_POOL_LABEL: Final = "kai.scheduler/node-pool"
-#: Label of a node: how many cards it has.
+#: Label of a node: how many GPUs it has.
 NODE_GPU_COUNT: Final = "nvidia.com/gpu.count"
 #: Label of a node: how many times NVIDIA's plugin offers each GPU.
 NODE_GPU_REPLICAS: Final = "nvidia.com/gpu.replicas"
 #: Label of a node: by which way of sharing NVIDIA's plugin does.
 NODE_GPU_SHARING: Final = "nvidia.com/gpu.sharing-strategy"
-#: Node annotation of HAMi's plugin: its cards, each with its UUID.
+#: Node annotation of HAMi's plugin: its GPUs, each with its UUID.
 HAMI_NODE_REGISTER: Final = "hami.io/node-nvidia-register"
 #: Label of a node: how NVIDIA's plugin offers MIG slices, ``single`` or ``mixed``.
 NODE_MIG_STRATEGY: Final = "nvidia.com/mig.strategy"
-#: Node annotation for nodes whose cards differ: MiB of each card, joined by commas, in no particular order.
+#: Node annotation for nodes whose GPUs differ: MiB of each GPU, joined by commas, in no particular order.
 NODE_CARDS: Final = "moorage.dev/gpu-memory-mib"
-#: Node annotation: UUIDs of its cards, joined by commas, in the order of their index.
+#: Node annotation: UUIDs of its GPUs, joined by commas, in the order of their index.
 NODE_UUIDS: Final = "moorage.dev/gpu-uuids"
 #: Node annotation: what its administrator says that it can hold pods to, words joined by commas (gpu/enforcement.py).
 NODE_ENFORCES: Final = "moorage.dev/enforces"

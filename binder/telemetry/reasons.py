@@ -21,7 +21,7 @@ _WORDS = {
     Cause.RESERVATION_LOST: "the GPU reservation pod is gone",
     Cause.RESERVATION_SILENT: "failed waiting for GPU reservation pod to allocate",
     Cause.DEVICE_CLAIMED: "the device is claimed twice",
-    Cause.CARD_TOO_SMALL: "the card is smaller than the memory asked",
+    Cause.CARD_TOO_SMALL: "the device has less memory than the pod asked",
     Cause.OTHER_DEVICE: "the device is not one that the pod names; the next one is tried",
     Cause.POD_GONE: "the pod is gone",
     Cause.BOUND_ELSEWHERE: "the pod is bound already",

@@ -28,7 +28,7 @@ def show(seen: Inspection, *, unit: str, details: bool, output: str) -> None:
         made = (_details if details else summary)(uses, unit, width)
         sys.stdout.writelines(f"{line}\n" for line in made)
     unknown = [node.name for node in seen.nodes if node.gpus and not node.smallest_card_mib]
-    sys.stderr.writelines(f"not known: how much memory the cards of {name} have; shown as 0\n" for name in unknown)
+    sys.stderr.writelines(f"not known: how much memory the GPUs of {name} have; shown as 0\n" for name in unknown)
     sys.stderr.writelines(f"not read: {note}\n" for note in seen.unread)
 
 

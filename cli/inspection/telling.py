@@ -76,12 +76,12 @@ def pod_sheets(seen: Inspection, *, wide: bool = False) -> list[Sheet]:
 
 
 def _nodes(nodes: Sequence[NodeView], *, wide: bool) -> Sheet:
-    columns = ["NODE", "STATE", "CARD", "GPUS", "FREE", "WHOLE", "SHARED", "USED", "LARGEST SHARE"]
+    columns = ["NODE", "STATE", "GPU MEMORY", "GPUS", "FREE", "WHOLE", "SHARED", "USED", "LARGEST SHARE"]
     columns += ["ADDRESS", "NODE POOL", "PODS", "MIG SLICES"] if wide else []
     rows = [_node(node, wide=wide) for node in nodes]
     if len(nodes) > 1:
         rows.append(_total(nodes, wide=wide))
-    spare = ("WHOLE", "SHARED", "CARD", "USED", "LARGEST SHARE")
+    spare = ("WHOLE", "SHARED", "GPU MEMORY", "USED", "LARGEST SHARE")
     return Sheet(columns=columns, rows=rows, spare=spare, prose=("STATE",))
 
 

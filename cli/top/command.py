@@ -42,7 +42,7 @@ def add_command(commands: _Commands) -> None:
         action="append",
         default=[],
         metavar="NxGxMEM",
-        help="with --simulate: N nodes of G cards of MEM (default 3x8x80GiB and 1x4x24GiB)",
+        help="with --simulate: N nodes of G GPUs of MEM (default 3x8x80GiB and 1x4x24GiB)",
     )
     selection.add(parser, default="all", labels="")
     output.add(parser, (output.TABLE,), hint=_FOR_PROGRAMS, has_header=False)

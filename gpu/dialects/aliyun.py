@@ -120,7 +120,7 @@ def _conflict(asked: Iterable[_Asked], settings: AliyunSettings) -> Refusal | No
 
 
 def _unclear(one: _Asked, code: Mistake, allowed: str) -> Refusal:
-    message = f"{COUNT} beside {MEMORY} is not clear: the open source of gpushare serves one card a pod"
+    message = f"{COUNT} beside {MEMORY} is not clear: the open source of gpushare serves one GPU a pod"
     return Refusal(code=code, field=_field(COUNT, one.ref), value=str(one.cards), message=message, allowed=allowed)
 
 
@@ -159,7 +159,7 @@ def _overridden(asked: Iterable[_Asked]) -> Iterator[Note]:
         for variable in one.container.env or ():
             if variable.name == names.ENV_VISIBLE_DEVICES:
                 field = f"env {names.ENV_VISIBLE_DEVICES} of container {one.ref.name}"
-                yield Note(NoteCode.VARIABLE_OVERRIDDEN, field, shown(variable.value), "the card of the pod")
+                yield Note(NoteCode.VARIABLE_OVERRIDDEN, field, shown(variable.value), "the GPU of the pod")
 
 
 def _variable_refused(note: Note) -> Refusal:
@@ -167,8 +167,8 @@ def _variable_refused(note: Note) -> Refusal:
         code=Mistake.CONFLICTING,
         field=note.field,
         value=note.value,
-        message=f"{note.field} is {note.value or 'set'}, which shows other cards than the one that is asked for",
-        allowed="no such variable: it is set to the card of the pod",
+        message=f"{note.field} is {note.value or 'set'}, which shows other GPUs than the one that is asked for",
+        allowed="no such variable: it is set to the GPU of the pod",
     )
 
 

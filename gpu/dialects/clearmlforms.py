@@ -137,7 +137,7 @@ def _too_much(field: str, count: int) -> Refusal:
         code=Mistake.MALFORMED,
         field=field,
         value=str(count),
-        message=f"{field} is {count}: a card has {SLICES} slices",
+        message=f"{field} is {count}: a GPU has {SLICES} slices",
         allowed=f"0 to {SLICES} in all containers of a pod together",
     )
 

@@ -60,7 +60,7 @@ def _too_many(name: str, count: int) -> Refusal:
         code=Mistake.TOO_MANY,
         field=name,
         value=f"{count:,} names",
-        message=f"{name} names more cards than are looked at",
+        message=f"{name} names more GPUs than are looked at",
         allowed=f"{MOST_NAMED} names",
     )
 
@@ -70,7 +70,7 @@ def _all_excluded(name: str, annotations: Mapping[str, str], wanted: str) -> Ref
         code=Mistake.CONFLICTING,
         field=name,
         value=shown(annotations[name]),
-        message=f"{name} excludes every card that {wanted} names",
+        message=f"{name} excludes every GPU that {wanted} names",
         allowed=f"a list that leaves one of {shown(annotations[wanted])}",
     )
 

@@ -273,7 +273,7 @@ def test_lines_name_place_level_and_code_and_end_with_a_sum(tmp_path: Path, caps
     assert main(["lint", path]) == 1
     first, second, last = capsys.readouterr().out.splitlines()
     place = f"{path} document {{}}: Pod default/p"
-    assert first == f"{place.format(1)}: warning: container main asks for 8 MiB of a card: are GiB meant? [unit]"
+    assert first == f"{place.format(1)}: warning: container main asks for 8 MiB of one GPU: are GiB meant? [unit]"
     assert second.startswith(f"{place.format(2)}: error: gpu-fraction annotation value must be")
     assert last == "3 pods: 1 error, 1 warning, 0 notes"
 

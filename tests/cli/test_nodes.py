@@ -12,7 +12,7 @@ SERVER = ("--server", "https://127.0.0.1:1")
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--nodes", "4x8"], "moorage: --nodes: nodes '4x8': '8' is not a number of cards"),
+        (["--nodes", "4x8"], "moorage: --nodes: nodes '4x8': '8' is not a number of GPUs"),
         (["--nodes", "1x0", "--nodes", "0x0"], "moorage: --nodes: nodes '0x0': no nodes"),
         (["--nodes", "1x0", "--prefix", "Node_"], "moorage: --prefix: 'Node_' is not 1 to 52 lower-case letters"),
         (["--nodes", "1x0", "--prefix", "a-"], "moorage: --prefix: 'a-' is not"),

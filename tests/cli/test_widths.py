@@ -190,7 +190,7 @@ def test_piped_each_row_is_a_line_that_begins_with_its_object(table: str, capsys
 
 def test_wide_has_all_columns(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     _look_at(80, monkeypatch)
-    for what, columns in (("pod", ("DIALECT", "GOT", "PODGROUP")), ("cluster", ("CARD", "WHOLE", "MIG SLICES"))):
+    for what, columns in (("pod", ("DIALECT", "GOT", "PODGROUP")), ("cluster", ("GPU MEMORY", "WHOLE", "MIG SLICES"))):
         _inspect(what, "-o", "wide")
         told = capsys.readouterr().out
         assert all(column in told for column in columns)

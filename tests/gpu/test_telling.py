@@ -60,7 +60,7 @@ def test_what_is_not_enforced_is_told_with_its_amount(
         (
             MAIN,
             (MemoryAsk(5, seat="a", index=3, compute_percent=30),),
-            "main: 5 MiB of a GPU, 30% of its compute, index 3, on card a",
+            "main: 5 MiB of a GPU, 30% of its compute, index 3, on device a",
         ),
         (LOAD, (WholeAsk(), WholeAsk(), HALF), "init container load: 2 times a whole GPU + 50% of a GPU"),
         (
@@ -91,10 +91,10 @@ def test_wishes_and_cards_are_all_told() -> None:
         "no more compute than that",
         "mode mps",
         "spread",
-        "cards of type a100, h100",
-        "no cards of type t4",
-        "cards GPU-a",
-        "not the cards GPU-b",
+        "GPUs of type a100, h100",
+        "no GPUs of type t4",
+        "GPUs GPU-a",
+        "not the GPUs GPU-b",
     ]
 
 

@@ -38,5 +38,5 @@ def test_nodes_do_not_share_what_they_remember(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ['{"p/main": [4]}', '{"p/main": [-1]}', '{"p/main": 1}', "{", "[]"])
 def test_a_file_that_is_not_of_this_node_is_refused_by_name(text: str, tmp_path: Path) -> None:
     (tmp_path / "node-0.json").write_text(text)
-    with pytest.raises(BadCheckpoint, match=r"node-0\.json: not what a node with 4 cards gave out"):
+    with pytest.raises(BadCheckpoint, match=r"node-0\.json: not what a node with 4 GPUs gave out"):
         Checkpoints(tmp_path).load("node-0", CARDS)

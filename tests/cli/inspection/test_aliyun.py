@@ -117,7 +117,7 @@ def test_a_card_of_unknown_memory_is_named(capsys: pytest.CaptureFixture[str]) -
     aliyun.show(survey(Found(nodes=[node(gpus=1)])), unit="GiB", details=False, output="table")
     told = capsys.readouterr()
     assert told.out.splitlines()[1].split() == ["n1", "-", "0/0", "0/0"]
-    assert told.err == "not known: how much memory the cards of n1 have; shown as 0\n"
+    assert told.err == "not known: how much memory the GPUs of n1 have; shown as 0\n"
 
 
 def test_a_cluster_without_gpus_has_an_empty_table(capsys: pytest.CaptureFixture[str]) -> None:

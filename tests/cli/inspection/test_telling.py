@@ -95,10 +95,10 @@ def test_gpus_in_use_are_rounded_up(nano: int, told: str) -> None:
 def test_a_cluster_is_a_line_for_each_node_and_their_sum() -> None:
     two = [node("n1", gpus=2, mem_mib=24576), node("n2", gpus=4, mem_mib=81920, cordoned=True)]
     assert lines(cluster_sheets(seen(*two, card(), TENANT, pod("w", gpus=1, bound_to="n2")))) == [
-        "NODE    STATE      CARD        GPUS   FREE   WHOLE   SHARED   USED   LARGEST SHARE",
-        "n1      ready      24576 MiB   2      1      0       1        0.34   100%",
-        "n2      cordoned   81920 MiB   4      3      1       0        1      -",
-        "total                          6      4      1       1        1.34",
+        "NODE    STATE      GPU MEMORY   GPUS   FREE   WHOLE   SHARED   USED   LARGEST SHARE",
+        "n1      ready      24576 MiB    2      1      0       1        0.34   100%",
+        "n2      cordoned   81920 MiB    4      3      1       0        1      -",
+        "total                           6      4      1       1        1.34",
     ]
 
 

@@ -187,7 +187,7 @@ LISTED = [
         Row(
             f"A11 {value}",
             with_variable(value),
-            memory(5120, notes=note(NoteCode.VARIABLE_OVERRIDDEN, VARIABLE, value, "the card of the pod")),
+            memory(5120, notes=note(NoteCode.VARIABLE_OVERRIDDEN, VARIABLE, value, "the GPU of the pod")),
             written=written(5, {"c0": 5}),
         )
         for value in ("all", "0")

@@ -112,7 +112,7 @@ async def test_a_pod_that_is_given_another_of_its_alternatives_is_told_which(
     await stage.run(bound(waiting, "n1", ("a", NANO // 2), ("b", NANO // 2)))
     ((said, text),) = stage.told
     assert said == kind
-    wanted = "c0: 50% of a GPU, on card a; c1: 50% of a GPU, on card a"
+    wanted = "c0: 50% of a GPU, on device a; c1: 50% of a GPU, on device a"
     assert text.startswith(f"given is c0: 50% of a GPU; c1: 50% of a GPU, instead of {wanted}")
     assert ("less than is asked may be given" in text) is bool(notes)
 

@@ -101,7 +101,7 @@ def test_a_component_that_does_not_run_is_told_by_status(tmp_path: Path, capsys:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["up", "--nodes", "4x8"], "nodes '4x8': '8' is not a number of cards"),
+        (["up", "--nodes", "4x8"], "nodes '4x8': '8' is not a number of GPUs"),
         (["up", "--nodes", "0x8x80GiB"], "nodes '0x8x80GiB': no nodes"),
     ],
 )
