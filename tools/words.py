@@ -13,7 +13,7 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -102,21 +102,27 @@ WORDS: Final = {
     r"\bother[w]ise\b": "the condition",
     r"\bby itself\b": "automatically",
 }
+#: And on pages for users, where the glossary has one word for it.
+PAGE_WORDS: Final = {r"\bcards?\b": "GPU, or device"}
+_FOR_CONTRIBUTORS: Final = ("CHANGELOG.md", "CONTRIBUTING.md", "docs/design/")
 _ANY: Final = re.compile("|".join(WORDS), re.IGNORECASE)
 _MOST_WORDS: Final = 25
 _MOST_CELL: Final = 120
 _FENCED: Final = re.compile(r"^( *)(```+).*?^\1\2 *$|<!--.*?-->", re.MULTILINE | re.DOTALL)
 _CODE: Final = re.compile(r"`[^`]*`")
+_TAG: Final = re.compile(r"<[^>]*>")
 _TARGET: Final = re.compile(r"\]\([^)]*\)")
 _SENTENCE: Final = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n|\n(?=[#>|-]|\d+\. )")
 
 
 def wrong_words(text: str) -> Iterator[str]:
     """Words that have a plainer one, with their line."""
-    if not _ANY.search(text):
-        return
+    return _found(text, WORDS) if _ANY.search(text) else iter(())
+
+
+def _found(text: str, words: Mapping[str, str]) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), 1):
-        for pattern, instead in WORDS.items():
+        for pattern, instead in words.items():
             for found in re.finditer(pattern, line, re.IGNORECASE):
                 yield f"line {number}: {found[0].strip()!r}: write {instead}"
 
@@ -149,8 +155,21 @@ def complaints(path: Path) -> list[str]:
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".md":
         return list(wrong_words(text))
-    words = wrong_words(_FENCED.sub(_blank, text))
-    return [*words] if str(path) in WORDS_ONLY else [*words, *too_long(text)]
+    prose = _FENCED.sub(_blank, text)
+    words = [*wrong_words(prose)]
+    if is_for_users(path):
+        words += wrong_page_words(prose)
+    return words if str(path) in WORDS_ONLY else [*words, *too_long(text)]
+
+
+def is_for_users(page: Path) -> bool:
+    """Whether users of Moorage read a page, and not its contributors alone."""
+    return not str(page).startswith(_FOR_CONTRIBUTORS)
+
+
+def wrong_page_words(page: str) -> Iterator[str]:
+    """Words of a page for users that the glossary has another one for. Names in code are no words."""
+    return _found(_TAG.sub("", _TARGET.sub("]", _CODE.sub("", page))), PAGE_WORDS)
 
 
 def wrong_texts(source: str) -> Iterator[str]:

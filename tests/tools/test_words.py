@@ -11,9 +11,11 @@ from tools.words import (
     WORDS_ONLY,
     complaints,
     held,
+    is_for_users,
     modules,
     too_long,
     wrong_comments,
+    wrong_page_words,
     wrong_texts,
     wrong_words,
 )
@@ -52,6 +54,25 @@ def test_a_word_with_a_plainer_one_is_found_with_its_line(text: str, lines: list
 )
 def test_long_sentences_and_cells_are_found(page: str, count: int) -> None:
     assert len(list(too_long(page))) == count
+
+
+@pytest.mark.parametrize(
+    ("page", "lines"),
+    [
+        ("Half of a GPU.", []),
+        ("Two GPUs.\nHalf of a card.", [2]),
+        ("Cards are\nnumbered.", [1]),
+        ('The reason `cards`, <a id="cards"></a>and [a link](x.md#cards).', []),
+    ],
+)
+def test_a_page_for_users_uses_the_words_of_the_glossary(page: str, lines: list[int]) -> None:
+    assert [int(found.split(":")[0].removeprefix("line ")) for found in wrong_page_words(page)] == lines
+
+
+def test_pages_for_contributors_use_the_words_of_the_code() -> None:
+    assert is_for_users(Path("docs/tutorial.md"))
+    assert is_for_users(Path("README.md"))
+    assert not is_for_users(Path("docs/design/protocol.md"))
 
 
 def test_commands_of_a_page_are_not_prose(tmp_path: Path) -> None:
