@@ -98,17 +98,6 @@ def decide(snapshot: Snapshot, now_ns: int, limits: Limits = LIMITS, *, wall_s: 
     return _Deciding(snapshot, now_ns, limits, wall_s).made()
 
 
-def order_of_turns(snapshot: Snapshot, now_ns: int, limits: Limits = LIMITS) -> QueueOrder[Waiting]:
-    """All that is awake in the order in which ``decide`` would give it turns, before anything is placed.
-
-    What is printed of queues is lined up without a snapshot (report/listed_turns.py), and compared with this.
-    """
-    snapshot.check()
-    deciding = _Deciding(snapshot, now_ns, limits)
-    deciding.line_up()
-    return deciding.order
-
-
 @dataclass(slots=True)
 class _Deciding:
     """One decision under way."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cli.queueing.counting import NOW_NS
-from scheduler.core.decide.decide import order_of_turns
 from tests.cli.queueing.seen import explained, known, of, views
+from tests.scheduler.core.decide.turns import order_of_turns
 from tests.scheduler.core.objects import NANO, bind_request, bound, ended, node, pod_group, queue
 
 TREE: tuple[Any, ...] = (node(gpus=8), queue("a"), queue("b"))

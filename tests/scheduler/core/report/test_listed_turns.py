@@ -9,12 +9,12 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from scheduler.core.convert import written_plan
-from scheduler.core.decide import decide
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.resources import Resources
 from scheduler.core.queues.order import Key, QueueOrder
 from scheduler.core.report.listed_turns import Turn, order_of_turns
+from tests.scheduler.core.decide import turns
 from tests.scheduler.core.objects import NANO, bind_request, bound, cluster, ended, node, pod, pod_group, queue
 from tests.scheduler.core.report.listing import listed
 from wire import names
@@ -59,7 +59,7 @@ def lined_up(*objects: Any) -> dict[int, list[Standing]]:
 
 def decided(*objects: Any) -> dict[int, list[Standing]]:
     """The same by a cluster that decides."""
-    return standings(decide.order_of_turns(cluster(*objects).prepared(0), 0))
+    return standings(turns.order_of_turns(cluster(*objects).prepared(0), 0))
 
 
 def of(team: str, name: str, **more: Any) -> Any:
