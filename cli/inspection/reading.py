@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from typing import Final, TypeVar
 
 import msgspec
 
+from cli.inspection.counting import Beside
 from cli.inspection.surveying import Found, matters
 from cli.refusing import BadInput
 from gpu import reservation
+from gpu.ended import has_ended
 from kube.client.api import Api
 from kube.client.errors import Forbidden, NotFound
 from kube.client.listing import Listing
 from kube.client.resources import BIND_REQUESTS, NODES, PODS, Resource
+from scheduler.core.convert.demand import readable_demand
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -32,13 +35,13 @@ async def read_cluster(api: Api, *, labels: str = "") -> Found:
     unread: list[str] = []
     requests: list[BindRequest] = []
     nodes = (await api.list(NODES, label_selector=labels, skip_undecodable=True)).items
-    pods = await _pods(api, unread)
+    pods, beside = await _all_pods(api, {node.metadata.name for node in nodes}, unread)
     await read_requests(api, requests, unread)
     if labels:
         here = {node.metadata.name for node in nodes}
         pods = [pod for pod in pods if not pod.spec.node_name or pod.spec.node_name in here]
         requests = [request for request in requests if request.spec.selected_node in here]
-    return Found(nodes=nodes, pods=pods, requests=requests, unread=tuple(unread))
+    return Found(nodes=nodes, pods=pods, requests=requests, beside=beside, unread=tuple(unread))
 
 
 async def read_nodes(api: Api, wanted: Sequence[str]) -> Found:
@@ -146,6 +149,31 @@ async def _pods(
     )
     unread += [f"pod {one.key}: {one.error}" for one in listing.undecoded]
     return [pod for pod in listing.items if pod is not None]
+
+
+async def _all_pods(api: Api, nodes: Set[str], unread: list[str]) -> tuple[list[Pod], dict[str, Beside]]:
+    """Read the pods that matter, and of all others what they take of these nodes, by node."""
+
+    def keep(pod: Pod) -> Pod | tuple[str, Beside] | None:
+        if matters(pod):
+            return pod
+        node = pod.spec.node_name
+        if node not in nodes or has_ended(pod.status):
+            return None
+        demand = readable_demand(pod)
+        return node, Beside(demand.cpu_milli, demand.mem_mib, 1)
+
+    listing: Listing[Pod | tuple[str, Beside] | None] = await api.digest(PODS, keep)
+    unread += [f"pod {each.key}: {each.error}" for each in listing.undecoded]
+    pods: list[Pod] = []
+    beside: dict[str, Beside] = {}
+    for item in listing.items:
+        if isinstance(item, Pod):
+            pods.append(item)
+        elif item is not None:
+            node, takes = item
+            beside[node] = beside.get(node, Beside()) + takes
+    return pods, beside
 
 
 async def read_requests(api: Api, requests: list[BindRequest], unread: list[str], *, namespace: str = "") -> None:

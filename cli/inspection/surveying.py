@@ -7,13 +7,14 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from cli.inspection.counting import Count
+from cli.inspection.counting import Beside, Count
 from cli.inspection.podviews import Surroundings, came_past_the_door, is_of_interest, may_be_of_interest, pod_view
-from cli.inspection.values import Inspection, PodView
+from cli.inspection.values import Inspection, PodView, UnusableView
 from gpu import order, reservation
 from gpu.order import Order
 from gpu.reservation import Reservation
 from scheduler.core.model.settings import Settings
+from scheduler.core.report.fragmentation import Cause
 from scheduler.core.report.node_view import NodeView, TenantView
 from wire import names
 from wire.core import Node, Pod
@@ -57,6 +58,7 @@ F = TypeVar("F", bound=Fed)
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What was read. ``pods``: at least those that ``matters`` says; ``asked_for``: names of pods to show in any case.
 
+    ``beside``: by node, what pods take that have nothing to do with GPUs; None: not read.
     ``are_all_pods``: whether all that is on these nodes was read, so that it can be said what is free. ``unread``: what
     could not be read.
     """
@@ -66,6 +68,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     requests: Sequence[BindRequest] = ()
     asked_for: frozenset[str] = frozenset()
     are_all_pods: bool = True
+    beside: Mapping[str, Beside] | None = None
     unread: tuple[str, ...] = ()
 
 
@@ -78,7 +81,10 @@ def survey(
     was found, counted by who needs that, too.
     """
     settings = settings or Settings()
-    cluster = cluster or fed(Count(settings), found)
+    unusable: Mapping[Cause, int] = {}
+    if cluster is None:
+        cluster = counted = fed(Count(settings), found)
+        unusable = counted.unusable(found.beside) if found.beside is not None else {}
     views = {name: view for name in cluster.node_names() if (view := cluster.view(name)) is not None}
     around = Surroundings(
         reservations={held.group: held for held in _reservations(found.pods, settings)},
@@ -92,6 +98,7 @@ def survey(
     return Inspection(
         nodes=tuple(_nodes(views, nodes, there, keep=lambda where: not namespaces or where in namespaces)),
         pods=tuple(sorted((v for v in shown if not namespaces or v.namespace in namespaces), key=_name)),
+        unusable=tuple(UnusableView(cause=cause, nano=nano) for cause, nano in unusable.items()),
         unread=found.unread,
     )
 

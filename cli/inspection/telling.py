@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from cli.inspection.fragments import unusable_sheets
 from cli.inspection.sheets import Cell, Sheet
 from cli.inspection.values import GivenView, Inspection, PodView
 from gpu.share import NANO_PER_DEVICE, memory_from_nano
@@ -21,8 +22,8 @@ _NANO_PER_STEP: Final = NANO_PER_DEVICE // 10_000
 
 
 def cluster_sheets(seen: Inspection, *, wide: bool = False) -> list[Sheet]:
-    """A line for each node, then the devices that take nobody, the shares that are kept, and the pods that wait."""
-    sheets = [_nodes(seen.nodes, wide=wide)]
+    """A line for each node, then free GPUs that fit no pod, closed devices, shares that are kept, and waiting pods."""
+    sheets = [_nodes(seen.nodes, wide=wide), *unusable_sheets(seen.unusable)]
     closed = [(node, device) for node in seen.nodes for device in node.devices if device.closed]
     if closed:
         rows = [(Cell(node.name), Cell(_place(device)), *_closed(device)) for node, device in closed]

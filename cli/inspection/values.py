@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from scheduler.core.report.fragmentation import Cause
 from scheduler.core.report.node_view import NodeView
 
 if TYPE_CHECKING:  # nobody decodes these values, and pods and nodes are shown without it
@@ -105,9 +106,17 @@ class PodGroupView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="
     members: tuple[MemberView, ...] = ()
 
 
-class Inspection(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
-    """All of it. ``unread``: what could not be read, and so is missing here.
+class UnusableView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """Free GPUs, in nano-GPU, that no pod that waits or is usual can take, for one cause (docs/packing.md)."""
 
+    cause: Cause
+    nano: int
+
+
+class Inspection(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """All of it. ``unusable``: of all nodes together, by cause; none where not all is read that is on them.
+
+    ``unread``: what could not be read, and so is missing here.
     ``warnings``: which of the components do not work (cli/leaders.py).
     """
 
@@ -115,5 +124,6 @@ class Inspection(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
     pods: tuple[PodView, ...] = ()
     pod_groups: tuple[PodGroupView, ...] = ()
     queues: tuple[QueueView, ...] = ()
+    unusable: tuple[UnusableView, ...] = ()
     unread: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from rich.text import Text
 
+from cli.inspection.fragments import gpus_down
 from cli.inspection.telling import gpus_up, percent_down, percent_up
 from cli.page.partial import UNKNOWN
 from cli.page.values import Changes, Device, NodeCard, PodLine, Tenant
@@ -119,14 +120,9 @@ def _sums(nodes: Sequence[NodeCard]) -> Text:
         ("idle", sum(node.idle_nano for node in nodes)),
         ("stranded", sum(node.stranded_nano for node in nodes)),
     ):
-        amount = gpus_up(nano) if name == "used" else _gpus_down(nano)
+        amount = gpus_up(nano) if name == "used" else gpus_down(nano)
         said.append(f"{_GAP}{name} {amount}", style="yellow" if name == "stranded" and nano else "")
     return said
-
-
-def _gpus_down(nano: int) -> str:
-    """A number of free GPUs with two decimals, rounded down."""
-    return gpus_up(nano // (NANO_PER_DEVICE // 100) * (NANO_PER_DEVICE // 100))
 
 
 class _Owners:

@@ -410,6 +410,24 @@ async def test_gangs_are_read_of_the_contexts_namespace_of_others_or_by_labels()
             await looked(world, "podgroup")
 
 
+async def test_free_gpus_that_fit_no_pod_are_counted_with_what_pods_without_gpus_take() -> None:
+    async with stage.stage("1x2x24GiB") as world:
+        allocatable = (await world.api.get(NODES, "node-0")).status.allocatable or {}
+        least = {"cpu": "1", "nvidia.com/gpu": "1"}
+        beside, waits = pod("beside"), pod("waits")
+        beside["spec"]["containers"][0]["resources"] = {"requests": {"cpu": str(allocatable["cpu"])}}
+        waits["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}, "limits": least}
+        await create(world, beside)
+        await settle()
+        await create(world, waits)
+        await settle()
+        seen = await looked(world)
+        assert [(each.cause.value, each.nano) for each in seen.unusable] == [("cpu", 2 * 10**9)]
+        assert {view.name for view in seen.pods} == {"waits"}
+        # Not all that runs there was read.
+        assert (await looked(world, "pod")).unusable == ()
+
+
 async def test_people_get_tables(capsys: pytest.CaptureFixture[str]) -> None:
     async with stage.stage("1x2x24GiB") as world:
         await create(world, share("a"))

@@ -8,10 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from cli.inspection.fragments import CAUSE_WORDS, unusable_sheets
 from cli.inspection.sheets import Sheet, plain, show
 from cli.inspection.surveying import Found, survey
 from cli.inspection.telling import cluster_sheets, gpus_up, node_sheets, percent_down, percent_up, pod_sheets
-from cli.inspection.values import Inspection
+from cli.inspection.values import Inspection, UnusableView
+from scheduler.core.report.fragmentation import Cause
 from tests.scheduler.core.objects import NANO, bound, changed, node, pod, reservation
 from wire import names
 from wire.core import Condition, Node, Pod
@@ -112,6 +114,24 @@ def test_the_wide_table_has_the_node_pool_of_each_node() -> None:
         "n2: ready, 2 GPUs, 0 used",
     ]
     assert [view.node_pool for view in two.nodes] == ["a100", ""]
+
+
+def test_free_gpus_that_fit_no_pod_have_a_table_by_cause() -> None:
+    unusable = (
+        UnusableView(cause=Cause.PIECES, nano=5 * NANO // 2 + 1),
+        UnusableView(cause=Cause.CPU, nano=NANO // 100 - 1),
+    )
+    assert lines(unusable_sheets(unusable)) == [
+        "Free GPUs that no waiting or usual pod can take:",
+        "CAUSE    GPUS   WHY",
+        "pieces   2.5    too little is left of the GPU, or too few GPUs of the node",
+        "cpu      0      CPU is short beside the GPU",
+    ]
+    assert unusable_sheets(()) == []
+
+
+def test_every_cause_has_words() -> None:
+    assert set(CAUSE_WORDS) == set(Cause)
 
 
 def test_pods_that_wait_say_why_in_one_line() -> None:
