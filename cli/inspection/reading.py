@@ -9,15 +9,13 @@ from typing import Final, TypeVar
 import msgspec
 
 from cli.inspection.counting import Beside
-from cli.inspection.surveying import Found, matters
+from cli.inspection.surveying import Found, matters, summed, taken_beside
 from cli.refusing import BadInput
 from gpu import reservation
-from gpu.ended import has_ended
 from kube.client.api import Api
 from kube.client.errors import Forbidden, NotFound
 from kube.client.listing import Listing
 from kube.client.resources import BIND_REQUESTS, NODES, PODS, Resource
-from scheduler.core.convert.demand import readable_demand
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -155,25 +153,12 @@ async def _all_pods(api: Api, nodes: Set[str], unread: list[str]) -> tuple[list[
     """Read the pods that matter, and of all others what they take of these nodes, by node."""
 
     def keep(pod: Pod) -> Pod | tuple[str, Beside] | None:
-        if matters(pod):
-            return pod
-        node = pod.spec.node_name
-        if node not in nodes or has_ended(pod.status):
-            return None
-        demand = readable_demand(pod)
-        return node, Beside(demand.cpu_milli, demand.mem_mib, 1)
+        return pod if matters(pod) else taken_beside(pod, nodes)
 
     listing: Listing[Pod | tuple[str, Beside] | None] = await api.digest(PODS, keep)
     unread += [f"pod {each.key}: {each.error}" for each in listing.undecoded]
-    pods: list[Pod] = []
-    beside: dict[str, Beside] = {}
-    for item in listing.items:
-        if isinstance(item, Pod):
-            pods.append(item)
-        elif item is not None:
-            node, takes = item
-            beside[node] = beside.get(node, Beside()) + takes
-    return pods, beside
+    pods = [item for item in listing.items if isinstance(item, Pod)]
+    return pods, summed(item for item in listing.items if item is not None and not isinstance(item, Pod))
 
 
 async def read_requests(api: Api, requests: list[BindRequest], unread: list[str], *, namespace: str = "") -> None:

@@ -11,8 +11,10 @@ from cli.inspection.counting import Beside, Count
 from cli.inspection.podviews import Surroundings, came_past_the_door, is_of_interest, may_be_of_interest, pod_view
 from cli.inspection.values import Inspection, PodView, UnusableView
 from gpu import order, reservation
+from gpu.ended import has_ended
 from gpu.order import Order
 from gpu.reservation import Reservation
+from scheduler.core.convert.demand import readable_demand
 from scheduler.core.model.settings import Settings
 from scheduler.core.report.fragmentation import Cause
 from scheduler.core.report.node_view import NodeView, TenantView
@@ -98,7 +100,7 @@ def survey(
     return Inspection(
         nodes=tuple(_nodes(views, nodes, there, keep=lambda where: not namespaces or where in namespaces)),
         pods=tuple(sorted((v for v in shown if not namespaces or v.namespace in namespaces), key=_name)),
-        unusable=tuple(UnusableView(cause=cause, nano=nano) for cause, nano in unusable.items()),
+        unusable=tuple(_unusable(unusable)),
         unread=found.unread,
     )
 
@@ -118,6 +120,39 @@ def matters(pod: Pod) -> bool:
     containers = (*pod.spec.containers, *(pod.spec.init_containers or ()))
     listed = (amounts for c in containers for amounts in (c.resources.limits, c.resources.requests) if amounts)
     return any(key == names.GPU_RESOURCE or key.startswith(names.MIG_RESOURCE_PREFIX) for one in listed for key in one)
+
+
+def taken_beside(pod: Pod, nodes: Set[str]) -> tuple[str, Beside] | None:
+    """Return which of these nodes a pod is on that has nothing to do with GPUs, and what it takes; None for no such."""
+    node = pod.spec.node_name
+    if node not in nodes or has_ended(pod.status):
+        return None
+    demand = readable_demand(pod)
+    return node, Beside(demand.cpu_milli, demand.mem_mib, 1)
+
+
+def summed(taken: Iterable[tuple[str, Beside]]) -> dict[str, Beside]:
+    """Add up what pods take, by node."""
+    beside: dict[str, Beside] = {}
+    for node, takes in taken:
+        beside[node] = beside.get(node, Beside()) + takes
+    return beside
+
+
+def unusable_views(nodes: Sequence[Node], pods: Iterable[Pod], requests: Sequence[BindRequest]) -> list[UnusableView]:
+    """Return the free GPUs that fit no pod, by cause. ``pods``: all there are."""
+    there, mattering, taken = {node.metadata.name for node in nodes}, list[Pod](), list[tuple[str, Beside]]()
+    for pod in pods:
+        if matters(pod):
+            mattering.append(pod)
+        elif (takes := taken_beside(pod, there)) is not None:
+            taken.append(takes)
+    counted = fed(Count(Settings()), Found(nodes=nodes, pods=mattering, requests=requests))
+    return _unusable(counted.unusable(summed(taken)))
+
+
+def _unusable(causes: Mapping[Cause, int]) -> list[UnusableView]:
+    return [UnusableView(cause=cause, nano=nano) for cause, nano in causes.items()]
 
 
 def fed(cluster: F, found: Found) -> F:

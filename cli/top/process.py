@@ -27,6 +27,7 @@ from cli.seeding import rng
 from cli.top import keys
 from cli.top.colours import COLOURS
 from cli.top.screen import Letters, Screen, View, screen
+from cli.top.unusable import Unusable
 from kube.client.config import plain
 from kube.client.retry import TRIES
 from kube.watch.signal import Signal
@@ -55,7 +56,8 @@ async def _run(arguments: argparse.Namespace) -> int:
         some = selection.namespaces(arguments)
         watching = None if arguments.simulate else leaders
         following = Following(api, publishing.objects, rng=rng(), namespaces=some, leaders=watching)
-        top = Top(publishing, following, View(_PLAIN_WIDTH, _EVERYTHING, **_how(arguments)))
+        unusable = Unusable(publishing.objects)
+        top = Top(publishing, following, View(_PLAIN_WIDTH, _EVERYTHING, **_how(arguments)), unusable)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(following.run)
             with anyio.move_on_after(_READ_WITHIN_S):
@@ -71,8 +73,10 @@ async def _run(arguments: argparse.Namespace) -> int:
             tasks.start_soon(publishing.run)
             await publishing.begun.wait()
             if is_shown_once:
+                unusable.count()
                 _print(top.drawn())
             else:
+                tasks.start_soon(unusable.run)
                 await _live(top)
             tasks.cancel_scope.cancel()
     return 0
@@ -101,8 +105,11 @@ async def _source(arguments: argparse.Namespace) -> AsyncIterator[Reached]:
 class Top:
     """What is looked at, and how."""
 
-    def __init__(self, publishing: Publishing, following: Following, view: View) -> None:
+    def __init__(
+        self, publishing: Publishing, following: Following, view: View, unusable: Unusable | None = None
+    ) -> None:
         self.publishing = publishing
+        self._unusable = unusable or Unusable(publishing.objects)
         self._following = following
         self._letters = Letters()
         self.view = view
@@ -116,7 +123,7 @@ class Top:
         notes += [f"not read: {trouble}" for trouble in self._following.troubles()]
         notes += [f"the API server has said nothing for {silent_s} s"] if silent_s else []
         view = msgspec.structs.replace(self.view, has_nodes=self._following.has_nodes)
-        made = screen(self.publishing.frames.whole(), self._letters, view, notes=notes)
+        made = screen(self.publishing.frames.whole(), self._letters, view, notes=notes, unusable=self._unusable.found)
         self.view = msgspec.structs.replace(self.view, top=made.top)
         self._page = made.page
         return made

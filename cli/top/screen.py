@@ -17,6 +17,7 @@ from rich.text import Text
 
 from cli.inspection.fragments import gpus_down
 from cli.inspection.telling import gpus_up, percent_down, percent_up
+from cli.inspection.values import UnusableView
 from cli.page.partial import UNKNOWN
 from cli.page.values import Changes, Device, NodeCard, PodLine, Tenant
 from cli.printable import line
@@ -76,8 +77,15 @@ class Letters:
         return _LETTERS[number % len(_LETTERS)], f"black on {_PALETTE[number % len(_PALETTE)]}"
 
 
-def screen(shown: Changes, letters: Letters, view: View, *, notes: Sequence[str] = ()) -> Screen:
-    """Draw all of a cluster that fits. ``notes``: what is missing in it."""
+def screen(
+    shown: Changes,
+    letters: Letters,
+    view: View,
+    *,
+    notes: Sequence[str] = (),
+    unusable: Sequence[UnusableView] = (),
+) -> Screen:
+    """Draw all of a cluster that fits. ``notes``: what is missing in it. ``unusable``: free GPUs that fit no pod."""
     queue_of = {pod.uid: pod.queue for pod in shown.pods} if view.by == "queue" else {}
     owners = _Owners(letters, view.by, queue_of)
     nodes, heads = _by_pool(shown.nodes)
@@ -86,12 +94,13 @@ def screen(shown: Changes, letters: Letters, view: View, *, notes: Sequence[str]
     queues = list(queue_lines(shown.queues, view.width)) if view.queues else []
     count = len(queues) if view.queues else sum(_height(node, view, heads) for node in nodes)
     waiting = sorted((pod for pod in shown.pods if pod.waits and not pod.node), key=lambda pod: (pod.created, pod.uid))
-    room = max(1, view.height - _FRAME - len(notes))
+    room = max(1, view.height - _FRAME - len(notes) - bool(unusable))
     for_waiting = min(len(waiting), room // 3)
     page = room - for_waiting
     top = max(0, min(view.top, count - page))
     lines = [
         _sums(shown.nodes) if view.has_nodes else Text("nodes can't be read, so there is no map", style="bold"),
+        *([_unusable(unusable)] if unusable else []),
         legend,
         Text(),
         *(queues[top : top + page] if view.queues else _map(nodes, owners, view, heads, top=top, page=page)),
@@ -122,6 +131,14 @@ def _sums(nodes: Sequence[NodeCard]) -> Text:
     ):
         amount = gpus_up(nano) if name == "used" else gpus_down(nano)
         said.append(f"{_GAP}{name} {amount}", style="yellow" if name == "stranded" and nano else "")
+    return said
+
+
+def _unusable(unusable: Sequence[UnusableView]) -> Text:
+    """How many free GPUs fit no pod that waits or is usual, and why."""
+    said = Text(f"free and fits no pod {gpus_down(sum(each.nano for each in unusable))}:", style="yellow")
+    for each in sorted(unusable, key=lambda each: -each.nano):
+        said.append(f"{_GAP}{each.cause.value} {gpus_down(each.nano)}")
     return said
 
 

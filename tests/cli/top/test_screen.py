@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from cli.inspection.values import UnusableView
 from cli.page.values import Changes, Device, NodeCard, PodLine, Tenant
 from cli.top.screen import Letters, Screen, View, screen
 from gpu.share import NANO_PER_DEVICE
+from scheduler.core.report.fragmentation import Cause
 
 HALF = NANO_PER_DEVICE // 2
 
@@ -86,6 +88,15 @@ def test_a_share_of_a_mig_slice_is_no_part_of_the_gpus_that_are_summed_up() -> N
     sums, legend, *_ = drawn(Changes(nodes=(node("n1", shared(("a", HALF))), NodeCard(name="n2", devices=(slices,)))))
     assert "used 0.5" in sums
     assert legend == "a a 0.5"
+
+
+def test_free_gpus_that_fit_no_pod_are_a_line_below_the_sums_the_largest_cause_first() -> None:
+    shown = Changes(nodes=(node("n", FREE, FREE),))
+    unusable = (UnusableView(cause=Cause.CORDONED, nano=HALF), UnusableView(cause=Cause.PIECES, nano=3 * HALF))
+    made = lines(screen(shown, Letters(), View(100, 24), unusable=unusable))
+    assert made[1] == "free and fits no pod 2:  pieces 1.5  cordoned 0.5"
+    assert [made[0], *made[2:]] == drawn(shown)
+    assert len(screen(shown, Letters(), View(100, 8), unusable=unusable).lines) <= 8
 
 
 def test_nodes_of_a_divided_cluster_stand_under_their_node_pools() -> None:
