@@ -119,8 +119,8 @@ def _differences(ground: Ground) -> Iterator[str]:
     """Pods of which a machine and the API server do not say the same, by name or UID.
 
     One that the API server does not have there, and that runs or is being started; one that runs by its status only;
-    and one that the machine ends, as it was deleted at a time that is undone. The last two matter where a machine was
-    parted from the API server at the restore: a reservation of which both say that it runs holds its device.
+    a reservation that does not run yet; and one that the machine ends, as it was deleted at a time that is undone. For
+    all but the first the device of a restored reservation may be free, or become another one.
     """
     pods = {pod["metadata"]["uid"]: pod for pod in ground.world.pods}
     bound = {uid: pod["spec"].get("nodeName") for uid, pod in pods.items()}
@@ -131,13 +131,15 @@ def _differences(ground: Ground) -> Iterator[str]:
         yield from (uid for uid in kubelet.ending if uid in pods and "deletionTimestamp" not in pods[uid]["metadata"])
     live = {(each.pod_uid, each.container) for each in running}
     for uid, pod in pods.items():
-        if any((uid, status["name"]) not in live for status in _running(pod)):
-            yield uid
+        yield from (uid for container in _to_run(pod) if (uid, container) not in live)
 
 
-def _running(pod: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Containers that run by their status."""
-    told = pod.get("status") or {}
-    for status in (*(told.get("initContainerStatuses") or ()), *(told.get("containerStatuses") or ())):
-        if "running" in (status.get("state") or {}):
-            yield status
+def _to_run(pod: dict[str, Any]) -> Iterator[str]:
+    """Containers that run by their status, and those of a reservation that has not ended."""
+    status, spec = pod.get("status") or {}, pod["spec"]
+    is_live = spec.get("nodeName") and status.get("phase") not in {names.SUCCEEDED, names.FAILED}
+    if is_live and pod["metadata"]["namespace"] == names.RESERVATION_NAMESPACE:
+        yield from (container["name"] for container in spec["containers"])
+    for told in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        if "running" in (told.get("state") or {}):
+            yield told["name"]
