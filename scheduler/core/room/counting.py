@@ -70,6 +70,8 @@ class Counting:
     # --- all nodes at once -------------------------------------------------------------------------------------------
     def without(self, gone: Bools) -> Int64s:
         """What each node holds without the units of these rows."""
+        if not len(self.where):
+            return self.here  # pods may be bound to nodes that are gone
         mine = gone[self.unit] & (self.unit != EMPTY) & (self.position >= 0)
         plain = mine & ~self.tenants.odd[self.position]
         free = self._free.copy()

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from gpu.request import Ask, ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, WholeAsk
 from gpu.translation import Translation
+from scheduler.core.model.room import Bound, NoRoom
 from scheduler.core.room.counting import Counting
+from scheduler.core.room.search import find_room
 from scheduler.core.room.slots import slots
 from scheduler.core.room.tenants import tenants
 from scheduler.core.room.trial import Trial
@@ -147,3 +149,10 @@ def test_a_gpu_of_an_idle_reservation_is_counted_once(asked: dict[str, Any], cou
     trial = trial_of(cluster(node("n1", 3), queue("a"), device("idle", "n1"), *full, waiting("mine", "a", **asked)))
     counting = _counting(trial)
     assert (counting.here.tolist(), counting.count(0, frozenset())) == ([count], count)
+
+
+def test_where_no_node_is_left_the_pods_that_were_bound_to_them_hold_nothing() -> None:
+    asked = queue("a", gpu=(1, 1, -1)), waiting("mine", "a", gpus=1, priority=75)
+    trial = trial_of(cluster(*asked, running("x", "a", "gone", gpus=1, priority=50)))
+    assert _counting(trial).without(trial.residents.is_filled()).tolist() == []
+    assert find_room(need_of(trial, "mine"), trial) == NoRoom(bound=Bound.NODES)
