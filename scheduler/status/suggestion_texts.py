@@ -14,7 +14,7 @@ from scheduler.core.what_if.endings import Ended, NodeOut
 from scheduler.core.what_if.known_ends import KnownEnd, Wait
 from scheduler.core.what_if.members import Members
 from scheduler.core.what_if.more_nodes import MoreNodes
-from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount, amount_text
+from scheduler.core.what_if.queue_changes import WEIGHT, OtherQueue, QueueAmount
 from scheduler.core.what_if.suggest import Suggestion
 from scheduler.status.reasons import decimal
 
@@ -51,8 +51,9 @@ def edit_text(edit: Edit) -> str:  # noqa: C901, PLR0911 - one case for each kin
             return f"leave out {field} {key}".rstrip()
         case Tolerating():
             return f"tolerate the taint {edit.spelled().removeprefix('tolerate ')}"
-        case QueueAmount(queue=queue, field=field, resource=resource, amount=amount):
-            return f"set the {field} of queue {queue} to {amount_text(resource, amount)} {_UNITS[resource]}"
+        case QueueAmount(queue=queue, field=field, resource=resource):
+            of = f"for {_UNITS[resource]}" if field == WEIGHT else _UNITS[resource]
+            return f"set the {field} of queue {queue} to {edit.amount_text()} {of}"
         case OtherQueue(queue=queue):
             return f"use queue {queue}"
         case Ended():

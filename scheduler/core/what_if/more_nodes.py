@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Generator
 from typing import Final
 
@@ -52,7 +53,9 @@ class MoreNodes(msgspec.Struct, frozen=True):
             raise NotPossible(f"{self.spelled()}: {no_node(snapshot)}")
         if not 0 < self.count <= MOST_NODES:
             raise NotPossible(f"{self.spelled()}: allowed are 1 to {MOST_NODES} nodes")
-        return tuple(AnotherNode(_copy(like, number)) for number in range(1, self.count + 1))
+        there = snapshot.ledger.row_of
+        free = (name for number in itertools.count(1) if (name := f"{like.name}-more-{number}") not in there)
+        return tuple(AnotherNode(_copy(like, name)) for name in itertools.islice(free, self.count))
 
 
 def candidates(trying: Trying) -> Finding:
@@ -114,7 +117,6 @@ def _open(node: NodeRecord) -> NodeRecord:
     return msgspec.structs.replace(node, is_ready=True, is_cordoned=False)
 
 
-def _copy(like: NodeRecord, number: int) -> NodeRecord:
-    name = f"{like.name}-more-{number}"
+def _copy(like: NodeRecord, name: str) -> NodeRecord:
     labels = {**like.labels, names.HOSTNAME_LABEL: name}
     return msgspec.structs.replace(_open(like), name=name, uid=f"uid:{name}", labels=labels, uuids=())

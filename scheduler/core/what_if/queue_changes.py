@@ -1,6 +1,7 @@
-"""Family 5: a queue has another limit or quota, or the group counts in another queue.
+"""Family 5: a queue has another limit, quota or weight, or the group counts in another queue.
 
-The amount is what the queue holds and the group adds, so it is the least that helps.
+The amount is what the queue holds and the group adds, so it is the least that helps. No weight is suggested: what it
+gives depends on all other queues.
 """
 
 from __future__ import annotations
@@ -26,14 +27,17 @@ from scheduler.core.what_if.trying import Trying
 
 LIMIT: Final = "limit"
 QUOTA: Final = "quota"
+WEIGHT: Final = "weight"
 #: Other queues that are tried, those with the most room first.
 _MOST_QUEUES: Final = 8
 #: What one of an amount is in its smallest unit, as people write it: cores, bytes, GPUs.
 _ONES: Final = (1000, 1, 10**9)
+#: Likewise of a weight.
+_ONE_WEIGHT: Final = 10**6
 
 
 class QueueAmount(msgspec.Struct, frozen=True):
-    """A queue's limit or quota of one resource is this, in its smallest unit (resources.py)."""
+    """A queue's limit or quota of one resource is this, in its smallest unit (resources.py); a weight in millionths."""
 
     queue: str
     field: str
@@ -52,7 +56,13 @@ class QueueAmount(msgspec.Struct, frozen=True):
 
     def spelled(self) -> str:
         """``limit team-a gpu=16``."""
-        return f"{self.field} {self.queue} {self.resource}={amount_text(self.resource, self.amount)}"
+        return f"{self.field} {self.queue} {self.resource}={self.amount_text()}"
+
+    def amount_text(self) -> str:
+        """The amount as people write it."""
+        if self.field == WEIGHT:
+            return _in_ones(self.amount, _ONE_WEIGHT)
+        return amount_text(self.resource, self.amount)
 
     def changes(self, snapshot: Snapshot, subject: Subject) -> tuple[Change, ...]:
         """Put the queue. Raises NotPossible if there is none of that name."""
@@ -98,7 +108,10 @@ def amount_text(resource: str, amount: int) -> str:
     """An amount as people write it: cores, bytes, GPUs; -1 without end."""
     if amount >= UNLIMITED:
         return "-1"
-    one = _ONES[DIMENSIONS.index(resource)]
+    return _in_ones(amount, _ONES[DIMENSIONS.index(resource)])
+
+
+def _in_ones(amount: int, one: int) -> str:
     whole, rest = divmod(amount, one)
     return f"{whole}.{rest:0{len(str(one)) - 1}d}".rstrip("0").rstrip(".") if rest else str(whole)
 

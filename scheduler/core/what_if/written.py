@@ -17,7 +17,7 @@ from scheduler.core.what_if.edit import Edit, NotPossible
 from scheduler.core.what_if.endings import Ended, NodeOut
 from scheduler.core.what_if.members import Members
 from scheduler.core.what_if.more_nodes import MoreNodes
-from scheduler.core.what_if.queue_changes import LIMIT, QUOTA, OtherQueue, QueueAmount
+from scheduler.core.what_if.queue_changes import LIMIT, QUOTA, WEIGHT, OtherQueue, QueueAmount
 from wire.core import Taint
 from wire.quantity import MalformedQuantity, mib_up, milli_up, parse_nano
 
@@ -27,8 +27,8 @@ MOST_CHARACTERS: Final = 400
 _MOST_COUNT: Final = 10_000_000
 _FORMS: Final = (
     "gpu-fraction=0.3, gpu-memory=8000, gpus=2, cpu=4, memory=8Gi, members=6, queue=NAME, limit QUEUE gpu=16, "
-    "quota QUEUE gpu=16, without FIELD [KEY], tolerate KEY[=VALUE]:EFFECT, finish [NAMESPACE/]NAME, "
-    "node +2 like NODE, drain NODE, cordon NODE"
+    "quota QUEUE gpu=16, weight QUEUE gpu=2, without FIELD [KEY], tolerate KEY[=VALUE]:EFFECT, "
+    "finish [NAMESPACE/]NAME, node +2 like NODE, drain NODE, cordon NODE"
 )
 _TAINT: Final = re.compile(r"(?P<key>[^=:\s]{1,317})(?:=(?P<value>[^=:\s]{0,63}))?:(?P<effect>NoSchedule|NoExecute)")
 _NODES: Final = re.compile(r"\+(?P<count>[0-9]{1,4})")
@@ -100,15 +100,18 @@ def _of_queue(words: Sequence[str]) -> Edit:
 
 
 def _queue_amount(field: str, name: str, value: str) -> int:
-    """As a Queue counts it: cores, bytes, GPUs; -1 without end."""
-    if value == "-1":
+    """As a Queue counts it: cores, bytes, GPUs; -1 without end. A weight in millionths."""
+    if value == "-1" and field != WEIGHT:
         return UNLIMITED
     try:
         nano = parse_nano(value)
     except MalformedQuantity as error:
         raise NotPossible(f"{field} {name}={value}: {error}") from error
     if nano < 0:
-        raise NotPossible(f"{field} {name}={value}: allowed is -1 for no limit, or a number from 0")
+        without = "" if field == WEIGHT else "-1 for no limit, or "
+        raise NotPossible(f"{field} {name}={value}: allowed is {without}a number from 0")
+    if field == WEIGHT:
+        return min(nano // 10**3, UNLIMITED - 1)
     amount = {"cpu": nano // 10**6, "memory": nano // 10**9, "gpu": nano}[name]
     return min(amount, UNLIMITED)
 
@@ -149,6 +152,7 @@ def _node_out(words: Sequence[str]) -> Edit:
 _COMMANDS: Final[Mapping[str, Callable[[Sequence[str]], Edit]]] = {
     LIMIT: _of_queue,
     QUOTA: _of_queue,
+    WEIGHT: _of_queue,
     "without": _without,
     "tolerate": _tolerate,
     "finish": _finish,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.decide.changes import AnotherNode
 from scheduler.core.what_if.edit import NotPossible
 from scheduler.core.what_if.more_nodes import MoreNodes, candidates
 from tests.scheduler.core.objects import node, pod, pod_group
@@ -41,6 +42,12 @@ def test_there_are_as_many_as_those_before_it_take() -> None:
     older = [pod(f"o{at}", gpus=2, created="2025-01-01T00:00:00Z") for at in range(3)]
     tried = tries(node("n1", 2, cordoned=True), *older, pod("p", gpus=1))
     assert spelled(edits(candidates, tried)) == ["node +4 like n1"]
+
+
+def test_further_nodes_have_names_of_their_own() -> None:
+    tried = tries(node("n1"), node("n1-more-1"), pod("p"))
+    found = [each.node.name for each in changes(tried, MoreNodes(2, "n1")) if isinstance(each, AnotherNode)]
+    assert found == ["n1-more-2", "n1-more-3"]
 
 
 @pytest.mark.parametrize(
