@@ -118,7 +118,7 @@ def _in_ones(amount: int, one: int) -> str:
 
 def _no_queue(snapshot: Snapshot) -> str:
     tree = snapshot.queues.tree
-    leaves = sorted(each.name for each in tree.queues if not each.children)
+    leaves = sorted(each.name for each in tree.queues if each.name and not each.children)
     return f"allowed are queues that take pods: {some(leaves)}" if leaves else "there is no Queue"
 
 
