@@ -1,0 +1,225 @@
+"""Carries plans out on a cluster of records, at once: what the API server, the binder and kubelets would do.
+
+A pod that is bound runs, a victim is gone, and its controller has made it again. None of it takes time, and no pod ends
+on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from gpu.handover import PlannedDevice
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import (
+    Attempt,
+    Bind,
+    Entry,
+    Evict,
+    Explain,
+    Gang,
+    GiveUp,
+    Hold,
+    Join,
+    MakeRoom,
+    Placement,
+    Plan,
+    Retire,
+)
+from scheduler.core.model.records import NodeRecord, PodRecord
+from scheduler.core.model.room import Intent, Victim
+from simulator.settling.books import Books
+from simulator.settling.evictions import Evictions
+from simulator.settling.successor import bound, has_successor, leaves_drained_node, successor
+from wire import names
+from wire.core import Pod
+from wire.rfc3339 import rfc3339
+
+_S: Final = 1_000_000_000
+
+
+class Shell:
+    """A cluster and its pods. ``pods``: the objects, by UID, that it was counted from. ``wall_s``: the wall clock.
+
+    ``current``: by the UID of a pod of the beginning, that of the pod which has its place now; None: nobody has.
+    ``evictions``: pods that were evicted for others so far, those of broken gangs included. ``others_gone``: pods of
+    other schedulers that a drain took away.
+    """
+
+    def __init__(self, cluster: Cluster, pods: Iterable[Pod], *, wall_s: int) -> None:
+        self.cluster = cluster
+        self.wall_s = wall_s
+        self._pods = {pod.metadata.uid: pod for pod in pods}
+        self._rv = max((int(rv) for pod in self._pods.values() if (rv := _version(pod)).isdecimal()), default=0)
+        self._books = Books(cluster, self._next_rv)
+        self._evictions = Evictions(cluster)
+        self.current: dict[str, str | None] = {uid: uid for uid in self._pods}
+        self._origins = {uid: uid for uid in self._pods}
+        self.evictions = 0
+        self.others_gone = 0
+        self._made = 0
+        #: Gangs (namespace and PodGroup) of which a pod has succeeded.
+        self._at_their_end = {
+            (pod.metadata.namespace, (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME, ""))
+            for pod in self._pods.values()
+            if pod.status.phase == names.SUCCEEDED
+        }
+
+    # --- what was under way --------------------------------------------------------------------------------------
+    def finish_what_is_under_way(self) -> None:
+        """Have pods on their way arrive, terminating ones end, and victims of standing decisions go."""
+        commits, snapshot = self.cluster.commits, self.cluster.snapshot()
+        records = snapshot.pods.records
+        for uid in [uid for uid, pod in records.items() if pod.deleting and not pod.is_reservation]:
+            self.remove(uid)
+        for uid in [uid for uid in snapshot.pods.unbound if commits.is_spoken_for(uid)]:
+            charge = next((each for each in commits.under_way(uid) if self.cluster.node(each.node) is not None), None)
+            if charge is not None:
+                self._bind(uid, charge.node, charge.devices)
+        for namespace, name in list(commits.hand_overs.names()):
+            self.cluster.remove_bind_request(namespace, name)
+        for departed in commits.departed():
+            commits.forget_departed(departed.pod_uid)
+        for intent in commits.intents.all():
+            self._evict(intent.victims)
+        self._note()
+
+    # --- plans ---------------------------------------------------------------------------------------------------
+    def carry_out(self, plan: Plan) -> bool:
+        """Do what was decided; return whether that was anything but reasons."""
+        has_done = [self._carry_out(entry) for entry in plan.entries]
+        self.cluster.told([entry for entry in plan.entries if isinstance(entry, Explain)])
+        self._note()
+        return any(has_done)
+
+    def _carry_out(self, entry: Entry) -> bool:
+        match entry:
+            case Bind(placement) | Join(placement) | Attempt(placement) | Hold(placement):
+                self._place(placement)
+            case Gang(placements=placements):
+                for placement in placements:
+                    self._place(placement)
+            case MakeRoom(intent=intent):
+                self._make_room(intent)
+            case GiveUp(intent_id=intent_id):
+                self.cluster.commits.intents.drop(intent_id)
+            case Retire(reservation_uid=uid):
+                self._books.close(uid)
+            case Evict():
+                return self._release(entry)
+            case _:
+                return False
+        return True
+
+    def _place(self, placement: Placement) -> None:
+        self._bind(placement.pod_uid, placement.node, placement.devices, placement.alternative)
+
+    def _bind(self, uid: str, name: str, devices: Iterable[PlannedDevice], alternative: int = 0) -> None:
+        waiting, node = self.cluster.pod(uid), self.cluster.node(name)
+        if waiting is None or node is None or waiting.node:
+            return
+        pod = bound(self._pods[uid], name, rv=self._next_rv(), started=self._now())
+        seen = self.cluster.read_pod(pod)
+        if seen.record is None:
+            raise ValueError(f"pod {waiting.namespace}/{waiting.name} was placed and counts for nothing")
+        request = [*waiting.cls.requests()][alternative]
+        cls = msgspec.structs.replace(seen.record.cls, request=request)
+        held = self._books.join(waiting, node, devices)
+        record = msgspec.structs.replace(seen.record, cls=cls, held=held)
+        self._pods[uid] = pod
+        self.cluster.take_pod(msgspec.structs.replace(seen, record=record))
+        self._evictions.started(record)
+
+    def _make_room(self, intent: Intent) -> None:
+        self.cluster.commits.intents.put(intent)
+        self._evict(intent.victims)
+
+    def _release(self, entry: Evict) -> bool:
+        """Evict what is left of a gang, unless it is at its end, or a budget forbids it: then nothing of it goes."""
+        if entry.pod_group in self._at_their_end:
+            return False
+        records = [pod for victim in entry.pods if (pod := self.cluster.pod(victim.pod_uid)) is not None]
+        if not all(map(self._evictions.is_allowed, records)):
+            return False
+        self._evict(entry.pods)
+        return bool(records)
+
+    def _evict(self, victims: Iterable[Victim]) -> None:
+        for victim in victims:
+            record = self.cluster.pod(victim.pod_uid)
+            if record is not None:
+                self.evictions += 1
+                self._end(record, owner=victim.owner)
+
+    def _end(self, record: PodRecord, *, owner: str) -> None:
+        """Have a pod go and come again. ``owner`` "": it was not evicted for others."""
+        pod = self._pods[record.uid]
+        self.remove(record.uid)
+        made = self._make_again(pod) if has_successor(pod) else ""
+        if owner:
+            self._evictions.evicted(record, owner, wall_s=self.wall_s, successor=made)
+
+    def _make_again(self, pod: Pod) -> str:
+        origin = self._origins[pod.metadata.uid]
+        self._made += 1
+        uid = f"{origin}~{self._made}"
+        made = successor(pod, uid=uid, rv=self._next_rv(), created=self._now())
+        self._pods[uid] = made
+        self._origins[uid] = origin
+        self.current[origin] = uid
+        self.cluster.upsert_pod(made)
+        return uid
+
+    # --- what administrators do ----------------------------------------------------------------------------------
+    def remove(self, uid: str) -> None:
+        """Have a pod go for good."""
+        self.cluster.remove_pod(uid)
+        self._books.leave(uid)
+        self._evictions.gone(uid)
+        origin = self._origins.get(uid)
+        if origin is not None and self.current[origin] == uid:
+            self.current[origin] = None
+
+    def drain(self, node: str) -> None:
+        """Cordon a node and take its pods off, as ``kubectl drain --ignore-daemonsets --force`` does.
+
+        Those with a controller are made again, if they are this scheduler's. PodDisruptionBudgets don't count.
+        """
+        self.cordon(node)
+        for record in [*self.cluster.snapshot().pods.bound_to(node)]:
+            if record.is_reservation or not leaves_drained_node(self._pods[record.uid]):
+                continue
+            if record.queue:
+                self._end(record, owner="")
+            else:
+                self.others_gone += 1
+                self.remove(record.uid)
+
+    def cordon(self, name: str) -> None:
+        """Let a node take no further pods."""
+        node = self.cluster.node(name)
+        if node is not None:
+            self.put_node(msgspec.structs.replace(node, is_cordoned=True))
+
+    def put_node(self, node: NodeRecord) -> None:
+        """Let a node be there, or be another one."""
+        there = (known for name in self.cluster.node_names() if (known := self.cluster.node(name)) is not None)
+        self.cluster.replace_nodes([*(known for known in there if known.name != node.name), node])
+
+    # --- the rest ------------------------------------------------------------------------------------------------
+    def _note(self) -> None:
+        if self.cluster.settings.makes_room:
+            self._evictions.note()
+
+    def _now(self) -> str:
+        return rfc3339(self.wall_s * _S)
+
+    def _next_rv(self) -> str:
+        self._rv += 1
+        return str(self._rv)
+
+
+def _version(pod: Pod) -> str:
+    return pod.metadata.resource_version
