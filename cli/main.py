@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from cli import admin, commandnames, dialectfile, explain, inspect, manifestfiles, offline, snapshot, ui, version
+from cli.comparing import options as comparing_options
 from cli.options import output
 from cli.printable import line
 from cli.refusing import BadInput
@@ -202,6 +203,7 @@ def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:
     dialectfile.add_option(parser)
     trace_options.add_arguments(parser)
     week_options.add_arguments(parser)
+    comparing_options.add_arguments(parser)
     output.add(parser, (output.TABLE, output.WIDE, output.JSON, output.YAML), has_header=False)
     parser.add_argument(
         "--adopt-all", action="store_true", help="take all pods as Moorage's, whichever scheduler they name"
@@ -251,6 +253,10 @@ def _add_details(parser: argparse.ArgumentParser) -> None:
 
 
 def _simulate(arguments: argparse.Namespace) -> int:
+    if comparing_options.is_asked(arguments):
+        from cli.comparing import running  # noqa: PLC0415 - lazily, so that --help costs nothing
+
+        return running.run(arguments)
     trace_options.check(arguments)
     if (arguments.trace is not None or arguments.workload is not None) and (
         arguments.node_label or arguments.node_resource
