@@ -12,6 +12,8 @@ from cli.refusing import BadInput
 #: A comparison has no more changes.
 MOST_CHANGES: Final = 64
 STRATEGIES: Final = ("binpack", "spread", "priced")
+#: Options of simulations that have a value in any case.
+_DEFAULTS: Final = (("until", "idle"), ("delay", "0s"), ("seed", 0))
 _ONLY: Final = "only with --from-snapshot or --from-cluster; name one, or leave it out"
 _NOT: Final = "not with --from-snapshot or --from-cluster; leave it out"
 
@@ -48,6 +50,8 @@ def is_asked(arguments: argparse.Namespace) -> bool:
         _refuse(name, getattr(arguments, name), _NOT)
     for name in ("node_label", "node_resource", "dialects"):
         _refuse(name, getattr(arguments, name), _NOT)
+    for name, default in _DEFAULTS:
+        _refuse(name, getattr(arguments, name) != default, _NOT)
     return True
 
 

@@ -16,6 +16,7 @@ MOST_SEEDS: Final = 1_000
 MOST_STEP: Final = 10_000
 _ALLOWED_SEEDS: Final = f"whole numbers and ranges as in 42-51,60; {MOST_SEEDS} at most"
 _ONLY: Final = "only with --trace; name a trace, or leave it out"
+_ONLY_STRATEGY: Final = "only with --trace, --from-snapshot or --from-cluster; name one, or leave it out"
 _SEEDS: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
 
@@ -42,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def check(arguments: argparse.Namespace) -> None:
     """Raise BadInput for options that would change nothing: of traces without one, of others with one."""
     if arguments.trace is None:
-        _refuse(("--strategy", arguments.strategy), ("--full", arguments.full), says=_ONLY)
+        _refuse(("--strategy", arguments.strategy), says=_ONLY_STRATEGY)
+        _refuse(("--full", arguments.full), says=_ONLY)
         if arguments.workload is None:
             _refuse(("--plot", arguments.plot), says=_ONLY)
         return

@@ -152,6 +152,8 @@ def test_settings_of_the_scheduler_count(file: str, tmp_path: Path, capsys: pyte
         (["--from-snapshot", "x", "pods.yaml"], "manifests: not with --from-snapshot"),
         (["--from-snapshot", "x", "--nodes", "1x1x1GiB"], "--nodes: not with --from-snapshot"),
         (["--from-snapshot", "x", "--trace", "csv:y"], "--trace: not with --from-snapshot"),
+        (["--from-snapshot", "x", "--until", "1m"], "--until: not with --from-snapshot"),
+        (["--from-snapshot", "x", "--seed", "7"], "--seed: not with --from-snapshot"),
         (["--from-snapshot", "x", "--record", "y"], "--record: not with --from-snapshot"),
         (["--from-snapshot", "x"], "--drain, --what-if, --strategy: missing; name a change"),
         (["--from-snapshot", "x", *(["--drain", "n"] * 65)], "65 changes; allowed are 64 together"),
