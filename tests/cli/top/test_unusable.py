@@ -59,7 +59,7 @@ async def test_it_counts_by_itself_beside_what_is_drawn() -> None:
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(unusable.run)
-            while not unusable.found:  # noqa: ASYNC110 - nobody is told of a count
+            while not unusable.found:  # noqa: ASYNC110 - no event says that it has counted
                 await anyio.sleep(0.01)
             tasks.cancel_scope.cancel()
     assert found(unusable) == [("cpu", 2 * NANO)]
