@@ -111,7 +111,7 @@ class Choosing:
             if position not in self._looks:
                 self._looks[position] = self._look(position)
             look = self._looks[position]
-            # Sums and count agree (test_counting.py). If they ever did not, one that frees nothing would come up for ever.
+            # Sums and count agree (test_counting.py). If they did not, one that frees nothing would come up for ever.
             if look is None or not look.units:
                 continue
             if heap and look.each > heap[0][0] and look.each != estimate:
