@@ -491,7 +491,7 @@ async def test_rows_come_alone_and_nothing_found_is_said(capsys: pytest.CaptureF
         await create(world, share("a"), pod("w", gpus=7))
         await settle()
         inspectprocess.show(await looked(world), understood("--no-headers"))
-        assert [row.split()[0] for row in capsys.readouterr().out.splitlines()] == ["node-0", "team-a/w"]
+        assert [row.split()[0] for row in capsys.readouterr().out.splitlines()] == ["node-0", "pieces", "team-a/w"]
         given = ("pod", "-l", "app=none")
         inspectprocess.show(await looked(world, *given), understood(*given))
         told = capsys.readouterr()
