@@ -7,11 +7,12 @@ import sys
 
 from verification.model.configs import LARGE, QUICK, Named
 from verification.model.explorer import Result, explore
+from verification.model.preparing.exploring import PREPARING, NamedPreparing, explore_preparing
 from verification.model.room.configs import ROOM, ROOM_LARGE, NamedRoom
 from verification.model.room.exploring import explore_room
 
-Kind = Named | NamedRoom
-CONFIGS: dict[str, tuple[Kind, ...]] = {"quick": (*QUICK, *ROOM), "large": (*LARGE, *ROOM_LARGE)}
+Kind = Named | NamedRoom | NamedPreparing
+CONFIGS: dict[str, tuple[Kind, ...]] = {"quick": (*QUICK, *ROOM, *PREPARING), "large": (*LARGE, *ROOM_LARGE)}
 CONFIGS["all"] = (*CONFIGS["quick"], *CONFIGS["large"])
 
 
@@ -35,7 +36,13 @@ def main() -> int:
 
 
 def _explored(one: Kind, limit: int) -> Result:
-    return explore(one.config, limit=limit) if isinstance(one, Named) else explore_room(one.config, limit=limit)
+    match one:
+        case Named():
+            return explore(one.config, limit=limit)
+        case NamedRoom():
+            return explore_room(one.config, limit=limit)
+        case NamedPreparing():
+            return explore_preparing(one.config, limit=limit)
 
 
 def _tell(line: str) -> None:

@@ -1,7 +1,7 @@
 """Explores all reachable states, breadth first: the first violation that is found has a shortest trace.
 
-What is explored is an ``Explored``: the sharing protocol (``Sharing``) or making room (verification/model/room). States
-are kept by their representative, each with its parent.
+What is explored is an ``Explored``: the sharing protocol (``Sharing``), making room (verification/model/room), or
+having claims bound (verification/model/preparing). States are kept by their representative, each with its parent.
 """
 
 from __future__ import annotations
