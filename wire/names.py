@@ -222,6 +222,12 @@ OLD_REGION_LABEL: Final = "failure-domain.beta.kubernetes.io/region"
 OLD_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 #: On a claim whose volume knows it, too: the PV controller is done with both.
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+#: On a volume whose claim was written into it by a controller or a scheduler, and not by a person.
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+#: On a claim that waits for its first consumer: the node for which its volume is to be provisioned.
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+#: Provisioner of a StorageClass whose volumes are all made by people.
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 #: The taint of a cordoned node.
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
 

@@ -131,6 +131,11 @@ def bytes_up(value: str | float) -> int:
     return -(-parse_nano(value) // NANO)
 
 
+def bytes_down(value: str | float) -> int:
+    """Read whole bytes, rounded down: what somebody has."""
+    return parse_nano(value) // NANO
+
+
 def whole(value: str | float) -> int:
     """Read a count, as extended resources have it. Raises MalformedQuantity for anything but an integer."""
     count, rest = divmod(parse_nano(value), NANO)

@@ -6,10 +6,12 @@ from wire.core import (
     AWSElasticBlockStoreVolumeSource,
     AzureDiskVolumeSource,
     GCEPersistentDiskVolumeSource,
+    LabelSelector,
     NamedVolumeSource,
     NodeSelector,
     ObjectMeta,
     ObjectReference,
+    ResourceRequirements,
     WireStruct,
 )
 
@@ -18,6 +20,10 @@ class PersistentVolumeClaimSpec(WireStruct, frozen=True, gc=False):
     access_modes: list[str] | None = None
     volume_name: str = ""
     storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+    selector: LabelSelector | None = None
+    resources: ResourceRequirements = ResourceRequirements()
 
 
 class PersistentVolumeClaimStatus(WireStruct, frozen=True, gc=False):
@@ -50,6 +56,16 @@ class PersistentVolumeSpec(WireStruct, frozen=True, gc=False):
     portworx_volume: NamedVolumeSource | None = None
     node_affinity: VolumeNodeAffinity | None = None
     claim_ref: ObjectReference | None = None
+    #: Quantities as written.
+    capacity: dict[str, str | int | float] | None = None
+    access_modes: list[str] | None = None
+    storage_class_name: str = ""
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class PersistentVolumeStatus(WireStruct, frozen=True, gc=False):
+    phase: str = ""
 
 
 class PersistentVolume(WireStruct, frozen=True, gc=False):
@@ -57,6 +73,16 @@ class PersistentVolume(WireStruct, frozen=True, gc=False):
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+class TopologySelectorLabelRequirement(WireStruct, frozen=True, gc=False):
+    key: str = ""
+    values: list[str] | None = None
+
+
+class TopologySelectorTerm(WireStruct, frozen=True, gc=False):
+    match_label_expressions: list[TopologySelectorLabelRequirement] | None = None
 
 
 class StorageClass(WireStruct, frozen=True, gc=False):
@@ -64,6 +90,8 @@ class StorageClass(WireStruct, frozen=True, gc=False):
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
     volume_binding_mode: str = ""
+    provisioner: str = ""
+    allowed_topologies: list[TopologySelectorTerm] | None = None
 
 
 class VolumeNodeResources(WireStruct, frozen=True, gc=False):
@@ -102,3 +130,27 @@ class VolumeAttachment(WireStruct, frozen=True, gc=False):
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+
+
+class CSIDriverSpec(WireStruct, frozen=True, gc=False):
+    #: Whether CSIStorageCapacity objects say what the driver can provision.
+    storage_capacity: bool | None = None
+
+
+class CSIDriver(WireStruct, frozen=True, gc=False):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class CSIStorageCapacity(WireStruct, frozen=True, gc=False):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    storage_class_name: str = ""
+    #: Nodes for which it is said; None: none.
+    node_topology: LabelSelector | None = None
+    #: Quantities as written.
+    capacity: str | int | float | None = None
+    maximum_volume_size: str | int | float | None = None

@@ -86,6 +86,22 @@ CSI_NODES = Resource(
     namespaced=False,
     type=storage.CSINode,
 )
+CSI_DRIVERS = Resource(
+    group="storage.k8s.io",
+    version="v1",
+    plural="csidrivers",
+    kind="CSIDriver",
+    namespaced=False,
+    type=storage.CSIDriver,
+)
+CSI_STORAGE_CAPACITIES = Resource(
+    group="storage.k8s.io",
+    version="v1",
+    plural="csistoragecapacities",
+    kind="CSIStorageCapacity",
+    namespaced=True,
+    type=storage.CSIStorageCapacity,
+)
 VOLUME_ATTACHMENTS = Resource(
     group="storage.k8s.io",
     version="v1",

@@ -165,6 +165,21 @@ CSI_NODES = ResourceType(
     namespaced=False,
     blank=b'"spec":{"drivers":null}',
 )
+CSI_DRIVERS = ResourceType(
+    group="storage.k8s.io",
+    version="v1",
+    plural="csidrivers",
+    kind="CSIDriver",
+    namespaced=False,
+    blank=b'"spec":{}',
+)
+CSI_STORAGE_CAPACITIES = ResourceType(
+    group="storage.k8s.io",
+    version="v1",
+    plural="csistoragecapacities",
+    kind="CSIStorageCapacity",
+    blank=b'"storageClassName":""',
+)
 VOLUME_ATTACHMENTS = ResourceType(
     group="storage.k8s.io",
     version="v1",
@@ -225,6 +240,8 @@ BUILT_IN = (
     PERSISTENT_VOLUMES,
     STORAGE_CLASSES,
     CSI_NODES,
+    CSI_DRIVERS,
+    CSI_STORAGE_CAPACITIES,
     VOLUME_ATTACHMENTS,
     JOBS,
     POD_DISRUPTION_BUDGETS,
