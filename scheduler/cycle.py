@@ -23,6 +23,7 @@ from scheduler.commit import handing
 from scheduler.commit.direct import Direct
 from scheduler.commit.gangs import Gangs
 from scheduler.commit.handed import HandedOver
+from scheduler.commit.preparing import Preparing
 from scheduler.core.assumed.attempt import State
 from scheduler.core.model.plan import (
     Attempt,
@@ -36,6 +37,7 @@ from scheduler.core.model.plan import (
     MakeRoom,
     Placement,
     Plan,
+    Prepare,
     Retire,
     Withdraw,
 )
@@ -74,6 +76,7 @@ class Cycle:
         self._direct = direct
         self._gangs = gangs
         self._handed = handed
+        self._preparing = Preparing(api, cache, timeout_s=settings.prepare_s, in_flight=settings.in_flight)
         #: Takes who is to go for whom, and charges it at once.
         self.make_room: Callable[[MakeRoom | GiveUp], None] = _refuse
         #: Takes what is left of a gang that has to go.
@@ -130,7 +133,7 @@ class Cycle:
                     placements: Sequence[Placement] = (placement,)
                 case Attempt(placement=placement) | Hold(placement=placement):
                     placements = (placement,)
-                case Gang():
+                case Gang() | Prepare():
                     placements = entry.placements
                 case _:
                     continue
@@ -140,6 +143,7 @@ class Cycle:
     async def finish(self) -> None:
         """Decide nothing more, and wait until no commit is under way."""
         self._is_finishing = True
+        self._preparing.stop()
         self._cache.wake.set()
         while self._commits:
             self._all_done = anyio.Event()
@@ -177,10 +181,8 @@ class Cycle:
                     tasks.start_soon(self._lose_patience, placement)
                 case Hold(placement=placement):
                     self._cache.cluster.commits.hold(placement)
-                case Gang():
-                    self._assume(entry.placements)
-                    start = self._timed(Stage.GANG, self._gangs.start)
-                    tasks.start_soon(self._carry_out, entry.placements, start, entry)
+                case Gang() | Prepare():
+                    self._begin_together(entry, tasks)
                 case Retire() | Withdraw() | Explain() | MakeRoom() | GiveUp() | Evict():
                     self._begin(entry, tasks)
         for joining in joins.values():
@@ -190,6 +192,18 @@ class Cycle:
             explained = [entry for entry in plan.entries if isinstance(entry, Explain)]
             self._cache.cluster.told(explained)
             self._explain(explained)
+
+    def _begin_together(self, entry: Gang | Prepare, tasks: TaskGroup) -> None:
+        """Charge pods that start together, and start the gang, or have their claims bound first."""
+        if isinstance(entry, Gang):
+            self._assume(entry.placements)
+            start = self._timed(Stage.GANG, self._gangs.start)
+            tasks.start_soon(self._carry_out, entry.placements, start, entry)
+            return
+        for placement in entry.placements:
+            self._cache.cluster.commits.prepare(placement)
+        prepare = self._timed(Stage.PREPARE, self._preparing.prepare)
+        tasks.start_soon(self._carry_out, entry.placements, prepare, entry.placements)
 
     def _begin(self, entry: Retire | Withdraw | Explain | MakeRoom | GiveUp | Evict, tasks: TaskGroup) -> None:
         """Start to take away what is there already, if that is what an entry asks; charge what is kept for holders."""

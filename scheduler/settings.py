@@ -98,6 +98,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``suggestions``: conditions of pods that have waited a while say what would let them start. ``cdi``: how containers
     are told their devices. ``scores``: those that ``decisions`` may name; None: the registry's (not imported
     here: NumPy, for ``--help``).
+    ``prepare_s``: pods that start together wait so long for their claims to be bound, then they back off (KAI's time).
     ``evictions_per_s``: of all kinds together; twice as many at once after a pause. ``settle_s``: so long a node that
     came from another node pool takes nobody (scheduler/upkeep/joining_nodes.py).
     ``queue_use``: which use of queues over time counts in their fair shares; None: none. ``use_source``: who knows it;
@@ -113,6 +114,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     orphan_s: float = 15.0
     opening_s: float = 5.0
     answer_s: float = 10.0
+    prepare_s: float = 120.0
     scaling: ScalingSettings | None = None
     object_status: bool = True
     suggestions: bool = False

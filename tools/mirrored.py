@@ -85,6 +85,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/model/room.py": "tests/scheduler/core/room/test_search.py",
     "scheduler/core/model/settings.py": "tests/scheduler/core/decide/test_exclusions.py",
     "scheduler/core/model/topology.py": "tests/scheduler/core/convert/test_topologies.py",
+    "scheduler/core/model/volume_need.py": "tests/scheduler/core/convert/test_volume_needs.py",
     "scheduler/core/nodes/table.py": "tests/scheduler/core/snapshot/test_statement.py",
     "scheduler/core/recount.py": "tests/scheduler/core/stories/test_machine.py",
     "scheduler/core/room/answers.py": "tests/scheduler/core/room/test_search.py",

@@ -38,6 +38,7 @@ from scheduler.core.model.plan import (
     Join,
     MakeRoom,
     Plan,
+    Prepare,
     Retire,
     Withdraw,
 )
@@ -46,8 +47,8 @@ from scheduler.report.standing import Standing
 from scheduler.telemetry.observing import Answer, Ended, Evicts, Observer, Stage
 
 _KINDS: Final = {
-    Bind: "bind", Join: "join", Attempt: "attempt", Hold: "hold", Gang: "gang", Retire: "retire", Withdraw: "withdraw",
-    MakeRoom: "make-room", GiveUp: "give-up", Evict: "evict",
+    Bind: "bind", Join: "join", Attempt: "attempt", Hold: "hold", Gang: "gang", Prepare: "prepare",
+    Retire: "retire", Withdraw: "withdraw", MakeRoom: "make-room", GiveUp: "give-up", Evict: "evict",
 }  # fmt: skip
 
 
@@ -131,7 +132,7 @@ class _UnderKaisNames:
                 self._e2e.set((self._decided_s + seconds) * 1000)
             case Stage.BIND | Stage.JOIN | Stage.HAND_OVER:
                 self._bind.observe(seconds * 1000)
-            case Stage.GANG:
+            case Stage.GANG | Stage.PREPARE:
                 pass
 
 

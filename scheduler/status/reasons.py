@@ -54,6 +54,8 @@ KIND_WORDS: Final = {
     "exclusion": "node(s) have room only on shared GPUs that the Pod excludes, and exclusions open no further GPU",
     "multiplied": "node(s) offer each GPU several times (time-slicing, MPS, HAMi's plugin), so none can be shared",
     "volumes": "node(s) exceed max volume count",
+    "volume-binding": "node(s) didn't find available persistent volumes to bind",
+    "volume-space": "node(s) did not have enough free storage",
     "mig": "node(s) have MIG devices, which cannot be shared in parts",
     "berth": "node(s) are kept for {holder}, which has waited since {since}",
 }
@@ -92,9 +94,9 @@ _PLAIN_WORDS: Final = {
     Code.CLAIM_LOST: 'persistentvolumeclaim "{}" bound to non-existent persistentvolume',
     Code.CLAIM_LEAVING: 'persistentvolumeclaim "{}" is being deleted',
     Code.CLAIM_UNBOUND: 'pod has unbound immediate PersistentVolumeClaims: "{}"',
-    Code.CLAIM_WAITS_FOR_NODE: (
-        'persistentvolumeclaim "{}" is not bound: its StorageClass waits for the first consumer, and Moorage does not '
-        "choose volumes yet"
+    Code.CLAIM_NOT_READABLE: (
+        'persistentvolumeclaim "{}" can\'t be read: allowed are a size that is a quantity, and a selector with known '
+        "operators and at most 100 expressions and values"
     ),
     Code.CLAIM_IN_USE: (
         "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another "

@@ -29,6 +29,8 @@ class Stage(enum.Enum):
     HAND_OVER = "hand-over"
     #: Starting a gang: its plan, its books, its bindings or BindRequests.
     GANG = "gang"
+    #: Having the claims of pods bound, to the last of them.
+    PREPARE = "prepare"
 
 
 class Ended(enum.Enum):

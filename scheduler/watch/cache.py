@@ -5,7 +5,7 @@ One writer of the ledger: everything goes through here, synchronously, and every
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import anyio
 import msgspec
@@ -105,6 +105,8 @@ class Cache:
         #: A pod of ours that waited is seen bound: for how many seconds it has waited since it was seen first.
         self.on_waited: Callable[[float], None] = _ignore_time
         self.on_request_gone: Callable[[str], None] = _ignore
+        #: A claim (namespace, name) or a volume (name) has changed; None: any may have.
+        self.on_stored: Callable[[Hashable], None] = _ignore_stored
         self.on_requests_listed: Callable[[set[str]], None] = _ignore_all
 
     def note_pod(self, pod: Pod) -> None:
@@ -271,6 +273,10 @@ class Cache:
 
 
 def _ignore(_: str) -> None:
+    return
+
+
+def _ignore_stored(_: Hashable) -> None:
     return
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
+from typing_extensions import override
 
 from scheduler.core.model.facts import Facts, Keyed
 from scheduler.watch.cache import Cache
@@ -46,3 +47,25 @@ class FactSink(Generic[T, R]):
         """Take whether changes come in."""
         self._facts.note_in_step(is_in_step)
         self._cache.wake.set()
+
+
+class StoredSink(FactSink[T, R]):
+    """The same of claims or volumes: it tells those who wait for one of them (``Cache.on_stored``)."""
+
+    @override
+    async def replace(self, kept: Sequence[R]) -> None:
+        """Take a list, and tell that any may have changed."""
+        await super().replace(kept)
+        self._cache.on_stored(None)
+
+    @override
+    def upsert(self, obj: T) -> None:
+        """Take an object."""
+        super().upsert(obj)
+        self._cache.on_stored(self._read(obj).key)
+
+    @override
+    def delete(self, obj: T) -> None:
+        """Take an object's last state."""
+        super().delete(obj)
+        self._cache.on_stored(self._read(obj).key)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kube.client.resources import (
+    CSI_DRIVERS,
     CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
     JOBS,
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -17,10 +19,10 @@ from kube.client.resources import (
     VOLUME_ATTACHMENTS,
 )
 from kube.lead.secondary import Kind
-from scheduler.core.convert import job_owners, selectors, topologies, volumes
+from scheduler.core.convert import job_owners, selectors, topologies, volume_needs, volumes
 from scheduler.core.convert.budgets import budget_record
 from scheduler.watch.cache import Cache
-from scheduler.watch.fact_sink import FactSink
+from scheduler.watch.fact_sink import FactSink, StoredSink
 from scheduler.watch.queue_sink import QueueSink
 
 
@@ -56,7 +58,17 @@ def secondary(cache: Cache) -> tuple[Kind[Any], ...]:
         Kind(
             STORAGE_CLASSES,
             FactSink(cache, storage.classes, volumes.storage_class_record),
-            "pods with unbound claims go on to wait, and don't say for what",
+            "pods with unbound claims of classes not read before wait",
+        ),
+        Kind(
+            CSI_DRIVERS,
+            FactSink(cache, storage.offers.drivers, volume_needs.driver_record),
+            "pods with unbound claims wait, or go by the drivers that were read before",
+        ),
+        Kind(
+            CSI_STORAGE_CAPACITIES,
+            FactSink(cache, storage.offers.capacities, volume_needs.capacity_record),
+            "pods with unbound claims of drivers that tell their capacity wait",
         ),
         Kind(
             CSI_NODES,
@@ -70,12 +82,12 @@ def secondary(cache: Cache) -> tuple[Kind[Any], ...]:
         ),
         Kind(
             PERSISTENT_VOLUMES,
-            FactSink(cache, storage.volumes, volumes.volume_record),
+            StoredSink(cache, storage.volumes, volumes.volume_record),
             "pods with claims wait, but for volumes that were read before",
         ),
         Kind(
             PERSISTENT_VOLUME_CLAIMS,
-            FactSink(cache, storage.claims, volumes.claim_record),
+            StoredSink(cache, storage.claims, volumes.claim_record),
             "pods with claims wait, but for claims that were bound before",
         ),
     )

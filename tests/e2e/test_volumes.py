@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 from kubernetes_asyncio import client
 
@@ -95,22 +98,83 @@ async def test_a_pod_waits_until_its_claim_is_there_and_bound(zones: Scene) -> N
     assert (await zones.running(1))["early"]["spec"]["nodeName"] == _nodes(zones)[1]
 
 
-async def test_a_claim_that_waits_for_its_first_consumer_keeps_its_pod_waiting(zones: Scene) -> None:
-    storage = client.StorageV1Api(zones.core.api_client)
-    name = f"{zones.namespace}-late"
+_PROVISIONER = "disk.provisioner.example"
+_MADE_BY = "volume.kubernetes.io/storage-provisioner"
+
+
+@asynccontextmanager
+async def _waiting_class(made: Scene, provisioner: str) -> AsyncIterator[str]:
+    """A class whose claims wait for their first consumer."""
+    storage = client.StorageV1Api(made.core.api_client)
+    name = f"{made.namespace}-late"
     await storage.create_storage_class(
-        {
-            "metadata": {"name": name},
-            "provisioner": "kubernetes.io/no-provisioner",
-            "volumeBindingMode": "WaitForFirstConsumer",
-        }
+        {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
     )
     try:
-        await _claim(zones, "data", storage_class=name)
-        await zones.create(_mounting("p", "data"))
-        await zones.says("p", "its StorageClass waits for the first consumer")
+        yield name
     finally:
         await storage.delete_storage_class(name)
+
+
+async def _free_volume(made: Scene, name: str, *, of: str, node: str, claim: Any = None) -> None:
+    """A volume of a class on a node, for any claim, or as a provisioner makes it for one."""
+    hostname = {"key": names.HOSTNAME_LABEL, "operator": "In", "values": [node]}
+    ref = {} if claim is None else {"claimRef": {"namespace": made.namespace, "name": name, "uid": claim.metadata.uid}}
+    await made.core.create_persistent_volume(
+        {
+            "metadata": {"name": f"{made.namespace}-{name}", "labels": {"scene": made.namespace}},
+            "spec": {
+                "capacity": {"storage": "1Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": of,
+                "local": {"path": "/data"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [hostname]}]}},
+                **ref,
+            },
+        }
+    )
+
+
+async def _provision(made: Scene, *, of: str, fails_on: str = "") -> None:
+    """Make volumes as a provisioner does, until cancelled; on one node it fails, and takes the selection back."""
+    while True:
+        await anyio.sleep(0.2)
+        for claim in (await made.core.list_namespaced_persistent_volume_claim(made.namespace)).items:
+            annotations, name = claim.metadata.annotations or {}, claim.metadata.name
+            node = annotations.get(names.SELECTED_NODE)
+            if claim.spec.volume_name or not node or annotations.get(_MADE_BY) != _PROVISIONER:
+                continue
+            if node == fails_on:
+                await made.core.patch_namespaced_persistent_volume_claim(
+                    name, made.namespace, {"metadata": {"annotations": {names.SELECTED_NODE: None}}}
+                )
+                continue
+            with suppress(client.ApiException):  # it is made already
+                await _free_volume(made, name, of=of, node=node, claim=claim)
+
+
+async def test_a_claim_that_waits_for_its_first_consumer_gets_a_volume_of_its_pods_node(zones: Scene) -> None:
+    async with _waiting_class(zones, "kubernetes.io/no-provisioner") as name:
+        await _claim(zones, "data", storage_class=name)
+        await zones.create(_mounting("p", "data"))
+        await zones.says("p", "2 node(s) didn't find available persistent volumes to bind")
+        _, second = _nodes(zones)
+        await _free_volume(zones, "local", of=name, node=second)
+        assert (await zones.running(1))["p"]["spec"]["nodeName"] == second
+        volume = await zones.core.read_persistent_volume(f"{zones.namespace}-local")
+        assert (volume.status.phase, volume.spec.claim_ref.name) == ("Bound", "data")
+
+
+async def test_a_volume_is_provisioned_for_the_node_of_its_pod_or_for_another_where_that_fails(zones: Scene) -> None:
+    first, second = _nodes(zones)
+    async with _waiting_class(zones, _PROVISIONER) as name, anyio.create_task_group() as tasks:
+        await _claim(zones, "data", storage_class=name)
+        tasks.start_soon(partial(_provision, zones, of=name, fails_on=first))
+        await zones.create(_mounting("p", "data"))
+        assert (await zones.running(1))["p"]["spec"]["nodeName"] == second
+        claim = await zones.core.read_namespaced_persistent_volume_claim("data", zones.namespace)
+        assert claim.metadata.annotations[names.SELECTED_NODE] == second
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_node_takes_no_more_volumes_than_its_csi_driver_says(zones: Scene) -> None:

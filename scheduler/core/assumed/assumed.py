@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpu.reservation import Reservation
-from scheduler.core.assumed.attempt import NONE_YET, Flight, State
+from scheduler.core.assumed.attempt import NONE_YET, UNWRITTEN, Flight, State
 from scheduler.core.assumed.attempt_table import AttemptTable
 from scheduler.core.assumed.backoff import Setback
 from scheduler.core.assumed.bind_requests import HandOvers
@@ -22,6 +22,7 @@ from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import BindRequestRecord
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
+from scheduler.core.model.volume_need import VolumeChoice
 from scheduler.core.nodes.node_usage import Charge
 
 
@@ -86,6 +87,15 @@ class Commits:
         else:
             self._changed()  # nothing to wait for any more: it is decided on again
 
+    def prepare(self, placement: Placement) -> None:
+        """Charge a placement while its claims are bound, or those of its gang."""
+        self.assume(placement, State.PREPARING)
+
+    def volumes_in_flight(self) -> list[tuple[str, str, tuple[VolumeChoice, ...]]]:
+        """Namespace, node and what was chosen, of each placement whose claims are being bound."""
+        placements = (flight.placement for flight in self._attempts.own())
+        return [(each.namespace, each.node, each.volumes) for each in placements if each.volumes]
+
     def give_up_opening(self, pod_uid: str, *, attempt: int) -> bool:
         """Let nobody wait any longer for this share's devices; return whether anybody did.
 
@@ -135,7 +145,8 @@ class Commits:
         """Nobody knows what became of this attempt, nor works on it: it is one that ``departed`` from here on."""
         flight = self._flights.get(placement.pod_uid)
         if flight is not None and flight.placement == placement:
-            self.hand_overs.depart(_as_hand_over(placement))
+            if flight.state not in UNWRITTEN:
+                self.hand_overs.depart(_as_hand_over(placement))
             self._flights.release(placement.pod_uid, attempt=placement.number)
 
     def flight(self, uid: str) -> Flight | None:
@@ -234,7 +245,7 @@ class Commits:
     def pod_gone(self, uid: str) -> None:
         """A pod is gone. The reservation for it may still come, unless it only waited for one."""
         flight = self._flights.get(uid)
-        if flight is not None and flight.state is not State.HELD:
+        if flight is not None and flight.state not in UNWRITTEN:
             self.hand_overs.depart(_as_hand_over(flight.placement))
         self._end(uid)
         self.probation.forget_reservation(uid)

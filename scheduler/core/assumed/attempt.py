@@ -27,8 +27,14 @@ class State(enum.Enum):
     AT_BINDER = "at the binder"
     #: Written nowhere: it waits for a device that another one makes known.
     HELD = "held"
+    #: Its claims are being bound: nothing is written for the pod itself.
+    PREPARING = "preparing"
     #: The binder is asked to give it up.
     TAKEN_BACK = "taken back"
+
+
+#: What is written for a pod in these states can't come late, for nothing is.
+UNWRITTEN: Final = frozenset({State.HELD, State.PREPARING})
 
 
 class Flight(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -7,10 +7,12 @@ from typing import Final
 
 import msgspec
 
-from scheduler.core.convert import constraints, in_tree_volumes
+from scheduler.core.convert import constraints, in_tree_volumes, volume_needs
 from scheduler.core.convert.controllers import controller_uid
+from scheduler.core.convert.volume_needs import VolumeOffer
 from scheduler.core.filters.volume_places import ZONE_LABELS
-from scheduler.core.model.records import ClaimUse, VolumeRule
+from scheduler.core.model.records import ClaimUse, Term, VolumeRule
+from scheduler.core.model.volume_need import VolumeNeed
 from wire import names
 from wire.core import Pod
 from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
@@ -29,6 +31,7 @@ class ClaimRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A PersistentVolumeClaim. ``is_bound``: the PV controller is done; ``volume`` alone may be a wish.
 
     ``is_alone``: one pod may use it at a time (ReadWriteOncePod). ``owner``: UID of the object that controls it.
+    ``need``: what it asks of a volume while it is not bound, as far as the claim itself says; None: nobody can tell.
     """
 
     namespace: str
@@ -40,6 +43,8 @@ class ClaimRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_alone: bool = False
     storage_class: str = ""
     owner: str = ""
+    uid: str = ""
+    need: VolumeNeed | None = None
 
     @property
     def key(self) -> ClaimKey:
@@ -51,6 +56,7 @@ class VolumeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A PersistentVolume. ``rule`` None: it can be used anywhere. ``attached``: (CSI driver, handle), if it has one.
 
     ``is_in_tree``: it is written as one of a driver that was inside Kubernetes. ``claim``: whom it is for.
+    ``offer``: what it is to a claim that looks for a volume; None if it is none for anybody.
     """
 
     name: str
@@ -58,6 +64,7 @@ class VolumeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     attached: tuple[str, str] | None = None
     is_in_tree: bool = False
     claim: ClaimKey | None = None
+    offer: VolumeOffer | None = None
 
     @property
     def key(self) -> str:
@@ -66,10 +73,15 @@ class VolumeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class StorageClassRecord(msgspec.Struct, frozen=True, gc=False):
-    """A StorageClass. ``waits``: it binds claims when a pod that uses them has a node."""
+    """A StorageClass. ``waits``: it binds claims when a pod that uses them has a node.
+
+    ``provisioner`` "": none makes volumes of it. ``topologies``: terms of nodes for which it does, None: all.
+    """
 
     name: str
     waits: bool
+    provisioner: str = ""
+    topologies: tuple[Term, ...] | None = None
 
     @property
     def key(self) -> str:
@@ -120,16 +132,20 @@ def claim_record(claim: PersistentVolumeClaim) -> ClaimRecord:
     """Read a claim."""
     meta, spec = claim.metadata, claim.spec
     owner = controller_uid(meta)
+    is_bound = bool(spec.volume_name) and names.BIND_COMPLETED in (meta.annotations or {})
+    storage_class = (meta.annotations or {}).get(names.OLD_STORAGE_CLASS) or spec.storage_class_name or ""
     return ClaimRecord(
         namespace=meta.namespace,
         name=meta.name,
         volume=spec.volume_name,
-        is_bound=bool(spec.volume_name) and names.BIND_COMPLETED in (meta.annotations or {}),
+        is_bound=is_bound,
         is_lost=claim.status.phase == _LOST,
         is_leaving=meta.deletion_timestamp is not None,
         is_alone=_ALONE in (spec.access_modes or ()),
-        storage_class=(meta.annotations or {}).get(names.OLD_STORAGE_CLASS) or spec.storage_class_name or "",
+        storage_class=storage_class,
         owner=owner,
+        uid=meta.uid,
+        need=None if spec.volume_name else volume_needs.need(claim, storage_class),
     )
 
 
@@ -146,6 +162,7 @@ def volume_record(volume: PersistentVolume) -> VolumeRecord:
         attached=in_tree_volumes.of_volume(volume) if spec.csi is None else (spec.csi.driver, spec.csi.volume_handle),
         is_in_tree=spec.csi is None,
         claim=None if ref is None else (ref.namespace, ref.name),
+        offer=volume_needs.offer(volume),
     )
 
 
@@ -158,7 +175,14 @@ def _zones(labels: Mapping[str, str]) -> tuple[tuple[str, tuple[str, ...]], ...]
 
 def storage_class_record(storage_class: StorageClass) -> StorageClassRecord:
     """Read a storage class."""
-    return StorageClassRecord(storage_class.metadata.name, storage_class.volume_binding_mode == _WHEN_USED)
+    waits = storage_class.volume_binding_mode == _WHEN_USED
+    provisioner = storage_class.provisioner
+    return StorageClassRecord(
+        storage_class.metadata.name,
+        waits,
+        "" if provisioner == names.NO_PROVISIONER else provisioner,
+        volume_needs.topologies(storage_class) if waits else None,
+    )
 
 
 def attachment_record(attachment: VolumeAttachment) -> AttachmentRecord:

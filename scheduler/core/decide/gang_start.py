@@ -16,7 +16,7 @@ from scheduler.core.decide.gang_search import Search, Tried
 from scheduler.core.decide.kept_nodes import KeptOff
 from scheduler.core.decide.place_bounds import PlaceBound
 from scheduler.core.groups.quorum import Quorum
-from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Retire
+from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Prepare, Retire
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.resources import DIMENSIONS
 from scheduler.core.model.verdict import Code, Verdict
@@ -64,13 +64,16 @@ class Start:
 
     def entry(self, group: PodGroupRecord, attempts: Attempts) -> Entry:
         """One entry for all; a single member that completes the minimum needs no plan of its own."""
+        placements = tuple(placement for _, placement in self.placed)
+        if any(placement.volumes for placement in placements):
+            return Prepare(placements)
         entries = [attempts.placer.entry(pod, placement) for pod, placement in self.placed]
         if len(entries) == 1:
             return entries[0]
         return Gang(
             pod_group=(group.namespace, group.name),
             rv=group.rv,
-            placements=tuple(placement for _, placement in self.placed),
+            placements=placements,
             by_binder=any(isinstance(entry, Attempt) for entry in entries),
         )
 

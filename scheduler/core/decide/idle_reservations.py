@@ -33,6 +33,8 @@ def find_sacrifice(statement: Statement, ranking: Ranking, cls: PodClass, mask: 
     ok = ranking.eligible == OK
     if cls.attached:
         ok &= statement.attaching.fits(cls.attached, slice(None))
+    if cls.unbound:
+        ok &= statement.binding.fits(cls.unbound, slice(None))
     if mask is not None:
         ok &= mask
     free = statement.table.free

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 import numpy as np
 
 from gpu.handover import PlannedDevice
@@ -14,10 +15,12 @@ from scheduler.core.decide.exclusions import opens_by_exclusion
 from scheduler.core.decide.idle_reservations import Sacrifice, find_sacrifice
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.devices.device_choice import choose_answered, choose_devices, new_groups, without_silent
-from scheduler.core.model.plan import Alone, Attempt, Bind, Hold, Join, Placement, Retire
+from scheduler.core.model.plan import Alone, Attempt, Bind, Hold, Join, Placement, Prepare, Retire
 from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.volume_need import VolumeChoice
 from scheduler.core.nodes.device_sightings import NO_PROSPECT
 from scheduler.core.nodes.table import CPU, IDLE, LEAVING, MEMORY, Bools
+from scheduler.core.nodes.volume_statement import Refusal
 from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.node_mask import NodeMask, all_but
 from scheduler.core.snapshot.statement import Part, Room, Statement
@@ -39,6 +42,7 @@ class Placer:
             snapshot.doubts if doubts is None else doubts,
             sightings=snapshot.sightings,
             attaching=snapshot.attaching,
+            binding=snapshot.binding,
             count=snapshot.used,
             counting=snapshot.counting,
         )
@@ -105,11 +109,28 @@ class Placer:
                 continue
             if parts is not None and self._opens_by_exclusion(cls, position, parts):
                 return None
-            if parts is not None:
-                self.statement.place(position, pod, cls.demand, parts, attached=cls.attached, claims=_alone(pod))
-                return self._placement(pod, position, parts, asks=ranking.asks, alternative=number)
+            volumes = None if parts is None else self._volumes(pod, position)
+            if parts is not None and volumes is not None:
+                self.statement.place(
+                    position, pod, cls.demand, parts, attached=cls.attached, claims=_alone(pod), volumes=volumes
+                )
+                placed = self._placement(pod, position, parts, asks=ranking.asks, alternative=number)
+                return msgspec.structs.replace(placed, volumes=volumes) if volumes else placed
             ranking.strike(position)
         return None
+
+    def _volumes(self, pod: PodRecord, position: int) -> tuple[VolumeChoice, ...] | None:
+        """Choose volumes for its claims that are not bound; None if the node has none for one."""
+        needs = pod.cls.unbound
+        if not needs:
+            return ()
+        chosen = self.statement.binding.choose(position, needs)
+        if isinstance(chosen, Refusal):
+            return None
+        return tuple(
+            VolumeChoice(claim=claim, claim_uid=uid, need=need, volume=volume)
+            for (claim, uid), need, volume in zip(pod.unbound_claims, needs, chosen, strict=True)
+        )
 
     def _opens_by_exclusion(self, cls: PodClass, position: int, parts: tuple[Part, ...]) -> bool:
         """Whether devices in use would serve more of the shares if the pod excluded none (exclusions.py)."""
@@ -202,8 +223,13 @@ class Placer:
             alternative=alternative,
         )
 
-    def entry(self, pod: PodRecord, placement: Placement) -> Bind | Join | Attempt:
-        """How the placement is carried out: at once, by joining known devices, or by the binder."""
+    def entry(self, pod: PodRecord, placement: Placement) -> Bind | Join | Attempt | Prepare:
+        """How the placement is carried out: at once, by joining known devices, or by the binder.
+
+        Where its claims are not bound they are bound first, and the rest is decided then.
+        """
+        if placement.volumes:
+            return Prepare((placement,))
         if not placement.devices:
             return Bind(placement)
         if self._unknown(placement):

@@ -38,6 +38,7 @@ from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.nodes.table import Int64s
 from scheduler.core.nodes.volume_limits import AttachStatement
+from scheduler.core.nodes.volume_statement import VolumeStatement
 from scheduler.core.queues.queues import Queues
 from scheduler.core.room.need import Need
 from scheduler.core.room.table import ResidentTable
@@ -237,6 +238,10 @@ class Snapshot:
         """A working copy of what CSI drivers attach to nodes."""
         storage, commits = self.storage, self.commits
         return AttachStatement(storage.attachments, position_of, lambda: storage.in_flight(commits.all_charges()))
+
+    def binding(self, nodes: Sequence[NodeRecord], position_of: Mapping[str, int]) -> VolumeStatement:
+        """A working copy of what there is for claims that are not bound yet."""
+        return VolumeStatement(self.storage.offers, nodes, position_of, self.commits.volumes_in_flight)
 
 
 def _all_awake(draft: Draft) -> Backlog:

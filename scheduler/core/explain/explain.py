@@ -143,6 +143,9 @@ def _resource_lacks(statement: Statement, cls: PodClass, settings: Settings) -> 
     if cls.attached:
         full = ~statement.attaching.fits(cls.attached, slice(None))
         lacks.append(Lack("volumes", "", "", full, np.zeros(len(statement.nodes), np.int64)))
+    if cls.unbound:
+        for why, where in statement.binding.refusals(cls.unbound).items():
+            lacks.append(Lack(why.value, "", "", where, np.zeros(len(statement.nodes), np.int64)))
     return lacks
 
 

@@ -13,6 +13,7 @@ import msgspec
 from gpu.handover import PlannedDevice
 from scheduler.core.model.room import Ended, Intent, Victim
 from scheduler.core.model.verdict import SubgroupShort, Verdict
+from scheduler.core.model.volume_need import VolumeChoice
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -20,7 +21,7 @@ class Placement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     ``rv`` is the pod's resourceVersion that was decided on: the only one that its Binding may use.
     ``number`` is the attempt number of this pod (grows with each try). ``alternative``: which of its requests the
-    devices are for, 0 for the first.
+    devices are for, 0 for the first. ``volumes``: of its claims that are not bound yet.
     """
 
     pod_uid: str
@@ -31,6 +32,7 @@ class Placement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     devices: tuple[PlannedDevice, ...] = ()
     number: int = 0
     alternative: int = 0
+    volumes: tuple[VolumeChoice, ...] = ()
 
 
 class Bind(msgspec.Struct, frozen=True, gc=False, tag="bind"):
@@ -58,6 +60,15 @@ class Hold(msgspec.Struct, frozen=True, gc=False, tag="hold"):
     """
 
     placement: Placement
+
+
+class Prepare(msgspec.Struct, frozen=True, gc=False, tag="prepare"):
+    """Have the claims of these pods bound, which start together; then they are decided on again (volumes.md).
+
+    Until then they are charged. Pods without unbound claims are among them where their gang has some.
+    """
+
+    placements: tuple[Placement, ...]
 
 
 class Gang(msgspec.Struct, frozen=True, gc=False, tag="gang", kw_only=True):
@@ -130,7 +141,7 @@ class Evict(msgspec.Struct, frozen=True, gc=False, tag="evict", kw_only=True):
 
 
 #: An entry that places one pod.
-Alone = Bind | Join | Attempt | Hold
+Alone = Bind | Join | Attempt | Hold | Prepare
 Entry = Alone | Gang | Retire | Withdraw | Explain | MakeRoom | GiveUp | Evict
 
 
@@ -149,7 +160,7 @@ def placements(entries: Iterable[Entry]) -> Iterator[Placement]:
                 yield placement
             case Attempt(placement=placement) | Hold(placement=placement):
                 yield placement
-            case Gang():
+            case Gang() | Prepare():
                 yield from entry.placements
             case _:
                 pass

@@ -23,6 +23,7 @@ from scheduler.core.model.pod_preferences import PodPreferences, WeightedTerm
 from scheduler.core.model.pod_rules import HostPort, InlineDisk, PodRules
 from scheduler.core.model.topology import LevelConstraint
 from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.model.volume_need import VolumeNeed
 from wire import names
 from wire.core import Taint, Toleration
 
@@ -143,6 +144,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     places: tuple[Place, ...] = ()
     #: Volumes that count against a limit of nodes, as (driver, handle).
     attached: tuple[tuple[str, str], ...] = ()
+    #: What its claims that are bound with its placement need of volumes, smallest first.
+    unbound: tuple[VolumeNeed, ...] = ()
     #: Where pods are that keep this one off (anti_affinity.py).
     avoids: Domains = frozenset()
     #: Terms of pods that wait themselves and would keep this one off (anti_affinity.py).
@@ -244,6 +247,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     job_name: str = ""
     #: Of one that waits and was judged by its claims (claims.py): those that nobody else may use meanwhile.
     alone: tuple[str, ...] = ()
+    #: The same of claims, name and UID, that are bound with its placement: one for each of the class's ``unbound``.
+    unbound_claims: tuple[tuple[str, str], ...] = ()
     #: What terms and selectors of pods take it by.
     labels: dict[str, str] = {}
     #: Ports of the host that it has.

@@ -71,8 +71,8 @@ class Code(enum.Enum):
     CLAIM_LEAVING = "ClaimLeaving"
     #: The claim is not bound to a volume yet, and that is not for a scheduler to do.
     CLAIM_UNBOUND = "ClaimUnbound"
-    #: The claim is bound by who schedules its first pod (WaitForFirstConsumer), which is not implemented.
-    CLAIM_WAITS_FOR_NODE = "ClaimWaitsForNode"
+    #: The claim is bound with its first pod's placement, and its size or its selector can't be read.
+    CLAIM_NOT_READABLE = "ClaimNotReadable"
     #: One pod at a time may use the claim (ReadWriteOncePod), and another does.
     CLAIM_IN_USE = "ClaimInUse"
     #: The claim is bound to a volume that is not there: ``detail`` names the volume.
@@ -117,8 +117,10 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     pod's), ``pinned-room`` (it may be free, and the node has no room left to open devices until it comes)) |
     ``exclusion`` (it would open a device only because the pod excludes those in use that have room) |
     ``volume-affinity`` and ``volume-zone`` (a volume of the pod can't be used there) | ``volumes`` (the node takes no
-    more volumes of a CSI driver) | ``others-anti-affinity`` (a pod is there, or in the same domain, that keeps it off)
-    | ``berth`` (it is kept for another group, which the verdict's ``berth`` names).
+    more volumes of a CSI driver) | ``volume-binding`` (no volume for a claim that is not bound, and none is made there)
+    | ``volume-space`` (there is no space for one) |
+    ``others-anti-affinity`` (a pod is there, or in the same domain, that keeps it off) |
+    ``berth`` (it is kept for another group, which the verdict's ``berth`` names).
     ``resource``: Kubernetes name, or ``gpu-share`` / ``gpu-memory`` for parts of a device.
     """
 

@@ -1,8 +1,8 @@
 """What the claims of a pod that waits say of it: why it may not be placed yet, or on which nodes its volumes can be.
 
-The semantics are kube-scheduler's (VolumeBinding, VolumeZone, VolumeRestrictions, NodeVolumeLimits). A claim that is
-bound when its pod is placed is not carried out yet: such a pod waits. While a kind can't be read, what was read of it
-before counts where it can't have changed: a claim stays bound to its volume, and a volume stays where it is.
+The semantics are kube-scheduler's (VolumeBinding, VolumeZone, VolumeRestrictions, NodeVolumeLimits). While a kind can't
+be read, what was read of it before counts where it can't have changed: a claim stays bound to its volume, and a volume
+stays where it is.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from scheduler.core.convert.volumes import ClaimKey, ClaimRecord, StorageClassRe
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.records import ClaimUse, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.model.volume_need import VolumeNeed
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.nodes.volume_limits import Attached, Attachments
+from scheduler.core.nodes.volume_offers import Offers
 
 #: What a verdict names while a kind can't be read.
 _CLAIMS: Final = "persistentvolumeclaims"
@@ -27,6 +29,10 @@ _VOLUMES: Final = "persistentvolumes"
 _CLASSES: Final = "storageclasses.storage.k8s.io"
 _LIMITS: Final = "csinodes.storage.k8s.io"
 _ATTACHMENTS: Final = "volumeattachments.storage.k8s.io"
+_DRIVERS: Final = "csidrivers.storage.k8s.io"
+_CAPACITIES: Final = "csistoragecapacities.storage.k8s.io"
+#: Volumes for all are looked for on each node. Nobody means that many.
+_MOST_UNBOUND: Final = 32
 
 #: Says of a claim which pods (UIDs) have a node, or are on their way to one.
 Holders: TypeAlias = Callable[[ClaimKey], tuple[str, ...]]
@@ -47,7 +53,11 @@ class Storage:
             lambda claim: self._claim_changed(claim.key), read_changed=read_changed
         )
         self.volumes: Facts[str, VolumeRecord] = Facts(self._volume_changed, read_changed=read_changed)
-        self.classes: Facts[str, StorageClassRecord] = Facts(lambda _: self._all_changed(), read_changed=read_changed)
+        self.classes: Facts[str, StorageClassRecord] = Facts(self._class_changed, read_changed=read_changed)
+        #: What claims that are not bound yet may have.
+        self.offers = Offers(self.classes, self._offer_changed, read_changed=read_changed)
+        #: Pods (UIDs) that wait and have such claims, by the class of these.
+        self._wanting: dict[str, set[str]] = {}
         self.attachments = Attachments(
             volumes_of=self.attached,
             handle_of=self._handle_of,
@@ -93,17 +103,27 @@ class Storage:
             return
         self._pods[pod.uid] = pod
         for use in pod.claims:
-            self._users.setdefault((pod.namespace, use.name), set()).add(pod.uid)
+            self._mount((pod.namespace, use.name), pod.uid)
         if pod.node:
             self.attachments.put(pod)
             self._touch_users(pod)
+
+    def _mount(self, key: ClaimKey, uid: str) -> None:
+        """A pod mounts a claim. One that is chosen for by another pod is no longer that pod's alone."""
+        users = self._users.setdefault(key, set())
+        users.add(uid)
+        claim = self.claims.get(key)
+        if len(users) == 2 and claim is not None and not claim.is_bound:
+            for other in sorted(users - {uid}):
+                self._forget_judged(other)
+                self._touched(other)
 
     def drop_pod(self, uid: str) -> None:
         """A pod is gone."""
         pod = self._pods.pop(uid, None)
         if pod is None:
             return
-        self._judged.pop(uid, None)
+        self._forget_judged(uid)
         for use in pod.claims:
             users = self._users[pod.namespace, use.name]
             users.discard(uid)
@@ -113,12 +133,30 @@ class Storage:
             self.attachments.drop(pod)
             self._touch_users(pod)
 
+    def _class_changed(self, _: StorageClassRecord) -> None:
+        self.offers.classes_changed()
+        self._all_changed()
+
+    def _forget_judged(self, uid: str) -> None:
+        judged = self._judged.pop(uid, None)
+        for need in () if judged is None else judged[1].cls.unbound:
+            self._wanting.get(need.storage_class, set()).discard(uid)
+
+    def _offer_changed(self, storage_class: str) -> None:
+        wanting = sorted(self._wanting.get(storage_class, ()))
+        for uid in wanting:
+            self._forget_judged(uid)
+            self._touched(uid)
+        if wanting:
+            self._told()
+
     def _claim_changed(self, key: ClaimKey) -> None:
+        self.offers.claim_changed(key, self.claims.get(key))
         users = self._users.get(key)
         if not users:
             return
         for pod in map(self._pods.__getitem__, users):
-            self._judged.pop(pod.uid, None)
+            self._forget_judged(pod.uid)
             if pod.node:
                 self.attachments.count_again(pod.node)
             else:
@@ -127,6 +165,7 @@ class Storage:
 
     def _volume_changed(self, volume: VolumeRecord) -> None:
         self.attachments.volume_changed(volume.name)
+        self.offers.volume_changed(volume.name, self.volumes.get(volume.name))
         if volume.claim is not None:
             self._claim_changed(volume.claim)
 
@@ -141,6 +180,7 @@ class Storage:
 
     def _all_changed(self, *nodes: str) -> None:
         self._judged.clear()
+        self._wanting.clear()
         self._has_changed_for_all = True
         if self._pods:
             self._told(*nodes)
@@ -162,6 +202,8 @@ class Storage:
         known = self._judged.get(pod.uid)
         if known is None or known[0] is not pod:
             known = self._judged[pod.uid] = (pod, self._judge(pod))
+            for need in known[1].cls.unbound:
+                self._wanting.setdefault(need.storage_class, set()).add(pod.uid)
         judged = known[1]
         for name in judged.alone:
             if any(uid != pod.uid for uid in holders((pod.namespace, name))):
@@ -191,15 +233,31 @@ class Storage:
         claims = [self.claims.get((pod.namespace, use.name)) for use in pod.claims]
         volumes = [self._volume(pod, use) for use in pod.claims]
         rules = {volume.rule: None for volume in volumes if volume is not None and volume.rule is not None}
+        unbound = sorted(
+            ((self._need(claim), claim) for claim in claims if claim is not None and not claim.is_bound),
+            key=lambda found: (found[0].size_bytes, found[0].storage_class),
+        )
+        if len(unbound) > _MOST_UNBOUND:
+            too_many = f"more than {_MOST_UNBOUND} claims that wait for their first consumer"
+            return msgspec.structs.replace(pod, blocker=Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=too_many))
         cls = msgspec.structs.replace(
             pod.cls,
+            unbound=tuple(need for need, _ in unbound),
             constraints=msgspec.structs.replace(pod.cls.constraints, volumes=tuple(rules)),
             attached=tuple(v for v in self.attached(pod) if self.attachments.is_limited(v[0])),
         )
         if too_many := constraints.excessive(cls):
             return msgspec.structs.replace(pod, blocker=Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=too_many))
         alone = tuple(claim.name for claim in claims if claim is not None and claim.is_alone)
-        return msgspec.structs.replace(pod, cls=cls, alone=alone)
+        named = tuple((claim.name, claim.uid) for _, claim in unbound)
+        return msgspec.structs.replace(pod, cls=cls, alone=alone, unbound_claims=named)
+
+    def _need(self, claim: ClaimRecord) -> VolumeNeed:
+        """What a claim needs that is bound with its pod's placement (``_unbound``)."""
+        if claim.need is None:
+            raise ValueError(f"claim {claim.key} can't be read")
+        shared = claim.key if len(self._users.get(claim.key, ())) > 1 else None
+        return msgspec.structs.replace(claim.need, volume=self.offers.named_for(claim), claim=shared)
 
     def _obstacle(self, pod: PodRecord, use: ClaimUse) -> Verdict | None:
         """Why a claim keeps its pod waiting on all nodes."""
@@ -219,14 +277,27 @@ class Storage:
         missing = Verdict(code=Code.VOLUME_NOT_FOUND, detail=claim.volume)
         return missing if self.volumes.is_current else _not_read(_VOLUMES)
 
-    def _unbound(self, claim: ClaimRecord) -> Verdict:
-        """The component that has to bind a claim."""
+    def _unbound(self, claim: ClaimRecord) -> Verdict | None:
+        """Why a claim that is not bound can't be bound when its pod is placed; None if it can."""
         kind = self.classes.get(claim.storage_class)
         if kind is None and claim.storage_class and not self.classes.is_current:
             return _not_read(_CLASSES)
-        if kind is not None and kind.waits and not claim.volume:
-            return Verdict(code=Code.CLAIM_WAITS_FOR_NODE, detail=claim.name)
-        return Verdict(code=Code.CLAIM_UNBOUND, detail=claim.name)
+        if kind is None or not kind.waits or claim.volume:
+            return Verdict(code=Code.CLAIM_UNBOUND, detail=claim.name)
+        if claim.need is None:
+            return Verdict(code=Code.CLAIM_NOT_READABLE, detail=claim.name)
+        if not self.volumes.is_current:
+            return _not_read(_VOLUMES)  # one that would do may be there
+        return self._unread_space(kind)
+
+    def _unread_space(self, kind: StorageClassRecord) -> Verdict | None:
+        """Whether it is unknown how much of a class can be provisioned; drivers hardly change, so old ones count."""
+        if not kind.provisioner:
+            return None
+        if not self.offers.drivers.is_read:
+            return _not_read(_DRIVERS)
+        tells = self.offers.capacities_of(kind.name) is not None
+        return _not_read(_CAPACITIES) if tells and not self.offers.capacities.is_current else None
 
     def _unread_limits(self, pod: PodRecord) -> Verdict | None:
         """Whether it is unknown how many of a pod's volumes a node takes.

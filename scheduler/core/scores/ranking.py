@@ -235,6 +235,8 @@ class Ranking:
             ok &= look.free[row] >= amount
         if self.cls.attached:
             ok &= self._statement.attaching.fits(self.cls.attached, selection)
+        if self.cls.unbound:
+            ok &= self._statement.binding.fits(self.cls.unbound, selection)
         if self.asks:
             self._narrow(ok, look, selection)
         keys = self.score.keys(look)

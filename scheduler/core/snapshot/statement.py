@@ -23,11 +23,13 @@ from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.convert.volumes import ClaimKey
 from scheduler.core.model.records import Constraints, Demand, NodeRecord, PodClass, PodRecord
 from scheduler.core.model.settings import Settings
+from scheduler.core.model.volume_need import VolumeChoice
 from scheduler.core.nodes.device_sightings import Prospect, Sightings
 from scheduler.core.nodes.ledger import Ledger, devices_of
 from scheduler.core.nodes.node_usage import Charge, Occupancy
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Bools, Device, Int8s, Int64s
 from scheduler.core.nodes.volume_limits import Attached, AttachStatement
+from scheduler.core.nodes.volume_statement import VolumeStatement
 from scheduler.core.snapshot.pod_counts import Counting
 from scheduler.core.snapshot.supposed import Supposed
 from wire import names
@@ -85,6 +87,7 @@ class _Changed:
     lifted: tuple[str, bool] | None = None
     attached: list[Attached] = field(default_factory=list)
     claims: tuple[ClaimKey, ...] = ()
+    volumes: tuple[VolumeChoice, ...] = ()
     free: Int64s | None = None
     #: Pods that came to the node (1) or left it (-1).
     moved: list[tuple[PodRecord, int]] = field(default_factory=list)
@@ -103,6 +106,7 @@ class Statement:
         "_settings",
         "_sightings",
         "attaching",
+        "binding",
         "claims",
         "counts",
         "doubts",
@@ -122,6 +126,7 @@ class Statement:
         *,
         sightings: Sightings,
         attaching: Callable[[Mapping[str, int]], AttachStatement],
+        binding: Callable[[Sequence[NodeRecord], Mapping[str, int]], VolumeStatement],
         count: Callable[[NodeRecord, Supposed], Occupancy],
         counting: Counting,
     ) -> None:
@@ -141,6 +146,8 @@ class Statement:
         self.position_of = in_order.position_of
         #: Volumes that CSI drivers attach, and claims that one pod at a time may use, in the statement.
         self.attaching = attaching(in_order.position_of)
+        #: Volumes of claims that are bound with their pods' placements.
+        self.binding = binding(in_order.nodes, in_order.position_of)
         self.claims: set[ClaimKey] = set()
         #: How many evictions stand: what fitted nowhere before one of them may fit.
         self.evictions = 0
@@ -196,10 +203,12 @@ class Statement:
         owed_gpus: int = 0,
         attached: tuple[Attached, ...] = (),
         claims: tuple[ClaimKey, ...] = (),
+        volumes: tuple[VolumeChoice, ...] = (),
     ) -> None:
         """Charge a pod that asks this; ``owed_gpus`` whole devices of it are still on their way back.
 
-        ``attached``: its volumes that nodes limit; ``claims``: those that nobody else may use.
+        ``attached``: its volumes that nodes limit; ``claims``: those that nobody else may use; ``volumes``: what
+        was chosen for its claims that are not bound.
 
         Raises OverCommitted.
         """
@@ -216,8 +225,14 @@ class Statement:
         )
         added = self.attaching.attach(position, attached)
         moved = [(pod, 1)]
-        self._note(_Changed(position, devices, amounts, placed=placed, attached=added, claims=claims, moved=moved))
+        self._note(
+            _Changed(
+                position, devices, amounts, placed=placed, attached=added, claims=claims, volumes=volumes, moved=moved
+            )
+        )
         self.claims.update(claims)
+        if volumes:
+            self.binding.take(position, volumes)
         self.touched.append(position)
         free = self.table.free
         for row, amount in amounts:
@@ -368,6 +383,8 @@ class Statement:
                 self.table.free[row, position] += amount
             self.attaching.detach(position, change.attached)
             self.claims.difference_update(change.claims)
+            if change.volumes:
+                self.touched.extend(self.binding.give_back(position, change.volumes))
             self.table.put_devices(position, self.nodes[position], change.devices)
             self.touched.append(position)
 

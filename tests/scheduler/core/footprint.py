@@ -43,7 +43,9 @@ _KEPT_VALUES: Final = {
     ("Queues", "_tree"),
     ("OthersTerms", "_known"),
     ("OthersTerms", "_places"),
+    ("Offers", "_view"),
     ("Storage", "_judged"),
+    ("Storage", "_wanting"),
     ("Topologies", "_trees"),
     ("Changes", "_helped_since"),
 }

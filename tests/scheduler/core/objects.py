@@ -17,9 +17,9 @@ from gpu.handover import Handover, PlannedDevice
 from gpu.handover import render as render_handover
 from gpu.translation import Translation
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert import queues, topologies, volumes
+from scheduler.core.convert import queues, topologies, volume_needs, volumes
 from scheduler.core.filters.registry import FILTERS, Filters
-from scheduler.core.model.plan import Attempt, Bind, Hold, Join, Plan
+from scheduler.core.model.plan import Attempt, Bind, Hold, Join, Plan, Prepare
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.table import GPUS
@@ -29,7 +29,15 @@ from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 from wire.crds.topology import Topology
-from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from wire.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 
 NANO = 1_000_000_000
 _versions = itertools.count(1000)
@@ -353,18 +361,34 @@ def claim(
     deleting: bool = False,
     owner: str = "",
     namespace: str = "ns",
+    node: str = "",
+    size: str = "1Gi",
+    **asked: Any,
 ) -> PersistentVolumeClaim:
-    """A claim of a volume, bound unless said otherwise; ``owner`` is the UID of the pod that controls it."""
+    """A claim of a volume, bound unless said otherwise; ``owner`` is the UID of the pod that controls it.
+
+    ``node``: where it says that it is being provisioned. ``asked``: further fields of its spec.
+    """
     return msgspec.convert(
         {
             "metadata": {
                 "name": name,
                 "namespace": namespace,
-                "annotations": {names.BIND_COMPLETED: "yes"} if volume and bound else {},
+                "uid": f"claim-{name}",
+                "annotations": {
+                    **({names.BIND_COMPLETED: "yes"} if volume and bound else {}),
+                    **({names.SELECTED_NODE: node} if node else {}),
+                },
                 "deletionTimestamp": "2026-01-02T00:00:00Z" if deleting else None,
                 "ownerReferences": [{"kind": "Pod", "name": "p", "uid": owner, "controller": True}] if owner else [],
             },
-            "spec": {"volumeName": volume, "accessModes": list(modes), "storageClassName": storage_class},
+            "spec": {
+                "volumeName": volume,
+                "accessModes": list(modes),
+                "storageClassName": storage_class,
+                "resources": {"requests": {"storage": size}},
+                **asked,
+            },
             "status": {"phase": phase},
         },
         PersistentVolumeClaim,
@@ -393,8 +417,59 @@ def volume(
     )
 
 
-def storage_class(name: str, mode: str) -> StorageClass:
-    return msgspec.convert({"metadata": {"name": name}, "volumeBindingMode": mode}, StorageClass)
+def free_volume(
+    name: str,
+    size: str = "1Gi",
+    *,
+    of: str = "slow",
+    node: str = "",
+    claim_ref: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    modes: Sequence[str] = ("ReadWriteOnce",),
+    phase: str = "Available",
+    **more: Any,
+) -> PersistentVolume:
+    """A volume of the class ``of`` that nobody has; ``node``: the only one that reaches it, by its host's label."""
+    term = {"matchExpressions": [{"key": names.HOSTNAME_LABEL, "operator": "In", "values": [node]}]}
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "labels": dict(labels or {})},
+            "spec": {
+                "capacity": {"storage": size},
+                "accessModes": list(modes),
+                "storageClassName": of,
+                "claimRef": claim_ref,
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}} if node else None,
+                **more,
+            },
+            "status": {"phase": phase},
+        },
+        PersistentVolume,
+    )
+
+
+def storage_class(name: str, mode: str, **more: Any) -> StorageClass:
+    return msgspec.convert({"metadata": {"name": name}, "volumeBindingMode": mode, **more}, StorageClass)
+
+
+def csi_driver(name: str, *, tells_capacity: bool = True) -> CSIDriver:
+    return msgspec.convert({"metadata": {"name": name}, "spec": {"storageCapacity": tells_capacity}}, CSIDriver)
+
+
+def csi_capacity(
+    name: str, of: str, labels: Mapping[str, str] | None, *, free: str | None = None, most: str | None = None
+) -> CSIStorageCapacity:
+    """How much can be made of the class ``of`` on nodes with these labels."""
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": "csi"},
+            "storageClassName": of,
+            "nodeTopology": None if labels is None else {"matchLabels": dict(labels)},
+            "capacity": free,
+            "maximumVolumeSize": most,
+        },
+        CSIStorageCapacity,
+    )
 
 
 def csi_node(node_name: str, **most: int | None) -> CSINode:
@@ -411,7 +486,15 @@ def attachment(name: str, node_name: str, *, of: str, driver: str) -> VolumeAtta
     return msgspec.convert({"metadata": {"name": name}, "spec": spec}, VolumeAttachment)
 
 
-Stored = PersistentVolumeClaim | PersistentVolume | StorageClass | CSINode | VolumeAttachment
+Stored = (
+    PersistentVolumeClaim
+    | PersistentVolume
+    | StorageClass
+    | CSINode
+    | VolumeAttachment
+    | CSIDriver
+    | CSIStorageCapacity
+)
 Fed = Node | Pod | PodGroup | BindRequest | Queue | Topology | Stored
 
 
@@ -451,6 +534,10 @@ def _feed_storage(storage: Storage, obj: Stored) -> None:
             storage.classes.put(volumes.storage_class_record(obj))
         case CSINode():
             storage.attachments.limits.put(volumes.limits_record(obj))
+        case CSIDriver():
+            storage.offers.drivers.put(volume_needs.driver_record(obj))
+        case CSIStorageCapacity():
+            storage.offers.capacities.put(volume_needs.capacity_record(obj))
         case VolumeAttachment():
             storage.attachments.attached.put(volumes.attachment_record(obj))
 
@@ -472,5 +559,8 @@ def commit(made: Cluster, plan: Plan) -> None:
                 made.commits.hold(placement)
             case Bind(placement) | Join(placement):
                 made.commits.assume(placement)
+            case Prepare(placements):
+                for each in placements:
+                    made.commits.prepare(each)
             case _:
                 pass

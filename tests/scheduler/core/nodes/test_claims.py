@@ -90,7 +90,7 @@ def test_it_is_told_by_node_why_a_volume_keeps_a_pod_off() -> None:
         ([claim("data", storage_class="fast"), storage_class("fast", "Immediate")], (Code.CLAIM_UNBOUND, "data")),
         (
             [claim("data", storage_class="fast"), storage_class("fast", "WaitForFirstConsumer")],
-            (Code.CLAIM_WAITS_FOR_NODE, "data"),
+            (Code.NO_NODE_FITS, ""),
         ),
         (
             [

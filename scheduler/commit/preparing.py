@@ -1,0 +1,188 @@
+"""Binding the claims of pods that were placed, before anything is written for the pods (docs/design/volumes.md).
+
+Their placements are charged meanwhile. When all claims of pods that start together are bound, the charges are given
+back and the pods are decided on again: where the volumes are is known then, and the usual rules hold. Nothing is taken
+back: what was written is a fact of the next decision, after a failure and after a crash as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+
+from kube.client.api import Api
+from kube.client.clock import monotonic_ns
+from kube.telemetry.logevents import LogEvent, about
+from scheduler.commit import volume_writes
+from scheduler.commit.volume_writes import NotWritten
+from scheduler.core.model.plan import Placement
+from scheduler.core.model.volume_need import VolumeChoice
+from scheduler.watch.cache import Cache
+
+_log: Final = logging.getLogger(__name__)
+#: A pod that goes meanwhile is noticed within this time.
+_LOOK_S: Final = 5.0
+#: So many claims are named in a line.
+_NAMED: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """Why a placement's claims were not bound. ``node`` "": it is not to blame."""
+
+    placement: Placement
+    because: str
+    node: str = ""
+    is_overtaken: bool = False
+
+
+class _NotBound(Exception):
+    """Raised when a claim will not be bound by this attempt."""
+
+    def __init__(self, failed: _Failed) -> None:
+        super().__init__(failed.because)
+        self.failed = failed
+
+
+class Preparing:
+    """Has claims bound. ``timeout_s``: pods that start together wait so long for theirs."""
+
+    def __init__(self, api: Api, cache: Cache, *, timeout_s: float, in_flight: int) -> None:
+        self._api = api
+        self._cache = cache
+        self._timeout_s = timeout_s
+        self._limiter = anyio.CapacityLimiter(in_flight)
+        self._is_stopped = False
+        #: Who waits for a claim (namespace, name) or a volume (name) to change.
+        self._waiting: dict[Hashable, set[anyio.Event]] = {}
+        cache.on_stored = self._changed
+
+    def stop(self) -> None:
+        """Wait for nothing any more: what is charged stays so, and the next leader goes on from what is written."""
+        self._is_stopped = True
+        self._changed(None)
+
+    def _changed(self, key: Hashable) -> None:
+        """A claim or a volume has changed; None: any may have."""
+        keys = [*self._waiting] if key is None else [key]
+        for event in (event for each in keys for event in self._waiting.get(each, ())):
+            event.set()
+
+    async def prepare(self, placements: Sequence[Placement]) -> None:
+        """Have the claims of pods bound that start together, and give their charges back."""
+        failed = await self._bound_in_time(placements)
+        if self._is_stopped:
+            return
+        if failed is not None:
+            self._note(failed)
+        for placement in placements:
+            self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
+        self._cache.wake.set()
+
+    async def _bound_in_time(self, placements: Sequence[Placement]) -> _Failed | None:
+        """Return the first failure, None if all are bound."""
+        failures: list[_Failed] = []
+        left = {(each.namespace, choice.claim): each for each in placements for choice in each.volumes}
+        with anyio.move_on_after(self._timeout_s) as scope:
+            async with anyio.create_task_group() as tasks:
+
+                async def bind(placement: Placement, choice: VolumeChoice) -> None:
+                    try:
+                        await self._bind(placement, choice)
+                    except _NotBound as error:
+                        failures.append(error.failed)
+                        tasks.cancel_scope.cancel()
+                    left.pop((placement.namespace, choice.claim), None)
+
+                for placement in placements:
+                    for choice in placement.volumes:
+                        tasks.start_soon(bind, placement, choice)
+        if failures:
+            return failures[0]
+        if not scope.cancelled_caught or not left:
+            return None
+        named = ", ".join(sorted(claim for _, claim in left)[:_NAMED])
+        because = f"VolumeTimeout: {len(left)} claims were not bound within {self._timeout_s:.0f} s: {named}"
+        return _Failed(next(iter(left.values())), because)
+
+    async def _bind(self, placement: Placement, choice: VolumeChoice) -> None:
+        async with self._limiter:
+            if not self._is_under_way(placement):
+                return
+            try:
+                await volume_writes.choose(self._api, placement, choice)
+            except NotWritten as error:
+                raise _NotBound(_Failed(placement, str(error), is_overtaken=error.is_overtaken)) from error
+        watch = _Watch(placement, choice)
+        keys = ((placement.namespace, choice.claim), choice.volume)
+        while self._is_under_way(placement) and not self._is_bound(watch):
+            with self._watching(*keys, watch.volume) as event, anyio.move_on_after(_LOOK_S):
+                await event.wait()
+
+    def _is_under_way(self, placement: Placement) -> bool:
+        commits = self._cache.cluster.commits
+        return not self._is_stopped and commits.is_under_way(placement.pod_uid, attempt=placement.number)
+
+    @contextmanager
+    def _watching(self, *keys: Hashable) -> Iterator[anyio.Event]:
+        event = anyio.Event()
+        for key in keys:
+            self._waiting.setdefault(key, set()).add(event)
+        try:
+            yield event
+        finally:
+            for key in set(keys):
+                self._waiting[key].discard(event)
+                if not self._waiting[key]:
+                    del self._waiting[key]
+
+    def _is_bound(self, watch: _Watch) -> bool:
+        """Whether a claim is bound to a volume that is known, as far as is seen. Raises _NotBound."""
+        storage, placement, choice = self._cache.cluster.storage, watch.placement, watch.choice
+        claim = storage.claims.get((placement.namespace, choice.claim))
+        if claim is None or claim.uid != choice.claim_uid:
+            raise _NotBound(_Failed(placement, f"VolumeChanged: claim {choice.claim} is gone", is_overtaken=True))
+        if claim.is_bound:
+            watch.volume = claim.volume
+            return claim.volume in storage.volumes
+        if choice.volume:
+            volume = storage.volumes.get(choice.volume)
+            is_chosen = volume is not None and volume.claim == claim.key
+        else:
+            is_chosen = claim.need is None or claim.need.node == placement.node
+        if watch.was_chosen and not is_chosen:
+            raise _NotBound(self._taken_back(placement, choice))
+        watch.was_chosen |= is_chosen
+        return False
+
+    def _taken_back(self, placement: Placement, choice: VolumeChoice) -> _Failed:
+        if choice.volume:
+            because = f"VolumeTaken: persistent volume {choice.volume} is for claim {choice.claim} no more"
+            return _Failed(placement, because, is_overtaken=True)
+        because = f"ProvisioningFailed: no volume was made for claim {choice.claim} on node {placement.node}"
+        return _Failed(placement, because, node=placement.node)
+
+    def _note(self, failed: _Failed) -> None:
+        placement, commits, now_ns = failed.placement, self._cache.cluster.commits, monotonic_ns()
+        place = f"{placement.namespace}/{placement.name}"
+        extra = about(LogEvent.ATTEMPT_FAILED, pod=place, node=placement.node)
+        _log.info("its claims were not bound: %s", failed.because, extra=extra)
+        if failed.is_overtaken:
+            commits.overtaken(placement.pod_uid, failed.because, now_ns=now_ns)
+        else:
+            commits.failed(placement.pod_uid, failed.node, failed.because, now_ns=now_ns)
+
+
+@dataclass(slots=True)
+class _Watch:
+    """A claim whose binding is waited for. ``volume``: what it is bound to. ``was_chosen``: the write was seen."""
+
+    placement: Placement
+    choice: VolumeChoice
+    volume: str = ""
+    was_chosen: bool = False

@@ -1,0 +1,38 @@
+"""What a claim that waits for its first consumer needs of a volume, and what was chosen for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from scheduler.core.model.records import Requirement
+
+
+class VolumeNeed(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
+    """What an unbound claim asks of its volume. Claims of several pods that ask the same have equal needs.
+
+    ``selector``: expressions on the volume's labels, which all have to hold. ``node``: where the claim says that it is
+    being provisioned (``selected-node``), "" nowhere. ``volume``: the PersistentVolume that names the claim, "" if none
+    does. ``claim``: namespace and name, if several pods mount it, since one choice has to serve them all.
+    """
+
+    storage_class: str
+    size_bytes: int
+    access_modes: tuple[str, ...] = ()
+    mode: str = "Filesystem"
+    attributes_class: str = ""
+    selector: tuple[Requirement, ...] = ()
+    node: str = ""
+    volume: str = ""
+    claim: tuple[str, str] | None = None
+
+
+class VolumeChoice(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What was chosen for one claim (name and UID): a PersistentVolume, or ``volume`` "" to provision on the node."""
+
+    claim: str
+    claim_uid: str
+    need: VolumeNeed
+    volume: str = ""
