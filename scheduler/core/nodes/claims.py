@@ -140,7 +140,10 @@ class Storage:
     def _forget_judged(self, uid: str) -> None:
         judged = self._judged.pop(uid, None)
         for need in () if judged is None else judged[1].cls.unbound:
-            self._wanting.get(need.storage_class, set()).discard(uid)
+            wanting = self._wanting.get(need.storage_class, set())
+            wanting.discard(uid)
+            if not wanting:
+                self._wanting.pop(need.storage_class, None)
 
     def _offer_changed(self, storage_class: str) -> None:
         wanting = sorted(self._wanting.get(storage_class, ()))
