@@ -92,7 +92,7 @@ class Checker:
         self._usage = Usage(self._cards, self.findings, loss_window_s, self._promises.to)
         self._gangs = Gangs(self.findings, gang_grace_s)
         self.pools = Pools(is_divided, self._gangs.labels)
-        self.limits = Limits(self.findings, lateness, self._smallest_mib)
+        self.limits = Limits(self.findings, lateness, self._smallest_mib, self.pools)
         self._records: deque[Record] = deque()
         self._bindings = Bindings(self.findings)
         self._asking = Asking(self.findings)
@@ -247,9 +247,15 @@ class Checker:
         missing = self._missing(pod, scene)
         return missing is None or self.limits.may_hold(pod, missing=missing)
 
-    def _smallest_mib(self, node: str) -> int:
-        listed = [self._devices.get(node, ())] if node else self._devices.values()
+    def _smallest_mib(self, node: str, pool: str) -> int:
+        """The smallest card of a node, or ("") of all nodes of a pool."""
+        listed = [self._devices.get(node, ())] if node else self._devices_of(pool)
         return min((card.mem_mib for cards in listed for card in cards if not card.is_slice), default=0)
+
+    def _devices_of(self, pool: str) -> Iterable[Iterable[Device]]:
+        if not self.pools.is_divided:
+            return self._devices.values()
+        return [self._devices.get(name, ()) for name, node in self._nodes.items() if node.pool == pool]
 
     @property
     def has_patient_pods(self) -> bool:

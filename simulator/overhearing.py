@@ -13,7 +13,7 @@ from simulator import roomrecord
 from simulator.invariants import BUDGETS, CONFIG_MAPS, DELETED, ROOM, Checker
 from wire import names
 
-_NAMED: Final = f'"name":"{roomrecord.NAME}"'.encode()
+_NAMED: Final = f'"name":"{roomrecord.NAME}'.encode()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,12 +23,17 @@ class Overhearing:
     checker: Checker
 
     def take(self, kind: ResourceType, raw: bytes, is_gone: bool) -> None:
-        """Show the record of intents, and PodDisruptionBudgets."""
+        """Show records of intents, and PodDisruptionBudgets."""
         is_record = kind.plural == CONFIG_MAPS and _NAMED in raw
         if not is_record and kind.plural != BUDGETS:
             return
         said: dict[str, Any] = msgspec.json.decode(raw)
-        if is_record and said["metadata"].get("namespace") != names.SYSTEM_NAMESPACE:
+        if is_record and not _is_record(said["metadata"]):
             return
         event = DELETED if is_gone else "MODIFIED"
         self.checker.observed(ROOM if is_record else BUDGETS, event, said, anyio.current_time())
+
+
+def _is_record(metadata: dict[str, Any]) -> bool:
+    is_ours = metadata.get("namespace") == names.SYSTEM_NAMESPACE
+    return is_ours and roomrecord.pool_of(metadata.get("name", "")) is not None

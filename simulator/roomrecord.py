@@ -1,4 +1,6 @@
-"""The record of intents (ConfigMap ``moorage-room``) as the invariant checker reads it: by code of its own.
+"""The record of intents as the invariant checker reads it: by code of its own.
+
+It is the ConfigMap ``moorage-room``, and ``moorage-room-VALUE`` of a node pool that has a scheduler of its own.
 
 What can't be read is left out: nobody may be evicted for it.
 """
@@ -15,7 +17,7 @@ from typing import Any, Final
 
 from simulator.facts import Json
 
-#: Name of the ConfigMap, in the scheduler's namespace, and the key that has the text.
+#: Name of the ConfigMap, in the scheduler's namespace (a pool's ends in ``-`` and its value), and the key of the text.
 NAME: Final = "moorage-room"
 KEY: Final = "room"
 #: UIDs that are no UUIDs stand as they are, after this.
@@ -42,12 +44,21 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """For which pods room is made, where, and which pods have to go. ``action``: by which rule."""
+    """For which pods room is made, where, and which pods have to go. ``action``: by which rule.
+
+    ``pool``: the node pool on whose record it is.
+    """
 
     id: str
     places: tuple[Place, ...]
     victims: tuple[Victim, ...]
     action: str = ""
+    pool: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What no other intent has: each pool's scheduler gives ids of its own."""
+        return self.pool, self.id
 
     @property
     def holders(self) -> frozenset[str]:
@@ -55,22 +66,32 @@ class Intent:
         return frozenset(place.uid for place in self.places)
 
 
+def pool_of(name: str) -> str | None:
+    """Whose record a ConfigMap of this name is: a pool's value, "" without one; None: it is no record."""
+    head, separator, value = name.partition(f"{NAME}-")
+    if name == NAME:
+        return ""
+    return value if separator and not head and value else None
+
+
 def intents(raw: Json) -> list[Intent]:
-    """Intents of a version of the ConfigMap, in their order: the oldest first."""
+    """Intents of a version of a record, in their order: the oldest first."""
     try:
         said = json.loads((raw.get("data") or {}).get(KEY) or "{}")
     except ValueError:
         return []
     listed = said.get("intents") if isinstance(said, dict) else None
-    return list(_read(listed)) if isinstance(listed, list) else []
+    if not isinstance(listed, list):
+        return []
+    return list(_read(listed, pool_of((raw.get("metadata") or {}).get("name", NAME)) or ""))
 
 
-def _read(listed: list[Any]) -> Iterator[Intent]:
+def _read(listed: list[Any], pool: str) -> Iterator[Intent]:
     for said in listed:
         try:
             places = tuple(Place(_uid(uid), node, _nano(more)) for uid, node, *more in said["places"])
             victims = tuple(Victim(_uid(uid), f"{space}/{name}", node) for uid, space, name, node, _ in said["victims"])
-            yield Intent(str(said["id"]), places, victims, str(said.get("action", "")))
+            yield Intent(str(said["id"]), places, victims, str(said.get("action", "")), pool)
         except (ValueError, KeyError, TypeError, AttributeError):
             continue
 

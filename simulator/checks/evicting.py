@@ -36,6 +36,8 @@ class _Eviction:
     user: str
     key: str
     pod: PodFacts | None
+    #: The node pool it was in, None: nobody can say, as it is gone or had changed pools a moment ago.
+    pool: str | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +55,7 @@ class ForOthers:
     was_for: Callable[[Standing], None]
     _open: deque[_Eviction] = field(default_factory=deque)
     #: Group -> when its pods were evicted, and for which intent.
-    _counts: dict[str, dict[str, float]] = field(default_factory=dict)
+    _counts: dict[str, dict[tuple[str, str], float]] = field(default_factory=dict)
 
     def take(self, write: Write) -> None:
         """Take an eviction that the API server carried out; it is judged when the record is known that stood then."""
@@ -61,13 +63,19 @@ class ForOthers:
         if pod is not None and pod.deleting:
             return
         key = f"{write.namespace}/{write.name}"
-        self._open.append(_Eviction(Moment(write.version, write.at_s), write.user, key, pod))
+        self._open.append(
+            _Eviction(Moment(write.version, write.at_s), write.user, key, pod, self._pool(pod, write.at_s))
+        )
         if pod is None:
             return
         if (budget := self.budgets.passed(pod, write.at_s)) is not None:
             self.findings.add("S7", write.at_s, f"pod {key} was evicted past PodDisruptionBudget {budget}")
         if self.limits.is_fixed(pod, since_s=write.at_s - self._late_s(write.at_s)):
             self.findings.add("S7", write.at_s, f"pod {key} was evicted, and it can't be preempted")
+
+    def _pool(self, pod: PodFacts | None, at_s: float) -> str | None:
+        is_known = pod is not None and not self.limits.was_moved(pod.uid, at_s - self._late_s(at_s))
+        return self.limits.pool_of(pod) if pod is not None and is_known else None
 
     def _late_s(self, at_s: float) -> float:
         return HEARSAY_S + self.limits.lateness.at(at_s - self.findings.start_s)
@@ -92,7 +100,10 @@ class ForOthers:
         if not any(self._has_holder(each, one.when) for each in naming):
             told = f"pod {one.key} was evicted for {self._holders(naming[0])}, gone or placed by then"
             self.findings.add("S13", one.when.at_s, told)
-        self._count(one, naming[-1].intent.id)
+        if one.pool is not None and all(each.intent.pool != one.pool for each in naming):
+            told = f"pod {one.key} was evicted for {self._holders(naming[0])}, of another node pool"
+            self.findings.add("S7", one.when.at_s, told)
+        self._count(one, naming[-1].intent.key)
         self.was_for(naming[-1])
 
     def _is_same(self, uid: str, key: str, one: _Eviction) -> bool:
@@ -105,9 +116,9 @@ class ForOthers:
     def _holders(self, each: Standing) -> str:
         return ", ".join(sorted(map(self.record.key, each.intent.holders)))
 
-    def _count(self, one: _Eviction, intent: str) -> None:
+    def _count(self, one: _Eviction, intent: tuple[str, str]) -> None:
         group = _group(one)
-        counts = {id_: at_s for id_, at_s in self._counts.get(group, {}).items() if at_s > one.when.at_s - WINDOW_S}
+        counts = {key: at_s for key, at_s in self._counts.get(group, {}).items() if at_s > one.when.at_s - WINDOW_S}
         counts.setdefault(intent, one.when.at_s)
         self._counts[group] = counts
         if len(counts) > MOST:

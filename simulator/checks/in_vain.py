@@ -17,6 +17,7 @@ from simulator.checks.counting import NodeFacts
 from simulator.checks.standing import Record, Standing
 from simulator.facts import Json, PodFacts
 from simulator.violations import Findings
+from wire import names
 
 #: So long after its intent has left the record a holder runs, or something is seen that explains why it doesn't.
 SERVED_S: Final = 120.0
@@ -43,7 +44,7 @@ class InVain:
     nodes: Mapping[str, NodeFacts]
     late_s: Callable[[float], float]
     #: Intents by id: those that stand, and those that are not judged yet, as evictions are told late.
-    _served: dict[str, _Served] = field(default_factory=dict)
+    _served: dict[tuple[str, str], _Served] = field(default_factory=dict)
     _open: deque[_Served] = field(default_factory=deque)
     #: When something last happened: to a node, on a node, to a pod (UID) or a group, to any queue.
     _node_s: dict[str, float] = field(default_factory=dict)
@@ -53,29 +54,29 @@ class InVain:
     _queue_s: float = -math.inf
     #: When the last pod of a group, or the group itself, was first shown: that it is new explains nothing before.
     _joined_s: dict[_Group, float] = field(default_factory=dict)
-    #: Of queues (without a namespace) and PodGroups, as they were shown last.
-    _specs: dict[_Group, Json | None] = field(default_factory=dict)
+    #: Of queues (without a namespace) and PodGroups, with their node pool, as they were shown last.
+    _specs: dict[_Group, tuple[Json, str] | None] = field(default_factory=dict)
     #: When a pod (by namespace and name) was handed over to the binder, or that was over.
     _request_s: dict[tuple[str, str], float] = field(default_factory=dict)
 
     # --- what happens ------------------------------------------------------------------------------------------------
     def recorded(self, at_s: float) -> None:
         """The record has changed."""
-        there = {each.intent.id: each for each in self.record.standing}
-        for id_, standing in there.items():
-            known = self._served.get(id_)
+        there = {each.intent.key: each for each in self.record.standing}
+        for key, standing in there.items():
+            known = self._served.get(key)
             if known is None or known.until_s <= at_s:
-                self._served[id_] = _Served(standing, at_s)
+                self._served[key] = _Served(standing, at_s)
             else:
                 known.standing = standing
-        for id_, served in self._served.items():
-            if id_ not in there and served.until_s > at_s:
+        for key, served in self._served.items():
+            if key not in there and served.until_s > at_s:
                 served.until_s = at_s
                 self._open.append(served)
 
     def evicted(self, standing: Standing) -> None:
         """Somebody was evicted for an intent that stands, or stood a moment ago."""
-        if (served := self._served.get(standing.intent.id)) is not None:
+        if (served := self._served.get(standing.intent.key)) is not None:
             served.has_evicted = True
 
     def node(self, name: str, known: NodeFacts | None, at_s: float) -> None:
@@ -96,9 +97,10 @@ class InVain:
             (self._joined_s if is_new else self._group_s)[key] = at_s
 
     def _is_news(self, namespace: str, raw: Json, *, is_gone: bool) -> bool:
-        """Whether its spec is another one: what we say in its status ourselves explains nothing."""
+        """Whether its spec or its node pool is another one: what we say in its status ourselves explains nothing."""
         key = namespace, raw["metadata"]["name"]
-        spec = None if is_gone else raw.get("spec") or {}
+        pool = str((raw["metadata"].get("labels") or {}).get(names.NODE_POOL_LABEL) or "")
+        spec = None if is_gone else (raw.get("spec") or {}, pool)
         is_news = key not in self._specs or self._specs[key] != spec
         self._specs[key] = spec
         return is_news
@@ -124,8 +126,8 @@ class InVain:
         """Judge intents that have left the record long enough ago; what is too young at the end is not judged."""
         while self._open and self._open[0].until_s + SERVED_S <= now_s:
             one = self._open.popleft()
-            if self._served.get(one.standing.intent.id) is one:
-                del self._served[one.standing.intent.id]
+            if self._served.get(one.standing.intent.key) is one:
+                del self._served[one.standing.intent.key]
             if one.has_evicted:
                 self._judge(one)
         if is_end:

@@ -40,7 +40,7 @@ class Intents:
     ) -> None:
         self._findings, self._limits, self._live = findings, limits, live
         self._record = Record(pods, live)
-        self._kept_room = KeptRoom(findings, self._record, nodes, on_node)
+        self._kept_room = KeptRoom(findings, self._record, limits, nodes, on_node)
         self._budgets = Budgets(live)
         self._taking = Taking(findings, limits, gangs, pods)
         self._in_vain = InVain(findings, self._record, nodes, self._late_s)
@@ -51,11 +51,12 @@ class Intents:
 
     def record(self, raw: Json, at_s: float, *, is_gone: bool) -> None:
         """Take a version of a ConfigMap of the scheduler's namespace."""
-        if raw["metadata"]["name"] == roomrecord.NAME:
-            for text in self._record.take(raw, at_s, is_gone=is_gone):
+        if (pool := roomrecord.pool_of(raw["metadata"]["name"])) is not None:
+            for text in self._record.take(raw, pool, at_s, is_gone=is_gone):
                 self._findings.add("S13", at_s, text)
             self._in_vain.recorded(at_s)
-            self._taking.record((each.intent for each in self._record.standing), at_s, late_s=self._late_s(at_s))
+            listed = [each.intent for each in self._record.standing if each.intent.pool == pool]
+            self._taking.record(pool, listed, at_s, late_s=self._late_s(at_s))
 
     def request(self, raw: Json, at_s: float, *, is_gone: bool) -> None:
         """Take a version of a BindRequest."""

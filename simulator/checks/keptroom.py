@@ -1,5 +1,7 @@
 """S14: what victims of a standing intent left is bound by nobody else of ours; of two intents the older comes first.
 
+Where node pools have schedulers each, each knows the intents of its own pool: room is kept from pods of this pool.
+
 Judged when a pod of ours is bound, by own count of what is free beside it then: whole devices, CPU, memory, and parts
 of devices. A pod is judged only on what it uses itself, since pods of others may take what they like.
 
@@ -16,6 +18,7 @@ from typing import Final
 
 from simulator.checks import counting
 from simulator.checks.counting import NANO, NodeFacts
+from simulator.checks.limits import Limits
 from simulator.checks.standing import ON_ITS_WAY_S, Moment, Record, Standing
 from simulator.facts import PodFacts
 from simulator.violations import Findings
@@ -46,6 +49,7 @@ class KeptRoom:
 
     findings: Findings
     record: Record
+    limits: Limits
     nodes: Mapping[str, NodeFacts]
     on_node: Mapping[str, Mapping[str, None]]
     _open: deque[_Taken] = field(default_factory=deque)
@@ -84,8 +88,10 @@ class KeptRoom:
         return pod.node != one.node or (bool(planned) and planned.isdisjoint(grant.group for grant in pod.grants))
 
     def _kept_from(self, pod: PodFacts) -> list[Standing]:
-        """Intents that keep something on its node from this pod: all but its own, and those younger at its place."""
-        there = [each for each in self.record.standing if any(place.node == pod.node for place in each.intent.places)]
+        """Intents of its pool that keep something there from this pod: all but its own, and younger ones."""
+        pool = self.limits.pool_of(pod)
+        mine = (each for each in self.record.standing if each.intent.pool == pool)
+        there = [each for each in mine if any(place.node == pod.node for place in each.intent.places)]
         own = next((each for each in there if pod.uid in each.intent.holders), None)
         is_placed = own is not None and any((p.uid, p.node) == (pod.uid, pod.node) for p in own.intent.places)
         return [each for each in there if each is not own and not (own and is_placed and each.age > own.age)]
@@ -148,10 +154,16 @@ class KeptRoom:
             place.uid
             for place in each.intent.places
             if place.node == node
+            and self._is_of(place.uid, each.intent.pool)
             and self.record.waited(place.uid, when)
             and not self.record.is_handed_over(place.uid)
             and place.uid not in booked
         ]
+
+    def _is_of(self, uid: str, pool: str) -> bool:
+        """Whether a holder is still of the pool whose scheduler made room for it."""
+        pod = self.record.pods.get(uid)
+        return pod is None or self.limits.pool_of(pod) == pool
 
     def _is_there(self, uid: str) -> bool:
         pod = self.record.live.get(uid)

@@ -2,8 +2,9 @@
 
 Judged at each event by which what our pods use grows: a pod of ours is bound, or one that is bound comes to use more.
 What all pods of a queue and of those below it use then, terminating ones included, is held against what the Queue
-objects say. A limit that is lowered and a queue or pod that is moved evict nobody (S7 would tell), and bring no
-violation: only what is bound afterwards does.
+objects say. Where node pools have schedulers each, a queue is one pool's: the tree of a pool has its queues alone,
+and pods of other pools count in none of them. A limit that is lowered and a queue or pod that is moved evict nobody
+(S7 would tell), and bring no violation: only what is bound afterwards does.
 
 Who binds decides on what is known by then. So a binding counts as permitted where any version of the Queues permits it
 that stood since the decision (its BindRequest, or its gang's plan) or for so long before as who
@@ -16,10 +17,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from typing import Final, NamedTuple
 
 from simulator.checks import queueloads, queuetelling, queueuse
+from simulator.checks.pools import Pools
 from simulator.checks.queueloads import Load
 from simulator.checks.queuetree import AMOUNTS, PER, QueueTree
 from simulator.checks.queueuse import Amounts, Row, Sums
@@ -58,24 +61,26 @@ class Bound(NamedTuple):
 class Limits:
     """Queues and PodGroups as they are now, and what pods use.
 
-    ``smallest_mib`` tells the memory of the smallest card of a node, or ("") of all; 0 if none is known.
+    ``smallest_mib`` returns the memory of the smallest card of a node, or ("") of all nodes of a pool (its second
+    argument); 0 if none is known.
     """
 
     def __init__(
-        self, findings: Findings, lateness: Lateness, smallest_mib: Callable[[str], int] = lambda _: 0
+        self, findings: Findings, lateness: Lateness, smallest_mib: Callable[[str, str], int], pools: Pools
     ) -> None:
-        self._findings, self.lateness, self._smallest_mib = findings, lateness, smallest_mib
-        self._tree = QueueTree({})
-        #: Earlier versions, each with the time until which it stood.
-        self._older: list[tuple[float, QueueTree]] = []
+        self._findings, self.lateness, self._smallest_mib, self._pools = findings, lateness, smallest_mib, pools
+        #: By pool.
+        self._trees: dict[str, QueueTree] = {}
+        #: Earlier versions of a pool's tree, each with the time until which it stood.
+        self._older: list[tuple[float, str, QueueTree]] = []
         self._groups: dict[Key, Json] = {}
         #: Pods of ours that are there, by UID, and those of each PodGroup.
         self._pods: dict[str, PodFacts] = {}
         self._members: dict[Key, dict[str, None]] = {}
         self._sums = Sums()
-        #: When a pod came into a queue by other means than a binding of ours, by queue.
-        self._entered_s: dict[str, float] = {}
-        #: When a pod's (UID) queue or preemptibility changed last.
+        #: When a pod came into a queue by other means than a binding of ours, by pool and queue.
+        self._entered_s: dict[Key, float] = {}
+        #: When a pod's (UID) pool, queue or preemptibility changed last.
         self._moved_s: dict[str, float] = {}
         #: When what binds it was decided: by pod (its BindRequest), and by PodGroup (its plan).
         self._decided_s: dict[Key, float] = {}
@@ -84,13 +89,23 @@ class Limits:
     # --- what is there -----------------------------------------------------------------------------------------------
     def queue(self, raw: Json, at_s: float, *, is_gone: bool) -> None:
         """Take a version of a Queue."""
-        name, spec = raw["metadata"]["name"], raw.get("spec") or {}
-        others = {each: its for each, its in self._tree.specs.items() if each != name}
-        if not is_gone and self._tree.specs.get(name) == spec:
+        name, here = raw["metadata"]["name"], self._pools.labelled(raw["metadata"].get("labels"))
+        for pool in {here, *self._trees}:
+            spec = (raw.get("spec") or {}) if pool == here and not is_gone else None
+            self._put(pool, name, spec, at_s)
+
+    def _put(self, pool: str, name: str, spec: Json | None, at_s: float) -> None:
+        """Take what a queue of a pool says; None: there is no such queue in this pool."""
+        tree = self._tree(pool)
+        if tree.specs.get(name) == spec:
             return
+        others = {each: its for each, its in tree.specs.items() if each != name}
         if self._pods or self.lateness != Lateness():
-            self._older.append((at_s, self._tree))
-        self._tree = QueueTree(others if is_gone else {**others, name: spec})
+            self._older.append((at_s, pool, tree))
+        self._trees[pool] = QueueTree(others if spec is None else {**others, name: spec})
+
+    def _tree(self, pool: str) -> QueueTree:
+        return self._trees.setdefault(pool, QueueTree({}))
 
     def pod_group(self, raw: Json, at_s: float, *, is_gone: bool) -> None:
         """Take a version of a PodGroup."""
@@ -128,29 +143,31 @@ class Limits:
         row = self._row(pod)
         if before is None:
             if pod.node:
-                self._entered_s[row.queue] = at_s
+                self._entered_s[row.pool, row.queue] = at_s
         elif grown := [each for each in PER if row.used[each] > before.used[each]]:
             self._judge(pod, row, grown, at_s)
 
     def _count(self, pod: PodFacts, at_s: float) -> None:
         before, row = self._sums.row(pod.uid), self._row(pod)
-        if before is not None and before[:2] != row[:2]:
+        if before is not None and before[:3] != row[:3]:
             self._moved_s[pod.uid] = at_s
             if pod.node:
-                self._entered_s[row.queue] = at_s
+                self._entered_s[row.pool, row.queue] = at_s
         self._sums.put(pod.uid, row)
 
     def _row(self, pod: PodFacts) -> Row:
-        return Row(self._queue_of(pod), self._is_fixed(pod), queueuse.used(pod, self._smallest_mib(pod.node)))
+        pool = self.pool_of(pod)
+        used = queueuse.used(pod, self._smallest_mib(pod.node, pool))
+        return Row(pool, self._queue_of(pod), self._is_fixed(pod), used)
 
     # --- what is judged ----------------------------------------------------------------------------------------------
     def _judge(self, pod: PodFacts, row: Row, grown: list[str], at_s: float) -> None:
         since_s = self._since_s(pod, at_s)
-        trees = self.trees(since_s)
+        trees = self.trees(since_s, row.pool)
         if any(not tree.specs for tree in trees):
             return
         if self._moved_s.get(pod.uid, -math.inf) >= since_s:
-            self._entered_s[row.queue] = at_s
+            self._entered_s[row.pool, row.queue] = at_s
             return
         closed = [tree.closed(row.queue) for tree in trees]
         if all(closed):
@@ -173,10 +190,13 @@ class Limits:
         """How a queue above a pod uses more than a version of the Queues allows; "" if not, or if nobody can say."""
         most = tree.most(*bound) if bound.queue in tree.path(row.queue)[0] else None
         below = list(tree.below(bound.queue))
-        used = self._sums.used(below, bound.resource, of_fixed=bound.field == "quota")
-        if most is None or used <= most or any(self._entered_s.get(each, -math.inf) >= since_s for each in below):
+        used = self._sums.used(row.pool, below, bound.resource, of_fixed=bound.field == "quota")
+        if most is None or used <= most or self._has_entered(row.pool, below, since_s):
             return ""
         return f"queue {bound.queue} uses {float(used):g} {bound.resource} of a {bound.field} of {float(most):g}"
+
+    def _has_entered(self, pool: str, queues: Iterable[str], since_s: float) -> bool:
+        return any(self._entered_s.get((pool, each), -math.inf) >= since_s for each in queues)
 
     def may_hold(self, pod: PodFacts, *, missing: int = 1, without: PodFacts | None = None) -> bool:
         """Whether the queue of a pod that waits may be why it does: it can't be used, or has too little left.
@@ -185,28 +205,30 @@ class Limits:
         those members that ask the most; where one of them can't be preempted, the scheduler may take all of them so.
         ``without``: a pod that will be gone.
         """
-        if not self._tree.specs:
-            return False
         row = self._row(pod)
-        if self._tree.closed(row.queue):
+        tree = self._tree(row.pool)
+        if not tree.specs:
+            return False
+        if tree.closed(row.queue):
             return True
         together = self._together(pod) if missing > 1 else [pod]
         row = row._replace(is_fixed=any(map(self._is_fixed, together)))
         asked = self._asked(together, max(1, missing))
         gone = None if without is None else self._sums.row(without.uid)
         return any(
-            self._exceeds(bound, asked[bound.resource], gone)
-            for bound in _bounds(self._tree, row, [resource for resource, amount in asked.items() if amount])
+            self._exceeds(row.pool, bound, asked[bound.resource], gone)
+            for bound in _bounds(tree, row, [resource for resource, amount in asked.items() if amount])
         )
 
     def is_short(self, pod: PodFacts, *, missing: int = 1) -> bool:
         """Whether the queue of a waiting pod stays within its quotas with it, or with those of its gang that start."""
-        queue = self._queue_of(pod)
-        if self._tree.closed(queue):
+        queue, pool = self._queue_of(pod), self.pool_of(pod)
+        tree = self._tree(pool)
+        if tree.closed(queue):
             return False
         asked = self._asked(self._together(pod) if missing > 1 else [pod], max(1, missing))
-        quotas = {resource: self._tree.most(queue, "quota", resource) for resource in PER}
-        used = {resource: self._sums.used([queue], resource, of_fixed=False) for resource in PER}
+        quotas = {resource: tree.most(queue, "quota", resource) for resource in PER}
+        used = {resource: self._sums.used(pool, [queue], resource, of_fixed=False) for resource in PER}
         return all(quota is None or used[each] + asked[each] <= quota for each, quota in quotas.items())
 
     def _together(self, pod: PodFacts) -> list[PodFacts]:
@@ -216,33 +238,40 @@ class Limits:
 
     def _asked(self, pods: list[PodFacts], most: int) -> Amounts:
         """What those that ask the most ask together."""
-        each = [queueuse.asked(pod, self._smallest_mib("")) for pod in pods]
+        each = [queueuse.asked(pod, self._smallest_mib("", self.pool_of(pod))) for pod in pods]
         return {name: sum(sorted((one[name] for one in each), reverse=True)[:most], Fraction(0)) for name in PER}
 
-    def _exceeds(self, bound: Bound, more: Fraction, gone: Row | None) -> bool:
-        most, below = self._tree.most(*bound), self._tree.below(bound.queue)
-        used = self._sums.used(below, bound.resource, of_fixed=bound.field == "quota")
-        if gone is not None and gone.queue in below and (gone.is_fixed or bound.field == "limit"):
+    def _exceeds(self, pool: str, bound: Bound, more: Fraction, gone: Row | None) -> bool:
+        tree = self._tree(pool)
+        most, below = tree.most(*bound), tree.below(bound.queue)
+        used = self._sums.used(pool, below, bound.resource, of_fixed=bound.field == "quota")
+        if gone is not None and gone.pool == pool and gone.queue in below and (gone.is_fixed or bound.field == "limit"):
             used -= gone.used[bound.resource]
         return most is not None and used + more > most
 
     # --- what pods report --------------------------------------------------------------------------------------------
     def untrue(self, pod: PodFacts) -> Iterator[str]:
         """Yield what a waiting pod says of its queue that is not so (L3)."""
+        pool = self.pool_of(pod)
+        tree = self._tree(pool)
 
         def used(name: str, resource: str, of_fixed: bool) -> Fraction:
-            return self._sums.used(self._tree.below(name), resource, of_fixed=of_fixed)
+            return self._sums.used(pool, tree.below(name), resource, of_fixed=of_fixed)
 
         text = pod.verdict.message if pod.verdict else ""
-        return queuetelling.untrue(text, self._queue_of(pod), self._tree, used)
+        return queuetelling.untrue(text, self._queue_of(pod), tree, used)
 
     def loads(self) -> Iterator[Load]:
         """Yield every queue with what it and those below it have; after them those that pods name and nobody made."""
-        own: dict[str, list[PodFacts]] = {}
+        own: dict[str, dict[str, list[PodFacts]]] = {pool: {} for pool in self._trees or ("",)}
         for pod in self._pods.values():
             if not pod.has_ended:
-                own.setdefault(self._queue_of(pod), []).append(pod)
-        return queueloads.loads(self._tree, own, self._smallest_mib)
+                own.setdefault(self.pool_of(pod), {}).setdefault(self._queue_of(pod), []).append(pod)
+        for pool, pods in own.items():
+            yield from queueloads.loads(self._tree(pool), pods, partial(self._smallest_of, pool))
+
+    def _smallest_of(self, pool: str, node: str) -> int:
+        return self._smallest_mib(node, pool)
 
     # --- who counts where --------------------------------------------------------------------------------------------
     def _queue_of(self, pod: PodFacts) -> str:
@@ -255,18 +284,28 @@ class Limits:
         """In which queue a pod counts now."""
         return self._queue_of(pod)
 
+    def pool_of(self, pod: PodFacts) -> str:
+        """In which node pool a pod counts now."""
+        return self._pools.of(pod)
+
+    def counted_pool(self, uid: str) -> str | None:
+        """In which node pool a pod (UID) counts that is there; None: it is gone."""
+        row = self._sums.row(uid)
+        return None if row is None else row.pool
+
     def use_of(self, uid: str) -> Amounts | None:
         """What a bound pod uses in its queue."""
         row = self._sums.row(uid)
         return None if row is None else row.used
 
     def was_moved(self, uid: str, since_s: float) -> bool:
-        """Whether a pod's queue or preemptibility has changed since then."""
+        """Whether a pod's pool, queue or preemptibility has changed since then."""
         return self._moved_s.get(uid, -math.inf) >= since_s
 
-    def trees(self, since_s: float) -> list[QueueTree]:
-        """All versions of the Queues that stood since then, the newest first."""
-        return [self._tree, *(tree for until_s, tree in reversed(self._older) if until_s >= since_s)]
+    def trees(self, since_s: float, pool: str) -> list[QueueTree]:
+        """All versions of a pool's Queues that stood since then, the newest first."""
+        older = (tree for until_s, of, tree in reversed(self._older) if of == pool and until_s >= since_s)
+        return [self._tree(pool), *older]
 
     def is_fixed(self, pod: PodFacts, *, since_s: float) -> bool:
         """Whether a pod can't be preempted, and could not since then."""

@@ -1,4 +1,7 @@
-"""A cluster at rest as each node pool has it: L1, L3 and L4 are about the nodes that a pod's scheduler may use."""
+"""Node pools: of which pool an object is, and a cluster at rest as each pool has it.
+
+L1, L3 and L4 are about the nodes that a pod's scheduler may use; S6 and S14 about the queues and intents of its pool.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,11 @@ class Pools:
 
     def of(self, pod: PodFacts) -> str:
         """The pool of a pod: what its PodGroup's label says, or its own without a PodGroup."""
-        labels = self.groups.get((pod.namespace, pod.pod_group), pod.labels)
-        return str(labels.get(names.NODE_POOL_LABEL) or "")
+        return self.labelled(self.groups.get((pod.namespace, pod.pod_group), pod.labels))
+
+    def labelled(self, labels: Mapping[str, str] | None) -> str:
+        """The pool of an object with these labels; "" of all objects where the cluster is not divided."""
+        return str((labels or {}).get(names.NODE_POOL_LABEL) or "") if self.is_divided else ""
 
     def may_use(self, pod: PodFacts, node: NodeFacts) -> bool:
         """Whether a pod's scheduler uses a node."""

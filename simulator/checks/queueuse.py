@@ -23,20 +23,21 @@ _SLICES: Final = re.compile(r"(?:[0-9]c\.)?([1-9])g\.")
 
 
 class Row(NamedTuple):
-    """What a pod counts for, and where. ``is_fixed``: it can't be preempted."""
+    """What a pod counts for, and where. ``pool``: its node pool; ``is_fixed``: it can't be preempted."""
 
+    pool: str
     queue: str
     is_fixed: bool
     used: Amounts
 
 
 class Sums:
-    """Rows by pod UID, and their sums by queue."""
+    """Rows by pod UID, and their sums by queue, for each node pool: what another pool's pods use counts in no queue."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
-        #: By queue, and whether only what can't be preempted counts.
-        self._sums: dict[tuple[str, bool], dict[str, Fraction]] = {}
+        #: By pool and queue, and whether only what can't be preempted counts.
+        self._sums: dict[tuple[str, str, bool], dict[str, Fraction]] = {}
 
     def row(self, uid: str) -> Row | None:
         """What a pod counts for."""
@@ -51,13 +52,13 @@ class Sums:
             self._rows[uid] = row
             self._add(row, 1)
 
-    def used(self, queues: Iterable[str], resource: str, *, of_fixed: bool) -> Fraction:
-        """What all pods of these queues use, or those of them that can't be preempted."""
-        return sum((self._sums.get((each, of_fixed), NOTHING)[resource] for each in queues), Fraction(0))
+    def used(self, pool: str, queues: Iterable[str], resource: str, *, of_fixed: bool) -> Fraction:
+        """What all pods of a pool in these queues use, or those of them that can't be preempted."""
+        return sum((self._sums.get((pool, each, of_fixed), NOTHING)[resource] for each in queues), Fraction(0))
 
     def _add(self, row: Row, sign: int) -> None:
         for of_fixed in {False, row.is_fixed}:
-            total = self._sums.setdefault((row.queue, of_fixed), dict(NOTHING))
+            total = self._sums.setdefault((row.pool, row.queue, of_fixed), dict(NOTHING))
             for resource, amount in row.used.items():
                 total[resource] += sign * amount
 

@@ -1,4 +1,4 @@
-"""Intents on record, when each stood there, and since when who is named by them waits or is there no more.
+"""Intents on the records of all node pools, when each stood there, and since when pods that they name wait or are gone.
 
 Objects of different kinds are told by different watches, so what stood when something happened is asked by
 resourceVersion, which counts all objects of an API server, and a little later (``SETTLED_S``).
@@ -37,7 +37,7 @@ class Moment:
 
 @dataclass(slots=True, eq=False)
 class Standing:
-    """One intent, for as long as it stood unchanged on the record. ``age``: its place there, the oldest is 0."""
+    """One intent, for as long as it stood unchanged on its record. ``age``: its place there, the oldest is 0."""
 
     intent: Intent
     since: Moment
@@ -68,19 +68,20 @@ class Record:
     #: Namespace and name of pods with a BindRequest.
     _handed: set[tuple[str, str]] = field(default_factory=set)
 
-    def take(self, raw: Json, at_s: float, *, is_gone: bool) -> Iterator[str]:
-        """Take a version of the ConfigMap; yield what is wrong with it."""
+    def take(self, raw: Json, pool: str, at_s: float, *, is_gone: bool) -> Iterator[str]:
+        """Take a version of a pool's ConfigMap; yield what is wrong with it."""
         now = Moment(_version(raw), at_s)
         listed = [] if is_gone else roomrecord.intents(raw)
-        before = {each.intent: each for each in self.standing}
+        before = {each.intent: each for each in self.standing if each.intent.pool == pool}
         there = set(listed)
-        for each in self.standing:
+        for each in before.values():
             if each.intent not in there:
                 each.until = now
                 self._past.append(each)
-        self.standing = [before.get(intent) or Standing(intent, now, age) for age, intent in enumerate(listed)]
-        for age, each in enumerate(self.standing):
+        here = [before.get(intent) or Standing(intent, now, age) for age, intent in enumerate(listed)]
+        for age, each in enumerate(here):
             each.age = age
+        self.standing = [*(each for each in self.standing if each.intent.pool != pool), *here]
         self._past = [each for each in self._past if each.until and at_s - each.until.at_s < _KEPT_S]
         self._names = {uid for each in (*self._past, *self.standing) for uid in _named(each.intent)}
         for uid in self._names:

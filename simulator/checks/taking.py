@@ -5,6 +5,7 @@ Judged when an intent comes to be on record:
 - a gang keeps its minimum, or goes whole: its core is never taken in part;
 - preemption takes from pods of lower priority in the queue of the holder, reclaim from other queues;
 - a core is taken when its minimum has run for as long as a queue says that it is left alone;
+- where node pools have schedulers each, none takes pods of another pool, or for one;
 - reclaim takes nothing from a queue that is within its quota in every resource by then, as no share is below a quota.
 
 Who decides may have heard late of what changed. So a member that left a moment ago may count as there, one that came a
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
@@ -90,8 +91,8 @@ class Taking:
     #: When what a PodGroup says changed last.
     _changed_s: dict[Key, float] = field(default_factory=dict)
     _specs: dict[Key, Json] = field(default_factory=dict)
-    #: Intents (by id) and victims that were judged.
-    _judged: dict[str, set[str]] = field(default_factory=dict)
+    #: Intents (by pool and id) and victims that were judged.
+    _judged: dict[Key, set[str]] = field(default_factory=dict)
     _doubts: deque[_Doubt] = field(default_factory=deque)
 
     # --- what is there -----------------------------------------------------------------------------------------------
@@ -122,19 +123,19 @@ class Taking:
             self._specs[key], self._changed_s[key] = spec, at_s
 
     # --- what is judged ----------------------------------------------------------------------------------------------
-    def record(self, listed: Iterable[Intent], at_s: float, *, late_s: float) -> None:
-        """Judge intents as they stand now, as far as they were not judged. ``late_s``: for so long nobody may know."""
-        listed = list(listed)
+    def record(self, pool: str, listed: Sequence[Intent], at_s: float, *, late_s: float) -> None:
+        """Judge a pool's intents as they stand now, once each. ``late_s``: for so long nobody may know."""
         going = {victim.uid for intent in listed for victim in intent.victims}
         gone = set[str]()
         for intent in listed:
-            fresh = {victim.uid for victim in intent.victims} - self._judged.get(intent.id, set())
+            fresh = {victim.uid for victim in intent.victims} - self._judged.get(intent.key, set())
             victims = [self._members[uid] for uid in sorted(fresh) if uid in self._members]
             if victims:
                 for text in self._wrong(_Case(intent, going, at_s, at_s - late_s, set(gone)), victims):
                     self.findings.add("S7", at_s, f"intent {intent.id}: {text}")
             gone |= {victim.uid for victim in intent.victims}
-        self._judged = {intent.id: {victim.uid for victim in intent.victims} for intent in listed}
+        others = {key: victims for key, victims in self._judged.items() if key[0] != pool}
+        self._judged = others | {intent.key: {victim.uid for victim in intent.victims} for intent in listed}
 
     def judge(self, now_s: float, *, is_end: bool = False) -> None:
         """Judge what may have had a reason that was still on its way."""
@@ -147,6 +148,7 @@ class Taking:
     def _wrong(self, case: _Case, victims: list[_Member]) -> Iterator[str]:
         holders = [self.pods[uid] for uid in sorted(case.intent.holders) if uid in self.pods]
         is_known = bool(holders) and len(holders) == len(case.intent.holders)
+        yield from self._wrong_pool(case, [*holders, *(each.pod for each in victims)])
         groups: dict[Key | str, list[_Member]] = {}
         for victim in victims:
             groups.setdefault(victim.group or victim.pod.uid, []).append(victim)
@@ -189,12 +191,22 @@ class Taking:
     def _all(self, group: Key) -> list[_Member]:
         return [self._members[uid] for uid in self._of_group.get(group, ())]
 
+    def _wrong_pool(self, case: _Case, pods: Iterable[PodFacts]) -> Iterator[str]:
+        """Whether a pod is another scheduler's, whom it is made room for or who goes."""
+        pool = case.intent.pool
+        for pod in pods:
+            other = self.limits.counted_pool(pod.uid)
+            if other not in {None, pool} and not self.limits.was_moved(pod.uid, case.since_s):
+                yield f"pod {pod.key} is of node pool {other!r}, and not of {pool!r}"
+
     def _wrong_taker(self, case: _Case, holders: list[PodFacts], taken: list[_Member]) -> Iterator[str]:
         """Whether they are of the right queue, and less urgent."""
         action = case.intent.action
         if action not in {_PREEMPT, _RECLAIM} or self._were_moved(case, holders[0], taken):
             return
-        has_queues = all(tree.specs for tree in self.limits.trees(case.since_s))  # else all are in one
+        has_queues = all(
+            tree.specs for tree in self.limits.trees(case.since_s, case.intent.pool)
+        )  # else all are in one
         queue, most = self.limits.queue_of(holders[0]), max(map(_priority, holders))
         for each in taken:
             other = self.limits.queue_of(each.pod)
@@ -207,7 +219,7 @@ class Taking:
         """Whether a core goes before it has run for as long as its queue says."""
         if self._were_moved(case, holder, taken):
             return
-        trees = self.limits.trees(case.since_s)
+        trees = self.limits.trees(case.since_s, case.intent.pool)
         least_s = min(self._least_s(tree, case.intent.action, holder, taken[0].pod) for tree in trees)
         run_s = case.at_s - self._started_s(case, taken)
         if run_s + _ROUNDED_S < least_s:
@@ -217,7 +229,7 @@ class Taking:
         """Note queues that were within their quotas when the last of these groups was taken, in any order."""
         if any(self._were_moved(case, holder, taken) for taken in groups):
             return
-        trees = self.limits.trees(case.since_s)
+        trees = self.limits.trees(case.since_s, case.intent.pool)
         for name in {_giving(trees[0], self.limits, holder, taken[0].pod) for taken in groups} - {""}:
             queues = frozenset(trees[0].below(name))
             taken = [each for each in groups if self.limits.queue_of(each[0].pod) in queues]
@@ -229,7 +241,8 @@ class Taking:
     def _is_kept(self, member: _Member, queues: frozenset[str], case: _Case) -> bool:
         """Whether a pod counts in these queues, as far as anybody may think so."""
         is_there = member.left_s is None or member.left_s >= case.since_s
-        return is_there and member.pod.uid not in case.gone and self.limits.queue_of(member.pod) in queues
+        is_here = self.limits.pool_of(member.pod) == case.intent.pool and self.limits.queue_of(member.pod) in queues
+        return is_there and is_here and member.pod.uid not in case.gone
 
     def _were_moved(self, case: _Case, holder: PodFacts, taken: list[_Member]) -> bool:
         uids = (holder.uid, *(each.pod.uid for each in taken))

@@ -17,7 +17,7 @@ from kube.client import errors
 from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, POD_GROUPS, PODS
 from simulator.process import RUN_S
 from verification.hostile.acting import LOOK_S, Act, seen
-from verification.hostile.pool_actions import MoveGroup, MoveNode, MovePod
+from verification.hostile.pool_actions import MoveGroup, MoveNode, MovePod, MoveQueue
 from verification.hostile.queue_actions import (
     CreateOwner,
     CreatePriorityClass,
@@ -328,6 +328,7 @@ Action = (
     | MoveNode
     | MovePod
     | MoveGroup
+    | MoveQueue
 )
 
 

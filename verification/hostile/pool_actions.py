@@ -1,4 +1,4 @@
-"""What people do about node pools: nodes, pods and PodGroups get another value of the label, or lose it."""
+"""What people do about node pools: nodes, pods, PodGroups and Queues get another value of the label, or lose it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from kube.client.resources import NODES, POD_GROUPS, PODS
+from kube.client.resources import NODES, POD_GROUPS, PODS, QUEUES
 from verification.hostile.acting import Act
 from wire import names
 
@@ -51,3 +51,14 @@ class MoveGroup(Act, frozen=True, kw_only=True, tag="move-group"):
     @override
     async def _do(self, world: World) -> None:
         await world.api.patch(POD_GROUPS, self.group, _label(self.pool), namespace=_NAMESPACE)
+
+
+class MoveQueue(Act, frozen=True, kw_only=True, tag="move-queue"):
+    """The same for a queue, with what waits and runs in it."""
+
+    queue: str
+    pool: str = ""
+
+    @override
+    async def _do(self, world: World) -> None:
+        await world.api.patch(QUEUES, self.queue, _label(self.pool))

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from kube.client.resources import CONFIG_MAPS, PRIORITY_CLASSES, QUEUES
 from verification.hostile.acting import Act
+from wire import names
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -20,7 +21,10 @@ Amounts = dict[str, dict[str, float]]
 
 
 class CreateQueue(Act, frozen=True, kw_only=True, tag="create-queue"):
-    """Create a queue. ``preempt_min``, ``reclaim_min``: its minimum run times as it says them; "" says none."""
+    """Create a queue. ``preempt_min``, ``reclaim_min``: its minimum run times as it says them; "" says none.
+
+    ``pool``: its node pool.
+    """
 
     name: str
     parent: str = ""
@@ -28,6 +32,7 @@ class CreateQueue(Act, frozen=True, kw_only=True, tag="create-queue"):
     resources: Amounts = msgspec.field(default_factory=dict)
     preempt_min: str = ""
     reclaim_min: str = ""
+    pool: str = ""
 
     @override
     async def _do(self, world: World) -> None:
@@ -36,7 +41,8 @@ class CreateQueue(Act, frozen=True, kw_only=True, tag="create-queue"):
             spec["parentQueue"] = self.parent
         if self.priority is not None:
             spec["priority"] = self.priority
-        await world.api.create(QUEUES, {"metadata": {"name": self.name}, "spec": spec})
+        labels = {"labels": {names.NODE_POOL_LABEL: self.pool}} if self.pool else {}
+        await world.api.create(QUEUES, {"metadata": {"name": self.name, **labels}, "spec": spec})
 
 
 class EditQueue(Act, frozen=True, kw_only=True, tag="edit-queue"):

@@ -1,4 +1,4 @@
-"""A cluster at rest as each node pool has it."""
+"""A cluster at rest as each node pool has it, and the queues and intents of each."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
-from simulator import facts
+from simulator import facts, roomrecord
 from simulator.checks import counting
 from simulator.checks.pools import Pools
 from simulator.checks.room import Room
 from simulator.checks.telling import Scene
 from simulator.facts import PodFacts
+from simulator.invariants import QUEUES
+from tests.simulator.checks.rooms import RoomStory, holding, intent
+from tests.simulator.made_up import Story
 from wire import names
 
 KEY = names.NODE_POOL_LABEL
@@ -53,3 +56,59 @@ def test_each_pool_is_judged_by_its_own_nodes() -> None:
     ]
     assert parts == [(["m"], ["m"], 2, 1), (["n", "o"], ["n", "o"], 1, 2), ([], [], 3, 1)]
     assert [*Pools(is_divided=False, groups={}).parts(scene, waiting)] == [(scene, waiting)]
+
+
+# --- S6, S7 and S14 of each pool -------------------------------------------------------------------------------------
+def _of(pool: str, raw: dict[str, Any]) -> dict[str, Any]:
+    """The same object in a pool."""
+    metadata = raw["metadata"]
+    return {**raw, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), KEY: pool}}}
+
+
+def _queue(limit: int) -> dict[str, Any]:
+    free = {"limit": -1}
+    spec = {"resources": {"cpu": free, "memory": free, "gpu": {"quota": -1, "limit": limit}}}
+    return {"metadata": {"name": "q", "uid": "uid-q"}, "spec": spec}
+
+
+def _bound(name: str) -> dict[str, Any]:
+    return holding(name, labels={names.QUEUE_LABEL: "q"})
+
+
+@pytest.mark.parametrize(("pool", "broken"), [("a", {"S6"}), ("b", set[str]())])
+def test_pods_of_other_pools_count_in_no_queue_of_a_pool(pool: str, broken: set[str]) -> None:
+    story = Story(is_divided=True).sees(_of("a", _queue(1)), kind=QUEUES)
+    assert story.sees(_of(pool, _bound("first"))).sees(_of("a", _bound("second"))).broken() == broken
+
+
+def test_a_queue_of_another_pool_is_none() -> None:
+    story = Story(is_divided=True).sees(_of("a", _queue(1)), kind=QUEUES)
+    story.sees(_of("b", {**_queue(1), "metadata": {"name": "other", "uid": "uid-other"}}), kind=QUEUES)
+    assert story.sees(_of("b", _bound("p"))).broken() == {"S6"}
+
+
+def test_a_pod_that_changes_pools_is_judged_in_its_queue_by_what_comes_after() -> None:
+    story = Story(is_divided=True).sees(_of("a", _queue(1)), kind=QUEUES)
+    story.sees(_of("b", _bound("first"))).sees(_of("a", _bound("first"))).after(10)
+    assert story.sees(_of("a", _bound("second"))).broken() == {"S6"}
+
+
+@pytest.mark.parametrize(("pool", "broken"), [("", set[str]()), ("a", {"S7"})])
+def test_nobody_is_taken_by_the_scheduler_of_another_pool(pool: str, broken: set[str]) -> None:
+    story = RoomStory(is_divided=True)
+    story.sees(_of(pool, holding("v"))).after(60)
+    assert story.records(intent("h", "v")).broken() == broken
+
+
+@pytest.mark.parametrize(("pool", "broken"), [("", {"S14"}), ("a", set[str]())])
+def test_what_victims_left_is_kept_from_pods_of_the_pool(pool: str, broken: set[str]) -> None:
+    story = RoomStory(is_divided=True).records(intent("h", "v")).evicts("v").goes("v")
+    story.sees(_of(pool, holding("y", node=""))).after(60)
+    assert story.sees(_of(pool, holding("y"))).broken() == broken
+
+
+@pytest.mark.parametrize(
+    ("name", "pool"), [("moorage-room", ""), ("moorage-room-a", "a"), ("moorage-room-", None), ("room-a", None)]
+)
+def test_each_pool_has_a_record_of_its_own(name: str, pool: str | None) -> None:
+    assert roomrecord.pool_of(name) == pool

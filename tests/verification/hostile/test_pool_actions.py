@@ -9,7 +9,7 @@ from kube.client.resources import NODES, POD_GROUPS, PODS
 from tests.conftest import AnyioBackend
 from tests.simulator.test_world import world
 from verification.hostile.actions import Action, CreatePod, CreatePodGroup
-from verification.hostile.pool_actions import MoveGroup, MoveNode, MovePod
+from verification.hostile.pool_actions import MoveGroup, MoveNode, MovePod, MoveQueue
 from wire import names
 
 
@@ -24,6 +24,7 @@ def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
         MoveNode(at_s=0, node="none", pool="a"),
         MovePod(at_s=0, pod="none", pool="a"),
         MoveGroup(at_s=0, group="none", pool="a"),
+        MoveQueue(at_s=0, queue="none", pool="a"),
     ],
 )
 async def test_what_is_not_there_is_no_error_and_every_action_comes_back_from_json(action: Action) -> None:
