@@ -1,5 +1,5 @@
 """The planted bugs: one for each root cause of the field (R1-R12), those of KAI that are others still, of queues (Q),
-of room that is made (P), and of nodes that are kept for groups (B).
+of room that is made (P), of nodes that are kept for groups (B), and of node pools (N).
 
 Each is a faulty collaborator that takes the place of a right one. ``breaks`` names what its script must show broken.
 """
@@ -25,7 +25,7 @@ from simulator.hooks import Hook, hooks
 from simulator.parts import Parts
 from simulator.policies import Policy
 from simulator.replicas import BINDER, SCHEDULER
-from tests.simulation.planted import clusters, desks, queues, rooms, wires
+from tests.simulation.planted import clusters, desks, pools, queues, rooms, wires
 
 Json = dict[str, Any]
 
@@ -249,5 +249,15 @@ BUGS: Final[Mapping[str, Bug]] = {
         "nodes are kept from one that has the better right",
         "nodes that are kept for a group are kept from queues that are short of their quota, too",
         deciding_on(rooms.KeepsOffTheStarved),
+    ),
+    "N-tenants": Bug(
+        "a scheduler takes what is another one's",
+        "a pod that runs is of the pool of its node, so it goes for a pod of a pool that is not its own",
+        deciding_on(pools.TakesTenants),
+    ),
+    "N-queues": Bug(
+        "a scheduler takes what is another one's",
+        "a scheduler uses the Queues of all pools, so each of two gives out all of a limit",
+        _on(pools.UsesAllQueues, pools.USER),
     ),
 }

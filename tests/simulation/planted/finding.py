@@ -10,15 +10,17 @@ import argparse
 from pathlib import Path
 
 from tests.simulation.planted.bugs import BUGS, Bug
+from verification.hostile import pooling
 from verification.hostile.minimising import minimise
 from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.run import HANG, run
 from verification.hostile.scenario import Scenario, Script, encode, scenario_of
 
-#: Bugs whose names begin so need queues to show, or teams that take from each other, or nodes that are kept.
+#: Bugs whose names begin so need queues to show, or teams that take from each other, or nodes that are kept, or pools.
 OF_QUEUES = "Q-"
 OF_ROOM = "P-"
 OF_BERTHS = "B-"
+OF_POOLS = "N-"
 FOLDER = Path(__file__).parent / "scripts"
 #: Processor time of a run with a bug. Without one a run takes 0.2 to 4 s; a storm would go on until it is stopped.
 _LIMIT_CPU_S = 10.0
@@ -35,7 +37,7 @@ def find(name: str, *, first: int, last: int, kinds: tuple[str, ...] | None, is_
     """Look for a bug; write its script, if it is to be kept; return the number of seeds that it took."""
     bug = BUGS[name]
     for seed in range(first, last + 1):
-        scenario = scenario_of(seed, kinds)
+        scenario = scenario_for(name, seed, kinds)
         found = broken_by(bug, scenario) if may_show(name, scenario) else []
         if found:
             number = seed - first + 1
@@ -51,6 +53,14 @@ def find(name: str, *, first: int, last: int, kinds: tuple[str, ...] | None, is_
             return number
     print(f"{name}: not found in {last - first + 1} seeds")
     return None
+
+
+def scenario_for(name: str, seed: int, kinds: tuple[str, ...] | None) -> Scenario:
+    """The run of a seed in which a bug of this name may show; of pools one of each mix by turns."""
+    if not name.startswith(OF_POOLS):
+        return scenario_of(seed, kinds)
+    mixes = list(pooling.Mix)
+    return pooling.scenario(seed, mixes[seed % len(mixes)], kinds=kinds)
 
 
 def may_show(name: str, scenario: Scenario) -> bool:
