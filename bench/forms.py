@@ -69,5 +69,5 @@ FORMS: Final[Mapping[str, Form]] = {
         _pod(*({"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000} for _ in range(2))), _REPLICAS
     ),
     "eight replicas or fewer devices": Form(_pod({"nvidia.com/sharedgpu": 8}), _REPLICAS),
-    "metagpu over two cards": Form(_pod({"cnvrg.io/metagpu": 750}), _WIDE),
+    "metagpu over two GPUs": Form(_pod({"cnvrg.io/metagpu": 750}), _WIDE),
 }

@@ -245,7 +245,7 @@ def measured(form: Form, make: Callable[[Form, Fill, int], Manifest]) -> dict[st
 
 def main() -> None:
     """Measure and print."""
-    forms = {name: FORMS[name] for name in (*USUAL, "replicas", "metagpu over two cards")}
+    forms = {name: FORMS[name] for name in (*USUAL, "replicas", "metagpu over two GPUs")}
     figures = {name: measured(form, within) for name, form in forms.items()}
     json.dump({**figures, "larger than is read": measured(FORMS["kai"], over)}, sys.stdout, indent=2)
     sys.stdout.write("\n")

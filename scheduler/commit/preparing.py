@@ -27,7 +27,7 @@ from scheduler.watch.cache import Cache
 _log: Final = logging.getLogger(__name__)
 #: A pod that goes meanwhile is noticed within this time.
 _LOOK_S: Final = 5.0
-#: So many claims are named in a line.
+#: The most claims that are named in a line.
 _NAMED: Final = 3
 
 

@@ -238,7 +238,7 @@ class Placer:
             return Join(placement)
         return Attempt(placement)
 
-    def entry_alone(self, pod: PodRecord, placement: Placement) -> Alone:
+    def entry_alone(self, pod: PodRecord, placement: Placement) -> Alone | Prepare:
         """As ``entry``, for a pod that is not part of a start: it need not be first on a device."""
         entry = self.entry(pod, placement)
         if not isinstance(entry, Attempt):

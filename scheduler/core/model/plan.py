@@ -141,8 +141,8 @@ class Evict(msgspec.Struct, frozen=True, gc=False, tag="evict", kw_only=True):
 
 
 #: An entry that places one pod.
-Alone = Bind | Join | Attempt | Hold | Prepare
-Entry = Alone | Gang | Retire | Withdraw | Explain | MakeRoom | GiveUp | Evict
+Alone = Bind | Join | Attempt | Hold
+Entry = Alone | Prepare | Gang | Retire | Withdraw | Explain | MakeRoom | GiveUp | Evict
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False, kw_only=True):

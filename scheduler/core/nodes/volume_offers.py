@@ -24,7 +24,7 @@ from scheduler.core.nodes.table import Bools
 
 _ZONE: Final = VolumeZone()
 _AFFINITY: Final = VolumeAffinity()
-#: So many needs are kept at most.
+#: The most needs that are kept.
 _MOST_NEEDS: Final = 256
 
 

@@ -83,7 +83,7 @@ def _zones(*zones: str) -> dict[str, Any]:
             {"selector": {"matchLabels": {"disk": "ssd"}}},
             ("a", "pv2"),
         ),
-        # One that names the claim comes first, whatever its labels and modes; one that names another is no choice.
+        # One that names the claim comes first, with any labels and modes; one that names another is no choice.
         (
             [free_volume("pv1"), free_volume("pv2", node="b", modes=[], claim_ref={"namespace": "ns", "name": "data"})],
             {"selector": {"matchLabels": {"disk": "ssd"}}},
