@@ -64,7 +64,7 @@ def listed(
 
 
 def counted(there: Listed, about: About | None = None) -> Known:
-    """Count it, for the scheduler that decides on an object: about 0.1 ms of CPU for each pod."""
+    """Count it, for the scheduler that decides on an object. The time grows with the number of pods."""
     counting = Counting(makes_room=there.room is not None, about=about)
     return counting.count(
         there.nodes,
