@@ -7,6 +7,8 @@ import re
 from scheduler.status.reasons import KIND_WORDS
 from tests.docs.pages import ROOT, code_words
 
+#: Where conditions get their words; the second one says why a claim was not bound.
+_SOURCES = ("status/reasons.py", "commit/preparing.py")
 #: Kubernetes' own word.
 _OF_KUBERNETES = {"SchedulingGated", "spec.schedulerName", "kai-scheduler"}
 #: What the page puts in the place of what differs.
@@ -19,7 +21,7 @@ def test_what_a_waiting_pod_says_is_said_so() -> None:
     rows = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| ")]
     quoted = {word for row in rows for word in code_words(row)} - _OF_KUBERNETES
     assert len(quoted) >= 12
-    source = (ROOT / "scheduler" / "status" / "reasons.py").read_text(encoding="utf-8")
+    source = "".join((ROOT / "scheduler" / each).read_text(encoding="utf-8") for each in _SOURCES)
     # Texts that go on in the next line are one; what is filled in is anything.
     said = re.sub(r"\{[^{}\n]*\}", "", re.sub(r'"\n\s*f?"', "", source)) + " ".join(KIND_WORDS.values())
     parts = {part.strip(" :") for word in quoted for part in _PLACES.split(word.replace(": GPUs. ", "..."))}
