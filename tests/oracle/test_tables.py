@@ -21,7 +21,7 @@ from tools.kubeoracle.ours import Ours
 
 pytestmark = pytest.mark.oracle
 #: The list may only get shorter: who takes a row off it takes one off this number.
-_LEFT_OUT: Final = 32
+_LEFT_OUT: Final = 23
 #: The fewest rows there are, by package: a rewriter that misses a table is found.
 _LEAST: Final = {
     "interpodaffinity": 44,

@@ -35,7 +35,7 @@ _SAME: Final = {
     "VolumeRestrictions": frozenset({"disks"}),
     "NodeDeclaredFeatures": frozenset({"features"}),
     "VolumeZone": frozenset({"volume-zone"}),
-    "VolumeBinding": frozenset({"volume-affinity"}),
+    "VolumeBinding": frozenset({"volume-affinity", "volume-binding", "volume-space"}),
     "NodeVolumeLimits": frozenset({"volumes"}),
     "PodTopologySpread": frozenset({"spread", "spread-label"}),
 }

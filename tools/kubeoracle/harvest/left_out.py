@@ -16,7 +16,7 @@ _INTERNAL: Final = "the row writes what the pod asks into the plug-in's state; t
 _ARGUMENT: Final = "Moorage has no such setting of the plug-in"
 _DEVICES: Final = "Moorage does not serve extended resources by DRA device classes"
 _NAMED: Final = "a pod that names its node waits for no scheduler"
-_UNBOUND: Final = "claims that wait for a node are not bound by Moorage"
+_UNBOUND: Final = "the row asks one plug-in only; another one, VolumeBinding, judges the claim, which is not bound"
 _TWICE: Final = "kube-scheduler counts a volume twice that is attached here and that no pod uses; Moorage once"
 _PENDING: Final = "an unbound claim of a running pod counts for no CSI driver here"
 _GATE_ON: Final = "the feature gate that the row turns off is on by default"
@@ -34,17 +34,6 @@ _TOLERATIONS: Final = (
     "Pod with Gt toleration can be scheduled when feature gate is enabled and taint value is higher",
     "TestTaintTolerationFilterWithFeatureGate/"
     "Pod with Lt toleration can be scheduled when feature gate is enabled and taint value is lower",
-)
-_WAITING_CLAIMS: Final = (
-    "local volumes with close capacity are preferred",
-    "local volumes with close capacity are preferred (multiple pvcs)",
-    "zonal volumes with close capacity are preferred",
-    "zonal volumes with close capacity are preferred (custom shape)",
-    "storage capacity score",
-    "storage capacity score with static binds",
-    "dynamic provisioning with multiple PVCs of the same StorageClass",
-    "prefer node with least allocatable",
-    "prefer node with maximum allocatable",
 )
 _LIMITS: Final = "nodevolumelimits/TestCSILimits"
 
@@ -74,7 +63,6 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     f"{_LIMITS}/ephemeral volume unbound": _UNBOUND,
     f"{_LIMITS}/ephemeral doesn't when node volume limit <= pods ephemeral CSI volume": _PENDING,
     **{f"tainttoleration/{name}": _GATE for name in _TOLERATIONS},
-    **{f"volumebinding/TestVolumeBinding/{name}": _UNBOUND for name in _WAITING_CLAIMS},
     "volumezone/TestWithBinding/unbound volume wait binding mode": _UNBOUND,
 }
 
