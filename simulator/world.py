@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final, Self
 
@@ -38,9 +38,10 @@ from kube.memory.server import MemoryApiServer
 from kube.watch.reflector import Reflector
 from scheduler.core.model.node_pool import NodePool
 from scheduler.settings import SchedulerSettings
-from simulator import disruptions, jobpods, observer, policies, seeding, settled
+from simulator import claimbinding, disruptions, jobpods, observer, policies, seeding, settled
 from simulator.auditing import Auditor
 from simulator.checks.limits import Lateness
+from simulator.claimbinding import ClaimBinding
 from simulator.component import Component
 from simulator.disruptions import Disruptions
 from simulator.hooks import object_hooks
@@ -144,6 +145,10 @@ class World:
             now_s=lambda: clock.now_ns() // 10**9,
         )
         self.server.listen(self._disruptions.take)
+        self.claims = ClaimBinding(
+            Api(self.server.transport(claimbinding.USER), retry=Retry(self._rng("claims"))), begin=self._start_soon
+        )
+        self.server.listen(self.claims.take)
         replicas = self._replicas(clock)
         #: All replicas by their names: ``binder``, ``binder-2``, ``scheduler``, ``scheduler-2``...
         self.components = replicas.components
@@ -337,6 +342,11 @@ class World:
             decisions = msgspec.structs.replace(settings.decisions, pool=NodePool(value=pool))
             settings = msgspec.structs.replace(settings, decisions=decisions)
         return Role(name, names.SCHEDULER_NAME, self._parts.scheduler, settings, self.settings.schedulers)
+
+    def _start_soon(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if self._group is None:
+            raise RuntimeError("the world has not begun")
+        self._group.start_soon(run)
 
     def _rng(self, purpose: str) -> random.Random:
         return random.Random(f"{self.settings.seed}/{purpose}")

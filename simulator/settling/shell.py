@@ -26,10 +26,12 @@ from scheduler.core.model.plan import (
     MakeRoom,
     Placement,
     Plan,
+    Prepare,
     Retire,
 )
 from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.room import Intent, Victim
+from simulator.settling import claims
 from simulator.settling.books import Books
 from simulator.settling.evictions import Evictions
 from simulator.settling.successor import bound, has_successor, leaves_drained_node, successor
@@ -101,6 +103,9 @@ class Shell:
             case Gang(placements=placements):
                 for placement in placements:
                     self._place(placement)
+            case Prepare(placements=placements):
+                for placement in placements:
+                    claims.bind(self.cluster.storage, placement)
             case MakeRoom(intent=intent):
                 self._make_room(intent)
             case GiveUp(intent_id=intent_id):

@@ -343,12 +343,28 @@ spec:
 """
 
 
+WAITING_CLAIM = """\
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fast}
+provisioner: disk.csi.example
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {storageClassName: fast, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+"""
+
+
 @pytest.mark.parametrize(
     ("claim", "node", "verdict"),
     [
         (CLAIM.format(name="data", volume="pv"), "node-1", ""),
         (CLAIM.format(name="data", volume='""'), "", 'pod has unbound immediate PersistentVolumeClaims: "data"'),
         (CLAIM.format(name="other", volume="pv"), "", 'persistentvolumeclaim "data" not found'),
+        (WAITING_CLAIM, "node-0", ""),
     ],
 )
 def test_a_pod_with_a_bound_claim_runs_where_its_volume_is(

@@ -1,99 +1,37 @@
-"""A PV controller and a provisioner, as far as claims that wait for their first consumer need them, in virtual time."""
+"""Claims that wait for their first consumer, and volumes for them; the simulator's world binds them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import anyio
-
-from kube.client.api import Api
-from kube.client.errors import Conflict
-from kube.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
+from kube.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
+from simulator.claimbinding import ClaimBinding
 from simulator.world import World
-from tests.scheduler import stage
 from tests.scheduler.stage import TEAM
 from wire import names
-from wire.storage import PersistentVolume, PersistentVolumeClaim
+from wire.storage import PersistentVolumeClaim
 
 WAITS = "WaitForFirstConsumer"
 FAST, SLOW = "fast", "slow"
-_PERIOD_S = 0.5
-
-
-class Controllers:
-    """``fails``: whether the provisioner fails for a claim (name) on a node; ``takes_s``: to make a volume."""
-
-    def __init__(self, world: World) -> None:
-        self.api: Api = stage.api_of(world, "storage-controllers")
-        self.fails: Callable[[str, str], bool] = lambda _, __: False
-        self.takes_s = 1.0
-        self.is_off = False
-        self._since: dict[str, float] = {}
-
-    async def run(self) -> None:
-        """Bind what can be bound, until cancelled."""
-        while True:
-            await anyio.sleep(_PERIOD_S)
-            if not self.is_off:
-                await self._look()
-
-    async def _look(self) -> None:
-        volumes = {each.metadata.name: each for each in (await self.api.list(PERSISTENT_VOLUMES)).items}
-        for claim in (await self.api.list(PERSISTENT_VOLUME_CLAIMS, namespace=TEAM)).items:
-            if claim.spec.volume_name:
-                continue
-            own = next((v for v in volumes.values() if _is_for(v, claim)), None)
-            try:
-                if own is not None:
-                    await self._bind(claim, own)
-                elif node := (claim.metadata.annotations or {}).get(names.SELECTED_NODE):
-                    await self._provision(claim, node)
-            except Conflict:
-                continue
-
-    async def _bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume) -> None:
-        name = claim.metadata.name
-        await self.api.patch(
-            PERSISTENT_VOLUMES, volume.metadata.name, {"status": {"phase": "Bound"}}, subresource="status"
-        )
-        spec = {"spec": {"volumeName": volume.metadata.name}}
-        annotations = {"metadata": {"annotations": {names.BIND_COMPLETED: "yes"}}}
-        await self.api.patch(PERSISTENT_VOLUME_CLAIMS, name, {**spec, **annotations}, namespace=TEAM)
-
-    async def _provision(self, claim: PersistentVolumeClaim, node: str) -> None:
-        name = claim.metadata.name
-        since = self._since.setdefault(f"{name}/{node}", anyio.current_time())
-        if anyio.current_time() < since + self.takes_s:
-            return
-        if self.fails(name, node):
-            taken_back = {"metadata": {"annotations": {names.SELECTED_NODE: None}}}
-            rv = claim.metadata.resource_version
-            await self.api.patch(PERSISTENT_VOLUME_CLAIMS, name, taken_back, namespace=TEAM, resource_version=rv)
-            return
-        ref = {"namespace": TEAM, "name": name, "uid": claim.metadata.uid}
-        await self.api.create(PERSISTENT_VOLUMES, volume(f"made-{name}", of=FAST, node=node, claimRef=ref))
-
-
-def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    ref = volume.spec.claim_ref
-    return ref is not None and ref.name == claim.metadata.name and ref.uid == claim.metadata.uid
 
 
 @asynccontextmanager
-async def storage(world: World) -> AsyncIterator[Controllers]:
-    """Classes that wait for the first consumer: ``fast`` provisions, ``slow`` does not. And who binds claims."""
-    made = Controllers(world)
+async def storage(world: World) -> AsyncIterator[ClaimBinding]:
+    """Classes that wait for the first consumer: ``fast`` provisions, ``slow`` does not. And what binds claims.
+
+    Each node is a zone of its own, so a volume that is made for it is used there only.
+    """
+    made = world.claims
+    for node in world.nodes.kubelets:
+        await made.api.patch(NODES, node, {"metadata": {"labels": {names.ZONE_LABEL: node}}})
     for name, provisioner in ((FAST, "disk.csi.example"), (SLOW, names.NO_PROVISIONER)):
         await made.api.create(
             STORAGE_CLASSES,
             {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": WAITS},
         )
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(made.run)
-        yield made
-        tasks.cancel_scope.cancel()
+    yield made
 
 
 def volume(name: str, *, of: str = SLOW, node: str = "", size: str = "1Gi", **more: Any) -> dict[str, Any]:
@@ -112,13 +50,13 @@ def volume(name: str, *, of: str = SLOW, node: str = "", size: str = "1Gi", **mo
     }
 
 
-async def create_volume(made: Controllers, name: str, **more: Any) -> None:
+async def create_volume(made: ClaimBinding, name: str, **more: Any) -> None:
     """Create a volume that any claim may have."""
     await made.api.create(PERSISTENT_VOLUMES, volume(name, **more))
     await made.api.patch(PERSISTENT_VOLUMES, name, {"status": {"phase": "Available"}}, subresource="status")
 
 
-async def create_claim(made: Controllers, name: str, *, of: str = FAST, size: str = "1Gi") -> None:
+async def create_claim(made: ClaimBinding, name: str, *, of: str = FAST, size: str = "1Gi") -> None:
     """Create a claim that waits for its first consumer."""
     await made.api.create(
         PERSISTENT_VOLUME_CLAIMS,
@@ -134,7 +72,7 @@ async def create_claim(made: Controllers, name: str, *, of: str = FAST, size: st
     )
 
 
-async def claim_of(made: Controllers, name: str) -> PersistentVolumeClaim:
+async def claim_of(made: ClaimBinding, name: str) -> PersistentVolumeClaim:
     """A claim as the API server has it."""
     return await made.api.get(PERSISTENT_VOLUME_CLAIMS, name, namespace=TEAM)
 

@@ -11,11 +11,11 @@ import pytest
 from kube.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
+from simulator.claimbinding import ClaimBinding
 from simulator.world import World
 from tests.scheduler import stage
 from tests.scheduler.commit.storage import (
     SLOW,
-    Controllers,
     claim_of,
     create_claim,
     create_volume,
@@ -39,7 +39,7 @@ from wire import names
 
 
 @asynccontextmanager
-async def _stage(*shapes: str) -> AsyncIterator[tuple[World, Controllers]]:
+async def _stage(*shapes: str) -> AsyncIterator[tuple[World, ClaimBinding]]:
     async with stage.stage(*shapes) as world, storage(world) as made:
         yield world, made
 
@@ -56,7 +56,7 @@ async def test_a_volume_is_provisioned_for_the_node_of_a_pod_before_the_pod_is_b
         await settle(20)
         assert phases(world) == {"p": "Running"}
         claim = await claim_of(made, "data")
-        assert claim.spec.volume_name == "made-data"
+        assert claim.spec.volume_name == f"pvc-{claim.metadata.uid}"
         assert (claim.metadata.annotations or {})[names.SELECTED_NODE] == _node_of(world, "p")
         assert len(writes(world, "scheduler", "persistentvolumeclaims")) == 1
 
