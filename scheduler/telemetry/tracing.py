@@ -97,8 +97,9 @@ class Traced(Traces):
         if len(self._pods) >= MOST_PODS:
             self._tracer.sink.lose()
             return None
-        since_ns = self._tracer.since_ns(meta.creation_timestamp)
         created_ns = self._tracer.created_ns(trace, meta.creation_timestamp)
+        # A creationTimestamp has whole seconds, so it may lie before the admission that its trace tells of.
+        since_ns = max(created_ns, self._tracer.since_ns(meta.creation_timestamp))
         known = _Followed(trace, meta.uid, f"{meta.namespace}/{meta.name}", created_ns, since_ns)
         known.fenced = (meta.annotations or {}).get(names.FENCED, "")
         self._pods[meta.uid] = known

@@ -10,7 +10,7 @@ from scheduler.core.model.plan import Placement
 from scheduler.core.model.verdict import Code
 from scheduler.telemetry import tracing
 from scheduler.telemetry.tracing import MOST_OVER, MOST_PODS, MOST_REASONS, MOST_UNTOLD, UNTOLD_NS, Traced
-from wire import names
+from wire import names, traceparent
 from wire.core import Condition, ObjectMeta, Pod, PodSpec, PodStatus
 
 NOW_NS = 1_767_225_600_000_000_000
@@ -82,6 +82,20 @@ def test_what_runs_already_and_what_is_others_is_not_followed(told: Told, pod: P
     told.traces.seen(pod)
     told.traces.gone(pod.metadata.uid)
     assert told.spans.taken == []
+
+
+def test_no_wait_begins_before_its_pod(told: Told) -> None:
+    """The pod is seen late, and its creationTimestamp has whole seconds, unlike the time at which admission began."""
+    began_ns = NOW_NS - 200_000_000
+    context = traceparent.begun(traceparent.new_id(began_ns, 1), ratio_nano=traceparent.ALL)
+    pod = a_pod("one")
+    annotations = {names.TRACEPARENT: traceparent.render(context)}
+    told.clock.ns += 4_000_000_000
+    told.traces.seen(
+        msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
+    )
+    told.traces.gone("one")
+    assert [(span.name, span.start_ns) for span in told.spans.taken] == [("wait", began_ns), ("pod", began_ns)]
 
 
 def test_a_wait_tells_its_first_reasons(told: Told) -> None:
