@@ -87,7 +87,7 @@ async def _read(arguments: argparse.Namespace, wall_s: int) -> Callable[[], None
 
 
 def _about(arguments: argparse.Namespace) -> About:
-    """What is asked about: the scheduler that decides on it is the one that is explained."""
+    """The object of the question. The scheduler that decides on it is explained."""
     from cli.queueing.pools import About  # noqa: PLC0415 - of pods and nodes
 
     namespace = (arguments.namespace or _DEFAULT_NAMESPACE) if arguments.what in IN_NAMESPACES else ""

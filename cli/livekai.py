@@ -39,7 +39,7 @@ class Found(msgspec.Struct, frozen=True):
 
     #: Surely at work: it stands where only administrators make things.
     at_work: tuple[str, ...] = ()
-    #: Looks like a KAI that was installed elsewhere. Any user who may create pods can make one that looks so.
+    #: Seems to be a KAI in another namespace. Each user who may create pods can make such pods.
     elsewhere: tuple[str, ...] = ()
 
 

@@ -110,7 +110,7 @@ USER_LABEL: Final = "user"
 QUEUE_USE: Final = "moorage-queue-use"
 #: Key of that ConfigMap: what counts of it in fair shares now, for programs that show it.
 QUEUE_USE_COUNTS: Final = "counts"
-#: ConfigMap of the scheduler's namespace: who is evicted for whom (scheduler/core/room/written.py).
+#: ConfigMap of the scheduler's namespace: the record of evictions (scheduler/core/room/written.py).
 ROOM: Final = "moorage-room"
 #: The queue of workloads that name none.
 DEFAULT_QUEUE: Final = "default-queue"

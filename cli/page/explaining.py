@@ -56,7 +56,7 @@ Asks = Callable[[str, Asked], Awaitable[Whole]]
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """Which pod, who asks, and what that reader may see. ``authorization``: as the reader sent it.
+    """A question: the pod, the reader, and what the reader may see. ``authorization``: as the reader sent it.
 
     ``at_ms``: the moment of a recorded run.
     """

@@ -26,7 +26,7 @@ NOT_KEPT: Final = "volumes of pods, and affinity of pods without GPUs: the page 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """Objects as they were at one moment. They are never changed, so another thread may count them.
 
-    ``wall_s``: the time of it. ``room``: who is evicted for whom, None: not known, or nobody. ``unread``: what is
+    ``wall_s``: the time of it. ``room``: the record of evictions, None: not known, or none. ``unread``: what is
     missing.
     """
 

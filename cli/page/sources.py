@@ -24,7 +24,7 @@ from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 
 _S: Final = 1_000_000_000
 _NOT_IN_RUNS: Final = (
-    "configmaps (who is evicted for whom, and what queues used over time): a recorded run does not hold them"
+    "configmaps (the record of evictions, and what queues used over time): a recorded run does not hold them"
 )
 
 
@@ -69,7 +69,7 @@ def cluster(api: Api, objects: Objects, following: Following, clock: Clock) -> R
 
 
 async def _read(api: Api, wall_s: int, unread: list[str]) -> tuple[EvictionsRead | None, UseOverTime]:
-    """Who is evicted for whom, and what queues used over time. Raises Unanswered."""
+    """Read the record of evictions, and what queues used over time. Raises Unanswered."""
     room: EvictionsRead | None = None
     used = NOT_COUNTED
 
@@ -82,10 +82,10 @@ async def _read(api: Api, wall_s: int, unread: list[str]) -> tuple[EvictionsRead
         used = await reading.use_over_time(api)
 
     try:
-        await allowed(read_room, "configmaps (who is evicted for whom)", unread)
+        await allowed(read_room, "configmaps (the record of evictions)", unread)
         await allowed(read_use, "configmaps (what queues used over time, if that counts)", unread)
     except ApiError as error:
-        raise Unanswered(503, f"the API server can't be asked who is evicted for whom: {error}") from error
+        raise Unanswered(503, f"the API server can't be asked for the record of evictions: {error}") from error
     return room, used
 
 

@@ -49,7 +49,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class EvictionsRead(msgspec.Struct, frozen=True):
-    """Who is evicted for whom, as the scheduler recorded it, read at this time of the wall clock."""
+    """The record of evictions, as the scheduler wrote it, read at this time of the wall clock."""
 
     record: Record
     wall_s: int

@@ -44,8 +44,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 async def read(api: Api, *, wall_s: int | None = None, about: About | None = None) -> Known:
     """Read queues, nodes and all pods; what is on its way and PodGroups as far as one may.
 
-    ``wall_s``: now, for those who also ask who is evicted for whom. ``about``: the object that is asked about, so that
-    all is counted for the scheduler that decides on it. Raises ApiError where queues, nodes or pods can't
+    ``wall_s``: now, for those who also ask for the record of evictions. ``about``: the object that is asked about, so
+    that all is counted for the scheduler that decides on it. Raises ApiError where queues, nodes or pods can't
     be read: then nothing true can be said.
     """
     from cli.queueing.counting import Counting  # noqa: PLC0415 - what decides, NumPy included
@@ -58,7 +58,7 @@ async def read(api: Api, *, wall_s: int | None = None, about: About | None = Non
         room = await evictions(api, wall_s or 0, unread)
 
     if wall_s is not None:
-        await allowed(read_room, "configmaps (who is evicted for whom)", unread)
+        await allowed(read_room, "configmaps (the record of evictions)", unread)
     counting = Counting(makes_room=room is not None, about=about)
     found = await _found(api, counting.read_pod, unread)
     return counting.count(
@@ -130,7 +130,7 @@ async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]
 
 
 async def evictions(api: Api, wall_s: int, unread: list[str]) -> EvictionsRead | None:
-    """Read who is evicted for whom; None where nobody is evicted for anybody, as the scheduler keeps no record.
+    """Read the record of evictions; None where nobody is evicted for anybody, as the scheduler keeps no record.
 
     ``wall_s``: now. ``unread`` takes what of the record can't be read. Raises ApiError.
     """

@@ -68,7 +68,7 @@ async def read(api: Api, *, now_ns: int) -> Saved:
     async def read_texts() -> None:
         texts.update(await _texts(api))
 
-    await allowed(read_texts, "configmaps (who is evicted for whom, and what queues used over time)", unread)
+    await allowed(read_texts, "configmaps (the record of evictions, and what queues used over time)", unread)
     if not texts:
         missing.append(CONFIG_MAPS.plural)
     if text := texts.get(written.KEY):

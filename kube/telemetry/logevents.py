@@ -42,7 +42,7 @@ class LogEvent(enum.Enum):
     POD_EVICTED = "pod.evicted"
     #: A pod has to go, and the API server does not let it be evicted yet.
     EVICTION_REFUSED = "eviction.refused"
-    #: Who is evicted for whom was written, before anybody is.
+    #: The record of evictions was written, before the first eviction.
     ROOM_MADE = "room.made"
     #: Nobody is evicted for it any more, and what it kept is free: its pods run, or do not need it.
     ROOM_ENDED = "room.ended"

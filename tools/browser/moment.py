@@ -35,7 +35,7 @@ _BEGINS_NS: Final = 1_772_445_600 * 1_000_000_000
 
 
 class Moment:
-    """What the page is made of, ``now_ms`` milliseconds after the epoch. ``room``: who is evicted for whom."""
+    """What the page is made of, ``now_ms`` milliseconds after the epoch. ``room``: the record of evictions."""
 
     def __init__(self, objects: Objects, now_ms: int, room: EvictionsRead | None) -> None:
         self.objects = objects

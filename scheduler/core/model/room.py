@@ -1,4 +1,4 @@
-"""Values of making room (docs/design/room.md): who is evicted for whom, and why nobody is.
+"""Values of making room (docs/design/room.md): the victims of a need, or why there are none.
 
 An *intent* names holders, their places, and victims. It is written before the first eviction, and charged from the
 moment it is decided until its holders are bound or it is given up.
