@@ -8,10 +8,10 @@ from typing import Final
 from cli.options import connection
 from cli.options.connection import Where
 from cli.refusing import BadInput
+from cli.traces import options as traces
 
 #: A comparison has no more changes.
 MOST_CHANGES: Final = 64
-STRATEGIES: Final = ("binpack", "spread", "priced")
 #: Options of simulations that have a value in any case.
 _DEFAULTS: Final = (("until", "idle"), ("delay", "0s"), ("seed", 0))
 _ONLY: Final = "only with --from-snapshot or --from-cluster; name one, or leave it out"
@@ -71,13 +71,7 @@ def strategy(arguments: argparse.Namespace) -> tuple[str, str] | None:
         return None
     if len(arguments.strategy) > 1:
         raise BadInput("--strategy: given twice; allowed: once, with --from-snapshot or --from-cluster")
-    text: str = arguments.strategy[0]
-    gpu, slash, cpu = text.partition("/")
-    cpu = cpu if slash else gpu
-    if gpu not in STRATEGIES or cpu not in STRATEGIES:
-        names = ", ".join(STRATEGIES)
-        raise BadInput(f"--strategy: {text[:40]!r}; allowed: one of {names}, or two with / between, GPUs first")
-    return gpu, cpu
+    return traces.strategy(arguments.strategy[0], traces.STRATEGIES)
 
 
 def _refuse(name: str, is_given: object, says: str) -> None:

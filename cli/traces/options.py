@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from cli.refusing import BadInput
 
-#: Scores that a trace may be replayed with; the last only to compare with.
-STRATEGIES: Final = ("binpack", "spread", "priced", "best-fit")
+#: Strategies of the scheduler, and scores that a trace may be replayed with: the last one only to compare with.
+STRATEGIES: Final = ("binpack", "spread", "priced")
+_OF_TRACES: Final = (*STRATEGIES, "best-fit")
 PRICES: Final = ("trace", "arrivals")
 MOST_LOAD: Final = 1_000
 MOST_SEEDS: Final = 1_000
@@ -30,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="GPU[/CPU]",
-        help=f"{', '.join(STRATEGIES)}; may be repeated (default priced)",
+        help=f"{', '.join(_OF_TRACES)}; may be repeated (default priced)",
     )
     group.add_argument("--load", type=int, default=130, metavar="PERCENT", help="GPUs asked, of all (default 130)")
     group.add_argument("--seeds", default="42", metavar="N-M,...", help="orders of arrival (default 42)")
@@ -78,12 +80,12 @@ def seeds(text: str) -> list[int]:
     return list(found)
 
 
-def strategy(text: str) -> tuple[str, str]:
+def strategy(text: str, among: Sequence[str] = _OF_TRACES) -> tuple[str, str]:
     """Read the strategies for GPUs and for pods without. Raises BadInput."""
     gpu, slash, cpu = text.partition("/")
     cpu = cpu if slash else gpu
-    if gpu not in STRATEGIES or cpu not in STRATEGIES:
-        names = ", ".join(STRATEGIES)
+    if gpu not in among or cpu not in among:
+        names = ", ".join(among)
         raise BadInput(f"--strategy: {text[:40]!r}; allowed: one of {names}, or two with / between, GPUs first")
     return gpu, cpu
 
