@@ -18,6 +18,7 @@ import msgspec
 
 from cli.snapshots.saved import Saved
 from gpu.dialects import nvannotations
+from scheduler.core.convert.in_tree_volumes import DRIVERS
 from scheduler.core.queues.use_over_time import UseOverTime, counts_written, read_counts
 from scheduler.core.room import written
 from wire import gangs, gangwords, names
@@ -28,7 +29,7 @@ Rename = Callable[[str], str]
 _EVERYWHERE: Final = frozenset({
     "", "true", "false", "True", "False", "metadata.name", "default", "kube-system", "default-scheduler",
     *(value for value in vars(names).values() if isinstance(value, str)),
-    *gangs.LABELS, *gangwords.ALL,
+    *gangs.LABELS, *gangwords.ALL, *DRIVERS,
 })  # fmt: skip
 _NUMBER: Final = re.compile(r"-?[0-9]{1,15}", re.ASCII)
 #: Domains of label keys, annotations and taints that say nothing of whose cluster it is.
@@ -47,8 +48,8 @@ _PLAIN_FIELDS: Final = frozenset({
     "type", "status", "reason", "operator", "effect", "whenUnsatisfiable", "nodeAffinityPolicy", "nodeTaintsPolicy",
     "restartPolicy", "action", "protocol", "volumeBindingMode", "accessModes", "declaredFeatures", "preemptibility",
     "preemptionDelay", "stalenessGracePeriod", "preemptMinRuntime", "reclaimMinRuntime", "health", "resourceID",
-    "receivedResourceType", "portion", "selectedGPUGroups", "driver", "attacher", "schedulerName", "fieldPath",
-    "finalizers", "hostIP",
+    "receivedResourceType", "portion", "selectedGPUGroups", "schedulerName", "fieldPath",
+    "finalizers", "hostIP", "capacity", "maximumVolumeSize", "volumeMode",
 })  # fmt: skip
 #: Between the zones of a volume that is in several.
 _ZONES_APART: Final = "__"
@@ -63,6 +64,7 @@ _AMOUNTS: Final = frozenset({"requests", "limits", "capacity", "allocatable", "o
 #: Annotations of pods that are names; of those in JSON the fields that are.
 _NAMES: Final = frozenset({
     names.POD_GROUP_NAME, names.GPU_FRACTION_CONTAINER_NAME, names.SHARED_GPU_CONFIGMAP, names.OLD_STORAGE_CLASS,
+    names.SELECTED_NODE,
     *gangwords.ALL,
 })  # fmt: skip
 _IN_JSON: Final = frozenset({names.GPU_RECORD, names.TENANTS, names.PLAN})

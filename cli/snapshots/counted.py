@@ -13,7 +13,7 @@ import msgspec
 
 from cli.snapshots.saved import Saved
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert import budgets, job_owners, queues, selectors, topologies, volumes
+from scheduler.core.convert import budgets, job_owners, queues, selectors, topologies, volume_needs, volumes
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues.use_over_time import NOT_COUNTED, read_counts
@@ -66,6 +66,8 @@ def _facts(cluster: Cluster, room: KnownForRoom) -> Kept:
         "jobs": (cluster.owners.jobs, job_owners.job_record),
         "storageclasses": (storage.classes, volumes.storage_class_record),
         "csinodes": (attachments.limits, volumes.limits_record),
+        "csidrivers": (storage.offers.drivers, volume_needs.driver_record),
+        "csistoragecapacities": (storage.offers.capacities, volume_needs.capacity_record),
         "volumeattachments": (attachments.attached, volumes.attachment_record),
         "persistentvolumes": (storage.volumes, volumes.volume_record),
         "persistentvolumeclaims": (storage.claims, volumes.claim_record),

@@ -11,7 +11,7 @@ from wire.core import Job, Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
-from wire.storage import PersistentVolumeClaim
+from wire.storage import PersistentVolume, PersistentVolumeClaim
 
 #: Those that ask for a gang in one way or another, of pods and of Jobs.
 _OF_GANGS: Final = frozenset({
@@ -38,5 +38,6 @@ IS_KEPT: Final[Mapping[type, Callable[[str], bool]]] = {
     PodGroup: frozenset({*_OF_GANGS, names.STALE_SINCE, names.PLAN}).__contains__,
     Queue: {names.PATIENCE}.__contains__,
     BindRequest: {names.HANDOVER}.__contains__,
-    PersistentVolumeClaim: {names.BIND_COMPLETED, names.OLD_STORAGE_CLASS}.__contains__,
+    PersistentVolume: {names.OLD_STORAGE_CLASS}.__contains__,
+    PersistentVolumeClaim: {names.BIND_COMPLETED, names.OLD_STORAGE_CLASS, names.SELECTED_NODE}.__contains__,
 }

@@ -16,7 +16,9 @@ from kube.client.errors import NotFound
 from kube.client.resources import (
     BIND_REQUESTS,
     CONFIG_MAPS,
+    CSI_DRIVERS,
     CSI_NODES,
+    CSI_STORAGE_CAPACITIES,
     JOBS,
     NAMESPACES,
     NODES,
@@ -38,7 +40,8 @@ from wire.rfc3339 import rfc3339
 #: In the order in which they are read: pods last, so that nothing that a pod names is missing because it came later.
 _KINDS: Final[tuple[Resource[Any], ...]] = (
     *(NODES, POD_GROUPS, BIND_REQUESTS, QUEUES, NAMESPACES, TOPOLOGIES, JOBS, STORAGE_CLASSES, CSI_NODES),
-    *(VOLUME_ATTACHMENTS, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS, POD_DISRUPTION_BUDGETS, PODS),
+    *(CSI_DRIVERS, CSI_STORAGE_CAPACITIES, VOLUME_ATTACHMENTS, PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS),
+    *(POD_DISRUPTION_BUDGETS, PODS),
 )
 _NEEDED: Final = frozenset({NODES.plural, PODS.plural})
 

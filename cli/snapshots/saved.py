@@ -23,7 +23,15 @@ from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 from wire.crds.topology import Topology
 from wire.policy import PodDisruptionBudget
-from wire.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from wire.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 
 KIND: Final = "moorage.dev/Snapshot"
 #: Grows when a file means something else than before.
@@ -62,6 +70,8 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     jobs: list[Job] = []
     storageclasses: list[StorageClass] = []
     csinodes: list[CSINode] = []
+    csidrivers: list[CSIDriver] = []
+    csistoragecapacities: list[CSIStorageCapacity] = []
     volumeattachments: list[VolumeAttachment] = []
     persistentvolumes: list[PersistentVolume] = []
     persistentvolumeclaims: list[PersistentVolumeClaim] = []
@@ -76,7 +86,8 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 #: Lists of objects, by their plural.
 PLURALS: Final = (
     *("nodes", "pods", "queues", "podgroups", "bindrequests", "namespaces", "topologies", "jobs", "storageclasses"),
-    *("csinodes", "volumeattachments", "persistentvolumes", "persistentvolumeclaims", "poddisruptionbudgets"),
+    *("csinodes", "csidrivers", "csistoragecapacities", "volumeattachments", "persistentvolumes"),
+    *("persistentvolumeclaims", "poddisruptionbudgets"),
 )
 #: Kinds that the scheduler can do without for a while.
 OPTIONAL: Final = frozenset({*PLURALS, "configmaps"} - {"nodes", "pods"})

@@ -22,6 +22,8 @@ _EBS: Final = "ebs.csi.aws.com"
 _AZURE: Final = "disk.csi.azure.com"
 _CINDER: Final = "cinder.csi.openstack.org"
 _PORTWORX: Final = "pxd.portworx.com"
+#: The names of these drivers.
+DRIVERS: Final = frozenset({_GCE, _EBS, _AZURE, _CINDER, _PORTWORX})
 #: Stands for the project, and for a zone that is not known.
 _UNSPECIFIED: Final = "UNSPECIFIED"
 _ZONES_APART: Final = "__"
