@@ -87,7 +87,7 @@ class Preparing:
     async def _bound_in_time(self, placements: Sequence[Placement]) -> _Failed | None:
         """Return the first failure, None if all are bound."""
         failures: list[_Failed] = []
-        left = {(each.namespace, choice.claim): each for each in placements for choice in each.volumes}
+        left = _claims_of(placements)
         with anyio.move_on_after(self._timeout_s) as scope:
             async with anyio.create_task_group() as tasks:
 
@@ -99,16 +99,15 @@ class Preparing:
                         tasks.cancel_scope.cancel()
                     left.pop((placement.namespace, choice.claim), None)
 
-                for placement in placements:
-                    for choice in placement.volumes:
-                        tasks.start_soon(bind, placement, choice)
+                for placement, choice in [*left.values()]:
+                    tasks.start_soon(bind, placement, choice)
         if failures:
             return failures[0]
         if not scope.cancelled_caught or not left:
             return None
         named = ", ".join(sorted(claim for _, claim in left)[:_NAMED])
         because = f"VolumeTimeout: {len(left)} claims were not bound within {self._timeout_s:.0f} s: {named}"
-        return _Failed(next(iter(left.values())), because)
+        return _Failed(next(iter(left.values()))[0], because)
 
     async def _bind(self, placement: Placement, choice: VolumeChoice) -> None:
         async with self._limiter:
@@ -154,7 +153,7 @@ class Preparing:
             volume = storage.volumes.get(choice.volume)
             is_chosen = volume is not None and volume.claim == claim.key
         else:
-            is_chosen = claim.need is None or claim.need.node == placement.node
+            is_chosen = claim.need is None or claim.need.node == choice.node
         if watch.was_chosen and not is_chosen:
             raise _NotBound(self._taken_back(placement, choice))
         watch.was_chosen |= is_chosen
@@ -164,8 +163,9 @@ class Preparing:
         if choice.volume:
             because = f"VolumeTaken: persistent volume {choice.volume} is for claim {choice.claim} no more"
             return _Failed(placement, because, is_overtaken=True)
-        because = f"ProvisioningFailed: no volume was made for claim {choice.claim} on node {placement.node}"
-        return _Failed(placement, because, node=placement.node)
+        because = f"ProvisioningFailed: no volume was made for claim {choice.claim} on node {choice.node}"
+        # Of a pod that is elsewhere no node is to blame: another one is selected in a new decision.
+        return _Failed(placement, because, node=choice.node, is_overtaken=placement.node != choice.node)
 
     def _note(self, failed: _Failed) -> None:
         placement, commits, now_ns = failed.placement, self._cache.cluster.commits, monotonic_ns()
@@ -176,6 +176,17 @@ class Preparing:
             commits.overtaken(placement.pod_uid, failed.because, now_ns=now_ns)
         else:
             commits.failed(placement.pod_uid, failed.node, failed.because, now_ns=now_ns)
+
+
+def _claims_of(placements: Sequence[Placement]) -> dict[tuple[str, str], tuple[Placement, VolumeChoice]]:
+    """Each claim once, by namespace and name: of the pod for whose node it is bound, if that is one of these."""
+    found: dict[tuple[str, str], tuple[Placement, VolumeChoice]] = {}
+    for placement in placements:
+        for choice in placement.volumes:
+            key = placement.namespace, choice.claim
+            if key not in found or found[key][0].node != choice.node == placement.node:
+                found[key] = placement, choice
+    return found
 
 
 @dataclass(slots=True)

@@ -57,14 +57,14 @@ async def _tried(attempt: Callable[[], Awaitable[None]], choice: VolumeChoice) -
 async def _select_node(api: Api, placement: Placement, choice: VolumeChoice) -> None:
     claim = await _read_claim(api, placement, choice)
     selected = (claim.metadata.annotations or {}).get(names.SELECTED_NODE, "")
-    if claim.spec.volume_name or selected == placement.node:
+    if claim.spec.volume_name or selected == choice.node:
         return
     if selected:
         raise NotWritten(f"VolumeChanged: claim {choice.claim} is provisioned for node {selected}", is_overtaken=True)
     await api.patch(
         PERSISTENT_VOLUME_CLAIMS,
         choice.claim,
-        {"metadata": {"annotations": {names.SELECTED_NODE: placement.node}}},
+        {"metadata": {"annotations": {names.SELECTED_NODE: choice.node}}},
         namespace=placement.namespace,
         uid=choice.claim_uid,
         resource_version=claim.metadata.resource_version,

@@ -91,10 +91,10 @@ class Commits:
         """Charge a placement while its claims are bound, or those of its gang."""
         self.assume(placement, State.PREPARING)
 
-    def volumes_in_flight(self) -> list[tuple[str, str, tuple[VolumeChoice, ...]]]:
-        """Namespace, node and what was chosen, of each placement whose claims are being bound."""
+    def volumes_in_flight(self) -> list[tuple[str, tuple[VolumeChoice, ...]]]:
+        """Namespace and what was chosen, of each placement whose claims are being bound."""
         placements = (flight.placement for flight in self._attempts.own())
-        return [(each.namespace, each.node, each.volumes) for each in placements if each.volumes]
+        return [(each.namespace, each.volumes) for each in placements if each.volumes]
 
     def give_up_opening(self, pod_uid: str, *, attempt: int) -> bool:
         """Let nobody wait any longer for this share's devices; return whether anybody did.

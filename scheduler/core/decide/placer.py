@@ -124,11 +124,12 @@ class Placer:
         needs = pod.cls.unbound
         if not needs:
             return ()
-        chosen = self.statement.binding.choose(position, needs)
+        binding = self.statement.binding
+        chosen = binding.choose(position, needs)
         if isinstance(chosen, Refusal):
             return None
         return tuple(
-            VolumeChoice(claim=claim, claim_uid=uid, need=need, volume=volume)
+            VolumeChoice(claim=claim, claim_uid=uid, node=binding.node_of(position, need), need=need, volume=volume)
             for (claim, uid), need, volume in zip(pod.unbound_claims, needs, chosen, strict=True)
         )
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 if TYPE_CHECKING:
     from scheduler.core.model.records import Requirement
+
+#: Access modes in which pods on several nodes mount one volume.
+_SHARED_MODES: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 
 
 class VolumeNeed(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
@@ -28,11 +31,20 @@ class VolumeNeed(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only
     volume: str = ""
     claim: tuple[str, str] | None = None
 
+    @property
+    def serves_many_nodes(self) -> bool:
+        """Whether pods on several nodes may mount the claim: by its access modes, as volumes have all of them."""
+        return not _SHARED_MODES.isdisjoint(self.access_modes)
+
 
 class VolumeChoice(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What was chosen for one claim (name and UID): a PersistentVolume, or ``volume`` "" to provision on the node."""
+    """What was chosen for one claim (name and UID): a PersistentVolume, or ``volume`` "" to provision for ``node``.
+
+    ``node``: that of the first pod that mounts the claim. The others of a claim for many nodes may be elsewhere.
+    """
 
     claim: str
     claim_uid: str
+    node: str
     need: VolumeNeed
     volume: str = ""

@@ -198,6 +198,10 @@ class View:
                     known.at.setdefault(position, []).append((size, name))
         return known
 
+    def reached(self, volume: str) -> Bools:
+        """Where a volume can be used, as far as it is known."""
+        return self.index.mask_of(self._offers.rule_of(volume))
+
     def made(self, storage_class: str) -> Bools:
         """Where volumes of a class are made."""
         if storage_class not in self._made:
@@ -223,12 +227,22 @@ class NodeIndex:
         self._position_of = position_of
         self._by_label: dict[str, dict[str, list[int]]] = {}
         self._of_rule: dict[VolumeRule | None, list[int] | None] = {}
+        self._mask_of: dict[VolumeRule | None, Bools] = {}
 
     def of_rule(self, rule: VolumeRule | None) -> list[int] | None:
         """Where a volume can be used; None: everywhere."""
         if rule not in self._of_rule:
             self._of_rule[rule] = self._judge(rule)
         return self._of_rule[rule]
+
+    def mask_of(self, rule: VolumeRule | None) -> Bools:
+        """The same, by position."""
+        if rule not in self._mask_of:
+            positions = self.of_rule(rule)
+            ok: Bools = np.zeros(len(self._nodes), np.bool_)
+            ok[slice(None) if positions is None else positions] = True
+            self._mask_of[rule] = ok
+        return self._mask_of[rule]
 
     def _judge(self, rule: VolumeRule | None) -> list[int] | None:
         if rule is None:

@@ -3,6 +3,10 @@
 As kube-scheduler's VolumeBinding: claims smallest first, each gets the volume that names it, else the smallest one that
 will do and that the node reaches; what finds none is provisioned, where its class does that for the node and its driver
 has the space. Here space that is promised to claims on their way counts as used, and those of one pod together.
+
+A claim of several pods is chosen for once, for the node of the first. The others go to that node; where its access
+modes allow it, also to nodes that reach the chosen volume, or for which its class would make one. What the volume's
+own affinity says is known when it is made: then its pods are decided on again.
 """
 
 from __future__ import annotations
@@ -24,8 +28,8 @@ from scheduler.core.nodes.volume_offers import Offers, View
 
 #: Volumes by need, "" to provision.
 Chosen: TypeAlias = tuple[str, ...]
-#: Of each pod that is on its way: its namespace, its node, what was chosen.
-InFlight: TypeAlias = Callable[[], Iterable[tuple[str, str, tuple[VolumeChoice, ...]]]]
+#: Of each pod that is on its way: its namespace, what was chosen.
+InFlight: TypeAlias = Callable[[], Iterable[tuple[str, tuple[VolumeChoice, ...]]]]
 _NOTHING: Final[Mapping[str, int]] = {}
 
 
@@ -58,8 +62,8 @@ class VolumeStatement:
         self._ask = in_flight
         #: Volumes that claims on their way have; None: not asked yet.
         self._taken: Counter[str] | None = None
-        #: Claims that several pods mount: where they are to be bound, and to which volume.
-        self._chosen: dict[ClaimKey, list[tuple[int, str]]] = {}
+        #: Claims that several pods mount: for which node and which volume, once for each of the pods.
+        self._chosen: dict[ClaimKey, list[tuple[str, str]]] = {}
         self._spaces: dict[str, _Space | None] = {}
 
     @property
@@ -92,8 +96,8 @@ class VolumeStatement:
         mine: set[str] = set()
         for number, need in enumerate(needs):
             if need.claim in self._chosen:
-                at, volume = self._chosen[need.claim][-1]
-                if at != position:
+                node, volume = self._chosen[need.claim][0]
+                if node != self._nodes[position].name and not self._also_serves(position, need, volume):
                     return Refusal.NOT_FOUND
                 found[number] = volume
             elif need.node:
@@ -112,6 +116,21 @@ class VolumeStatement:
                 return refusal
             found[number] = ""
         return tuple(found[number] for number in range(len(needs)))
+
+    def node_of(self, position: int, need: VolumeNeed) -> str:
+        """The node for which a claim is bound whose pod goes to this position."""
+        chosen = self._chosen.get(need.claim) if need.claim is not None else None
+        return chosen[0][0] if chosen else self._nodes[position].name
+
+    def _also_serves(self, position: int, need: VolumeNeed, volume: str) -> bool:
+        """Whether what was chosen for another node may serve this one."""
+        if not need.serves_many_nodes:
+            return False
+        return bool(self._reached(need, volume)[position])
+
+    def _reached(self, need: VolumeNeed, volume: str) -> Bools:
+        """Where a volume is reached, or one of the class may be if it is yet to be made."""
+        return self._view.reached(volume) if volume else self._view.made(need.storage_class)
 
     def _static(self, position: int, need: VolumeNeed, mine: set[str]) -> str:
         taken = self._taken or _NOTHING
@@ -138,10 +157,15 @@ class VolumeStatement:
         size = len(self._nodes)
         ok: Bools = np.zeros(size, np.bool_)
         self._look_at_flights()
-        if need.claim in self._chosen or need.node:
-            at = self._chosen[need.claim][-1][0] if need.claim in self._chosen else self._position_of.get(need.node)
+        if need.claim in self._chosen:
+            node, volume = self._chosen[need.claim][0]
+            if node in self._position_of:
+                ok[self._position_of[node]] = True
+            return ok | self._reached(need, volume) if need.serves_many_nodes else ok
+        if need.node:
+            at = self._position_of.get(need.node)
             if at is not None:
-                ok[at] = need.claim in self._chosen or bool(self._view.made(need.storage_class)[at])
+                ok[at] = bool(self._view.made(need.storage_class)[at])
             return ok
         volumes, taken = self._view.volumes(need), self._taken or _NOTHING
         if any(not taken.get(name) for _, name in volumes.everywhere):
@@ -151,14 +175,14 @@ class VolumeStatement:
         return ok | self._view.made(need.storage_class)
 
     # --- changes -----------------------------------------------------------------------------------------------------
-    def take(self, position: int, choices: Iterable[VolumeChoice]) -> None:
-        """Charge what was chosen on a node."""
+    def take(self, choices: Iterable[VolumeChoice]) -> None:
+        """Charge what was chosen."""
         self._look_at_flights()
-        self._charge(position, choices, 1)
+        self._charge(choices, 1)
 
     def give_back(self, position: int, choices: Sequence[VolumeChoice]) -> Iterable[int]:
         """Take back what was charged; return the positions where something may fit again."""
-        self._charge(position, choices, -1)
+        self._charge(choices, -1)
         freed: set[int] = set()
         for choice in choices:
             positions = (
@@ -171,12 +195,12 @@ class VolumeStatement:
             freed.update(positions)
         return freed
 
-    def _charge(self, position: int, choices: Iterable[VolumeChoice], by: int) -> None:
+    def _charge(self, choices: Iterable[VolumeChoice], by: int) -> None:
         for choice in choices:
             if (claim := choice.need.claim) is not None:
                 before = self._chosen.setdefault(claim, [])
                 if by > 0:
-                    before.append((position, choice.volume))
+                    before.append((choice.node, choice.volume))
                 else:
                     before.pop()
                 if len(before) > (1 if by > 0 else 0):
@@ -187,7 +211,7 @@ class VolumeStatement:
                 if self._taken is not None:
                     self._taken[choice.volume] += by
             elif not choice.need.node and (space := self._space(choice.need.storage_class)) is not None:
-                for each in space.at.get(position, ()):
+                for each in space.at.get(self._position_of.get(choice.node, -1), ()):
                     space.promised[each.key] += by * choice.need.size_bytes
 
     def _sharing_space(self, position: int, storage_class: str) -> Iterable[int]:
@@ -201,12 +225,10 @@ class VolumeStatement:
         if self._taken is not None:
             return
         self._taken = Counter()
-        for namespace, node, choices in self._ask():
+        for namespace, choices in self._ask():
             for choice in choices:
                 self._taken[choice.volume] += bool(choice.volume)
-                position = self._position_of.get(node)
-                if position is not None:
-                    self._chosen.setdefault((namespace, choice.claim), []).append((position, choice.volume))
+                self._chosen.setdefault((namespace, choice.claim), []).append((choice.node, choice.volume))
 
     # --- what nodes have ---------------------------------------------------------------------------------------------
     def _space(self, storage_class: str) -> _Space | None:
@@ -231,12 +253,12 @@ class VolumeStatement:
         for key, need in self._offers.selected():
             seen.add(key)
             yield need.node, need
-        for namespace, node, choices in self._ask():
+        for namespace, choices in self._ask():
             for choice in choices:
                 key = namespace, choice.claim
                 if not choice.volume and key not in seen:
                     seen.add(key)
-                    yield node, choice.need
+                    yield choice.node, choice.need
 
 
 def _has(space: CapacityRecord, need: VolumeNeed, promised: int) -> bool:

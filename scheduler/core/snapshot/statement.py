@@ -232,7 +232,7 @@ class Statement:
         )
         self.claims.update(claims)
         if volumes:
-            self.binding.take(position, volumes)
+            self.binding.take(volumes)
         self.touched.append(position)
         free = self.table.free
         for row, amount in amounts:

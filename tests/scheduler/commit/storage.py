@@ -56,14 +56,16 @@ async def create_volume(made: ClaimBinding, name: str, **more: Any) -> None:
     await made.api.patch(PERSISTENT_VOLUMES, name, {"status": {"phase": "Available"}}, subresource="status")
 
 
-async def create_claim(made: ClaimBinding, name: str, *, of: str = FAST, size: str = "1Gi") -> None:
+async def create_claim(
+    made: ClaimBinding, name: str, *, of: str = FAST, size: str = "1Gi", mode: str = "ReadWriteOnce"
+) -> None:
     """Create a claim that waits for its first consumer."""
     await made.api.create(
         PERSISTENT_VOLUME_CLAIMS,
         {
             "metadata": {"name": name},
             "spec": {
-                "accessModes": ["ReadWriteOnce"],
+                "accessModes": [mode],
                 "storageClassName": of,
                 "resources": {"requests": {"storage": size}},
             },

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from kube.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
+from kube.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from simulator.claimbinding import ClaimBinding
@@ -114,6 +114,44 @@ async def test_a_gang_binds_no_member_before_the_claims_of_all_are_bound() -> No
             await settle(1)
         await settle(30)
         assert phases(world) == {"mx": "Running", "my": "Running"}
+
+
+async def _one_zone(made: ClaimBinding, *nodes: str) -> None:
+    for node in nodes:
+        await made.api.patch(NODES, node, {"metadata": {"labels": {names.ZONE_LABEL: "z"}}})
+
+
+async def test_a_gang_shares_a_claim_over_several_nodes() -> None:
+    async with _stage("3x1x80GiB") as (world, made):
+        await _one_zone(made, "node-0", "node-1", "node-2")
+        tried: list[str] = []
+
+        def fails(_: str, node: str) -> bool:
+            tried.append(node)
+            return len(tried) == 1
+
+        made.fails = fails
+        await create_claim(made, "data", mode="ReadWriteMany")
+        await create_gang(world, "g", 3, *(mounting(pod(f"m{i}", gpus=1), "data") for i in range(3)))
+        await settle(60)
+        assert phases(world) == {"m0": "Running", "m1": "Running", "m2": "Running"}
+        assert {_node_of(world, f"m{i}") for i in range(3)} == {"node-0", "node-1", "node-2"}
+        # The node for which it failed is not selected again by the same pod, and each try is one write.
+        assert len(tried) == len(set(tried)) == 2
+        assert len(writes(world, "scheduler", "persistentvolumeclaims")) == 2
+
+
+async def test_pods_of_no_gang_share_a_claim_over_several_nodes() -> None:
+    async with _stage("2x1x80GiB") as (world, made):
+        await _one_zone(made, "node-0", "node-1")
+        made.takes_s = 20
+        await create_claim(made, "data", mode="ReadWriteMany")
+        await create(world, mounting(pod("p", gpus=1), "data"))
+        await settle(10)
+        await create(world, mounting(pod("q", gpus=1), "data"))
+        await settle(30)
+        assert phases(world) == {"p": "Running", "q": "Running"}
+        assert len(writes(world, "scheduler", "persistentvolumeclaims")) == 1
 
 
 async def test_what_was_written_is_gone_on_with_after_a_crash() -> None:

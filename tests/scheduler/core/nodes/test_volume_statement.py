@@ -195,6 +195,62 @@ def test_pods_that_share_a_claim_are_placed_where_it_is_chosen_for() -> None:
     assert reasons(made, "uid-r") == {"selector": 1, "volume-binding": 1}
 
 
+_MANY = ["ReadWriteMany"]
+_OFF_EACH_OTHER = {"topologyKey": names.HOSTNAME_LABEL, "labelSelector": {}}
+_APART = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_OFF_EACH_OTHER]}}}
+
+
+def _apart(*, by: dict[str, Any], modes: list[str]) -> Cluster:
+    """Two pods of a gang, which mount one claim and may not be on one node."""
+    of = "fast" if by else "slow"
+    classes = (_SLOW, storage_class("fast", _WAITS, provisioner="nfs.csi.example", **by))
+    made = cluster(*_NODES, *classes, pod_group("g", 2), _wants(of=of, modes=modes))
+    feed(made, *(mounting(name, "data", group="g", spec=_APART) for name in ("p", "q")))
+    return made
+
+
+@pytest.mark.parametrize("modes", [["ReadWriteMany"], ["ReadOnlyMany"], ["ReadWriteOnce", "ReadWriteMany"]])
+def test_pods_on_several_nodes_share_a_claim_that_may_be_mounted_there(modes: list[str]) -> None:
+    made = _apart(by=_zones("z1", "z2"), modes=modes)
+    (entry,) = made.decide(0).entries
+    assert isinstance(entry, Prepare)
+    assert {(each.name, each.node) for each in entry.placements} == {("p", "a"), ("q", "b")}
+    # Both have it made for the node of the first.
+    assert {(choice.node, choice.volume) for each in entry.placements for choice in each.volumes} == {("a", "")}
+
+
+def test_pods_on_several_nodes_share_a_volume_that_both_reach() -> None:
+    made = _apart(by={}, modes=["ReadWriteMany"])
+    feed(made, free_volume("here", node="a", modes=_MANY))
+    assert _chosen(made.decide(0)) == {}
+    feed(made, free_volume("everywhere", "2Gi", modes=_MANY))
+    assert _chosen(made.decide(0)) == {}  # the smallest that will do is that of node a
+    made = _apart(by={}, modes=["ReadWriteMany"])
+    feed(made, free_volume("everywhere", modes=_MANY))
+    assert _chosen(made.decide(0)) == {"p": ("a", {"data": "everywhere"}), "q": ("b", {"data": "everywhere"})}
+
+
+@pytest.mark.parametrize(
+    ("by", "modes"),
+    [(_zones("z1"), ["ReadWriteMany"]), (_zones("z1", "z2"), ["ReadWriteOnce"]), (_zones("z1", "z2"), [])],
+    ids=["made for one zone only", "for one node", "no modes"],
+)
+def test_pods_on_several_nodes_share_no_other_claim(by: dict[str, Any], modes: list[str]) -> None:
+    assert _chosen(_apart(by=by, modes=modes).decide(0)) == {}
+
+
+def test_a_pod_that_comes_while_a_claim_is_bound_may_go_elsewhere_if_the_claim_serves_many_nodes() -> None:
+    for modes, expected in ((["ReadWriteMany"], {"q": ("b", {"data": ""})}), (["ReadWriteOnce"], {})):
+        made = cluster(*_NODES, _FAST, _wants(of="fast", modes=modes), mounting("p", "data", spec=_APART))
+        commit(made, made.decide(0))
+        feed(made, mounting("q", "data", spec=_APART))
+        plan = made.decide(0)
+        assert _chosen(plan) == expected
+        assert {c.node for e in plan.entries if isinstance(e, Prepare) for p in e.placements for c in p.volumes} <= {
+            "a"
+        }
+
+
 def test_a_gang_is_prepared_whole_and_only_if_all_find_volumes() -> None:
     made = cluster(*_NODES, _SLOW, pod_group("g", 2), free_volume("pv1", node="a"), _wants("x"), _wants("y"))
     feed(made, mounting("px", "x", group="g"), mounting("py", "y", group="g"))
@@ -337,7 +393,7 @@ def test_a_decision_promises_no_volume_and_no_space_twice(seed: int) -> None:
         commit(made, plan)
         if rng.random() < 0.5 and _chosen(plan):
             _give_one_back(made, rng)
-    in_flight = [(at, choice) for _, at, choices in made.commits.volumes_in_flight() for choice in choices]
+    in_flight = [(choice.node, choice) for _, choices in made.commits.volumes_in_flight() for choice in choices]
     used = Counter(choice.volume for _, choice in in_flight if choice.volume)
     assert not used or max(used.values()) == 1
     for name, gib in free.items():
