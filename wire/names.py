@@ -94,6 +94,8 @@ SEGMENT_TOPOLOGY_PREFERRED: Final = "kai.scheduler/segment-topology-preferred-pl
 TOPOLOGY_PREFERRED: Final = "kai.scheduler/topology-preferred-placement"
 #: Name of the Topology that such levels are of; on owners.
 TOPOLOGY: Final = "kai.scheduler/topology"
+#: In `topologyConstraint.topology` of a PodGroup: the Topology that has the levels. No object can have this name.
+ANY_TOPOLOGY: Final = "*"
 #: Label of owners and pods: `preemptible` or `non-preemptible`.
 PREEMPTIBILITY_LABEL: Final = "kai.scheduler/preemptibility"
 #: Duration that a group waits before it may preempt others; on owners and pods.

@@ -54,6 +54,7 @@ OF_CODES: Final[Mapping[Code, str]] = {
     Code.QUEUE_TOO_DEEP: "Leave out some of the levels.",
     Code.TOPOLOGY_NOT_FOUND: "Create the Topology, or name one that exists ([topology](topology.md)).",
     Code.TOPOLOGY_LEVEL_NOT_FOUND: "Name a level that the Topology has.",
+    Code.TOPOLOGY_AMBIGUOUS: "Name the Topology in annotation `kai.scheduler/topology` of the workload.",
     Code.TOPOLOGY_NOT_SATISFIED: "Prefer the level instead of requiring it, require a coarser one, or use fewer pods.",
     Code.TOPOLOGY_SEARCH_CUT: "As above; of many unlike node-groups the first are tried.",
     Code.QUEUE_CLOSED: "Mend the field of the queue that the message names.",

@@ -226,7 +226,12 @@ def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, 
         case Code.GANG_INCOMPLETE:
             room = f" (room for {verdict.subgroup.present})" if verdict.subgroup is not None else ""
             return f"{_found_for(verdict)} for gang scheduling{room}. {_no_node(verdict, words)}"
-        case Code.TOPOLOGY_NOT_SATISFIED | Code.TOPOLOGY_SEARCH_CUT | Code.TOPOLOGY_LEVEL_NOT_FOUND:
+        case (
+            Code.TOPOLOGY_NOT_SATISFIED
+            | Code.TOPOLOGY_SEARCH_CUT
+            | Code.TOPOLOGY_LEVEL_NOT_FOUND
+            | Code.TOPOLOGY_AMBIGUOUS
+        ):
             return _of_topology(verdict.code, verdict.topology or TopologyCause(topology="", level=""))
         case Code.GANG_NOT_READY:
             return _not_ready(verdict)
@@ -322,6 +327,11 @@ def _of_topology(code: Code, cause: TopologyCause) -> str:
     if code is Code.TOPOLOGY_LEVEL_NOT_FOUND:
         kind = "required" if cause.is_required else "preferred"
         return f"the topology {cause.topology} doesn't have a level matching the {kind}({cause.level})"
+    if code is Code.TOPOLOGY_AMBIGUOUS:
+        return (
+            f"several Topologies have level {cause.level}, with other levels above it: {cause.topology}. Name one in "
+            "annotation kai.scheduler/topology of the workload, or in topologyConstraint.topology"
+        )
     subgroup = f", subgroup {cause.subgroup}" if cause.subgroup else ""
     said = (
         f"topology {cause.topology}, requirement {cause.level} couldn't be satisfied for job <{cause.holder}>{subgroup}"

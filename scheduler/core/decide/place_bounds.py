@@ -18,9 +18,10 @@ from scheduler.core.model.records import PodGroupRecord
 from scheduler.core.model.topology import LevelConstraint, TopologyRecord
 from scheduler.core.model.verdict import Code, TopologyCause, Verdict
 from scheduler.core.topology.tree import Domain, Tree
+from wire.names import ANY_TOPOLOGY
 
-#: What a verdict names while Topologies can't be read.
-_TOPOLOGIES: Final = "topologies.kai.scheduler"
+#: The most Topologies that a verdict names.
+_MOST_NAMED: Final = 3
 #: The most constraints that are nested in each other: each level below multiplies what is tried.
 _DEEPEST: Final = 16
 #: The most levels of subgroups that a search for places goes down.
@@ -74,9 +75,9 @@ def place_bounds(snapshot: Snapshot, group: PodGroupRecord) -> dict[int, PlaceBo
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=detail)
     running, found, trees = _running(snapshot, group, within), dict[int, PlaceBound](), dict[str, _Placed]()
     for number, asked in asks.items():
-        topology = snapshot.topologies.get(asked.topology)
-        if topology is None:
-            return _unknown(snapshot, asked)
+        topology = _meant(snapshot, asked)
+        if isinstance(topology, Verdict):
+            return topology
         required, preferred = topology.depth_of(asked.required), topology.depth_of(asked.preferred)
         for level, depth in ((asked.required, required), (asked.preferred, preferred)):
             if level and depth is None:
@@ -112,9 +113,9 @@ def nearest(tree: MinimumTree, asks: Container[int]) -> list[int]:
     return found
 
 
-def records_of(snapshot: Snapshot, group: PodGroupRecord) -> tuple[TopologyRecord | None, ...]:
-    """The Topologies that it names, as they are now: what was learned of it holds as long as they are the same."""
-    return tuple(snapshot.topologies.get(asked.topology) for _, asked in group.levels)
+def records_of(snapshot: Snapshot, group: PodGroupRecord) -> tuple[tuple[TopologyRecord, ...], ...]:
+    """The Topologies that it may mean, as they are now: what was learned of it holds as long as they are the same."""
+    return tuple(snapshot.topologies.meant(asked) for _, asked in group.levels)
 
 
 def requires_levels(group: PodGroupRecord) -> bool:
@@ -122,10 +123,20 @@ def requires_levels(group: PodGroupRecord) -> bool:
     return any(asked.required for _, asked in group.levels)
 
 
-def _unknown(snapshot: Snapshot, asked: LevelConstraint) -> Verdict:
-    if not snapshot.topologies.is_current:
-        return Verdict(code=Code.NOT_READ, detail=_TOPOLOGIES)
-    return Verdict(code=Code.TOPOLOGY_NOT_FOUND, detail=asked.topology or '""')
+def _meant(snapshot: Snapshot, asked: LevelConstraint) -> TopologyRecord | Verdict:
+    """The Topology of a constraint, or why there is none, or more than one."""
+    found = snapshot.topologies.meant(asked)
+    if len(found) == 1:
+        return found[0]
+    if not found and (kinds := snapshot.topologies.not_read()):
+        return Verdict(code=Code.NOT_READ, detail=kinds)
+    if asked.topology != ANY_TOPOLOGY:
+        return Verdict(code=Code.TOPOLOGY_NOT_FOUND, detail=asked.topology or '""')
+    level = asked.required or asked.preferred
+    if not found:
+        return Verdict(code=Code.TOPOLOGY_NOT_FOUND, detail=f"with level {level}")
+    names = ", ".join(each.name for each in found[:_MOST_NAMED]) + (", ..." if found[_MOST_NAMED:] else "")
+    return Verdict(code=Code.TOPOLOGY_AMBIGUOUS, topology=TopologyCause(topology=names, level=level))
 
 
 def _no_level(asked: LevelConstraint, level: str) -> Verdict:

@@ -96,6 +96,8 @@ class Code(enum.Enum):
     TOPOLOGY_NOT_FOUND = "TopologyNotFound"
     #: The Topology has no such level: ``topology`` names both.
     TOPOLOGY_LEVEL_NOT_FOUND = "TopologyLevelNotFound"
+    #: Several Topologies have the level, with other levels above it: ``topology`` names them and the level.
+    TOPOLOGY_AMBIGUOUS = "TopologyAmbiguous"
     #: No domain of the required level takes all pods: ``topology`` names the best ones.
     TOPOLOGY_NOT_SATISFIED = "TopologyNotSatisfied"
     #: As before, and the search ended before all domains were tried.

@@ -61,6 +61,12 @@ TEXTS = [
         id="no-level",
     ),
     pytest.param(
+        Verdict(code=Code.TOPOLOGY_AMBIGUOUS, topology=TopologyCause(topology="hall, row", level="rack")),
+        "several Topologies have level rack, with other levels above it: hall, row. Name one in annotation "
+        "kai.scheduler/topology of the workload, or in topologyConstraint.topology",
+        id="several-topologies",
+    ),
+    pytest.param(
         Verdict(
             code=Code.NO_NODE_FITS,
             node_reasons=(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
+from scheduler.core.convert.topologies import topology_record
 from scheduler.core.model.plan import Explain, Plan, Retire, placements
 from scheduler.core.model.verdict import Code, Verdict
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, reservation, topology
@@ -102,6 +103,35 @@ def test_what_is_not_there_is_never_guessed_at(asks: Mapping[str, str], code: Co
     made = _gang(_nodes(a_x_1=8), *_members(2), minimum=2, topologyConstraint=asks)
     plan = made.decide(0)
     assert (_places(plan), _verdict(plan).code) == ({}, code)
+
+
+def test_a_gang_that_names_any_topology_runs_in_a_domain_of_the_one_that_has_the_level() -> None:
+    made = _gang(_nodes(a_x_1=2, a_y_1=4), *_members(3), minimum=3, topologyConstraint=_asks("rack", topology="*"))
+    feed(made, topology("other", "row"))
+    assert _racks(made.decide(0)) == {"a-y": 3}
+
+
+def test_a_gang_that_names_any_topology_waits_while_none_or_several_have_the_level() -> None:
+    asks = _asks("row", topology="*")
+    made = _gang(_nodes(a_x_1=8), *_members(2), minimum=2, topologyConstraint=asks)
+    verdict = _verdict(made.decide(0))
+    assert (verdict.code, verdict.detail) == (Code.TOPOLOGY_NOT_FOUND, "with level row")
+    feed(made, topology("one", "row"), *(topology(name, "zone", "row") for name in ("two", "as-two")))
+    verdict = _verdict(made.decide(0))
+    assert (verdict.code, verdict.topology and verdict.topology.topology) == (Code.TOPOLOGY_AMBIGUOUS, "as-two, one")
+    made.topologies.of_kai.drop(topology_record(topology("one", "row")))
+    feed(made, node("a-x-1", gpus=8, labels={"zone": "a", "row": "r"}))
+    assert len(_places(made.decide(0))) == 2
+
+
+def test_a_gang_waits_for_kueues_topologies_where_they_are_not_read_and_kais_have_no_such_level() -> None:
+    made = _gang(_nodes(a_x_1=8), *_members(2), minimum=2, topologyConstraint=_asks("row", topology="*"))
+    made.topologies.of_kueue.expect()
+    verdict = _verdict(made.decide(0))
+    assert (verdict.code, verdict.detail) == (Code.NOT_READ, "topologies.kueue.x-k8s.io")
+    made.topologies.of_kueue.put(topology_record(topology("t", "row")))
+    made.topologies.of_kueue.note_in_step(True)
+    assert _verdict(made.decide(0)).code is Code.TOPOLOGY_NOT_FOUND, "KAI's of the same name counts, without the level"
 
 
 def test_a_gang_starts_once_its_topology_is_there_or_has_the_level() -> None:
