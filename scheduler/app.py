@@ -52,6 +52,7 @@ from scheduler.upkeep.queue_use_asked import AskedUse
 from scheduler.upkeep.stale_gangs import Releasing
 from scheduler.watch.budget_labels import BudgetLabels
 from scheduler.watch.cache import Cache
+from scheduler.watch.kueue_topologies import KueueTopologies
 from scheduler.watch.sinks import NodeSink, PodGroupSink, PodSink, RequestSink
 from scheduler.watch.watched import budgets, secondary
 
@@ -209,6 +210,7 @@ def _followed(of: _Means, scaling: Scaling | None, cdi: CdiNames) -> tuple[Follo
         Reflector(api, POD_GROUPS, PodGroupSink(cache), rng=rng),  # devices that a plan promises to a gang
         Reflector(api, BIND_REQUESTS, RequestSink(cache), rng=rng),  # devices that are on their way to a pod
         Secondary(api, kinds, rng=rng),
+        KueueTopologies(api, cache),
         Reflector(api, PODS, PodSink(cache), rng=rng),  # devices that are used; books, in reservation pods
         *(() if scaling is None else (scaling.reflector(rng),)),  # pods once more: no second one is made
         cdi,

@@ -164,6 +164,13 @@ QUEUES = Resource(
 TOPOLOGIES = Resource(
     group=names.KAI_GROUP, version="v1alpha1", plural="topologies", kind="Topology", namespaced=False, type=Topology
 )
+#: Kueue's, as its releases serve them, the newest version first. The fields that are read are the same as KAI's.
+KUEUE_TOPOLOGIES = tuple(
+    Resource(
+        group="kueue.x-k8s.io", version=version, plural="topologies", kind="Topology", namespaced=False, type=Topology
+    )
+    for version in ("v1beta2", "v1beta1")
+)
 CLUSTER_POLICIES = Resource(
     group="nvidia.com",
     version="v1",

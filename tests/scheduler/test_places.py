@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from kube.client.resources import NODES, POD_GROUPS, TOPOLOGIES
+import pytest
+
+from kube.client.resources import KUEUE_TOPOLOGIES, NODES, POD_GROUPS, TOPOLOGIES
+from kube.memory.types import custom
 from simulator.world import World
 from tests.scheduler.stage import TEAM, bound, create, create_gang, find, pod, settle, stage, waits_because
 
@@ -22,6 +26,12 @@ async def _in_racks(world: World, *racks: str) -> dict[str, str]:
 async def _topology(world: World, name: str = "hall") -> None:
     levels = [{"nodeLabel": RACK, "alias": "rack"}]
     await world.api.create(TOPOLOGIES, {"metadata": {"name": name}, "spec": {"levels": levels}})
+
+
+def _has_kueue(version: str) -> Callable[[World], None]:
+    """Serve Kueue's Topologies, as where it is installed."""
+    kind = custom("kueue.x-k8s.io", version, "topologies", "Topology", namespaced=False, status=False)
+    return lambda world: world.server.define(kind)
 
 
 async def _asks(world: World, group: str, **asked: str) -> None:
@@ -62,6 +72,23 @@ async def test_a_gang_waits_for_a_rack_and_says_which_has_most_room() -> None:
             f"topology hall, requirement {RACK} couldn't be satisfied for job <{TEAM}/g>: node-group "
         )
         assert "of 4 required pods" in said
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+async def test_a_gang_runs_in_a_rack_of_kueues_topology_a_minute_after_it_is_created_at_the_latest(
+    version: str,
+) -> None:
+    async with stage("4x2x80GiB", before=_has_kueue(version)) as world:
+        racks = await _in_racks(world, "a", "b", "b", "c")
+        await create_gang(world, "g", 4)
+        await _asks(world, "g", topology="*", requiredTopologyLevel=RACK)
+        await create(world, *({**each, **_of("g", each)} for each in _members(4)))
+        await settle(20)
+        assert waits_because(world, "m0").startswith(f"topology with level {RACK} doesn't exist")
+        kind = next(each for each in KUEUE_TOPOLOGIES if each.version == version)
+        await world.api.create(kind, {"metadata": {"name": "theirs"}, "spec": {"levels": [{"nodeLabel": RACK}]}})
+        await settle(60)
+        assert {racks[find(world, f"m{number}")["spec"]["nodeName"]] for number in range(4)} == {"b"}
 
 
 async def test_a_gang_waits_for_its_topology_and_starts_once_it_is_created() -> None:
