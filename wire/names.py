@@ -94,6 +94,22 @@ SEGMENT_TOPOLOGY_PREFERRED: Final = "kai.scheduler/segment-topology-preferred-pl
 TOPOLOGY_PREFERRED: Final = "kai.scheduler/topology-preferred-placement"
 #: Name of the Topology that such levels are of; on owners.
 TOPOLOGY: Final = "kai.scheduler/topology"
+#: Kueue's: level of a topology, one domain of which has to hold all pods of a template; on templates of pods.
+KUEUE_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
+#: Kueue's: level of a topology, one domain of which holds all pods of a template if possible.
+KUEUE_PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
+#: Kueue's: pods of a template may be anywhere.
+KUEUE_UNCONSTRAINED: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
+#: Kueue's: templates with the same name are placed in one domain together.
+KUEUE_PODSET_GROUP: Final = "kueue.x-k8s.io/podset-group-name"
+#: Kueue's: level of a topology, one domain of which has to hold each slice of a template's pods. Refused.
+KUEUE_SLICE_REQUIRED: Final = "kueue.x-k8s.io/podset-slice-required-topology"
+#: Kueue's: the same for slices in slices. Refused.
+KUEUE_SLICE_CONSTRAINTS: Final = "kueue.x-k8s.io/podset-slice-required-topology-constraints"
+#: Kueue's label of pods that it admits one by one, or as a group: "true".
+KUEUE_MANAGED: Final = "kueue.x-k8s.io/managed"
+#: Kueue's gate, in templates and pods for which it chooses domains.
+KUEUE_TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
 #: In `topologyConstraint.topology` of a PodGroup: the Topology that has the levels. No object can have this name.
 ANY_TOPOLOGY: Final = "*"
 #: Label of owners and pods: `preemptible` or `non-preemptible`.

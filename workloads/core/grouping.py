@@ -11,7 +11,7 @@ import msgspec
 from wire import names
 from wire.core import ObjectMeta, OwnerReference
 from wire.crds.podgroup import DEFINITION, PodGroup, PodGroupSpec
-from workloads.core import fields, generic, parts, walk
+from workloads.core import fields, generic, kueue_topology, parts, walk
 from workloads.core.case import Case, Kind, Makes, Name, Top
 from workloads.core.foreign import agreement, shaping, words
 from workloads.core.generic import Default, Defaults
@@ -49,6 +49,7 @@ def _group(pod: Json, read: Read, defaults: Defaults) -> Group | Nothing:
         return Nothing(Why.ALONE)
     case = Case(pod, top, chain, kind, read)
     shape = (kind.rule or alone.shape)(case) if kind.name is Name.BY_OWNER else Shape(minimum=1)
+    shape = kueue_topology.placed(case, shape)
     parts.check(top, shape.parts)
     return Group(_pod_group(case, shape, defaults), shape.part)
 
@@ -60,7 +61,7 @@ def _foreign(case: Case, defaults: Defaults) -> Group:
         raise AssertionError("a pod that asks for a gang has one, or is refused")
     # One PodGroup for all of them, of every kind of owner.
     case = msgspec.structs.replace(case, kind=msgspec.structs.replace(case.kind, name=Name.BY_OWNER))
-    shape = shaping.shape(gang, case)
+    shape = kueue_topology.placed(case, shaping.shape(gang, case))
     parts.check(shape.owner or case.top, shape.parts)
     made = _pod_group(case, shape, defaults)
     said = agreement.said(
@@ -124,7 +125,7 @@ def _pod_group(case: Case, shape: Shape, defaults: Defaults) -> PodGroup:
         preemptibility=generic.preemptibility_of(top, pod, chosen.preemptibility),
         preemption_delay=generic.duration_of(top, pod, names.PREEMPTION_DELAY),
         staleness_grace_period=generic.duration_of(top, pod, names.STALENESS_GRACE_PERIOD),
-        topology_constraint=generic.topology_of(top),
+        topology_constraint=shape.topology or generic.topology_of(top),
         sub_groups=list(shape.parts) or None,
     )
     meta = ObjectMeta(

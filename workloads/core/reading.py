@@ -9,7 +9,7 @@ import msgspec
 
 from wire import gangs, names
 from wire.core import ObjectMeta, Pod
-from workloads.core import fields
+from workloads.core import fields, kueue_topology
 from workloads.core.foreign import words
 from workloads.core.kinds import kind_of
 from workloads.core.rules import alone, aml
@@ -63,7 +63,10 @@ def key_of(pod: Json) -> str:
 
 
 def owner_as_read(obj: Json) -> dict[str, Any]:
-    """Return what the rules read of an owner: its metadata, and its spec where the rule of its kind needs that."""
+    """Return what the rules read of an owner: its metadata, and its spec where the rule of its kind needs that.
+
+    Of the spec of any other kind only what its template asks for in Kueue's annotations is kept.
+    """
     api_version, kind = fields.text(obj, "apiVersion"), fields.text(obj, "kind")
     kept: dict[str, Any] = {
         "apiVersion": api_version,
@@ -72,6 +75,8 @@ def owner_as_read(obj: Json) -> dict[str, Any]:
     }
     if needs_spec(api_version, kind) and obj.get("spec") is not None:
         kept["spec"] = obj["spec"]
+    elif template := kueue_topology.as_read(fields.at(obj, "spec.template")):
+        kept["spec"] = {"template": template}
     return kept
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from wire.core import OwnerReference
-from wire.crds.podgroup import PodGroup, SubGroup
+from wire.crds.podgroup import PodGroup, SubGroup, TopologyConstraint
 
 #: An object as the API server writes it, as JSON.
 Json = Mapping[str, Any]
@@ -97,6 +97,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     priority: str = ""
     #: The queue that an object of another scheduler names.
     queue: str = ""
+    #: What the templates of its pods ask for together, in place of annotations of the owner.
+    topology: TopologyConstraint | None = None
     #: The PodGroup's name where it does not follow from its owner.
     name: str = ""
     #: What names and owns the PodGroup, where that is not what stands for the workload.

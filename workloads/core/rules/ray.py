@@ -19,7 +19,7 @@ CLUSTER_SPECS: Final = {"RayCluster": "spec", "RayJob": "spec.rayClusterSpec", "
 
 def shape(case: Case) -> Shape:
     """Parts `headgroup` (1) and each worker group: `minReplicas`, or if 0 `replicas`, times `numOfHosts`."""
-    cluster = next((each for each in case.chain if fields.text(each, "kind") == "RayCluster"), case.top)
+    cluster = cluster_of(case)
     groups = worker_groups(cluster)
     bounded(case.top, (), len(groups) + 1)
     workers = [SubGroup(name=part_name(at, group), min_member=least(cluster, at, group)) for at, group in groups]
@@ -31,9 +31,14 @@ def shape(case: Case) -> Shape:
     return Shape(minimum=total, parts=tuple(parts), part=part, priority=priority)
 
 
+def cluster_of(case: Case) -> Json:
+    """Return the RayCluster among the pod's owners, else what stands for the workload and has its spec."""
+    return next((each for each in case.chain if fields.text(each, "kind") == "RayCluster"), case.top)
+
+
 def worker_groups(cluster: Json) -> list[tuple[int, Json]]:
     """Return the worker groups of a RayCluster, or of a RayJob's or RayService's, with their places."""
-    return list(enumerate(fields.mappings(cluster, f"{_spec(cluster)}.workerGroupSpecs")))
+    return list(enumerate(fields.mappings(cluster, f"{spec_of(cluster)}.workerGroupSpecs")))
 
 
 def least(cluster: Json, at: int, group: Json) -> int:
@@ -42,7 +47,7 @@ def least(cluster: Json, at: int, group: Json) -> int:
     def count(field: str, default: int) -> int:
         return fields.checked_count(cluster, f"{place}.{field}", group.get(field), default) or 0
 
-    place = f"{_spec(cluster)}.workerGroupSpecs[{at}]"
+    place = f"{spec_of(cluster)}.workerGroupSpecs[{at}]"
     if group.get("suspend") is True or group.get("suspended") is True:
         return 0
     minimum, replicas = count("minReplicas", 0), count("replicas", 0)
@@ -54,5 +59,6 @@ def part_name(at: int, group: Json) -> str:
     return fields.text(group, "groupName").lower() or f"worker-group-{at}"
 
 
-def _spec(cluster: Json) -> str:
+def spec_of(cluster: Json) -> str:
+    """Return where a kind has the spec of its RayCluster."""
     return CLUSTER_SPECS.get(fields.text(cluster, "kind"), "spec")
