@@ -33,6 +33,7 @@ from simulator.checks.keeping import Keeping
 from simulator.checks.ledgers import Ledger
 from simulator.checks.leftovers import leftovers
 from simulator.checks.limits import Lateness, Limits
+from simulator.checks.pool_nodes import PoolNodes
 from simulator.checks.pools import Pools
 from simulator.checks.promises import Promises
 from simulator.checks.recounting import Recount
@@ -95,6 +96,7 @@ class Checker:
         self.limits = Limits(self.findings, lateness, self._smallest_mib, self.pools)
         self._records: deque[Record] = deque()
         self._bindings = Bindings(self.findings)
+        self._pool_nodes = PoolNodes(self.findings, self.pools, self.limits)
         self._asking = Asking(self.findings)
         self._several_decide = several_decide
         #: What is there now: pods by UID, nodes by name, BindRequests by UID.
@@ -324,6 +326,7 @@ class Checker:
             self._nodes.pop(name, None)
         else:
             self._nodes[name] = counting.node(raw)
+            self._pool_nodes.node(self._nodes[name], at_s)
         self._recount.changed(name)
         self.intents.node(name, known, at_s)
 
@@ -333,6 +336,8 @@ class Checker:
         if known is not None:
             self._recount.changed(known.node)
         self._bindings.changed(known, pod, at_s)
+        if known is not None and not known.node and pod.node and not is_gone:
+            self._pool_nodes.bound(known, pod.node, at_s)
         if known is None:
             pod = replace(pod, is_placed_by_hand=bool(pod.node) and not pod.is_reservation)
         else:

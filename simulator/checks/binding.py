@@ -1,4 +1,4 @@
-"""S5: a pod is bound once, to the node that its attempt chose, and runs there."""
+"""S5: a pod is bound once, to the node that its attempt chose, and runs there; for node pools see pool_nodes.py."""
 
 from __future__ import annotations
 

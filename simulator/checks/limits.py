@@ -162,7 +162,7 @@ class Limits:
 
     # --- what is judged ----------------------------------------------------------------------------------------------
     def _judge(self, pod: PodFacts, row: Row, grown: list[str], at_s: float) -> None:
-        since_s = self._since_s(pod, at_s)
+        since_s = self.decided_since_s(pod, at_s)
         trees = self.trees(since_s, row.pool)
         if any(not tree.specs for tree in trees):
             return
@@ -179,7 +179,8 @@ class Limits:
                 text = next(each for each, why in zip(told, closed, strict=True) if not why)
                 self._findings.add("S6", at_s, f"{text} with pod {pod.key}")
 
-    def _since_s(self, pod: PodFacts, at_s: float) -> float:
+    def decided_since_s(self, pod: PodFacts, at_s: float) -> float:
+        """Since when a binding at ``at_s`` may have been decided, less how late who decides may hear of things."""
         decided_s = self._decided_s.get((pod.namespace, pod.name), at_s)
         key = _group_of(pod)
         planned_s = self._planned_s.get(key, at_s) if key is not None else at_s

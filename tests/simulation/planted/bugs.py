@@ -260,4 +260,9 @@ BUGS: Final[Mapping[str, Bug]] = {
         "a scheduler uses the Queues of all pools, so each of two gives out all of a limit",
         _on(pools.UsesAllQueues, pools.USER),
     ),
+    "N-nodes": Bug(
+        "a scheduler takes what is another one's",
+        "a scheduler places pods on the nodes of all pools",
+        _on(pools.UsesAllNodes, pools.USER),
+    ),
 }

@@ -1,10 +1,10 @@
-"""Faulty schedulers of node pools: one takes from pods of another pool, one uses queues of another pool."""
+"""Faulty schedulers of node pools: one takes from pods of another pool, others use queues or nodes of another pool."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from typing_extensions import override
@@ -49,19 +49,33 @@ class _ByNode(Elsewhere):
 
 
 @dataclass(slots=True)
-class UsesAllQueues(Rewriting):
-    """A scheduler takes the Queues of all pools for those of its own, so each of two gives out all of a limit."""
+class _Labelling(Rewriting):
+    """A scheduler takes the objects of a kind for those of its pool."""
+
+    kind: ClassVar[str]
 
     @override
     def rewritten(self, text: bytes) -> bytes:
-        if b'"Queue' not in text:
+        if f'"{self.kind}'.encode() not in text:
             return text
         told = msgspec.json.decode(text)
-        if told.get("kind") == "QueueList":
-            queues: list[dict[str, Any]] = told["items"]
+        if told.get("kind") == f"{self.kind}List":
+            found: list[dict[str, Any]] = told["items"]
         else:
             one = told.get("object", told)
-            queues = [one] if one.get("kind") == "Queue" else []
-        for queue in queues:
-            queue["metadata"].setdefault("labels", {})[names.NODE_POOL_LABEL] = POOL
+            found = [one] if one.get("kind") == self.kind else []
+        for each in found:
+            each["metadata"].setdefault("labels", {})[names.NODE_POOL_LABEL] = POOL
         return msgspec.json.encode(told)
+
+
+class UsesAllQueues(_Labelling):
+    """It uses the Queues of all pools, so each of two schedulers gives out all of a limit."""
+
+    kind = "Queue"
+
+
+class UsesAllNodes(_Labelling):
+    """It places pods on the nodes of all pools."""
+
+    kind = "Node"

@@ -100,7 +100,7 @@ def test_nobody_is_taken_by_the_scheduler_of_another_pool(pool: str, broken: set
     assert story.records(intent("h", "v")).broken() == broken
 
 
-@pytest.mark.parametrize(("pool", "broken"), [("", {"S14"}), ("a", set[str]())])
+@pytest.mark.parametrize(("pool", "broken"), [("", {"S14"}), ("a", {"S5"})])
 def test_what_victims_left_is_kept_from_pods_of_the_pool(pool: str, broken: set[str]) -> None:
     story = RoomStory(is_divided=True).records(intent("h", "v")).evicts("v").goes("v")
     story.sees(_of(pool, holding("y", node=""))).after(60)
