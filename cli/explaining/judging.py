@@ -1,6 +1,6 @@
 """Explains groups from a scheduler's own state, in slices between its decisions.
 
-A slice is one step (stepping.py), and waits until another decision would do nothing. One question is worked on at a
+A slice (stepping.py) waits until another decision would do nothing. One question is worked on at a
 time, and for ``MOST_S`` at most.
 """
 
@@ -45,15 +45,15 @@ class Judging:
         found = Explaining(self._cluster, asked)
         async with self._turn:
             until = anyio.current_time() + MOST_S
-            patience_s = await self._slice(until, _DECISIONS_S)
-            with self._budget.slice():
-                found.begin(self._wall_s(), is_settled=self._is_settled())
+            patience_s = _DECISIONS_S
             while found.is_open:
                 patience_s = await self._slice(until, patience_s)
-                if anyio.current_time() >= until:
-                    break
                 with self._budget.slice():
-                    found.go_on(self._wall_s(), is_settled=self._is_settled())
+                    if anyio.current_time() < until:
+                        found.go_on(self._wall_s(), is_settled=self._is_settled())
+                        continue
+                    found.explain_now(self._wall_s(), is_settled=self._is_settled())
+                break
         unread = (*(() if self._is_leading() else (_NOT_LEADING,)), *((found.left_out,) if found.left_out else ()))
         return Whole(group=found.view(), unread=unread)
 

@@ -186,7 +186,7 @@ def explained(known: Known, asked: Asked, wall_s: int, *, most_s: float = MOST_S
     """Explain a pod from what was counted, within a time. Raises Unanswered."""
     until = time.monotonic() + most_s
     found = Explaining(_Still(known.snapshot), asked, now_ns=lambda: NOW_NS)
-    found.begin(wall_s, is_settled=False)
+    found.explain_now(wall_s, is_settled=False)
     while found.is_open and time.monotonic() < until:
         found.go_on(wall_s, is_settled=False)
     return Whole(group=found.view(), unread=(*known.unread, *((found.left_out,) if found.left_out else ())))

@@ -38,7 +38,7 @@ from scheduler.core.report.fragmented_pools import fragmented_pools
 from scheduler.core.report.node_view import Known, NodeView, node_view
 from scheduler.core.report.pool_use import Pool
 from scheduler.core.room.fitting import will_fit
-from scheduler.core.room.search import find_room
+from scheduler.core.room.search import finding_room
 from scheduler.core.scores.priced import score_by
 from scheduler.core.scores.prices import Prices
 from scheduler.core.scores.registry import SCORES
@@ -65,7 +65,7 @@ class Cluster(ClusterState):
         filters: Filters = FILTERS,
         scores: Scores = SCORES,
         *,
-        find_room: FindRoom = find_room,
+        find_room: FindRoom = finding_room,
     ) -> None:
         super().__init__(settings, filters)
         self._scores = scores

@@ -63,6 +63,11 @@ class Allowance:
             return self._spent[namespace] <= self.share
         return self._late < _LATE and self._spent[namespace] < _FIRST
 
+    @property
+    def spent(self) -> int:
+        """Operations that were done in all."""
+        return self._total
+
     def spent_by(self, namespace: str) -> int:
         """Operations that were done for this namespace."""
         return self._spent[namespace]

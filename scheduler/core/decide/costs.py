@@ -17,6 +17,17 @@ _JUDGING: Final = 180
 _COUNTING: Final = 1
 _LOOKING: Final = 60
 _NODES_PER_OPERATION: Final = 10
+_PODS_PER_OPERATION: Final = 6
+
+
+def of_changing(snapshot: Snapshot) -> int:
+    """About what it takes to change a snapshot, most of which is to copy parts of it."""
+    return PLACING + len(snapshot.ledger.row_of) + len(snapshot.pods.records) // _PODS_PER_OPERATION
+
+
+def of_beginning(snapshot: Snapshot) -> int:
+    """About what it takes to begin a phase of a decision, which reads columns of all nodes."""
+    return PLACING + len(snapshot.ledger.row_of)
 
 
 def of_judging(snapshot: Snapshot, cls: PodClass) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -33,9 +33,13 @@ from scheduler.core.model.plan import Entry, Placement, Withdraw
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.resources import Resources
+from scheduler.core.model.steps import Steps, ended
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.order import QueueOrder
 from scheduler.core.snapshot.node_mask import both
+
+#: What a turn costs beside what is spent in it, in operations.
+_TURN: Final = 100
 
 
 class Waiting(Protocol):
@@ -94,8 +98,13 @@ def decide(snapshot: Snapshot, now_ns: int, limits: Limits = LIMITS, *, wall_s: 
     ``wall_s``: seconds since the epoch. Only ages that objects tell are counted by it (minimum run times, delays): a
     wall clock that jumps makes a protection longer or shorter, and nothing else.
     """
+    return ended(deciding(snapshot, now_ns, limits, wall_s=wall_s))
+
+
+def deciding(snapshot: Snapshot, now_ns: int, limits: Limits = LIMITS, *, wall_s: int = 0) -> Steps[Decision]:
+    """Decide likewise in steps. It has to be given up when the cluster changes between two of them."""
     snapshot.check()
-    return _Deciding(snapshot, now_ns, limits, wall_s).made()
+    return (yield from _Deciding(snapshot, now_ns, limits, wall_s).made())
 
 
 @dataclass(slots=True)
@@ -113,26 +122,31 @@ class _Deciding:
     holders: Holders | None = None
     berthing: Berthing = field(init=False)
 
-    def made(self) -> Decision:
+    def made(self) -> Steps[Decision]:
         """Decide everything, or as much as one decision may."""
-        self.line_up()
+        yield from self.line_up()
+        allowance = self.attempts.allowance
         while (first := self.order.pop()) is not None:
+            spent = allowance.spent
             self.attempts.kept.begin_turn(self.berthing.keeping_off(first))
             if first.decide():
                 self._give_turn(first)
+            yield _TURN + allowance.spent - spent
+        yield costs.of_beginning(self.snapshot)
         self._move_on(self._stuck())
         self.berthing.conclude()
         if self.holders is not None:
             self.holders.conclude()
         if self.snapshot.settings.makes_room and self.limits.makes_room:
+            yield costs.of_beginning(self.snapshot)
             failing = self.holders.failing if self.holders is not None else {}
-            Making(self.attempts, self.entries, self.wall_s, failing, self.berthing).run()
+            yield from Making(self.attempts, self.entries, self.wall_s, failing, self.berthing).run()
         stale = StaleGangs(self.attempts, self.entries)
         stale.run()
         notes = tuple(self.attempts.notes.taken)
         return Decision(tuple(self.entries), notes, self.attempts.has_put_off, stale.next_ns)
 
-    def line_up(self) -> None:
+    def line_up(self) -> Steps[None]:
         """Have all that is awake wait for its turn."""
         snapshot, backlog = self.snapshot, self.snapshot.backlog
         shapes = {id(shape): shape for shape in backlog.awake()}
@@ -145,9 +159,12 @@ class _Deciding:
         self.berthing = Berthing(self.attempts, self.entries)
         self.order = QueueOrder(self.attempts.accounts)
         self._serve_holders()
+        yield costs.of_beginning(self.snapshot)
         for shape in shapes.values():
+            yield _TURN
             self._give_turn(WholeShape(Turns(shape, self.attempts.settled), self.attempts, self.entries))
         for gang in gangs:
+            yield _TURN
             if gang.key in self.attempts.settled_gangs:
                 continue
             whole = whole_gang(gang, self.attempts, self.entries)

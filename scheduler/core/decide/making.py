@@ -34,6 +34,7 @@ from scheduler.core.model.plan import Entry, GiveUp
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.room import Action, Ended, Found, Moves, NoRoom, RoomSettings
 from scheduler.core.model.settings import Strategy
+from scheduler.core.model.steps import Steps
 from scheduler.core.nodes.capacity import Capacity
 from scheduler.core.queues.order import QueueOrder
 from scheduler.core.queues.tree import TreeQueue
@@ -76,7 +77,7 @@ class Making:
     #: When something is to be looked at again.
     _times: list[int] = field(default_factory=list)
 
-    def run(self) -> None:
+    def run(self) -> Steps[None]:
         """Look for room, if it is time to."""
         backlog, now_ns = self.attempts.snapshot.backlog, self.attempts.now_ns
         memo, self._stamp = backlog.room.without_answers_to(backlog.ask_anew), self._stamp_now()
@@ -99,7 +100,7 @@ class Making:
         if any(need.has_others for need in due):
             self._times.append(now_ns)
         if due or self.failing:
-            self._look(due)
+            yield from self._look(due)
         next_ns = self._next_ns(keys | held.freeable())
         self.attempts.notes.room_looked(
             RoomMemo(
@@ -198,7 +199,7 @@ class Making:
         records = map(snapshot.pods.records.get, dict.fromkeys((*tried, *snapshot.pods.terminating)))
         return (pod for pod in records if pod is not None and pod.node)
 
-    def _look(self, due: Sequence[Needing]) -> None:
+    def _look(self, due: Sequence[Needing]) -> Steps[None]:
         """Search for those that are due: reclaim for all of them first, then preempt for those that are left."""
         facts = self.attempts.snapshot.room_facts
         intents = self.attempts.snapshot.commits.intents
@@ -219,9 +220,9 @@ class Making:
         revising.revise(self.failing)
         if revising.is_put_off:
             self._times.append(self.attempts.now_ns)
-        left = self._move(due)
+        left = yield from self._move(due)
         for action in (Action.RECLAIM, Action.PREEMPT):
-            left = self._search(left, action)
+            left = yield from self._search(left, action)
 
     def _leave(self) -> set[str]:
         """Take off pods that go anyway; return those who should have been gone long ago."""
@@ -242,7 +243,7 @@ class Making:
         return stuck
 
     # --- moving --------------------------------------------------------------------------------------------------
-    def _move(self, due: Sequence[Needing]) -> list[Needing]:
+    def _move(self, due: Sequence[Needing]) -> Steps[list[Needing]]:
         """Have groups moved for needs that fit in what is free in all, in the order of queues; return the others.
 
         Not where pods are spread: what was moved together would be spread again (as KAI).
@@ -252,6 +253,7 @@ class Making:
             return list(due)
         left, allowance = list[Needing](), self._allowance(due)
         for first, order in self._by_turns(due, allowance):
+            yield cost_of_search(self.attempts.snapshot)
             if self._is_moved(first, allowance):
                 self._refused.pop(first.key, None)  # what it was told before is over
                 self._line_up(order, first)
@@ -273,11 +275,11 @@ class Making:
         return is_moved
 
     # --- searches ------------------------------------------------------------------------------------------------
-    def _search(self, due: Sequence[Needing], action: Action) -> list[Needing]:
+    def _search(self, due: Sequence[Needing], action: Action) -> Steps[list[Needing]]:
         """Search by one action, in the order of queues; return those that were refused."""
         refused, allowance = list[Needing](), self._allowance(due)
         for first, order in self._by_turns(due, allowance):
-            if self._is_made(first, action, allowance):
+            if (yield from self._is_made(first, action, allowance)):
                 self._line_up(order, first)
             elif first.key in self._refused and self._refused[first.key].at_ns == self.attempts.now_ns:
                 refused.append(first)
@@ -312,7 +314,7 @@ class Making:
         if rank is not None and isinstance(queue, TreeQueue):
             order.put(queue, rank, need)
 
-    def _is_made(self, first: Needing, action: Action, allowance: Allowance) -> bool:
+    def _is_made(self, first: Needing, action: Action, allowance: Allowance) -> Steps[bool]:
         """Make room for the first one; return whether the next one of its kind may follow."""
         cost = cost_of_search(self.attempts.snapshot)
         need = first.need(_most(allowance.share - allowance.spent_by(first.namespace) - cost))
@@ -321,10 +323,11 @@ class Making:
             return True
         allowance.spend(first.namespace, cost)
         need, off = self.berthing.alike(need)
-        answer = self.attempts.snapshot.room_for(need, self.trial, action)
+        yield cost
+        answer = yield from self.attempts.snapshot.finding_room(need, self.trial, action)
         if isinstance(answer, Found) and not _is_beside(answer, off):
             allowance.spend(first.namespace, cost)
-            answer = self.attempts.snapshot.room_for(need, self._trial_beside(off), action)
+            answer = yield from self.attempts.snapshot.finding_room(need, self._trial_beside(off), action)
         taken = self.charging.take_each(need, answer) if isinstance(answer, Found) else 0
         allowance.spend(first.namespace, cost_beside(answer) + (taken - 1) * _FURTHER if taken else cost_beside(answer))
         if taken:

@@ -31,6 +31,7 @@ from scheduler.core.model.room import Action, Bound, Found, NoRoom, RoomFacts
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.stale import StaleFacts
+from scheduler.core.model.steps import Steps, ended
 from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.ledger import Ledger
@@ -52,7 +53,7 @@ from scheduler.core.topology.topologies import Topologies
 #: By node: what was supposed, and what is used then.
 Counted: TypeAlias = dict[str, tuple[Supposed, Occupancy]]
 #: Finds the victims for a need, by one of these actions; leaves statement and accounts as they were (room/search.py).
-FindRoom: TypeAlias = Callable[[Need, Trial, Sequence[Action]], Found | NoRoom]
+FindRoom: TypeAlias = Callable[[Need, Trial, Sequence[Action]], Steps[Found | NoRoom]]
 
 
 class StaleSnapshot(Exception):
@@ -221,7 +222,13 @@ class Snapshot:
     # --- room ----------------------------------------------------------------------------------------------------
     def room_for(self, need: Need, trial: Trial, *actions: Action) -> Found | NoRoom:
         """The pods that have to go for a need. Where there are no nodes nobody can help."""
-        return self.find_room(need, trial, actions) if self.ledger.row_of else NoRoom(bound=Bound.NODES)
+        return ended(self.finding_room(need, trial, *actions))
+
+    def finding_room(self, need: Need, trial: Trial, *actions: Action) -> Steps[Found | NoRoom]:
+        """Find them in steps."""
+        if not self.ledger.row_of:
+            return NoRoom(bound=Bound.NODES)
+        return (yield from self.find_room(need, trial, actions))
 
     # --- rules about other pods ----------------------------------------------------------------------------------
     def counting(self, ledger: Ledger, order: Int64s | slice, position_of: Mapping[str, int]) -> PodCounts:

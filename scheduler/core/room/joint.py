@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from scheduler.core.model.steps import Steps
 from scheduler.core.nodes.table import Int64s
 from scheduler.core.room.cost import Pricing
 from scheduler.core.room.counting import Counting
@@ -38,7 +39,7 @@ def choose(
     limits: Limits,
     allows: Callable[[Sequence[int]], bool] | None = None,
     more: int = 0,
-) -> list[int] | None:
+) -> Steps[list[int] | None]:
     """The units that go, in the order in which they were chosen; None if the whole pool is not enough.
 
     ``more``: the number of pods of each class for which room is made besides.
@@ -50,7 +51,7 @@ def choose(
             each.counting, pricing, each.pods + more, allows=allows, limits=limits if not choosings else None
         )
         choosing.go(known)
-        if not choosing.fill(pool):
+        if not (yield from choosing.fill(pool)):
             return None
         new = [row for row in choosing.chosen if row not in choosings[0].chosen] if choosings else []
         for before in choosings:

@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
 from gpu.share import NANO_PER_DEVICE
+from scheduler.core.model.steps import Steps
 from scheduler.core.nodes.table import Int64s
 from scheduler.core.room.columns import EMPTY
 from scheduler.core.room.cost import Pricing
@@ -22,6 +23,9 @@ from scheduler.core.room.units import Resident
 
 #: The most shared devices of a node that are tried to be freed as a whole.
 _MOST_DEVICES: Final = 16
+#: What a close look at a node costs, and for each unit there, in operations.
+_LOOKING: Final = 50
+_LOOKING_EACH: Final = 15
 #: What sorts units.
 _Rank = float | tuple[int, ...]
 
@@ -101,7 +105,7 @@ class Choosing:
     def __post_init__(self) -> None:
         self._total = int(self.counting.here.sum())
 
-    def fill(self, pool: Int64s) -> bool:
+    def fill(self, pool: Int64s) -> Steps[bool]:
         """Choose units until there is room for all; return False if the whole pool is not enough."""
         estimates, self._candidates = Estimates(self.counting, self.pricing).of(pool)
         heap = [(estimate, position) for position, estimate in estimates]
@@ -110,6 +114,7 @@ class Choosing:
             estimate, position = heappop(heap)
             if position not in self._looks:
                 self._looks[position] = self._look(position)
+                yield _LOOKING + _LOOKING_EACH * len(self._candidates.get(position, ()))
             look = self._looks[position]
             # Sums and count agree (test_counting.py). If they did not, one that frees nothing would come up for ever.
             if look is None or not look.units:

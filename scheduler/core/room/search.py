@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from scheduler.core.model.room import Action, Bound, Found, NoRoom, Place
+from scheduler.core.model.steps import Steps, ended
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.table import Int64s
 from scheduler.core.room import bounds, going, protection
@@ -38,6 +38,11 @@ _MORE: Final = (1, 2, 4)
 MOST_PLACED: Final = 16_384
 #: To place a need whose pods have to be in one domain costs as much as this many pods more.
 _IN_PLACES: Final = 10
+#: In operations: what it costs to place a pod, and to find out who may be taken, for each unit.
+_PLACING: Final = 30
+_SIFTING: Final = 1
+#: Sets of units.
+_Rows: TypeAlias = Sequence[Sequence[int]]
 
 
 def find_room(need: Need, trial: Trial, actions: Sequence[Action] = ACTIONS) -> Found | NoRoom:
@@ -47,29 +52,35 @@ def find_room(need: Need, trial: Trial, actions: Sequence[Action] = ACTIONS) -> 
     several equal needs (``Need.others``) as many are served as rules and bounds allow, the first ones; ``Found.places``
     says which. An answer that is no is the first one's.
     """
+    return ended(finding_room(need, trial, actions))
+
+
+def finding_room(need: Need, trial: Trial, actions: Sequence[Action] = ACTIONS) -> Steps[Found | NoRoom]:
+    """Find them likewise in steps; statement and accounts are left as they were also where it is given up."""
     statement, accounts = trial.statement.checkpoint(), trial.accounts.checkpoint()
     try:
-        return _find(need, trial, actions)
+        return (yield from _find(need, trial, actions))
     finally:
         trial.statement.rollback(statement)
         trial.accounts.rollback(accounts)
 
 
-def _find(need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoRoom:
+def _find(need: Need, trial: Trial, actions: Sequence[Action]) -> Steps[Found | NoRoom]:
     leaf = trial.accounts.tree.leaf(need.queue)
     if isinstance(leaf, Verdict):
         return NoRoom(bound=Bound.QUEUE, queue_code=leaf.code)
     going.leave(trial)
     several = Ground(need, trial, leaf, bounds.least(need, trial))
     searching = _Searching(several.of_first(1))
-    found = _found(searching, several, actions)
+    found = yield from _found(searching, several, actions)
     return msgspec.structs.replace(found, placed=searching.placed) if isinstance(found, NoRoom) else found
 
 
-def _found(searching: _Searching, several: Ground, actions: Sequence[Action]) -> Found | NoRoom:
+def _found(searching: _Searching, several: Ground, actions: Sequence[Action]) -> Steps[Found | NoRoom]:
     need, trial = searching.ground.need, searching.ground.trial
     if bounds.reach(trial, searching.ground.wanted):
         places = searching.places_without(())
+        yield searching.placing
         if places is not None:
             return Found(action=actions[0], units=(), places=places)
     delayed_s = protection.delayed_until_s(need, trial.evicted.get(need.owner), trial.wall_s)
@@ -79,18 +90,20 @@ def _found(searching: _Searching, several: Ground, actions: Sequence[Action]) ->
     refused: list[NoRoom] = []
     for action in actions:
         allowed = searching.ground.allowed(action)
-        found = allowed if isinstance(allowed, NoRoom) else _by(action, allowed, searching, several)
+        yield searching.sifting
+        found = allowed if isinstance(allowed, NoRoom) else (yield from _by(action, allowed, searching, several))
         if isinstance(found, Found):
             return found
         refused.append(found)
     return joined(refused)
 
 
-def _by(action: Action, allowed: Allowed, searching: _Searching, several: Ground) -> Found | NoRoom:
+def _by(action: Action, allowed: Allowed, searching: _Searching, several: Ground) -> Steps[Found | NoRoom]:
     """By one action, for as many of several equal needs as bounds allow, else for the first."""
     largest = several.largest(action)
-    found = None if largest is None else _Searching(largest[0]).counted(largest[1])
-    return found or searching.among(allowed)
+    yield searching.sifting
+    found = None if largest is None else (yield from _Searching(largest[0]).counted(largest[1]))
+    return found or (yield from searching.among(allowed))
 
 
 class _TooLong(Exception):
@@ -110,15 +123,18 @@ class _Searching:
         self.pricing = Pricing(self.ground.trial.accounts.total, self.ground.trial.wall_s)
 
     # --- one action ----------------------------------------------------------------------------------------------
-    def among(self, allowed: Allowed) -> Found | NoRoom:
+    def among(self, allowed: Allowed) -> Steps[Found | NoRoom]:
         """Find victims among those who may be taken."""
         sets = self._sets(allowed)
-        return self._first_that_fits(self._all(sets, allowed), sets.rules) or no_room(allowed.sifted, None)
+        yield self.sifting
+        found = yield from self._first_that_fits(self._all(sets, allowed), sets.rules)
+        return found or no_room(allowed.sifted, None)
 
-    def counted(self, allowed: Allowed) -> Found | None:
+    def counted(self, allowed: Allowed) -> Steps[Found | None]:
         """The same by counting alone; None if that finds nothing."""
         sets = self._sets(allowed)
-        return self._first_that_fits(sets.counted(), sets.rules)
+        yield self.sifting
+        return (yield from self._first_that_fits([sets.counted()], sets.rules))
 
     def _sets(self, allowed: Allowed) -> Sets:
         table, ground = self.ground.trial.residents, self.ground
@@ -126,13 +142,15 @@ class _Searching:
         sequence = by_budgets(table, permitted(table, able, allowed.rules), ground.budgets)
         return Sets(ground, self.pricing, allowed.rules, sequence, able)
 
-    def _first_that_fits(self, sets: Iterable[Sequence[int]], rules: Rules) -> Found | None:
+    def _first_that_fits(self, searches: Iterable[Steps[_Rows]], rules: Rules) -> Steps[Found | None]:
         try:
-            for rows in sets:
-                units = self._units(rows)
-                places = self.places_without(units, rules)
-                if places is not None:
-                    return Found(action=rules.action, units=tuple(each.unit for each in units), places=places)
+            for search in searches:
+                for rows in (yield from search):
+                    units = self._units(rows)
+                    places = self.places_without(units, rules)
+                    yield self.placing
+                    if places is not None:
+                        return Found(action=rules.action, units=tuple(each.unit for each in units), places=places)
         except _TooLong:
             pass
         return None
@@ -140,33 +158,34 @@ class _Searching:
     def _units(self, rows: Sequence[int]) -> list[Resident]:
         return self.ground.trial.residents.at(rows)
 
-    def _all(self, sets: Sets, allowed: Allowed) -> Iterator[Sequence[int]]:
+    def _all(self, sets: Sets, allowed: Allowed) -> Iterator[Steps[_Rows]]:
         """Sets that may be enough: those that were counted, then those that the placer was asked for one by one."""
         table, rules = self.ground.trial.residents, sets.rules
-        yield from sets.counted()
-        yield from self._asked_for(sets, allowed)
+        yield sets.counted()
+        yield self._asked_for(sets, allowed)
         for largest_first in (False, True):
             sizes = by_size(table, allowed.sifted.able, rules, largest_first=largest_first)
-            yield from self._tried(by_budgets(table, sizes, self.ground.budgets), rules)
+            yield self._tried(by_budgets(table, sizes, self.ground.budgets), rules)
 
-    def _asked_for(self, sets: Sets, allowed: Allowed) -> Sequence[Sequence[int]]:
+    def _asked_for(self, sets: Sets, allowed: Allowed) -> Steps[_Rows]:
         """What the placer says is enough: out of the sequence; where few go, also of those who cost least."""
-        found = next(chain(self._with_more(sets), self._tried(sets.sequence, sets.rules)), None)
-        if found is None:
+        first = (yield from self._with_more(sets)) or (yield from self._tried(sets.sequence, sets.rules))
+        if not first:
             return []
+        (found,) = first
         if sum(len(unit.pods) for unit in self._units(found)) > FEW or 2 * self.placed > MOST_PLACED:
             return [found]
         cheap = by_cost(self.ground.trial.residents, allowed.sifted.able, sets.rules, self.pricing)
         cheap = by_budgets(self.ground.trial.residents, cheap, self.ground.budgets)
-        return sets.best_first([found, *self._tried(cheap, sets.rules)])
+        return sets.best_first([found, *(yield from self._tried(cheap, sets.rules))])
 
-    def _with_more(self, sets: Sets) -> Iterator[Sequence[int]]:
-        """With room for some more pods of each class, since they are in each other's way."""
+    def _with_more(self, sets: Sets) -> Steps[_Rows]:
+        """With room for some more pods of each class, since they are in each other's way. One set at most."""
         for more in _MORE if len(sets.wanted) > 1 else ():
-            for rows in sets.chosen(sets.sequence, more):
-                if self._fits(rows):
-                    yield self._given_back(rows, sets.rules)
-                    return
+            for rows in (yield from sets.chosen(sets.sequence, more)):
+                if (yield from self._fits(rows)):
+                    return [(yield from self._given_back(rows, sets.rules))]
+        return []
 
     # --- trying ----------------------------------------------------------------------------------------------------
     def places_without(self, units: Sequence[Resident], rules: Rules | None = None) -> tuple[Place, ...] | None:
@@ -192,36 +211,47 @@ class _Searching:
         lost = judging.permit(units)
         return places if lost is not None and judging.is_entitled() and judging.holds(lost) else None
 
-    def _tried(self, sequence: Int64s, rules: Rules) -> Iterator[Sequence[int]]:
+    def _tried(self, sequence: Int64s, rules: Rules) -> Steps[_Rows]:
         """Take units one after the other until the placer places the need, and give back who is not needed."""
         rows = sequence.tolist()
-        enough = self._shortest(rows)
-        if enough is not None:
-            yield self._given_back(rows[:enough], rules)
+        enough = yield from self._shortest(rows)
+        return [] if enough is None else [(yield from self._given_back(rows[:enough], rules))]
 
-    def _fits(self, rows: Sequence[int]) -> bool:
-        return self.places_without(self._units(rows)) is not None
+    @property
+    def sifting(self) -> int:
+        """What it costs to find out who may be taken, in operations."""
+        return _SIFTING * len(self.ground.trial.residents.residents)
 
-    def _shortest(self, rows: Sequence[int]) -> int | None:
+    @property
+    def placing(self) -> int:
+        """What it costs to place the need once, in operations."""
+        return _PLACING * (self.ground.wanted.count + (_IN_PLACES if self.ground.need.has_places else 0))
+
+    def _fits(self, rows: Sequence[int]) -> Steps[bool]:
+        fits = self.places_without(self._units(rows)) is not None
+        yield self.placing
+        return fits
+
+    def _shortest(self, rows: Sequence[int]) -> Steps[int | None]:
         """How many of the first are enough; None if all of them are not."""
         most = 1
-        while most < len(rows) and not self._fits(rows[:most]):
+        while most < len(rows) and not (yield from self._fits(rows[:most])):
             most *= 2
-            if most == _MANY and not self._fits(rows):
+            if most == _MANY and not (yield from self._fits(rows)):
                 return None
         most = min(most, len(rows))
-        if not most or not self._fits(rows[:most]):
+        if not most or not (yield from self._fits(rows[:most])):
             return None
         least = most // 2
         while most - least > 1:
             middle = (most + least) // 2
-            if self._fits(rows[:middle]):
+            if (yield from self._fits(rows[:middle])):
                 most = middle
             else:
                 least = middle
         return most
 
-    def _given_back(self, rows: Sequence[int], rules: Rules) -> Sequence[int]:
+    def _given_back(self, rows: Sequence[int], rules: Rules) -> Steps[Sequence[int]]:
         """Leave out units that are not needed, the dearest first, as long as the others may be taken.
 
         Surplus stays as long as its core goes; so once a core was given back, all are looked at again.
@@ -233,7 +263,7 @@ class _Searching:
                 others = [other for other in left if other != row]
                 if int(table.units.of["core"][row]) in others:
                     continue
-                if rules.permit(self._units(others)) is not None and self._fits(others):
+                if rules.permit(self._units(others)) is not None and (yield from self._fits(others)):
                     left, again = others, again or bool(table.surplus_of(row))
         return left
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from scheduler.core.model.steps import Steps
 from scheduler.core.nodes.table import Int64s
 from scheduler.core.room import joint
 from scheduler.core.room.cost import Cost, Pricing
@@ -44,26 +45,26 @@ class Sets:
                 for cls, count in least.pods.items()
             ]
 
-    def counted(self) -> Sequence[Sequence[int]]:
+    def counted(self) -> Steps[Sequence[Sequence[int]]]:
         """Those out of the sequence, and out of all that may be taken where few go."""
         if not self.wanted:
             return []
-        found = self._in_turn()
+        found = yield from self._in_turn()
         table = self.ground.trial.residents
         if not found or sum(len(unit.pods) for unit in table.at(found[0])) <= FEW:
-            found += self._out_of_turn()
+            found += yield from self._out_of_turn()
         return self.best_first(found)
 
-    def chosen(self, pool: Int64s, more: int = 0) -> list[list[int]]:
+    def chosen(self, pool: Int64s, more: int = 0) -> Steps[list[list[int]]]:
         """What is chosen out of a pool, in its order; nothing if the pool is not enough.
 
         ``more``: with room for this many more pods of each class.
         """
-        found = joint.choose(self.wanted, pool, self.pricing, limits=self._limits(), more=more)
+        found = yield from joint.choose(self.wanted, pool, self.pricing, limits=self._limits(), more=more)
         place = {row: at for at, row in enumerate(pool.tolist())}
         return [] if found is None else [sorted(found, key=place.__getitem__)]
 
-    def _in_turn(self) -> list[list[int]]:
+    def _in_turn(self) -> Steps[list[list[int]]]:
         """Node by node: out of the shortest part of the sequence that is enough, and out of a larger one."""
         sequence, table = self.sequence, self.ground.trial.residents
         limited = self._limits().prefix(table.at(sequence.tolist()))
@@ -71,21 +72,23 @@ class Sets:
         if prefix is None or limited is None:
             return []
         prefix = max(prefix, limited)
-        found = self.chosen(sequence[:prefix])
+        found = yield from self.chosen(sequence[:prefix])
         pool = sequence
         if not limited:
             pool = of_low_priority(table, sequence, lambda rows: self._prefix(rows) is not None)
         # Where they are nearly the same, one look is enough.
-        return found + self.chosen(pool) if 4 * prefix < 3 * len(pool) else found
+        return found + (yield from self.chosen(pool)) if 4 * prefix < 3 * len(pool) else found
 
     def _prefix(self, sequence: Int64s) -> int | None:
         """How many of the first units are enough for each class alone; None if all of them are not."""
         found = [each.counting.prefix(sequence, each.pods) for each in self.wanted]
         return None if None in found else max(each for each in found if each is not None)
 
-    def _out_of_turn(self) -> list[list[int]]:
+    def _out_of_turn(self) -> Steps[list[list[int]]]:
         """Node by node, each unit judged when it is looked at: it need not go where the order would have it."""
-        found = joint.choose(self.wanted, self.able, self.pricing, limits=self._limits(), allows=self._allows)
+        found = yield from joint.choose(
+            self.wanted, self.able, self.pricing, limits=self._limits(), allows=self._allows
+        )
         return [] if found is None else [found]
 
     def _allows(self, rows: Sequence[int]) -> bool:

@@ -6,13 +6,28 @@ A family's finder yields a ``Question`` and takes whether the group starts then,
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
 from scheduler.core.decide.changes import Change
+from scheduler.core.model.steps import Steps, ended
 from scheduler.core.what_if.edit import Edit
 from scheduler.core.what_if.trying import Trying
+
+T = TypeVar("T")
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Asks nothing: a finder that has looked at much lets its caller do something else. ``operations``: what it did."""
+
+    operations: int
+
+    def answering(self, trying: Trying) -> Steps[bool]:
+        """Answer True."""
+        del trying
+        yield self.operations
+        return True
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -22,13 +37,13 @@ class Question(msgspec.Struct, frozen=True):
     is_own: bool = False
     wall_s: int | None = None
 
-    def answer(self, trying: Trying) -> bool:
-        """Try it. Raises NotPossible and UnknownObject."""
-        return trying.helps(*self.changes, is_own=self.is_own, wall_s=self.wall_s)
+    def answering(self, trying: Trying) -> Steps[bool]:
+        """Try it in steps. Raises NotPossible and UnknownObject."""
+        return trying.helping(*self.changes, is_own=self.is_own, wall_s=self.wall_s)
 
 
 #: Yields questions, each answered with a bool, and edits that help, each answered with None.
-Finding: TypeAlias = "Generator[Question | Edit, bool | None, None]"
+Finding: TypeAlias = "Generator[Question | Pause | Edit, bool | None, None]"
 
 
 def about(trying: Trying, *edits: Edit) -> Question:
@@ -37,8 +52,19 @@ def about(trying: Trying, *edits: Edit) -> Question:
     return Question(tuple(changes), is_own=all(edit.is_own for edit in edits))
 
 
-def first(most: int, finding: Finding) -> Generator[Question, bool, list[Edit]]:
-    """Pass questions on until ``most`` edits are found; return them."""
+def paused(steps: Steps[T]) -> Generator[Pause, bool | None, T]:
+    """Look at much with pauses. The cluster may change in each, so ``steps`` must rest on nothing that does."""
+    while True:
+        try:
+            operations = next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        yield Pause(operations)
+
+
+def first(most: int, finding: Finding) -> Generator[Question | Pause, bool, list[Edit]]:
+    """Pass questions and pauses on until ``most`` edits are found; return them."""
     found: list[Edit] = []
     answer: bool | None = None
     while len(found) < most:
@@ -46,7 +72,7 @@ def first(most: int, finding: Finding) -> Generator[Question, bool, list[Edit]]:
             step = finding.send(answer)
         except StopIteration:
             break
-        if isinstance(step, Question):
+        if isinstance(step, Question | Pause):
             answer = yield step
         else:
             found.append(step)
@@ -62,6 +88,8 @@ def answered(trying: Trying, finding: Finding) -> Iterator[Edit]:
             step = finding.send(answer)
         except StopIteration:
             return
-        answer = step.answer(trying) if isinstance(step, Question) else None
-        if not isinstance(step, Question):
+        if isinstance(step, Question | Pause):
+            answer = ended(step.answering(trying))
+        else:
+            answer = None
             yield step

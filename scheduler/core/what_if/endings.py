@@ -17,14 +17,17 @@ from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.verdict import Code
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY
 from scheduler.core.queues.tree import TreeQueue
-from scheduler.core.what_if.asking import Finding, Question
+from scheduler.core.what_if.asking import Finding, Pause, Question, paused
 from scheduler.core.what_if.edit import Family, NotPossible, some
 from scheduler.core.what_if.subject import Subject
 from scheduler.core.what_if.trying import Trying
-from scheduler.core.what_if.units import Running, gpu_nano, running
+from scheduler.core.what_if.units import Running, finding_running, gpu_nano, running
 
 #: Pods and PodGroups that are tried.
 _MOST: Final = 16
+#: What runs is judged so much in one step; and what one costs for each class of the group, in operations.
+_AT_ONCE: Final = 256
+_JUDGING: Final = 12
 _OF_QUEUE: Final = frozenset({Code.OVER_LIMIT, Code.OVER_QUOTA})
 
 
@@ -97,8 +100,11 @@ def candidates(trying: Trying) -> Finding:
     """Find edits that help: what is of the group's own queue first, and of that what holds least."""
     snapshot, subject = trying.snapshot, trying.subject
     tried = 0
-    there, classes = running(snapshot, (pod.uid for pod in subject.bound)), tuple(subject.classes())
-    for each in sorted(there, key=lambda each: each.queue != subject.queue):
+    there = yield from paused(finding_running(snapshot, (pod.uid for pod in subject.bound)))
+    classes = tuple(subject.classes())
+    for number, each in enumerate(sorted(there, key=lambda each: each.queue != subject.queue), 1):
+        if number % _AT_ONCE == 0:
+            yield Pause(_AT_ONCE * _JUDGING * len(classes))
         if not _may_help(each, classes, trying):
             continue
         if tried == _MOST:

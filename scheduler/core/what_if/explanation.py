@@ -11,6 +11,7 @@ import msgspec
 
 from scheduler.core.model.resources import DIMENSIONS, Resources
 from scheduler.core.model.room import Found, Intent, NoRoom
+from scheduler.core.model.steps import Steps, ended
 from scheduler.core.model.verdict import NodeReason, Verdict
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.report.queue_view import shown
@@ -77,10 +78,19 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 
 def explained(trying: Trying, *, suggest: Callable[[Trying], Iterable[Suggestion]] = suggestions) -> Explained:
     """Explain a group. ``suggest``: finds what helps."""
+    found = ended(explaining(trying))
+    return msgspec.structs.replace(found, helps=tuple(suggest(trying)))
+
+
+def explaining(trying: Trying) -> Steps[Explained]:
+    """Explain a group in steps, without what helps."""
     snapshot, subject = trying.snapshot, trying.subject
-    found = trying.outcome() if subject.waiting else Outcome()
-    is_beside = found.starts and trying.rivals.uids
-    beside = trying.beside_others(makes_room=not found.placed) if is_beside else found
+    found = (yield from trying.trying_alone()) if subject.waiting else Outcome()
+    is_beside = found.starts and (yield from trying.finding_rivals()).uids
+    beside = (yield from trying.trying_beside(makes_room=not found.placed)) if is_beside else found
+    room = None
+    if not found.starts:
+        room = yield from room_answer(snapshot, subject, now_ns=trying.now_ns, wall_s=trying.wall_s)
     return Explained(
         trying=trying,
         outcome=found,
@@ -88,10 +98,9 @@ def explained(trying: Trying, *, suggest: Callable[[Trying], Iterable[Suggestion
         comes_later=found.starts and not (beside.starts and beside.is_beside_all),
         on_their_way=tuple(_on_their_way(trying)),
         queue=tuple(_queue(trying)),
-        room=None if found.starts else room_answer(snapshot, subject, now_ns=trying.now_ns, wall_s=trying.wall_s),
+        room=room,
         standing=tuple(_standing(trying)),
         below=below_minimum(snapshot, subject.group, now_ns=trying.now_ns, wall_s=trying.wall_s),
-        helps=tuple(suggest(trying)),
     )
 
 

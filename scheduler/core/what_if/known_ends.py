@@ -15,13 +15,17 @@ import msgspec
 from scheduler.core.decide.changes import Change, WithoutPods
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.records import PodRecord
-from scheduler.core.what_if.asking import Finding, Question
+from scheduler.core.model.steps import Steps
+from scheduler.core.what_if.asking import Finding, Question, paused
 from scheduler.core.what_if.edit import Family, smallest
 from scheduler.core.what_if.subject import Subject
 from scheduler.core.what_if.trying import Trying
 
 #: Whose end is named.
 _NAMED: Final = 3
+#: Pods that are read in one step, and what one costs, in operations.
+_AT_ONCE: Final = 512
+_READING: Final = 2
 
 
 class KnownEnd(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -65,7 +69,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 
 def candidates(trying: Trying) -> Finding:
     """Find the earliest time that helps, if one is known."""
-    ends = sorted(_ends(trying), key=lambda pair: (pair[0].at_s, pair[1]))
+    ends = sorted((yield from paused(_finding_ends(trying))), key=lambda pair: (pair[0].at_s, pair[1]))
 
     def question(count: int) -> Question:
         wait = until(ends[:count], trying.wall_s)
@@ -82,10 +86,14 @@ def until(ends: Sequence[tuple[KnownEnd, str]], wall_s: int) -> Wait:
     return Wait(until_s=max(wall_s, last[0].at_s), uids=tuple(uid for _, uid in ends), ends=last[:_NAMED])
 
 
-def _ends(trying: Trying) -> Iterator[tuple[KnownEnd, str]]:
-    """Bound pods whose end is known, with their UIDs."""
+def _finding_ends(trying: Trying) -> Steps[list[tuple[KnownEnd, str]]]:
+    """Bound pods whose end is known, with their UIDs. The pods are those of the first step."""
     own = {pod.uid for pod in trying.subject.bound}
-    return (pair for pair in all_ends(trying.snapshot.pods.records.values()) if pair[1] not in own)
+    pods, found = [*trying.snapshot.pods.records.values()], list[tuple[KnownEnd, str]]()
+    for start in range(0, len(pods), _AT_ONCE):
+        found += (pair for pair in all_ends(pods[start : start + _AT_ONCE]) if pair[1] not in own)
+        yield _AT_ONCE * _READING
+    return found
 
 
 def all_ends(pods: Iterable[PodRecord]) -> Iterator[tuple[KnownEnd, str]]:

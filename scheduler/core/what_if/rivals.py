@@ -20,6 +20,7 @@ from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.records import PodGroupRecord, PodRecord
+from scheduler.core.model.steps import Steps, ended
 from scheduler.core.queues.accounts import Accounts
 from scheduler.core.what_if.subject import Subject
 
@@ -31,6 +32,10 @@ _IN_ALL: Final = 512
 _FEWEST: Final = 2
 #: Where there are more forms than that nobody is tried beside them.
 _FORMS: Final = 1024
+#: Pods that are looked at in one step; what one costs, and what a form does when it may be awake, in operations.
+_AT_ONCE: Final = 512
+_LOOKING: Final = 2
+_WAKING: Final = 80
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +79,8 @@ class Rivals(msgspec.Struct, frozen=True):
         """Pods that are tried beside the group."""
         return frozenset(uid for form in self.forms for uid in form.uids)
 
-    def awake(self, before: Snapshot, changed: Snapshot, now_ns: int) -> frozenset[str]:
-        """Those of them that the scheduler would give a turn after a change.
+    def finding_awake(self, before: Snapshot, changed: Snapshot, now_ns: int) -> Steps[frozenset[str]]:
+        """Those of them that the scheduler would give a turn after a change, found in steps.
 
         It wakes all that their queues keep when a Queue is another one, or sizes of cards are.
         """
@@ -84,14 +89,13 @@ class Rivals(msgspec.Struct, frozen=True):
         accounts, placer = changed.queues.accounts(), Placer(changed)
         one, other = before.queues, changed.queues
         wakes_kept = one.tree is not other.tree or one.card_sizes != other.card_sizes
-        return frozenset(
-            uid
-            for form in self.forms
-            if (
-                wakes_kept if form.is_kept_by_queue(changed, accounts) else form.fits_somewhere(changed, placer, now_ns)
-            )
-            for uid in form.uids
-        )
+        found = set[str]()
+        for form in self.forms:
+            is_kept = form.is_kept_by_queue(changed, accounts)
+            if wakes_kept if is_kept else form.fits_somewhere(changed, placer, now_ns):
+                found |= form.uids
+            yield _WAKING
+        return frozenset(found)
 
     def are_enough(self, placed: set[str]) -> bool:
         """Whether of each form that was cut one is not placed, so that those left out would not be either."""
@@ -100,33 +104,48 @@ class Rivals(msgspec.Struct, frozen=True):
 
 def rivals(snapshot: Snapshot, subject: Subject) -> Rivals:
     """Find the others that wait."""
-    own = subject.uids
-    others = [pod for pod in _waiting(snapshot) if pod.uid not in own]
-    forms = (*_gangs(snapshot, others), *_alone(others))
+    return ended(finding_rivals(snapshot, subject))
+
+
+def finding_rivals(snapshot: Snapshot, subject: Subject) -> Steps[Rivals]:
+    """Find them in steps."""
+    own, others = subject.uids, list[PodRecord]()
+    for number, pod in enumerate(_waiting(snapshot), 1):
+        if pod.uid not in own:
+            others.append(pod)
+        if number % _AT_ONCE == 0:
+            yield _AT_ONCE * _LOOKING
+    gangs = yield from _gangs(snapshot, others)
+    forms = (*gangs, *(yield from _alone(others)))
     return Rivals(forms[:_FORMS], are_too_many=len(forms) > _FORMS)
 
 
 def _waiting(snapshot: Snapshot) -> Iterator[PodRecord]:
     records = snapshot.pods.records
-    for uid in snapshot.pods.unbound:
+    for uid in [*snapshot.pods.unbound]:
         pod = records[uid]
         if not (pod.deleting or pod.gated or snapshot.is_spoken_for(uid)):
             yield pod
 
 
-def _alone(others: Sequence[PodRecord]) -> Iterator[Form]:
+def _alone(others: Sequence[PodRecord]) -> Steps[list[Form]]:
     """Pods alone by form, the first ones in the order of turns."""
     found: dict[object, list[PodRecord]] = {}
-    for pod in others:
+    for number, pod in enumerate(others, 1):
         if not pod.pod_group:
             found.setdefault((pod.namespace, pod.queue, pod.priority, pod.cls), []).append(pod)
+        if number % _AT_ONCE == 0:
+            yield _AT_ONCE * _LOOKING
     most = max(_FEWEST, min(_PODS, _IN_ALL // max(1, len(found))))
+    forms = list[Form]()
     for pods in found.values():
         kept = nsmallest(most, pods, key=_turn)
-        yield Form(first=(kept[0],), uids=frozenset(pod.uid for pod in kept), is_cut=len(pods) > most)
+        forms.append(Form(first=(kept[0],), uids=frozenset(pod.uid for pod in kept), is_cut=len(pods) > most))
+        yield _LOOKING * len(pods)
+    return forms
 
 
-def _gangs(snapshot: Snapshot, others: Sequence[PodRecord]) -> Iterator[Form]:
+def _gangs(snapshot: Snapshot, others: Sequence[PodRecord]) -> Steps[list[Form]]:
     """Gangs by form, likewise."""
     members: dict[tuple[str, str], list[PodRecord]] = {}
     for pod in others:
@@ -138,10 +157,14 @@ def _gangs(snapshot: Snapshot, others: Sequence[PodRecord]) -> Iterator[Form]:
         if group is not None:
             form = group.queue, group.minimum, group.tree, frozenset(pod.cls for pod in pods), len(pods)
             found.setdefault(form, []).append((group, pods))
+        yield _LOOKING * len(pods)
+    forms = list[Form]()
     for gangs in found.values():
         kept = sorted(gangs, key=lambda each: (min(_turn(pod)[0] for pod in each[1]), each[0].created))[:_GANGS]
         uids = frozenset(pod.uid for _, pods in kept for pod in pods)
-        yield Form(first=tuple(kept[0][1]), uids=uids, group=kept[0][0], is_cut=len(gangs) > _GANGS)
+        forms.append(Form(first=tuple(kept[0][1]), uids=uids, group=kept[0][0], is_cut=len(gangs) > _GANGS))
+        yield _LOOKING * len(uids)
+    return forms
 
 
 def _turn(pod: PodRecord) -> tuple[int, str, str]:

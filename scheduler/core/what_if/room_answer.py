@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scheduler.core.backlog.notes import Notes
+from scheduler.core.decide import costs
 from scheduler.core.decide.allowance import LIMITS, Allowance
 from scheduler.core.decide.as_if import filed
 from scheduler.core.decide.attempts import Attempts
@@ -11,12 +12,13 @@ from scheduler.core.decide.needed import gang_need, pod_need
 from scheduler.core.decide.room_trial import room_trial
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.room import Found, NoRoom
+from scheduler.core.model.steps import Steps
 from scheduler.core.room.need import Need
 from scheduler.core.room.search import ACTIONS
 from scheduler.core.what_if.subject import Subject
 
 
-def room_answer(snapshot: Snapshot, subject: Subject, *, now_ns: int, wall_s: int) -> Found | NoRoom | None:
+def room_answer(snapshot: Snapshot, subject: Subject, *, now_ns: int, wall_s: int) -> Steps[Found | NoRoom | None]:
     """Search for room by all rules; None where nobody is evicted for anybody, and where room is not what it lacks."""
     if not snapshot.settings.makes_room or not subject.waiting:
         return None
@@ -37,7 +39,8 @@ def room_answer(snapshot: Snapshot, subject: Subject, *, now_ns: int, wall_s: in
         evicted=facts.evicted,
         settings=facts.settings,
     )
-    return changed.room_for(need, trial, *ACTIONS)
+    yield costs.of_changing(snapshot)
+    return (yield from changed.finding_room(need, trial, *ACTIONS))
 
 
 def _need(subject: Subject, attempts: Attempts) -> Need | None:

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from scheduler.core.model.steps import ended
 from scheduler.core.what_if import (
     asking_less,
     constraints,
@@ -20,7 +21,7 @@ from scheduler.core.what_if import (
     more_nodes,
     queue_changes,
 )
-from scheduler.core.what_if.asking import Finding, Question, about, first
+from scheduler.core.what_if.asking import Finding, Pause, Question, about, first
 from scheduler.core.what_if.edit import Edit, Family
 from scheduler.core.what_if.trying import Trying
 
@@ -30,7 +31,7 @@ MOST: Final = 8
 #: Finds edits of one family that help.
 Finder: TypeAlias = Callable[[Trying], Finding]
 #: Yields questions, takes whether the group starts then, and returns what helps.
-Search: TypeAlias = Generator[Question, bool, Sequence["Suggestion"]]
+Search: TypeAlias = Generator[Question | Pause, bool, Sequence["Suggestion"]]
 #: By family, in their order: what finds edits, and how many are told.
 FINDERS: Final[Mapping[Family, tuple[Finder, int]]] = {
     Family.WAIT: (known_ends.candidates, 1),
@@ -55,7 +56,7 @@ def suggestions(trying: Trying, finders: Mapping[Family, tuple[Finder, int]] = F
     try:
         question = next(search)
         while True:
-            question = search.send(question.answer(trying))
+            question = search.send(ended(question.answering(trying)))
     except StopIteration as done:
         found: Sequence[Suggestion] = done.value
         return found

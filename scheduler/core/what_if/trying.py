@@ -8,20 +8,21 @@ it alone, too: searches for hundreds of others cost seconds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final
 
 import msgspec
 
+from scheduler.core.decide import costs
 from scheduler.core.decide.allowance import Limits
-from scheduler.core.decide.as_if import Answer, answer_as_if
+from scheduler.core.decide.as_if import Answer, answering_as_if
 from scheduler.core.decide.changes import Change, OnlyThese
 from scheduler.core.decide.decide import Decision
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import MakeRoom, Placement, Retire, placements
 from scheduler.core.model.room import Intent
+from scheduler.core.model.steps import Steps, ended
 from scheduler.core.model.verdict import Code, Verdict
-from scheduler.core.what_if.rivals import Rivals, rivals
+from scheduler.core.what_if.rivals import Rivals, finding_rivals
 from scheduler.core.what_if.subject import Subject
 
 #: A try is one decision to its end: nobody waits for it but who asked.
@@ -50,8 +51,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Trying:
-    """Tries changes for one group. ``tries``: decisions made so far.
+    """Tries changes for one group, at once or in steps. ``tries``: decisions made so far.
 
+    Steps are about ``snapshot``: they have to be given up when the cluster changes, or this goes on from another one.
     ``limits``: of each decision. ``is_settled``: a decision was just made, so nobody who waits starts as things are.
     """
 
@@ -64,65 +66,93 @@ class Trying:
     is_settled: bool = False
     #: Without any change: alone, and beside the others, with and without a search for room.
     _as_it_is: dict[tuple[bool, bool], Outcome] = field(default_factory=dict)
+    _rivals: Rivals | None = None
+    _is_quiet: bool | None = None
 
     def go_on_from(self, snapshot: Snapshot, subject: Subject, *, now_ns: int, wall_s: int) -> None:
         """Try on another state of the cluster from here on. What was tried on the one before is forgotten."""
         self.snapshot, self.subject, self.now_ns, self.wall_s = snapshot, subject, now_ns, wall_s
         self._as_it_is.clear()
-        for cached in ("rivals", "is_quiet"):
-            self.__dict__.pop(cached, None)
+        self._rivals = self._is_quiet = None
 
     # --- others ------------------------------------------------------------------------------------------------------
-    @cached_property
+    @property
     def rivals(self) -> Rivals:
         """The others that wait, as far as they are tried beside the group."""
-        return rivals(self.snapshot, self.subject)
+        return ended(self.finding_rivals())
 
-    @cached_property
+    def finding_rivals(self) -> Steps[Rivals]:
+        """Find them in steps."""
+        if self._rivals is None:
+            self._rivals = yield from finding_rivals(self.snapshot, self.subject)
+        return self._rivals
+
+    @property
     def is_quiet(self) -> bool:
         """Whether nobody else would be placed now: so a change of the group alone gives nobody anything."""
-        return self.is_settled or not self.rivals.uids or not self.beside_others(makes_room=False).others_placed
+        return ended(self._finding_quiet())
+
+    def _finding_quiet(self) -> Steps[bool]:
+        if self._is_quiet is None:
+            is_alone = self.is_settled or not (yield from self.finding_rivals()).uids
+            self._is_quiet = is_alone or not (yield from self.trying_beside(makes_room=False)).others_placed
+        return self._is_quiet
 
     # --- trying ------------------------------------------------------------------------------------------------------
     def outcome(self, *changes: Change, wall_s: int | None = None) -> Outcome:
         """What becomes of the group after these changes, if nobody else waits. Nothing of the snapshot changes."""
+        return ended(self.trying_alone(*changes, wall_s=wall_s))
+
+    def trying_alone(self, *changes: Change, wall_s: int | None = None) -> Steps[Outcome]:
+        """Try that in steps."""
         return self._outcome(changes, wall_s, is_beside=False, makes_room=True)
 
     def beside_others(self, *changes: Change, makes_room: bool, wall_s: int | None = None) -> Outcome:
         """What becomes of it beside the others that wait. ``makes_room``: room is searched for, for them as well."""
+        return ended(self.trying_beside(*changes, makes_room=makes_room, wall_s=wall_s))
+
+    def trying_beside(self, *changes: Change, makes_room: bool, wall_s: int | None = None) -> Steps[Outcome]:
+        """Try that in steps."""
         return self._outcome(changes, wall_s, is_beside=True, makes_room=makes_room)
 
     def _outcome(
         self, changes: tuple[Change, ...], wall_s: int | None, *, is_beside: bool, makes_room: bool
-    ) -> Outcome:
+    ) -> Steps[Outcome]:
         if changes or wall_s is not None:
             at_s = self.wall_s if wall_s is None else wall_s
-            return self._tried(changes, at_s, is_beside=is_beside, makes_room=makes_room)
+            return (yield from self._tried(changes, at_s, is_beside=is_beside, makes_room=makes_room))
         key = is_beside, makes_room
         if key not in self._as_it_is:
-            self._as_it_is[key] = self._tried((), self.wall_s, is_beside=is_beside, makes_room=makes_room)
+            tried = yield from self._tried((), self.wall_s, is_beside=is_beside, makes_room=makes_room)
+            self._as_it_is[key] = tried
         return self._as_it_is[key]
 
     def helps(self, *changes: Change, is_own: bool, wall_s: int | None = None) -> bool:
         """Whether the group starts after these changes. ``is_own``: they concern nothing but the group itself."""
-        if not is_own and self.rivals.are_too_many:
+        return ended(self.helping(*changes, is_own=is_own, wall_s=wall_s))
+
+    def helping(self, *changes: Change, is_own: bool, wall_s: int | None = None) -> Steps[bool]:
+        """Find that out in steps."""
+        if not is_own and (yield from self.finding_rivals()).are_too_many:
             return False
-        alone = self.outcome(*changes, wall_s=wall_s)
+        alone = yield from self.trying_alone(*changes, wall_s=wall_s)
         if not alone.starts:
             return False
-        if (is_own and self.is_quiet) or not self.rivals.uids:
+        if (is_own and (yield from self._finding_quiet())) or not (yield from self.finding_rivals()).uids:
             return True
-        beside = self.beside_others(*changes, makes_room=not alone.placed, wall_s=wall_s)
+        beside = yield from self.trying_beside(*changes, makes_room=not alone.placed, wall_s=wall_s)
         return beside.starts and beside.is_beside_all
 
-    def _tried(self, changes: tuple[Change, ...], wall_s: int, *, is_beside: bool, makes_room: bool) -> Outcome:
+    def _tried(self, changes: tuple[Change, ...], wall_s: int, *, is_beside: bool, makes_room: bool) -> Steps[Outcome]:
         self.tries += 1
         own = only = self.subject.uids
         snapshot = self.snapshot
         if is_beside:
-            snapshot, changes = snapshot.with_(*changes), ()
-            only = own | self.rivals.awake(self.snapshot, snapshot, self.now_ns)
-        answer = answer_as_if(
+            found = yield from self.finding_rivals()
+            snapshot, changes = snapshot.with_(*changes, OnlyThese(own | found.uids)), ()
+            yield costs.of_changing(self.snapshot)
+            only = own | (yield from found.finding_awake(self.snapshot, snapshot, self.now_ns))
+        answer = yield from answering_as_if(
             snapshot,
             *changes,
             OnlyThese(only),

@@ -17,13 +17,14 @@ from scheduler.core.model.plan import GiveUp, Plan
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.model.room import Action, Ended, Found, NoRoom
 from scheduler.core.model.settings import Settings
+from scheduler.core.model.steps import Steps
 from scheduler.core.nodes.kept_room import KeptRoom
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.queues.berths import Berth
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
 from scheduler.core.room.need import Need
-from scheduler.core.room.search import find_room
+from scheduler.core.room.search import finding_room
 from scheduler.core.room.trial import Trial
 from simulator import roomrecord
 from tests.simulation.planted.wires import Wire
@@ -132,8 +133,8 @@ class TakesInPart(Cluster):
         super().__init__(settings, find_room=_in_part)
 
 
-def _in_part(need: Need, trial: Trial, actions: Sequence[Action]) -> Found | NoRoom:
-    found = find_room(need, trial, actions)
+def _in_part(need: Need, trial: Trial, actions: Sequence[Action]) -> Steps[Found | NoRoom]:
+    found = yield from finding_room(need, trial, actions)
     if isinstance(found, NoRoom):
         return found
     spared = [msgspec.structs.replace(unit, pods=unit.pods[: max(1, len(unit.pods) - 1)]) for unit in found.units]

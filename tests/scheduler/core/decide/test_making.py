@@ -36,6 +36,7 @@ from tests.scheduler.core.objects import (
     queue,
     reservation,
 )
+from tests.scheduler.core.stepping import at_once
 from wire import names
 from wire.core import Pod
 
@@ -93,7 +94,7 @@ class Searches:
 
 
 def making(search: Callable[[Need, Trial, Sequence[Action]], Found | NoRoom], *objects: Fed) -> Cluster:
-    made = Cluster(Settings(), find_room=search)
+    made = Cluster(Settings(), find_room=at_once(search))
     feed(made, *objects)
     return made
 
@@ -137,7 +138,7 @@ def test_evictions_are_counted_by_the_group_or_by_who_made_the_pod_or_by_the_pod
 
 def test_without_the_setting_nobody_is_searched_for() -> None:
     search = Searches(["v"])
-    made = Cluster(Settings(makes_room=False), find_room=search)
+    made = Cluster(Settings(makes_room=False), find_room=at_once(search))
     feed(made, node(gpus=4), running("v", 3), pod("h", gpus=2))
     assert (intents(made.decide(0)), search.asked) == ([], [])
 

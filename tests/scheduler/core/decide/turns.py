@@ -5,6 +5,7 @@ from __future__ import annotations
 from scheduler.core.decide.allowance import LIMITS
 from scheduler.core.decide.decide import Waiting, _Deciding
 from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.steps import ended
 from scheduler.core.queues.order import QueueOrder
 
 
@@ -12,5 +13,5 @@ def order_of_turns(snapshot: Snapshot, now_ns: int) -> QueueOrder[Waiting]:
     """All that is awake in the order in which a decision begins with it, before anything is placed."""
     snapshot.check()
     deciding = _Deciding(snapshot, now_ns, LIMITS)
-    deciding.line_up()
+    ended(deciding.line_up())
     return deciding.order

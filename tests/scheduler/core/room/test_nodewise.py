@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.model.resources import NOTHING
+from scheduler.core.model.steps import ended
 from scheduler.core.room import joint
 from scheduler.core.room.cost import Pricing
 from scheduler.core.room.counting import Counting
@@ -39,7 +40,7 @@ def _choose(choosing: Choosing, rows: list[int]) -> list[int] | None:
     assert leaf is not None
     limits = Limits(trial.accounts, leaf, NOTHING)
     pool = np.array(rows, np.int64)
-    return joint.choose(wanted, pool, choosing.pricing, limits=limits, allows=choosing.allows)
+    return ended(joint.choose(wanted, pool, choosing.pricing, limits=limits, allows=choosing.allows))
 
 
 def _held(choosing: Choosing, gone: Any) -> int:

@@ -22,6 +22,7 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
 from tests.scheduler.core.objects import Fed, bound, claim, feed, node, pod, pod_group, queue, volume
+from tests.scheduler.core.stepping import at_once
 from wire import names
 
 S = 1_000_000_000
@@ -81,7 +82,7 @@ _UNITS: dict[str, Callable[[str, str], list[Fed]]] = {
 
 def _world(search: Refuses, units: Sequence[Fed]) -> Cluster:
     """Two full nodes; ``a`` is at its limit, ``b`` takes no more of what can't be preempted, ``c`` nothing at all."""
-    made = Cluster(Settings(), find_room=search)
+    made = Cluster(Settings(), find_room=at_once(search))
     teams = [queue("a", gpu=(0, 1, 4)), queue("b", gpu=(0, 1, -1)), queue("c", gpu=(0, 1, 1))]
     uses = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "mine"}}]}
     feed(made, *(node(name, 4) for name in ("n1", "n2")), *teams)

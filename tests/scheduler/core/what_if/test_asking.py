@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.model.steps import ended
 from scheduler.core.what_if.asking import Finding, Question, about, answered, first
 from scheduler.core.what_if.members import Members
 from scheduler.core.what_if.suggest import searching, suggestions
@@ -55,6 +56,6 @@ def test_a_search_goes_on_from_another_state_of_the_cluster() -> None:
             asked += 1
             now = trying(made)
             tried.go_on_from(now.snapshot, now.subject, now_ns=0, wall_s=now.wall_s)
-            question = search.send(question.answer(tried))
+            question = search.send(ended(question.answering(tried)))
     assert [spelled(each.edits) for each in done.value.value] == [spelled(each.edits) for each in told]
     assert asked > 2

@@ -8,6 +8,7 @@ import pytest
 
 from scheduler.core.convert.queues import queue_record
 from scheduler.core.decide.changes import AnotherQueue
+from scheduler.core.model.steps import ended
 from scheduler.core.what_if.rivals import Rivals, rivals
 from scheduler.core.what_if.trying import Trying
 from tests.scheduler.core.objects import node, pod, pod_group, queue, reservation
@@ -55,7 +56,9 @@ def test_of_many_only_the_first_are_tried_and_they_have_to_be_enough() -> None:
 def test_who_is_kept_by_its_queue_or_fits_nowhere_has_no_turn(other: dict[str, Any], is_awake: bool) -> None:
     queues = queue("default-queue"), queue("full", gpu=(0, 1, 0))
     tried, others = found(node(gpus=4), *queues, pod("other", **other))
-    assert others.awake(tried.snapshot, tried.snapshot, 0) == ({"uid-other"} if is_awake else frozenset())
+    assert ended(others.finding_awake(tried.snapshot, tried.snapshot, 0)) == (
+        {"uid-other"} if is_awake else frozenset()
+    )
 
 
 def test_a_gang_whose_queue_has_no_room_for_its_minimum_does_not_come_before_others_of_its_queue() -> None:
@@ -69,7 +72,7 @@ def test_a_gang_whose_queue_has_no_room_for_its_minimum_does_not_come_before_oth
 
 def test_who_waits_for_an_idle_reservation_has_a_turn() -> None:
     tried, others = found(node(gpus=1), reservation("g", "n1"), pod("whole", gpus=1, cpu="1"))
-    assert others.awake(tried.snapshot, tried.snapshot, 0) == {"uid-whole"}
+    assert ended(others.finding_awake(tried.snapshot, tried.snapshot, 0)) == {"uid-whole"}
 
 
 def test_after_another_queue_all_have_a_turn_that_their_queues_keep() -> None:
@@ -77,8 +80,8 @@ def test_after_another_queue_all_have_a_turn_that_their_queues_keep() -> None:
     queues = queue("default-queue"), queue("full", gpu=(0, 1, 0))
     tried, others = found(node(gpus=4), *queues, pod("kept", gpus=1, labels=labels), pod("large", gpus=9))
     changed = tried.snapshot.with_(AnotherQueue(queue_record(queue("other"))))
-    assert others.awake(tried.snapshot, tried.snapshot, 0) == frozenset()
-    assert others.awake(tried.snapshot, changed, 0) == {"uid-kept"}
+    assert ended(others.finding_awake(tried.snapshot, tried.snapshot, 0)) == frozenset()
+    assert ended(others.finding_awake(tried.snapshot, changed, 0)) == {"uid-kept"}
 
 
 def test_beside_too_many_forms_nothing_is_promised_of_what_comes_free() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from scheduler.core.model.room import Found, Kept, NoRoom
 from scheduler.core.model.settings import Settings
+from scheduler.core.model.steps import ended
 from scheduler.core.what_if.room_answer import room_answer
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import cluster, node, pod, pod_group, queue
@@ -18,7 +19,7 @@ def answer(*objects: Any, makes_room: bool = True) -> Found | NoRoom | None:
     made = cluster(queue("team", gpu=(0, 1, -1)), node(gpus=1), *objects, settings=Settings(makes_room=makes_room))
     tried = trying(made)
     before = footprint(made)
-    found = room_answer(tried.snapshot, tried.subject, now_ns=0, wall_s=WALL_S)
+    found = ended(room_answer(tried.snapshot, tried.subject, now_ns=0, wall_s=WALL_S))
     assert footprint(made) == before
     return found
 

@@ -16,6 +16,7 @@ from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import bound, cluster, node, pod, pod_group, queue, reservation
+from tests.scheduler.core.stepping import at_once
 from tests.scheduler.core.what_if.given import tries, trying
 
 OLD = "2025-01-01T00:00:00Z"
@@ -66,7 +67,7 @@ def test_room_is_searched_for_beside_others_only_for_a_group_that_needs_it_alone
 
     takes = Settings(makes_room=True)
     tried = tries(node(gpus=0), pod("p", gpus=2), pod("older", gpus=2, created=OLD), settings=takes)
-    tried.snapshot = replace(tried.snapshot, find_room=no_room)
+    tried.snapshot = replace(tried.snapshot, find_room=at_once(no_room))
     assert not tried.beside_others(more(2), makes_room=True).starts
     assert searched
     searched.clear()
