@@ -1,12 +1,13 @@
 """Family 5: a queue has another limit, quota or weight, or the group counts in another queue.
 
-The amount is what the queue holds and the group adds, so it is the least that helps. No weight is suggested: what it
-gives depends on all other queues.
+The amount is what the queue holds and the group adds, so it is the least that helps. Where others of the queue come
+first and take that, it is what they add as well. No weight is suggested: what it gives depends on all other queues.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from itertools import accumulate, islice
 from typing import Final
 
 import msgspec
@@ -20,8 +21,9 @@ from scheduler.core.model.resources import DIMENSIONS, UNLIMITED, Resources
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import Account, Use
 from scheduler.core.queues.tree import TreeQueue
-from scheduler.core.what_if.asking import Finding, about
-from scheduler.core.what_if.edit import Family, NotPossible, some
+from scheduler.core.what_if.asking import Finding, Question, about
+from scheduler.core.what_if.edit import Family, NotPossible, smallest, some
+from scheduler.core.what_if.rivals import Form
 from scheduler.core.what_if.subject import Subject
 from scheduler.core.what_if.trying import Trying
 
@@ -30,6 +32,8 @@ QUOTA: Final = "quota"
 WEIGHT: Final = "weight"
 #: Other queues that are tried, those with the most room first.
 _MOST_QUEUES: Final = 8
+#: Others that wait and count against a queue, of which as many as come before the group are counted in.
+_MOST_BEFORE: Final = 64
 #: What one of an amount is in its smallest unit, as people write it: cores, bytes, GPUs.
 _ONES: Final = (1000, 1, 10**9)
 #: Likewise of a weight.
@@ -128,6 +132,8 @@ def candidates(trying: Trying) -> Finding:
     for amount in tuple(amounts_needed(trying)):
         if (yield about(trying, amount)):
             yield amount
+        elif (larger := (yield from _beside_others(trying, amount))) is not None:
+            yield larger
     for other in map(OtherQueue, _others(trying)):
         if (yield about(trying, other)):
             yield other
@@ -155,6 +161,33 @@ def _needed_at(record: QueueRecord, account: Account, use: Use, trying: Trying) 
             yield QueueAmount(record.name, QUOTA, resource, account.fixed[at] + use.amounts[at])
         elif makes_room and account.kept[at] + use.amounts[at] > record.quota[at]:
             yield QueueAmount(record.name, QUOTA, resource, account.kept[at] + use.amounts[at])
+
+
+def _beside_others(trying: Trying, needed: QueueAmount) -> Generator[Question, bool, QueueAmount | None]:
+    """Return the least amount, in whole GPUs or cores, that helps although others take some of it first; None: none."""
+    one = _ONES[DIMENSIONS.index(needed.resource)]
+    sums = accumulate(islice(_added_by_others(trying, needed), _MOST_BEFORE), initial=needed.amount)
+    larger = [*dict.fromkeys(-(-each // one) * one for each in islice(sums, 1, None))]
+    edits = [msgspec.structs.replace(needed, amount=amount) for amount in larger]
+    number = yield from smallest(1, len(edits), lambda number: about(trying, edits[number - 1]))
+    return None if number is None else edits[number - 1]
+
+
+def _added_by_others(trying: Trying, needed: QueueAmount) -> Iterator[int]:
+    """What each of the others that wait adds to this queue when it starts, smallest first."""
+    snapshot, at = trying.snapshot, DIMENSIONS.index(needed.resource)
+    tree, found = snapshot.queues.tree, list[int]()
+    for form in trying.rivals.forms:
+        use = queue_use.asked(snapshot, form.needed(snapshot))
+        leaf = tree.leaf(use.queue)
+        if isinstance(leaf, TreeQueue) and any(tree.queues[number].name == needed.queue for number in leaf.path):
+            found += [use.amounts[at]] * _groups(form)
+    return iter(sorted(each for each in found if each))
+
+
+def _groups(form: Form) -> int:
+    """How many groups of a form are tried."""
+    return len(form.uids) // len(form.first)
 
 
 def needed(trying: Trying) -> Use | None:

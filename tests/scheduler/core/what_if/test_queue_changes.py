@@ -54,11 +54,23 @@ def test_a_weight_is_that_of_the_queue() -> None:
     assert edit_text(read("weight a gpu=2.5")) == "set the weight of queue a to 2.5 for GPUs"
 
 
-def test_who_is_before_it_in_the_queue_takes_what_a_higher_limit_allows() -> None:
-    older = of("older", gpus=2, created="2025-01-01T00:00:00Z")
-    tried = tries(node(), queue("a", gpu=(0, 1, 1)), older, of("p", gpus=2), settings=NO_ROOM)
+@pytest.mark.parametrize(
+    ("older", "found"),
+    [
+        ({"p1": 2}, ["limit a gpu=4"]),
+        ({"p1": 2, "p2": 2}, ["limit a gpu=6"]),
+        ({"p1": 1, "p2": 5}, ["limit a gpu=3"]),
+        ({"p1": 4, "p2": 4}, ["limit a gpu=2"]),
+        ({"p1": 2, "p2": 2, "p3": 2, "p4": 2}, []),
+    ],
+)
+def test_a_limit_counts_those_in_that_come_first_as_long_as_all_of_them_fit(
+    older: dict[str, int], found: list[str]
+) -> None:
+    before = [of(name, gpus=gpus, created=f"2025-01-01T00:00:0{name[1]}Z") for name, gpus in older.items()]
+    tried = tries(node(), queue("a", gpu=(0, 1, 0)), *before, of("p", gpus=2), settings=NO_ROOM)
     assert spelled(amounts_needed(tried)) == ["limit a gpu=2"]
-    assert edits(candidates, tried) == []
+    assert spelled(edits(candidates, tried)) == found
 
 
 def test_a_queue_that_takes_no_pods_is_refused_with_those_that_do() -> None:
