@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import NamedTuple
 
-from scheduler.core.backlog.asleep import Kept, depends_on_all
+from scheduler.core.backlog.asleep import LOOKED_AT, Kept, depends_on_all
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.shape import ShapeKey
 from scheduler.core.backlog.sums import passing
@@ -57,6 +58,8 @@ class KeptOff:
     berths: tuple[Berth, ...] = ()
     _of: dict[Item, Off] = field(default_factory=dict)
     _alike: dict[Off, _Alike] = field(default_factory=dict)
+    #: The change of nodes as of which each was told, those told longest ago first.
+    _told_at: dict[Item, int] = field(default_factory=dict)
 
     def __contains__(self, item: Item) -> bool:
         return item in self._of
@@ -71,6 +74,7 @@ class KeptOff:
         """
         self.drop(item)
         self._of[item] = off
+        self._told_at[item] = self.ledger.changes.last
         placed_at = self._places_number if kept is None and asks_others else None
         alike = self._alike.setdefault(off, _Alike(kept, self.ledger.changes.last, placed_at))
         alike.items[item] = None
@@ -84,10 +88,16 @@ class KeptOff:
         off = self._of.pop(item, None)
         if off is None:
             return
+        del self._told_at[item]
         alike = self._alike[off]
         del alike.items[item]
         if not alike.items:
             del self._alike[off]
+
+    def outdated(self, count: int) -> list[Item]:
+        """Those that were told longest ago, as far as nodes have changed since: what they say counts nodes."""
+        last, first = self.ledger.changes.last, islice(self._told_at, LOOKED_AT * count)
+        return list(islice((item for item in first if self._told_at[item] != last), count))
 
     def due(self, berths: tuple[Berth, ...], is_starved: Callable[[str, Resources], bool]) -> list[Item]:
         """Those that may be placed now; before each decision. ``is_starved``: of a queue, and a use."""

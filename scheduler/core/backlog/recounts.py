@@ -1,7 +1,8 @@
 """Whose counts are brought up to date, and when: verdicts count nodes, and nodes change without helping anybody.
 
 So once a second a few classes and gangs, those that were counted longest ago, are judged again though nothing may help
-them; and a few of those that their queues hold back, as the amounts that they were told change as well.
+them; and a few of those that their queues hold back, or that are kept off nodes for others, as what they were told
+changes as well.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ NOTHING: Final = Recounts()
 
 
 def due(backlog: Backlog, now_ns: int, most: int) -> Recounts:
-    """What is judged again now, up to ``most`` classes and as many gangs, and as many of both that queues hold back.
+    """What is judged again now, up to ``most`` classes and gangs, as many of both that queues hold back, or kept off.
 
-    Those gangs and those that queues hold back are awake from here on.
+    Those gangs and all that is held back or kept off are awake from here on.
     """
     if now_ns < backlog.recount_ns:
         return NOTHING
@@ -65,5 +66,5 @@ def _stale(backlog: Backlog, most: int) -> Recounts:
             backlog.asleep.wakes(cls)  # their queues hold all of them back: they are judged again when these don't
         elif cls not in classes:
             backlog.asleep.wakes(cls)  # nobody waits with it: the next pod must not get an old verdict on nodes
-    held_back = backlog.quota_sleepers.outdated(most)
-    return Recounts(classes, tuple(gang.key for gang in gangs), tuple(held_back))
+    held_back = (*backlog.quota_sleepers.outdated(most), *backlog.kept_off.outdated(most))
+    return Recounts(classes, tuple(gang.key for gang in gangs), held_back)

@@ -315,6 +315,28 @@ def test_one_that_sleeps_beside_a_berth_is_placed_when_another_node_helps() -> N
     assert {made.node_of[name] for name in ("small", "pair-0", "pair-1")} == {"n9"}
 
 
+def test_who_is_kept_off_counts_nodes_as_they_are() -> None:
+    made = day(nodes=1)
+    feed(made.cluster, node("n9", 3))
+    made.submit("long", minutes=600, gpus=3)
+    made.submit("large", minutes=60, gpus=4)
+    made.until(PATIENCE)
+    made.submit("small", minutes=60)
+    made.gang("pair", 2, minutes=60, gpus=1)
+    made.until(PATIENCE + 4)
+    kept_off = ("small", "pair-0")
+    before = [counted(made, name) for name in kept_off]
+    feed(made.cluster, node("n9", 3, cordoned=True))
+    made.until(PATIENCE + 5)
+    assert before == [{("berth", 1), ("insufficient", 1)}] * 2
+    assert [counted(made, name) for name in kept_off] == [{("berth", 1), ("cordoned", 1)}] * 2
+
+
+def counted(made: Day, name: str) -> set[tuple[str, int]]:
+    """The reasons that a pod was told last, each with its nodes."""
+    return {(reason.kind, reason.nodes) for reason in made.said[name].node_reasons}
+
+
 @pytest.mark.parametrize(
     ("asks", "count"),
     [
