@@ -241,9 +241,9 @@ class Auditor:
             await anyio.sleep(_L4_LOOK_S)
             if any(not (pod := self._checker.live.get(uid)) or pod.node for uid in waiting):
                 return
-        berths = self._checker.berths(self._checker.scene)  # a queue that has less now may have a right to one
+        kept_from = self._checker.kept_from(self._checker.scene)  # a queue that has less now may have a right to one
         still = [pod for pod in self._checker.live.values() if pod.key in wanted]
-        wanted = [pod.key for pod in still if leaving.node not in berths.kept_from(pod)]
+        wanted = [pod.key for pod in still if leaving.node not in kept_from(pod)]
         if not wanted:
             return
         fitting = ", ".join(wanted)
@@ -254,7 +254,7 @@ class Auditor:
 def _chance(checker: Checker) -> tuple[PodFacts, list[str]] | None:
     """A bound pod, and the names of waiting ones that would fit if it were gone; None if there is no such pod."""
     scene, live = checker.scene, checker.live
-    berths = checker.berths(scene)
+    kept_from = checker.kept_from(scene)
     waiting = [pod for pod in live.values() if pod.waits and not pod.pod_group and placing.is_judged(pod)]
     for leaving in live.values():
         if not waiting:
@@ -266,7 +266,7 @@ def _chance(checker: Checker) -> tuple[PodFacts, list[str]] | None:
                 freed = room.without(leaving)
                 usable = [pod for pod in waiting if checker.pools.may_use(pod, scene.nodes[room.name])]
                 fitting = [pod for pod in usable if freed.copy().take(pod)]
-                free = [pod for pod in fitting if room.name not in berths.kept_from(pod)]
+                free = [pod for pod in fitting if room.name not in kept_from(pod)]
                 found = [pod.key for pod in free if not checker.limits.may_hold(pod, without=leaving)]
                 if found:
                     return leaving, found

@@ -17,7 +17,7 @@ and at rest no pod is forgotten.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from typing import Final
@@ -25,7 +25,7 @@ from typing import Final
 from simulator import facts
 from simulator.checks import counting, placing, telling
 from simulator.checks.asking import Asking
-from simulator.checks.berths import Berths
+from simulator.checks.at_rest import AtRest
 from simulator.checks.binding import Bindings
 from simulator.checks.counting import NodeFacts
 from simulator.checks.intents import Intents
@@ -98,9 +98,9 @@ class Checker:
         self._bindings = Bindings(self.findings)
         self._pool_nodes = PoolNodes(self.findings, self.pools, self.limits)
         self._asking = Asking(self.findings)
-        self._several_decide = several_decide
         #: What is there now: pods by UID, nodes by name, BindRequests by UID.
         self.live: dict[str, PodFacts] = {}
+        self._at_rest = AtRest(self.findings, self.pools, self.limits, self._asking, self.live, several_decide)
         #: Node ("" for none) -> UIDs of the pods that are there and name it.
         self._on_node: dict[str, dict[str, None]] = {}
         self._nodes: dict[str, NodeFacts] = {}
@@ -218,36 +218,11 @@ class Checker:
 
     def fitting(self, scene: Scene) -> dict[str, str]:
         """Pods that wait though they fit, by UID: where (L1)."""
-        minimums = {key: least for key, least in scene.minimums.items() if key not in self._gangs.uncounted}
-        kept_from = self.berths(scene).kept_from
-        found = (
-            told
-            for part, waiting in self.pools.parts(scene, self._waiting())
-            for told in placing.fitting(waiting, part.members, minimums, part.rooms, kept_from=kept_from)
-        )
-        free = ((pod, where) for pod, where in found if not self._may_hold(pod, scene))
-        return {pod.uid: f"pod {pod.key} waits, and {where}" for pod, where in free}
+        return self._at_rest.fitting(scene, self._gangs.uncounted)
 
-    def berths(self, scene: Scene) -> Berths:
-        """Nodes that are kept for groups that have waited too long, as pods say it."""
-
-        def is_short(pod: PodFacts) -> bool:
-            missing = self._missing(pod, scene)
-            return missing is not None and self.limits.is_short(pod, missing=missing)
-
-        berths = Berths(self.limits.queue_of, is_short, self._nodes, several_decide=self._several_decide)
-        berths.take(self._waiting())
-        return berths
-
-    def _missing(self, pod: PodFacts, scene: Scene) -> int | None:
-        """How many of its gang have to start together; None if they can't."""
-        key = (pod.namespace, pod.pod_group)
-        least = scene.minimums.get(key)
-        return 1 if least is None else least.lacks(placing.placed(scene.members[key]))
-
-    def _may_hold(self, pod: PodFacts, scene: Scene) -> bool:
-        missing = self._missing(pod, scene)
-        return missing is None or self.limits.may_hold(pod, missing=missing)
+    def kept_from(self, scene: Scene) -> Callable[[PodFacts], Collection[str]]:
+        """Return what gives the nodes that may be kept from a waiting pod for others of its pool."""
+        return self._at_rest.kept_from(scene)
 
     def _smallest_mib(self, node: str, pool: str) -> int:
         """The smallest card of a node, or ("") of all nodes of a pool."""
@@ -262,34 +237,24 @@ class Checker:
     @property
     def has_patient_pods(self) -> bool:
         """Whether a pod waits that is tried again from time to time."""
-        return any(placing.is_patient(pod, self._devices.values()) for pod in self._waiting())
+        return any(placing.is_patient(pod, self._devices.values()) for pod in self._at_rest.waiting())
 
     @property
     def has_passing_words(self) -> bool:
         """Whether a waiting pod says what is said only while something is under way."""
-        said = (pod.verdict.message for pod in self._waiting() if pod.verdict and not pod.is_gated)
+        said = (pod.verdict.message for pod in self._at_rest.waiting() if pod.verdict and not pod.is_gated)
         return any(map(telling.is_passing, said))
 
     def judge_waiting(self, at_s: float) -> None:
-        """Judge what pods say that wait at rest: L3, and S11 of those whose asks are malformed."""
-        scene = self.scene
-        berths = self.berths(scene)
-        for text in berths.drained({name for name, uids in self._on_node.items() if uids}):
-            self.findings.add("L6", at_s, text)
-        for part, pod in ((part, pod) for part, waiting in self.pools.parts(scene, self._waiting()) for pod in waiting):
-            if pod.is_gated:
-                continue
-            for text in (*telling.untrue(pod, part), *self.limits.untrue(pod), *berths.untrue(pod)):
-                self.findings.add("L3", at_s, f"pod {pod.key}: {text}")
-            self._asking.waits(pod, at_s)
-        self.findings.judged.add("L3")
+        """Judge what pods say that wait at rest: L3, L6 of kept nodes, and S11 of those whose asks are malformed."""
+        self._at_rest.judge(self.scene, {name for name, uids in self._on_node.items() if uids}, at_s)
 
     def judge_forgotten(self, stuck: Iterable[str], at_s: float) -> None:
         """Judge at rest that each pod runs, has ended or says why it waits (S10).
 
         ``stuck``: UIDs of bound pods whose machine works, and that don't run.
         """
-        mute = {pod.uid for pod in self._waiting() if not pod.is_gated and pod.verdict is None}
+        mute = {pod.uid for pod in self._at_rest.waiting() if not pod.is_gated and pod.verdict is None}
         for uid in sorted({*mute, *stuck} & self.live.keys()):
             pod = self.live[uid]
             text = f"is bound to {pod.node} and does not run" if pod.node else "waits, and says nothing"
@@ -298,9 +263,6 @@ class Checker:
     def refused(self, raw: Json, message: str, at_s: float) -> None:
         """A user's pod was refused by our webhooks (S11)."""
         self._asking.refused(raw, message, at_s)
-
-    def _waiting(self) -> list[PodFacts]:
-        return [pod for pod in self.live.values() if pod.waits]
 
     def _named(self, namespace: str, name: str) -> PodFacts | None:
         there = (pod for pod in self.live.values() if (pod.namespace, pod.name) == (namespace, name))

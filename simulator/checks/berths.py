@@ -8,8 +8,9 @@ is known of berths outside of the scheduler, so this is what is judged (docs/que
   nor one of the holder's queue that is more urgent (L1);
 - a holder of which all nodes are empty has its place (L6).
 
-Each scheduler keeps berths of its own. So where several decide at once a queue may have one of each, and a holder may
-say what another scheduler decided: neither is judged then.
+Each scheduler keeps berths of its own. So where node pools have schedulers each, each pool is judged by its own pods
+and nodes (pools.py). Where several decide on one pool at once, a queue may have one of each, and a holder may say what
+another scheduler decided: neither is judged then.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Berth:
 
 @dataclass(slots=True)
 class Berths:
-    """Of one cluster at rest, with ``nodes``.
+    """Of one cluster, or node pool, at rest, with ``nodes``.
 
     ``queue_of``: a pod's queue; ``is_short``: whether that is within its quotas with a pod, or with its gang.
     ``several_decide``: several schedulers decide at once.

@@ -37,6 +37,9 @@ _GANGS, _MOVES, _QUEUE_MOVES = 6, 14, 3
 _DURATION_S: Final = 120.0
 #: Parts of the queues and pods that are of another pool than what they belong to.
 _STRAY_QUEUES, _STRAY_PODS = 0.1, 0.15
+#: Part of the runs in which schedulers keep nodes for groups that have waited this long.
+_KEEPS_NODES: Final = 0.6
+_PATIENCES_S: Final = (10.0, 30.0)
 
 
 class Mix(enum.Enum):
@@ -66,6 +69,9 @@ def scenario(
         teams = random.Random(f"{seed}/pools/{mix.name}")
         actions = _in_queues(teams, mix, actions)
         settings = msgspec.structs.replace(settings, makes_room=mix is Mix.CONTENDED or teams.random() < 0.5)
+    kept = random.Random(f"{seed}/pools/berths")
+    if kept.random() < _KEEPS_NODES:
+        settings = msgspec.structs.replace(settings, berths_percent=50, patience_s=kept.choice(_PATIENCES_S))
     ends_s = (*(action.at_s for action in actions), *(fault.end_s for fault in faults))
     return Scenario(
         seed=seed,

@@ -9,6 +9,7 @@ import pytest
 from simulator.invariants import NODES, QUEUES
 from tests.simulator.checks.rooms import holding
 from tests.simulator.made_up import NODE, Story, node
+from wire import names
 
 FREED = "has waited since 2026-01-01T00:00:00Z, so its place is being freed on"
 STARTS = "It starts when enough of the pods there have ended"
@@ -95,3 +96,40 @@ def test_a_holder_whose_nodes_are_empty_has_its_place() -> None:
     story.sees(holding("old", node="node-1"))
     story.sees(saying(holding("large", 3), f"team/large {FREED} {NODE}. {STARTS}"))
     assert story.rests().broken() & {"L1", "L3", "L6"} == {"L6"}
+
+
+# --- node pools ------------------------------------------------------------------------------------------------------
+def in_pool(pool: str, raw: dict[str, Any]) -> dict[str, Any]:
+    labels = {**raw["metadata"].get("labels", {}), **({names.NODE_POOL_LABEL: pool} if pool else {})}
+    return {**raw, "metadata": {**raw["metadata"], "labels": labels}}
+
+
+def two_pools() -> Story:
+    """A pool ``a`` with one node and one without a label with another, of two GPUs each, one of which is in use."""
+    story = Story(is_divided=True)
+    for pool, name in (("a", NODE), ("", "node-1")):
+        story.sees(in_pool(pool, node(name, gpus=2)), kind=NODES)
+        story.sees(in_pool(pool, holding(f"old-{name}", node=name)))
+    return story
+
+
+@pytest.mark.parametrize(("others", "broken"), [("", set[str]()), ("a", {"L3"})])
+def test_a_queue_has_one_berth_in_each_pool(others: str, broken: set[str]) -> None:
+    story = two_pools().sees(in_pool("a", saying(holding("large", 2), f"team/large {FREED} {NODE}. {STARTS}")))
+    where = NODE if others else "node-1"
+    story.sees(in_pool(others, saying(holding("huge", 2), f"team/huge {FREED} {where}. {STARTS}")))
+    assert story.rests().broken() & {"L1", "L3", "L6"} == broken
+
+
+def test_a_place_is_freed_on_nodes_of_the_holders_pool() -> None:
+    story = two_pools().sees(in_pool("a", saying(holding("large", 2), f"team/large {FREED} node-1. {STARTS}")))
+    assert story.rests().broken() & {"L1", "L3", "L6"} == {"L3"}
+
+
+@pytest.mark.parametrize(("pool", "broken"), [("a", set[str]()), ("", {"L1", "L3"})])
+def test_a_berth_keeps_off_pods_of_its_pool_alone(pool: str, broken: set[str]) -> None:
+    story = two_pools().sees(in_pool("a", saying(holding("large", 2), f"team/large {FREED} {NODE}. {STARTS}")))
+    kept = "no nodes with enough resources were found: 1 node(s) are kept for team/large, which has waited since then"
+    others = "1 node(s) were in another node pool, or have just left one"
+    story.sees(in_pool(pool, saying(holding("small", 1), f"{kept}. {others}.")))
+    assert story.rests().broken() & {"L1", "L3", "L6"} == broken
