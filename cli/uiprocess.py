@@ -30,6 +30,7 @@ from cli.page.opened import Opened
 from cli.page.publishing import Publishing
 from cli.page.runs import Recording
 from cli.page.settings import PageSettings, is_loopback
+from cli.page.unusable import Unusable
 from cli.page.winding import Recorded
 from cli.printable import line
 from cli.progress import Progress
@@ -132,6 +133,7 @@ async def _follow(arguments: argparse.Namespace, settings: PageSettings, door: D
                 await tasks.start(following.run)
                 if isinstance(publishing.objects, Recording):
                     publishing.objects.note_in_step()
+                tasks.start_soon(Unusable(publishing.objects, publishing.note_unusable).run)
                 await publishing.run()
 
 

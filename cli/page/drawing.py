@@ -10,8 +10,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from cli.inspection.fragments import CAUSE_WORDS
 from cli.inspection.surveying import Found, fed, survey
-from cli.inspection.values import PodView
+from cli.inspection.values import PodView, UnusableView
 from cli.page.values import (
     Device,
     EventLine,
@@ -21,6 +22,7 @@ from cli.page.values import (
     QueueLine,
     Slices,
     Tenant,
+    UnusableLine,
 )
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
@@ -140,6 +142,11 @@ def _counted(view: QueueView) -> dict[str, Any]:
         "limit_nano": view.limit.gpu_nano,
         "unusable": view.unusable.message if view.unusable is not None else "",
     }
+
+
+def draw_unusable(view: UnusableView) -> UnusableLine:
+    """Draw free GPUs that fit no pod, for one cause."""
+    return UnusableLine(cause=view.cause.value, nano=view.nano, why=CAUSE_WORDS[view.cause])
 
 
 def _written(amount: float | None) -> str:

@@ -7,18 +7,19 @@ receives what it missed, and not everything again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from cli.page.drawing import draw_group, draw_node, draw_queue, draw_waiting
+from cli.inspection.values import UnusableView
+from cli.page.drawing import draw_group, draw_node, draw_queue, draw_unusable, draw_waiting
 from cli.page.objects import Key, Objects
 from cli.page.partial import as_far_as_known
 from cli.page.paths import draw_path
 from cli.page.queue_counts import QueueCounts
-from cli.page.values import Changes, EventLine, GroupLine, NodeCard, PodLine, PodPath, QueueLine
+from cli.page.values import Changes, EventLine, GroupLine, NodeCard, PodLine, PodPath, QueueLine, UnusableLine
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -55,6 +56,9 @@ class Frames:
         self.pods: dict[str, PodLine] = {}
         self.groups: dict[Key, GroupLine] = {}
         self.queues: dict[str, QueueLine] = {}
+        #: By cause.
+        self.unusable: dict[str, UnusableLine] = {}
+        self._unusable: dict[str, UnusableLine] = {}
         self._counts = QueueCounts(objects)
         self._pods_of: dict[str, frozenset[str]] = {}
         self._frames: deque[Frame] = deque()
@@ -62,6 +66,10 @@ class Frames:
         self._most = most
 
     # --- drawing -----------------------------------------------------------------------------------------------------
+
+    def note_unusable(self, found: Iterable[UnusableView]) -> None:
+        """Show these free GPUs that fit no pod with the next frame. They are counted elsewhere (unusable.py)."""
+        self._unusable = {line.cause: line for line in map(draw_unusable, found)}
 
     def draw(self) -> Iterator[None]:
         """Draw all that is marked and make it a frame; yields after a node or some pods, so that others may get a turn.
@@ -84,6 +92,9 @@ class Frames:
         queues = _News(self.queues)
         yield from self._counts.update(marks)
         self._draw_queues(queues)
+        unusable = _News(self.unusable)
+        for cause in {**self.unusable, **self._unusable}:
+            unusable.put(cause, self._unusable.get(cause))
         events = self.objects.events
         changes = Changes(
             nodes=tuple(nodes.put_in.values()),
@@ -96,6 +107,8 @@ class Frames:
             gone_groups=tuple(f"{namespace}/{name}" for namespace, name in groups.gone),
             queues=tuple(queues.put_in.values()),
             gone_queues=tuple(queues.gone),
+            unusable=tuple(unusable.put_in.values()),
+            gone_unusable=tuple(unusable.gone),
         )
         if changes:
             self.revision += 1
@@ -159,6 +172,7 @@ class Frames:
             events=tuple(self.objects.events.values()),
             groups=tuple(self.groups.values()),
             queues=tuple(self.queues[name] for name in sorted(self.queues)),
+            unusable=tuple(self.unusable.values()),
         )
 
     def since(self, known: str) -> list[Frame] | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import anyio
 import anyio.lowlevel
 
+from cli.inspection.values import UnusableView
 from cli.page.frames import Frames
 from cli.page.objects import Objects
 from kube.watch.signal import Signal
@@ -44,6 +45,11 @@ class Publishing:
             self.begun.set()
             await anyio.sleep(self._every_s)
             await self.wake.wait()
+
+    def note_unusable(self, found: Iterable[UnusableView]) -> None:
+        """Show these free GPUs that fit no pod from the next frame on."""
+        self.frames.note_unusable(found)
+        self.wake.set()
 
     async def wait_beyond(self, revision: int) -> None:
         """Wait until there is a newer frame."""

@@ -53,6 +53,8 @@ def seen(changes: Changes, sight: Sight) -> Changes:
         gone_groups=tuple(key for key in changes.gone_groups if sight.sees(key.partition("/")[0])),
         queues=changes.queues if sight.queues else (),
         gone_queues=changes.gone_queues if sight.queues else (),
+        unusable=changes.unusable if sight.nodes else (),
+        gone_unusable=changes.gone_unusable if sight.nodes else (),
     )
 
 

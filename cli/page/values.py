@@ -162,6 +162,14 @@ class QueueLine(PageStruct, frozen=True, gc=False):
     unusable: str = ""
 
 
+class UnusableLine(PageStruct, frozen=True, gc=False):
+    """Free GPUs that no pod that waits or is usual can take, for one cause; ``why``: what it means."""
+
+    cause: str
+    nano: int
+    why: str = ""
+
+
 class Stage(PageStruct, frozen=True, gc=False):
     """A step of a pod's way. ``at`` "": it was not reached, or nobody keeps when."""
 
@@ -222,7 +230,7 @@ class Explanation(PageStruct, frozen=True, gc=False):
 
 
 class Changes(PageStruct, frozen=True, gc=False):
-    """What became different: whole nodes, pods, events and groups, and the keys of those that are gone."""
+    """What became different: whole nodes, pods, events, groups and the like, and the keys of those that are gone."""
 
     nodes: tuple[NodeCard, ...] = ()
     gone_nodes: tuple[str, ...] = ()
@@ -235,6 +243,9 @@ class Changes(PageStruct, frozen=True, gc=False):
     gone_groups: tuple[str, ...] = ()
     queues: tuple[QueueLine, ...] = ()
     gone_queues: tuple[str, ...] = ()
+    unusable: tuple[UnusableLine, ...] = ()
+    #: Causes.
+    gone_unusable: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """How many lines they are; none: nothing is different."""

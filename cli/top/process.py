@@ -20,6 +20,7 @@ from cli.leaders import by_server
 from cli.options import selection
 from cli.page.following import Following
 from cli.page.publishing import Publishing
+from cli.page.unusable import Unusable
 from cli.printable import line
 from cli.progress import Progress
 from cli.reaching import Reached, reached
@@ -27,7 +28,6 @@ from cli.seeding import rng
 from cli.top import keys
 from cli.top.colours import COLOURS
 from cli.top.screen import Letters, Screen, View, screen
-from cli.top.unusable import Unusable
 from kube.client.config import plain
 from kube.client.retry import TRIES
 from kube.watch.signal import Signal

@@ -12,7 +12,7 @@ from tools.browser.pictures import FEW, MANY, at, played
 pytestmark = pytest.mark.browser
 
 VIEWS = (
-    *("#/map", "#/map?by=queue", "#/waiting", "#/pods", "#/queues", "#/groups", "#/events"),
+    *("#/map?unusable=1", "#/map?by=queue", "#/waiting", "#/pods", "#/queues", "#/groups", "#/events"),
     *("#/node/node-0", "#/pod/{share}", "#/pod/{waiting}?explain=1", "#/no-such"),
 )
 DRAWN = "document.documentElement.dataset.connection === 'live' && document.documentElement.dataset.shown"

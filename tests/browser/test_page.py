@@ -12,11 +12,13 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
+from cli.inspection.fragments import CAUSE_WORDS, gpus_down
 from cli.inspection.reading import read_cluster
 from cli.inspection.surveying import survey
 from cli.inspection.telling import percent_down, percent_up
 from cli.leaders import Leaders
 from cli.page.access import Reviewed
+from cli.page.unusable import Unusable
 from cli.page.values import Device, NodeCard, Tenant
 from gpu.share import NANO_PER_DEVICE
 from kube.client.api import Api
@@ -231,6 +233,35 @@ async def test_the_map_says_of_every_device_what_inspect_says(tab: Tab) -> None:
         assert heads == ["n1", "n2", "n10"]
         widths = "[...document.querySelectorAll('.share, .left')].map(s => Number(s.style.flexGrow))"
         assert sum(await tab.evaluate(widths)) == 12 * NANO
+
+
+async def test_free_gpus_that_fit_no_pod_are_below_the_sums_and_a_link_shows_the_causes(tab: Tab) -> None:
+    cluster = await small()
+    async with page(cluster) as made:
+        unusable = Unusable(made.publishing.objects, made.publishing.note_unusable)
+        await shown(tab, made.address)
+        await until_equal(tab, cluster)
+        assert await tab.evaluate("document.querySelector('.unusable').hidden")
+        unusable.count()
+        await tab.until("!document.querySelector('.unusable').hidden")
+        head = "document.querySelector('.unusable summary').innerText"
+        assert await tab.evaluate(head) == "Free GPUs that fit no pod: 8.17"
+        await tab.evaluate("document.querySelector('.unusable summary').click()")
+        await tab.until("location.hash === '#/map?unusable=1'")
+        found = survey(await read_cluster(cluster.api)).unusable
+        told = sorted([each.cause.value, gpus_down(each.nano), CAUSE_WORDS[each.cause]] for each in found)
+        assert sorted(await tab.evaluate(ROWS)) == told
+        await tab.open("about:blank")
+        await shown(tab, made.address, "#/map?unusable=1")
+        assert await tab.evaluate("document.querySelector('.unusable').open")
+        await cluster.api.delete(PODS, "huge", namespace="team-a")
+        await tab.until("!document.getElementById('waiting-count').textContent")
+        unusable.count()
+        await tab.until(f"{head} !== 'Free GPUs that fit no pod: 8.17'")
+        left = survey(await read_cluster(cluster.api)).unusable
+        assert await tab.evaluate(ROWS) == [
+            [each.cause.value, gpus_down(each.nano), CAUSE_WORDS[each.cause]] for each in left
+        ]
 
 
 async def test_the_light_is_not_green_while_nobody_schedules(tab: Tab) -> None:

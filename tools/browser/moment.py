@@ -21,6 +21,7 @@ from cli.page.objects import Objects
 from cli.page.playing import Play
 from cli.page.publishing import Publishing
 from cli.page.reading import Listed, listed
+from cli.page.unusable import Unusable
 from cli.queueing import reading
 from cli.queueing.counting import EvictionsRead
 from kube.client.api import Api
@@ -49,6 +50,7 @@ class Moment:
 
     def draw(self) -> None:
         """Show the objects as they are now."""
+        Unusable(self.objects, self.publishing.note_unusable).count()
         for _ in self.publishing.frames.draw():
             pass
 

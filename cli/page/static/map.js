@@ -5,6 +5,7 @@ import { el } from "./dom.js";
 import { ofGpu, tenantName } from "./format.js";
 import { queueOf } from "./store.js";
 import { explain, sumUp } from "./summary.js";
+import { UnusablePanel } from "./unusable.js";
 
 const MOST_LARGE = 40;
 
@@ -18,6 +19,7 @@ export class MapView {
     this.isLarge = true;
     this.grid = el("ul", { class: "nodes", "aria-label": "Nodes with their GPUs" });
     this.summary = el("section", { class: "summary", "aria-label": "The cluster in sum" });
+    this.unusable = new UnusablePanel(page);
     this.legend = el("section", { class: "legend", "aria-label": "Legend" });
     this.find = el("input", { type: "search", id: "find", placeholder: "node, pod or namespace", autocomplete: "off" });
     this.find.addEventListener("input", () => this.page.go({ find: this.find.value }));
@@ -29,6 +31,7 @@ export class MapView {
       { class: "map" },
       el("h1", { class: "unseen", tabindex: "-1" }, this.title),
       this.summary,
+      this.unusable.root,
       el("div", { class: "tools" }, this.legend, this.choices(), el("label", { class: "find" }, "Find ", this.find)),
       this.empty,
       this.grid,
@@ -124,6 +127,7 @@ export class MapView {
   sumUp() {
     const { store, query } = this.page;
     sumUp(this.summary, [...store.nodes.values()]);
+    this.unusable.show(store.unusable.values());
     const sums = new Map();
     for (const [name, shares] of this.shares) {
       if (store.nodes.has(name)) for (const [category, nano] of shares) add(sums, category, nano);

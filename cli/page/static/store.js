@@ -15,6 +15,7 @@ const KEYS = {
   event: (event) => event.key,
   group: groupKey,
   queue: (queue) => queue.name,
+  unusable: (each) => each.cause,
 };
 
 export class Store {
@@ -31,6 +32,7 @@ export class Store {
     this.events = new Map();
     this.groups = new Map();
     this.queues = new Map();
+    this.unusable = new Map();
   }
 
   /** Take a whole state. */
@@ -49,6 +51,7 @@ export class Store {
     put(this.events, changes.events, KEYS.event, changes.goneEvents);
     put(this.groups, changes.groups, KEYS.group, changes.goneGroups);
     put(this.queues, changes.queues, KEYS.queue, changes.goneQueues);
+    put(this.unusable, changes.unusable, KEYS.unusable, changes.goneUnusable);
     return [...(changes.nodes ?? []).map((node) => node.name), ...(changes.goneNodes ?? [])];
   }
 
@@ -65,6 +68,7 @@ export class Store {
       goneEvents: gone(this.events, whole.events, KEYS.event),
       goneGroups: gone(this.groups, whole.groups, KEYS.group),
       goneQueues: gone(this.queues, whole.queues, KEYS.queue),
+      goneUnusable: gone(this.unusable, whole.unusable, KEYS.unusable),
     };
   }
 

@@ -11,12 +11,14 @@ import msgspec
 import pytest
 
 from cli.inspection.surveying import Found, survey
+from cli.inspection.values import UnusableView
 from cli.page.drawing import draw_event, draw_waiting, pod_line
 from cli.page.frames import MOST_FRAMES, MOST_LINES, Frames
 from cli.page.objects import MOST_EVENTS, Objects, kept, kept_queue
 from cli.page.paths import with_link
 from cli.page.values import Changes, EventLine, NodeCard, PodLine, PodPath, QueueLine
 from cli.podfiles import FoundPod, read
+from scheduler.core.report.fragmentation import Cause
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, node, pod, pod_group, reservation
 from wire import names
 from wire.core import ObjectMeta, ObjectReference, Pod
@@ -65,6 +67,7 @@ def as_sets(changes: Changes) -> dict[str, Any]:
         "groups": {(line.namespace, line.name): line for line in changes.groups},
         "events": {line.key: line for line in changes.events},
         "queues": {line.name: line for line in changes.queues},
+        "unusable": {line.cause: line for line in changes.unusable},
     }
 
 
@@ -83,6 +86,7 @@ class Client:
             "events": list(changes.gone_events),
             "groups": [tuple(key.split("/")) for key in changes.gone_groups],
             "queues": list(changes.gone_queues),
+            "unusable": list(changes.gone_unusable),
         }
         for kind, keys in gone.items():
             for key in keys:
@@ -485,3 +489,30 @@ def test_of_frames_with_many_lines_fewer_are_kept() -> None:
             put(frames.objects, EventLine(key=f"{event}", namespace="ns", pod="p", count=number + 1))
         drawn(frames)
     assert frames.since(first) is None
+
+
+# --- free GPUs that fit no pod ---------------------------------------------------------------------------------------
+def test_free_gpus_that_fit_no_pod_are_told_as_they_were_counted_last() -> None:
+    frames, client = Frames(Objects(), "e"), Client()
+    counts = [{Cause.CPU: 2}, {Cause.CPU: 2, Cause.MEMORY: 1}, {Cause.CPU: 1, Cause.MEMORY: 1}, {Cause.PIECES: 3}, {}]
+    for counted in counts:
+        frames.note_unusable(UnusableView(cause=cause, nano=gpus * NANO) for cause, gpus in counted.items())
+        before = frames.id
+        whole = drawn(frames)
+        missed = frames.since(before)
+        assert missed is not None
+        assert len(missed) == 1
+        client.take(missed[0].changes)
+        assert client.known == as_sets(whole)
+        assert {line.cause: line.nano for line in whole.unusable} == {
+            cause.value: gpus * NANO for cause, gpus in counted.items()
+        }
+
+
+def test_what_was_counted_again_and_is_the_same_is_told_once() -> None:
+    frames, told = Frames(Objects(), "e"), list[str]()
+    for _ in range(2):
+        frames.note_unusable([UnusableView(cause=Cause.CPU, nano=NANO)])
+        told += [line.why for line in drawn(frames).unusable]
+    assert frames.revision == 1
+    assert told == ["CPU is short beside the GPU"] * 2

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cli.page.sight import EVERYTHING, Sight, seen, seen_path
-from cli.page.values import EventLine, GroupLine, QueueLine, Tenant
+from cli.page.values import EventLine, GroupLine, QueueLine, Tenant, UnusableLine
 from tests.cli.page.test_frames import frames_of
 from tests.scheduler.core.objects import NANO, bound, node, pod, reservation
 
@@ -25,6 +25,8 @@ WHOLE = msgspec.structs.replace(
     gone_groups=("secret-b/gone", "team-a/gone"),
     queues=(QueueLine(name="secret-queue"),),
     gone_queues=("gone",),
+    unusable=(UnusableLine(cause="cpu", nano=NANO),),
+    gone_unusable=("memory",),
 )
 ANN = Sight(namespaces=frozenset({"team-a"}), events=frozenset({"team-a"}), queues=False)
 
@@ -92,3 +94,9 @@ def test_a_path_is_told_to_who_may_see_the_pod(namespace: str, sight: Sight, is_
     told = seen_path(path, sight)
     assert (told is not None) == is_told
     assert (len(told.events) if told else 0) == events
+
+
+def test_who_sees_the_map_is_told_how_much_of_it_fits_no_pod() -> None:
+    assert seen(WHOLE, ANN).unusable == WHOLE.unusable
+    blind = seen(WHOLE, msgspec.structs.replace(ANN, nodes=False))
+    assert (blind.unusable, blind.gone_unusable) == ((), ())

@@ -6,7 +6,7 @@ All nodes and pods have to be counted for it, so it is done in a thread, and for
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import anyio
@@ -24,10 +24,11 @@ _PART: Final = 20
 
 
 class Unusable:
-    """``found``: as of the last count."""
+    """``found``: as of the last count. ``tell`` is called with it after each count."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, tell: Callable[[Sequence[UnusableView]], None] = lambda _: None) -> None:
         self._objects = objects
+        self._tell = tell
         self.found: Sequence[UnusableView] = ()
 
     async def run(self) -> None:
@@ -36,12 +37,14 @@ class Unusable:
             took_s = 0.0
             if self._knows_all:
                 self.found, took_s = await anyio.to_thread.run_sync(_timed, *self._there())
+                self._tell(self.found)
             await anyio.sleep(max(EVERY_S, _PART * took_s))
 
     def count(self) -> None:
         """Count once, while nothing else goes on."""
         if self._knows_all:
             self.found = unusable_views(*self._there())
+            self._tell(self.found)
 
     @property
     def _knows_all(self) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import anyio
 import pytest
 
+from cli.inspection.values import UnusableView
 from cli.page.objects import Objects, kept
-from cli.top.unusable import Unusable
+from cli.page.unusable import Unusable
 from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import NANO, node, pod
 
@@ -55,11 +58,17 @@ def test_where_pods_of_some_namespaces_are_followed_nothing_is_said() -> None:
 async def test_it_counts_by_itself_beside_what_is_drawn() -> None:
     made = objects()
     made.put_pod(kept(pod("cpu", cpu="30", bound_to="n1", phase="Running")))
-    unusable = Unusable(made)
+    told, has_counted = list[Sequence[UnusableView]](), anyio.Event()
+
+    def tell(counted: Sequence[UnusableView]) -> None:
+        told.append(counted)
+        has_counted.set()
+
+    unusable = Unusable(made, tell)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(unusable.run)
-            while not unusable.found:  # noqa: ASYNC110 - no event says that it has counted
-                await anyio.sleep(0.01)
+            await has_counted.wait()
             tasks.cancel_scope.cancel()
     assert found(unusable) == [("cpu", 2 * NANO)]
+    assert told == [unusable.found]
