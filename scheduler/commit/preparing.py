@@ -110,13 +110,12 @@ class Preparing:
         return _Failed(next(iter(left.values()))[0], because)
 
     async def _bind(self, placement: Placement, choice: VolumeChoice) -> None:
-        async with self._limiter:
-            if not self._is_under_way(placement):
-                return
-            try:
-                await volume_writes.choose(self._api, placement, choice)
-            except NotWritten as error:
-                raise _NotBound(_Failed(placement, str(error), is_overtaken=error.is_overtaken)) from error
+        try:
+            await volume_writes.choose(
+                self._api, placement, choice, limiter=self._limiter, is_wanted=self._is_under_way
+            )
+        except NotWritten as error:
+            raise _NotBound(_Failed(placement, str(error), is_overtaken=error.is_overtaken)) from error
         watch = _Watch(placement, choice)
         keys = ((placement.namespace, choice.claim), choice.volume)
         while self._is_under_way(placement) and not self._is_bound(watch):

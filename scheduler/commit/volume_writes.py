@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
+import anyio
+
 from kube.client.api import Api
 from kube.client.errors import Conflict, Forbidden, NotFound, Refused
 from kube.client.patience import until_answered
@@ -34,16 +36,33 @@ class NotWritten(Exception):
         self.is_overtaken = is_overtaken
 
 
-async def choose(api: Api, placement: Placement, choice: VolumeChoice) -> None:
-    """Write what was chosen for a claim, until the server has answered. Raises NotWritten."""
-    attempt = _claim_volume if choice.volume else _select_node
-    await until_answered(partial(_tried, partial(attempt, api, placement, choice), choice))
+async def choose(
+    api: Api,
+    placement: Placement,
+    choice: VolumeChoice,
+    *,
+    limiter: anyio.CapacityLimiter,
+    is_wanted: Callable[[Placement], bool],
+) -> None:
+    """Write what was chosen for a claim, until the server has answered, or nobody wants it any more.
+
+    ``limiter``: of requests at a time. A pause between two of them holds no place: a claim that the server refuses
+    again and again would hold up those of others. Raises NotWritten.
+    """
+    write = partial(_claim_volume if choice.volume else _select_node, api, placement, choice)
+
+    async def attempt() -> None:
+        async with limiter:
+            if is_wanted(placement):
+                await _tried(write, choice)
+
+    await until_answered(attempt)
 
 
-async def _tried(attempt: Callable[[], Awaitable[None]], choice: VolumeChoice) -> None:
+async def _tried(write: Callable[[], Awaitable[None]], choice: VolumeChoice) -> None:
     """Try once. What has changed since it was read is read again; rights that lack are given by a person."""
     try:
-        await attempt()
+        await write()
     except Conflict:
         raise
     except NotFound as error:

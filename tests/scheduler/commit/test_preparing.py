@@ -12,7 +12,7 @@ from kube.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VO
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from simulator.claimbinding import ClaimBinding
-from simulator.world import World
+from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.commit.storage import (
     SLOW,
@@ -275,3 +275,22 @@ async def test_a_write_that_is_refused_for_good_is_told_and_tried_again_later() 
         world.server.faults.clear()
         await settle(300)
         assert phases(world) == {"p": "Running"}
+
+
+async def test_claims_that_may_not_be_written_hold_up_no_others() -> None:
+    at_a_time = WorldSettings().scheduler.in_flight
+    async with _stage(f"1x{at_a_time + 1}x80GiB") as (world, made):
+
+        def strike(call: Call) -> Fault | None:
+            is_meant = (call.user, call.verb, call.kind.plural) == ("scheduler", "patch", "persistentvolumeclaims")
+            return Fault(refuse_with=403) if is_meant and call.name != "data" else None
+
+        world.server.faults.on_request.append(strike)
+        for number in range(at_a_time):
+            await create_claim(made, f"refused-{number}")
+            await create(world, mounting(pod(f"r{number}", gpus=1), f"refused-{number}"))
+        await settle(5)
+        await create_claim(made, "data")
+        await create(world, mounting(pod("p", gpus=1), "data"))
+        await settle(10)
+        assert bound(world) == {"p"}
