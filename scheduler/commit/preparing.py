@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
@@ -58,8 +58,8 @@ class Preparing:
         self._timeout_s = timeout_s
         self._limiter = anyio.CapacityLimiter(in_flight)
         self._is_stopped = False
-        #: Who waits for a claim (namespace, name) or a volume (name) to change.
-        self._waiting: dict[Hashable, set[anyio.Event]] = {}
+        #: Who waits for a claim (namespace, name) or a volume (name) to change, by its number.
+        self._waiting: dict[Hashable, dict[int, _Watch]] = {}
         cache.on_stored = self._changed
 
     def stop(self) -> None:
@@ -68,10 +68,14 @@ class Preparing:
         self._changed(None)
 
     def _changed(self, key: Hashable) -> None:
-        """A claim or a volume has changed; None: any may have."""
+        """A claim or a volume has changed; None: any may have.
+
+        What it says is noted at once: it may be taken back by the next event, before anybody who waits runs.
+        """
         keys = [*self._waiting] if key is None else [key]
-        for event in (event for each in keys for event in self._waiting.get(each, ())):
-            event.set()
+        for watch in (watch for each in keys for watch in self._waiting.get(each, {}).values()):
+            watch.was_chosen |= self._is_chosen(watch)
+            watch.event.set()
 
     async def prepare(self, placements: Sequence[Placement]) -> None:
         """Have the claims of pods bound that start together, and give their charges back."""
@@ -110,32 +114,34 @@ class Preparing:
         return _Failed(next(iter(left.values()))[0], because)
 
     async def _bind(self, placement: Placement, choice: VolumeChoice) -> None:
-        try:
-            await volume_writes.choose(
-                self._api, placement, choice, limiter=self._limiter, is_wanted=self._is_under_way
-            )
-        except NotWritten as error:
-            raise _NotBound(_Failed(placement, str(error), is_overtaken=error.is_overtaken)) from error
         watch = _Watch(placement, choice)
-        keys = ((placement.namespace, choice.claim), choice.volume)
-        while self._is_under_way(placement) and not self._is_bound(watch):
-            with self._watching(*keys, watch.volume) as event, anyio.move_on_after(_LOOK_S):
-                await event.wait()
+        with self._watching(watch, (placement.namespace, choice.claim), choice.volume):
+            try:
+                await volume_writes.choose(
+                    self._api, placement, choice, limiter=self._limiter, is_wanted=self._is_under_way
+                )
+            except NotWritten as error:
+                raise _NotBound(_Failed(placement, str(error), is_overtaken=error.is_overtaken)) from error
+            watch.event = anyio.Event()
+            while self._is_under_way(placement) and not self._is_bound(watch):
+                with self._watching(watch, watch.volume), anyio.move_on_after(_LOOK_S):
+                    await watch.event.wait()
+                watch.event = anyio.Event()
 
     def _is_under_way(self, placement: Placement) -> bool:
         commits = self._cache.cluster.commits
         return not self._is_stopped and commits.is_under_way(placement.pod_uid, attempt=placement.number)
 
     @contextmanager
-    def _watching(self, *keys: Hashable) -> Iterator[anyio.Event]:
-        event = anyio.Event()
-        for key in keys:
-            self._waiting.setdefault(key, set()).add(event)
+    def _watching(self, watch: _Watch, *keys: Hashable) -> Iterator[None]:
+        added = [key for key in keys if id(watch) not in self._waiting.setdefault(key, {})]
+        for key in added:
+            self._waiting[key][id(watch)] = watch
         try:
-            yield event
+            yield
         finally:
-            for key in set(keys):
-                self._waiting[key].discard(event)
+            for key in added:
+                del self._waiting[key][id(watch)]
                 if not self._waiting[key]:
                     del self._waiting[key]
 
@@ -148,15 +154,22 @@ class Preparing:
         if claim.is_bound:
             watch.volume = claim.volume
             return claim.volume in storage.volumes
-        if choice.volume:
-            volume = storage.volumes.get(choice.volume)
-            is_chosen = volume is not None and volume.claim == claim.key
-        else:
-            is_chosen = claim.need is None or claim.need.node == choice.node
+        is_chosen = self._is_chosen(watch)
         if watch.was_chosen and not is_chosen:
             raise _NotBound(self._taken_back(placement, choice))
         watch.was_chosen |= is_chosen
         return False
+
+    def _is_chosen(self, watch: _Watch) -> bool:
+        """Whether what was chosen for a claim is written, as far as is seen."""
+        storage, choice = self._cache.cluster.storage, watch.choice
+        claim = storage.claims.get((watch.placement.namespace, choice.claim))
+        if claim is None or claim.uid != choice.claim_uid:
+            return False
+        if choice.volume:
+            volume = storage.volumes.get(choice.volume)
+            return volume is not None and volume.claim == claim.key
+        return claim.need is None or claim.need.node == choice.node
 
     def _taken_back(self, placement: Placement, choice: VolumeChoice) -> _Failed:
         if choice.volume:
@@ -190,9 +203,13 @@ def _claims_of(placements: Sequence[Placement]) -> dict[tuple[str, str], tuple[P
 
 @dataclass(slots=True)
 class _Watch:
-    """A claim whose binding is waited for. ``volume``: what it is bound to. ``was_chosen``: the write was seen."""
+    """A claim whose binding is waited for. ``volume``: what it is bound to. ``was_chosen``: the write was seen.
+
+    ``event``: set when something has changed.
+    """
 
     placement: Placement
     choice: VolumeChoice
     volume: str = ""
     was_chosen: bool = False
+    event: anyio.Event = field(default_factory=anyio.Event)

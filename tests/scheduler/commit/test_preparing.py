@@ -294,3 +294,14 @@ async def test_claims_that_may_not_be_written_hold_up_no_others() -> None:
         await create(world, mounting(pod("p", gpus=1), "data"))
         await settle(10)
         assert bound(world) == {"p"}
+
+
+async def test_a_failure_that_is_seen_in_one_go_with_the_write_is_noticed() -> None:
+    late = WorldSettings(seed=3, event_delay_s=5.0)
+    async with stage.stage("3x1x80GiB", settings=late) as world, storage(world) as made:
+        made.takes_s = 0.0
+        made.fails = lambda _, node: node != "node-2"
+        await create_claim(made, "data")
+        await create(world, mounting(pod("p", gpus=1), "data"))
+        await settle(60)
+        assert (phases(world), _node_of(world, "p")) == ({"p": "Running"}, "node-2")
