@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from cli import admin, commandnames, dialectfile, explain, inspect, manifestfiles, offline, snapshot, ui, version
+from cli import admin, commandnames, dialectfile, explain, inspect, manifestfiles, offline, run, snapshot, ui, version
 from cli.comparing import options as comparing_options
 from cli.options import output
 from cli.printable import line
@@ -147,6 +147,7 @@ def _parser(given: Sequence[str] | None = None) -> argparse.ArgumentParser:
     parser = _Parser(prog="moorage", description="A Kubernetes scheduler for GPU batch work.")
     called = _called(given)
     commands = _add_asking(parser, called)
+    run.add_command(commands)
     if called not in commands.choices:
         _add_others(commands)
     return parser

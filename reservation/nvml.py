@@ -37,6 +37,17 @@ class NvmlReader:
             return Unreadable(str(failure))
 
 
+def installed() -> tuple[tuple[Device, bool], ...] | Unreadable:
+    """Return all GPUs by NVML's index, each with whether its MIG mode is on: such a GPU can't be used whole."""
+    try:
+        with _session():
+            count: int = _ask("get device count", pynvml.nvmlDeviceGetCount)
+            handles = [_ask("get device handle", partial(pynvml.nvmlDeviceGetHandleByIndex, at)) for at in range(count)]
+            return tuple((_named(handle, minor=_minor(handle)), _is_cut(handle)) for handle in handles)
+    except _QuestionFailed as failure:
+        return Unreadable(str(failure))
+
+
 @contextlib.contextmanager
 def _session() -> Iterator[None]:
     """NVML between init and shutdown, so that the process keeps no device file open while it idles."""

@@ -1,0 +1,114 @@
+"""Carry ``moorage run`` out: read the GPUs, take a share, and become the command."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from cli import durations
+from cli.machine.folder import Folder
+from cli.machine.listing import print_list
+from cli.machine.placing import Gpu, Shortfall, requested
+from cli.machine.processes import Processes
+from cli.machine.taking import Site
+from cli.printable import line
+from cli.refusing import BadInput
+from gpu.dialects.clearmllabel import decimal
+from kube.client.clock import SystemClock
+from reservation.device import Unreadable
+from reservation.nvml import installed
+
+#: As sysexits.h has it (EX_TEMPFAIL): the same may succeed later.
+_NO_ROOM: Final = 75
+_CANNOT_START, _NOT_FOUND = 126, 127
+#: Where a kubelet remembers the devices of its plug-ins. NVIDIA's plug-in and its forks name them by UUID.
+_CHECKPOINT: Final = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
+_IDS: Final = ("GPU-", "MIG-")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command and return only where it was not started, or list GPUs."""
+    found = installed()
+    if isinstance(found, Unreadable):
+        return _said(f"the GPUs can't be read: {found.message}", 1)
+    closed = ("", "its MIG mode is on")
+    gpus = [Gpu(at, device.uuid, device.mem_mib or 0, closed[is_cut]) for at, (device, is_cut) in enumerate(found)]
+    site = Site(gpus, Folder(Path(arguments.folder)), Processes())
+    if arguments.list:
+        print_list(site.standing(), form=arguments.output, has_headers=not arguments.no_headers)
+        return 0
+    return _start(arguments, site)
+
+
+def _start(arguments: argparse.Namespace, site: Site) -> int:
+    ask, wait_s = requested(arguments.gpus, arguments.gpu_memory), _wait_s(arguments.wait)
+    if not arguments.beside_kubelet and (why := why_refused()):
+        raise BadInput(f"--beside-kubelet: missing; {why}")
+    path = shutil.which(arguments.command[0])
+    if path is None:
+        return _said(f"{arguments.command[0]}: command not found", _NOT_FOUND)
+    who = line(f"{os.environ.get('LOGNAME') or os.getuid()}/{Path(path).name}")[:64]
+    try:
+        Path(arguments.folder).mkdir(parents=True, exist_ok=True)
+        since_s = SystemClock().now_ns() // 10**9
+        found = site.take(ask, who, since_s, wait_s=wait_s, tell=_said, now=time.monotonic, sleep=time.sleep)
+    except TimeoutError:
+        return _said("other commands wait for GPUs before this one; --wait TIME waits behind them", _NO_ROOM)
+    except OSError as error:
+        raise BadInput(f"--folder: {arguments.folder} can't be used: {error.strerror}; see docs/run.md") from error
+    if isinstance(found, Shortfall) and found.is_for_ever:
+        raise BadInput(f"--gpus, --gpu-memory: {found.shown()}")
+    if isinstance(found, Shortfall):
+        return _said(f"{found.shown()}; see --list, or wait with --wait TIME", _NO_ROOM)
+    given = "; ".join(f"{decimal(gpu.charged_nano)} of GPU {gpu.index} ({gpu.uuid})" for gpu in found)
+    _said(f"{given}; limits are not enforced")
+    return _become(path, arguments.command, environment(found))
+
+
+def _wait_s(text: str) -> float:
+    try:
+        return durations.seconds(text)
+    except ValueError as error:
+        raise BadInput(f"--wait: {error}") from error
+
+
+def environment(gpus: Sequence[Gpu]) -> dict[str, str]:
+    """Return the variables of a command: its GPUs for CUDA, and its shares for ClearML's tools."""
+    shares = ",".join(decimal(gpu.charged_nano) for gpu in gpus)
+    return {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in gpus), "CLEARML_AGENT_GPU_FRACTIONS": shares}
+
+
+def _become(path: str, command: list[str], further: dict[str, str]) -> int:
+    """PID and start time stay, so entry and signals are the command's. If that fails, the entry dies with us."""
+    for each in (signal.SIGPIPE, signal.SIGXFSZ):
+        # Python ignores these, and a command would inherit that.
+        signal.signal(each, signal.SIG_DFL)
+    try:
+        os.execve(path, command, {**os.environ, **further})  # noqa: S606 - the user's own command, as given
+    except OSError as error:
+        return _said(f"{command[0]}: {error.strerror}", _CANNOT_START)
+
+
+def why_refused(checkpoint: Path = _CHECKPOINT) -> str:
+    """Return why the kubelet of this machine may give out its GPUs, so that two would keep accounts; "" if not."""
+    try:
+        registered = json.loads(checkpoint.read_bytes())["Data"]["RegisteredDevices"] or {}
+        gpus = sorted(name for name, ids in registered.items() if any(str(each).startswith(_IDS) for each in ids))
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return f"{checkpoint} can't be read ({error}), so a kubelet may give out the GPUs of this machine"
+    return f"the kubelet of this machine gives out its GPUs as {', '.join(gpus)}" if gpus else ""
+
+
+def _said(why: str, code: int = 0) -> int:
+    sys.stderr.write(f"moorage: {line(why)}\n")
+    return code
