@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cli.machine.running import why_refused
 from tests.node.pods import Machine, Pod, eventually, pod
 from tools.controlplane import KUBELET
 from tools.node.node import CONTAINERD, PLUGIN
@@ -40,6 +41,13 @@ def test_each_pod_sees_the_device_that_kubelet_chose_for_it_and_one_too_many_is_
     machine.create(bound(machine, "fourth", gpus=1))
     assert machine.sees("fourth") == seen["first"]
     machine.remove("second", "fourth")
+
+
+def test_moorage_run_is_refused_beside_a_kubelet_that_gives_out_gpus(machine: Machine) -> None:
+    """By what kubelet writes down as soon as a plug-in has told its devices."""
+    checkpoint = machine.node.folder / "kubelet" / "device-plugins" / "kubelet_internal_checkpoint"
+    told = eventually(lambda: why_refused(checkpoint) or None, lambda: f"{checkpoint} to name GPUs")
+    assert told == "the kubelet of this machine gives out its GPUs as nvidia.com/gpu"
 
 
 def test_an_ill_device_is_no_longer_allocatable_until_it_is_well(machine: Machine) -> None:
