@@ -43,7 +43,7 @@ def refusal_of_new(
         return told(critical)
     if (no_room := room.cramped(pod["metadata"].get("annotations"), translation)) is not None:
         return told(no_room)
-    if isinstance(insists := enforcement.is_required(_annotations(pod)), Refusal):
+    if isinstance(insists := enforcement.requirement(_annotations(pod)), Refusal):
         return told(insists)
     if choices.guard is Guard.OFF:
         return None
@@ -79,7 +79,7 @@ def refusal_of_update(before: Raw, after: Raw, *, sharing: bool = True) -> str |
     if _is_placed(before):
         said = f"annotations {', '.join(changed)} can't be changed any more: the pod has its GPUs on a node already"
         return said if changed else None
-    insists = enforcement.is_required(new)
+    insists = enforcement.requirement(new)
     if isinstance(insists, Refusal) and old.get(insists.field) != new.get(insists.field):
         return told(insists)
     grows = room.used(new) > room.used(old)

@@ -1,11 +1,13 @@
 """What a node can hold a pod to, in words of its administrator, and what a pod wishes of it (docs/enforcement.md).
 
 Sharing alone enforces nothing: tenants of a device take turns, and each takes as much of its memory as it likes.
-What else a node can do (MPS, a library that is preloaded) nobody but its administrator knows.
+What else a node can do (MPS, a library that is preloaded) nobody but its administrator knows. How well a cap holds is
+a strength behind the word, as in ``memory-cap/hard``: no program can pass a hard cap.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -25,7 +27,23 @@ MODES: Final = (TIME_SLICING, "sm-sharing", "mps", "hami-core", "mig")
 #: All that a node's annotation may say.
 WORDS: Final = (MEMORY_CAP, DRIVER_CAP, COMPUTE_CAP, *MODES)
 
-_TRUTHS: Final = {"true": True, "false": False}
+#: A hard cap can't be passed. Others end a program after it has passed the cap, or can be switched off by a program.
+_HARD, _WEAKER = "/hard", ("/after", "/soft")
+#: Words of an annotation -> what they mean to pods. The driver's cap is always hard.
+_MEANT: Final[Mapping[str, tuple[str, ...]]] = {
+    **{word: (word,) for word in WORDS},
+    **{cap + strength: (cap,) for cap in (MEMORY_CAP, COMPUTE_CAP) for strength in _WEAKER},
+    **{cap + _HARD: (cap, cap + _HARD) for cap in (MEMORY_CAP, COMPUTE_CAP)},
+    DRIVER_CAP + _HARD: (DRIVER_CAP,),
+}
+
+
+class Requirement(enum.Enum):
+    """Whether a pod waits for a node that enforces what it wishes: at all, or so that no program can pass it."""
+
+    NONE = "false"
+    ANY = "true"
+    HARD = "hard"
 
 
 class Listed(msgspec.Struct, frozen=True, gc=False):
@@ -36,19 +54,22 @@ class Listed(msgspec.Struct, frozen=True, gc=False):
 
 
 def listed(text: str | None) -> Listed:
-    """Read the annotation ``moorage.dev/enforces``: words joined by commas."""
+    """Read the annotation ``moorage.dev/enforces``: words joined by commas. A hard cap is known as any cap, too."""
     words = {word for part in (text or "").split(",") if (word := part.strip())}
-    return Listed(tuple(sorted(words & {*WORDS})), tuple(sorted(words - {*WORDS})))
+    known = {meant for word in words for meant in _MEANT.get(word, ())}
+    return Listed(tuple(sorted(known)), tuple(sorted(words - _MEANT.keys())))
 
 
-def needed(wishes: Wishes, *, by_driver: bool = False) -> tuple[str, ...]:
+def needed(wishes: Wishes, *, by_driver: bool = False, is_hard: bool = False) -> tuple[str, ...]:
     """What a node has to be able to do for these wishes, sorted. Taking turns is what every node does.
 
-    ``by_driver``: the pod's containers read their memory caps for the driver, so no other way caps them.
+    ``by_driver``: the pod's containers read their memory caps for the driver, so no other way caps them. ``is_hard``:
+    caps have to be hard.
     """
+    strength = _HARD if is_hard else ""
     found = {
-        DRIVER_CAP if by_driver else MEMORY_CAP: wishes.memory_cap,
-        COMPUTE_CAP: wishes.compute_cap,
+        DRIVER_CAP if by_driver else MEMORY_CAP + strength: wishes.memory_cap,
+        COMPUTE_CAP + strength: wishes.compute_cap,
         wishes.mode: wishes.mode not in {"", TIME_SLICING},
     }
     return tuple(sorted(word for word, is_needed in found.items() if is_needed))
@@ -59,15 +80,16 @@ def lacking(wishes: Wishes, enforced: Collection[str], *, by_driver: bool = Fals
     return tuple(word for word in needed(wishes, by_driver=by_driver) if word not in enforced)
 
 
-def is_required(annotations: Mapping[str, str] | None) -> bool | Refusal:
+def requirement(annotations: Mapping[str, str] | None) -> Requirement | Refusal:
     """Whether a pod says that it goes only where its wishes are enforced."""
-    text = (annotations or {}).get(names.REQUIRE_ENFORCEMENT, "false")
-    if text in _TRUTHS:
-        return _TRUTHS[text]
-    return Refusal(
-        code=Mistake.MALFORMED,
-        field=names.REQUIRE_ENFORCEMENT,
-        value=shown(text),
-        message="whether limits have to be enforced can't be read",
-        allowed=" or ".join(_TRUTHS),
-    )
+    text = (annotations or {}).get(names.REQUIRE_ENFORCEMENT, Requirement.NONE.value)
+    try:
+        return Requirement(text)
+    except ValueError:
+        return Refusal(
+            code=Mistake.MALFORMED,
+            field=names.REQUIRE_ENFORCEMENT,
+            value=shown(text),
+            message="whether limits have to be enforced can't be read",
+            allowed="true, hard or false",
+        )

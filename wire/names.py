@@ -186,7 +186,7 @@ POD_VERSION: Final = "moorage.dev/pod-version"
 SCALES_FOR: Final = "moorage.dev/scales-for"
 #: On a user pod: its trace, as W3C's traceparent; by a user, what its trace goes on from (wire/traceparent.py).
 TRACEPARENT: Final = "moorage.dev/traceparent"
-#: On a user pod: "true" lets it wait for a node that enforces what it wishes (gpu/enforcement.py).
+#: On a user pod: "true" or "hard" lets it wait for a node that enforces what it wishes (gpu/enforcement.py).
 REQUIRE_ENFORCEMENT: Final = "moorage.dev/require-enforcement"
 #: On a namespace: what happens to NVIDIA_VISIBLE_DEVICES of containers that asked for no GPU.
 VISIBLE_DEVICES_GUARD: Final = "moorage.dev/visible-devices-guard"

@@ -24,5 +24,12 @@ async def check_enforcement(reader: Reader) -> list[Finding]:
     if unclear:
         words = some_of(sorted({word for listed in said.values() for word in listed.unknown}))
         told = f"{names.NODE_ENFORCES} says what nobody understands ({words}) on {some_of(unclear)}: it is not read"
-        return [Finding(Level.WARNING, _NAME, told, f"use {', '.join(enforcement.WORDS)}, joined by commas")]
+        return [
+            Finding(
+                Level.WARNING,
+                _NAME,
+                told,
+                f"use {', '.join(enforcement.WORDS)}, joined by commas, and /hard, /after or /soft behind a cap",
+            )
+        ]
     return [Finding(Level.OK, _NAME, f"{len(said)} of {len(nodes)} nodes say what they enforce, in words that we know")]

@@ -179,7 +179,8 @@ def is_judged(pod: PodFacts) -> bool:
     is_plain = not any(spec.get(constraint) for constraint in _CONSTRAINTS) and not asks_others and not mounts_claims
     is_plain = is_plain and not has_ports
     # Not counted here: what nodes enforce, and what a record asks, in several ways and of certain devices.
-    is_counted = pod.annotations.get(names.REQUIRE_ENFORCEMENT) != "true" and names.GPU_RECORD not in pod.annotations
+    insists = pod.annotations.get(names.REQUIRE_ENFORCEMENT) in {"true", "hard"}
+    is_counted = not insists and names.GPU_RECORD not in pod.annotations
     is_plain = is_plain and _starts_alone(pod)
     return is_plain and is_counted and not pod.is_gated and facts.problem(pod) is None and is_admitted(pod)
 

@@ -48,8 +48,8 @@ def test_a_refusal_names_field_value_and_what_is_allowed() -> None:
 
 
 @pytest.mark.parametrize("text", ["yes", "True", "", " true"])
-def test_whether_limits_must_be_enforced_is_said_by_true_or_false(text: str) -> None:
-    words = f'{names.REQUIRE_ENFORCEMENT} is "{text}"; allowed: true or false'
+def test_whether_limits_must_be_enforced_is_said_by_one_of_three_words(text: str) -> None:
+    words = f'{names.REQUIRE_ENFORCEMENT} is "{text}"; allowed: true, hard or false'
     insisting = pod(annotations={names.REQUIRE_ENFORCEMENT: text})
     refusal = refusal_of_new(insisting, choices=Choices())
     assert refusal is not None
@@ -61,7 +61,7 @@ def test_whether_limits_must_be_enforced_is_said_by_true_or_false(text: str) -> 
     assert refusal_of_update(insisting, pod(annotations={**insisting["metadata"]["annotations"], "a": "b"})) is None
 
 
-@pytest.mark.parametrize("text", ["true", "false"])
+@pytest.mark.parametrize("text", ["true", "hard", "false"])
 def test_a_pod_may_insist_on_enforcement_or_not(text: str) -> None:
     assert refusal_of_new(pod(annotations={names.REQUIRE_ENFORCEMENT: text}), choices=Choices()) is None
 

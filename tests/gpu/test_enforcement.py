@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gpu import enforcement
-from gpu.enforcement import COMPUTE_CAP, MEMORY_CAP, WORDS, Listed
+from gpu.enforcement import COMPUTE_CAP, DRIVER_CAP, MEMORY_CAP, WORDS, Listed, Requirement
 from gpu.refusal import Refusal
 from gpu.translation import Wishes
 from wire import names
@@ -19,6 +19,15 @@ from wire import names
         ("mps,memory-cap , mps", (MEMORY_CAP, "mps"), ()),
         ("MPS,memory_cap,mig", ("mig",), ("MPS", "memory_cap")),
         (",".join(WORDS), tuple(sorted(WORDS)), ()),
+        ("memory-cap/hard", (MEMORY_CAP, "memory-cap/hard"), ()),
+        ("compute-cap/hard,memory-cap/soft", (COMPUTE_CAP, "compute-cap/hard", MEMORY_CAP), ()),
+        ("memory-cap/after,memory-cap/hard", (MEMORY_CAP, "memory-cap/hard"), ()),
+        ("memory-cap=driver/hard", (DRIVER_CAP,), ()),
+        (
+            "memory-cap/firm,mps/hard,memory-cap=driver/soft,/hard",
+            (),
+            ("/hard", "memory-cap/firm", "memory-cap=driver/soft", "mps/hard"),
+        ),
     ],
 )
 def test_a_node_says_in_words_what_it_enforces(
@@ -48,15 +57,33 @@ def test_only_what_a_node_does_not_say_is_lacking() -> None:
     assert enforcement.lacking(wishes, ("mps", MEMORY_CAP, "mig")) == (COMPUTE_CAP,)
 
 
-@pytest.mark.parametrize(("text", "is_required"), [(None, False), ("false", False), ("true", True)])
-def test_a_pod_says_whether_it_insists(text: str | None, is_required: bool) -> None:
+@pytest.mark.parametrize(
+    ("wishes", "by_driver", "needed"),
+    [
+        (Wishes(memory_cap=True, compute_cap=True), False, ("compute-cap/hard", "memory-cap/hard")),
+        (Wishes(memory_cap=True, mode="mps"), True, (DRIVER_CAP, "mps")),
+        (Wishes(mode="hami-core"), False, ("hami-core",)),
+        (Wishes(), False, ()),
+    ],
+)
+def test_caps_that_have_to_be_hard_are_another_word_and_the_drivers_is_hard(
+    wishes: Wishes, by_driver: bool, needed: tuple[str, ...]
+) -> None:
+    assert enforcement.needed(wishes, by_driver=by_driver, is_hard=True) == needed
+
+
+@pytest.mark.parametrize(
+    ("text", "requirement"),
+    [(None, Requirement.NONE), ("false", Requirement.NONE), ("true", Requirement.ANY), ("hard", Requirement.HARD)],
+)
+def test_a_pod_says_whether_it_insists(text: str | None, requirement: Requirement) -> None:
     said = {} if text is None else {names.REQUIRE_ENFORCEMENT: text}
-    assert enforcement.is_required(said) is is_required
-    assert enforcement.is_required(None) is False
+    assert enforcement.requirement(said) is requirement
+    assert enforcement.requirement(None) is Requirement.NONE
 
 
-@pytest.mark.parametrize("text", ["", "True", "1", "yes"])
+@pytest.mark.parametrize("text", ["", "True", "1", "yes", "Hard"])
 def test_another_word_is_refused_and_named(text: str) -> None:
-    refusal = enforcement.is_required({names.REQUIRE_ENFORCEMENT: text})
+    refusal = enforcement.requirement({names.REQUIRE_ENFORCEMENT: text})
     assert isinstance(refusal, Refusal)
-    assert (refusal.field, refusal.value, refusal.allowed) == (names.REQUIRE_ENFORCEMENT, text, "true or false")
+    assert (refusal.field, refusal.value, refusal.allowed) == (names.REQUIRE_ENFORCEMENT, text, "true, hard or false")

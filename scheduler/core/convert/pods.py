@@ -15,6 +15,7 @@ from gpu.asked import PLAIN, asked_when_bound, mode_of, recorded, unrecorded
 from gpu.cards import integer
 from gpu.dialects import vocabulary
 from gpu.ended import has_ended
+from gpu.enforcement import Requirement
 from gpu.refusal import Refusal, told
 from gpu.request import NO_GPU
 from gpu.translation import Cards, Translation
@@ -158,11 +159,10 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     request = found.request
     if (no_room := room.cramped(pod.metadata.annotations, found)) is not None:
         problem = no_room.message
-    required = enforcement.is_required(pod.metadata.annotations)
+    required = enforcement.requirement(pod.metadata.annotations)
     if isinstance(required, Refusal):
         problem = told(required)
-    insists = required or settings.require_enforcement
-    enforced = enforcement.needed(found.wishes, by_driver=found.driver_caps) if insists else ()
+    enforced = _enforced(found, required, settings)
     hand_over = device_env.hand_over(pod, request)
     problem = problem or device_env.taken_back(pod, request)
     cls = PodClass(
@@ -237,6 +237,13 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
 
 def _is_scaling(pod: Pod) -> bool:
     return pod.spec.scheduler_name == names.SCALING_SCHEDULER_NAME
+
+
+def _enforced(found: Translation, required: Requirement | Refusal, settings: Settings) -> tuple[str, ...]:
+    """What the pod's node has to enforce: nothing where nobody insists."""
+    if required is Requirement.NONE and not settings.require_enforcement:
+        return ()
+    return enforcement.needed(found.wishes, by_driver=found.driver_caps, is_hard=required is Requirement.HARD)
 
 
 def _shared_constraints(pod: Pod, cards: Cards, enforced: tuple[str, ...], filters: Filters) -> Constraints:

@@ -48,6 +48,7 @@ def half_full(gpus: int = 1, *, device: str = "GPU-a") -> Story:
         (asks_whole("q", 2), 2, set()),
         (waiting("q", NO_ROOM), 1, {"L1"}),
         (asks("q", {"gpu-fraction": "0.5", "moorage.dev/require-enforcement": "true"}), 1, set()),
+        (asks("q", {"gpu-fraction": "0.5", "moorage.dev/require-enforcement": "hard"}), 1, set()),
         (asks("q", {"gpu-fraction": "0.5", "moorage.dev/require-enforcement": "false"}), 1, {"L1"}),
         (
             waiting("q", NO_ROOM, containers=[{"name": "c", "resources": {"limits": {"npu.example/cards": "1"}}}]),
@@ -72,6 +73,7 @@ def half_full(gpus: int = 1, *, device: str = "GPU-a") -> Story:
         "two, where one is free",
         "no GPU at all",
         "one that insists on what its node may not enforce",
+        "one that insists on hard caps",
         "one that does not insist",
         "a device of another maker",
         "an ask that means nothing",

@@ -62,6 +62,31 @@ def test_a_pod_that_insists_goes_only_where_all_it_wishes_is_enforced(
 
 
 @pytest.mark.parametrize(
+    ("enforces", "wishes", "expected"),
+    [
+        pytest.param(("memory-cap,compute-cap", "memory-cap/hard,compute-cap/hard"), CAPS, "n2", id="both are hard"),
+        pytest.param(("memory-cap/hard,compute-cap/soft",), CAPS, "", id="one is not"),
+        pytest.param(("memory-cap/after", "memory-cap=driver"), Wishes(memory_cap=True), "", id="the pod reads no cap"),
+        pytest.param(("memory-cap", "memory-cap/hard"), Wishes(memory_cap=True), "n2", id="of unknown strength"),
+        pytest.param((None, "mps"), Wishes(mode="mps"), "n2", id="a mode has no strength"),
+        pytest.param((None,), Wishes(), "n1", id="nothing wished"),
+    ],
+)
+def test_a_pod_that_insists_on_hard_caps_goes_where_they_are_hard(
+    enforces: tuple[str | None, ...], wishes: Wishes, expected: str
+) -> None:
+    nodes = [_node(f"n{number}", said) for number, said in enumerate(enforces, 1)]
+    annotations = {names.REQUIRE_ENFORCEMENT: "hard"}
+    assert _decided(*nodes, _pod(wishes, annotations))[0] == expected
+    # The setting for all pods asks for less, and takes nothing from what the pod says.
+    assert _decided(*nodes, _pod(wishes, annotations), settings=Settings(require_enforcement=True))[0] == expected
+
+
+def test_a_hard_cap_will_do_where_any_is_required() -> None:
+    assert _decided(_node("n1", "memory-cap/hard,compute-cap/after"), _pod(CAPS, INSISTS))[0] == "n1"
+
+
+@pytest.mark.parametrize(
     ("wishes", "expected"),
     [
         pytest.param(CAPS, "n3", id="the first that enforces all of it"),
@@ -101,7 +126,7 @@ def test_an_annotation_that_can_not_be_read_keeps_the_pod_waiting_and_is_named()
     assert place == ""
     assert verdict is not None
     assert verdict.code is Code.INVALID_REQUEST
-    assert f'{names.REQUIRE_ENFORCEMENT} is "yes"; allowed: true or false' in verdict.detail
+    assert f'{names.REQUIRE_ENFORCEMENT} is "yes"; allowed: true, hard or false' in verdict.detail
 
 
 def test_a_pod_without_wishes_may_insist() -> None:
