@@ -99,9 +99,9 @@ class Shortfall(msgspec.Struct, frozen=True):
 
     def shown(self) -> str:
         """Write it for people."""
-        why = f"{self.fitting} of {self.suitable} such GPUs are free"
+        why = f"suitable GPUs: {self.suitable}, free now: {self.fitting}"
         if self.is_for_ever:
-            why = f"this machine has {self.suitable} such GPUs"
+            why = f"suitable GPUs on this machine: {self.suitable}"
         elif self.ask.nano < NANO_PER_DEVICE:
             most = max(gpu.book.free_nano for gpu in self.gpus if not gpu.why_closed)
             why = f"no GPU has that free, the most is {decimal(most)}"

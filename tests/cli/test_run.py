@@ -135,7 +135,7 @@ def masked(table: str) -> list[list[str]]:
         (["--gpus", "0.5"], 2, "COMMAND: missing; give it after --"),
         (["--list", "--", "true"], 2, "--list: not with a command"),
         (["--gpus", "0.5", "true", "--lr", "3"], 2, "unrecognized arguments: --lr"),
-        (["--gpus", "3", "--", "true"], 2, "--gpus, --gpu-memory: 3 whole GPUs requested, this machine has 2"),
+        (["--gpus", "3", "--", "true"], 2, "--gpus, --gpu-memory: 3 whole GPUs requested, suitable"),
         (["--gpus", "1", "--wait", "soon", "--", "true"], 2, "--wait: 'soon' is not a number with ms, s, m or h"),
         (["--gpus", "1", "--", "no-such-program"], 127, "no-such-program: command not found"),
         (["--gpus", "1", "--folder", "/proc/books", "--", "true"], 2, "--folder: /proc/books can't be used: No"),

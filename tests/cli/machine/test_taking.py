@@ -138,7 +138,7 @@ def test_a_gpu_with_a_book_that_cannot_be_read_is_left_alone(machine: Machine) -
     found = machine.take(Ask(2, 2, WHOLE))
     assert isinstance(found, Shortfall)
     assert found.shown().startswith(
-        "2 whole GPUs requested, this machine has 1 such GPUs; GPU 0 is not used: GPU-a.json can't be read ("
+        "2 whole GPUs requested, suitable GPUs on this machine: 1; GPU 0 is not used: GPU-a.json can't be read ("
     )
     assert (machine.folder.path / "GPU-a.json").read_text() == "{"
 
