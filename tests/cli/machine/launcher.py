@@ -105,6 +105,9 @@ def _end(group: int) -> None:
     fds = [os.pidfd_open(pid) for pid in _pids(group)]
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        # It may not have become a group yet.
+        os.kill(group, signal.SIGKILL)
     for fd in fds:
         select.select([fd], [], [])
         os.close(fd)

@@ -33,11 +33,16 @@ class Commands:
         command = [sys.executable, "-m", "tests.cli.machine.launcher", str(folder)]
         self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.used: dict[str, dict[int, int]] = {}
+        self._ended: set[str] = set()
 
     def say(self, line: str) -> None:
         """Send a line. A command that is to end may end, and another one start, before we read of it."""
-        if line.startswith("end "):
-            self.used.pop(line.removeprefix("end "), None)
+        does, _, name = line.partition(" ")
+        if does == "start":
+            self._ended.discard(name.partition(" ")[0])
+        elif does == "end":
+            self._ended.add(name)
+            self.used.pop(name, None)
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
@@ -46,7 +51,7 @@ class Commands:
         """The next answer, after which no GPU is used beyond what it has."""
         assert self._process.stdout is not None
         name, _, told = self._process.stdout.readline().rstrip("\n").partition(" ")
-        if told not in {"refused", "killed", "ended", "waits"}:
+        if name not in self._ended and told not in {"refused", "killed", "waits"}:
             self.used[name] = {int(gpu): int(nano) for gpu, nano in (each.split(":") for each in told.split(","))}
         assert all(nano <= WHOLE for nano in self.taken().values()), self.used
         return f"{name} {told}"
@@ -139,6 +144,21 @@ def test_a_hundred_that_race_and_wait_all_get_their_turn(commands: Commands) -> 
             started += len(commands.used)
             for name in list(commands.used):
                 commands.say(f"end {name}")
+
+
+def test_commands_that_are_killed_while_they_start_leave_nothing_behind(commands: Commands) -> None:
+    """In the queue, between two books, before an exec: wherever it hits them."""
+    for number in range(60):
+        commands.say(f"start c{number} {('3', '2', '0.5')[number % 3]} 60")
+        if number % 4:
+            commands.say(f"end c{number - 1}")
+    for number in range(60):
+        if number % 4 == 3:
+            commands.say(f"end c{number}")
+    commands.say("start all 4 60")
+    while not (answer := commands.answer()).startswith("all 0:"):
+        assert not answer.endswith("refused")
+    assert [gpu["freeNano"] for gpu in commands.listed()] == [0] * CARDS
 
 
 def test_first_come_first_served(commands: Commands) -> None:
