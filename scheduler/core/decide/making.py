@@ -27,6 +27,7 @@ from scheduler.core.decide.berthing import Berthing
 from scheduler.core.decide.charging import Charging
 from scheduler.core.decide.held_back import HeldBackItems
 from scheduler.core.decide.looks import Looks, pause_ns
+from scheduler.core.decide.moves import MovesOfLook
 from scheduler.core.decide.needs import Needing, needs_left
 from scheduler.core.decide.revising import Revising
 from scheduler.core.decide.room_trial import OnPaper, cost_beside, cost_of_search, room_trial
@@ -38,7 +39,6 @@ from scheduler.core.model.steps import Steps
 from scheduler.core.nodes.capacity import Capacity
 from scheduler.core.queues.order import QueueOrder
 from scheduler.core.queues.tree import TreeQueue
-from scheduler.core.room.moving import find_moves
 from scheduler.core.room.trial import Trial
 
 _S: Final = 1_000_000_000
@@ -251,27 +251,32 @@ class Making:
         settings = self.attempts.snapshot.settings
         if Strategy.SPREAD in {settings.gpu_strategy, settings.cpu_strategy}:
             return list(due)
-        left, allowance = list[Needing](), self._allowance(due)
+        left, allowance, moves = list[Needing](), self._allowance(due), MovesOfLook()
         for first, order in self._by_turns(due, allowance):
             yield cost_of_search(self.attempts.snapshot)
-            if self._is_moved(first, allowance):
+            if self._is_moved(first, allowance, moves):
                 self._refused.pop(first.key, None)  # what it was told before is over
                 self._line_up(order, first)
             else:
                 left.append(first)
         return left
 
-    def _is_moved(self, first: Needing, allowance: Allowance) -> bool:
+    def _is_moved(self, first: Needing, allowance: Allowance, of_look: MovesOfLook) -> bool:
         """Whether groups are moved for the first one, or it needs nothing: then it has had its turn."""
         need = first.need()
         if need is None:
             self._pass_over(first, allowance)
             return True
-        moves = find_moves(need, self._trial_beside(self.berthing.alike(need)[1]))
+        off = self.berthing.alike(need)[1]
+        if of_look.is_known(need, self.trial, off):
+            allowance.spend(first.namespace, _PASSING + _PASSING_EACH * first.members())
+            return False
+        moves = of_look.find(need, self._trial_beside(off), off)
         allowance.spend(first.namespace, cost_of_search(self.attempts.snapshot) + cost_beside(moves))
         is_moved = isinstance(moves, Moves) and self.charging.take_moves(need, moves)
         if is_moved:
             first.take()
+            of_look.has_charged()
         return is_moved
 
     # --- searches ------------------------------------------------------------------------------------------------

@@ -54,6 +54,11 @@ class Resident(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True):
         return not self.chain and all(pod.moves_as for pod in self.pods)
 
     @property
+    def uids(self) -> tuple[str, ...]:
+        """UIDs of its pods."""
+        return tuple(pod.uid for pod in self.pods)
+
+    @property
     def unit(self) -> Unit:
         """As a plan names it."""
         first = self.pods[0]
@@ -62,7 +67,7 @@ class Resident(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True):
             queue=self.leaf.name,
             priority=self.priority,
             is_core=self.is_core,
-            pods=tuple(pod.uid for pod in self.pods),
+            pods=self.uids,
         )
 
 

@@ -221,7 +221,7 @@ def test_nothing_is_tried_for_groups_that_fit_on_no_other_node() -> None:
     trial = trial_of(making_room(*nodes, *pods, queue("a"), waiting("mine", "a", gpus=2)))
     found = find_moves(need_of(trial, "mine"), trial)
     assert isinstance(found, NoMoves)
-    assert found.placed == 1  # the need itself, where things are as they are
+    assert found.placed == 0
 
 
 def test_the_node_with_the_least_to_move_is_emptied() -> None:
@@ -311,6 +311,35 @@ def test_no_more_groups_are_moved_than_may_be() -> None:
     need = waiting("mine", "a", gpus=4)
     assert answer(*objects, need, settings=RoomSettings(most_moved_groups=1)) is None
     assert moved(answer(*objects, need)) == {"x0": "n2", "x1": "n2"}
+
+
+#: More nodes than have a try as the first one.
+_MANY = range(9)
+
+
+def test_no_group_is_moved_off_a_node_that_can_not_take_the_need() -> None:
+    useless = [
+        (node(f"a{at}", 4), running(f"stays{at}", "a", f"a{at}", gpus=1), movable(f"useless{at}", f"a{at}", 1))
+        for at in _MANY
+    ]
+    objects = (*itertools.chain(*useless), *_FRAGMENTED[:2], movable("x", "n1", 2), waiting("mine", "a", gpus=4))
+    assert set(moved(answer(*objects, settings=RoomSettings(most_moved_groups=1))) or {}) == {"x"}
+
+
+def test_what_is_moved_off_a_node_in_vain_goes_back_and_leaves_its_place_to_others() -> None:
+    def only(name: str) -> dict[str, Any]:
+        return {"spec": {"nodeSelector": {"only": name}}}
+
+    vain = [
+        (node(f"a{at}", 4), movable(f"small{at}", f"a{at}", 1, **only("n3")), movable(f"big{at}", f"a{at}", 3))
+        for at in _MANY
+    ]
+    objects = (
+        *itertools.chain(*vain), queue("a", gpu=(0, 1, -1)), node("z", 4),
+        node("n1", 1, labels={"only": "n1"}), node("n3", 3, labels={"only": "n3"}),
+        movable("x", "z", 1, **only("n1")), movable("y", "z", 3), waiting("mine", "a", gpus=4),
+    )  # fmt: skip
+    assert moved(answer(*objects)) == {"x": "n1", "y": "n3"}
 
 
 def test_a_share_moves_to_another_device_so_that_a_whole_gpu_comes_free() -> None:
