@@ -7,17 +7,16 @@ again where it saved its work last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from gpu.handover import PlannedDevice
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, GiveUp, Hold, Join, MakeRoom, Placement, Plan
-from scheduler.core.model.records import PodRecord, SeenPod
+from scheduler.core.model.records import NodeRecord, PodRecord, SeenPod
 from scheduler.core.model.room import Ended, Intent, RoomFacts, RoomSettings
 from scheduler.core.room.written import Record, evictions
-from simulator.traces.shared_devices import SharedDevices
+from simulator.settling.books import Books
 from simulator.week import objects
 from simulator.week.arrivals import Job
 from simulator.week.tally import Tally
@@ -38,22 +37,22 @@ class _State:
     start: int = 0
     waiting: dict[str, PodRecord] = field(default_factory=dict)
     bound: dict[str, PodRecord] = field(default_factory=dict)
-    devices: dict[str, tuple[PlannedDevice, ...]] = field(default_factory=dict)
     #: Since when it works, None before.
     since_s: int | None = None
     is_stopping: bool = False
 
 
 class Shell:
-    """Jobs on a cluster. ``now_s``: set by the caller. ``later``: calls back after some time."""
+    """Jobs on the nodes of a cluster. ``now_s``: set by the caller. ``later``: calls back after some time."""
 
-    def __init__(self, cluster: Cluster, tally: Tally, later: Later) -> None:
+    def __init__(self, cluster: Cluster, nodes: Iterable[NodeRecord], tally: Tally, later: Later) -> None:
         self.cluster = cluster
+        self._nodes = {node.name: node for node in nodes}
         self.now_s = 0
         self._tally = tally
         self._later = later
         self._rv = 0
-        self._shared = SharedDevices(cluster, self._next_rv)
+        self._books = Books(cluster, self._next_rv)
         self._jobs: dict[int, _State] = {}
         self._of_pod: dict[str, _State] = {}
         #: When pods of each owner were evicted for others.
@@ -94,7 +93,7 @@ class Shell:
     def _remove_pods(self, state: _State) -> None:
         for uid in [*state.bound, *state.waiting]:
             self.cluster.remove_pod(uid)
-            self._shared.leave(state.devices.pop(uid, ()))
+            self._books.leave(uid)
             del self._of_pod[uid]
         state.bound.clear()
         state.waiting.clear()
@@ -123,8 +122,7 @@ class Shell:
     def _bind(self, placement: Placement) -> None:
         state = self._of_pod[placement.pod_uid]
         pod = state.waiting.pop(placement.pod_uid)
-        held = self._shared.join(placement.devices, placement.node)
-        state.devices[pod.uid] = placement.devices
+        held = self._books.join(pod, self._nodes[placement.node], placement.devices)
         now_bound = objects.bound(pod, placement.node, held, at_s=self.now_s, rv=self._next_rv())
         state.bound[pod.uid] = now_bound
         self._take(now_bound)

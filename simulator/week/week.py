@@ -90,7 +90,6 @@ class _Run:
     def __init__(self, workload: Workload, jobs: list[Job], settings: Settings, *, seed: int, ends_s: int) -> None:
         self.tally = Tally(ends_s)
         self.cluster = Cluster(settings)
-        self.shell = Shell(self.cluster, self.tally, self._later)
         self.decisions = 0
         self._settings = settings
         self._ends_s = ends_s
@@ -101,7 +100,9 @@ class _Run:
         self.capacity_milli = sum(node.gpus for node in nodes) * 1_000
         ranks = list(range(len(nodes)))
         random.Random(seed).shuffle(ranks)
-        self.cluster.replace_nodes([node_record(node, rank) for node, rank in zip(nodes, ranks, strict=True)])
+        records = [node_record(node, rank) for node, rank in zip(nodes, ranks, strict=True)]
+        self.cluster.replace_nodes(records)
+        self.shell = Shell(self.cluster, records, self.tally, self._later)
         self.cluster.queues.records.replace([objects.queue(queue) for queue in workload.queues])
         for job in jobs:
             self._at(job.at_s, partial(self.shell.come, job))
