@@ -10,14 +10,14 @@ shrinks), by priority, protection, and budgets.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.resources import NOTHING, Resources
-from scheduler.core.nodes.table import GPUS, Bools
+from scheduler.core.nodes.table import GPUS, Bools, Device
 from scheduler.core.room.columns import EMPTY
 from scheduler.core.room.counting import Counting, free_now
 from scheduler.core.room.need import Need
@@ -90,6 +90,11 @@ def _suffice(trial: Trial, wanted: Least, gone: Bools | None) -> Iterator[bool]:
     if gone is not None:
         unit = trial.residents.pods.of["unit"]
         has += trial.residents.demands(trial, rows)[:, (unit != EMPTY) & gone[unit]].sum(axis=1)
-        has[rows.index(GPUS)] += sum(map(len, trial.statement.table.devices))
+        has[rows.index(GPUS)] += sum(map(_come_back, trial.statement.table.devices))
     for row, amount in needed.items():
         yield int(has[rows.index(row)]) >= amount
+
+
+def _come_back(devices: Iterable[Device]) -> int:
+    """Shared GPUs that come back at most when all tenants go; those that are idle or on their way back are free."""
+    return sum(device.is_gpu and not (device.is_idle or device.is_leaving) for device in devices)

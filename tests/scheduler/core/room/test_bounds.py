@@ -9,8 +9,9 @@ import pytest
 from scheduler.core.model.resources import Resources
 from scheduler.core.room.bounds import least, reach, reaches_without
 from scheduler.core.room.tenants import tenants
-from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
-from tests.scheduler.core.room.scenes import need_of, running, trial_of, waiting
+from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue, reservation
+from tests.scheduler.core.room.scenes import device, need_of, running, sharing, trial_of, waiting
+from wire.core import Pod
 
 
 def _gang(minimum: int, *gpus: int, **group: Any) -> list[Any]:
@@ -53,6 +54,28 @@ def test_a_need_is_out_of_reach_where_nodes_have_too_few_slots_or_too_little_in_
     there = [node(f"n{at}", count) for at, count in enumerate(nodes)]
     trial = trial_of(cluster(*there, *_gang(minimum, *gpus)))
     assert reach(trial, least(need_of(trial, "mine"), trial)) is reached
+
+
+@pytest.mark.parametrize(
+    ("shared", "tenants_of", "gpus", "reached"),
+    [
+        pytest.param(device("d", "n1"), 0, (3, 1), True, id="idle"),
+        pytest.param(device("d", "n1"), 0, (3, 2), False, id="idle, and counted once"),
+        pytest.param(reservation("d", "n1", uuid="GPU-d", deleting=True), 0, (3, 2), False, id="on its way back"),
+        pytest.param(device("d", "n1", s=NANO // 2), 1, (3, 1), True, id="comes back with its tenant"),
+        pytest.param(device("d", "n1", s=NANO // 2), 1, (3, 2), False, id="and no more than that"),
+    ],
+)
+def test_a_shared_gpu_counts_once_without_all_that_may_go(
+    shared: Pod, tenants_of: int, gpus: tuple[int, int], reached: bool
+) -> None:
+    there: list[Any] = [node("n1", 4), running("x", "a", "n1", gpus=3), shared]
+    there += [sharing("s", "a", "n1", "d", NANO // 2)] * tenants_of
+    trial = trial_of(cluster(*there, *_gang(2, *gpus)))
+    trial.residents.refresh(trial)
+    wanted = least(need_of(trial, "mine"), trial)
+    gone = trial.residents.is_filled()
+    assert reaches_without(trial, wanted, gone, tenants(trial, trial.residents)) is reached
 
 
 def test_the_statement_is_left_as_it_was() -> None:
