@@ -6,7 +6,7 @@ together: the placer has the last word, and if it says no, more is made for each
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.core.model.steps import Steps
@@ -15,6 +15,7 @@ from scheduler.core.room.cost import Pricing
 from scheduler.core.room.counting import Counting
 from scheduler.core.room.limits import Limits
 from scheduler.core.room.nodewise import Choosing
+from scheduler.core.room.permits import Permits
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def choose(
     pricing: Pricing,
     *,
     limits: Limits,
-    allows: Callable[[Sequence[int]], bool] | None = None,
+    permits: Permits | None = None,
     more: int = 0,
 ) -> Steps[list[int] | None]:
     """The units that go, in the order in which they were chosen; None if the whole pool is not enough.
@@ -48,7 +49,7 @@ def choose(
     for each in sorted(wanted, key=lambda one: one.size, reverse=True):
         known = list(choosings[0].chosen) if choosings else []
         choosing = Choosing(
-            each.counting, pricing, each.pods + more, allows=allows, limits=limits if not choosings else None
+            each.counting, pricing, each.pods + more, permits=permits, limits=limits if not choosings else None
         )
         choosing.go(known)
         if not (yield from choosing.fill(pool)):

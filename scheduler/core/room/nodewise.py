@@ -19,6 +19,7 @@ from scheduler.core.room.cost import Pricing
 from scheduler.core.room.counting import Counting
 from scheduler.core.room.estimates import PARTS, Estimates
 from scheduler.core.room.limits import Limits
+from scheduler.core.room.permits import NOBODY, Gone, Permits
 from scheduler.core.room.units import Resident
 
 #: The most shared devices of a node that are tried to be freed as a whole.
@@ -83,7 +84,7 @@ class _Wanted:
 
 @dataclass(slots=True)
 class Choosing:
-    """``needed``: the number of pods in all. ``allows``: whether units may go in this order; None: all may.
+    """``needed``: the number of pods in all. ``permits``: which units may go, in the order in which they do; None: all.
 
     ``limits``: what queues have to free besides.
     """
@@ -91,7 +92,7 @@ class Choosing:
     counting: Counting
     pricing: Pricing
     needed: int
-    allows: Callable[[Sequence[int]], bool] | None = None
+    permits: Permits | None = None
     limits: Limits | None = None
     #: In the order in which they were chosen; and by position.
     chosen: dict[int, None] = field(default_factory=dict)
@@ -101,6 +102,8 @@ class Choosing:
     _losses: dict[int, int] = field(default_factory=dict)
     _candidates: dict[int, list[int]] = field(default_factory=dict)
     _looks: dict[int, _Look | None] = field(default_factory=dict)
+    #: What those that were chosen take; None: they may not all go.
+    _gone: Gone | None = NOBODY
 
     def __post_init__(self) -> None:
         self._total = int(self.counting.here.sum())
@@ -139,9 +142,12 @@ class Choosing:
             return True
         for row in sorted(pool.tolist(), key=self.dear):
             unit = self._unit(row)
-            if row in self.chosen or not self.limits.helps(unit) or not self._may((), row):
+            if row in self.chosen or not self.limits.helps(unit):
                 continue
-            self.go(self._with_surplus((), row))
+            rows = self._with_surplus((), row)
+            if self._go(rows, self._gone) is None:
+                continue
+            self.go(rows)
             if self.limits.are_met():
                 return True
         return False
@@ -158,7 +164,7 @@ class Choosing:
         there = [row for row in self._candidates.get(position, ()) if row not in self.chosen]
         looks = []
         orders: list[Callable[[int], _Rank]] = [self._loss, lambda row: self._per(position, row), self._per_all]
-        if self.allows is not None:
+        if self.permits is not None:
             orders.append(self._size)  # the smallest first, so that most may go
             orders += self._by_device(position, there)
         for order in orders:
@@ -208,12 +214,15 @@ class Choosing:
     def _first(self, position: int, order: Sequence[int]) -> _Look | None:
         """Units in an order until there is room for one more, and those left out that are not needed for it."""
         wanted = _Wanted(self.counting, position, self._known(position) + 1, self._on.get(position, frozenset()))
-        picked: list[int] = []
+        picked, gone = list[int](), self._gone
         for row in order:
-            if row in picked or not self._may(picked, row):
+            if row in picked:
                 continue
             more = self._with_surplus(picked, row)
-            picked += more
+            then = self._go(more, gone)
+            if then is None:
+                continue
+            picked, gone = [*picked, *more], then
             if wanted.is_met_with(more):
                 break
         else:
@@ -222,15 +231,18 @@ class Choosing:
             if wanted.is_met_without(row) and not self._is_bound(row, picked):
                 picked.remove(row)
                 wanted.drop(row)
-        if self.allows is not None and not self.allows([*self.chosen, *picked]):
+        if self._go(picked, self._gone) is None:
             return None
         gains = self._gains(picked)
         gain = min(self.needed - self._total, sum(gains.values()))
         loss = sum(map(self._loss, picked))
         return _Look(loss * PARTS // NANO_PER_DEVICE // max(1, gain), tuple(picked), gains)
 
-    def _may(self, picked: Sequence[int], row: int) -> bool:
-        return self.allows is None or self.allows([*self.chosen, *picked, *self._with_surplus(picked, row)])
+    def _go(self, rows: Sequence[int], before: Gone | None) -> Gone | None:
+        """What has gone once these have as well; None if they may not."""
+        if self.permits is None or before is None:
+            return before
+        return self.permits.go(rows, before)
 
     def _with_surplus(self, picked: Sequence[int], row: int) -> list[int]:
         """A unit, and before it the surplus that a core takes with it."""
@@ -267,6 +279,7 @@ class Choosing:
             self._there[position] = self._known(position) + gain
             self._total += gain
             self._on[position] = self._on.get(position, frozenset()).union(look.units)
+        self._gone = self._go(look.units, self._gone)
         self.chosen.update(dict.fromkeys(look.units))
         for row in look.units if self.limits is not None else ():
             self._free_limits(row, 1)
@@ -295,7 +308,7 @@ class Choosing:
             return False
         if self._total - sum(self._lost(row).values()) < self.needed:
             return False
-        return self.allows is None or self.allows([other for other in self.chosen if other != row])
+        return self._go([other for other in self.chosen if other != row], NOBODY) is not None
 
     def stay(self, row: int) -> None:
         """It stays."""
@@ -305,6 +318,7 @@ class Choosing:
             self._total -= count
         self._free_limits(row, -1)
         del self.chosen[row]
+        self._gone = self._go(list(self.chosen), NOBODY)
 
     def _lost(self, row: int) -> dict[int, int]:
         """What nodes hold less if it stays."""

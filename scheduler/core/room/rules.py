@@ -6,8 +6,9 @@ are those of the accounts before anybody is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.model.room import Action, RoomSettings
@@ -15,6 +16,8 @@ from scheduler.core.queues.accounts import Accounts, Use
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room.protection import parting
 from scheduler.core.room.units import Resident
+
+_NOTHING_LOST: Final[Mapping[int, Resources]] = {}
 
 
 @dataclass(slots=True)
@@ -84,9 +87,14 @@ class Rules:
         for number in victim.leaf.path:
             lost[number] = lost.get(number, NOTHING).plus(victim.amounts)
 
-    def permit(self, victims: Iterable[Resident]) -> dict[int, Resources] | None:
-        """Judge victims in their order: what queues lose in the end; None if one of them may not be taken."""
-        lost: dict[int, Resources] = {}
+    def permit(
+        self, victims: Iterable[Resident], before: Mapping[int, Resources] = _NOTHING_LOST
+    ) -> dict[int, Resources] | None:
+        """Judge victims in their order: what queues lose in the end; None if one of them may not be taken.
+
+        ``before``: what queues lose by those that go before them.
+        """
+        lost = dict(before)
         for victim in victims:
             if not self.may_take(victim, lost):
                 return None

@@ -14,6 +14,7 @@ from scheduler.core.room.counting import Counting
 from scheduler.core.room.ground import Ground
 from scheduler.core.room.joint import Wanted
 from scheduler.core.room.limits import Limits
+from scheduler.core.room.permits import Permits
 from scheduler.core.room.pools import of_low_priority
 from scheduler.core.room.rules import Rules
 
@@ -86,16 +87,9 @@ class Sets:
 
     def _out_of_turn(self) -> Steps[list[list[int]]]:
         """Node by node, each unit judged when it is looked at: it need not go where the order would have it."""
-        found = yield from joint.choose(
-            self.wanted, self.able, self.pricing, limits=self._limits(), allows=self._allows
-        )
+        permits = Permits(self.ground.trial.residents, self.rules, self.ground.budgets)
+        found = yield from joint.choose(self.wanted, self.able, self.pricing, limits=self._limits(), permits=permits)
         return [] if found is None else [found]
-
-    def _allows(self, rows: Sequence[int]) -> bool:
-        units, budgets = self.ground.trial.residents.at(rows), self.ground.budgets
-        if self.rules.permit(units) is None:
-            return False
-        return budgets.forbid_nothing or budgets.takes(pod for unit in units for pod in unit.pods) is not None
 
     def _limits(self) -> Limits:
         return Limits(self.ground.trial.accounts, self.ground.leaf, self.ground.wanted.claim)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from scheduler.core.model.resources import NOTHING
 from scheduler.core.model.steps import ended
@@ -18,6 +20,8 @@ from scheduler.core.room.counting import Counting
 from scheduler.core.room.joint import Wanted
 from scheduler.core.room.limits import Limits
 from scheduler.core.room.nodewise import Choosing
+from scheduler.core.room.permits import NOBODY, Gone, Permits
+from scheduler.core.room.table import ResidentTable
 from scheduler.core.room.tenants import tenants
 from scheduler.core.room.trial import Trial
 from tests.scheduler.core.objects import cluster, node, pod_group, queue
@@ -40,7 +44,7 @@ def _choose(choosing: Choosing, rows: list[int]) -> list[int] | None:
     assert leaf is not None
     limits = Limits(trial.accounts, leaf, NOTHING)
     pool = np.array(rows, np.int64)
-    return ended(joint.choose(wanted, pool, choosing.pricing, limits=limits, allows=choosing.allows))
+    return ended(joint.choose(wanted, pool, choosing.pricing, limits=limits, permits=choosing.permits))
 
 
 def _held(choosing: Choosing, gone: Any) -> int:
@@ -98,13 +102,48 @@ def test_a_gang_on_several_nodes_goes_where_it_costs_less_for_each_pod_than_othe
     assert _chosen(_full(*gang, alone), 2) == ["g0", "g1"]
 
 
+class _AllBut(Permits):
+    """All may go but one pod."""
+
+    def __init__(self, table: ResidentTable, name: str) -> None:
+        self.table, self.name = table, name
+
+    @override
+    def go(self, rows: Sequence[int], before: Gone = NOBODY) -> Gone | None:
+        return None if any(unit.pods[0].name == self.name for unit in self.table.at(rows)) else before
+
+
 def test_a_judge_may_forbid_units() -> None:
     pods = [running(f"p{at}", "a", f"n{at}", gpus=2, age_s=100 * (3 - at)) for at in range(3)]
     choosing, rows = _choosing(_full(*pods), 1)
     table = choosing.counting.table
-    choosing.allows = lambda gone: (
-        not any(unit is not None and unit.pods[0].name == "p2" for unit in map(table.residents.__getitem__, gone))
-    )
+    choosing.permits = _AllBut(table, "p2")
     found = _choose(choosing, rows)
     assert found is not None
     assert [unit.pods[0].name for unit in map(table.residents.__getitem__, found) if unit] == ["p1"]
+
+
+class _Counting(_AllBut):
+    """All may go; ``judged`` counts them."""
+
+    judged = 0
+
+    @override
+    def go(self, rows: Sequence[int], before: Gone = NOBODY) -> Gone | None:
+        self.judged += len(rows)
+        return before
+
+
+def test_with_twice_the_units_twice_as_many_are_judged() -> None:
+    def judged(count: int) -> int:
+        pods = [running(f"p{at}{half}", "a", f"n{at}", gpus=1) for at in range(count) for half in "ab"]
+        trial = trial_of(
+            cluster(*(node(f"n{at}", 2) for at in range(count)), queue("a"), *pods, waiting("mine", "a", gpus=2))
+        )
+        choosing, rows = _choosing(trial, count)
+        choosing.permits = permits = _Counting(choosing.counting.table, "")
+        assert choosing.fill(np.array(rows, np.int64))
+        assert len(choosing.chosen) == 2 * count
+        return permits.judged
+
+    assert judged(40) <= 2 * judged(20) + 10

@@ -1,0 +1,50 @@
+"""Units are judged once, after those that were judged before."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from scheduler.core.model.resources import Resources
+from scheduler.core.model.room import Action, Budget
+from scheduler.core.queues.accounts import Use
+from scheduler.core.queues.tree import TreeQueue
+from scheduler.core.room.permits import Permits
+from scheduler.core.room.rules import Rules
+from tests.scheduler.core.objects import NANO, cluster, node, queue
+from tests.scheduler.core.room.scenes import running, trial_of, waiting
+
+
+def _permits(allowed: int) -> tuple[Permits, list[int]]:
+    """Five pods of a queue that has two more GPUs than its share, all under one budget."""
+    pods = [running(f"p{at}", "b", "n1", gpus=1) for at in range(5)]
+    made = cluster(
+        node("n1", 6), queue("a", gpu=(3, 1, -1)), queue("b", gpu=(3, 1, -1)), *pods, waiting("m", "a", gpus=2)
+    )
+    labels = {f"uid-{pod.metadata.name}": {"x": "y"} for pod in pods}
+    trial = trial_of(made, budgets=(Budget(namespace="ns", name="b", selector=(), allowed=allowed),), labels=labels)
+    trial.residents.refresh(trial)
+    leaf = trial.accounts.tree.leaf("a")
+    assert isinstance(leaf, TreeQueue)
+    rules = Rules(Action.RECLAIM, trial.accounts, leaf, Use("a", Resources(0, 0, 2 * NANO), False), 50, trial.settings)
+    return Permits(trial.residents, rules, trial.counted), [trial.residents.row_of[f"uid-p{at}"] for at in range(5)]
+
+
+@pytest.mark.parametrize(("allowed", "go"), [(9, 2), (1, 1), (0, 0)], ids=["by its queue", "by the budget", "none"])
+def test_as_many_go_one_by_one_as_all_at_once(allowed: int, go: int) -> None:
+    permits, rows = _permits(allowed)
+    for count in range(5):
+        at_once = permits.go(rows[:count])
+        assert (at_once is not None) is (count <= go)
+        for first in range(count):
+            before = permits.go(rows[:first])
+            assert before is None or permits.go(rows[first:count], before) == at_once
+
+
+def test_what_goes_takes_of_queues_and_budgets() -> None:
+    permits, rows = _permits(9)
+    gone = permits.go(rows[:2])
+    assert gone is not None
+    assert gone.taken == Counter({0: 2})
+    assert {lost.gpu_nano for lost in gone.lost.values()} == {2 * NANO}
