@@ -334,7 +334,7 @@ class Making:
             allowance.spend(first.namespace, cost)
             answer = yield from self.attempts.snapshot.finding_room(need, self._trial_beside(off), action)
         taken = self.charging.take_each(need, answer) if isinstance(answer, Found) else 0
-        allowance.spend(first.namespace, cost_beside(answer) + (taken - 1) * _FURTHER if taken else cost_beside(answer))
+        allowance.spend(first.namespace, max(cost_beside(answer), (taken - 1) * _FURTHER))
         if taken:
             self._refused.pop(first.key, None)
             first.take(taken)
@@ -367,7 +367,11 @@ class Making:
             return
         again_ns = now_ns + max(1, answer.until_s - self.wall_s) * _S if answer.until_s else None
         if before is not None and before.at_ns == now_ns:  # by the action before
-            answer = msgspec.structs.replace(answer, placed=answer.placed + before.answer.placed)
+            answer = msgspec.structs.replace(
+                answer,
+                placed=answer.placed + before.answer.placed,
+                taken_off=answer.taken_off + before.answer.taken_off,
+            )
             if before.again_ns is not None:
                 again_ns = before.again_ns if again_ns is None else min(again_ns, before.again_ns)
         self._refused[key] = Refused(

@@ -32,8 +32,9 @@ from scheduler.core.snapshot.node_mask import NodeMask, both
 #: What a search costs in operations of about a microsecond, beside one for each this many nodes and pods.
 _SEARCHING: Final = 2_000
 _ROWS_PER_OPERATION: Final = 4
-#: And for each pod that it placed.
+#: And for each pod that it placed, and took off for that.
 _PLACING: Final = 100
+_TAKING_OFF: Final = 50
 
 
 def room_trial(attempts: Attempts, *, wall_s: int, **given: Any) -> Trial:
@@ -59,8 +60,14 @@ def cost_of_search(snapshot: Snapshot) -> int:
 
 
 def cost_beside(answer: Found | NoRoom | Moves | NoMoves) -> int:
-    """What it has cost beside that."""
-    return 0 if isinstance(answer, Found) else _PLACING * answer.placed
+    """What it has cost beside that: what is found costs by its size, all else by what was tried."""
+    match answer:
+        case Found(units=units, places=places):
+            return _PLACING * len(places) + _TAKING_OFF * sum(len(unit.pods) for unit in units)
+        case NoRoom(placed=placed, taken_off=taken_off):
+            return _PLACING * placed + _TAKING_OFF * taken_off
+        case _:
+            return _PLACING * answer.placed
 
 
 @dataclass(frozen=True, slots=True)

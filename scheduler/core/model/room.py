@@ -256,5 +256,6 @@ class NoRoom(msgspec.Struct, frozen=True, kw_only=True):
     queue_code: Code | None = None
     kept: tuple[KeptPods, ...] = ()
     until_s: int = 0
-    #: How many pods were placed on paper to find that out: what it has cost.
+    #: How many pods were placed on paper, and taken off, to find that out: what it has cost.
     placed: int = 0
+    taken_off: int = 0

@@ -73,7 +73,9 @@ def _find(need: Need, trial: Trial, actions: Sequence[Action]) -> Steps[Found | 
     several = Ground(need, trial, leaf, bounds.least(need, trial))
     searching = _Searching(several.of_first(1))
     found = yield from _found(searching, several, actions)
-    return msgspec.structs.replace(found, placed=searching.placed) if isinstance(found, NoRoom) else found
+    if isinstance(found, NoRoom):
+        return msgspec.structs.replace(found, placed=searching.placed, taken_off=searching.taken_off)
+    return found
 
 
 def _found(searching: _Searching, several: Ground, actions: Sequence[Action]) -> Steps[Found | NoRoom]:
@@ -115,8 +117,9 @@ class _Searching:
     """One need's search."""
 
     ground: Ground
-    #: Pods that were placed to try sets.
+    #: Pods that were placed to try sets, and pods of these that were taken off.
     placed: int = 0
+    taken_off: int = 0
     pricing: Pricing = field(init=False)
 
     def __post_init__(self) -> None:
@@ -197,6 +200,7 @@ class _Searching:
         if self.placed > MOST_PLACED:
             raise _TooLong
         self.placed += self.ground.wanted.count + (_IN_PLACES if self.ground.need.has_places else 0)
+        self.taken_off += sum(len(unit.pods) for unit in units)
         statement, accounts = trial.statement.checkpoint(), trial.accounts.checkpoint()
         going.evict(trial, units)
         going.release(trial, units)
