@@ -17,6 +17,7 @@ from scheduler.core.what_if import explanation, written
 from scheduler.core.what_if import subject as subjects
 from scheduler.core.what_if.edit import Edit, NotPossible
 from scheduler.core.what_if.explanation import Explained
+from scheduler.core.what_if.room_answer import with_residents
 from scheduler.core.what_if.subject import Subject
 from scheduler.core.what_if.trying import Trying
 
@@ -60,7 +61,7 @@ def subject(known: Known, kind: str, namespace: str, name: str) -> Subject:
 def explained(known: Known, of: Subject, supposed: Sequence[Edit], wall_s: int) -> Explained:
     """Explain a group after these edits. Raises BadInput for one that is not possible here."""
     try:
-        snapshot, of = after(known.snapshot, of, supposed)
+        snapshot, of = after(with_residents(known.snapshot, now_ns=NOW_NS, wall_s=wall_s), of, supposed)
     except NotPossible as error:
         raise BadInput(f"--what-if {error}") from error
     return explanation.explained(Trying(snapshot, of, NOW_NS, wall_s))

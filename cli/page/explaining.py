@@ -32,6 +32,7 @@ from cli.refusing import BadInput
 from cli.remembering import Remembered
 from kube.client.clock import Clock
 from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.what_if.room_answer import with_residents
 from wire.rfc3339 import rfc3339
 
 _S: Final = 1_000_000_000
@@ -185,7 +186,8 @@ class _Still:
 def explained(known: Known, asked: Asked, wall_s: int, *, most_s: float = MOST_S) -> Whole:
     """Explain a pod from what was counted, within a time. Raises Unanswered."""
     until = time.monotonic() + most_s
-    found = Explaining(_Still(known.snapshot), asked, now_ns=lambda: NOW_NS)
+    snapshot = with_residents(known.snapshot, now_ns=NOW_NS, wall_s=wall_s)
+    found = Explaining(_Still(snapshot), asked, now_ns=lambda: NOW_NS)
     found.explain_now(wall_s, is_settled=False)
     while found.is_open and time.monotonic() < until:
         found.go_on(wall_s, is_settled=False)

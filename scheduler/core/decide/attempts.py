@@ -253,9 +253,9 @@ class Attempts:
     def _explain(self, cls: PodClass, mask: NodeMask) -> Verdict:
         """Why a class fits nowhere: on each kind of node by what is asked first there.
 
-        Where it gets a node of its own then nobody asks that.
+        Where it gets a node of its own then nobody asks that, and not where a change is only tried.
         """
-        if self.snapshot.supposes_nodes:
+        if self.snapshot.supposes_nodes or not self.limits.explains:
             return Verdict(code=Code.NO_NODE_FITS)
         placer, settings = self.placer, self.snapshot.settings
         first = {way.constraints: way for way in reversed(placer.ways(cls))} if cls.places else {cls.constraints: cls}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scheduler.core.backlog.notes import Notes
 from scheduler.core.decide import costs
 from scheduler.core.decide.allowance import LIMITS, Allowance
@@ -15,6 +17,7 @@ from scheduler.core.model.room import Found, NoRoom
 from scheduler.core.model.steps import Steps
 from scheduler.core.room.need import Need
 from scheduler.core.room.search import ACTIONS
+from scheduler.core.room.trial import Trial
 from scheduler.core.what_if.subject import Subject
 
 
@@ -28,8 +31,25 @@ def room_answer(snapshot: Snapshot, subject: Subject, *, now_ns: int, wall_s: in
     need = _need(subject, attempts)
     if need is None:
         return None
-    facts, intents = snapshot.room_facts, snapshot.commits.intents
-    trial = room_trial(
+    yield costs.of_changing(snapshot)
+    return (yield from changed.finding_room(need, _trial(attempts, wall_s), *ACTIONS))
+
+
+def with_residents(snapshot: Snapshot, *, now_ns: int, wall_s: int) -> Snapshot:
+    """Read who may be evicted of a snapshot that no decision was made on: else each try would read all of them."""
+    if not snapshot.settings.makes_room:
+        return snapshot
+    changed = filed(snapshot, OnlyThese(frozenset()), now_ns=now_ns)
+    allowance = Allowance(namespaces=1, most=LIMITS.most)
+    attempts = Attempts(changed, now_ns, LIMITS, allowance, Notes(changed.backlog), wall_s)
+    trial = _trial(attempts, wall_s)
+    trial.residents.refresh(trial)
+    return replace(snapshot, residents=trial.residents)
+
+
+def _trial(attempts: Attempts, wall_s: int) -> Trial:
+    facts, intents = attempts.snapshot.room_facts, attempts.snapshot.commits.intents
+    return room_trial(
         attempts,
         wall_s=wall_s,
         taken={*intents.victims, *intents.holders},
@@ -39,8 +59,6 @@ def room_answer(snapshot: Snapshot, subject: Subject, *, now_ns: int, wall_s: in
         evicted=facts.evicted,
         settings=facts.settings,
     )
-    yield costs.of_changing(snapshot)
-    return (yield from changed.finding_room(need, trial, *ACTIONS))
 
 
 def _need(subject: Subject, attempts: Attempts) -> Need | None:

@@ -32,7 +32,8 @@ _LIMITS: Final = Limits(most=50_000_000, searching=5_000_000, retold=0)
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of the group. ``placed``: its pods with their places. ``room``: who is evicted for it.
 
-    ``frees_device``: it starts once an idle reservation is removed. ``verdict``: why it goes on waiting.
+    ``frees_device``: it starts once an idle reservation is removed. ``verdict``: why it goes on waiting, with nodes
+    by reason where the group was tried alone, as things are.
     ``is_beside_all``: every rival had its turn, so that no other comes first.
     """
 
@@ -147,6 +148,7 @@ class Trying:
         self.tries += 1
         own = only = self.subject.uids
         snapshot = self.snapshot
+        is_explained = not (changes or is_beside)
         if is_beside:
             found = yield from self.finding_rivals()
             snapshot, changes = snapshot.with_(*changes, OnlyThese(own | found.uids)), ()
@@ -158,7 +160,7 @@ class Trying:
             OnlyThese(only),
             uids=sorted(own),
             now_ns=self.now_ns,
-            limits=msgspec.structs.replace(self.limits, makes_room=makes_room),
+            limits=msgspec.structs.replace(self.limits, makes_room=makes_room, explains=is_explained),
             wall_s=wall_s,
         )
         is_beside_all = not is_beside or self._had_all_their_turn(answer.decision)

@@ -7,7 +7,7 @@ from typing import Any
 from scheduler.core.model.room import Found, Kept, NoRoom
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.steps import ended
-from scheduler.core.what_if.room_answer import room_answer
+from scheduler.core.what_if.room_answer import room_answer, with_residents
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import cluster, node, pod, pod_group, queue
 from tests.scheduler.core.what_if.given import WALL_S, trying
@@ -50,3 +50,22 @@ def test_nobody_is_asked_where_nobody_is_evicted_or_room_is_not_what_lacks() -> 
     low = pod("low", gpus=1, bound_to="n1", labels=TEAM, priority=10)
     assert answer(low, pod("p", gpus=1, labels=TEAM, priority=50), makes_room=False) is None
     assert answer(low, pod("p", gpus=1, labels=TEAM, priority=50, gated=True)) is None
+
+
+def test_residents_are_read_once_for_all_tries_and_say_the_same() -> None:
+    low = pod("low", gpus=1, bound_to="n1", labels=TEAM, priority=10)
+    high = pod("p", gpus=1, labels=TEAM, priority=50)
+    made = cluster(queue("team", gpu=(0, 1, -1)), node(gpus=1), low, high, settings=Settings(makes_room=True))
+    tried, before = trying(made), footprint(made)
+    known = with_residents(tried.snapshot, now_ns=0, wall_s=WALL_S)
+    assert [each and each.unit.pods for each in known.residents.residents] == [("uid-low",)]
+    assert known.with_().residents.residents == known.residents.residents != tried.snapshot.residents.residents
+    assert ended(room_answer(known, tried.subject, now_ns=0, wall_s=WALL_S)) == ended(
+        room_answer(tried.snapshot, tried.subject, now_ns=0, wall_s=WALL_S)
+    )
+    assert footprint(made) == before
+
+
+def test_no_residents_are_read_where_nobody_is_evicted() -> None:
+    tried = trying(cluster(node(gpus=1), pod("p", gpus=2), settings=Settings(makes_room=False)))
+    assert with_residents(tried.snapshot, now_ns=0, wall_s=WALL_S) is tried.snapshot

@@ -12,6 +12,7 @@ from scheduler.core.convert.nodes import node_record
 from scheduler.core.decide.changes import AnotherNode, Change, WithoutPods
 from scheduler.core.model.room import Action, NoRoom
 from scheduler.core.model.settings import Settings
+from scheduler.core.model.verdict import Code
 from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
 from tests.scheduler.core.footprint import footprint
@@ -93,6 +94,17 @@ def test_pods_that_are_evicted_for_it_let_it_start_and_are_named() -> None:
     room = trying(made).outcome().room
     assert room is not None
     assert [victim.name for victim in room.victims] == ["low"]
+
+
+def test_nodes_are_counted_by_reason_for_the_group_alone_as_things_are() -> None:
+    tried = tries(node(gpus=1), pod("p", gpus=2), pod("q", gpus=3, created=OLD))
+    as_it_is = tried.outcome().verdict
+    assert as_it_is is not None
+    assert as_it_is.node_reasons
+    others = [tried.beside_others(makes_room=False), tried.outcome(WithoutPods(("uid-q",)))]
+    assert [each.verdict and (each.verdict.code, each.verdict.node_reasons) for each in others] == [
+        (Code.NO_NODE_FITS, ())
+    ] * 2
 
 
 def test_trying_changes_nothing_and_counts_its_decisions() -> None:
