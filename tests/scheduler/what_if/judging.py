@@ -6,6 +6,9 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
 
 from cli.queueing import reading
 from cli.queueing.counting import NOW_NS
@@ -33,6 +36,9 @@ from wire.core import Taint
 Finders = Mapping[Family, tuple[Finder, int]]
 #: A pod that is evicted for another is gone, and can't be asked about.
 _NO_ROOM = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=False)))
+#: A group has this long to start: looks at it, and virtual seconds before each.
+_LOOKS: Final = 16
+_LOOK_S: Final = 5.0
 
 
 @dataclass
@@ -87,6 +93,7 @@ async def _waiting(world: World, of: Script, finders: Finders) -> dict[str, Sequ
     """What is said of each group none of which runs."""
     wall_s = VirtualClock(asyncio.get_running_loop()).now_ns() // 10**9
     known = await reading.read(world.api, wall_s=wall_s)
+    of.named.update((pod.uid, pod.name) for pod in known.snapshot.pods.records.values())
     found: dict[str, Sequence[Suggestion]] = {}
     for name in dict.fromkeys(_group_of(each) for each in of.pods()):
         if not _runs(world, of, name, 1):
@@ -121,9 +128,11 @@ async def starts(of: Script, name: str, edits: Sequence[Edit]) -> bool:
         await worlds.begin(world, of, tuple(shape.name for shape in more))
         for edit in edits:
             await worlds.carry_out(world, of, name, edit)
-        await worlds.settled()
-        await worlds.settled()
-        return _runs(world, of, name, 1)
+        for _ in range(_LOOKS):
+            await anyio.sleep(_LOOK_S)
+            if _runs(world, of, name, 1):
+                return True
+        return False
 
 
 def single_edits(of: Script, name: str) -> list[Edit]:

@@ -36,14 +36,15 @@ _ONES: Final = {"cpu": 1, "memory": 10**6, "gpu": 10**9}
 #: Between two pods: of those created in one second the UID says which comes first, and no run has those of another.
 _APART_S: Final = 1.0
 #: After each step, in virtual seconds.
-_SETTLED_S: Final = 40.0
+_SETTLED_S: Final = 20.0
 
 
 @dataclass
 class Script:
     """What a cluster has: nodes, queues, and groups in the order in which they are created. ``spares``: by name, alike.
 
-    ``groups``: PodGroup name -> minMember; ``steps``: pods of each step, ``tainted``: nodes.
+    ``groups``: PodGroup name -> minMember; ``steps``: pods of each step, ``tainted``: nodes. ``named``: of pods, by UID
+    in the run that edits were found in; another run may have others.
     """
 
     shapes: list[NodeShape]
@@ -51,6 +52,7 @@ class Script:
     steps: list[list[dict[str, Any]]]
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     tainted: list[str] = field(default_factory=list)
+    named: dict[str, str] = field(default_factory=dict)
 
     def pods(self) -> list[dict[str, Any]]:
         """All of them."""
@@ -212,8 +214,7 @@ async def carry_out(world: World, of: Script, name: str, edit: Edit) -> None:
         case Ended(name=other):
             await _end(world, [each["metadata"]["name"] for each in members(of, other)])
         case Wait(uids=uids):
-            there = {each["metadata"]["uid"]: each["metadata"]["name"] for each in world.pods}
-            await _end(world, [there[uid] for uid in uids])
+            await _end(world, [of.named[uid] for uid in uids])
         case MoreNodes(count=count):
             for number in range(count):
                 await world.nodes.register(spare(number))
