@@ -33,8 +33,8 @@ from kube.client.errors import ApiError
 if TYPE_CHECKING:
     from cli.explaining.supposing import Whole
     from cli.queueing.counting import Known
+    from cli.queueing.divided import Divided
     from cli.queueing.pools import About
-    from scheduler.core.report.listed_queues import Listed
 
 _S: Final = 1_000_000_000
 _DEFAULT_NAMESPACE: Final = "default"
@@ -57,7 +57,7 @@ def _of_files(arguments: argparse.Namespace, wall_s: int) -> Callable[[], None]:
     from cli.queueing import files  # noqa: PLC0415 - YAML is not needed to read a cluster
 
     if arguments.what == QUEUE:
-        return partial(show_queue, *files.read_listed(arguments.filename), arguments.names[0], arguments.output)
+        return partial(show_queue, files.read_listed(arguments.filename), arguments.names[0], arguments.output)
     return partial(show, files.read(arguments.filename, _about(arguments)), arguments, wall_s)
 
 
@@ -81,7 +81,7 @@ async def _read(arguments: argparse.Namespace, wall_s: int) -> Callable[[], None
         with Progress("reading the cluster").waiting():
             api = cluster.api()
             if arguments.what == QUEUE:
-                return partial(show_queue, *await reading.read_listed(api), arguments.names[0], arguments.output)
+                return partial(show_queue, await reading.read_listed(api), arguments.names[0], arguments.output)
             known = await reading.read(api, wall_s=wall_s, about=_about(arguments))
             return partial(show, known, arguments, wall_s)
 
@@ -107,24 +107,24 @@ def _print(view: msgspec.Struct, tables: Callable[[], Sequence[Sheet]], unread: 
 
 
 # --- queues ----------------------------------------------------------------------------------------------------------
-def show_queue(listed: Listed, unread: Sequence[str], name: str, output: str) -> None:
-    """Print the explanation of a queue. Raises BadInput if there is none of that name."""
+def show_queue(divided: Divided, name: str, output: str) -> None:
+    """Print the explanation of a queue, for the scheduler of its node pool. Raises BadInput for one not there."""
     from cli.queueing import telling  # noqa: PLC0415 - of queues
     from scheduler.core.report.queue_explanation import explanation  # noqa: PLC0415 - of queues
     from scheduler.status.reasons import told  # noqa: PLC0415 - of queues
 
-    explained = explanation(listed, name, lambda verdict: told(verdict).message)
+    listed = divided.of_queue(name)
+    explained = None if listed is None else explanation(listed, name, lambda verdict: told(verdict).message)
     if explained is None:
-        raise BadInput(_unknown_queue(listed, name))
-    view = telling.Explained(queue=explained, unread=tuple(unread))
+        raise BadInput(_unknown_queue(divided, name))
+    unread = tuple(divided.unread)
+    view = telling.Explained(queue=explained, unread=unread)
     _print(view, lambda: telling.sheets(explained, wide=output == WIDE), unread, output)
 
 
-def _unknown_queue(listed: Listed, name: str) -> str:
-    queues = listed.queues
-    there = sorted(record.name for record in queues.records.all())
-    named = queues.sums.sums.get(name)
-    waits = f"; {named.pods} pods name it and wait" if named is not None and there else ""
+def _unknown_queue(divided: Divided, name: str) -> str:
+    there, named = divided.names(), divided.waiting_in(name)
+    waits = f"; {named} pods name it and wait" if named and there else ""
     near = difflib.get_close_matches(name, there, n=1)
     meant = f"; did you mean {near[0]}?" if near else "" if there else "; without any Queue all pods may use everything"
     return f"there is no queue {name}{waits}{meant}"

@@ -33,7 +33,7 @@ from kube.client.errors import ApiError, BadRequest, Forbidden
 from kube.client.resources import POD_GROUPS, QUEUES
 
 if TYPE_CHECKING:
-    from scheduler.core.queues.queues import Queues
+    from cli.queueing.divided import Divided
 
 _DEFAULT_NAMESPACE: Final = "default"
 
@@ -53,8 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _of_files(arguments: argparse.Namespace) -> Inspection:
     from cli.queueing import files  # noqa: PLC0415 - of queues
 
-    listed, unread = files.read_listed(arguments.filename)
-    return queues_seen(listed.queues, unread, arguments.names)
+    return queues_seen(files.read_listed(arguments.filename), arguments.names)
 
 
 async def _seen(arguments: argparse.Namespace) -> Inspection:
@@ -92,8 +91,7 @@ async def _looked(api: Api, arguments: argparse.Namespace, own_namespace: str) -
     if arguments.what == QUEUE:
         from cli.queueing import reading as queue_reading  # noqa: PLC0415 - of queues
 
-        listed, missing = await queue_reading.read_listed(api)
-        seen = queues_seen(listed.queues, missing, arguments.names)
+        seen = queues_seen(await queue_reading.read_listed(api), arguments.names)
         return await _labelled(api, seen, labels) if labels else seen
     if arguments.what in {POD, GROUP} and not some and not arguments.all_namespaces:
         some = (own_namespace or _DEFAULT_NAMESPACE,)
@@ -118,16 +116,21 @@ async def _labelled(api: Api, seen: Inspection, labels: str) -> Inspection:
     return msgspec.structs.replace(seen, queues=tuple(queue for queue in seen.queues if queue.name in wanted))
 
 
-def queues_seen(queues: Queues, unread: Sequence[str], wanted: Sequence[str]) -> Inspection:
-    """All queues, or these. Raises BadInput for one that is not there."""
+def queues_seen(divided: Divided, wanted: Sequence[str]) -> Inspection:
+    """All queues, each as the scheduler of its node pool counts it, or these. Raises BadInput for one not there."""
     from scheduler.core.report.queue_view import queue_views  # noqa: PLC0415 - of queues
     from scheduler.status.reasons import told  # noqa: PLC0415 - of queues
 
-    views = queue_views(queues, queues.accounts(), lambda verdict: told(verdict).message)
+    of_pools = [listed.queues for listed in divided.of.values()]
+    views = [
+        view
+        for queues in of_pools
+        for view in queue_views(queues, queues.accounts(), lambda verdict: told(verdict).message)
+    ]
     if missing := sorted(set(wanted) - {view.name for view in views}):
         raise BadInput(f"there is no queue {missing[0]}")
     shown = [view for view in views if not wanted or view.name in wanted]
-    return Inspection(queues=tuple(shown), unread=tuple(unread))
+    return Inspection(queues=tuple(shown), unread=tuple(divided.unread))
 
 
 def show(seen: Inspection, arguments: argparse.Namespace) -> None:

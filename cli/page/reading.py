@@ -5,7 +5,7 @@ The page keeps less of pods than a scheduler (``objects.kept``): no volumes, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -13,12 +13,13 @@ import msgspec
 from cli.page.objects import Objects
 from cli.queueing.counting import Counting, EvictionsRead, Known
 from cli.queueing.pools import About
-from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
+from scheduler.core.queues.use_over_time import UseOverTime
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 
+_UNUSED: Final[Mapping[str, UseOverTime]] = {}
 #: No answer of the page rests on these.
 NOT_KEPT: Final = "volumes of pods, and affinity of pods without GPUs: the page does not keep them"
 
@@ -26,8 +27,8 @@ NOT_KEPT: Final = "volumes of pods, and affinity of pods without GPUs: the page 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """Objects as they were at one moment. They are never changed, so another thread may count them.
 
-    ``wall_s``: the time of it. ``room``: the record of evictions, None: not known, or none. ``unread``: what is
-    missing.
+    ``wall_s``: the time of it. ``room``: the record of evictions, None: not known, or none. ``used``: what
+    queues used over time, by node pool. ``unread``: what is missing.
     """
 
     wall_s: int
@@ -37,7 +38,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     requests: Sequence[BindRequest]
     queues: Sequence[Queue]
     room: EvictionsRead | None = None
-    used: UseOverTime = NOT_COUNTED
+    used: Mapping[str, UseOverTime] = _UNUSED
     unread: tuple[str, ...] = ()
 
 
@@ -46,7 +47,7 @@ def listed(
     wall_s: int,
     *,
     room: EvictionsRead | None = None,
-    used: UseOverTime = NOT_COUNTED,
+    used: Mapping[str, UseOverTime] = _UNUSED,
     unread: Sequence[str] = (),
 ) -> Listed:
     """List what the page has. ``wall_s``: the time of it."""

@@ -20,7 +20,7 @@ from kube.client.api import Api
 from kube.client.clock import Clock
 from kube.client.config import Credentials
 from kube.client.errors import ApiError
-from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
+from scheduler.core.queues.use_over_time import UseOverTime
 
 _S: Final = 1_000_000_000
 _NOT_IN_RUNS: Final = (
@@ -62,24 +62,25 @@ def cluster(api: Api, objects: Objects, following: Following, clock: Clock) -> R
             raise Unanswered(409, "not all pods are read here (-n), so nothing true can be said; ask: moorage explain")
         wall_s = clock.now_ns() // _S
         unread: list[str] = []
-        room, used = await _read(api, wall_s, unread)
+        room, used = await _read(api, objects, wall_s, unread)
         return listed(objects, wall_s, room=room, used=used, unread=(*unread, *following.troubles()))
 
     return read
 
 
-async def _read(api: Api, wall_s: int, unread: list[str]) -> tuple[EvictionsRead | None, UseOverTime]:
+async def _read(
+    api: Api, objects: Objects, wall_s: int, unread: list[str]
+) -> tuple[EvictionsRead | None, dict[str, UseOverTime]]:
     """Read the record of evictions, and what queues used over time. Raises Unanswered."""
     room: EvictionsRead | None = None
-    used = NOT_COUNTED
+    used: dict[str, UseOverTime] = {}
 
     async def read_room() -> None:
         nonlocal room
         room = await reading.evictions(api, wall_s, unread)
 
     async def read_use() -> None:
-        nonlocal used
-        used = await reading.use_over_time(api)
+        used.update(await reading.use_over_time(api, tuple(objects.queues.values())))
 
     try:
         await allowed(read_room, "configmaps (the record of evictions)", unread)

@@ -6,7 +6,7 @@ for: the order of queues is shown as if they kept nobody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -28,6 +28,7 @@ from wire.crds.queue import Queue
 
 #: Nothing that is read once has a past: no back-off, no deadline.
 NOW_NS: Final = 0
+_UNUSED: Final[Mapping[str, UseOverTime]] = {}
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -85,11 +86,11 @@ class Counting:
         found: Iterable[Queue],
         groups: Iterable[PodGroup] = (),
         requests: Iterable[BindRequest] = (),
-        used: UseOverTime = NOT_COUNTED,
+        used: Mapping[str, UseOverTime] = _UNUSED,
         room: EvictionsRead | None = None,
         unread: Sequence[str] = (),
     ) -> Known:
-        """Count everything."""
+        """Count everything. ``used``: what queues used over time, by node pool."""
         nodes, pods, found, groups = list(nodes), list(pods), list(found), list(groups)
         pools = Pools(nodes, pods, groups, found) if self._about is not None else None
         pool = pools.of(self._about) if pools is not None and self._about is not None else DEFAULT
@@ -107,7 +108,7 @@ class Counting:
         for pod in pods:
             cluster.take_pod(pod)
         cluster.queues.records.replace(queues.queue_record(queue) for queue in found)
-        cluster.queues.note_use_over_time(used)
+        cluster.queues.note_use_over_time(used.get(pool, NOT_COUNTED))
         missing = [*unread, *(() if room is None else self._put_room(room))]
         return Known(cluster.prepared(NOW_NS), tuple(missing), frozenset(self._mounting), pool, pools)
 

@@ -11,9 +11,10 @@ import msgspec
 
 from cli import podfiles
 from cli.podfiles import Placed
+from cli.queueing.divided import Divided, divided
 from cli.refusing import BadInput
 from gpu.refusal import shown
-from scheduler.core.report.listed_queues import Listed, ListedQueues
+from scheduler.core.report.listed_queues import ListedQueues
 from wire.core import Node, ObjectMeta, Pod
 from wire.crds.bindrequest import DEFINITION as BIND_REQUEST
 from wire.crds.bindrequest import BindRequest
@@ -50,17 +51,17 @@ def read(files: Sequence[str], about: About | None = None) -> Known:
     )
 
 
-def read_listed(files: Sequence[str]) -> tuple[Listed, Sequence[str]]:
-    """Read the same, of which only queues are counted; also what was passed over. Raises BadInput."""
-    listed, found = ListedQueues(), _found(files)
-    counted = listed.count(
+def read_listed(files: Sequence[str]) -> Divided:
+    """Read the same, of which only queues are counted, for each node pool. Raises BadInput."""
+    found = _found(files)
+    return divided(
         found.nodes,
-        map(listed.read_pod, found.pods),
+        list(map(ListedQueues().read_pod, found.pods)),
         found=found.queues,
         groups=found.groups,
         requests=found.requests,
+        unread=found.unread,
     )
-    return counted, found.unread
 
 
 class _Found(msgspec.Struct, frozen=True, kw_only=True):

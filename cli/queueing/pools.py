@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from cli.inspection.options import NODE, POD
-from scheduler.core.model.records import SeenPod
+from scheduler.core.model.records import PodRecord, SeenPod
 from wire import names
 from wire.core import Node, ObjectMeta
 from wire.crds.podgroup import PodGroup
@@ -63,6 +63,10 @@ class Pools:
         if about.kind == NODE:
             return self._nodes.get(about.name, DEFAULT)
         return (self._pods if about.kind == POD else self._groups).get((about.namespace, about.name), DEFAULT)
+
+    def of_pod(self, pod: PodRecord) -> str:
+        """Return the pool of a pod that is there."""
+        return self._pods.get((pod.namespace, pod.name), DEFAULT)
 
 
 def _pool(meta: ObjectMeta) -> str:

@@ -5,19 +5,22 @@ What decides is imported only where pods and nodes are explained: it takes longe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from cli.inspection.reading import allowed
+from cli.queueing.divided import Divided, divided
+from cli.queueing.pools import pool_of
 from kube.client.api import Api
 from kube.client.errors import NotFound
 from kube.client.listing import Listing
 from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, NODES, POD_GROUPS, PODS, QUEUES
+from scheduler.core.model.node_pool import NodePool, own_name
 from scheduler.core.model.records import SeenPod
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime, read_counts
-from scheduler.core.report.listed_queues import Listed, ListedQueues
+from scheduler.core.report.listed_queues import ListedQueues
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -30,14 +33,17 @@ if TYPE_CHECKING:
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What queues depend on, as it was listed. ``unread``: what could not be read, and so is missing."""
+    """What queues depend on, as it was listed. ``used``: what queues used over time, by node pool.
+
+    ``unread``: what could not be read, and so is missing.
+    """
 
     queues: Sequence[Queue]
     nodes: Sequence[Node]
     pods: Sequence[SeenPod]
     groups: Sequence[PodGroup]
     requests: Sequence[BindRequest]
-    used: UseOverTime
+    used: Mapping[str, UseOverTime]
     unread: Sequence[str]
 
 
@@ -73,19 +79,18 @@ async def read(api: Api, *, wall_s: int | None = None, about: About | None = Non
     )
 
 
-async def read_listed(api: Api) -> tuple[Listed, Sequence[str]]:
-    """Read the same, of which only queues are counted; also what could not be read. Raises ApiError as ``read``."""
-    listed = ListedQueues()
-    found = await _found(api, listed.read_pod, [])
-    counted = listed.count(
+async def read_listed(api: Api) -> Divided:
+    """Read the same, of which only queues are counted, for each node pool. Raises ApiError as ``read``."""
+    found = await _found(api, ListedQueues().read_pod, [])
+    return divided(
         found.nodes,
         found.pods,
         found=found.queues,
         groups=found.groups,
         requests=found.requests,
         used=found.used,
+        unread=found.unread,
     )
-    return counted, found.unread
 
 
 async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]) -> Found:
@@ -109,11 +114,10 @@ async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]
         except NotFound:
             return
 
-    used = NOT_COUNTED
+    used: dict[str, UseOverTime] = {}
 
     async def read_use() -> None:
-        nonlocal used
-        used = await use_over_time(api)
+        used.update(await use_over_time(api, queues.items))
 
     await allowed(read_use, "configmaps (what queues used over time, if that counts)", unread)
     await allowed(read_groups, "podgroups (which queue their pods count in)", unread)
@@ -146,10 +150,16 @@ async def evictions(api: Api, wall_s: int, unread: list[str]) -> EvictionsRead |
     return EvictionsRead(reading.record, wall_s)
 
 
-async def use_over_time(api: Api) -> UseOverTime:
-    """Read what queues used over time, as the scheduler last wrote it; nothing where that does not count."""
+async def use_over_time(api: Api, queues: Iterable[Queue]) -> dict[str, UseOverTime]:
+    """Read what these queues used over time, by node pool, as each scheduler last wrote it. Raises ApiError."""
+    pools = {pool_of(queue.metadata.labels) for queue in queues}
+    return {pool: await _use_of(api, NodePool(value=pool)) for pool in sorted(pools)}
+
+
+async def _use_of(api: Api, pool: NodePool) -> UseOverTime:
+    """What one scheduler wrote; nothing where that does not count."""
     try:
-        found = await api.get(CONFIG_MAPS, names.QUEUE_USE, namespace=names.SYSTEM_NAMESPACE)
+        found = await api.get(CONFIG_MAPS, own_name(names.QUEUE_USE, pool), namespace=names.SYSTEM_NAMESPACE)
     except NotFound:
         return NOT_COUNTED
     counts = read_counts((found.data or {}).get(names.QUEUE_USE_COUNTS, ""))

@@ -51,7 +51,7 @@ def sheets(explained: Explanation, *, wide: bool = False) -> list[Sheet]:
     found += [_numbers(view) for view in explained.path]
     for level in explained.levels:
         for division in level.divisions:
-            found += _division(level, division, names, wide=wide)
+            found += _division(_divided(level, explained), division, names, wide=wide)
     found += [_order(order, names) for order in explained.orders if wide or _is_told(order, names)]
     if explained.unusable is None:
         found.append(_said(_next(explained.name, explained.next)))
@@ -104,9 +104,16 @@ def _row(name: str, amounts: Sequence[int], *, up: bool = False) -> list[Cell]:
 
 
 # --- divisions -------------------------------------------------------------------------------------------------------
-def _division(level: LevelView, division: DivisionView, names: set[str], *, wide: bool) -> Iterator[Sheet]:
+def _divided(level: LevelView, explained: Explanation) -> str:
+    """What a level divides."""
+    if level.below:
+        return f"the share of {level.below}"
+    pool = explained.path[0].node_pool
+    return f"node pool {pool}" if pool else "the cluster"
+
+
+def _division(of: str, division: DivisionView, names: set[str], *, wide: bool) -> Iterator[Sheet]:
     at = DIMENSIONS.index(division.resource)
-    of = f"the share of {level.below}" if level.below else "the cluster"
     total = f"{COUNTED[at]} of {of}: {amount(at, division.total, up=True)}"
     if not wide and all(part.fair_share == part.requested for part in division.queues):
         yield _said(f"{total}. Each queue gets what it requests.")

@@ -52,20 +52,33 @@ def in_tree(queues: Iterable[Q]) -> list[tuple[int, Q]]:
 
 
 def tree_sheets(queues: Sequence[QueueView], *, wide: bool = False) -> list[Sheet]:
-    """A line for each queue, GPUs alone or all resources; then those that can't be used, and why."""
+    """A line for each queue, GPUs alone or all resources; then those that can't be used, and why.
+
+    Each node pool has a table of its own, as its queues divide what its nodes have.
+    """
     if not queues:
         return [Sheet(title=_NOTHING, columns=(), rows=())]
-    columns = ["QUEUE", "RESOURCE", *_COLUMNS, *_FURTHER] if wide else ["QUEUE", *_COLUMNS]
-    shown = range(GPU, -1, -1) if wide else [GPU]
-    rows = [row for depth, queue in in_tree(queues) for row in _rows(depth, queue, shown, wide=wide)]
-    spare = ("REQUESTED", "LIMIT", "QUOTA")
-    sheets = [Sheet(title="" if wide else "GPUs:", columns=columns, rows=rows, spare=spare, folds=("QUEUE",))]
+    pools: dict[str, list[QueueView]] = {}
+    for queue in queues:
+        pools.setdefault(queue.node_pool, []).append(queue)
+    sheets = [_of_pool(pool, of_pool, wide=wide) for pool, of_pool in sorted(pools.items())]
     unusable = [(queue.name, queue.unusable.message) for queue in queues if queue.unusable is not None]
     if unusable:
         reasons = [(Cell(name), Cell(message, "yellow")) for name, message in unusable]
         title = "Queues that take nobody:"
         sheets.append(Sheet(title=title, columns=("QUEUE", "WHY"), rows=reasons, prose=("WHY",), folds=("QUEUE",)))
     return sheets
+
+
+def _of_pool(pool: str, queues: Sequence[QueueView], *, wide: bool) -> Sheet:
+    columns = ["QUEUE", "RESOURCE", *_COLUMNS, *_FURTHER] if wide else ["QUEUE", *_COLUMNS]
+    shown = range(GPU, -1, -1) if wide else [GPU]
+    rows = [row for depth, queue in in_tree(queues) for row in _rows(depth, queue, shown, wide=wide)]
+    title = "" if wide else "GPUs:"
+    if pool:
+        title = f"Node pool {pool}:" if wide else f"GPUs of node pool {pool}:"
+    spare = ("REQUESTED", "LIMIT", "QUOTA")
+    return Sheet(title=title, columns=columns, rows=rows, spare=spare, folds=("QUEUE",))
 
 
 def _rows(depth: int, queue: QueueView, shown: Sequence[int], *, wide: bool) -> Iterator[list[Cell]]:

@@ -140,7 +140,7 @@ async def test_a_cluster_is_explained_as_its_scheduler_decided(capsys: pytest.Ca
         await settle()
         await create(world, of("a", "a2", 4))
         await settle()
-        explainprocess.show_queue(*await reading.read_listed(api_of(world, "someone")), "a", "json")
+        explainprocess.show_queue(await reading.read_listed(api_of(world, "someone")), "a", "json")
         told = json.loads(capsys.readouterr().out)["queue"]
         assert told["next"]["name"] == "a2"
         assert told["next"]["heldBack"]["message"] == stage.waits_because(world, "a2")
@@ -152,7 +152,7 @@ async def test_a_gang_is_one_workload(capsys: pytest.CaptureFixture[str]) -> Non
         await create_queues(world, queue("default-queue"))
         await create_gang(world, "gang", 3, *(pod(f"w{at}", gpus=1) for at in range(3)))
         await settle()
-        explainprocess.show_queue(*await reading.read_listed(api_of(world, "someone")), "default-queue", "table")
+        explainprocess.show_queue(await reading.read_listed(api_of(world, "someone")), "default-queue", "table")
         told = capsys.readouterr().out
         assert told.endswith("Next in default-queue: PodGroup team-a/gang, which requests 3 GPUs.\n")
 

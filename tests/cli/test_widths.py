@@ -22,6 +22,7 @@ from cli.inspection.surveying import Found, survey
 from cli.inspection.values import Inspection
 from cli.main import plugin_parser
 from cli.page.values import Changes
+from cli.queueing.divided import Divided
 from cli.top.screen import Letters, View, screen
 from simulator.outcome import Amounts, DeviceShare, NodeOutcome, Outcome, PodOutcome, QueueOutcome
 from tests.cli.queueing.seen import of, views
@@ -131,7 +132,7 @@ TABLES: Final[Mapping[str, Callable[[], None]]] = {
     "inspect queue": lambda: _inspect("queue"),
     "inspect aliyun": lambda: _inspect("--format", "aliyun"),
     "inspect aliyun -d": lambda: _inspect("--format", "aliyun", "-d"),
-    "explain queue": lambda: explainprocess.show_queue(listed(*_queues()), (), f"{DOWN}-1", "table"),
+    "explain queue": lambda: explainprocess.show_queue(Divided({"": listed(*_queues())}), f"{DOWN}-1", "table"),
     "version": _version,
     "top": lambda: _top(has_details=False),
     "top --details": lambda: _top(has_details=True),

@@ -61,6 +61,11 @@ class Queues:
         #: Accounts as they were made last, and what of.
         self._made: tuple[tuple[Tree, int, Resources, UseOverTime], Accounts] | None = None
 
+    @property
+    def node_pool(self) -> str:
+        """The name of the pool whose nodes they divide; "": the cluster is not divided."""
+        return "" if self._pool is None else self._pool.name
+
     # --- objects -----------------------------------------------------------------------------------------------------
     @property
     def tree(self) -> Tree:

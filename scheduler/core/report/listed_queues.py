@@ -18,6 +18,8 @@ from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.convert.pods import seen_pod
 from scheduler.core.convert.queues import queue_record
 from scheduler.core.groups.succeeded import Succeeded
+from scheduler.core.model.elsewhere import Elsewhere
+from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, SeenPod
 from scheduler.core.model.seen_pods import News, Pods
 from scheduler.core.model.settings import Settings
@@ -41,20 +43,28 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class ListedQueues:
-    """Takes the objects that queues depend on. Read pods first: only what counts of them is kept."""
+    """Takes the objects that queues depend on. Read pods first: only what counts of them is kept.
 
-    def __init__(self) -> None:
-        self._settings = Settings()
+    ``pool``: of whose scheduler queues are counted, whose queues alone are then to be given; None: the cluster is not
+    divided.
+    """
+
+    def __init__(self, pool: NodePool | None = None) -> None:
+        self._settings = Settings(pool=pool)
         self._pods = Pods()
         self._commits = Commits(self._pods, settings=self._settings, changed=_tell_nobody, touched=_tell_nobody)
         self._nodes: dict[str, NodeRecord] = {}
         self._groups: dict[tuple[str, str], PodGroupRecord] = {}
+        self._elsewhere = Elsewhere(pool, self._groups)
         self._succeeded = Succeeded()
-        self._queues = Queues(_tell_nobody)
+        self._queues = Queues(_tell_nobody, pool=pool)
 
     def read_pod(self, pod: Pod) -> SeenPod:
         """Keep of a pod what is counted."""
-        seen = seen_pod(pod, self._settings)
+        return self.interned(seen_pod(pod, self._settings))
+
+    def interned(self, seen: SeenPod) -> SeenPod:
+        """Return a pod that was read with the classes that are kept here."""
         if seen.record is None:
             return seen
         record = msgspec.structs.replace(seen.record, cls=self._pods.intern(seen.record.cls))
@@ -73,7 +83,7 @@ class ListedQueues:
         """Count everything, once."""
         for node in nodes:
             self._nodes[node.metadata.name] = node_record(node)
-        for group in map(pod_group_record, groups):
+        for group in (pod_group_record(each, self._settings.pool) for each in groups):
             self._groups[group.namespace, group.name] = group
             if group.planned:
                 self._commits.promises.put(group)
@@ -99,9 +109,10 @@ class ListedQueues:
         if seen.reservation is not None:
             self._pods.put_reservation(seen.reservation)
             self._commits.reservation_seen(seen.reservation, None)
-        if seen.record is not None and self._pods.put(seen.record) is News.CONTENT:
-            self._succeeded.note_running(seen.record)
-            self._commits.pod_seen(seen.uid, is_bound=bool(seen.record.node))
+        record = None if seen.record is None else self._elsewhere.seen(seen.record)
+        if record is not None and self._pods.put(record) is News.CONTENT:
+            self._succeeded.note_running(record)
+            self._commits.pod_seen(seen.uid, is_bound=bool(record.node))
 
     def _row_of(self, uid: str) -> Row | None:
         pod = self._pods.records[uid]

@@ -72,7 +72,7 @@ class DivisionView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="
 
 
 class LevelView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
-    """The divisions of one queue's share among the queues below it; ``below`` "": of the cluster."""
+    """The divisions of one queue's share among the queues below it; ``below`` "": of the cluster, or node pool."""
 
     below: str
     divisions: tuple[DivisionView, ...]

@@ -50,10 +50,12 @@ class QueueView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
     """One queue. What counts for queues below it counts for it, too; ``pods`` are those that name it.
 
     ``allocated``: what its pods hold, ``terminating`` of it by pods that are terminating; ``requested``: what they hold
-    and wait for, without terminating ones. ``unusable``: which link is broken, so that it takes nobody.
+    and wait for, without terminating ones. ``unusable``: which link is broken, so that it takes nobody. ``node_pool``:
+    whose nodes it divides, "default" being those without the label; "": the cluster is not divided.
     """
 
     name: str
+    node_pool: str = ""
     parent: str = ""
     children: tuple[str, ...] = ()
     priority: int = 100
@@ -107,6 +109,7 @@ def queue_view(
     account = made.of[found.number] if found is not None else _account(own)
     return QueueView(
         name=record.name,
+        node_pool=queues.node_pool,
         parent=record.parent,
         children=below,
         priority=record.priority,
