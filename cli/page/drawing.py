@@ -24,6 +24,7 @@ from cli.page.values import (
     Tenant,
     UnusableLine,
 )
+from cli.queueing.pools import pool_of
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
 from scheduler.core.report.node_view import DeviceView, NodeView, TenantView
@@ -119,6 +120,7 @@ def draw_queue(queue: Queue, view: QueueView | None) -> QueueLine:
     return _cut(
         QueueLine(
             name=queue.metadata.name,
+            node_pool=pool_of(queue.metadata.labels),
             display_name=spec.display_name,
             parent=spec.parent_queue,
             priority="" if spec.priority is None else str(spec.priority),

@@ -267,7 +267,9 @@ def kept(pod: Pod) -> Pod:
 def kept_queue(queue: Queue) -> Queue:
     """What is kept of a queue: what is written in it. Controllers report its use every few seconds."""
     meta = queue.metadata
-    known = ObjectMeta(name=meta.name, uid=meta.uid, creation_timestamp=meta.creation_timestamp)
+    pool = (meta.labels or {}).get(names.NODE_POOL_LABEL)
+    labels = {names.NODE_POOL_LABEL: pool} if pool is not None else None
+    known = ObjectMeta(name=meta.name, uid=meta.uid, creation_timestamp=meta.creation_timestamp, labels=labels)
     return msgspec.structs.replace(queue, metadata=known, status=QueueStatus())
 
 

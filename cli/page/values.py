@@ -141,9 +141,11 @@ class QueueLine(PageStruct, frozen=True, gc=False):
 
     Counts are of GPUs, by the scheduler's core, of the queue and of those below it. ``used_nano``: what its pods hold,
     ``leaving_nano`` of it by pods that are terminating. ``is_counted``: all pods are known; without that no count is.
+    ``node_pool``: whose nodes it divides, as its label says.
     """
 
     name: str
+    node_pool: str = ""
     display_name: str = ""
     parent: str = ""
     priority: str = ""

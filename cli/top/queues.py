@@ -16,6 +16,7 @@ from cli.page.values import QueueLine
 from cli.printable import line
 from cli.queueing.tree import in_tree
 from gpu.share import NANO_PER_DEVICE
+from wire.crds.podgroup import DEFAULT_NODE_POOL
 
 _NAME_WIDTH: Final = 24
 _INDENT: Final = "  "
@@ -28,21 +29,32 @@ _UNKNOWN: Final = "?"
 
 
 def queue_lines(queues: Sequence[QueueLine], width: int) -> Iterator[Text]:
-    """A head, and a line for each queue, or two where its name is long."""
+    """A head, and a line for each queue, or two where its name is long; each node pool, where there are some, apart."""
     if not queues:
         yield Text("There are no Queues here: there is none, or they can't be read.", style="dim")
         return
     cells = max(_NARROWEST_BAR, min(_WIDEST_BAR, width - _NAME_WIDTH - 1 - _COLUMN_WIDTH * len(_COLUMNS)))
     most = max((max(queue.used_nano, queue.fair_nano) for queue in queues), default=0)
     yield Text("QUEUES, IN GPUS".ljust(_NAME_WIDTH + cells + 1) + _row(_COLUMNS), style="dim")
-    for depth, queue in in_tree(sorted(queues, key=lambda queue: queue.name)):
-        yield from _queue(depth, queue, most=most, cells=cells, width=width)
+    pools: dict[str, list[QueueLine]] = {}
+    for queue in sorted(queues, key=lambda queue: (queue.node_pool, queue.name)):
+        pools.setdefault(queue.node_pool, []).append(queue)
+    for pool, of_pool in pools.items():
+        if pools.keys() != {""}:
+            yield from _broken(f"node pool {line(pool or DEFAULT_NODE_POOL)}", width, style="dim")
+        for depth, queue in in_tree(of_pool):
+            yield from _queue(depth, queue, most=most, cells=cells, width=width)
+
+
+def _broken(text: str, width: int, style: str = "") -> Iterator[Text]:
+    """All of a text, in as many lines as it takes."""
+    yield from (Text(text[at : at + width], style=style) for at in range(0, len(text), max(1, width)))
 
 
 def _queue(depth: int, queue: QueueLine, *, most: int, cells: int, width: int) -> Iterator[Text]:
     name = _INDENT * depth + line(queue.name)
     if len(name) >= _NAME_WIDTH:
-        yield from (Text(name[at : at + width]) for at in range(0, len(name), max(1, width)))
+        yield from _broken(name, width)
         name = ""
     said = Text(name.ljust(_NAME_WIDTH), style="yellow" if queue.unusable else "")
     said.append_text(_bar(queue, most, cells)).append(" ")

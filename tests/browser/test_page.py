@@ -360,6 +360,21 @@ async def test_a_queue_tells_what_is_used_and_what_waits_and_leads_there(tab: Ta
         await tab.until("document.querySelectorAll('tbody tr').length === 5")
 
 
+async def test_a_queue_names_its_node_pool_and_divides_what_that_has(tab: Tab) -> None:
+    cluster = await small()
+    pool = {names.NODE_POOL_LABEL: "a100"}
+    await cluster.api.patch(NODES, "n10", {"metadata": {"labels": pool}})
+    quota = {"resources": {"gpu": {"quota": 3, "limit": -1, "overQuotaWeight": 1}}}
+    await cluster.api.create(QUEUES, {"metadata": {"name": "queue-of-team-c", "labels": pool}, "spec": quota})
+    await cluster.pod("large", namespace="team-c", gpus=9)
+    await cluster.api.patch(PODS, "large", {"metadata": {"labels": pool}}, namespace="team-c")
+    async with page(cluster) as made:
+        await shown(tab, made.address, "#/queues")
+        (row,) = [row for row in await tab.evaluate(ROWS) if row[0].startswith("queue-of-team-c")]
+        assert row[0] == "queue-of-team-c node pool a100"
+        assert row[2:4] == ["0", "4"]
+
+
 async def test_groups_show_shared_gpus_with_their_tenants(tab: Tab) -> None:
     async with page(await small()) as made:
         await shown(tab, made.address, "#/groups")

@@ -48,6 +48,7 @@ export class QueuesView extends View {
     const title = el("div", { class: isChosen ? "branch chosen" : "branch" }, choiceLink("map", { by: "queue", only: name }, name));
     title.style.paddingInlineStart = `${depth * 20}px`;
     const say = (text, why) => title.append(" ", el("span", { class: "state", title: why }, text));
+    if (written?.nodePool) title.append(" ", el("span", { class: "amount" }, `node pool ${written.nodePool}`));
     if (written?.displayName) title.append(" ", el("span", { class: "amount" }, written.displayName));
     if (!written && name !== NO_QUEUE && this.page.store.queues.size) say("no such Queue");
     if (known?.unusable) say("takes nobody", known.unusable);

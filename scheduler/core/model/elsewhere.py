@@ -30,7 +30,7 @@ class Elsewhere:
             self._read.pop(pod.uid, None)
             return pod
         self._read[pod.uid] = pod
-        return msgspec.structs.replace(pod, queue="", moves_as=None, is_foreign=True, is_elsewhere=True)
+        return as_elsewhere(pod)
 
     def seen_again(self, pod: PodRecord) -> PodRecord:
         """The same of a pod that is known, after its PodGroup has changed."""
@@ -45,3 +45,8 @@ class Elsewhere:
         if group is not None:
             return not group.is_elsewhere
         return self._pool is None or self._pool.takes(pod.labels)
+
+
+def as_elsewhere(pod: PodRecord) -> PodRecord:
+    """A pod as it counts for the schedulers of all pools but its own."""
+    return msgspec.structs.replace(pod, queue="", moves_as=None, is_foreign=True, is_elsewhere=True)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 import pytest
 
+from cli.inspection.options import POD
+from cli.inspectprocess import queues_seen
 from cli.page.frames import Frames
 from cli.page.objects import Objects, kept, kept_queue
 from cli.page.queue_counts import QueueCounts
+from cli.page.reading import counted
+from cli.page.reading import listed as listed_of
+from cli.queueing.pools import About
 from scheduler.core.convert import written_plan
 from scheduler.core.convert.written_plan import GangPlan
 from scheduler.core.model.records import PlannedMember
 from scheduler.core.report.queue_view import QueueView
-from tests.cli.queueing.seen import of, views
+from tests.cli.queueing.seen import of
+from tests.cli.queueing.test_divided import in_pool, read
 from tests.scheduler.core.objects import NANO, bind_request, bound, ended, node, pod, pod_group, queue
 from wire import names
 from wire.core import Pod
@@ -56,10 +62,20 @@ class Page:
         }
         drops[key[0]]()
 
-    def shown(self) -> list[QueueView]:
+    def shown(self) -> dict[str, QueueView]:
         for _ in self.counts.update(self.store.take_marks()):
             pass
-        return self.counts.views()
+        return by_name(self.counts.views())
+
+
+def by_name(views: Iterable[QueueView]) -> dict[str, QueueView]:
+    """Without the pool, which the page takes from labels."""
+    return {view.name: msgspec.structs.replace(view, node_pool="") for view in views}
+
+
+def listed(page: Page) -> dict[str, QueueView]:
+    """What ``inspect queues`` shows of all that is there."""
+    return by_name(queues_seen(read(*page.now.values()), ()).queues)
 
 
 def plan(planned: Pod, where: str) -> str:
@@ -67,7 +83,7 @@ def plan(planned: Pod, where: str) -> str:
     return written_plan.render(GangPlan("id", {planned.metadata.uid: PlannedMember(where, ())}))
 
 
-def step(page: Page, rng: random.Random) -> None:
+def step(page: Page, rng: random.Random, pools: Sequence[str] = ("",)) -> None:
     """Something happens; an object may become what it was before, as when a recorded run is wound back."""
     name, team = f"p{rng.randrange(6)}", rng.choice(TEAMS)
     where = f"n{rng.randrange(3)}"
@@ -91,7 +107,7 @@ def step(page: Page, rng: random.Random) -> None:
     if page.now and rng.random() < 0.25:
         page.drop(rng.choice(sorted(page.now)))
     else:
-        page.put(rng.choice(makes)())
+        page.put(in_pool(rng.choice(pools), rng.choice(makes)()))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -101,7 +117,31 @@ def test_counts_add_up_to_those_of_the_whole(seed: int) -> None:
     for _ in range(80):
         for _ in range(rng.randrange(4)):
             step(page, rng)
-        assert page.shown() == views(*page.now.values())
+        assert page.shown() == listed(page)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_each_node_pool_is_counted_by_itself_whatever_changes_pools(seed: int) -> None:
+    page, rng = Page(), random.Random(f"{seed}/pools")
+    for _ in range(80):
+        for _ in range(rng.randrange(4)):
+            step(page, rng, ("", "a", "b"))
+        assert page.shown() == listed(page)
+
+
+def test_a_label_of_a_pod_makes_no_pool() -> None:
+    page = Page()
+    page.put(node("n1"), queue("a"), *(in_pool(f"own-{number}", of("a", f"p{number}")) for number in range(10)))
+    page.shown()
+    assert page.counts.pools == {""}
+
+
+def test_a_queue_says_in_which_pool_it_is() -> None:
+    page = Page()
+    page.put(queue("other"), *(in_pool("a", each) for each in (queue("q"), node("n1", gpus=8), of("q", "p", gpus=9))))
+    lines = drawn(page.store).queues
+    told = {name: (line.node_pool, line.fair_nano // NANO) for name, line in lines.items()}
+    assert told == {"q": ("a", 8), "other": ("", 0)}
 
 
 def test_what_is_reported_of_the_use_of_a_queue_draws_nothing() -> None:
@@ -150,3 +190,10 @@ def test_a_change_of_one_queue_tells_of_those_whose_shares_it_changes_and_of_no_
         pass
     told = [line.name for frame in frames.since(known) or () for line in frame.changes.queues]
     assert told == ["a", "b"]
+
+
+def test_the_page_explains_a_pod_by_the_queues_of_its_pool() -> None:
+    page = Page()
+    page.put(*(in_pool("a", each) for each in (node("n1", gpus=8), queue("q"), of("q", "p", gpus=1))))
+    found = counted(listed_of(page.store, 0), About(kind=POD, namespace="ns", name="p"))
+    assert [record.name for record in found.snapshot.queues.records.all()] == ["q"]

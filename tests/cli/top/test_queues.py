@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cli.page.values import Changes, QueueLine
@@ -54,6 +55,28 @@ def test_the_documents_show_what_is_drawn() -> None:
 
 def test_the_smallest_use_is_seen() -> None:
     assert lines(queue("big", fair=1000, used=1000), queue("small", used=0.1))[-1].split()[1] == "!" + "." * 19
+
+
+def test_the_queues_of_each_node_pool_stand_apart() -> None:
+    pools = [msgspec.structs.replace(each, node_pool=pool) for each, pool in zip(QUEUES, "aab", strict=False)]
+    told = [text.partition("   ")[0] for text in lines(*pools, QUEUES[-1])]
+    assert told == [
+        "QUEUES, IN GPUS",
+        "node pool default",
+        "idle",
+        "node pool a",
+        "research",
+        "  vision",
+        "node pool b",
+        "speech",
+    ]
+
+
+def test_the_name_of_a_node_pool_is_whole_in_a_narrow_terminal() -> None:
+    pool = "a-pool-with-the-longest-name-that-a-label-may-have-" * 2
+    shown = lines(msgspec.structs.replace(QUEUES[-1], node_pool=pool), width=40)
+    assert f"node pool {pool}" in "".join(shown)
+    assert max(map(len, shown[1:4])) <= 40
 
 
 @pytest.mark.parametrize("width", [40, 79, 80, 120, 200])
