@@ -39,10 +39,13 @@ def _head(height: int, runs: Sequence[Week]) -> list[str]:
     def styles(colours: Sequence[str]) -> str:
         return "".join(f".s{i}{{stroke:{each}}}.f{i}{{fill:{each}}}" for i, each in enumerate(colours))
 
+    first = runs[0]
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" '
         'font-size="12" role="img">',
         "<title>GPU time lost to evictions, shares that queues have, and waiting times by queue</title>",
+        f"<desc>{first.jobs} jobs in {first.days} days on {first.capacity_milli // 1_000} GPUs, seed {first.seed}: "
+        "a line for each run, over the hours and by queue.</desc>",
         f"<style>text{{fill:#3a4048}}.g{{stroke:#80889055}}path{{fill:none;stroke-width:1.5}}{styles(_LIGHT)}"
         f"@media (prefers-color-scheme:dark){{text{{fill:#c6ccd4}}{styles(_DARK)}}}</style>",
     ]

@@ -32,6 +32,8 @@ def test_each_queue_and_run_has_a_median_and_each_run_two_curves() -> None:
     names = {each.text for each in _elements(text, "text")}
     assert {"quiet", "busy", "making room off", "making room on", "day 0", "day 1"} <= names
     assert "prefers-color-scheme:dark" in text
+    (described,) = _elements(text, "desc")
+    assert f"{off.jobs} jobs in 1 days on 8 GPUs, seed 1" in (described.text or "")
 
 
 def test_more_lost_is_higher_up() -> None:
