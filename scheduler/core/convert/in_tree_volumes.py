@@ -24,6 +24,14 @@ _CINDER: Final = "cinder.csi.openstack.org"
 _PORTWORX: Final = "pxd.portworx.com"
 #: The names of these drivers.
 DRIVERS: Final = frozenset({_GCE, _EBS, _AZURE, _CINDER, _PORTWORX})
+#: What storage classes name as provisioner, for these drivers.
+_PROVISIONERS: Final = {
+    "kubernetes.io/gce-pd": _GCE,
+    "kubernetes.io/aws-ebs": _EBS,
+    "kubernetes.io/azure-disk": _AZURE,
+    "kubernetes.io/cinder": _CINDER,
+    "kubernetes.io/portworx-volume": _PORTWORX,
+}
 #: Stands for the project, and for a zone that is not known.
 _UNSPECIFIED: Final = "UNSPECIFIED"
 _ZONES_APART: Final = "__"
@@ -43,6 +51,11 @@ def of_pod(pod: Pod) -> tuple[Attached, ...]:
 def of_volume(volume: PersistentVolume) -> Attached | None:
     """The driver and the handle of a PersistentVolume; None if it is none of these."""
     return next(_translated(volume.spec, volume.metadata.labels or {}), None)
+
+
+def driver_of(provisioner: str) -> str:
+    """The CSI driver that makes the volumes of a storage class with this provisioner."""
+    return _PROVISIONERS.get(provisioner, provisioner)
 
 
 def _is_claim(volume: Volume) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import PodClass
+from scheduler.core.nodes import volumes_to_come
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Device
 from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.node_mask import NodeMask
@@ -31,8 +32,8 @@ def find_sacrifice(statement: Statement, ranking: Ranking, cls: PodClass, mask: 
     if not need or cls.request.is_shared or not ranking.known:
         return None
     ok = ranking.eligible == OK
-    if cls.attached:
-        ok &= statement.attaching.fits(cls.attached, slice(None))
+    if volumes := volumes_to_come.of_class(cls, statement.attaching.limited_driver):
+        ok &= statement.attaching.fits(volumes, slice(None))
     if cls.unbound:
         ok &= statement.binding.fits(cls.unbound, slice(None))
     if mask is not None:

@@ -18,6 +18,7 @@ from scheduler.core.devices.device_choice import choose_answered, choose_devices
 from scheduler.core.model.plan import Alone, Attempt, Bind, Hold, Join, Placement, Prepare, Retire
 from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.volume_need import VolumeChoice
+from scheduler.core.nodes import volumes_to_come
 from scheduler.core.nodes.device_sightings import NO_PROSPECT
 from scheduler.core.nodes.table import CPU, IDLE, LEAVING, MEMORY, Bools
 from scheduler.core.nodes.volume_statement import Refusal
@@ -111,8 +112,9 @@ class Placer:
                 return None
             volumes = None if parts is None else self._volumes(pod, position)
             if parts is not None and volumes is not None:
+                attached = volumes_to_come.of_pod(pod, self.statement.attaching.limited_driver)
                 self.statement.place(
-                    position, pod, cls.demand, parts, attached=cls.attached, claims=_alone(pod), volumes=volumes
+                    position, pod, cls.demand, parts, attached=attached, claims=_alone(pod), volumes=volumes
                 )
                 placed = self._placement(pod, position, parts, asks=ranking.asks, alternative=number)
                 return msgspec.structs.replace(placed, volumes=volumes) if volumes else placed
@@ -156,7 +158,7 @@ class Placer:
             pod,
             pod.cls.demand,
             owed_gpus=sacrifice.owed,
-            attached=pod.cls.attached,
+            attached=volumes_to_come.of_pod(pod, self.statement.attaching.limited_driver),
             claims=_alone(pod),
         )
         retired = [Retire(d.reservation.uid, pod.uid) for d in sacrifice.devices if d.reservation is not None]

@@ -244,7 +244,12 @@ class Snapshot:
     def attaching(self, position_of: Mapping[str, int]) -> AttachStatement:
         """A working copy of what CSI drivers attach to nodes."""
         storage, commits = self.storage, self.commits
-        return AttachStatement(storage.attachments, position_of, lambda: storage.in_flight(commits.all_charges()))
+        return AttachStatement(
+            storage.attachments,
+            position_of,
+            lambda: storage.in_flight(commits.all_charges()),
+            limited_driver=storage.limited_driver,
+        )
 
     def binding(self, nodes: Sequence[NodeRecord], position_of: Mapping[str, int]) -> VolumeStatement:
         """A working copy of what there is for claims that are not bound yet."""

@@ -24,6 +24,7 @@ from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
+from scheduler.core.nodes import volumes_to_come
 from scheduler.core.nodes.ledger import MOST_ASKED
 from scheduler.core.nodes.table import (
     CONTENDED_DEVICES,
@@ -140,8 +141,8 @@ def _resource_lacks(statement: Statement, cls: PodClass, settings: Settings) -> 
             everywhere = np.ones(len(statement.nodes), np.bool_)
             missing = np.full(len(statement.nodes), min(amount, MOST_ASKED), np.int64)
             lacks.append(Lack(INSUFFICIENT, name, name, everywhere, missing))
-    if cls.attached:
-        full = ~statement.attaching.fits(cls.attached, slice(None))
+    if volumes := volumes_to_come.of_class(cls, statement.attaching.limited_driver):
+        full = ~statement.attaching.fits(volumes, slice(None))
         lacks.append(Lack("volumes", "", "", full, np.zeros(len(statement.nodes), np.int64)))
     if cls.unbound:
         for why, where in statement.binding.refusals(cls.unbound).items():

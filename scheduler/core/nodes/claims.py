@@ -7,18 +7,19 @@ stays where it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Final, TypeAlias
 
 import msgspec
 
-from scheduler.core.convert import constraints
+from scheduler.core.convert import constraints, in_tree_volumes
 from scheduler.core.convert.volumes import ClaimKey, ClaimRecord, StorageClassRecord, VolumeRecord
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.records import ClaimUse, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.model.volume_need import VolumeNeed
+from scheduler.core.nodes import volumes_to_come
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.nodes.volume_limits import Attached, Attachments
 from scheduler.core.nodes.volume_offers import Offers
@@ -216,7 +217,20 @@ class Storage:
     def in_flight(self, charges: Iterable[Charge]) -> list[tuple[str, tuple[Attached, ...]]]:
         """Nodes of pods that are on their way, with the volumes that drivers attach for them."""
         pods = ((charge.node, self._pods.get(charge.pod_uid)) for charge in charges)
-        return [(node, self.attached(pod)) for node, pod in pods if pod is not None]
+        return [(node, (*self.attached(pod), *self._to_come(pod))) for node, pod in pods if pod is not None]
+
+    def limited_driver(self, storage_class: str) -> str:
+        """The CSI driver that makes the volumes of a class; "" if there is none, or no node limits it."""
+        kind = self.classes.get(storage_class)
+        driver = "" if kind is None else in_tree_volumes.driver_of(kind.provisioner)
+        return driver if self.attachments.is_limited(driver) else ""
+
+    def _to_come(self, pod: PodRecord) -> Iterator[Attached]:
+        """Volumes of its claims that are not bound, of drivers that nodes limit."""
+        for key in ((pod.namespace, use.name) for use in pod.claims):
+            claim = self.claims.get(key)
+            if claim is not None and not claim.is_bound and (driver := self.limited_driver(claim.storage_class)):
+                yield driver, volumes_to_come.of_claim(key)
 
     def attached(self, pod: PodRecord) -> tuple[Attached, ...]:
         """Volumes of a pod that a CSI driver attaches: of claims that are bound, and without a claim."""
@@ -307,7 +321,7 @@ class Storage:
 
         Limits hardly change, so old ones count. What is attached changes all the time.
         """
-        volumes = self.attached(pod)
+        volumes = (*self.attached(pod), *self._to_come(pod))
         if volumes and not self.attachments.limits.is_read:
             return _not_read(_LIMITS)
         is_limited = any(self.attachments.is_limited(driver) for driver, _ in volumes)

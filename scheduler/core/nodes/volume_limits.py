@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from scheduler.core.nodes.table import Bools, Int64s, Selection
 
 #: A CSI driver and its handle of a volume.
 Attached = tuple[str, str]
+#: The driver that makes the volumes of a storage class; "" if there is none, or no node limits it.
+LimitedDriver: TypeAlias = Callable[[str], str]
 _NO_LIMIT: Final = 1 << 40
 
 
@@ -143,17 +145,20 @@ class Attachments:
 class AttachStatement:
     """The same on a statement, by position. ``in_flight``: volumes of pods under way, by node, asked if needed."""
 
-    __slots__ = ("_ask", "_asked", "_attachments", "_left", "_position_of", "_where")
+    __slots__ = ("_ask", "_asked", "_attachments", "_left", "_position_of", "_where", "limited_driver")
 
     def __init__(
         self,
         attachments: Attachments,
         position_of: Mapping[str, int],
         in_flight: Callable[[], Iterable[tuple[str, tuple[Attached, ...]]]],
+        limited_driver: LimitedDriver,
     ) -> None:
         self._attachments = attachments
         self._position_of = position_of
         self._ask = in_flight
+        #: Of the volumes of claims that are not bound yet (volumes_to_come.py).
+        self.limited_driver = limited_driver
         self._asked: tuple[tuple[str, tuple[Attached, ...]], ...] | None = None
         self._left: dict[str, Int64s] = {}
         self._where: dict[Attached, set[int]] = {}

@@ -28,6 +28,7 @@ from scheduler.core.devices.device_pools import NOWHERE, pools_of
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.settings import Settings
+from scheduler.core.nodes import volumes_to_come
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Bools, Int8s, Int64s, Selection
 from scheduler.core.scores.open_ranks import OpenRanks
 from scheduler.core.scores.preferences.preferred import NOT_FITTING, Preferred, preferred_of
@@ -233,8 +234,8 @@ class Ranking:
         ok = self._usable[selection].copy()
         for row, amount in self._amounts:
             ok &= look.free[row] >= amount
-        if self.cls.attached:
-            ok &= self._statement.attaching.fits(self.cls.attached, selection)
+        if volumes := volumes_to_come.of_class(self.cls, self._statement.attaching.limited_driver):
+            ok &= self._statement.attaching.fits(volumes, selection)
         if self.cls.unbound:
             ok &= self._statement.binding.fits(self.cls.unbound, selection)
         if self.asks:
