@@ -135,7 +135,7 @@ class Attempts:
                 return self.kept.kept_off[pod.cls]
         mask = self.placer.all_but(pod.cls.excluded)
         placed = self._place(pod, both(mask, self.kept.open_to(self.placer)))
-        self._spend_on_counts(pod)
+        self._spend_on_looks(pod)
         if placed is None and self.kept.off and (there := self._on_berths(pod, mask)) is not None:
             self.allowance.spend(pod.namespace, costs.of_judging(self.snapshot, pod.cls))
             return self._keep_off(pod.cls, mask) if isinstance(there, Placement) else there
@@ -145,6 +145,7 @@ class Attempts:
             return placed
         self.allowance.spend(pod.namespace, costs.of_judging(self.snapshot, pod.cls))
         verdict = self._explain(pod.cls, mask)
+        self._spend_on_looks(pod)
         self.classes.failed(pod.cls, verdict)
         return verdict
 
@@ -152,7 +153,7 @@ class Attempts:
         """What would become of a pod on the nodes that are kept for others; nothing is charged."""
         mark = self.placer.statement.checkpoint(), self.accounts.checkpoint()
         found = self._place(pod, both(mask, self.kept.closed_to(self.placer)))
-        self._spend_on_counts(pod)
+        self._spend_on_looks(pod)
         self.placer.statement.rollback(mark[0])
         self.accounts.rollback(mark[1])
         return found
@@ -177,7 +178,7 @@ class Attempts:
         if not self._is_judged(cls, namespace):
             return False
         placed = self._place(pod, both(self.placer.all_but(cls.excluded), self.kept.open_to(self.placer)))
-        self.keeping[namespace] += self.placer.statement.counts.take_effort()
+        self.keeping[namespace] += self.placer.statement.take_effort()
         if not isinstance(placed, Placement):
             self.keeping[namespace] += costs.of_judging(self.snapshot, cls)
             if placed is None and not self.kept.off:
@@ -194,7 +195,7 @@ class Attempts:
         if claim := self.placer.taken_claim(pod):
             return Verdict(code=Code.CLAIM_IN_USE, detail=claim)
         placed = self._place(pod, self._among(pod, within))
-        self._spend_on_counts(pod)
+        self._spend_on_looks(pod)
         self.allowance.spend(pod.namespace, costs.PLACING)
         if isinstance(placed, Placement):
             self.classes.fits(pod.cls)
@@ -213,12 +214,12 @@ class Attempts:
     def place_on_paper(self, pod: PodRecord, mask: NodeMask = None) -> Placement | HeldBack | None:
         """Place and charge a pod without what is known of its class; None if it fits nowhere. It learns nothing."""
         placed = self._place(pod, both(mask, self.placer.all_but(pod.cls.excluded)))
-        self._spend_on_counts(pod)
+        self._spend_on_looks(pod)
         return placed
 
-    def _spend_on_counts(self, pod: PodRecord) -> None:
-        """Charge the namespace of a pod for what it took to count pods for its rules: at once, or the next one pays."""
-        self.allowance.spend(pod.namespace, self.placer.statement.counts.take_effort())
+    def _spend_on_looks(self, pod: PodRecord) -> None:
+        """Charge its namespace for counts for a pod's rules, and for choices of volumes: at once, or the next pays."""
+        self.allowance.spend(pod.namespace, self.placer.statement.take_effort())
 
     def _place(self, pod: PodRecord, mask: NodeMask) -> Placement | HeldBack | None:
         """Place a pod where its queue takes what it uses there, by the first of its requests for which there is such.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from heapq import merge
 from typing import Final
 
 import numpy as np
@@ -26,6 +26,8 @@ _ZONE: Final = VolumeZone()
 _AFFINITY: Final = VolumeAffinity()
 #: The most needs that are kept.
 _MOST_NEEDS: Final = 256
+#: Operations in which a volume is compared with a need, and put where it is reached.
+_MATCHING: Final = 5
 
 
 class Offers:
@@ -41,6 +43,8 @@ class Offers:
         self.classes = classes
         self._tell = changed
         self._view: View | None = None
+        #: What finding volumes has cost so far, in operations of about a microsecond.
+        self.effort_spent = 0
         #: CSI drivers, and how much can be provisioned where.
         self.drivers: Facts[str, DriverRecord] = Facts(self._driver_changed, read_changed=read_changed)
         self.capacities: Facts[tuple[str, str], CapacityRecord] = Facts(
@@ -116,6 +120,7 @@ class Offers:
     def matching(self, need: VolumeNeed) -> list[tuple[int, str, VolumeRule | None]]:
         """Size, name and rule of each volume that would do, smallest first; nodes are not looked at."""
         volumes = self._volumes_of.get(need.storage_class, {})
+        self.effort_spent += 1 if need.volume else len(volumes) * _MATCHING
         if need.volume:
             named = volumes.get(need.volume)
             return [] if named is None or named.offer is None else [_row(named, named.offer)]
@@ -159,9 +164,7 @@ class Volumes:
     def on(self, position: int) -> Iterator[str]:
         """Names of those that a node reaches, smallest first."""
         here = self.at.get(position)
-        if here is None or not self.everywhere:
-            return (name for _, name in here or self.everywhere)
-        return (name for _, name in sorted(chain(here, self.everywhere)))
+        return (name for _, name in merge(here or (), self.everywhere))
 
 
 class View:

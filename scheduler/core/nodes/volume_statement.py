@@ -31,6 +31,9 @@ Chosen: TypeAlias = tuple[str, ...]
 #: Of each pod that is on its way: its namespace, what was chosen.
 InFlight: TypeAlias = Callable[[], Iterable[tuple[str, tuple[VolumeChoice, ...]]]]
 _NOTHING: Final[Mapping[str, int]] = {}
+#: Operations of a choice on one node, for each claim and once more; and the number of nodes looked at in one.
+_CHOOSING: Final = 2
+_LOOKED_AT: Final = 2
 
 
 class Refusal(enum.Enum):
@@ -51,7 +54,7 @@ class _Space:
 class VolumeStatement:
     """What is chosen on a statement, by position of its nodes. ``in_flight`` is asked when it is first needed."""
 
-    __slots__ = ("_ask", "_chosen", "_nodes", "_offers", "_position_of", "_spaces", "_taken")
+    __slots__ = ("_ask", "_chosen", "_effort", "_nodes", "_offers", "_position_of", "_spaces", "_spent", "_taken")
 
     def __init__(
         self, offers: Offers, nodes: Sequence[NodeRecord], position_of: Mapping[str, int], in_flight: InFlight
@@ -65,10 +68,19 @@ class VolumeStatement:
         #: Claims that several pods mount: for which node and which volume, once for each of the pods.
         self._chosen: dict[ClaimKey, list[tuple[str, str]]] = {}
         self._spaces: dict[str, _Space | None] = {}
+        #: What choosing has cost since it was asked last, and what finding volumes had cost then.
+        self._effort = 0
+        self._spent = offers.effort_spent
 
     @property
     def _view(self) -> View:
         return self._offers.view(self._nodes, self._position_of)
+
+    def take_effort(self) -> int:
+        """What it took to choose since this was asked last, in operations of about a microsecond."""
+        effort = self._effort + self._offers.effort_spent - self._spent
+        self._effort, self._spent = 0, self._offers.effort_spent
+        return effort
 
     # --- questions ---------------------------------------------------------------------------------------------------
     def fits(self, needs: Sequence[VolumeNeed], selection: Selection) -> Bools:
@@ -76,21 +88,35 @@ class VolumeStatement:
         if not isinstance(selection, slice):
             return np.array([not isinstance(self.choose(int(at), needs), Refusal) for at in selection], np.bool_)
         ok: Bools = np.ones(len(self._nodes), np.bool_)
+        made: Bools = np.ones(len(self._nodes), np.bool_)
         for need in needs:
             ok &= self._may(need)
-        if len(needs) > 1 or self._space(needs[0].storage_class) is not None:
-            for position in np.flatnonzero(ok).tolist():
-                ok[position] = not isinstance(self.choose(position, needs), Refusal)
+            made &= self._view.made(need.storage_class)
+        if self._ask_space(needs):
+            made[:] = False
+        elif len(needs) == 1:
+            return ok[selection]
+        # Where a volume can be made for each of them, none depends on what another one gets.
+        for position in np.flatnonzero(ok & ~made).tolist():
+            ok[position] = not isinstance(self.choose(position, needs), Refusal)
         return ok[selection]
+
+    def _ask_space(self, needs: Sequence[VolumeNeed]) -> bool:
+        """Whether the space of a driver decides for one of them."""
+        return any(self._space(need.storage_class) is not None for need in needs)
 
     def refusals(self, needs: Sequence[VolumeNeed]) -> dict[Refusal, Bools]:
         """Where there are none, and why."""
+        if not self._ask_space(needs):
+            ok = self.fits(needs, slice(None))
+            return {Refusal.NOT_FOUND: ~ok, Refusal.NO_SPACE: np.zeros_like(ok)}
         judged = [self.choose(position, needs) for position in range(len(self._nodes))]
         return {each: np.array([found is each for found in judged], np.bool_) for each in Refusal}
 
     def choose(self, position: int, needs: Sequence[VolumeNeed]) -> Chosen | Refusal:
         """The volumes for these needs, which are in order of size, on one node; or why it has none."""
         self._look_at_flights()
+        self._effort += (1 + len(needs)) * _CHOOSING
         found: dict[int, str] = {}
         to_provision: list[int] = []
         mine: set[str] = set()
@@ -168,6 +194,7 @@ class VolumeStatement:
                 ok[at] = bool(self._view.made(need.storage_class)[at])
             return ok
         volumes, taken = self._view.volumes(need), self._taken or _NOTHING
+        self._effort += len(volumes.at) // _LOOKED_AT
         if any(not taken.get(name) for _, name in volumes.everywhere):
             return np.ones(size, np.bool_)
         for position, here in volumes.at.items():

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.plan import Bind, Gang, Plan, Prepare
+from scheduler.core.decide.allowance import Limits
+from scheduler.core.decide.placer import Placer
+from scheduler.core.model.plan import Bind, Explain, Gang, Plan, Prepare
 from scheduler.core.model.verdict import Code
+from scheduler.core.nodes.volume_statement import Refusal
 from tests.scheduler.core.nodes.mounting import mounting, places, reasons, told
 from tests.scheduler.core.objects import (
     Fed,
@@ -24,6 +27,7 @@ from tests.scheduler.core.objects import (
     feed,
     free_volume,
     node,
+    pod,
     pod_group,
     storage_class,
     volume,
@@ -370,6 +374,43 @@ def test_a_node_has_volumes_for_a_pod_if_there_is_any_way_to_give_each_claim_one
                 size, at = size_of[picked[name]]
                 assert size >= asked
                 assert at in {where, ""}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_said_of_all_nodes_at_once_is_what_is_chosen_on_each(seed: int) -> None:
+    rng = random.Random(seed)
+    nodes, volumes, claims = _random_world(rng)
+    made = cluster(*(node(name, labels={names.HOSTNAME_LABEL: name, names.ZONE_LABEL: name}) for name in nodes), _SLOW)
+    feed(made, storage_class("fast", _WAITS, provisioner="disk.csi.example", **_zones(*nodes[1:]) if nodes[1:] else {}))
+    if rng.random() < 0.4:
+        feed(made, csi_driver("disk.csi.example"))
+        feed(made, *(csi_capacity(n, "fast", {names.HOSTNAME_LABEL: n}, free=rng.choice(_SIZES)) for n in nodes))
+    feed(made, *(free_volume(name, size, node=at, of=rng.choice(["slow", "fast"])) for name, size, at in volumes))
+    feed(made, *(_wants(name, size, of=rng.choice(["slow", "fast"])) for name, size in claims))
+    feed(made, mounting("p", *(name for name, _ in claims)))
+    snapshot = made.snapshot()
+    (pod,) = snapshot.waiting(map(snapshot.pods.records.__getitem__, snapshot.pods.unbound))
+    binding, needs = Placer(snapshot).statement.binding, pod.cls.unbound
+    chosen = [binding.choose(position, needs) for position in range(len(nodes))]
+    assert binding.fits(needs, slice(None)).tolist() == [not isinstance(each, Refusal) for each in chosen]
+    refused = {why: where.tolist() for why, where in binding.refusals(needs).items()}
+    assert refused == {why: [each is why for each in chosen] for why in Refusal}
+
+
+def test_pods_with_many_claims_leave_others_their_turn() -> None:
+    made = cluster(*(node(f"n{i:03}", labels={names.ZONE_LABEL: "z1"}) for i in range(60)), _FAST)
+    feed(made, csi_driver("disk.csi.example"), csi_capacity("c", "fast", {names.ZONE_LABEL: "z1"}, free="1Gi"))
+    for number in range(20):
+        of_it = [f"c{number}-{i}" for i in range(20)]
+        feed(made, *(_wants(name, f"{2 + number}Gi", of="fast") for name in of_it))
+        feed(made, mounting(f"p{number}", *of_it))
+    late = pod("late", gpus=1, namespace="other", created="2026-02-01T00:00:00Z")
+    feed(made, late)
+    plan = made.decide(0, Limits(most=5_000, retold=0))
+    assert [entry.placement.name for entry in plan.entries if isinstance(entry, Bind)] == ["late"]
+    told = {uid for entry in plan.entries if isinstance(entry, Explain) for uid in entry.pods}
+    assert 0 < len(told) < 10
+    assert plan.wake_at_ns == 0
 
 
 @pytest.mark.parametrize("seed", range(40))
