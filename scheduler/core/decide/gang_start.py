@@ -154,8 +154,14 @@ class _Trying:
             start.waiting.append(found)
             return Tried.PLACED
         if isinstance(placed, Verdict):
-            start.first_failure = start.first_failure or placed
+            self._pass_over(placed)
         return Tried.PASSED
+
+    def _pass_over(self, why: Verdict) -> None:
+        """Remember the first that fitted nowhere; one whose claim another member has says less: no room helps it."""
+        known = self.start.first_failure
+        if known is None or (known.code is Code.CLAIM_IN_USE and why.code is not Code.CLAIM_IN_USE):
+            self.start.first_failure = why
 
     def _suppose(self, pod: PodRecord) -> Tried:
         placed = supposed_nodes.place(self.attempts, pod)
@@ -231,5 +237,6 @@ class _TryingWithin(_Trying):
         if found is not None:
             start.waiting.append(found)
             return Tried.PLACED
-        start.first_failure = start.first_failure or placed
+        if isinstance(placed, Verdict):
+            self._pass_over(placed)
         return Tried.PASSED

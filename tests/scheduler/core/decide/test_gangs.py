@@ -11,13 +11,29 @@ from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.model.plan import placements
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code
-from tests.scheduler.core.objects import bound, feed, node, pod, pod_group, queue
+from tests.scheduler.core.nodes.mounting import mounting, told
+from tests.scheduler.core.objects import (
+    Fed,
+    bound,
+    claim,
+    cluster,
+    feed,
+    node,
+    pod,
+    pod_group,
+    queue,
+    storage_class,
+    volume,
+)
 from wire import names
 from wire.core import Pod
 
 S = 1_000_000_000
 LATER = 1_800_000_000
 OF_LARGE: dict[str, Any] = {"spec": {"nodeSelector": {"zone": "b"}}}
+_ALONE = ["ReadWriteOncePod"]
+_UNBOUND = claim("data", modes=_ALONE, storage_class="fast")
+_FAST = storage_class("fast", "WaitForFirstConsumer", provisioner="disk.csi.example")
 
 
 def in_queue(name: str) -> dict[str, str]:
@@ -83,3 +99,19 @@ def test_a_gang_of_which_others_may_start_is_told_what_it_requests_and_what_is_a
     assert said is not None
     assert said.queue is not None
     assert (said.code, said.queue.held, said.queue.asked) == (code, 10**9, 4 * 10**9)
+
+
+@pytest.mark.parametrize(
+    "disk", [[claim("data", "pv", modes=_ALONE), volume("pv")], [_UNBOUND, _FAST]], ids=["bound", "to be bound"]
+)
+def test_a_gang_whose_members_mount_a_claim_of_one_pod_is_told_so(disk: list[Fed]) -> None:
+    members = [mounting(f"m{number}", "data", group="g") for number in range(2)]
+    made = cluster(node("n1"), *disk, pod_group("g", 2), *members)
+    assert told(made, "uid-m0") == (Code.CLAIM_IN_USE, "data")
+
+
+def test_a_gang_of_which_a_member_lacks_room_says_that_before_a_claim_that_another_member_has() -> None:
+    members = [mounting(f"m{number}", "data", group="g") for number in range(2)]
+    made = cluster(node("n1", 2), claim("data", "pv", modes=_ALONE), volume("pv"), pod_group("g", 3), *members)
+    feed(made, *(pod(f"other{number}", gpus=1, group="g") for number in range(2)))
+    assert told(made, "uid-m0")[0] is Code.GANG_INCOMPLETE
