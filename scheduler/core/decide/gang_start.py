@@ -81,8 +81,28 @@ class Start:
 def started(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts, *, supposes_nodes: bool = False) -> Start:
     """Place as many members as the minimum needs (gang_search.py).
 
-    ``supposes_nodes``: those that fit nowhere get nodes of their own.
+    ``supposes_nodes``: those that fit nowhere get nodes of their own. Where members have unbound claims of several
+    sizes and one finds no place, all are tried once more, those with the largest claims first: a small claim may have
+    taken the only volume or node that would do for a large one.
     """
+    mark = attempts.checkpoint()
+    start = _tried(ready, state, attempts, supposes_nodes=supposes_nodes)
+    if start.is_whole or start.held_back is not None or supposes_nodes:
+        return start
+    ordered = sorted(ready, key=_by_claims, reverse=True)
+    if [pod.uid for pod in ordered] == [pod.uid for pod in ready]:
+        return start
+    attempts.rollback(mark)
+    again = _tried(ordered, state, attempts)
+    return again if again.is_whole else start
+
+
+def _by_claims(pod: PodRecord) -> list[int]:
+    """Sizes of its unbound claims, the largest first."""
+    return sorted((need.size_bytes for need in pod.cls.unbound), reverse=True)
+
+
+def _tried(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts, *, supposes_nodes: bool = False) -> Start:
     start = Start()
     trying = _Trying(start, attempts, attempts.accounts.checkpoint(), supposes_nodes)
     start.is_whole = Search(state, ready, trying).run()

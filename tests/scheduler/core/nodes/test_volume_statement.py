@@ -271,6 +271,15 @@ def test_a_gang_is_prepared_whole_and_only_if_all_find_volumes() -> None:
     assert [type(each) for each in made.decide(0).entries] == [Gang]
 
 
+@pytest.mark.parametrize("sizes", [("1Gi", "4Gi"), ("4Gi", "1Gi")])
+def test_a_small_claim_of_a_gang_leaves_the_volume_that_a_large_one_needs(sizes: tuple[str, str]) -> None:
+    made = cluster(*_NODES, _SLOW, free_volume("pv1", "5Gi", node="a"), free_volume("pv2", node="b"), pod_group("g", 2))
+    for name, size in zip("xy", sizes, strict=True):
+        feed(made, _wants(name, size), mounting(f"p{name}", name, group="g"))
+    large, small = ("x", "y") if sizes[0] == "4Gi" else ("y", "x")
+    assert _chosen(made.decide(0)) == {f"p{large}": ("a", {large: "pv1"}), f"p{small}": ("b", {small: "pv2"})}
+
+
 def test_members_without_claims_are_charged_while_those_of_others_are_bound() -> None:
     made = cluster(*_NODES, _FAST, pod_group("g", 2), _wants(of="fast"))
     feed(made, mounting("p", "data", group="g"), mounting("q", group="g"))
