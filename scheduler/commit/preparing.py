@@ -149,7 +149,7 @@ class Preparing:
         """Whether a claim is bound to a volume that is known, as far as is seen. Raises _NotBound."""
         storage, placement, choice = self._cache.cluster.storage, watch.placement, watch.choice
         claim = storage.claims.get((placement.namespace, choice.claim))
-        if claim is None or claim.uid != choice.claim_uid:
+        if claim is None or claim.uid != choice.claim_uid or claim.is_leaving:
             raise _NotBound(_Failed(placement, f"VolumeChanged: claim {choice.claim} is gone", is_overtaken=True))
         if claim.is_bound:
             watch.volume = claim.volume

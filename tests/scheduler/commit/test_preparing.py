@@ -230,6 +230,21 @@ async def test_a_pod_that_goes_while_its_claim_is_bound_gives_its_room_back() ->
         assert phases(world) == {"other": "Running"}
 
 
+async def test_a_claim_that_is_to_be_deleted_is_waited_for_no_longer() -> None:
+    async with _stage("1x1x80GiB") as (world, made):
+        made.is_off = True
+        await create_claim(made, "data")
+        kept = {"metadata": {"finalizers": ["example.com/keep"]}}
+        await made.api.patch(PERSISTENT_VOLUME_CLAIMS, "data", kept, namespace=TEAM)
+        await create(world, mounting(pod("p", gpus=1), "data"), pod("other", gpus=1))
+        await settle(5)
+        assert bound(world) == set()
+        await made.api.delete(PERSISTENT_VOLUME_CLAIMS, "data", namespace=TEAM)
+        await settle(10)
+        assert bound(world) == {"other"}
+        assert 'persistentvolumeclaim "data" is being deleted' in waits_because(world, "p")
+
+
 @pytest.mark.parametrize(
     "fault",
     [
