@@ -459,3 +459,10 @@ def _give_one_back(made: Cluster, rng: random.Random) -> None:
 def test_pods_with_bound_claims_are_bound_at_once() -> None:
     made = cluster(*_NODES, claim("data", "pv"), volume("pv"), mounting("p", "data"))
     assert [type(entry) for entry in made.decide(0).entries] == [Bind]
+
+
+@pytest.mark.xfail(reason="the first member decides for which node a shared claim is bound", strict=True)
+def test_a_gang_that_shares_a_claim_of_one_node_starts_on_the_node_that_takes_all() -> None:
+    made = cluster(node("a", 1), node("b", 4), _FAST, _wants("data", of="fast"), pod_group("g", 4))
+    feed(made, *(mounting(f"p{number}", "data", group="g") for number in range(4)))
+    assert {where for where, _ in _chosen(made.decide(0)).values()} == {"b"}
