@@ -142,7 +142,7 @@ def test_with_twice_the_units_twice_as_many_are_judged() -> None:
         )
         choosing, rows = _choosing(trial, count)
         choosing.permits = permits = _Counting(choosing.counting.table, "")
-        assert choosing.fill(np.array(rows, np.int64))
+        assert ended(choosing.fill(np.array(rows, np.int64)))
         assert len(choosing.chosen) == 2 * count
         return permits.judged
 
