@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
@@ -13,13 +14,19 @@ from cli.inspection.options import POD
 from cli.queueing.counting import NOW_NS, Known
 from cli.refusing import BadInput
 from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.steps import ended
 from scheduler.core.what_if import explanation, written
 from scheduler.core.what_if import subject as subjects
 from scheduler.core.what_if.edit import Edit, NotPossible
 from scheduler.core.what_if.explanation import Explained
 from scheduler.core.what_if.room_answer import with_residents
 from scheduler.core.what_if.subject import Subject
+from scheduler.core.what_if.suggest import suggestions_within
 from scheduler.core.what_if.trying import Trying
+
+#: Operations (core/decide/allowance.py) after which no further change is tried: about 0.7 s.
+MOST_OPERATIONS: Final = 1_500_000
+CUT: Final = "not all changes that might help were tried, as that takes too long"
 
 
 class Whole(msgspec.Struct, frozen=True):
@@ -58,13 +65,21 @@ def subject(known: Known, kind: str, namespace: str, name: str) -> Subject:
     raise BadInput(f"there is no {called(kind)} {name} in namespace {namespace}{whose}{meant}")
 
 
-def explained(known: Known, of: Subject, supposed: Sequence[Edit], wall_s: int) -> Explained:
-    """Explain a group after these edits. Raises BadInput for one that is not possible here."""
+def explained(
+    known: Known, of: Subject, supposed: Sequence[Edit], wall_s: int, *, most: int = MOST_OPERATIONS
+) -> Explained:
+    """Explain a group after these edits. Raises BadInput for one that is not possible here.
+
+    ``most``: operations after which no further change is tried.
+    """
     try:
         snapshot, of = after(with_residents(known.snapshot, now_ns=NOW_NS, wall_s=wall_s), of, supposed)
     except NotPossible as error:
         raise BadInput(f"--what-if {error}") from error
-    return explanation.explained(Trying(snapshot, of, NOW_NS, wall_s))
+    trying = Trying(snapshot, of, NOW_NS, wall_s)
+    found = ended(explanation.explaining(trying))
+    helps, is_whole = suggestions_within(trying, most)
+    return msgspec.structs.replace(found, helps=tuple(helps), is_cut=not is_whole)
 
 
 def after(snapshot: Snapshot, of: Subject, supposed: Sequence[Edit]) -> tuple[Snapshot, Subject]:
@@ -85,5 +100,7 @@ def not_looked_at(known: Known, of: Subject, found: Explained) -> Iterator[str]:
     """What the answer leaves out."""
     if known.mounting & of.uids:
         yield "PersistentVolumeClaims of its pods, which may keep it waiting, too, or off some nodes"
+    if found.is_cut:
+        yield CUT
     if found.room is not None:
         yield "PodDisruptionBudgets, which may protect pods that could be evicted"

@@ -51,6 +51,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 
     ``outcome``: alone, as things are; ``comes_later``: it starts so, but not before others that wait.
     ``on_their_way``: pods of it with a place, and the node. ``below``: how it stands if it runs below its minimum.
+    ``is_cut``: not all changes that might help were tried.
     """
 
     trying: Trying
@@ -63,6 +64,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     standing: tuple[Standing, ...] = ()
     below: BelowMinimum | None = None
     helps: tuple[Suggestion, ...] = ()
+    is_cut: bool = False
 
     @property
     def verdict(self) -> Verdict | None:

@@ -11,7 +11,6 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from scheduler.core.model.steps import ended
 from scheduler.core.what_if import (
     asking_less,
     constraints,
@@ -52,14 +51,28 @@ class Suggestion(msgspec.Struct, frozen=True):
 
 def suggestions(trying: Trying, finders: Mapping[Family, tuple[Finder, int]] = FINDERS) -> Sequence[Suggestion]:
     """Find what helps; () where nothing that was tried does, and where the group starts as it is."""
-    search = searching(trying, finders=finders)
+    return suggestions_within(trying, None, finders)[0]
+
+
+def suggestions_within(
+    trying: Trying, operations: int | None, finders: Mapping[Family, tuple[Finder, int]] = FINDERS
+) -> tuple[Sequence[Suggestion], bool]:
+    """Find likewise, and whether the search was carried to its end; it begins no try after this many operations."""
+    found: list[Suggestion] = []
+    search = searching(trying, found, finders)
+    done = 0
     try:
         question = next(search)
-        while True:
-            question = search.send(ended(question.answering(trying)))
-    except StopIteration as done:
-        found: Sequence[Suggestion] = done.value
-        return found
+        while operations is None or done < operations:
+            answering = question.answering(trying)
+            try:
+                while True:
+                    done += next(answering)
+            except StopIteration as answered:
+                question = search.send(bool(answered.value))
+    except StopIteration:
+        return tuple(found[:MOST]), True
+    return tuple(found[:MOST]), False
 
 
 def searching(

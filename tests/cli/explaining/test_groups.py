@@ -13,6 +13,7 @@ from cli.queueing.counting import Known
 from scheduler.core.model.room import Action, Intent, Place, Victim
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import bind_request, cluster, node, pod, pod_group, queue
+from tests.scheduler.core.what_if.given import NO_ROOM
 from wire import names
 
 WALL_S = 1_800_000_000
@@ -132,3 +133,10 @@ def test_claims_that_were_not_read_are_named() -> None:
     assert list(supposing.not_looked_at(known, found.trying.subject, found)) == [
         "PersistentVolumeClaims of its pods, which may keep it waiting, too, or off some nodes"
     ]
+
+
+@pytest.mark.parametrize(("most", "unread"), [(0, [supposing.CUT]), (supposing.MOST_OPERATIONS, [])])
+def test_a_search_that_was_cut_says_so(most: int, unread: list[str]) -> None:
+    known = Known(cluster(node(gpus=1), pod("p", gpus=2), settings=NO_ROOM).prepared(0))
+    found = supposing.explained(known, supposing.subject(known, POD, "ns", "p"), (), WALL_S, most=most)
+    assert list(supposing.not_looked_at(known, found.trying.subject, found)) == unread

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from scheduler.core.what_if.suggest import MOST, suggestions
+import pytest
+
+from scheduler.core.what_if.suggest import MOST, suggestions, suggestions_within
 from scheduler.core.what_if.trying import Trying
 from tests.scheduler.core.objects import node, pod, pod_group, queue
 from tests.scheduler.core.what_if.given import NO_ROOM, spelled, tries
@@ -51,3 +53,14 @@ def test_a_queue_and_nodes_together() -> None:
 
 def test_nothing_is_said_of_a_group_that_starts() -> None:
     assert said(tries(node(), pod("p", gpus=1))) == []
+
+
+@pytest.mark.parametrize(("operations", "found", "is_whole"), [(0, 0, False), (3_000, 1, False), (None, 3, True)])
+def test_no_try_is_begun_after_some_operations_and_it_is_said_so(
+    operations: int | None, found: int, is_whole: bool
+) -> None:
+    gang = [pod(name, gpus=2, group="g") for name in "pqr"]
+    tried = tries(node(gpus=4), pod("t", gpus=1, bound_to="n1"), pod_group("g", 3), *gang)
+    some, ended = suggestions_within(tried, operations)
+    assert (len(some), ended) == (found, is_whole)
+    assert tuple(some) == tuple(suggestions(tried))[:found]
