@@ -360,7 +360,7 @@ def _incomplete(start: Start, state: Quorum) -> Verdict:
     """A gang's verdict out of the one on its first member that fitted nowhere."""
     failure = start.failed or Verdict(code=Code.NO_NODE_FITS)
     if failure.code is Code.CLAIM_IN_USE:
-        return failure  # whatever nodes there are
+        return failure  # no node changes that
     # Of a single pod. Where there are subgroups, another one may be what a pod waits for.
     if state.minimum <= 1 and len(state.tree.names) == 1:
         return failure
