@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 
+from verification.model.claiming.exploring import CLAIMING, NamedClaiming, explore_claiming
 from verification.model.configs import LARGE, QUICK, Named
 from verification.model.explorer import Result, explore
 from verification.model.preparing.exploring import PREPARING, NamedPreparing, explore_preparing
 from verification.model.room.configs import ROOM, ROOM_LARGE, NamedRoom
 from verification.model.room.exploring import explore_room
 
-Kind = Named | NamedRoom | NamedPreparing
-CONFIGS: dict[str, tuple[Kind, ...]] = {"quick": (*QUICK, *ROOM, *PREPARING), "large": (*LARGE, *ROOM_LARGE)}
+Kind = Named | NamedRoom | NamedPreparing | NamedClaiming
+CONFIGS: dict[str, tuple[Kind, ...]] = {
+    "quick": (*QUICK, *ROOM, *PREPARING, *CLAIMING),
+    "large": (*LARGE, *ROOM_LARGE),
+}
 CONFIGS["all"] = (*CONFIGS["quick"], *CONFIGS["large"])
 
 
@@ -43,6 +47,8 @@ def _explored(one: Kind, limit: int) -> Result:
             return explore_room(one.config, limit=limit)
         case NamedPreparing():
             return explore_preparing(one.config, limit=limit)
+        case NamedClaiming():
+            return explore_claiming(one.config, limit=limit)
 
 
 def _tell(line: str) -> None:

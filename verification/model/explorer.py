@@ -1,7 +1,8 @@
 """Explores all reachable states, breadth first: the first violation that is found has a shortest trace.
 
-What is explored is an ``Explored``: the sharing protocol (``Sharing``), making room (verification/model/room), or
-having claims bound (verification/model/preparing). States are kept by their representative, each with its parent.
+What is explored is an ``Explored``: the sharing protocol (``Sharing``), making room (verification/model/room), having
+claims bound (verification/model/preparing), or allocating ResourceClaims (verification/model/claiming). States are kept
+by their representative, each with its parent.
 """
 
 from __future__ import annotations

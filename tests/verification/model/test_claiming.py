@@ -1,0 +1,53 @@
+"""Allocating and reserving claims: safe in every state, comes to rest, and each rule is for something (model.md)."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from verification.model.claiming.exploring import CLAIMING, GANG, ONE, RIVALS, SHARED, NamedClaiming, explore_claiming
+from verification.model.claiming.state import BUILT, Config, Left, Rules
+
+_TWO_LEADERS = replace(ONE, schedulers=2)
+#: A device for each of two pods, on a node that takes one of them.
+_ONE_PLACE = Config(places=(1,), devices=(0, 0), uses=(0, 1), groups=((0,), (1,)))
+
+#: What is left out, where it shows, and how the counter-example begins.
+_MISTAKES: list[tuple[Rules, Config, str]] = [
+    (replace(BUILT, at_rv=False), replace(ONE, left=Left(foreigners=1)), "C4"),
+    (replace(BUILT, at_rv=False), replace(ONE, left=Left(lates=1)), "C"),
+    (replace(BUILT, reserves=False), SHARED, "C1"),
+    (replace(BUILT, whole=False), GANG, "C3"),
+    (replace(BUILT, decides_again=False), replace(RIVALS, schedulers=2), "C2"),
+    (replace(BUILT, gives_back=False), replace(ONE, others=1, left=Left(foreigners=1)), "C2"),
+    (replace(BUILT, gives_back=False), replace(RIVALS, schedulers=2), "C2"),
+    (replace(BUILT, own_only=False), replace(_ONE_PLACE, left=Left(lates=1, deletions=1)), "C1"),
+    (replace(BUILT, fences=False), _TWO_LEADERS, "C1"),
+    (replace(BUILT, reads_first=False), _TWO_LEADERS, "C1"),
+    (replace(BUILT, clears_alone=False), replace(SHARED, left=Left(foreigners=1, crashes=1)), "C"),
+    (replace(BUILT, withdraws=False), Config(
+        places=(2, 1), devices=(0, 1), uses=(0, 1, 2), groups=((0, 1), (2,)), left=Left(timeouts=1)), "L1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("config", CLAIMING, ids=lambda one: one.name)
+def test_allocating_claims_is_safe_and_comes_to_rest(config: NamedClaiming) -> None:
+    found = explore_claiming(config.config)
+    print(f"\n{config.name}: {found.summary()}")
+    assert found.is_complete
+    assert found.violation == "", "\n  ".join([found.violation, *found.trace])
+    assert found.resting > 0
+
+
+@pytest.mark.parametrize(("rules", "config", "violates"), _MISTAKES)
+def test_a_rule_left_out_gives_a_counter_example(rules: Rules, config: Config, violates: str) -> None:
+    found = explore_claiming(config, rules, limit=50_000)
+    print(f"\n{found.states} states, {found.violation}; {'; '.join(found.trace)}")
+    assert found.violation.startswith(violates), found.summary()
+    assert explore_claiming(config).violation == ""
+
+
+@pytest.mark.parametrize("rule", [one.name for one in fields(Rules)])
+def test_every_rule_is_left_out_once(rule: str) -> None:
+    assert [rules for rules, _, _ in _MISTAKES if not getattr(rules, rule)]
