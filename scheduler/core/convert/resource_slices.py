@@ -1,0 +1,149 @@
+"""Slices of devices: wire objects in, slim records out.
+
+What most devices have in common is kept once: 80,000 devices differ in a few attributes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from scheduler.core.convert import constraints
+from scheduler.core.model.device_record import (
+    Capacity,
+    DeviceKind,
+    DevicePlace,
+    DeviceRecord,
+    DeviceTaint,
+    Draws,
+    Policy,
+    SliceRecord,
+    Value,
+)
+from wire.core import NodeSelector
+from wire.quantity import MalformedQuantity, parse_nano
+from wire.resource import Counter, Device, DeviceAttribute, DeviceCapacity, ResourceSlice, Written
+
+
+def slice_record(written: ResourceSlice) -> SliceRecord:
+    """Read a slice. ``wrong`` names what keeps all of its pool from being used."""
+    spec, wrong = written.spec, ""
+    place = _place(spec.node_name, is_everywhere=bool(spec.all_nodes), selector=spec.node_selector)
+    counters: Draws = ()
+    try:
+        counters = tuple((each.name, _counters(each.counters)) for each in spec.shared_counters or ())
+    except MalformedQuantity as error:
+        wrong = f"spec.sharedCounters: {error}"
+    if any(len(selector.node_selector_terms or ()) > 1 for selector in _selectors(written)):
+        wrong = "nodeSelector: has several terms"
+    if not 0 <= spec.pool.resource_slice_count <= 1 << 31:
+        wrong = f"spec.pool.resourceSliceCount: {spec.pool.resource_slice_count}"
+    return SliceRecord(
+        name=written.metadata.name,
+        driver=spec.driver,
+        pool=spec.pool.name,
+        generation=spec.pool.generation,
+        slices=spec.pool.resource_slice_count,
+        place=place,
+        devices=tuple(
+            _device(each, spec.driver, of_device=bool(spec.per_device_node_selection)) for each in spec.devices or ()
+        ),
+        counters=counters,
+        wrong=wrong,
+    )
+
+
+def _selectors(written: ResourceSlice) -> Iterable[NodeSelector]:
+    for selector in (written.spec.node_selector, *(device.node_selector for device in written.spec.devices or ())):
+        if selector is not None:
+            yield selector
+
+
+def _device(device: Device, driver: str, *, of_device: bool) -> DeviceRecord:
+    capacity: tuple[tuple[str, Capacity], ...] = ()
+    draws: Draws = ()
+    unsupported = next(iter(_unsupported(device)), "")
+    try:
+        capacity = tuple(sorted((name, _capacity(each)) for name, each in (device.capacity or {}).items()))
+        draws = tuple((each.counter_set, _counters(each.counters)) for each in device.consumes_counters or ())
+    except MalformedQuantity as error:
+        unsupported = str(error)
+    return DeviceRecord(
+        name=device.name,
+        kind=DeviceKind(
+            driver=driver,
+            attributes=tuple(_attribute(name, each) for name, each in sorted((device.attributes or {}).items())),
+            capacity=capacity,
+            is_shared=bool(device.allow_multiple_allocations),
+        ),
+        taints=tuple(DeviceTaint(each.key, each.value, each.effect) for each in device.taints or ()),
+        draws=draws,
+        place=_place(device.node_name, is_everywhere=bool(device.all_nodes), selector=device.node_selector)
+        if of_device
+        else None,
+        unsupported=unsupported,
+    )
+
+
+def _unsupported(device: Device) -> Iterable[str]:
+    if device.binding_conditions:
+        yield "bindingConditions"
+    if device.node_allocatable_resource_mappings:
+        yield "nodeAllocatableResourceMappings"
+    if device.binds_to_node:
+        yield "bindsToNode"
+
+
+def _place(node: str | None, *, is_everywhere: bool, selector: NodeSelector | None) -> DevicePlace | None:
+    """As kube-scheduler reads them: the name before all nodes, and that before the selector."""
+    if node:
+        return DevicePlace(node=node)
+    if is_everywhere:
+        return DevicePlace(is_everywhere=True)
+    return None if selector is None else DevicePlace(terms=constraints.terms(selector))
+
+
+def _attribute(name: str, written: DeviceAttribute) -> tuple[str, Value]:
+    if written.integer is not None:
+        return _kept(name, "int", written.integer)
+    if written.boolean is not None:
+        return _kept(name, "bool", written.boolean)
+    if written.string is not None:
+        return _kept(name, "string", written.string)
+    return _kept(name, "version", written.version) if written.version is not None else _kept(name, "", "")
+
+
+# ``typed``, as 1 and True are equal.
+@lru_cache(maxsize=16384, typed=True)
+def _kept(name: str, kind: str, value: int | bool | str) -> tuple[str, Value]:
+    return name, Value(kind, value)
+
+
+def _counters(written: Mapping[str, Counter] | None) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, parse_nano(each.value)) for name, each in (written or {}).items()))
+
+
+def _capacity(written: DeviceCapacity) -> Capacity:
+    policy = written.request_policy
+    if policy is None:
+        return _plain(written.value)
+    span = policy.valid_range
+    return Capacity(
+        parse_nano(written.value),
+        Policy(
+            default_nano=_nano(policy.default),
+            values_nano=tuple(map(parse_nano, policy.valid_values or ())),
+            least_nano=None if span is None else _nano(span.min),
+            most_nano=None if span is None else _nano(span.max),
+            step_nano=None if span is None else _nano(span.step),
+        ),
+    )
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _plain(value: Written) -> Capacity:
+    return Capacity(parse_nano(value))
+
+
+def _nano(value: Written | None) -> int | None:
+    return None if value is None else parse_nano(value)

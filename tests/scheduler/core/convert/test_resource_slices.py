@@ -1,0 +1,115 @@
+"""Slices of devices, as drivers publish them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.core.model.device_record import Capacity, DevicePlace, DeviceTaint, Policy, Value
+from scheduler.core.model.records import Requirement, Term
+from tests.scheduler.core.device_objects import DRIVER, device, devices
+from wire.quantity import NANO
+
+_TERM = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}]}
+_IN_RACK = (Term((Requirement("rack", "In", ("r1",)),), ()),)
+
+
+def test_a_device_has_attributes_capacity_taints_and_counters() -> None:
+    written = device(
+        "gpu-0",
+        attributes={"model": "H100", "index": 1, "nvlink": True, "driverVersion": "v1.2.3"},
+        capacity={"memory": {"value": "80Gi"}},
+        taints=[{"key": "ill", "value": "xid", "effect": "NoSchedule"}],
+        consumesCounters=[{"counterSet": "card", "counters": {"slices": {"value": "3"}}}],
+        allowMultipleAllocations=True,
+    )
+    record = devices("n1", written)
+    (read,) = record.devices
+    assert dict(read.kind.attributes) == {
+        "model": Value("string", "H100"),
+        "index": Value("int", 1),
+        "nvlink": Value("bool", value=True),
+        "driverVersion": Value("version", "1.2.3"),
+    }
+    assert read.kind.capacity == (("memory", Capacity(80 * 2**30 * NANO)),)
+    assert (read.kind.driver, read.kind.is_shared) == (DRIVER, True)
+    assert read.taints == (DeviceTaint("ill", "xid", "NoSchedule"),)
+    assert read.draws == (("card", (("slices", 3 * NANO),)),)
+    assert (record.key, record.pool_id, read.unsupported) == ("n1", (DRIVER, "n1"), "")
+
+
+def test_a_number_and_a_truth_of_the_same_value_are_told_apart() -> None:
+    one, true = devices("n1", device("a", attributes={"x": 1}), device("b", attributes={"x": True})).devices
+    assert one.kind.attributes != true.kind.attributes
+
+
+@pytest.mark.parametrize(
+    ("written", "place"),
+    [
+        ({"nodeName": "n1"}, DevicePlace(node="n1")),
+        ({"nodeName": "n1", "allNodes": True}, DevicePlace(node="n1")),
+        ({"allNodes": True, "nodeSelector": _TERM}, DevicePlace(is_everywhere=True)),
+        ({"nodeSelector": _TERM}, DevicePlace(terms=_IN_RACK)),
+        # Some way to select nodes that is not known: nowhere.
+        ({"allNodes": False}, None),
+    ],
+)
+def test_a_slice_says_from_where_its_devices_can_be_used(written: dict[str, Any], place: DevicePlace | None) -> None:
+    assert devices("s", **written).place == place
+
+
+def test_each_device_says_so_itself_where_the_slice_leaves_it_to_them() -> None:
+    listed = [device("a", nodeName="n1"), device("b", allNodes=True), device("c", nodeSelector=_TERM), device("d")]
+    own = devices("s", *listed, perDeviceNodeSelection=True)
+    assert [each.place for each in own.devices] == [
+        DevicePlace(node="n1"),
+        DevicePlace(is_everywhere=True),
+        DevicePlace(terms=_IN_RACK),
+        None,
+    ]
+    assert [each.place for each in devices("s", *listed).devices] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "named"),
+    [
+        ("bindingConditions", ["attached"], "bindingConditions"),
+        ("bindsToNode", True, "bindsToNode"),
+        ("nodeAllocatableResourceMappings", {"cpu": {}}, "nodeAllocatableResourceMappings"),
+        ("capacity", {"memory": {"value": "much"}}, "quantity 'much'"),
+        ("consumesCounters", [{"counterSet": "c", "counters": {"slices": {"value": "much"}}}], "quantity 'much'"),
+    ],
+)
+def test_a_device_with_a_field_that_no_rule_reads_names_it(field: str, value: object, named: str) -> None:
+    (read,) = devices("n1", {"name": "gpu-0", field: value}).devices
+    assert read.unsupported.startswith(named)
+
+
+@pytest.mark.parametrize(
+    ("written", "wrong"),
+    [
+        ({"sharedCounters": [{"name": "card", "counters": {"slices": {"value": "much"}}}]}, "spec.sharedCounters: "),
+        ({"nodeSelector": {"nodeSelectorTerms": [{}, {}]}}, "nodeSelector: has several terms"),
+        ({"count": -1}, "spec.pool.resourceSliceCount: -1"),
+    ],
+)
+def test_a_slice_that_nobody_can_read_says_why(written: dict[str, Any], wrong: str) -> None:
+    assert devices("s", **written).wrong.startswith(wrong)
+
+
+def test_counters_of_a_slice_are_read() -> None:
+    written = devices("s", sharedCounters=[{"name": "card", "counters": {"slices": {"value": "7"}}}])
+    assert (written.counters, written.wrong) == ((("card", (("slices", 7 * NANO),)),), "")
+
+
+def test_a_capacity_says_what_may_be_asked_of_it() -> None:
+    policy = {"default": "1Gi", "validRange": {"min": "1Gi", "max": "8Gi", "step": "1Gi"}}
+    chosen = {"default": "1", "validValues": ["1", "2"]}
+    written = {"memory": {"value": "8Gi", "requestPolicy": policy}, "links": {"value": "4", "requestPolicy": chosen}}
+    (read,) = devices("n1", {"name": "gpu-0", "capacity": written}).devices
+    gib = 2**30 * NANO
+    assert dict(read.kind.capacity) == {
+        "memory": Capacity(8 * gib, Policy(default_nano=gib, least_nano=gib, most_nano=8 * gib, step_nano=gib)),
+        "links": Capacity(4 * NANO, Policy(default_nano=NANO, values_nano=(NANO, 2 * NANO))),
+    }
