@@ -248,6 +248,14 @@ class Volume(WireStruct, frozen=True, gc=False):
     rbd: RBDVolumeSource | None = None
 
 
+class PodResourceClaim(WireStruct, frozen=True, gc=False):
+    """A ResourceClaim that a pod uses, by name, or one that is made for it from a template."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class PodSpec(WireStruct, frozen=True, gc=False):
     node_name: str = ""
     scheduler_name: str = ""
@@ -271,7 +279,7 @@ class PodSpec(WireStruct, frozen=True, gc=False):
     scheduling_gates: list[PodSchedulingGate] | None = None
     overhead: dict[str, str | int | float] | None = None
     volumes: list[Volume] | None = None
-    resource_claims: list[dict[str, Any]] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
     #: The gang that the pod belongs to, upstream: by name of its Workload (Kubernetes 1.35), of its PodGroup (1.36).
     workload_ref: dict[str, Any] | None = None
     scheduling_group: dict[str, Any] | None = None
@@ -324,6 +332,13 @@ class ContainerStatus(WireStruct, frozen=True, gc=False):
     allocated_resources_status: list[ResourceStatus] | None = None
 
 
+class PodResourceClaimStatus(WireStruct, frozen=True, gc=False):
+    """Which ResourceClaim was made for a pod; None: none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodStatus(WireStruct, frozen=True, gc=False):
     phase: str = ""
     reason: str = ""
@@ -335,6 +350,8 @@ class PodStatus(WireStruct, frozen=True, gc=False):
     resources: ResourceRequirements | None = None
     allocated_resources: dict[str, str | int | float] | None = None
     nominated_node_name: str = ""
+    #: ResourceClaims that were made for it from templates.
+    resource_claim_statuses: list[PodResourceClaimStatus] | None = None
     #: When its node took it up.
     start_time: str | None = None
 

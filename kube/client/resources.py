@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from wire import coordination, core, events, names, policy, storage
+from wire import coordination, core, events, names, policy, resource, storage
 from wire.admissionregistration import WebhookConfiguration
 from wire.clusterpolicy import ClusterPolicy
 from wire.crds.bindrequest import BindRequest
@@ -101,6 +101,30 @@ CSI_STORAGE_CAPACITIES = Resource(
     kind="CSIStorageCapacity",
     namespaced=True,
     type=storage.CSIStorageCapacity,
+)
+RESOURCE_CLAIMS = Resource(
+    group="resource.k8s.io",
+    version="v1",
+    plural="resourceclaims",
+    kind="ResourceClaim",
+    namespaced=True,
+    type=resource.ResourceClaim,
+)
+RESOURCE_SLICES = Resource(
+    group="resource.k8s.io",
+    version="v1",
+    plural="resourceslices",
+    kind="ResourceSlice",
+    namespaced=False,
+    type=resource.ResourceSlice,
+)
+DEVICE_CLASSES = Resource(
+    group="resource.k8s.io",
+    version="v1",
+    plural="deviceclasses",
+    kind="DeviceClass",
+    namespaced=False,
+    type=resource.DeviceClass,
 )
 VOLUME_ATTACHMENTS = Resource(
     group="storage.k8s.io",

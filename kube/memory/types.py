@@ -180,6 +180,30 @@ CSI_STORAGE_CAPACITIES = ResourceType(
     kind="CSIStorageCapacity",
     blank=b'"storageClassName":""',
 )
+RESOURCE_CLAIMS = ResourceType(
+    group="resource.k8s.io",
+    version="v1",
+    plural="resourceclaims",
+    kind="ResourceClaim",
+    has_status=True,
+    blank=b'"spec":{"devices":{}},"status":{}',
+)
+RESOURCE_SLICES = ResourceType(
+    group="resource.k8s.io",
+    version="v1",
+    plural="resourceslices",
+    kind="ResourceSlice",
+    namespaced=False,
+    blank=b'"spec":{"driver":"","pool":{"name":"","generation":0,"resourceSliceCount":0}}',
+)
+DEVICE_CLASSES = ResourceType(
+    group="resource.k8s.io",
+    version="v1",
+    plural="deviceclasses",
+    kind="DeviceClass",
+    namespaced=False,
+    blank=b'"spec":{}',
+)
 VOLUME_ATTACHMENTS = ResourceType(
     group="storage.k8s.io",
     version="v1",
@@ -242,6 +266,9 @@ BUILT_IN = (
     CSI_NODES,
     CSI_DRIVERS,
     CSI_STORAGE_CAPACITIES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    DEVICE_CLASSES,
     VOLUME_ATTACHMENTS,
     JOBS,
     POD_DISRUPTION_BUDGETS,
