@@ -1,0 +1,219 @@
+"""Which devices each node reaches: slices and classes as drivers and administrators publish them, by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from scheduler.core.claims.pools import Pool, Run, make_pool
+from scheduler.core.claims.selectors import Compiler, SelectorFailed, Selectors
+from scheduler.core.model.device_need import DeviceNeed
+from scheduler.core.model.device_record import DeviceClassRecord, PoolId, SliceRecord
+from scheduler.core.model.facts import Facts
+from scheduler.core.model.records import NodeRecord
+
+#: The most lists of selectors for which a node's devices are kept judged.
+_MOST_JUDGED: Final = 64
+
+
+_NO_POOLS: Final[Mapping[PoolId, Pool]] = {}
+#: Most slices of a pool that are searched for nodes when one changes; of a larger pool, a change is one of all nodes.
+_MOST_LOOKED_AT: Final = 16
+
+
+class NodePool:
+    """A pool as one node reaches it: its devices in order, each with its place. ``wrong``: why it gives nothing."""
+
+    __slots__ = ("_answers", "_runs", "_selectors", "devices", "places", "pool", "wrong")
+
+    def __init__(self, pool: Pool, reached: Iterable[Run], selectors: Selectors) -> None:
+        self._runs = tuple(reached)
+        self.pool = pool
+        self.places = tuple(place for place, run in self._runs for _ in run)
+        self.devices = tuple(device for _, run in self._runs for device in run)
+        self.wrong = pool.wrong or self._repeated()
+        self._selectors = selectors
+        self._answers: dict[tuple[str, ...], list[bool | SelectorFailed | None]] = {}
+
+    def is_of(self, reached: Iterable[Run]) -> bool:
+        """Whether these are its devices."""
+        return self._runs == tuple(reached)
+
+    def _repeated(self) -> str:
+        names = [device.name for device in self.devices if device.name in self.pool.repeated]
+        return "" if len(set(names)) == len(names) else f"several devices have the name {min(names)}"
+
+    def takes(self, expressions: tuple[str, ...], number: int) -> bool:
+        """Whether selectors take the device of this number. Raises SelectorFailed."""
+        if not expressions:
+            return True
+        answers = self._answers.get(expressions)
+        if answers is None:
+            if len(self._answers) >= _MOST_JUDGED:
+                self._answers.clear()
+            answers = self._answers[expressions] = [None] * len(self.devices)
+        answer = answers[number]
+        if answer is None:
+            answer = answers[number] = self._judge(expressions, number)
+        if isinstance(answer, SelectorFailed):
+            raise SelectorFailed(str(answer))
+        return answer
+
+    def _judge(self, expressions: tuple[str, ...], number: int) -> bool | SelectorFailed:
+        try:
+            return self._selectors.take(expressions, self.devices[number].kind)
+        except SelectorFailed as error:
+            return error
+
+
+#: By node: the node and the pools that were looked at, and what it reaches of them.
+_Kept = dict[str, tuple[NodeRecord, tuple[Pool, ...], tuple[NodePool, ...]]]
+
+
+class InventoryView:
+    """What an inventory has, as of one moment. It never changes, but for what it remembers of its own answers."""
+
+    __slots__ = ("_at", "_classes", "_kept", "_roaming", "_selectors")
+
+    def __init__(
+        self,
+        classes: Mapping[str, DeviceClassRecord],
+        at: Mapping[str, Mapping[PoolId, Pool]],
+        roaming: Mapping[PoolId, Pool],
+        *,
+        selectors: Selectors,
+        kept: _Kept,
+    ) -> None:
+        self._classes = classes
+        self._at = at
+        self._roaming = roaming
+        self._selectors = selectors
+        self._kept = kept
+
+    def device_class(self, name: str) -> DeviceClassRecord | None:
+        """The class of this name."""
+        return self._classes.get(name)
+
+    def missing(self, needs: Iterable[DeviceNeed]) -> str | None:
+        """The first class that these needs name and that does not exist."""
+        asked = (ask.device_class for need in needs for ask in need.asks())
+        return next((name for name in asked if name not in self._classes), None)
+
+    def pools_on(self, node: NodeRecord) -> tuple[NodePool, ...]:
+        """The pools of which a node reaches a device, by driver and name."""
+        candidates = (*self._at.get(node.name, _NO_POOLS).values(), *self._roaming.values())
+        known = self._kept.get(node.name)
+        # Changes of a node that have nothing to do with its labels are frequent.
+        if known is not None and _same(known[1], candidates) and (known[0] is node or known[0].labels == node.labels):
+            return known[2]
+        before = {id(each.pool): each for each in known[2]} if known is not None else {}
+        made = []
+        for pool in sorted(candidates, key=lambda each: each.id):
+            reached = pool.reached(node)
+            if not reached:
+                continue
+            same = before.get(id(pool))
+            made.append(same if same and same.is_of(reached) else NodePool(pool, reached, self._selectors))
+        self._kept[node.name] = node, candidates, tuple(made)
+        return tuple(made)
+
+
+def _same(one: tuple[Pool, ...], other: tuple[Pool, ...]) -> bool:
+    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
+
+
+class Inventory:
+    """Slices and classes as they come. ``changed``: nodes whose devices may have changed; None: any, or a class has."""
+
+    def __init__(
+        self,
+        changed: Callable[[frozenset[str] | None], None],
+        *,
+        read_changed: Callable[[], None],
+        compiler: Compiler,
+    ) -> None:
+        self._tell = changed
+        self._selectors = Selectors(compiler)
+        self.slices: Facts[str, SliceRecord] = Facts(self._slice_changed, read_changed=read_changed)
+        self.classes: Facts[str, DeviceClassRecord] = Facts(self._class_changed, read_changed=read_changed)
+        self._slices_of: dict[PoolId, dict[str, SliceRecord]] = {}
+        #: The pool that each slice belongs to, by name: it may come back with another one.
+        self._pool_of: dict[str, PoolId] = {}
+        self._pools: dict[PoolId, Pool] = {}
+        self._stale: set[PoolId] = set()
+        #: Pools by node, and those whose devices any node may reach.
+        self._at: dict[str, dict[PoolId, Pool]] = {}
+        self._roaming: dict[PoolId, Pool] = {}
+        self._view: InventoryView | None = None
+        self._kept: _Kept = {}
+
+    def broken(self) -> dict[PoolId, str]:
+        """Pools that give nothing, and why."""
+        self._refresh()
+        return {pool.id: pool.wrong for pool in self._pools.values() if pool.wrong}
+
+    def view(self) -> InventoryView:
+        """What there is now. The same view until a slice or a class changes."""
+        self._refresh()
+        if self._view is None:
+            classes = {record.name: record for record in self.classes.all()}
+            self._view = InventoryView(
+                classes, dict(self._at), dict(self._roaming), selectors=self._selectors, kept=self._kept
+            )
+        return self._view
+
+    def _class_changed(self, _: DeviceClassRecord) -> None:
+        self._view = None
+        self._tell(None)
+
+    def _slice_changed(self, record: SliceRecord) -> None:
+        now = self.slices.get(record.name)
+        before = self._pool_of.pop(record.name, None)
+        pools = {before} if before is not None else set()
+        changed = [self._slices_of[before].pop(record.name)] if before is not None else []
+        if now is not None:
+            pools.add(now.pool_id)
+            self._pool_of[now.name] = now.pool_id
+            self._slices_of.setdefault(now.pool_id, {})[now.name] = now
+        # The others of the pool may be of use only now, or no longer.
+        for pool_id in pools:
+            changed += self._slices_of.get(pool_id, {}).values()
+        self._stale |= pools
+        self._view = None
+        self._tell(_nodes_of(changed) if len(changed) <= _MOST_LOOKED_AT else None)
+
+    def _refresh(self) -> None:
+        while self._stale:
+            pool_id = self._stale.pop()
+            self._leave(pool_id)
+            slices = self._slices_of.get(pool_id)
+            if not slices:
+                self._slices_of.pop(pool_id, None)
+                continue
+            pool = self._pools[pool_id] = make_pool(pool_id, slices.values())
+            if pool.open_runs:
+                self._roaming[pool_id] = pool
+                continue
+            for node in pool.runs_at:
+                self._at[node] = {**self._at.get(node, {}), pool_id: pool}
+
+    def _leave(self, pool_id: PoolId) -> None:
+        pool = self._pools.pop(pool_id, None)
+        if pool is None:
+            return
+        if self._roaming.pop(pool_id, None) is not None:
+            return
+        for node in pool.runs_at:
+            left = {each: kept for each, kept in self._at.get(node, {}).items() if each != pool_id}
+            if left:
+                self._at[node] = left
+            else:
+                self._at.pop(node, None)
+                self._kept.pop(node, None)
+
+
+def _nodes_of(slices: Iterable[SliceRecord]) -> frozenset[str] | None:
+    """Nodes that may reach a device of these; None: any may."""
+    places = {device.place or each.place for each in slices for device in each.devices} - {None}
+    named = frozenset(place.node for place in places if place is not None)
+    return None if "" in named else named

@@ -1,0 +1,156 @@
+"""Which devices are in use: those of claims that are allocated, and of claims on their way.
+
+Each claim has what it has once, by its UID, whether that was decided here or seen on the API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from scheduler.core.model.device_allocation import DeviceResult
+from scheduler.core.model.device_record import PoolId
+
+#: Amounts in nano by capacity.
+Amounts = Mapping[str, int]
+_NOBODY: Final[tuple[str, ...]] = ()
+_NOTHING: Final[Amounts] = {}
+
+
+class _PoolUse:
+    """What of one pool is in use: owners of whole devices, and of shared ones with the sums of their parts."""
+
+    __slots__ = ("parts", "sums", "whole")
+
+    def __init__(self) -> None:
+        self.whole: dict[str, tuple[str, ...]] = {}
+        self.parts: dict[str, tuple[str, ...]] = {}
+        self.sums: dict[str, dict[str, int]] = {}
+
+    def copy(self) -> _PoolUse:
+        made = _PoolUse()
+        made.whole, made.parts, made.sums = dict(self.whole), dict(self.parts), dict(self.sums)
+        return made
+
+    def add(self, owner: str, result: DeviceResult) -> None:
+        if result.consumed is None:
+            self.whole[result.device] = (*self.whole.get(result.device, _NOBODY), owner)
+            return
+        self.parts[result.device] = (*self.parts.get(result.device, _NOBODY), owner)
+        sums = dict(self.sums.get(result.device, _NOTHING))
+        for name, nano in result.consumed:
+            sums[name] = sums.get(name, 0) + nano
+        self.sums[result.device] = sums
+
+    def remove(self, owner: str, result: DeviceResult) -> None:
+        owners = self.whole if result.consumed is None else self.parts
+        left = list(owners[result.device])
+        left.remove(owner)
+        if left:
+            owners[result.device] = tuple(left)
+        else:
+            del owners[result.device]
+        if result.consumed is None:
+            return
+        if result.device not in self.parts:
+            del self.sums[result.device]
+            return
+        sums = dict(self.sums[result.device])
+        for name, nano in result.consumed:
+            sums[name] -= nano
+        self.sums[result.device] = sums
+
+
+class PoolInUse:
+    """What of one pool is in use, to read."""
+
+    __slots__ = ("_use",)
+
+    def __init__(self, use: _PoolUse) -> None:
+        self._use = use
+
+    def __contains__(self, device: str) -> bool:
+        """Whether somebody has a whole device."""
+        return device in self._use.whole
+
+    def has_parts(self, device: str) -> bool:
+        """Whether somebody has a part of it."""
+        return device in self._use.parts
+
+    def sums(self, device: str) -> Amounts:
+        """What its parts come to, in nano by capacity."""
+        return self._use.sums.get(device, _NOTHING)
+
+    def devices(self) -> Iterable[str]:
+        """Devices of which anybody has anything."""
+        return self._use.whole.keys() | self._use.parts.keys()
+
+
+_UNUSED: Final = PoolInUse(_PoolUse())
+
+
+class Taken:
+    """Devices in use, by pool. ``fork`` makes another one that starts as this one is and changes apart from it."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, tuple[DeviceResult, ...]] = {}
+        self._pools: dict[PoolId, _PoolUse] = {}
+        #: Pools whose use is this one's alone; others are copied before they change.
+        self._own: set[PoolId] = set()
+
+    def fork(self) -> Taken:
+        """The same devices, to be changed apart."""
+        made = Taken()
+        made._of, made._pools = dict(self._of), dict(self._pools)
+        self._own = set()
+        return made
+
+    def get(self, owner: str) -> tuple[DeviceResult, ...]:
+        """What a claim has, devices with admin access left out."""
+        return self._of.get(owner, ())
+
+    def put(self, owner: str, results: Iterable[DeviceResult]) -> None:
+        """Let a claim have these devices, in place of what it had. Admin access takes none."""
+        now = tuple(each for each in results if not each.is_admin)
+        if self._of.get(owner, ()) == now:
+            return
+        self.drop(owner)
+        if now:
+            self._of[owner] = now
+        for result in now:
+            self._use(result.id[:2]).add(owner, result)
+
+    def drop(self, owner: str) -> None:
+        """A claim has none any more."""
+        for result in self._of.pop(owner, ()):
+            use = self._use(result.id[:2])
+            use.remove(owner, result)
+            if not use.whole and not use.parts:
+                del self._pools[result.id[:2]]
+
+    def pool(self, pool_id: PoolId) -> PoolInUse:
+        """What of a pool is in use."""
+        use = self._pools.get(pool_id)
+        return _UNUSED if use is None else PoolInUse(use)
+
+    def doubles(self, owner: str, results: Iterable[DeviceResult]) -> list[tuple[DeviceResult, str]]:
+        """Devices of a claim that others have, too, and one of those each. Parts of a device go together."""
+        found = []
+        for result in (each for each in results if not each.is_admin):
+            use = self._pools.get(result.id[:2])
+            if use is None:
+                continue
+            whole, parts = use.whole.get(result.device, _NOBODY), use.parts.get(result.device, _NOBODY)
+            others = (each for each in (*whole, *(parts if result.consumed is None else ())) if each != owner)
+            found += [(result, other) for other in others][:1]
+        return found
+
+    def _use(self, pool_id: PoolId) -> _PoolUse:
+        use = self._pools.get(pool_id)
+        if use is None:
+            use = _PoolUse()
+        elif pool_id not in self._own:
+            use = use.copy()
+        self._own.add(pool_id)
+        self._pools[pool_id] = use
+        return use

@@ -1,0 +1,306 @@
+"""Which devices the claims of a pod get on a node. That a way is found wherever there is one: test_brute_force.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.core.claims.allocating import allocate
+from scheduler.core.claims.taken import Taken
+from scheduler.core.model.device_allocation import DeviceRefusal, RefusalCode
+from scheduler.core.model.records import Requirement, Term
+from tests.scheduler.core.claims.expressions import attribute_is, model
+from tests.scheduler.core.claims.world import N1, allocated, has, inventory, taken
+from tests.scheduler.core.device_objects import DRIVER, ask, device, device_class, devices, need, node, ways
+
+_NONE = DeviceRefusal(RefusalCode.NO_DEVICES)
+_ILL = [{"key": "ill", "value": "xid", "effect": "NoSchedule"}]
+
+
+def _cards(**more: Any) -> list[dict[str, Any]]:
+    """Four devices: two models, on two NUMA nodes."""
+    listed = [("a", "h100", 0), ("b", "h100", 1), ("c", "a100", 0), ("d", "a100", 1)]
+    return [device(name, attributes={"model": kind, "numa": numa}, **more) for name, kind, numa in listed]
+
+
+def _rule(kind: str, name: str, *requests: str) -> dict[str, Any]:
+    return {f"{kind}Attribute": f"{DRIVER}/{name}", "requests": list(requests)}
+
+
+@pytest.mark.parametrize(
+    ("requests", "rules", "used", "expected"),
+    [
+        # An exact number, in the order of the pool, of those that are free.
+        ([ask()], [], [], ["r=a"]),
+        ([ask(count=2)], [], ["a"], ["r=b", "r=c"]),
+        ([ask(count=4)], [], [], ["r=a", "r=b", "r=c", "r=d"]),
+        ([ask(count=4)], [], ["d"], None),
+        ([ask(count=5)], [], [], None),
+        # All that match, or none.
+        ([ask(count=None)], [], [], ["r=a", "r=b", "r=c", "r=d"]),
+        ([ask(count=None)], [], ["c"], None),
+        ([ask(count=None, cel=[model("a100")])], [], ["a"], ["r=c", "r=d"]),
+        ([ask(count=None, cel=[model("none")])], [], [], None),
+        # Selectors of a request, all of them.
+        ([ask(cel=[model("a100")])], [], [], ["r=c"]),
+        ([ask(cel=[model("a100"), attribute_is("numa", "1")])], [], [], ["r=d"]),
+        # The first choice is given up where it leads nowhere.
+        ([ask("x"), ask("y", cel=[attribute_is("model", '"h100"')], count=2)], [], [], ["x=c", "y=a", "y=b"]),
+        # Devices that agree, and devices that differ.
+        ([ask(count=2)], [_rule("match", "numa")], [], ["r=a", "r=c"]),
+        ([ask(count=3)], [_rule("match", "numa")], [], None),
+        ([ask("x"), ask("y"), ask("z")], [_rule("match", "model", "x", "z")], [], ["x=a", "y=c", "z=b"]),
+        ([ask(count=2)], [_rule("distinct", "model")], [], ["r=a", "r=c"]),
+        ([ask(count=3)], [_rule("distinct", "model")], [], None),
+        ([ask(count=2)], [_rule("match", "model"), _rule("distinct", "numa")], [], ["r=a", "r=b"]),
+        ([ask()], [_rule("match", "missing")], [], None),
+        # The first way that can be satisfied.
+        ([ways("w", ask("two", count=2, cel=[model("h100")]), ask("one"))], [], [], ["w/two=a", "w/two=b"]),
+        ([ways("w", ask("two", count=2, cel=[model("h100")]), ask("one"))], [], ["b"], ["w/one=a"]),
+        ([ways("w", ask("all", count=None, cel=[model("none")]), ask("one"))], [], [], ["w/one=a"]),
+        # A way is given up for a later request.
+        ([ways("w", ask("four", count=4), ask("one")), ask("x")], [], [], ["w/one=a", "x=b"]),
+        # A constraint on a request is one on all of its ways; on a way, on that alone.
+        (
+            [ways("w", ask("no", cel=[model("none")]), ask("two", count=2))],
+            [_rule("distinct", "model", "w")],
+            [],
+            ["w/two=a", "w/two=c"],
+        ),
+        (
+            [ways("w", ask("no", cel=[model("none")]), ask("two", count=2))],
+            [_rule("distinct", "model", "w/no")],
+            [],
+            ["w/two=a", "w/two=b"],
+        ),
+        # Admin access: devices in use will do, but each once in a claim.
+        ([ask(count=4, adminAccess=True)], [], ["a", "b"], ["r=a", "r=b", "r=c", "r=d"]),
+        ([ask(count=None, adminAccess=True)], [], ["a", "b"], ["r=a", "r=b", "r=c", "r=d"]),
+        ([ask("x", count=4), ask("y", adminAccess=True)], [], [], None),
+    ],
+)
+def test_a_claim_gets_devices(
+    requests: list[Any], rules: list[Any], used: list[str], expected: list[str] | None
+) -> None:
+    made = inventory(devices("n1", *_cards()))
+    found = allocated([need(*requests, rules=rules)], made, taken(other=has(*used)))
+    assert found == (_NONE if expected is None else [expected])
+
+
+def test_claims_of_a_pod_have_no_device_in_common() -> None:
+    made = inventory(devices("n1", *_cards()))
+    assert allocated([need(ask(count=2)), need(ask(count=2))], made) == [["r=a", "r=b"], ["r=c", "r=d"]]
+    assert allocated([need(ask(count=2)), need(ask(count=3))], made) == _NONE
+    # An administrator's claim looks at what the other one has.
+    assert allocated([need(ask()), need(ask(count=4, adminAccess=True))], made) is not _NONE
+    assert allocated([], made) == []
+
+
+@pytest.mark.parametrize(
+    ("effect", "toleration", "is_taken"),
+    [
+        ("NoSchedule", None, False),
+        ("NoExecute", None, False),
+        ("None", None, True),
+        ("NoSchedule", {"operator": "Exists"}, True),
+        ("NoSchedule", {"key": "ill", "value": "xid", "effect": "NoExecute"}, False),
+    ],
+)
+def test_a_taint_keeps_requests_off_that_do_not_tolerate_it(
+    effect: str, toleration: dict[str, Any] | None, is_taken: bool
+) -> None:
+    made = inventory(devices("n1", device("a", taints=[{**_ILL[0], "effect": effect}])))
+    found = allocated([need(ask(tolerations=[toleration] if toleration else []))], made)
+    assert found == ([["r=a"]] if is_taken else _NONE)
+
+
+def test_all_devices_means_tainted_ones_too() -> None:
+    made = inventory(devices("n1", device("a"), device("b", taints=_ILL)))
+    assert allocated([need(ask(count=None))], made) == _NONE
+    assert allocated([need(ask())], made) == [["r=a"]]
+
+
+def _cut_card(*parts: tuple[str, str], has_slices: str = "4") -> Any:
+    """A card of so many slices, and parts that draw from it."""
+    draws = [
+        device(name, consumesCounters=[{"counterSet": "card", "counters": {"slices": {"value": count}}}])
+        for name, count in parts
+    ]
+    counters = [{"name": "card", "counters": {"slices": {"value": has_slices}}}]
+    return inventory(
+        devices("n1-counters", pool="n1", count=2, sharedCounters=counters),
+        devices("n1", *draws, pool="n1", count=2),
+    )
+
+
+@pytest.mark.parametrize(
+    ("used", "count", "expected"),
+    [
+        ([], 1, ["r=whole"]),
+        ([], 2, ["r=half-0", "r=half-1"]),
+        (["half-0"], 1, ["r=half-1"]),
+        (["whole"], 1, None),
+        (["quarter"], 1, ["r=half-0"]),
+        (["quarter"], 2, None),
+    ],
+)
+def test_parts_of_a_card_draw_from_what_it_has(used: list[str], count: int, expected: list[str] | None) -> None:
+    made = _cut_card(("whole", "4"), ("half-0", "2"), ("half-1", "2"), ("quarter", "1"))
+    found = allocated([need(ask(count=count))], made, taken(other=has(*used)))
+    assert found == (_NONE if expected is None else [expected])
+
+
+def _shared(*names: str, memory: str = "80Gi", policy: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    capacity = {"memory": {"value": memory, **({"requestPolicy": policy} if policy else {})}}
+    return [device(name, allowMultipleAllocations=True, capacity=capacity) for name in names]
+
+
+def _memory(amount: str) -> dict[str, Any]:
+    return {"requests": {"memory": amount}}
+
+
+def test_several_claims_share_a_device_until_its_capacity_is_used_up() -> None:
+    made = inventory(devices("n1", *_shared("a", "b")))
+    used = Taken()
+    got = []
+    for number in range(5):
+        found = allocate([need(ask(capacity=_memory("30Gi")))], N1, made.view(), used)
+        if isinstance(found, DeviceRefusal):
+            got.append(found.code.name)
+            continue
+        used.put(f"c{number}", found[0].results)
+        got.append(found[0].results[0].device)
+    assert got == ["a", "a", "b", "b", "NO_DEVICES"]
+    used.drop("c0")
+    assert allocated([need(ask(capacity=_memory("50Gi")))], made, used) == [["r=a"]]
+    # What asks nothing takes all.
+    assert allocated([need(ask())], made, used) == _NONE
+
+
+def test_parts_for_one_pod_count_together() -> None:
+    made = inventory(devices("n1", *_shared("a")))
+    assert allocated([need(ask(capacity=_memory("40Gi")))] * 2, made) == [["r=a"], ["r=a"]]
+    assert allocated([need(ask(capacity=_memory("40Gi")))] * 3, made) == _NONE
+
+
+def test_a_capacity_that_a_device_lacks_rules_it_out() -> None:
+    small, large = (
+        device("small", capacity={"memory": {"value": "40Gi"}}),
+        device("b", capacity={"memory": {"value": "80Gi"}}),
+    )
+    made = inventory(devices("n1", device("none"), small, large))
+    assert allocated([need(ask(capacity=_memory("60Gi")))], made) == [["r=b"]]
+
+
+def test_where_all_devices_are_of_one_node_the_claim_stays_there() -> None:
+    made = inventory(devices("n1", device("a")), devices("anywhere", device("b"), allNodes=True))
+    (found,) = _found(made, need(ask(count=2)))
+    assert found.terms == (Term((), (Requirement("metadata.name", "In", ("n1",)),)),)
+    assert found.ways == (0,)
+    (elsewhere,) = _found(made, need(ask()), at="n2")
+    assert elsewhere.terms is None
+
+
+def test_devices_of_a_rack_are_for_its_nodes() -> None:
+    term = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}]}
+    made = inventory(devices("fabric", device("a"), nodeSelector=term))
+    (found,) = _found(made, need(ask()))
+    assert found.terms == (Term((Requirement("rack", "In", ("r1",)),), ()),)
+    assert allocated([need(ask())], made, at=node("n2", rack="r2")) == _NONE
+
+
+def _found(made: Any, *needs: Any, at: str = "n1") -> Any:
+    found = allocate(needs, node(at, rack="r1"), made.view(), Taken())
+    assert not isinstance(found, DeviceRefusal)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("records", "asked", "code", "detail"),
+    [
+        ([], ask(cls="tpu"), RefusalCode.NO_CLASS, "tpu"),
+        ([devices("n1", device("a"), count=2)], ask(), RefusalCode.NO_DEVICES, ""),
+        (
+            [devices("n1", device("a"), count=2)],
+            ask(count=None),
+            RefusalCode.INCOMPLETE_POOL,
+            f"{DRIVER}/n1: 1 of 2 slices",
+        ),
+        ([devices("n1", device("a"), device("a"))], ask(), RefusalCode.INVALID_POOL, f"{DRIVER}/n1: several devices"),
+        ([devices("n1", device("a"), device("a"))], ask(count=None), RefusalCode.INVALID_POOL, f"{DRIVER}/n1: several"),
+        ([devices("n1", device("a"))], ask(cel=["nonsense"]), RefusalCode.SELECTOR_FAILED, "nonsense: can't be read"),
+        ([devices("n1", device("a"))], ask(cel=[model("h100")]), RefusalCode.SELECTOR_FAILED, "no such key: "),
+        (
+            [devices("n1", *(device(f"d{n}") for n in range(33)))],
+            ask(count=None),
+            RefusalCode.TOO_MANY_RESULTS,
+            "33 devices",
+        ),
+        ([], ask(count=33), RefusalCode.TOO_MANY_RESULTS, "33 devices"),
+        ([devices("n1", device("a", bindsToNode=True))], ask(), RefusalCode.NO_DEVICES, ""),
+    ],
+)
+def test_a_refusal_says_why(records: list[Any], asked: dict[str, Any], code: RefusalCode, detail: str) -> None:
+    found = allocated([need(asked)], inventory(*records))
+    assert isinstance(found, DeviceRefusal)
+    assert found.code is code
+    assert found.detail.startswith(detail)
+
+
+def test_a_class_with_a_selector_that_is_not_read_serves_nobody() -> None:
+    wrong = device_class("gpu", *["x"] * 33)
+    found = allocated([need(ask())], inventory(devices("n1", device("a")), wrong))
+    assert found == DeviceRefusal(RefusalCode.UNSUPPORTED, "DeviceClass gpu: spec.selectors: 33, at most 32 are read")
+
+
+def test_a_pool_that_is_broken_does_not_stand_in_the_way_of_others() -> None:
+    made = inventory(devices("n1", device("a")), devices("half", device("b"), count=2, nodeName="n1"))
+    assert allocated([need(ask())], made) == [["r=a"]]
+
+
+def test_a_way_that_needs_too_many_devices_is_passed_over() -> None:
+    made = inventory(devices("n1", *(device(f"d{n:02}") for n in range(40))))
+    many = ways("w", ask("all", count=None), ask("few", count=2))
+    assert allocated([need(many)], made) == [["w/few=d00", "w/few=d01"]]
+    found = allocated([need(ask("x", count=30), many)], made)
+    assert not isinstance(found, DeviceRefusal)
+    assert found[0][-2:] == ["w/few=d30", "w/few=d31"]
+
+
+def test_devices_that_nothing_tells_apart_are_tried_once() -> None:
+    alike = [device(f"d{n:02}", attributes={"uuid": f"u{n}", "model": "h100", "numa": n % 2}) for n in range(60)]
+    made = inventory(devices("n1", *alike))
+    # 30 devices of each NUMA node: no 31 agree. Without the short cut there are 60! / 29! ways to try.
+    assert allocated([need(ask(count=31), rules=[_rule("match", "numa")])], made) == _NONE
+
+
+def test_a_search_without_end_is_cut() -> None:
+    different = [device(f"d{n:02}", attributes={"x": n, "y": n}) for n in range(40)]
+    made = inventory(devices("n1", *different, device("last", attributes={"x": 99, "y": 0})))
+    # All differ in x, and the last request wants what does not exist: each choice of ten leads there.
+    hopeless = need(ask(count=10), ask("no", cel=[attribute_is("y", "-1")]), rules=[_rule("distinct", "x")])
+    assert allocated([hopeless], made) == DeviceRefusal(RefusalCode.SEARCH_CUT)
+
+
+def test_two_kinds_of_broken_constraint_of_all_devices_leave_other_ways_open() -> None:
+    made = inventory(devices("n1", *_cards()))
+    either = ways("w", ask("all", count=None), ask("one"))
+    assert allocated([need(either, rules=[_rule("match", "model", "w/all")])], made) == [["w/one=a"]]
+
+
+def test_ten_thousand_devices_of_a_node_are_looked_at_in_linear_time() -> None:
+    slices = [
+        devices(
+            f"s{n:03}",
+            *(device(f"d{n}-{m}", attributes={"uuid": f"{n}-{m}"}) for m in range(100)),
+            pool="n1",
+            count=100,
+            nodeName="n1",
+        )
+        for n in range(100)
+    ]
+    made = inventory(*slices)
+    everything = taken(other=has(*(f"d{n}-{m}" for n in range(100) for m in range(100) if (n, m) != (99, 99))))
+    assert allocated([need(ask())], made, everything) == [["r=d99-99"]]
+    assert allocated([need(ask(count=2))], made, everything) == _NONE

@@ -1,0 +1,149 @@
+"""What nodes reach follows slices as they come and go, and what a view has shown stays as it was."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from scheduler.core.claims.inventory import Inventory, InventoryView
+from scheduler.core.model.device_record import SliceRecord
+from scheduler.core.model.records import NodeRecord
+from tests.scheduler.core.claims.expressions import Compiler, model
+from tests.scheduler.core.claims.world import inventory
+from tests.scheduler.core.device_objects import DRIVER, ask, device, device_class, devices, need, node
+
+_RACK = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}]}
+_NODES = [node("n1", rack="r1"), node("n2", rack="r2"), node("n3")]
+
+
+def _shown(view: InventoryView, at: NodeRecord) -> list[tuple[str, str, list[str]]]:
+    return [(each.pool.id[1], each.wrong, [d.name for d in each.devices]) for each in view.pools_on(at)]
+
+
+def test_a_view_stays_as_it_was() -> None:
+    made = inventory(devices("n1", device("a")))
+    before = made.view()
+    assert made.view() is before
+    made.slices.put(devices("n1", device("b"), generation=2))
+    assert [_shown(view, _NODES[0]) for view in (before, made.view(), before)] == [
+        [("n1", "", ["a"])],
+        [("n1", "", ["b"])],
+        [("n1", "", ["a"])],
+    ]
+    assert before.missing([need(ask(cls="tpu"))]) == "tpu"
+    made.classes.put(device_class("tpu"))
+    assert (before.missing([need(ask(cls="tpu"))]), made.view().missing([need(ask(cls="tpu"))])) == ("tpu", None)
+
+
+def test_a_node_whose_labels_change_reaches_other_devices() -> None:
+    made = inventory(devices("fabric", device("a"), nodeSelector=_RACK))
+    assert _shown(made.view(), node("n1", rack="r1")) == [("fabric", "", ["a"])]
+    assert _shown(made.view(), node("n1", rack="r2")) == []
+    assert _shown(made.view(), node("n1", rack="r1")) == [("fabric", "", ["a"])]
+
+
+def test_a_name_twice_closes_the_pool_where_a_node_reaches_both() -> None:
+    made = inventory(
+        devices("s1", device("a"), pool="p", count=2, nodeName="n1"),
+        devices("s2", device("a"), device("b"), pool="p", count=2, nodeSelector=_RACK),
+    )
+    assert _shown(made.view(), node("n1")) == [("p", "", ["a"])]
+    assert _shown(made.view(), node("n2", rack="r1")) == [("p", "", ["a", "b"])]
+    assert _shown(made.view(), node("n1", rack="r1")) == [("p", "several devices have the name a", ["a", "a", "b"])]
+
+
+def test_broken_pools_are_named() -> None:
+    made = inventory(devices("n1", device("a"), count=2), devices("n2", device("a")))
+    assert made.broken() == {(DRIVER, "n1"): "1 of 2 slices are there"}
+    made.slices.put(devices("n1-more", pool="n1", count=2, nodeName="n1"))
+    assert made.broken() == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (devices("n1", device("a")), {"n1"}),
+        (devices("n1", device("a"), device("b", nodeName="n2"), perDeviceNodeSelection=True), {"n2"}),
+        (devices("everywhere", device("a"), allNodes=True), None),
+        (devices("fabric", device("a"), nodeSelector=_RACK), None),
+        (devices("none", nodeName="n1"), set()),
+        # The slice that was missing: now the other one's node has devices, too.
+        (devices("second", device("x"), pool="half", count=2, nodeName="n2"), {"n2", "n9"}),
+        (device_class("tpu"), None),
+    ],
+)
+def test_a_change_says_for_which_nodes_it_is(change: object, told: set[str] | None) -> None:
+    heard: list[frozenset[str] | None] = []
+    made = Inventory(heard.append, read_changed=lambda: None, compiler=Compiler())
+    made.slices.put(devices("half", device("y"), count=2, nodeName="n9"))
+    heard.clear()
+    if isinstance(change, SliceRecord):
+        made.slices.put(change)
+    else:
+        made.classes.put(device_class("tpu"))
+    assert heard == [told]
+    if isinstance(change, SliceRecord):
+        made.slices.drop(change)
+        assert heard == [told] * 2
+
+
+def test_a_slice_of_a_large_pool_is_told_as_one_of_all_nodes() -> None:
+    heard: list[frozenset[str] | None] = []
+    made = Inventory(heard.append, read_changed=lambda: None, compiler=Compiler())
+    for number in range(17):
+        made.slices.put(devices(f"s{number}", device("a"), pool="p", count=17))
+    assert heard[15] == frozenset(f"s{number}" for number in range(16))
+    assert heard[16] is None
+
+
+def test_selectors_are_asked_once_for_a_node_until_its_pool_changes() -> None:
+    compiler = Compiler()
+    made = inventory(devices("n1", device("a", attributes={"model": "x"})), compiler=compiler)
+    (pool,) = made.view().pools_on(_NODES[0])
+    assert pool.takes((), 0)
+    assert pool.takes((model("x"),), 0)
+    made.slices.put(devices("n2", device("a")))
+    assert made.view().pools_on(_NODES[0]) == (pool,)
+    for number in range(70):
+        pool.takes((model(f"m{number}"),), 0)
+    assert pool.takes((model("x"),), 0)
+    assert compiler.evaluated[model("x")] == 1
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_after_any_changes_it_shows_what_a_new_one_shows(seed: int) -> None:
+    chance = random.Random(seed)
+    made = inventory()
+    known: dict[str, SliceRecord] = {}
+    for _ in range(60):
+        name = f"s{chance.randrange(8)}"
+        if name in known and chance.random() < 0.3:
+            made.slices.drop(known.pop(name))
+        else:
+            known[name] = _any_slice(chance, name)
+            made.slices.put(known[name])
+        if chance.random() < 0.5:
+            fresh = inventory(*known.values())
+            assert [_shown(made.view(), at) for at in _NODES] == [_shown(fresh.view(), at) for at in _NODES]
+            assert made.broken() == fresh.broken()
+    assert known
+
+
+def _any_slice(chance: random.Random, name: str) -> SliceRecord:
+    places: list[dict[str, Any]] = [
+        {"nodeName": f"n{chance.randint(1, 3)}"},
+        {"allNodes": True},
+        {"nodeSelector": _RACK},
+    ]
+    listed = [device(f"{name}-{number}", nodeName="n2") for number in range(chance.randint(0, 2))]
+    where = chance.choice([*places, {"perDeviceNodeSelection": True}])
+    return devices(
+        name,
+        *listed,
+        pool=f"p{chance.randrange(3)}",
+        generation=chance.randint(1, 2),
+        count=chance.randint(1, 3),
+        **where,
+    )

@@ -1,0 +1,41 @@
+"""Nodes of an allocation are those that reach all of its devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.core.claims.placing import terms_of, usable
+from scheduler.core.model.device_allocation import ClaimAllocation
+from scheduler.core.model.device_record import DevicePlace
+from scheduler.core.model.records import Requirement, Term
+from tests.scheduler.core.device_objects import node
+
+_R1 = Requirement("rack", "In", ("r1",))
+_ZONE = Requirement("zone", "Exists", ())
+_NAME = Requirement("metadata.name", "In", ("n1",))
+
+
+def _open(*labels: Requirement) -> DevicePlace:
+    return DevicePlace(terms=(Term(labels, ()),))
+
+
+@pytest.mark.parametrize(
+    ("places", "terms"),
+    [
+        ([], None),
+        ([DevicePlace(is_everywhere=True)], None),
+        ([DevicePlace(node="n1")], (Term((), (_NAME,)),)),
+        ([_open(_R1), DevicePlace(node="n1")], (Term((), (_NAME,)),)),
+        ([_open(_R1), _open(_R1, _ZONE), DevicePlace(is_everywhere=True)], (Term((_R1, _ZONE), ()),)),
+        ([DevicePlace(terms=(Term((), (_NAME,)),)), _open(_R1)], (Term((_R1,), (_NAME,)),)),
+    ],
+)
+def test_places_of_devices_are_joined(places: list[DevicePlace], terms: tuple[Term, ...] | None) -> None:
+    assert terms_of(places) == terms
+
+
+def test_an_allocation_can_be_used_where_its_terms_hold() -> None:
+    allocation = ClaimAllocation(terms=(Term((_R1, _ZONE), ()),))
+    assert usable(allocation, node("n1", rack="r1", zone="z"))
+    assert not usable(allocation, node("n1", rack="r1"))
+    assert usable(ClaimAllocation(), node("n1"))

@@ -1,0 +1,108 @@
+"""Devices in use are counted once for each claim, and a fork changes apart from what it was made of."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.core.claims.taken import Taken
+from scheduler.core.model.device_allocation import DeviceResult
+from tests.scheduler.core.claims.world import has, taken
+from tests.scheduler.core.device_objects import DRIVER
+
+_POOL = (DRIVER, "n1")
+
+
+def _part(device: str, nano: int) -> DeviceResult:
+    return msgspec.structs.replace(has(device)[0], consumed=(("memory", nano),))
+
+
+def _shown(used: Taken) -> dict[str, Any]:
+    names = [f"d{number}" for number in range(4)]
+    pool = used.pool(_POOL)
+    return {name: (name in pool, pool.has_parts(name), dict(pool.sums(name))) for name in names} | {
+        "all": sorted(pool.devices())
+    }
+
+
+def test_what_is_seen_of_a_claim_replaces_what_was_decided_for_it() -> None:
+    used = taken(c=has("d0", "d1"))
+    used.put("c", has("d0", "d1"))
+    assert sorted(used.pool(_POOL).devices()) == ["d0", "d1"]
+    used.put("c", has("d2"))
+    assert (sorted(used.pool(_POOL).devices()), used.get("c")) == (["d2"], tuple(has("d2")))
+    used.drop("c")
+    used.drop("c")
+    assert (list(used.pool(_POOL).devices()), used.get("c")) == ([], ())
+
+
+def test_admin_access_takes_nothing() -> None:
+    used = taken(c=[msgspec.structs.replace(has("d0")[0], is_admin=True)])
+    assert "d0" not in used.pool(_POOL)
+    assert used.doubles("c", used.get("c")) == []
+
+
+def test_a_device_that_two_claims_have_is_free_when_both_are_gone() -> None:
+    used = taken(one=has("d0"), other=has("d0"))
+    used.drop("one")
+    assert "d0" in used.pool(_POOL)
+    used.drop("other")
+    assert "d0" not in used.pool(_POOL)
+
+
+def test_parts_add_up() -> None:
+    used = taken(one=[_part("d0", 2), _part("d0", 3)], other=[_part("d0", 4)])
+    assert (used.pool(_POOL).sums("d0"), used.pool(_POOL).has_parts("d0"), "d0" in used.pool(_POOL)) == (
+        {"memory": 9},
+        True,
+        False,
+    )
+    used.drop("one")
+    assert used.pool(_POOL).sums("d0") == {"memory": 4}
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "found"),
+    [
+        (has("d0"), has("d1"), []),
+        (has("d0"), has("d0"), ["d0"]),
+        ([_part("d0", 1)], [_part("d0", 1)], []),
+        (has("d0"), [_part("d0", 1)], ["d0"]),
+        ([_part("d0", 1)], has("d0"), ["d0"]),
+        (has("d0"), has("d0", pool="n2"), []),
+    ],
+)
+def test_a_device_that_another_claim_has_too_is_named(
+    mine: list[DeviceResult], others: list[DeviceResult], found: list[str]
+) -> None:
+    used = taken(me=mine, other=others)
+    assert [(each.device, owner) for each, owner in used.doubles("me", mine)] == [(name, "other") for name in found]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_forks_change_apart_and_taking_back_leaves_what_was(seed: int) -> None:
+    chance = random.Random(seed)
+    used = Taken()
+    kept: list[tuple[Taken, dict[str, Any]]] = []
+    for _ in range(80):
+        owner = f"c{chance.randrange(5)}"
+        if chance.random() < 0.2:
+            kept.append((used, _shown(used)))
+            used = used.fork()
+        before = used.get(owner)
+        now = [
+            _part(f"d{chance.randrange(4)}", chance.randint(1, 3))
+            if chance.random() < 0.5
+            else has(f"d{chance.randrange(4)}")[0]
+            for _ in range(chance.randrange(3))
+        ]
+        shown = _shown(used)
+        used.put(owner, now)
+        if chance.random() < 0.5:
+            used.put(owner, before)
+            assert _shown(used) == shown
+    assert [_shown(each) for each, _ in kept] == [shown for _, shown in kept]
+    assert len(kept) > 3
