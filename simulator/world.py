@@ -38,10 +38,11 @@ from kube.memory.server import MemoryApiServer
 from kube.watch.reflector import Reflector
 from scheduler.core.model.node_pool import NodePool
 from scheduler.settings import SchedulerSettings
-from simulator import claimbinding, disruptions, jobpods, observer, policies, seeding, settled
+from simulator import claimbinding, claimcontroller, disruptions, jobpods, observer, policies, seeding, settled
 from simulator.auditing import Auditor
 from simulator.checks.limits import Lateness
 from simulator.claimbinding import ClaimBinding
+from simulator.claimcontroller import ClaimController
 from simulator.component import Component
 from simulator.disruptions import Disruptions
 from simulator.hooks import object_hooks
@@ -149,6 +150,11 @@ class World:
             Api(self.server.transport(claimbinding.USER), retry=Retry(self._rng("claims"))), begin=self._start_soon
         )
         self.server.listen(self.claims.take)
+        self.resource_claims = ClaimController(
+            Api(self.server.transport(claimcontroller.USER), retry=Retry(self._rng("resource-claims"))),
+            begin=self._start_soon,
+        )
+        self.server.listen(self.resource_claims.take)
         replicas = self._replicas(clock)
         #: All replicas by their names: ``binder``, ``binder-2``, ``scheduler``, ``scheduler-2``...
         self.components = replicas.components

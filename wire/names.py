@@ -244,6 +244,8 @@ BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 #: On a claim that waits for its first consumer: the node for which its volume is to be provisioned.
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+#: Finalizer of an allocated ResourceClaim, which kube-controller-manager takes off.
+CLAIM_FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 #: Provisioner of a StorageClass whose volumes are all made by people.
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 #: The taint of a cordoned node.

@@ -141,6 +141,17 @@ class ResourceClaim(WireStruct, frozen=True, gc=False):
     status: ResourceClaimStatus = ResourceClaimStatus()
 
 
+class ResourceClaimTemplateSpec(WireStruct, frozen=True, gc=False):
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(WireStruct, frozen=True, gc=False):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+
 class DeviceClassSpec(WireStruct, frozen=True, gc=False):
     selectors: list[DeviceSelector] | None = None
     config: list[DeviceClassConfiguration] | None = None

@@ -110,6 +110,14 @@ RESOURCE_CLAIMS = Resource(
     namespaced=True,
     type=resource.ResourceClaim,
 )
+RESOURCE_CLAIM_TEMPLATES = Resource(
+    group="resource.k8s.io",
+    version="v1",
+    plural="resourceclaimtemplates",
+    kind="ResourceClaimTemplate",
+    namespaced=True,
+    type=resource.ResourceClaimTemplate,
+)
 RESOURCE_SLICES = Resource(
     group="resource.k8s.io",
     version="v1",

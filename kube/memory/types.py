@@ -188,6 +188,13 @@ RESOURCE_CLAIMS = ResourceType(
     has_status=True,
     blank=b'"spec":{"devices":{}},"status":{}',
 )
+RESOURCE_CLAIM_TEMPLATES = ResourceType(
+    group="resource.k8s.io",
+    version="v1",
+    plural="resourceclaimtemplates",
+    kind="ResourceClaimTemplate",
+    blank=b'"spec":{"spec":{"devices":{}}}',
+)
 RESOURCE_SLICES = ResourceType(
     group="resource.k8s.io",
     version="v1",
@@ -267,6 +274,7 @@ BUILT_IN = (
     CSI_DRIVERS,
     CSI_STORAGE_CAPACITIES,
     RESOURCE_CLAIMS,
+    RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_SLICES,
     DEVICE_CLASSES,
     VOLUME_ATTACHMENTS,
