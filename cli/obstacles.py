@@ -44,7 +44,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "affinity.podAffinity with a selector that can't be read": _OPERATORS,
     "affinity.podAntiAffinity with a selector that can't be read": _OPERATORS,
     "topologySpreadConstraints that can't be read": f"set whenUnsatisfiable: DoNotSchedule; {_OPERATORS}",
-    "resourceClaims": "ask for GPUs in resources.limits or by annotation",
+    "resourceClaims": "name a ResourceClaim or a template, or ask for GPUs in resources.limits",
 }
 _OTHERWISE: Final = "take it out, or leave the pod to another scheduler"
 _GROUP: Final = f"create a PodGroup with minMember and name it in annotation {names.POD_GROUP_NAME}"

@@ -23,6 +23,7 @@ from scheduler.commit import handing
 from scheduler.commit.direct import Direct
 from scheduler.commit.gangs import Gangs
 from scheduler.commit.handed import HandedOver
+from scheduler.commit.leaving_claims import LeavingClaims
 from scheduler.commit.preparing import Preparing
 from scheduler.core.assumed.attempt import State
 from scheduler.core.model.plan import (
@@ -77,6 +78,7 @@ class Cycle:
         self._gangs = gangs
         self._handed = handed
         self._preparing = Preparing(api, cache, timeout_s=settings.prepare_s, in_flight=settings.in_flight)
+        self._leaving = LeavingClaims(api, cache, clock=api.clock)
         #: Takes who is to go for whom, and charges it at once.
         self.make_room: Callable[[MakeRoom | GiveUp], None] = _refuse
         #: Takes what is left of a gang that has to go.
@@ -117,6 +119,7 @@ class Cycle:
                 self._observer.took(Stage.CHARGE, anyio.current_time() - decided)
             self._handed.settle_departed()
             self._look_for_abandoned_plans(tasks)
+            self._give_claims_back(plan, tasks)
             await self._wait(plan)
 
     def _look_for_abandoned_plans(self, tasks: TaskGroup) -> None:
@@ -125,6 +128,11 @@ class Cycle:
             tasks.start_soon(self._guarded, abandoned.take_back, key)
         for key in abandoned.handed_over_in_part():
             tasks.start_soon(self._guarded, abandoned.free_if_stuck, key)
+
+    def _give_claims_back(self, plan: Plan, tasks: TaskGroup) -> None:
+        is_whole = plan.wake_at_ns is None or plan.wake_at_ns > monotonic_ns()
+        for pod in [*self._leaving.due(is_whole=is_whole)]:
+            tasks.start_soon(self._guarded, self._leaving.leave, pod)
 
     def _trace(self, plan: Plan, began_s: float, ended_s: float) -> None:
         for entry in plan.entries:

@@ -17,6 +17,7 @@ from gpu import podtemplates
 from kube.client.resources import (
     CONFIG_MAPS,
     CSI_NODES,
+    DEVICE_CLASSES,
     JOBS,
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -25,6 +26,9 @@ from kube.client.resources import (
     PODS,
     PRIORITY_CLASSES,
     QUEUES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     STORAGE_CLASSES,
     TOPOLOGIES,
     Resource,
@@ -58,6 +62,10 @@ KINDS: Final[tuple[Resource[Any], ...]] = (
     CSI_NODES,
     PERSISTENT_VOLUMES,
     PERSISTENT_VOLUME_CLAIMS,
+    DEVICE_CLASSES,
+    RESOURCE_SLICES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
     POD_GROUPS,
     JOBS,
     PODS,
@@ -178,6 +186,9 @@ class Reader:
         kind, api_version = document.get("kind"), document.get("apiVersion")
         if not (isinstance(kind, str) and kind):
             raise MalformedManifest(f"{place}: kind {_shown(kind)}: the name of a kind is allowed")
+        if api_version in versions.OTHER_FORM:
+            self.passed.note(document)
+            return []
         resource = _BY_KIND.get(kind)
         expanded = api_version_of(kind)
         expected = expanded or (resource.api_version if resource else "")

@@ -22,6 +22,10 @@ _CURRENT: Final[Mapping[tuple[str, str], str]] = {
         (f"scheduling.k8s.io/{version}", "PriorityClass"): "scheduling.k8s.io/v1" for version in ("v1alpha1", "v1beta1")
     },
     **{("storage.k8s.io/v1beta1", kind): "storage.k8s.io/v1" for kind in ("StorageClass", "CSINode")},
+    **{
+        ("resource.k8s.io/v1beta2", kind): "resource.k8s.io/v1"
+        for kind in ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+    },
     **{(f"kubeflow.org/{version}", "TFJob"): "kubeflow.org/v1" for version in ("v1alpha2", "v1beta1", "v1beta2")},
     **{(f"kubeflow.org/{version}", "PyTorchJob"): "kubeflow.org/v1" for version in ("v1beta1", "v1beta2")},
     ("kubeflow.org/v1alpha2", "MPIJob"): "kubeflow.org/v1",
@@ -34,6 +38,9 @@ _CURRENT: Final[Mapping[tuple[str, str], str]] = {
         for version in ("v1alpha1", "v1alpha2")
     },
 }
+
+#: Versions of another form, which are passed over: their pods wait for what they make on a cluster.
+OTHER_FORM: Final = frozenset({f"resource.k8s.io/{version}" for version in ("v1alpha2", "v1alpha3", "v1beta1")})
 
 
 def current(document: Mapping[str, Any]) -> Mapping[str, Any]:

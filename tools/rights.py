@@ -25,6 +25,10 @@ _ROOT: Final = Path(__file__).parent.parent
 _OURS: Final = frozenset({names.SYSTEM_NAMESPACE, names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE})
 _EVERYWHERE: Final = "ClusterRoleBinding"
 
+#: What the API server asks inside another request, and so writes down with that one only: a status that allocates or
+#: reserves a ResourceClaim takes a right on "binding" (KEP-4817).
+_INSIDE: Final = {"resourceclaims/binding": "resourceclaims/status"}
+
 Document = dict[str, Any]
 
 
@@ -48,7 +52,8 @@ class Right(msgspec.Struct, frozen=True, order=True, kw_only=True):
     def allows(self, use: Use) -> bool:
         """Whether a use is one of this right, through any binding."""
         asked = (use.account, use.verb, use.group, use.resource)
-        return (self.account, self.verb, self.group, self.resource) == asked and self.name in {"", use.name}
+        written = _INSIDE.get(self.resource, self.resource)
+        return (self.account, self.verb, self.group, written) == asked and self.name in {"", use.name}
 
 
 def granted(files: Iterable[Path] = ()) -> set[Right]:

@@ -2,7 +2,8 @@
 
 Their placements are charged meanwhile. When all claims of pods that start together are bound, the charges are given
 back and the pods are decided on again: where the volumes are is known then, and the usual rules hold. Nothing is taken
-back: what was written is a fact of the next decision, after a failure and after a crash as well.
+back here: what was written is a fact of the next decision, after a failure and after a crash as well. ResourceClaims
+are allocated and reserved in the same step (docs/design/claims.md); leaving_claims.py gives them back.
 """
 
 from __future__ import annotations
@@ -11,19 +12,24 @@ import logging
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 
 from kube.client.api import Api
 from kube.client.clock import monotonic_ns
 from kube.telemetry.logevents import LogEvent, about
-from scheduler.commit import volume_writes
-from scheduler.commit.volume_writes import NotWritten
+from scheduler.commit import claim_writes, volume_writes
+from scheduler.commit.until_written import NotWritten
+from scheduler.core.model.claim_choice import ClaimChoice
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.volume_need import VolumeChoice
 from scheduler.watch.cache import Cache
+from wire.versions import is_older
 
+#: The UID of the pod for which a ResourceClaim is reserved ("" for the claim of a volume), namespace, name.
+_Key: TypeAlias = tuple[str, str, str]
+_Choice: TypeAlias = VolumeChoice | ClaimChoice
 _log: Final = logging.getLogger(__name__)
 #: A pod that goes meanwhile is noticed within this time.
 _LOOK_S: Final = 5.0
@@ -74,7 +80,8 @@ class Preparing:
         """
         keys = [*self._waiting] if key is None else [key]
         for watch in (watch for each in keys for watch in self._waiting.get(each, {}).values()):
-            watch.was_chosen |= self._is_chosen(watch)
+            if isinstance(watch, _VolumeWatch):
+                watch.was_chosen |= self._is_chosen(watch)
             watch.event.set()
 
     async def prepare(self, placements: Sequence[Placement]) -> None:
@@ -82,7 +89,9 @@ class Preparing:
         failed = await self._bound_in_time(placements)
         if self._is_stopped:
             return
-        if failed is not None:
+        if failed is None:
+            self._note_own(placements)
+        else:
             self._note(failed)
         for placement in placements:
             self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
@@ -91,30 +100,34 @@ class Preparing:
     async def _bound_in_time(self, placements: Sequence[Placement]) -> _Failed | None:
         """Return the first failure, None if all are bound."""
         failures: list[_Failed] = []
-        left = _claims_of(placements)
+        left = {**_volumes_of(placements), **_claims_of(placements)}
         with anyio.move_on_after(self._timeout_s) as scope:
             async with anyio.create_task_group() as tasks:
 
-                async def bind(placement: Placement, choice: VolumeChoice) -> None:
+                async def bind(key: _Key) -> None:
+                    placement, choice = left[key]
                     try:
-                        await self._bind(placement, choice)
+                        if isinstance(choice, ClaimChoice):
+                            await self._allocate(placement, choice)
+                        else:
+                            await self._bind(placement, choice)
                     except _NotBound as error:
                         failures.append(error.failed)
                         tasks.cancel_scope.cancel()
-                    left.pop((placement.namespace, choice.claim), None)
+                    del left[key]
 
-                for placement, choice in [*left.values()]:
-                    tasks.start_soon(bind, placement, choice)
+                for key in [*left]:
+                    tasks.start_soon(bind, key)
         if failures:
             return failures[0]
         if not scope.cancelled_caught or not left:
             return None
-        named = ", ".join(sorted(claim for _, claim in left)[:_NAMED])
+        named = ", ".join(sorted({claim for *_, claim in left})[:_NAMED])
         because = f"VolumeTimeout: {len(left)} claims were not bound within {self._timeout_s:.0f} s: {named}"
         return _Failed(next(iter(left.values()))[0], because)
 
     async def _bind(self, placement: Placement, choice: VolumeChoice) -> None:
-        watch = _Watch(placement, choice)
+        watch = _VolumeWatch(placement, choice)
         with self._watching(watch, (placement.namespace, choice.claim), choice.volume):
             try:
                 await volume_writes.choose(
@@ -127,6 +140,40 @@ class Preparing:
                 with self._watching(watch, watch.volume), anyio.move_on_after(_LOOK_S):
                     await watch.event.wait()
                 watch.event = anyio.Event()
+
+    async def _allocate(self, placement: Placement, choice: ClaimChoice) -> None:
+        """Allocate a ResourceClaim and reserve it, and wait until the watch shows that."""
+        classes = self._cache.cluster.claims.inventory.classes.get
+        try:
+            version = await claim_writes.allocate(
+                self._api, placement, choice, classes, limiter=self._limiter, is_wanted=self._is_under_way
+            )
+        except NotWritten as error:
+            raise _NotBound(_Failed(placement, str(error), is_overtaken=error.is_overtaken)) from error
+        watch = _Watch()
+        while self._is_under_way(placement) and not self._is_reserved(placement, choice, version):
+            with self._watching(watch, (placement.namespace, choice.claim)), anyio.move_on_after(_LOOK_S):
+                await watch.event.wait()
+            watch.event = anyio.Event()
+
+    def _is_reserved(self, placement: Placement, choice: ClaimChoice, version: str) -> bool:
+        """Whether what was written is seen. Raises _NotBound if a later write has taken it back."""
+        claim = self._cache.cluster.claims.claims.get((placement.namespace, choice.claim))
+        is_gone = claim is None or claim.uid != choice.claim_uid
+        if claim is not None and not is_gone and is_older(claim.resource_version, version):
+            return False
+        if claim is None or is_gone or placement.pod_uid not in claim.reserved_for:
+            because = f"ClaimChanged: ResourceClaim {choice.claim} is not reserved any more"
+            raise _NotBound(_Failed(placement, because, is_overtaken=True))
+        return True
+
+    def _note_own(self, placements: Sequence[Placement]) -> None:
+        """Pods are bound by reservations that this process has written for the version that it decided on."""
+        cluster = self._cache.cluster
+        for placement in placements:
+            pod = cluster.pod(placement.pod_uid)
+            if pod is not None and pod.resource_claims:
+                cluster.claims.note_own(placement.pod_uid, placement.rv)
 
     def _is_under_way(self, placement: Placement) -> bool:
         commits = self._cache.cluster.commits
@@ -145,7 +192,7 @@ class Preparing:
                 if not self._waiting[key]:
                     del self._waiting[key]
 
-    def _is_bound(self, watch: _Watch) -> bool:
+    def _is_bound(self, watch: _VolumeWatch) -> bool:
         """Whether a claim is bound to a volume that is known, as far as is seen. Raises _NotBound."""
         storage, placement, choice = self._cache.cluster.storage, watch.placement, watch.choice
         claim = storage.claims.get((placement.namespace, choice.claim))
@@ -160,7 +207,7 @@ class Preparing:
         watch.was_chosen |= is_chosen
         return False
 
-    def _is_chosen(self, watch: _Watch) -> bool:
+    def _is_chosen(self, watch: _VolumeWatch) -> bool:
         """Whether what was chosen for a claim is written, as far as is seen."""
         storage, choice = self._cache.cluster.storage, watch.choice
         claim = storage.claims.get((watch.placement.namespace, choice.claim))
@@ -190,26 +237,36 @@ class Preparing:
             commits.failed(placement.pod_uid, failed.node, failed.because, now_ns=now_ns)
 
 
-def _claims_of(placements: Sequence[Placement]) -> dict[tuple[str, str], tuple[Placement, VolumeChoice]]:
-    """Each claim once, by namespace and name: of the pod for whose node it is bound, if that is one of these."""
-    found: dict[tuple[str, str], tuple[Placement, VolumeChoice]] = {}
+def _volumes_of(placements: Sequence[Placement]) -> dict[_Key, tuple[Placement, _Choice]]:
+    """Each claim of a volume once: of the pod for whose node it is bound, if that is one of these."""
+    found: dict[_Key, tuple[Placement, _Choice]] = {}
     for placement in placements:
         for choice in placement.volumes:
-            key = placement.namespace, choice.claim
+            key = "", placement.namespace, choice.claim
             if key not in found or found[key][0].node != choice.node == placement.node:
                 found[key] = placement, choice
     return found
 
 
+def _claims_of(placements: Sequence[Placement]) -> dict[_Key, tuple[Placement, _Choice]]:
+    """Each ResourceClaim for each of its pods, since it is reserved for each."""
+    return {
+        (each.pod_uid, each.namespace, choice.claim): (each, choice) for each in placements for choice in each.claims
+    }
+
+
 @dataclass(slots=True)
 class _Watch:
-    """A claim whose binding is waited for. ``volume``: what it is bound to. ``was_chosen``: the write was seen.
+    """Somebody who waits for a claim or a volume to change. ``event``: set when one has."""
 
-    ``event``: set when something has changed.
-    """
+    event: anyio.Event = field(default_factory=anyio.Event, kw_only=True)
+
+
+@dataclass(slots=True)
+class _VolumeWatch(_Watch):
+    """A claim whose binding is waited for. ``volume``: what it is bound to. ``was_chosen``: the write was seen."""
 
     placement: Placement
     choice: VolumeChoice
     volume: str = ""
     was_chosen: bool = False
-    event: anyio.Event = field(default_factory=anyio.Event)

@@ -6,16 +6,16 @@ overwritten. Both can be repeated: what says already what is wanted is left alon
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 import anyio
 
 from kube.client.api import Api
-from kube.client.errors import Conflict, Forbidden, NotFound, Refused
-from kube.client.patience import until_answered
+from kube.client.errors import NotFound
 from kube.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from scheduler.commit.until_written import NotWritten, until_written
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.volume_need import VolumeChoice
 from wire import names
@@ -23,17 +23,6 @@ from wire.core import ObjectReference
 from wire.storage import PersistentVolume, PersistentVolumeClaim
 
 _GONE: Final = "the claim is gone"
-
-
-class NotWritten(Exception):
-    """Raised when the claim or the volume is not what was decided on, or the server refuses for good.
-
-    ``is_overtaken``: nobody failed; a new decision finds what is there now.
-    """
-
-    def __init__(self, because: str, *, is_overtaken: bool) -> None:
-        super().__init__(because)
-        self.is_overtaken = is_overtaken
 
 
 async def choose(
@@ -44,33 +33,14 @@ async def choose(
     limiter: anyio.CapacityLimiter,
     is_wanted: Callable[[Placement], bool],
 ) -> None:
-    """Write what was chosen for a claim, until the server has answered, or nobody wants it any more.
-
-    ``limiter``: of requests at a time. A pause between two of them holds no place: a claim that the server refuses
-    again and again would hold up those of others. Raises NotWritten.
-    """
-    write = partial(_claim_volume if choice.volume else _select_node, api, placement, choice)
-
-    async def attempt() -> None:
-        async with limiter:
-            if is_wanted(placement):
-                await _tried(write, choice)
-
-    await until_answered(attempt)
-
-
-async def _tried(write: Callable[[], Awaitable[None]], choice: VolumeChoice) -> None:
-    """Try once. What has changed since it was read is read again; rights that lack are given by a person."""
-    try:
-        await write()
-    except Conflict:
-        raise
-    except NotFound as error:
-        raise NotWritten(f"VolumeChanged: claim {choice.claim}: {error}", is_overtaken=True) from error
-    except Refused as error:
-        if error.outcome_unknown or isinstance(error, Forbidden):
-            raise
-        raise NotWritten(f"Refused: claim {choice.claim}: {error}", is_overtaken=False) from error
+    """Write what was chosen for a claim, until the server has answered. Raises NotWritten."""
+    await until_written(
+        partial(_claim_volume if choice.volume else _select_node, api, placement, choice),
+        named=f"claim {choice.claim}",
+        changed="VolumeChanged",
+        limiter=limiter,
+        is_wanted=partial(is_wanted, placement),
+    )
 
 
 async def _select_node(api: Api, placement: Placement, choice: VolumeChoice) -> None:

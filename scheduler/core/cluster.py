@@ -118,11 +118,14 @@ class Cluster(ClusterState):
             pod_groups=self._pod_groups,
             commits=self.commits,
             storage=self.storage,
+            claims=self.claims,
             places=self.counted_places(),
             owners=self.owners,
             succeeded=self._succeeded,
             topologies=self.topologies,
-            judge=lambda pod: self._drawing.judged(self.others.judged(self.storage.judged(pod, holders))),
+            judge=lambda pod: self._drawing.judged(
+                self.others.judged(self.claims.judged(self.storage.judged(pod, holders)))
+            ),
             doubts=self.doubts(),
             backlog=self.backlog,
             scores=self._scores,
@@ -243,6 +246,7 @@ class Cluster(ClusterState):
                 self.backlog.resting.wake(self.commits.intents.ids_at(name))
         self._doubts = doubts
         self.storage.touch_all()
+        self.claims.touch_all()
         if self._have_terms_changed:
             self._have_terms_changed = False
             self.backlog.touch_avoiding()

@@ -17,6 +17,7 @@ from gpu.reservation import Reservation
 from scheduler.core.assumed.assumed import Commits
 from scheduler.core.assumed.bind_requests import Key
 from scheduler.core.backlog.backlog import Backlog
+from scheduler.core.claims.cel import compile_selector
 from scheduler.core.convert.bind_requests import bind_request_record
 from scheduler.core.convert.job_owners import Owners
 from scheduler.core.convert.nodes import node_record
@@ -37,6 +38,7 @@ from scheduler.core.nodes.drawing_terms import DrawingTerms
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.nodes.pod_places import PodPlaces
+from scheduler.core.nodes.resource_claims import ResourceClaims
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
 from scheduler.core.room.table import ResidentTable
@@ -67,6 +69,8 @@ class ClusterState:
         self.commits = Commits(self._pods, settings=settings, changed=self._changed, touched=self._way_changed)
         #: Claims of pods, and the volumes behind them.
         self.storage = Storage(self._changed, self._touch)
+        #: ResourceClaims of pods, and the devices that there are for them.
+        self.claims = ResourceClaims(self._changed, self._touch, compiler=compile_selector)
         #: Jobs of pods, and what they say about starting together.
         self.owners = Owners(self._changed, self._touch, are_grouped=settings.are_grouped)
         #: Members of gangs that have done their work.
@@ -232,6 +236,7 @@ class ClusterState:
                 self._note_arrival(record, before)
                 self._succeeded.note_running(record)
                 self.storage.put_pod(self._pods.records[record.uid])
+                self.claims.put_pod(self._pods.records[record.uid])
                 self.others.put_pod(self._pods.records[record.uid])
                 self._drawing.put_pod(self._pods.records[record.uid])
                 self.owners.put_pod(self._pods.records[record.uid])
@@ -248,7 +253,13 @@ class ClusterState:
                 self.arrivals.add(kind)
 
     def _note_version(self, record: PodRecord) -> None:
-        """Nothing but the version changed. It matters if a hand-over names it or the last plan would place the pod."""
+        """Nothing but the version changed. It matters if a hand-over names it or the last plan would place the pod.
+
+        Its claims are reserved for one version of it (resource_claims.py).
+        """
+        if record.resource_claims:
+            self.claims.put_pod(self._pods.records[record.uid])
+            self._touch(record.uid)
         self.residents.mark(record)  # since when it runs is no news
         self.commits.version_seen(record.uid)
         if record.uid in self._placed:
@@ -283,6 +294,7 @@ class ClusterState:
         record = self._pods.drop(uid)
         self._elsewhere.forget(uid)
         self.storage.drop_pod(uid)
+        self.claims.drop_pod(uid)
         self.others.drop_pod(uid)
         self._drawing.drop_pod(uid)
         self.owners.drop_pod(uid)

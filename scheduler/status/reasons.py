@@ -56,6 +56,10 @@ KIND_WORDS: Final = {
     "volumes": "node(s) exceed max volume count",
     "volume-binding": "node(s) didn't find available persistent volumes to bind",
     "volume-space": "node(s) did not have enough free storage",
+    "claim-devices": "node(s) cannot allocate all claims",
+    "claim-pool": "node(s) have pools of devices that are incomplete or invalid",
+    "claim-selector": "node(s) where a selector or a field of a ResourceClaim can't be evaluated",
+    "claim-search": "node(s) where the search for devices ended before all ways were tried",
     "mig": "node(s) have MIG devices, which cannot be shared in parts",
     "berth": "node(s) are kept for {holder}, which has waited since {since}",
 }
@@ -102,6 +106,13 @@ _PLAIN_WORDS: Final = {
         "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another "
         'pod: "{}"'
     ),
+    Code.RESOURCE_CLAIM_NOT_FOUND: 'resourceclaim "{}" not found',
+    Code.RESOURCE_CLAIM_NOT_MADE: 'waiting for kube-controller-manager to create the resourceclaim for "{}"',
+    Code.RESOURCE_CLAIM_NOT_OWN: "resourceclaim {} was not created for this pod (pod is not owner)",
+    Code.RESOURCE_CLAIM_LEAVING: 'resourceclaim "{}" is being deleted',
+    Code.RESOURCE_CLAIM_IN_USE: 'resourceclaim in use: 256 pods use "{}"',
+    Code.RESOURCE_CLAIM_GIVEN_BACK: "its resourceclaims are given back, and allocated again",
+    Code.DEVICE_CLASS_NOT_FOUND: "device class {} does not exist",
     Code.VOLUME_NOT_FOUND: 'node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s): "{}"',
 }
 

@@ -8,8 +8,11 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from typing_extensions import override
 
+from scheduler.core.convert.resource_claims import resource_claim_record
+from scheduler.core.model.device_allocation import ResourceClaimRecord
 from scheduler.core.model.facts import Facts, Keyed
 from scheduler.watch.cache import Cache
+from wire.resource import ResourceClaim
 
 T = TypeVar("T", bound=msgspec.Struct)
 R = TypeVar("R", bound=Keyed[Any])
@@ -69,3 +72,16 @@ class StoredSink(FactSink[T, R]):
         """Take an object's last state."""
         super().delete(obj)
         self._cache.on_stored(self._read(obj).key)
+
+
+class ClaimSink(StoredSink[ResourceClaim, ResourceClaimRecord]):
+    """The same of ResourceClaims: a list does not say in which order their devices were allocated."""
+
+    def __init__(self, cache: Cache) -> None:
+        super().__init__(cache, cache.cluster.claims.claims, resource_claim_record)
+
+    @override
+    async def replace(self, kept: Sequence[ResourceClaimRecord]) -> None:
+        """Take a list, and tell that any may have changed."""
+        with self._cache.cluster.claims.holders.listing():
+            await super().replace(kept)

@@ -8,12 +8,15 @@ from kube.client.resources import (
     CSI_DRIVERS,
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
+    DEVICE_CLASSES,
     JOBS,
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
     QUEUES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     STORAGE_CLASSES,
     TOPOLOGIES,
     VOLUME_ATTACHMENTS,
@@ -21,8 +24,10 @@ from kube.client.resources import (
 from kube.lead.secondary import Kind
 from scheduler.core.convert import job_owners, selectors, topologies, volume_needs, volumes
 from scheduler.core.convert.budgets import budget_record
+from scheduler.core.convert.device_classes import device_class_record
+from scheduler.core.convert.resource_slices import slice_record
 from scheduler.watch.cache import Cache
-from scheduler.watch.fact_sink import FactSink, StoredSink
+from scheduler.watch.fact_sink import ClaimSink, FactSink, StoredSink
 from scheduler.watch.queue_sink import QueueSink
 
 
@@ -90,4 +95,15 @@ def secondary(cache: Cache) -> tuple[Kind[Any], ...]:
             StoredSink(cache, storage.claims, volumes.claim_record),
             "pods with claims wait, but for claims that were bound before",
         ),
+        Kind(
+            DEVICE_CLASSES,
+            FactSink(cache, facts.claims.inventory.classes, device_class_record),
+            "pods with ResourceClaims of classes not read before wait",
+        ),
+        Kind(
+            RESOURCE_SLICES,
+            FactSink(cache, facts.claims.inventory.slices, slice_record),
+            "pods whose ResourceClaims are not allocated wait",
+        ),
+        Kind(RESOURCE_CLAIMS, ClaimSink(cache), "pods with ResourceClaims wait"),
     )

@@ -92,20 +92,49 @@ def test_pods_that_are_left_to_another_scheduler_are_counted_and_the_option_is_n
     assert "--adopt-all" not in capsys.readouterr().err
 
 
-def test_a_pod_with_resource_claims_waits_and_the_reason_names_them(
+def test_a_pod_whose_claim_is_made_from_a_template_of_another_version_waits_and_the_reason_names_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Claims of devices are neither refused nor passed over in silence."""
     claims = "spec:\n  resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]\n"
-    template = "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: one}\nspec: {}\n---\n"
+    template = (
+        "apiVersion: resource.k8s.io/v1beta1\nkind: ResourceClaimTemplate\nmetadata: {name: one}\nspec: {}\n---\n"
+    )
     path = tmp_path / "claims.yaml"
     path.write_text(template + pod("dra").replace("spec:\n", claims, 1), encoding="utf-8")
     assert main(["simulate", "-o", "json", "--nodes", "1x1x80GiB", str(path)]) == 0
     printed = capsys.readouterr()
     (waits,) = json.loads(printed.out)["pods"]
     assert (waits["phase"], waits["reason"]) == ("Pending", "Unschedulable")
-    assert waits["verdict"] == "UnsupportedConstraint: resourceClaims is not supported yet, so the pod is not scheduled"
+    made = 'waiting for kube-controller-manager to create the resourceclaim for "gpu"'
+    assert waits["verdict"] == made
     assert "passed over, because they make no pods: 1 ResourceClaimTemplate" in printed.err
+
+
+def test_claims_of_devices_are_allocated_and_who_gets_none_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    documents = [
+        ("DeviceClass", "gpu", {}),
+        ("ResourceSlice", "gpus", {
+            "driver": "gpu.example.com", "nodeName": "node-1", "devices": [{"name": "d0"}],
+            "pool": {"name": "node-1", "generation": 1, "resourceSliceCount": 1},
+        }),
+        ("ResourceClaimTemplate", "one", {"spec": {"devices": {"requests": [
+            {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}]}}}),
+    ]  # fmt: skip
+    offered = [
+        json.dumps({"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+        for kind, name, spec in documents
+    ]
+    claims = "spec:\n  resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]\n"
+    users = [pod(name).replace("spec:\n", claims, 1) for name in ("a", "b")]
+    path = tmp_path / "claims.yaml"
+    path.write_text("\n---\n".join([*offered, *users]), encoding="utf-8")
+    pods = simulate(capsys, "--nodes", "2x1x80GiB", str(path))["pods"]
+    assert sorted((each["phase"], each["node"]) for each in pods) == [("Pending", ""), ("Running", "node-1")]
+    (waits,) = (each for each in pods if each["phase"] == "Pending")
+    assert "2 node(s) cannot allocate all claims" in waits["verdict"]
 
 
 def test_nodes_say_who_sits_where(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:

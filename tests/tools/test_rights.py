@@ -140,3 +140,10 @@ def test_no_component_reads_secrets_but_the_webhooks_their_own() -> None:
 def test_the_exit_code_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rights.main([str(tmp_path)]) == 1
     assert capsys.readouterr().out.count("granted and never used") == len(rights.granted())
+
+
+def test_a_right_that_is_asked_for_inside_another_request_is_used_with_that_one(tmp_path: Path) -> None:
+    (tmp_path / "rbac.yaml").write_text(MANIFEST.replace("pods", "resourceclaims/binding", 1))
+    asked_inside = {right for right in rights.granted([tmp_path / "rbac.yaml"]) if "/binding" in right.resource}
+    assert rights.unused(asked_inside, {use("list", "resourceclaims/status")}) == []
+    assert rights.unused(asked_inside, {use("list", "resourceclaims")}) == sorted(asked_inside) != []

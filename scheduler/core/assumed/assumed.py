@@ -18,6 +18,7 @@ from scheduler.core.assumed.in_flight import Flights
 from scheduler.core.assumed.intents import Intents
 from scheduler.core.assumed.planned_members import Promises
 from scheduler.core.assumed.slow_nodes import Probation
+from scheduler.core.model.claim_choice import ClaimChoice
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import BindRequestRecord
 from scheduler.core.model.seen_pods import Pods
@@ -95,6 +96,10 @@ class Commits:
         """Namespace and what was chosen, of each placement whose claims are being bound."""
         placements = (flight.placement for flight in self._attempts.own())
         return [(each.namespace, each.volumes) for each in placements if each.volumes]
+
+    def claims_in_flight(self) -> list[ClaimChoice]:
+        """What is to be written for ResourceClaims of placements that are on their way."""
+        return [choice for flight in self._attempts.own() for choice in flight.placement.claims]
 
     def give_up_opening(self, pod_uid: str, *, attempt: int) -> bool:
         """Let nobody wait any longer for this share's devices; return whether anybody did.

@@ -300,6 +300,6 @@ class Asleep:
 
 def depends_on_all(cls: PodClass) -> bool:
     """Whether what a class can use is not said by the ledger and other pods: but by devices that it names, volumes."""
-    return bool(cls.uuids or cls.not_uuids or cls.attached or cls.unbound) or any(
+    return bool(cls.uuids or cls.not_uuids or cls.attached or cls.unbound or cls.devices) or any(
         ask.index >= 0 for one in cls.requests() for ask in one.shared
     )

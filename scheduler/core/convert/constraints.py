@@ -12,7 +12,7 @@ from typing import Final
 
 from gpu.refusal import shown
 from gpu.translation import ANY_CARD, MOST_NAMED, Cards
-from scheduler.core.convert import pod_rules
+from scheduler.core.convert import claim_uses, pod_rules
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.records import Constraints, PodClass, Requirement, Term
 from wire import names
@@ -70,11 +70,10 @@ def unsupported(pod: Pod) -> str:
 
 def each_unsupported(pod: Pod) -> list[str]:
     """The same, one by one."""
-    spec = pod.spec
     found = {
         **_asked_by_annotation(pod),
         pod_rules.unreadable(pod): True,
-        "resourceClaims": bool(spec.resource_claims) or any(c.resources.claims for c in _containers(spec)),
+        "resourceClaims": any(map(claim_uses.is_unread, pod.spec.resource_claims or ())),
     }
     return [name for name, is_there in found.items() if name and is_there]
 

@@ -20,6 +20,7 @@ from gpu.refusal import Refusal, told
 from gpu.request import NO_GPU
 from gpu.translation import Cards, Translation
 from scheduler.core.convert import (
+    claim_uses,
     constraints,
     device_env,
     in_tree_volumes,
@@ -138,7 +139,7 @@ def _moves_as(pod: Pod, settings: Settings, filters: Filters) -> PodClass | None
     """
     if not is_ours(pod, settings) or is_reservation(pod, settings) or not controller_uid(pod.metadata):
         return None
-    if pod.spec.volumes and volumes.claims_of(pod):
+    if pod.spec.resource_claims or (pod.spec.volumes and volumes.claims_of(pod)):
         return None
     if (pod.metadata.annotations or {}).get(names.DO_NOT_DISRUPT) == "true":
         return None
@@ -222,6 +223,7 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         controller=controller_uid(meta),
         deleting=meta.deletion_timestamp is not None,
         claims=volumes.claims_of(pod) if pod.spec.volumes else (),
+        resource_claims=claim_uses.claim_uses(pod),
         labels={intern(key): intern(value) for key, value in labels.items()},
         ports=pod_rules.host_ports(pod),
         disks=inline_disks.inline_disks(pod) if pod.spec.volumes else (),

@@ -65,7 +65,7 @@ class Start:
     def entry(self, group: PodGroupRecord, attempts: Attempts) -> Entry:
         """One entry for all; a single member that completes the minimum needs no plan of its own."""
         placements = tuple(placement for _, placement in self.placed)
-        if any(placement.volumes for placement in placements):
+        if any(placement.volumes or placement.claims for placement in placements):
             return Prepare(placements)
         entries = [attempts.placer.entry(pod, placement) for pod, placement in self.placed]
         if len(entries) == 1:

@@ -36,6 +36,8 @@ def find_sacrifice(statement: Statement, ranking: Ranking, cls: PodClass, mask: 
         ok &= statement.attaching.fits(volumes, slice(None))
     if cls.unbound:
         ok &= statement.binding.fits(cls.unbound, slice(None))
+    if cls.devices:
+        ok &= statement.allocating.fits(cls.devices, slice(None))
     if mask is not None:
         ok &= mask
     free = statement.table.free

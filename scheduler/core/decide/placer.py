@@ -15,6 +15,8 @@ from scheduler.core.decide.exclusions import opens_by_exclusion
 from scheduler.core.decide.idle_reservations import Sacrifice, find_sacrifice
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.devices.device_choice import choose_answered, choose_devices, new_groups, without_silent
+from scheduler.core.model.claim_choice import ClaimChoice
+from scheduler.core.model.device_allocation import DeviceRefusal
 from scheduler.core.model.plan import Alone, Attempt, Bind, Hold, Join, Placement, Prepare, Retire
 from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.volume_need import VolumeChoice
@@ -23,6 +25,7 @@ from scheduler.core.nodes.device_sightings import NO_PROSPECT
 from scheduler.core.nodes.table import CPU, IDLE, LEAVING, MEMORY, Bools
 from scheduler.core.nodes.volume_statement import Refusal
 from scheduler.core.scores.ranking import Ranking
+from scheduler.core.snapshot.copies import Chosen
 from scheduler.core.snapshot.node_mask import NodeMask, all_but
 from scheduler.core.snapshot.statement import Part, Room, Statement
 
@@ -42,8 +45,7 @@ class Placer:
             snapshot.settings,
             snapshot.doubts if doubts is None else doubts,
             sightings=snapshot.sightings,
-            attaching=snapshot.attaching,
-            binding=snapshot.binding,
+            copies=snapshot.copies,
             count=snapshot.used,
             counting=snapshot.counting,
         )
@@ -110,16 +112,22 @@ class Placer:
                 continue
             if parts is not None and self._opens_by_exclusion(cls, position, parts):
                 return None
-            volumes = None if parts is None else self._volumes(pod, position)
-            if parts is not None and volumes is not None:
+            chosen = None if parts is None else self._chosen(pod, position)
+            if parts is not None and chosen is not None:
                 attached = volumes_to_come.of_pod(pod, self.statement.attaching.limited_driver)
                 self.statement.place(
-                    position, pod, cls.demand, parts, attached=attached, claims=_alone(pod), volumes=volumes
+                    position, pod, cls.demand, parts, attached=attached, claims=_alone(pod), chosen=chosen
                 )
                 placed = self._placement(pod, position, parts, asks=ranking.asks, alternative=number)
-                return msgspec.structs.replace(placed, volumes=volumes) if volumes else placed
+                return msgspec.structs.replace(placed, **chosen._asdict()) if any(chosen) else placed
             ranking.strike(position)
         return None
+
+    def _chosen(self, pod: PodRecord, position: int) -> Chosen | None:
+        """Choose for its claims that are not bound or allocated; None if the node has nothing for one."""
+        volumes = self._volumes(pod, position)
+        claims = None if volumes is None else self._claims(pod, position)
+        return None if volumes is None or claims is None else Chosen(volumes, claims)
 
     def _volumes(self, pod: PodRecord, position: int) -> tuple[VolumeChoice, ...] | None:
         """Choose volumes for its claims that are not bound; None if the node has none for one."""
@@ -134,6 +142,13 @@ class Placer:
             VolumeChoice(claim=claim, claim_uid=uid, node=binding.node_of(position, need), need=need, volume=volume)
             for (claim, uid), need, volume in zip(pod.unbound_claims, needs, chosen, strict=True)
         )
+
+    def _claims(self, pod: PodRecord, position: int) -> tuple[ClaimChoice, ...] | None:
+        """Choose devices for its ResourceClaims that are not allocated; None if the node has none for one."""
+        if not (pod.cls.devices or pod.to_reserve):
+            return ()
+        chosen = self.statement.allocating.choose(position, pod.cls.devices)
+        return None if isinstance(chosen, DeviceRefusal) else self.statement.allocating.choices(pod, chosen)
 
     def _opens_by_exclusion(self, cls: PodClass, position: int, parts: tuple[Part, ...]) -> bool:
         """Whether devices in use would serve more of the shares if the pod excluded none (exclusions.py)."""
@@ -231,7 +246,7 @@ class Placer:
 
         Where its claims are not bound they are bound first, and the rest is decided then.
         """
-        if placement.volumes:
+        if placement.volumes or placement.claims:
             return Prepare((placement,))
         if not placement.devices:
             return Bind(placement)

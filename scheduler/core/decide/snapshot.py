@@ -32,11 +32,13 @@ from scheduler.core.model.seen_pods import Pods
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.stale import StaleFacts
 from scheduler.core.model.steps import Steps, ended
+from scheduler.core.nodes.claim_statement import ClaimStatement
 from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.nodes.pod_places import PodPlaces
+from scheduler.core.nodes.resource_claims import ResourceClaims
 from scheduler.core.nodes.table import Int64s
 from scheduler.core.nodes.volume_limits import AttachStatement
 from scheduler.core.nodes.volume_statement import VolumeStatement
@@ -45,6 +47,7 @@ from scheduler.core.room.need import Need
 from scheduler.core.room.table import ResidentTable
 from scheduler.core.room.trial import Trial
 from scheduler.core.scores.score import Scores
+from scheduler.core.snapshot.copies import Copies
 from scheduler.core.snapshot.counting import count_node
 from scheduler.core.snapshot.pod_counts import PodCounts
 from scheduler.core.snapshot.supposed import Supposed
@@ -85,6 +88,7 @@ class Snapshot:
     pod_groups: Mapping[Key, PodGroupRecord]
     commits: Commits
     storage: Storage
+    claims: ResourceClaims
     places: PodPlaces
     owners: Owners
     succeeded: Succeeded
@@ -240,20 +244,20 @@ class Snapshot:
                     counts.move(pod, position_of[name], -1)
         return counts
 
-    # --- volumes -------------------------------------------------------------------------------------------------
-    def attaching(self, position_of: Mapping[str, int]) -> AttachStatement:
-        """A working copy of what CSI drivers attach to nodes."""
+    # --- volumes and devices -------------------------------------------------------------------------------------
+    def copies(self, nodes: Sequence[NodeRecord], position_of: Mapping[str, int]) -> Copies:
+        """Working copies of what is attached, and of what there is for claims that are not bound or allocated yet."""
         storage, commits = self.storage, self.commits
-        return AttachStatement(
-            storage.attachments,
-            position_of,
-            lambda: storage.in_flight(commits.all_charges()),
-            limited_driver=storage.limited_driver,
+        return Copies(
+            AttachStatement(
+                storage.attachments,
+                position_of,
+                lambda: storage.in_flight(commits.all_charges()),
+                limited_driver=storage.limited_driver,
+            ),
+            VolumeStatement(storage.offers, nodes, position_of, commits.volumes_in_flight),
+            ClaimStatement(self.claims, nodes, commits.claims_in_flight),
         )
-
-    def binding(self, nodes: Sequence[NodeRecord], position_of: Mapping[str, int]) -> VolumeStatement:
-        """A working copy of what there is for claims that are not bound yet."""
-        return VolumeStatement(self.storage.offers, nodes, position_of, self.commits.volumes_in_flight)
 
 
 def _all_awake(draft: Draft) -> Backlog:

@@ -147,6 +147,9 @@ def _resource_lacks(statement: Statement, cls: PodClass, settings: Settings) -> 
     if cls.unbound:
         for why, where in statement.binding.refusals(cls.unbound).items():
             lacks.append(Lack(why.value, "", "", where, np.zeros(len(statement.nodes), np.int64)))
+    if cls.devices:
+        for kind, where in statement.allocating.refusals(cls.devices).items():
+            lacks.append(Lack(kind, "", "", where, np.zeros(len(statement.nodes), np.int64)))
     return lacks
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
+from scheduler.core.filters.claim_places import ClaimPlaces
 from scheduler.core.filters.declared_features import DeclaredFeatures
 from scheduler.core.filters.driver_caps import DriverCaps
 from scheduler.core.filters.enforced_affinity import EnforcedAffinity
@@ -134,6 +135,7 @@ FILTERS: Final = Filters(
         InlineDisks(),
         VolumeZone(),
         VolumeAffinity(),
+        ClaimPlaces(),
         GpuProduct(),
         Enforcement(),
         DriverCaps(),

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from gpu.handover import PlannedDevice
+from scheduler.core.model.claim_choice import ClaimChoice
 from scheduler.core.model.room import Ended, Intent, Victim
 from scheduler.core.model.verdict import SubgroupShort, Verdict
 from scheduler.core.model.volume_need import VolumeChoice
@@ -22,6 +23,7 @@ class Placement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``rv`` is the pod's resourceVersion that was decided on: the only one that its Binding may use.
     ``number`` is the attempt number of this pod (grows with each try). ``alternative``: which of its requests the
     devices are for, 0 for the first. ``volumes``: of its claims that are not bound yet.
+    ``claims``: its ResourceClaims that are not allocated and reserved for it yet.
     """
 
     pod_uid: str
@@ -33,6 +35,7 @@ class Placement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     number: int = 0
     alternative: int = 0
     volumes: tuple[VolumeChoice, ...] = ()
+    claims: tuple[ClaimChoice, ...] = ()
 
 
 class Bind(msgspec.Struct, frozen=True, gc=False, tag="bind"):
@@ -65,7 +68,8 @@ class Hold(msgspec.Struct, frozen=True, gc=False, tag="hold"):
 class Prepare(msgspec.Struct, frozen=True, gc=False, tag="prepare"):
     """Have the claims of these pods bound, which start together; then they are decided on again (volumes.md).
 
-    Until then they are charged. Pods without unbound claims are among them where their gang has some.
+    ResourceClaims are allocated and reserved (claims.md). Until then the pods are charged. Pods without such claims are
+    among them where their gang has some.
     """
 
     placements: tuple[Placement, ...]

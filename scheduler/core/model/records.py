@@ -18,6 +18,8 @@ from gpu.request import NO_GPU, GpuRequest
 from gpu.reservation import Reservation
 from gpu.slices import slice_resource
 from gpu.translation import Place, Translation, Wishes
+from scheduler.core.model.claim_use import ResourceClaimUse
+from scheduler.core.model.device_need import DeviceNeed
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree
 from scheduler.core.model.pod_preferences import PodPreferences, WeightedTerm
 from scheduler.core.model.pod_rules import HostPort, InlineDisk, PodRules
@@ -110,6 +112,8 @@ class Constraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_onl
     place: Place | None = None
     #: What its volumes ask of the node, those that are alike once.
     volumes: tuple[VolumeRule, ...] = ()
+    #: Where its allocated ResourceClaims can be used: terms of each of which one has to hold.
+    allocated: tuple[tuple[Term, ...], ...] = ()
     #: What filters have read by themselves, by kind (filters/filter.py).
     asks: tuple[tuple[str, Any], ...] = ()
 
@@ -146,6 +150,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     attached: tuple[tuple[str, str], ...] = ()
     #: What its claims that are bound with its placement need of volumes, smallest first.
     unbound: tuple[VolumeNeed, ...] = ()
+    #: What its ResourceClaims that are not allocated ask of devices.
+    devices: tuple[DeviceNeed, ...] = ()
     #: Where pods are that keep this one off (anti_affinity.py).
     avoids: Domains = frozenset()
     #: Terms of pods that wait themselves and would keep this one off (anti_affinity.py).
@@ -249,6 +255,12 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     alone: tuple[str, ...] = ()
     #: The same of claims, name and UID, that are bound with its placement: one for each of the class's ``unbound``.
     unbound_claims: tuple[tuple[str, str], ...] = ()
+    #: ResourceClaims that it uses.
+    resource_claims: tuple[ResourceClaimUse, ...] = ()
+    #: Of one that waits and was judged by them (resource_claims.py), name and UID: those that are allocated with its
+    #: placement, one for each of the class's ``devices``; and those that are allocated, and not reserved for it yet.
+    to_allocate: tuple[tuple[str, str], ...] = ()
+    to_reserve: tuple[tuple[str, str], ...] = ()
     #: What terms and selectors of pods take it by.
     labels: dict[str, str] = {}
     #: Ports of the host that it has.

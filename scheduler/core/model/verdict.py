@@ -77,6 +77,20 @@ class Code(enum.Enum):
     CLAIM_IN_USE = "ClaimInUse"
     #: The claim is bound to a volume that is not there: ``detail`` names the volume.
     VOLUME_NOT_FOUND = "VolumeNotFound"
+    #: A ResourceClaim that the pod names is not there: ``detail`` names it, as all that follow do.
+    RESOURCE_CLAIM_NOT_FOUND = "ResourceClaimNotFound"
+    #: The claim is to be made from a template, and was not made yet: ``detail`` is what the pod calls it.
+    RESOURCE_CLAIM_NOT_MADE = "ResourceClaimNotMade"
+    #: The claim was made for another pod.
+    RESOURCE_CLAIM_NOT_OWN = "ResourceClaimNotOwn"
+    #: The claim is being deleted.
+    RESOURCE_CLAIM_LEAVING = "ResourceClaimLeaving"
+    #: As many pods as may use the claim do.
+    RESOURCE_CLAIM_IN_USE = "ResourceClaimInUse"
+    #: The claim was reserved for the pod in a way that can't be used any more, and is given back.
+    RESOURCE_CLAIM_GIVEN_BACK = "ResourceClaimGivenBack"
+    #: A DeviceClass that a claim names is not there: ``detail`` names the class.
+    DEVICE_CLASS_NOT_FOUND = "DeviceClassNotFound"
     #: The queue of the pod, or one above it, is at its limit: ``detail`` names the pod's queue, as in all that follow,
     #: and ``queue`` says where and by how much.
     OVER_LIMIT = "OverLimit"
@@ -120,7 +134,9 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     ``exclusion`` (it would open a device only because the pod excludes those in use that have room) |
     ``volume-affinity`` and ``volume-zone`` (a volume of the pod can't be used there) | ``volumes`` (the node takes no
     more volumes of a CSI driver) | ``volume-binding`` (no volume for a claim that is not bound, and none is made there)
-    | ``volume-space`` (there is no space for one) |
+    | ``volume-space`` (there is no space for one) | ``claim-place`` (an allocated ResourceClaim can't be used there) |
+    ``claim-devices`` (no devices for a ResourceClaim) | ``claim-pool`` (a pool of devices is incomplete or invalid) |
+    ``claim-selector`` (a selector of a ResourceClaim has no answer there) | ``claim-search`` (the search was cut) |
     ``others-anti-affinity`` (a pod is there, or in the same domain, that keeps it off) |
     ``berth`` (it is kept for another group, which the verdict's ``berth`` names).
     ``resource``: Kubernetes name, or ``gpu-share`` / ``gpu-memory`` for parts of a device.

@@ -238,6 +238,8 @@ class Ranking:
             ok &= self._statement.attaching.fits(volumes, selection)
         if self.cls.unbound:
             ok &= self._statement.binding.fits(self.cls.unbound, selection)
+        if self.cls.devices:
+            ok[ok] = self._statement.allocating.fits(self.cls.devices, _where(ok, selection))
         if self.asks:
             self._narrow(ok, look, selection)
         keys = self.score.keys(look)
@@ -273,6 +275,12 @@ class Ranking:
             ok &= (opened == 0) | (look.free[row] >= asked + opened * more)
         if self._largest_mib:
             ok &= (opened == 0) | cards_hold(table, selection, self._largest_mib)
+
+
+def _where(ok: Bools, selection: Selection) -> Int64s:
+    """Positions of those looked at that are left."""
+    left = np.flatnonzero(ok)
+    return left if isinstance(selection, slice) else np.asarray(selection)[left]
 
 
 def _most_preferred(keys: Int64s, preferred: Preferred, *, may_wait: bool) -> Int64s:

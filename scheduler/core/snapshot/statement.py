@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -23,16 +24,17 @@ from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.convert.volumes import ClaimKey
 from scheduler.core.model.records import Constraints, Demand, NodeRecord, PodClass, PodRecord
 from scheduler.core.model.settings import Settings
-from scheduler.core.model.volume_need import VolumeChoice
 from scheduler.core.nodes.device_sightings import Prospect, Sightings
 from scheduler.core.nodes.ledger import Ledger, devices_of
 from scheduler.core.nodes.node_usage import Charge, Occupancy
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Bools, Device, Int8s, Int64s
-from scheduler.core.nodes.volume_limits import Attached, AttachStatement
-from scheduler.core.nodes.volume_statement import VolumeStatement
+from scheduler.core.nodes.volume_limits import Attached
+from scheduler.core.snapshot.copies import Chosen, Copies
 from scheduler.core.snapshot.pod_counts import Counting
 from scheduler.core.snapshot.supposed import Supposed
 from wire import names
+
+NOTHING_CHOSEN: Final = Chosen()
 
 
 class OverCommitted(Exception):
@@ -87,7 +89,7 @@ class _Changed:
     lifted: tuple[str, bool] | None = None
     attached: list[Attached] = field(default_factory=list)
     claims: tuple[ClaimKey, ...] = ()
-    volumes: tuple[VolumeChoice, ...] = ()
+    chosen: Chosen = NOTHING_CHOSEN
     free: Int64s | None = None
     #: Pods that came to the node (1) or left it (-1).
     moved: list[tuple[PodRecord, int]] = field(default_factory=list)
@@ -105,6 +107,7 @@ class Statement:
         "_order",
         "_settings",
         "_sightings",
+        "allocating",
         "attaching",
         "binding",
         "claims",
@@ -125,8 +128,7 @@ class Statement:
         doubts: Mapping[str, Doubt] | None = None,
         *,
         sightings: Sightings,
-        attaching: Callable[[Mapping[str, int]], AttachStatement],
-        binding: Callable[[Sequence[NodeRecord], Mapping[str, int]], VolumeStatement],
+        copies: Callable[[Sequence[NodeRecord], Mapping[str, int]], Copies],
         count: Callable[[NodeRecord, Supposed], Occupancy],
         counting: Counting,
     ) -> None:
@@ -144,10 +146,8 @@ class Statement:
         self.filters = ledger.filters
         self.nodes = in_order.nodes
         self.position_of = in_order.position_of
-        #: Volumes that CSI drivers attach, and claims that one pod at a time may use, in the statement.
-        self.attaching = attaching(in_order.position_of)
-        #: Volumes of claims that are bound with their pods' placements.
-        self.binding = binding(in_order.nodes, in_order.position_of)
+        #: Volumes and devices of claims, and claims that one pod at a time may use, in the statement.
+        self.attaching, self.binding, self.allocating = copies(in_order.nodes, in_order.position_of)
         self.claims: set[ClaimKey] = set()
         #: How many evictions stand: what fitted nowhere before one of them may fit.
         self.evictions = 0
@@ -203,12 +203,12 @@ class Statement:
         owed_gpus: int = 0,
         attached: tuple[Attached, ...] = (),
         claims: tuple[ClaimKey, ...] = (),
-        volumes: tuple[VolumeChoice, ...] = (),
+        chosen: Chosen = NOTHING_CHOSEN,
     ) -> None:
         """Charge a pod that asks this; ``owed_gpus`` whole devices of it are still on their way back.
 
-        ``attached``: its volumes that nodes limit; ``claims``: those that nobody else may use; ``volumes``: what
-        was chosen for its claims that are not bound.
+        ``attached``: its volumes that nodes limit; ``claims``: those that nobody else may use; ``chosen``: for its
+        claims that are not bound or allocated.
 
         Raises OverCommitted.
         """
@@ -227,12 +227,21 @@ class Statement:
         moved = [(pod, 1)]
         self._note(
             _Changed(
-                position, devices, amounts, placed=placed, attached=added, claims=claims, volumes=volumes, moved=moved
+                position,
+                devices,
+                amounts,
+                placed=placed,
+                attached=added,
+                claims=claims,
+                chosen=chosen,
+                moved=moved,
             )
         )
         self.claims.update(claims)
-        if volumes:
-            self.binding.take(volumes)
+        if chosen.volumes:
+            self.binding.take(chosen.volumes)
+        if chosen.claims:
+            self.allocating.take(chosen.claims)
         self.touched.append(position)
         free = self.table.free
         for row, amount in amounts:
@@ -387,8 +396,10 @@ class Statement:
                 self.table.free[row, position] += amount
             self.attaching.detach(position, change.attached)
             self.claims.difference_update(change.claims)
-            if change.volumes:
-                self.touched.extend(self.binding.give_back(position, change.volumes))
+            if change.chosen.volumes:
+                self.touched.extend(self.binding.give_back(position, change.chosen.volumes))
+            if change.chosen.claims:
+                self.touched.extend(self.allocating.give_back(position, change.chosen.claims))
             self.table.put_devices(position, self.nodes[position], change.devices)
             self.touched.append(position)
 

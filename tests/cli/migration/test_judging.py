@@ -467,7 +467,7 @@ def test_of_a_pod_that_waits_it_is_told_why_it_would_go_on_waiting(
     if changes.get("gated"):
         manifest["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
     if changes.get("claim"):
-        manifest["spec"]["resourceClaims"] = [{"name": "data", "resourceClaimName": "data"}]
+        manifest["spec"]["resourceClaims"] = [{"name": "data"}]
     waiting = pod(manifest)
     known = groups([waiting])
     if "group" in changes:
@@ -478,7 +478,7 @@ def test_of_a_pod_that_waits_it_is_told_why_it_would_go_on_waiting(
 
 def test_a_running_pod_that_could_not_be_placed_anew_is_named_with_what_it_asks() -> None:
     manifest = kai.share("p", GROUP, node="n", **HALF)
-    manifest["spec"]["resourceClaims"] = [{"name": "data", "resourceClaimName": "data"}]
+    manifest["spec"]["resourceClaims"] = [{"name": "data"}]
     pods = (held(), pod(manifest))
     (unsupported, _) = judge(Found(pods=pods, groups=groups(pods), nodes=node(), queues=queues("team-a")))
     assert (unsupported.code, unsupported.about, unsupported.values) == (

@@ -18,10 +18,14 @@ from gpu.handover import render as render_handover
 from gpu.translation import Translation
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import queues, topologies, volume_needs, volumes
+from scheduler.core.convert.device_classes import device_class_record
+from scheduler.core.convert.resource_claims import resource_claim_record
+from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.plan import Attempt, Bind, Hold, Join, Plan, Prepare
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.claims import Storage
+from scheduler.core.nodes.resource_claims import ResourceClaims
 from scheduler.core.nodes.table import GPUS
 from wire import names
 from wire.core import ContainerState, ContainerStatus, Node, Pod, ResourceHealth, ResourceStatus
@@ -29,6 +33,7 @@ from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 from wire.crds.topology import Topology
+from wire.resource import DeviceClass, ResourceClaim, ResourceSlice
 from wire.storage import (
     CSIDriver,
     CSINode,
@@ -495,7 +500,8 @@ Stored = (
     | CSIDriver
     | CSIStorageCapacity
 )
-Fed = Node | Pod | PodGroup | BindRequest | Queue | Topology | Stored
+Offered = ResourceClaim | ResourceSlice | DeviceClass
+Fed = Node | Pod | PodGroup | BindRequest | Queue | Topology | Stored | Offered
 
 
 def cluster(*objects: Fed, settings: Settings | None = None, filters: Filters = FILTERS) -> Cluster:
@@ -520,8 +526,20 @@ def feed(made: Cluster, *objects: Fed) -> None:
                 made.queues.records.put(queues.queue_record(obj))
             case Topology():
                 made.topologies.of_kai.put(topologies.topology_record(obj))
+            case ResourceClaim() | ResourceSlice() | DeviceClass():
+                _feed_claims(made.claims, obj)
             case _:
                 _feed_storage(made.storage, obj)
+
+
+def _feed_claims(claims: ResourceClaims, obj: Offered) -> None:
+    match obj:
+        case ResourceClaim():
+            claims.claims.put(resource_claim_record(obj))
+        case ResourceSlice():
+            claims.inventory.slices.put(slice_record(obj))
+        case DeviceClass():
+            claims.inventory.classes.put(device_class_record(obj))
 
 
 def _feed_storage(storage: Storage, obj: Stored) -> None:

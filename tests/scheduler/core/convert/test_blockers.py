@@ -72,7 +72,6 @@ def test_a_slice_that_is_asked_by_kais_old_annotation_keeps_the_pod_waiting(
         ({"tolerations": [{"key": str(n)} for n in range(500)]}, EXCESSIVE),
         ({"nodeSelector": {str(n): "v" for n in range(500)}}, EXCESSIVE),
         ({"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [TERM] * 250}}}}, EXCESSIVE),
-        ({"containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]}, "resourceClaims"),
         ({"containers": [_naming(101)]}, "more than 100 extended resources"),
     ],
 )

@@ -1,0 +1,101 @@
+"""Giving back ResourceClaims that are reserved for pods that wait, where they can't be bound by them.
+
+Those are claims of pods that don't fit with them, that another process reserved, for a version of the pod that is past,
+or whose devices an earlier claim has (docs/design/claims.md, rules 4 to 7). The claims are read, then the pod is
+fenced, then each claim is written at the version that was read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+import anyio
+
+from kube import binding
+from kube.binding import FenceText, Identity
+from kube.client.api import Api
+from kube.client.clock import Clock
+from kube.client.errors import ApiError, Conflict, NotFound
+from kube.client.resources import RESOURCE_CLAIMS
+from scheduler.commit import claim_writes
+from scheduler.core.model.records import PodRecord
+from scheduler.watch.cache import Cache
+from wire.resource import ResourceClaim
+
+_log: Final = logging.getLogger(__name__)
+#: Before claims that could not be given back are looked at again.
+_AGAIN_S: Final = 1.0
+_TEXT: Final = FenceText(
+    "ClaimsGivenBack: the pod can't be bound with the devices that its ResourceClaims have",
+    "Failed to bind pod: its ResourceClaims are given back, and it is decided on again",
+)
+
+
+class LeavingClaims:
+    """Gives claims back, for each pod once at a time."""
+
+    def __init__(self, api: Api, cache: Cache, *, clock: Clock) -> None:
+        self._api = api
+        self._cache = cache
+        self._clock = clock
+
+    def due(self, *, is_whole: bool) -> Iterator[PodRecord]:
+        """Pods whose claims are to be given back after a decision.
+
+        ``is_whole``: the decision has left nobody to the next one, so that a pod without a placement has none for now.
+        """
+        claims, commits = self._cache.cluster.claims, self._cache.cluster.commits
+        for pod in claims.held_by_waiting():
+            if pod.deleting or pod.is_elsewhere or commits.is_spoken_for(pod.uid):
+                continue
+            if is_whole or not claims.is_usable(pod):
+                yield pod
+
+    async def leave(self, pod: PodRecord) -> None:
+        """Give back the claims that are reserved for a pod; it is not decided on meanwhile."""
+        claims = self._cache.cluster.claims
+        claims.note_leaving(pod.uid)
+        try:
+            await self._leave(pod, [claim.name for claim in claims.reserved_for(pod)])
+            claims.note_left(pod.uid)
+        except Conflict:
+            claims.note_kept(pod.uid)
+            _log.info("claims of pod %s/%s have changed, and are looked at again", pod.namespace, pod.name)
+        except ApiError as error:
+            _log.warning("claims of pod %s/%s can't be given back now: %s", pod.namespace, pod.name, error)
+            await anyio.sleep(_AGAIN_S)
+            claims.note_kept(pod.uid)
+        self._cache.wake.set()
+
+    async def _leave(self, pod: PodRecord, names: list[str]) -> None:
+        identity = Identity(pod.namespace, pod.name, pod.uid)
+        read = [claim for name in names if (claim := await self._read(pod.namespace, name)) is not None]
+        if not await self._fence(identity):
+            return
+        for claim in read:
+            if all(each.uid != pod.uid for each in claim.status.reserved_for or ()):
+                continue
+            try:
+                await claim_writes.leave(self._api, identity, claim)
+            except NotFound:
+                continue
+
+    async def _read(self, namespace: str, name: str) -> ResourceClaim | None:
+        try:
+            return await self._api.get(RESOURCE_CLAIMS, name, namespace=namespace)
+        except NotFound:
+            return None
+
+    async def _fence(self, identity: Identity) -> bool:
+        """Make sure that no Binding can land any more; return whether the pod is there, and unbound."""
+        pod = await binding.read(self._api, identity)
+        if pod is None or pod.spec.node_name:
+            return False
+        rv = pod.metadata.resource_version
+        attempt = binding.named_at("claims", rv)
+        fenced = await binding.fence(self._api, identity, rv=rv, attempt=attempt, text=_TEXT, clock=self._clock)
+        if fenced is not None:
+            self._cache.note_pod(fenced)
+        return fenced is not None

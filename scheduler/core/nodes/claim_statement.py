@@ -1,0 +1,160 @@
+"""Choosing devices for ResourceClaims that are not allocated yet, node by node, on the working copy of one decision.
+
+Devices of allocated claims, of claims on their way, and of those that the decision has placed are taken. A claim that
+several pods use is chosen for once; the others of its pods can be where these devices are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from scheduler.core.claims.allocating import allocate
+from scheduler.core.claims.taken import Taken
+from scheduler.core.filters.requirements import holds
+from scheduler.core.model.claim_choice import ClaimChoice
+from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusal, RefusalCode
+from scheduler.core.model.device_need import DeviceNeed, ResourceClaimKey
+from scheduler.core.model.records import NodeRecord, PodRecord
+from scheduler.core.nodes.resource_claims import ResourceClaims
+from scheduler.core.nodes.table import Bools, Selection
+
+#: What was chosen for each need.
+Chosen: TypeAlias = tuple[ClaimAllocation, ...]
+#: What is to be written for claims on their way.
+InFlight: TypeAlias = Callable[[], Iterable[ClaimChoice]]
+
+#: A search that is cut costs most. After three for the same needs all further ones of a decision count as cut.
+_MOST_CUTS: Final = 3
+_ELSEWHERE: Final = DeviceRefusal(RefusalCode.NO_DEVICES)
+#: Kind of the reason -> refusals that it stands for. What is not named here has no devices.
+KINDS: Final[Mapping[RefusalCode, str]] = {
+    RefusalCode.NO_DEVICES: "claim-devices",
+    RefusalCode.TOO_MANY_RESULTS: "claim-devices",
+    RefusalCode.INCOMPLETE_POOL: "claim-pool",
+    RefusalCode.INVALID_POOL: "claim-pool",
+    RefusalCode.SELECTOR_FAILED: "claim-selector",
+    RefusalCode.UNSUPPORTED: "claim-selector",
+    RefusalCode.SEARCH_CUT: "claim-search",
+}
+
+
+class ClaimStatement:
+    """What is chosen on a statement, by position of its nodes. ``in_flight`` is asked when it is first needed."""
+
+    __slots__ = ("_ask", "_chosen", "_claims", "_cuts", "_nodes", "_taken")
+
+    def __init__(self, claims: ResourceClaims, nodes: Sequence[NodeRecord], in_flight: InFlight) -> None:
+        self._claims = claims
+        self._nodes = nodes
+        self._ask = in_flight
+        self._taken: Taken | None = None
+        #: On how many nodes the search for these needs was cut.
+        self._cuts: Counter[tuple[DeviceNeed, ...]] = Counter()
+        #: Claims that several pods use: what was chosen, once for each pod that it was chosen for.
+        self._chosen: dict[ResourceClaimKey, list[ClaimAllocation]] = {}
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+    def fits(self, needs: Sequence[DeviceNeed], selection: Selection) -> Bools:
+        """Where there are devices for all needs."""
+        positions = range(len(self._nodes))[selection] if isinstance(selection, slice) else map(int, selection)
+        return np.array([not isinstance(self.choose(at, needs), DeviceRefusal) for at in positions], np.bool_)
+
+    def refusals(self, needs: Sequence[DeviceNeed]) -> dict[str, Bools]:
+        """Where there are none, by kind of the reason."""
+        judged = [self.choose(position, needs) for position in range(len(self._nodes))]
+        kinds = [KINDS.get(each.code, "claim-devices") if isinstance(each, DeviceRefusal) else "" for each in judged]
+        return {kind: np.array([each == kind for each in kinds], np.bool_) for kind in sorted({*KINDS.values()})}
+
+    def choose(self, position: int, needs: Sequence[DeviceNeed]) -> Chosen | DeviceRefusal:
+        """The devices for these needs on one node; or why it has none."""
+        taken, node = self._in_use(), self._nodes[position]
+        known = [self._known(need) for need in needs]
+        if any(each is not None and not _reaches(each, node) for each in known):
+            return _ELSEWHERE
+        open_ = [need for need, each in zip(needs, known, strict=True) if each is None]
+        if not open_:
+            return tuple(each for each in known if each is not None)
+        if self._cuts[tuple(needs)] >= _MOST_CUTS:
+            return DeviceRefusal(RefusalCode.SEARCH_CUT)
+        found = allocate(open_, node, self._claims.inventory.view(), taken)
+        if isinstance(found, DeviceRefusal):
+            self._cuts[tuple(needs)] += found.code is RefusalCode.SEARCH_CUT
+            return found
+        fresh = iter(found)
+        return tuple(next(fresh) if each is None else each for each in known)
+
+    def choices(self, pod: PodRecord, chosen: Chosen) -> tuple[ClaimChoice, ...]:
+        """What is to be written for a pod: the claims that were chosen for, and those that it only joins."""
+        new = tuple(
+            ClaimChoice(claim=name, claim_uid=uid, allocation=allocation, key=need.claim)
+            for (name, uid), need, allocation in zip(pod.to_allocate, pod.cls.devices, chosen, strict=True)
+        )
+        joined = ((uid, self._claims.claims.get((pod.namespace, name))) for name, uid in pod.to_reserve)
+        return (
+            *new,
+            *(
+                ClaimChoice(claim=claim.name, claim_uid=uid, allocation=claim.allocation, is_allocated=True)
+                for uid, claim in joined
+                if claim is not None and claim.allocation is not None
+            ),
+        )
+
+    def _known(self, need: DeviceNeed) -> ClaimAllocation | None:
+        """What was chosen for a claim that several pods use."""
+        return self._chosen[need.claim][-1] if need.claim is not None and need.claim in self._chosen else None
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+    def take(self, choices: Iterable[ClaimChoice]) -> None:
+        """Charge what was chosen."""
+        self._in_use()
+        self._charge(choices)
+
+    def give_back(self, position: int, choices: Sequence[ClaimChoice]) -> Iterable[int]:
+        """Take back what was charged last; return the positions where something may fit again."""
+        taken = self._in_use()
+        for choice in choices:
+            if choice.key is not None:
+                before = self._chosen[choice.key]
+                before.pop()
+                if before:
+                    continue  # it was chosen for another of its pods
+                del self._chosen[choice.key]
+            claim = self._seen(choice)
+            if claim is not None:
+                taken.put(choice.claim_uid, claim.results)
+            else:
+                taken.drop(choice.claim_uid)
+        is_here = all(choice.key is None and _is_of_one_node(choice.allocation) for choice in choices)
+        return (position,) if is_here else range(len(self._nodes))
+
+    def _charge(self, choices: Iterable[ClaimChoice]) -> None:
+        for choice in choices:
+            if choice.key is not None:
+                self._chosen.setdefault(choice.key, []).append(choice.allocation)
+            if self._taken is not None:
+                self._taken.put(choice.claim_uid, choice.allocation.results)
+
+    def _seen(self, choice: ClaimChoice) -> ClaimAllocation | None:
+        """What a claim has, as far as is seen."""
+        known = self._claims.taken.get(choice.claim_uid)
+        return ClaimAllocation(results=known) if known else None
+
+    def _in_use(self) -> Taken:
+        if self._taken is None:
+            self._taken = self._claims.taken.fork()
+            self._charge(self._ask())
+        return self._taken
+
+
+def _reaches(allocation: ClaimAllocation, node: NodeRecord) -> bool:
+    return allocation.terms is None or any(holds(term, node) for term in allocation.terms)
+
+
+def _is_of_one_node(allocation: ClaimAllocation) -> bool:
+    """Whether its devices can be used on one node only, by its name."""
+    terms = allocation.terms
+    return terms is not None and len(terms) == 1 and any(each.key == "metadata.name" for each in terms[0].fields)

@@ -1,0 +1,276 @@
+"""What the ResourceClaims of a pod that waits say of it: why it may not be placed yet, what is to be allocated, where.
+
+The semantics are kube-scheduler's (DynamicResources). Devices of all allocated claims are taken.
+A pod that waits may have claims that are reserved for it: it is bound by them only where this process reserved them,
+for the version of the pod that is known (docs/design/claims.md, rule 5). All others are given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from scheduler.core.claims.inventory import Inventory
+from scheduler.core.claims.selectors import Compiler
+from scheduler.core.claims.taken import Taken
+from scheduler.core.convert import constraints
+from scheduler.core.model.claim_use import ResourceClaimUse
+from scheduler.core.model.device_allocation import ResourceClaimRecord
+from scheduler.core.model.device_need import DeviceNeed, ResourceClaimKey
+from scheduler.core.model.facts import Facts
+from scheduler.core.model.records import PodRecord
+from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.nodes.device_holders import DeviceHolders
+
+#: What a verdict names while a kind can't be read.
+_CLAIMS: Final = "resourceclaims.resource.k8s.io"
+_SLICES: Final = "resourceslices.resource.k8s.io"
+_CLASSES: Final = "deviceclasses.resource.k8s.io"
+#: Pods that may use a claim at once (resource/v1).
+MOST_USERS: Final = 256
+#: Devices are searched for on each node. Nobody means that many.
+_MOST_CLAIMS: Final = 32
+
+
+class ResourceClaims:
+    """Claims, slices and classes, and who waits with which claim.
+
+    ``changed`` is called when a decision on a pod of ours may change, ``touched`` with the UID of each pod of which
+    that is known. ``compiler``: of selectors.
+    """
+
+    def __init__(self, changed: Callable[..., None], touched: Callable[[str], None], *, compiler: Compiler) -> None:
+        self._told = changed
+        self._touched = touched
+        self.claims: Facts[ResourceClaimKey, ResourceClaimRecord] = Facts(
+            self._claim_changed, read_changed=self._all_changed
+        )
+        self.inventory = Inventory(lambda _: self._all_changed(), read_changed=self._all_changed, compiler=compiler)
+        #: Devices of claims that are allocated, as far as is seen; and who had them first.
+        self.taken = Taken()
+        self.holders = DeviceHolders()
+        #: Pods that wait and use claims, by UID; and who uses which.
+        self._pods: dict[str, PodRecord] = {}
+        self._users: dict[ResourceClaimKey, set[str]] = {}
+        #: UID -> version of the pod for which this process has reserved its claims.
+        self._own: dict[str, str] = {}
+        #: Pods (UIDs) whose claims are being given back, and (True) that are so on the API server.
+        self._leaving: dict[str, bool] = {}
+        #: Pods (UIDs) that wait, with claims that are reserved for them, in the order in which that was seen.
+        self._reserved: dict[str, None] = {}
+        #: UIDs of claims, and the other way: one may be made again under its name.
+        self._uid_of: dict[ResourceClaimKey, str] = {}
+        self._key_of: dict[str, ResourceClaimKey] = {}
+        self._has_changed_for_all = False
+
+    # --- what is seen ------------------------------------------------------------------------------------------------
+    def put_pod(self, pod: PodRecord) -> None:
+        """Take a pod as it is now. One that has a node waits for no claims any more."""
+        if not pod.resource_claims:
+            return
+        if pod.node:
+            self.drop_pod(pod.uid)
+            return
+        before = self._pods.get(pod.uid)
+        if before is not None and before.resource_claims != pod.resource_claims:
+            self._leave_users(before)
+        self._pods[pod.uid] = pod
+        for use in pod.resource_claims:
+            self._users.setdefault((pod.namespace, use.name), set()).add(pod.uid)
+        self._note_reserved(pod)
+
+    def drop_pod(self, uid: str) -> None:
+        """A pod is gone, or has a node."""
+        pod = self._pods.pop(uid, None)
+        self._own.pop(uid, None)
+        self._reserved.pop(uid, None)
+        self._leaving.pop(uid, None)
+        if pod is not None:
+            self._leave_users(pod)
+
+    def _leave_users(self, pod: PodRecord) -> None:
+        for use in pod.resource_claims:
+            users = self._users.get((pod.namespace, use.name), set())
+            users.discard(pod.uid)
+            if not users:
+                self._users.pop((pod.namespace, use.name), None)
+
+    def _claim_changed(self, record: ResourceClaimRecord) -> None:
+        before, now = self._uid_of.pop(record.key, None), self.claims.get(record.key)
+        concerned = {record.key}
+        if before is not None and (now is None or now.uid != before):
+            concerned |= self._sharing(before)
+            self.holders.forget(before)
+            self.taken.drop(before)
+            del self._key_of[before]
+        if now is not None:
+            self._uid_of[now.key], self._key_of[now.uid] = now.uid, now.key
+            results = now.allocation.results if now.allocation is not None else ()
+            concerned |= self._sharing(now.uid)
+            self.holders.put(now, results)
+            self.taken.put(now.uid, results)
+            concerned |= self._sharing(now.uid)
+        for uid in [uid for key in concerned for uid in self._users.get(key, ())]:
+            self._note_reserved(self._pods[uid])
+            self._touched(uid)
+        if self._pods:
+            self._told()
+
+    def _sharing(self, uid: str) -> set[ResourceClaimKey]:
+        """Claims that have a device of this claim (UID), too."""
+        return {self._key_of[each] for each in self.holders.beside(uid)}
+
+    def _note_reserved(self, pod: PodRecord) -> None:
+        if self.reserved_for(pod):
+            self._reserved[pod.uid] = None
+        else:
+            self._reserved.pop(pod.uid, None)
+            if self._leaving.get(pod.uid):
+                del self._leaving[pod.uid]
+
+    def _all_changed(self) -> None:
+        self._has_changed_for_all = True
+        if self._pods:
+            self._told()
+
+    def touch_all(self) -> None:
+        """Touch all pods that wait, if something that all depend on has changed."""
+        if self._has_changed_for_all:
+            self._has_changed_for_all = False
+            for uid in self._pods:
+                self._touched(uid)
+
+    # --- what this process does --------------------------------------------------------------------------------------
+    def note_own(self, uid: str, rv: str) -> None:
+        """This process has reserved all claims of a pod, for the version that it decided on."""
+        self._own[uid] = rv
+        self._touched(uid)
+
+    def note_leaving(self, uid: str) -> None:
+        """The claims of a pod are being given back: it is not decided on until that is seen."""
+        self._leaving[uid] = False
+        self._own.pop(uid, None)
+        self._touched(uid)
+        self._told()
+
+    def note_left(self, uid: str) -> None:
+        """They were given back; the watch may have shown it already."""
+        self._leaving[uid] = True
+        self._look_again(uid)
+
+    def note_kept(self, uid: str) -> None:
+        """They could not be given back now."""
+        self._leaving.pop(uid, None)
+        self._look_again(uid)
+
+    def _look_again(self, uid: str) -> None:
+        if self._leaving.get(uid) and uid not in self._reserved:
+            del self._leaving[uid]
+        self._touched(uid)
+        self._told()
+
+    def held_by_waiting(self) -> list[PodRecord]:
+        """Pods that wait with claims that are reserved for them, and are not being given back."""
+        return [pod for uid in self._reserved if uid not in self._leaving and (pod := self._pods.get(uid)) is not None]
+
+    def reserved_for(self, pod: PodRecord) -> list[ResourceClaimRecord]:
+        """The claims that a pod uses and that are reserved for it, each once."""
+        names = dict.fromkeys(use.name for use in pod.resource_claims)
+        found = (self.claims.get((pod.namespace, name)) for name in names)
+        return [claim for claim in found if claim is not None and pod.uid in claim.reserved_for]
+
+    def is_usable(self, pod: PodRecord) -> bool:
+        """Whether a pod can be bound by what is reserved for it."""
+        is_own = self._own.get(pod.uid) == pod.rv and pod.uid not in self._leaving
+        return is_own and not any(map(self.holders.has_earlier, self.reserved_for(pod)))
+
+    # --- what decisions read -----------------------------------------------------------------------------------------
+    def judged(self, pod: PodRecord) -> PodRecord:
+        """A pod that waits, with what its claims ask, or with the reason why they keep it waiting."""
+        if not pod.resource_claims or pod.blocker is not None:
+            return pod
+        obstacle = self._obstacle(pod)
+        if obstacle is not None:
+            return msgspec.structs.replace(pod, blocker=obstacle)
+        claims = [self.claims.get((pod.namespace, use.name)) for use in pod.resource_claims]
+        used = list({claim.key: claim for claim in claims if claim is not None}.values())
+        needed = [claim for claim in used if claim.allocation is None]
+        allocated = [claim for claim in used if claim.allocation is not None]
+        places = (claim.allocation.terms for claim in allocated if claim.allocation is not None)
+        cls = msgspec.structs.replace(
+            pod.cls,
+            devices=tuple(need for claim in needed if (need := _need(claim)) is not None),
+            constraints=msgspec.structs.replace(
+                pod.cls.constraints, allocated=tuple(dict.fromkeys(terms for terms in places if terms is not None))
+            ),
+        )
+        if too_many := constraints.excessive(cls):
+            return msgspec.structs.replace(pod, blocker=_unsupported(too_many))
+        return msgspec.structs.replace(
+            pod,
+            cls=cls,
+            to_allocate=tuple((claim.name, claim.uid) for claim in needed),
+            to_reserve=tuple((claim.name, claim.uid) for claim in allocated if pod.uid not in claim.reserved_for),
+        )
+
+    def _obstacle(self, pod: PodRecord) -> Verdict | None:
+        """Why its claims keep a pod waiting on all nodes."""
+        if len(pod.resource_claims) > _MOST_CLAIMS:
+            return _unsupported(f"more than {_MOST_CLAIMS} ResourceClaims")
+        if not self.claims.is_current:
+            return _not_read(_CLAIMS)
+        found = (self._wrong(pod, use) for use in pod.resource_claims)
+        wrong = next((verdict for verdict in found if verdict is not None), None)
+        if wrong is not None:
+            return wrong
+        if pod.uid in self._reserved and not self.is_usable(pod):
+            return Verdict(code=Code.RESOURCE_CLAIM_GIVEN_BACK)
+        return self._unread_devices(pod)
+
+    def _wrong(self, pod: PodRecord, use: ResourceClaimUse) -> Verdict | None:
+        if not use.name:
+            return Verdict(code=Code.RESOURCE_CLAIM_NOT_MADE, detail=use.entry)
+        claim = self.claims.get((pod.namespace, use.name))
+        if claim is not None and claim.allocation is None and claim.need is None:
+            return _unsupported(f"{claim.unsupported} of ResourceClaim {use.name}")
+        wrong = Code.RESOURCE_CLAIM_NOT_FOUND if claim is None else _state(pod, use, claim)
+        return None if wrong is None else Verdict(code=wrong, detail=use.name)
+
+    def _unread_devices(self, pod: PodRecord) -> Verdict | None:
+        """Whether it is unknown what there is for its claims, or a class is not there."""
+        claims = (self.claims.get((pod.namespace, use.name)) for use in pod.resource_claims)
+        needs = [claim.need for claim in claims if claim is not None and claim.allocation is None and claim.need]
+        if not needs:
+            return None
+        if not self.inventory.slices.is_current:
+            return _not_read(_SLICES)
+        missing = self.inventory.view().missing(needs)
+        if missing is None:
+            return None
+        is_current = self.inventory.classes.is_current
+        return Verdict(code=Code.DEVICE_CLASS_NOT_FOUND, detail=missing) if is_current else _not_read(_CLASSES)
+
+
+def _state(pod: PodRecord, use: ResourceClaimUse, claim: ResourceClaimRecord) -> Code | None:
+    """Why a claim that is there can't be had by its pod."""
+    if claim.is_leaving:
+        return Code.RESOURCE_CLAIM_LEAVING
+    if use.is_own and claim.owner != pod.uid:
+        return Code.RESOURCE_CLAIM_NOT_OWN
+    is_full = len(claim.reserved_for) + claim.others >= MOST_USERS and pod.uid not in claim.reserved_for
+    return Code.RESOURCE_CLAIM_IN_USE if is_full else None
+
+
+def _need(claim: ResourceClaimRecord) -> DeviceNeed | None:
+    """What a claim asks; one that pods name themselves is chosen for once, for all of them."""
+    return claim.need if claim.owner or claim.need is None else msgspec.structs.replace(claim.need, claim=claim.key)
+
+
+def _unsupported(what: str) -> Verdict:
+    return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=what)
+
+
+def _not_read(kind: str) -> Verdict:
+    return Verdict(code=Code.NOT_READ, detail=kind)

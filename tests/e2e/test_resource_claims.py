@@ -1,0 +1,159 @@
+"""Pods with ResourceClaims, on the real control plane: its controller makes and clears claims, Moorage allocates."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from kubernetes_asyncio import client
+
+from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, share
+from tests.e2e.conftest import SetScene
+
+pytestmark = pytest.mark.cluster
+
+_GROUP, _VERSION = "resource.k8s.io", "v1"
+
+
+class _Devices:
+    """Two nodes with two devices each, of two models, of a driver and a class that are this scene's own."""
+
+    def __init__(self, made: Scene) -> None:
+        self.scene = made
+        self.nodes = [f"{made.namespace}-{number}" for number in range(2)]
+        self.driver = f"{made.namespace}.example.com"
+        self._api = client.CustomObjectsApi(made.core.api_client)
+
+    async def offer(self) -> None:
+        """Publish the class and the slices."""
+        selector = {"cel": {"expression": f"device.driver == '{self.driver}'"}}
+        await self._create("deviceclasses", {"metadata": {"name": self.driver}, "spec": {"selectors": [selector]}})
+        for node, model in zip(self.nodes, ("small", "large"), strict=True):
+            devices = [{"name": f"d{n}", "attributes": {"model": {"string": model}}} for n in range(2)]
+            pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+            spec = {"driver": self.driver, "nodeName": node, "pool": pool, "devices": devices}
+            await self._create("resourceslices", {"metadata": {"name": f"{node}-devices"}, "spec": spec})
+
+    async def take_away(self) -> None:
+        """Delete what does not go with the namespace."""
+        await self._api.delete_cluster_custom_object(_GROUP, _VERSION, "deviceclasses", self.driver)
+        for node in self.nodes:
+            await self._api.delete_cluster_custom_object(_GROUP, _VERSION, "resourceslices", f"{node}-devices")
+
+    async def _create(self, plural: str, body: dict[str, Any]) -> None:
+        kinds = {"deviceclasses": "DeviceClass", "resourceslices": "ResourceSlice"}
+        written = {"apiVersion": f"{_GROUP}/{_VERSION}", "kind": kinds[plural], **body}
+        await self._api.create_cluster_custom_object(_GROUP, _VERSION, plural, written)
+
+    def _spec(self, count: int, model: str) -> dict[str, Any]:
+        exactly: dict[str, Any] = {"deviceClassName": self.driver, "count": count}
+        if model:
+            exactly["selectors"] = [{"cel": {"expression": f"device.attributes['{self.driver}'].model == '{model}'"}}]
+        return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+
+    async def create(self, name: str, count: int = 1, *, model: str = "", is_template: bool = False) -> None:
+        """Create a claim, or a template of claims."""
+        kind = "ResourceClaimTemplate" if is_template else "ResourceClaim"
+        spec = self._spec(count, model)
+        body = {
+            "apiVersion": f"{_GROUP}/{_VERSION}",
+            "kind": kind,
+            "metadata": {"name": name},
+            "spec": {"spec": spec} if is_template else spec,
+        }
+        await self._api.create_namespaced_custom_object(
+            _GROUP, _VERSION, self.scene.namespace, f"{kind.lower()}s", body
+        )
+
+    async def claims(self) -> list[dict[str, Any]]:
+        """All claims of the scene."""
+        listed = await self._api.list_namespaced_custom_object(_GROUP, _VERSION, self.scene.namespace, "resourceclaims")
+        return list(listed["items"])
+
+    async def given(self) -> set[tuple[str, str]]:
+        """Pool and device of all that is allocated: nothing twice."""
+        found = [
+            (each["pool"], each["device"])
+            for claim in await self.claims()
+            for each in claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
+        ]
+        assert len(set(found)) == len(found)
+        return set(found)
+
+
+@pytest.fixture
+async def devices(set_scene: SetScene) -> AsyncIterator[_Devices]:
+    async with set_scene(["2x2x80GiB"]) as made:
+        offered = _Devices(made)
+        await offered.offer()
+        yield offered
+        await offered.take_away()
+
+
+def _using(name: str, claim: str = "", *, template: str = "", fraction: str = "0.1") -> Pod:
+    made = share(name, fraction)
+    by = {"resourceClaimTemplateName": template} if template else {"resourceClaimName": claim}
+    made["spec"]["resourceClaims"] = [{"name": "gpu", **by}]
+    return made
+
+
+async def _until_users(devices: _Devices, *names: str) -> None:
+    """Wait until exactly these pods are in ``reservedFor`` of the scene's claims."""
+
+    async def are_users() -> bool | None:
+        claims = await devices.claims()
+        found = sorted(each["name"] for claim in claims for each in claim.get("status", {}).get("reservedFor", ()))
+        return found == sorted(names) or None
+
+    await eventually(are_users, f"claims reserved for {names}", within_s=PATIENCE_S)
+
+
+async def test_a_claim_by_template_is_allocated_and_goes_with_its_pod(devices: _Devices) -> None:
+    await devices.create("one", model="large", is_template=True)
+    await devices.scene.create(_using("p", template="one"))
+    assert (await devices.scene.running(1))["p"]["spec"]["nodeName"] == devices.nodes[1]
+    (claim,) = await devices.claims()
+    assert claim["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+    assert await devices.given() == {(devices.nodes[1], "d0")}
+    await devices.scene.delete("p")
+
+    async def are_gone() -> bool | None:
+        return not await devices.claims() or None
+
+    await eventually(are_gone, "claims gone with their pods", within_s=PATIENCE_S)
+
+
+async def test_pods_wait_for_devices_and_run_when_one_has_ended(devices: _Devices) -> None:
+    await devices.create("both", 2, model="small", is_template=True)
+    await devices.scene.create(_using("p", template="both"))
+    await devices.scene.running(1)
+    await devices.scene.create(_using("q", template="both"))
+    await devices.scene.says("q", "cannot allocate all claims")
+    await devices.scene.delete("p")
+    await devices.scene.gone(["p"])
+    assert set(await devices.scene.running(1)) == {"q"}
+    assert await devices.given() == {(devices.nodes[0], "d0"), (devices.nodes[0], "d1")}
+
+
+async def test_two_pods_share_a_claim_on_its_node(devices: _Devices) -> None:
+    await devices.create("shared", model="large")
+    await devices.scene.create(_using("p", "shared"), _using("q", "shared"))
+    running = await devices.scene.running(2)
+    assert {pod["spec"]["nodeName"] for pod in running.values()} == {devices.nodes[1]}
+    await _until_users(devices, "p", "q")
+
+
+async def test_a_gang_gets_all_of_its_devices_or_none(devices: _Devices) -> None:
+    await devices.create("one", is_template=True)
+    await devices.create("held", 2, model="small")
+    await devices.scene.create(_using("holder", "held"))
+    await devices.scene.running(1)
+    await devices.scene.create_gang("g", 3, *(_using(f"m{number}", template="one") for number in range(3)))
+    await devices.scene.says("m0", "cannot allocate all claims")
+    assert len(await devices.given()) == 2
+    await devices.scene.delete("holder")
+    await devices.scene.gone(["holder"])
+    await devices.scene.running(3)
+    assert len(await devices.given()) == 3
+    await _until_users(devices, "m0", "m1", "m2")

@@ -1,0 +1,272 @@
+"""ResourceClaims are allocated and reserved before their pods are bound, and given back where they can't be used."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from kube.client.resources import PODS, RESOURCE_CLAIMS
+from kube.memory.calls import Call
+from kube.memory.faults import Fault
+from simulator.claimcontroller import ClaimController
+from simulator.world import World
+from tests.scheduler import stage
+from tests.scheduler.commit.devices import (
+    DRIVER,
+    claims_of,
+    create_claim,
+    create_template,
+    devices,
+    given,
+    users,
+    using,
+)
+from tests.scheduler.stage import (
+    TEAM,
+    bound,
+    cordon,
+    create,
+    create_gang,
+    find,
+    phases,
+    pod,
+    settle,
+    share,
+    waits_because,
+    writes,
+)
+from wire import names
+
+
+@asynccontextmanager
+async def _stage(*counts: int, shape: str = "") -> AsyncIterator[tuple[World, ClaimController]]:
+    async with stage.stage(shape or f"{len(counts)}x1x80GiB") as world, devices(world, *counts) as made:
+        yield world, made
+
+
+def _node_of(world: World, name: str) -> str:
+    return str(find(world, name)["spec"].get("nodeName", ""))
+
+
+@pytest.mark.parametrize("wanted", [pod("p", gpus=1), share("p"), pod("p")], ids=["whole", "share", "cpu"])
+async def test_a_claim_from_a_template_is_allocated_and_reserved_before_its_pod_is_bound(
+    wanted: dict[str, object],
+) -> None:
+    async with _stage(0, 2) as (world, made):
+        await create_template(made, "one")
+        await create(world, using(wanted, template="one"))
+        await settle(20)
+        assert (phases(world), _node_of(world, "p")) == ({"p": "Running"}, "node-1")
+        (claim,) = (await claims_of(made)).values()
+        assert (given(claim), users(claim)) == ([("node-1", "d0")], ["p"])
+        assert claim.metadata.finalizers == [names.CLAIM_FINALIZER]
+        assert len(writes(world, "scheduler", "resourceclaims")) == 1
+        assert len(writes(world, "scheduler", "resourceclaims", "status")) == 1
+
+
+async def test_a_pod_waits_for_devices_and_runs_when_the_first_has_ended() -> None:
+    async with _stage(1, 0) as (world, made):
+        await create_template(made, "one")
+        await create(world, using(pod("p"), template="one"), using(pod("q"), template="one"))
+        await settle(20)
+        (first,) = bound(world)
+        (second,) = {"p", "q"} - {first}
+        assert "2 node(s) cannot allocate all claims" in waits_because(world, second)
+        await world.api.delete(PODS, first, namespace=TEAM)
+        await settle(60)
+        assert phases(world) == {second: "Running"}
+        assert [users(claim) for claim in (await claims_of(made)).values()] == [[second]]
+
+
+async def test_pods_that_use_one_claim_run_on_its_node() -> None:
+    async with _stage(0, 1) as (world, made):
+        await create_claim(made, "shared")
+        await create(world, *(using(pod(name), "shared") for name in ("p", "q", "r")))
+        await settle(30)
+        assert {_node_of(world, name) for name in ("p", "q", "r")} == {"node-1"}
+        assert sorted(users((await claims_of(made))["shared"])) == ["p", "q", "r"]
+
+
+@pytest.mark.parametrize("count", [3, 2])
+async def test_a_gang_binds_no_member_before_the_claims_of_all_are_reserved(count: int) -> None:
+    async with _stage(2, count - 2) as (world, made):
+        seen: list[int] = []
+
+        def binds(call: Call) -> None:
+            if call.user == "scheduler" and call.subresource == "binding":
+                seen.append(len(writes(world, "scheduler", "resourceclaims", "status")))
+
+        world.server.faults.on_request.append(binds)
+        await create_template(made, "one")
+        await create_gang(world, "g", 3, *(using(pod(f"m{number}"), template="one") for number in range(3)))
+        await settle(30)
+        if count == 3:
+            assert (bound(world), seen) == ({"m0", "m1", "m2"}, [3, 3, 3])
+        else:
+            assert (bound(world), seen) == (set(), [])
+            assert [given(claim) for claim in (await claims_of(made)).values()] == [[], [], []]
+
+
+async def test_what_a_dead_leader_reserved_is_given_back_and_the_pod_runs() -> None:
+    async with _stage(1, 1) as (world, made):
+        await create_claim(made, "c")
+
+        def dies(call: Call) -> Fault | None:
+            if (call.user, call.subresource) != ("scheduler", "binding") or written.is_set():
+                return None
+            written.set()
+            return Fault(lost="request", lands_after_s=5.0)
+
+        written = anyio.Event()
+        world.server.faults.on_request.append(dies)
+        await create(world, using(pod("p"), "c"))
+        await written.wait()
+        await world.restart(world.scheduler)
+        await settle(60)
+        assert phases(world) == {"p": "Running"}
+        assert users((await claims_of(made))["c"]) == ["p"]
+        assert names.FENCED_BECAUSE in find(world, "p")["metadata"]["annotations"]
+
+
+async def test_a_device_that_another_scheduler_gave_away_first_is_given_back() -> None:
+    async with _stage(2, 0) as (world, made):
+        await create_claim(made, "c")
+        await create_claim(made, "theirs")
+
+        def waits(call: Call) -> Fault | None:
+            is_meant = (call.user, call.verb, call.kind.plural) == ("scheduler", "patch", "resourceclaims")
+            if not is_meant or written.is_set():
+                return None
+            written.set()
+            return Fault(delay_s=0.3)
+
+        written = anyio.Event()
+        world.server.faults.on_request.append(waits)
+        await create(world, using(pod("p"), "c"))
+        await written.wait()
+        result = {"request": "r", "driver": DRIVER, "pool": "node-0", "device": "d0"}
+        other = {"resource": "pods", "name": "x", "uid": "of-another-scheduler"}
+        made.is_off = True
+        status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [other]}
+        await made.api.patch(RESOURCE_CLAIMS, "theirs", {"status": status}, namespace=TEAM, subresource="status")
+        await settle(60)
+        claims = await claims_of(made)
+        assert (phases(world), given(claims["c"])) == ({"p": "Running"}, [("node-0", "d1")])
+        assert given(claims["theirs"]) == [("node-0", "d0")]
+
+
+async def test_claims_of_a_pod_that_no_longer_fits_where_they_are_are_given_back() -> None:
+    async with _stage(1, 1) as (world, made):
+        await create_claim(made, "c")
+
+        def waits(call: Call) -> Fault | None:
+            is_meant = (call.user, call.verb, call.kind.plural, call.subresource) == (
+                "scheduler",
+                "patch",
+                "resourceclaims",
+                "status",
+            )
+            if not is_meant or written.is_set():
+                return None
+            written.set()
+            return Fault(delay_s=1.0)
+
+        written = anyio.Event()
+        world.server.faults.on_request.append(waits)
+        await create(world, using(pod("p"), "c"))
+        await written.wait()
+        await cordon(world, "node-0")
+        await settle(60)
+        assert (phases(world), _node_of(world, "p")) == ({"p": "Running"}, "node-1")
+        assert given((await claims_of(made))["c"]) == [("node-1", "d0")]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(refuse_with=500),
+        Fault(refuse_with=500, carried_out=True),
+        Fault(lost="answer"),
+        Fault(lost="request", lands_after_s=3.0),
+        Fault(refuse_with=409),
+        Fault(refuse_with=403),
+    ],
+    ids=["refused", "carried out", "not answered", "late", "conflict", "forbidden"],
+)
+@pytest.mark.parametrize("subresource", ["", "status"])
+async def test_a_write_that_fails_in_any_way_is_written_in_the_end(subresource: str, fault: Fault) -> None:
+    async with _stage(1, 1) as (world, made):
+        left = [fault]
+
+        def strike(call: Call) -> Fault | None:
+            is_meant = (call.user, call.verb, call.kind.plural) == ("scheduler", "patch", "resourceclaims")
+            return left.pop() if is_meant and call.subresource == subresource and left else None
+
+        world.server.faults.on_request.append(strike)
+        await create_claim(made, "c")
+        await create(world, using(pod("p"), "c"))
+        await settle(100)
+        assert (phases(world), left) == ({"p": "Running"}, [])
+        assert users((await claims_of(made))["c"]) == ["p"]
+
+
+async def test_a_pod_that_goes_while_its_claim_is_allocated_leaves_nothing() -> None:
+    async with _stage(1, 0) as (world, made):
+        await create_claim(made, "c")
+        await create_claim(made, "d")
+
+        def waits(call: Call) -> Fault | None:
+            is_meant = (call.user, call.verb, call.kind.plural) == ("scheduler", "patch", "resourceclaims")
+            return Fault(delay_s=2.0) if is_meant and call.subresource == "status" and not gone.is_set() else None
+
+        gone = anyio.Event()
+        world.server.faults.on_request.append(waits)
+        await create(world, using(pod("p"), "c"))
+        await settle(1)
+        await world.api.delete(PODS, "p", namespace=TEAM)
+        gone.set()
+        await create(world, using(pod("q"), "d"))
+        await settle(60)
+        claims: dict[str, Any] = await claims_of(made)
+        assert (phases(world), given(claims["c"]), given(claims["d"])) == ({"q": "Running"}, [], [("node-0", "d0")])
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(refuse_with=500, carried_out=True),
+        Fault(lost="answer"),
+        Fault(lost="request", lands_after_s=3.0),
+        Fault(refuse_with=409),
+        Fault(refuse_with=403),
+    ],
+    ids=["carried out", "not answered", "late", "conflict", "forbidden"],
+)
+@pytest.mark.parametrize("plural", ["resourceclaims", "pods"])
+async def test_a_withdrawal_that_fails_in_any_way_is_made_in_the_end(plural: str, fault: Fault) -> None:
+    async with _stage(1, 1) as (world, made):
+        await create_claim(made, "c")
+        left = [fault]
+
+        def strikes(call: Call) -> Fault | None:
+            is_meant = (call.user, call.verb, call.kind.plural) == ("scheduler", "patch", plural)
+            return left.pop() if is_meant and call.subresource == "status" and dead.is_set() and left else None
+
+        def dies(call: Call) -> Fault | None:
+            if (call.user, call.subresource) != ("scheduler", "binding") or dead.is_set():
+                return None
+            dead.set()
+            return Fault(lost="request")
+
+        dead = anyio.Event()
+        world.server.faults.on_request += [dies, strikes]
+        await create(world, using(pod("p"), "c"))
+        await dead.wait()
+        await world.restart(world.scheduler)
+        await settle(200)
+        assert (phases(world), left) == ({"p": "Running"}, [])
+        assert users((await claims_of(made))["c"]) == ["p"]

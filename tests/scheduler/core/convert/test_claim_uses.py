@@ -1,0 +1,38 @@
+"""Which ResourceClaims a pod uses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.core.convert.claim_uses import claim_uses
+from scheduler.core.model.claim_use import ResourceClaimUse
+from wire.core import Pod
+
+_TEMPLATE = {"name": "own", "resourceClaimTemplateName": "t"}
+
+
+@pytest.mark.parametrize(
+    ("entries", "made", "expected"),
+    [
+        ([], [], ()),
+        ([{"name": "x", "resourceClaimName": "c"}], [], (ResourceClaimUse("x", "c"),)),
+        ([_TEMPLATE], [], (ResourceClaimUse("own", is_own=True),)),
+        (
+            [_TEMPLATE],
+            [{"name": "own", "resourceClaimName": "p-own-1"}],
+            (ResourceClaimUse("own", "p-own-1", is_own=True),),
+        ),
+        # The status says that no claim is needed.
+        ([_TEMPLATE], [{"name": "own"}], ()),
+        # What names neither is no claim that can be read: the pod waits for another reason.
+        ([{"name": "x"}, {"name": "y", "resourceClaimName": "c"}], [], (ResourceClaimUse("y", "c"),)),
+    ],
+)
+def test_claims_are_named_or_made_from_templates(
+    entries: list[dict[str, Any]], made: list[dict[str, Any]], expected: tuple[ResourceClaimUse, ...]
+) -> None:
+    pod = msgspec.convert({"spec": {"resourceClaims": entries}, "status": {"resourceClaimStatuses": made}}, Pod)
+    assert claim_uses(pod) == expected

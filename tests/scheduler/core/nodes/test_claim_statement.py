@@ -1,0 +1,96 @@
+"""ResourceClaims that are not allocated: which devices are chosen for them on which node."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.core.model.plan import Bind, Explain, Gang, Prepare
+from tests.scheduler.core.device_objects import ask
+from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered, reserve
+from tests.scheduler.core.nodes.mounting import places, reasons
+from tests.scheduler.core.objects import cluster, commit, feed, node, pod_group
+
+_NODES = (node("a", gpus=0), node("b", gpus=0))
+
+
+def test_a_node_without_devices_is_out_and_says_so() -> None:
+    made = cluster(*_NODES, GPU, offered("b"), claimed(), claiming("p", "c"))
+    assert chosen(made.decide(0)) == {"p": ("b", {"c": "d0"})}
+    without = cluster(*_NODES, GPU, claimed(), claiming("p", "c"))
+    assert reasons(without) == {"claim-devices": 2}
+
+
+def test_no_device_is_chosen_for_two_claims_of_one_decision_or_of_two() -> None:
+    made = cluster(*_NODES, GPU, offered("a"), offered("b"), *(claimed(name) for name in "xyz"))
+    feed(made, *(claiming(f"p{name}", name) for name in "xyz"))
+    plan = made.decide(0)
+    assert chosen(plan) == {"px": ("a", {"x": "d0"}), "py": ("b", {"y": "d0"})}
+    commit(made, plan)
+    assert reasons(made, "uid-pz") == {"claim-devices": 2}
+    reserve(made, plan)
+    assert reasons(made, "uid-pz") == {"claim-devices": 2}
+
+
+def test_devices_of_claims_that_others_allocated_are_taken_until_they_give_them_back() -> None:
+    made = cluster(*_NODES, GPU, offered("a"), claimed("theirs", on=("a", "d0")), claimed(), claiming("p", "c"))
+    assert reasons(made) == {"claim-devices": 2}
+    feed(made, claimed("theirs"))
+    assert chosen(made.decide(0)) == {"p": ("a", {"c": "d0"})}
+
+
+def test_all_claims_of_a_pod_are_served_on_one_node() -> None:
+    made = cluster(*_NODES, GPU, offered("a"), offered("b", 3), claimed("x"), claimed("y", ask(count=2)))
+    feed(made, claiming("p", "x", "y"))
+    assert chosen(made.decide(0)) == {"p": ("b", {"x": "d0", "y": "d1,d2"})}
+
+
+def test_a_claim_that_two_pods_use_is_chosen_for_once_and_both_go_where_it_is() -> None:
+    made = cluster(*_NODES, GPU, offered("a"), offered("b"), claimed(), claiming("p", "c"), claiming("q", "c"))
+    plan = made.decide(0)
+    assert chosen(plan) == {"p": ("a", {"c": "d0"}), "q": ("a", {"c": "d0"})}
+    commit(made, plan)
+    feed(made, claiming("r", "c"))
+    assert chosen(made.decide(0)) == {"r": ("a", {"c": "d0"})}
+
+
+def test_pods_whose_claims_are_reserved_are_bound_where_these_are() -> None:
+    made = cluster(*_NODES, GPU, offered("b"), claimed(), claiming("p", "c"))
+    reserve(made, made.decide(0))
+    assert places(made.decide(0)) == {"p": "b"}
+
+
+@pytest.mark.parametrize(("devices", "is_started"), [(3, True), (2, False)])
+def test_a_gang_is_prepared_as_a_whole_or_not_at_all(devices: int, is_started: bool) -> None:
+    members = [claiming(name, f"c{name}", group="g") for name in "xyz"]
+    made = cluster(*_NODES, GPU, offered("a", devices), *(claimed(f"c{name}") for name in "xyz"), pod_group("g", 3))
+    feed(made, *members)
+    plan = made.decide(0)
+    assert sorted(chosen(plan)) == (["x", "y", "z"] if is_started else [])
+    assert sum(isinstance(entry, Prepare) for entry in plan.entries) == is_started
+    if not is_started:
+        return
+    reserve(made, plan)
+    (gang,) = (entry for entry in made.decide(0).entries if not isinstance(entry, Explain))
+    assert isinstance(gang, Gang)
+
+
+def test_what_a_gang_that_fits_nowhere_had_taken_is_there_for_the_next_pod() -> None:
+    made = cluster(*_NODES, GPU, offered("a", 2), *(claimed(f"c{name}") for name in "xyz"), pod_group("g", 3))
+    feed(made, *(claiming(name, f"c{name}", group="g") for name in "xyz"), claimed("late", ask(count=2)))
+    feed(made, claiming("alone", "late", created="2026-01-02T00:00:00Z"))
+    assert chosen(made.decide(0)) == {"alone": ("a", {"late": "d0,d1"})}
+
+
+def test_devices_that_all_nodes_reach_are_given_once() -> None:
+    made = cluster(*_NODES, GPU, offered("net", allNodes=True), claimed("x"), claimed("y"))
+    feed(made, claiming("p", "x"), claiming("q", "y"))
+    assert list(chosen(made.decide(0))) == ["p"]
+    assert reasons(made, "uid-q") == {"claim-devices": 2}
+
+
+def test_a_claim_beside_whole_gpus_needs_a_node_with_both() -> None:
+    made = cluster(node("a", gpus=1), node("b", gpus=0), GPU, offered("b"), claimed(), claiming("p", "c", gpus=1))
+    assert reasons(made) == {"claim-devices": 1, "insufficient": 1}
+    feed(made, offered("a"))
+    assert chosen(made.decide(0)) == {"p": ("a", {"c": "d0"})}
+    assert not any(isinstance(entry, Bind) for entry in made.decide(0).entries)

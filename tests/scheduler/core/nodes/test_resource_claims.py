@@ -1,0 +1,139 @@
+"""What ResourceClaims say of pods that wait: why they wait, where they may be, and by which reservations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler.core.model.verdict import Code
+from tests.scheduler.core.device_objects import ask
+from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered, reserve
+from tests.scheduler.core.nodes.mounting import places, reasons, told
+from tests.scheduler.core.objects import Fed, changed, cluster, feed, node
+
+_NODES = (node("a", gpus=0), node("b", gpus=0))
+_OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
+_OWNED: Any = {"ownerReferences": [_OWNER]}
+_FULL = tuple(f"u{number}" for number in range(256))
+
+
+@pytest.mark.parametrize(
+    ("objects", "pod", "expected"),
+    [
+        ([], claiming("p", "c"), (Code.RESOURCE_CLAIM_NOT_FOUND, "c")),
+        ([], claiming("p", template="-"), (Code.RESOURCE_CLAIM_NOT_MADE, "own")),
+        ([claimed()], claiming("p", template="c"), (Code.RESOURCE_CLAIM_NOT_OWN, "c")),
+        ([claimed(deletionTimestamp="2026-01-01T00:00:00Z")], claiming("p", "c"), (Code.RESOURCE_CLAIM_LEAVING, "c")),
+        ([claimed(on=("a", "d0"), by=_FULL)], claiming("p", "c"), (Code.RESOURCE_CLAIM_IN_USE, "c")),
+        ([claimed("c", ask(cls="tpu"))], claiming("p", "c"), (Code.DEVICE_CLASS_NOT_FOUND, "tpu")),
+        (
+            [claimed("c", {"name": "r"})],
+            claiming("p", "c"),
+            (Code.UNSUPPORTED_CONSTRAINT, "spec.devices.requests[0] of ResourceClaim c"),
+        ),
+        (
+            [],
+            claiming("p", spec={"resourceClaims": [{"name": "x"}]}),
+            (Code.UNSUPPORTED_CONSTRAINT, "resourceClaims"),
+        ),
+    ],
+)
+def test_a_claim_that_can_t_be_had_keeps_its_pod_waiting(
+    objects: list[Fed], pod: Fed, expected: tuple[Code, str]
+) -> None:
+    made = cluster(*_NODES, GPU, offered("a"), *objects, pod)
+    assert told(made) == expected
+
+
+def test_a_claim_that_was_made_from_a_template_is_its_pod_s() -> None:
+    made = cluster(*_NODES, GPU, offered("b"), claimed(**_OWNED), claiming("p", template="c"))
+    assert chosen(made.decide(0)) == {"p": ("b", {"c": "d0"})}
+
+
+def test_pods_whose_own_claims_ask_the_same_are_of_one_class() -> None:
+    made = cluster(*_NODES, GPU, offered("a", 9))
+    for name in ("p", "q"):
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}", "controller": True}
+        feed(made, claimed(f"of-{name}", ownerReferences=[owner]), claiming(name, template=f"of-{name}"))
+    assert len({pod.cls for pod in made.waiting()}) == 1
+    feed(made, claimed("named"), claiming("r", "named"))
+    assert len({pod.cls for pod in made.waiting()}) == 2
+
+
+@pytest.mark.parametrize("kind", ["claims", "slices", "classes"])
+def test_a_kind_that_can_t_be_read_keeps_pods_waiting(kind: str) -> None:
+    made = cluster(*_NODES, claimed(), claiming("p", "c"), *([] if kind == "classes" else [GPU]), offered("a"))
+    inventory = made.claims.inventory
+    facts: Any = {"claims": made.claims.claims, "slices": inventory.slices, "classes": inventory.classes}[kind]
+    facts.note_in_step(False)
+    names = {"claims": "resourceclaims", "slices": "resourceslices", "classes": "deviceclasses"}
+    assert told(made) == (Code.NOT_READ, f"{names[kind]}.resource.k8s.io")
+    facts.note_in_step(True)
+    assert told(made)[0] is Code.DEVICE_CLASS_NOT_FOUND if kind == "classes" else chosen(made.decide(0))
+
+
+def test_an_allocated_claim_holds_its_pod_to_the_nodes_of_its_devices() -> None:
+    made = cluster(*_NODES, GPU, claimed(on=("b", "d0"), by=("other",)), claiming("p", "c"))
+    assert chosen(made.decide(0)) == {"p": ("b", {"c": "d0"})}
+    elsewhere = cluster(node("a", gpus=0), GPU, claimed(on=("b", "d0"), by=("other",)), claiming("p", "c"))
+    assert reasons(elsewhere) == {"claim-place": 1}
+
+
+def test_a_reservation_that_another_process_wrote_is_given_back() -> None:
+    made = cluster(*_NODES, GPU, offered("a"), claimed(on=("a", "d0"), by=("uid-p",)), claiming("p", "c"))
+    assert told(made) == (Code.RESOURCE_CLAIM_GIVEN_BACK, "")
+    assert [pod.uid for pod in made.claims.held_by_waiting()] == ["uid-p"]
+    made.claims.note_leaving("uid-p")
+    assert made.claims.held_by_waiting() == []
+    feed(made, claimed())
+    made.claims.note_left("uid-p")
+    assert chosen(made.decide(0)) == {"p": ("a", {"c": "d0"})}
+
+
+def test_a_reservation_for_a_version_of_the_pod_that_is_past_is_given_back() -> None:
+    made = cluster(*_NODES, GPU, offered("a"), claimed(), waiting := claiming("p", "c"))
+    reserve(made, made.decide(0))
+    assert places(made.decide(0)) == {"p": "a"}
+    feed(made, changed(waiting))
+    assert told(made) == (Code.RESOURCE_CLAIM_GIVEN_BACK, "")
+
+
+def test_of_two_claims_with_one_device_the_later_one_is_given_back() -> None:
+    made = cluster(*_NODES, GPU, offered("a", 2), claimed(rv="10"), claimed("theirs", rv="11"), claiming("p", "c"))
+    plan = made.decide(0)
+    feed(made, claimed("theirs", on=("a", "d0"), rv="12"))
+    reserve(made, plan)
+    assert told(made) == (Code.RESOURCE_CLAIM_GIVEN_BACK, "")
+
+
+def test_of_two_claims_with_one_device_the_earlier_one_is_used() -> None:
+    made = cluster(*_NODES, GPU, offered("a", 2), claimed(rv="10"), claimed("theirs", rv="11"), claiming("p", "c"))
+    reserve(made, made.decide(0))
+    feed(made, claimed("theirs", on=("a", "d0"), rv="99999999"))
+    assert places(made.decide(0)) == {"p": "a"}
+
+
+def test_pods_wake_when_devices_come() -> None:
+    made = cluster(*_NODES, GPU, claimed(), claiming("p", "c"))
+    assert reasons(made) == {"claim-devices": 2}
+    feed(made, offered("b"))
+    assert chosen(made.decide(0)) == {"p": ("b", {"c": "d0"})}
+
+
+def test_a_pod_that_is_bound_or_gone_is_none_that_waits() -> None:
+    made = cluster(*_NODES, GPU, offered("a"), claimed(on=("a", "d0"), by=("uid-p",)), claiming("p", "c"))
+    feed(made, claiming("p", "c", bound_to="a"))
+    assert made.claims.held_by_waiting() == []
+    gone = cluster(*_NODES, claimed(on=("a", "d0"), by=("uid-p",)), claiming("p", "c"))
+    gone.remove_pod("uid-p")
+    assert gone.claims.held_by_waiting() == []
+
+
+def test_a_list_that_shows_another_claim_with_the_device_of_a_reserved_one_takes_it_from_the_pod() -> None:
+    made = cluster(*_NODES, GPU, offered("a", 2), claimed(rv="10"), claiming("p", "c"))
+    reserve(made, made.decide(0))
+    assert places(made.decide(0)) == {"p": "a"}
+    with made.claims.holders.listing():
+        feed(made, claimed("theirs", on=("a", "d0")))
+    assert told(made) == (Code.RESOURCE_CLAIM_GIVEN_BACK, "")
