@@ -101,7 +101,9 @@ class _Asks:
             if pool.wrong:
                 code = RefusalCode.INCOMPLETE_POOL if pool.pool.is_incomplete else RefusalCode.INVALID_POOL
                 raise _Refused(code, f"{'/'.join(pool.pool.id)}: {pool.wrong}")
-        self._all[ask] = [each for each in _devices(self._pools, self._taken) if self.takes(ask, each)]
+        # As upstream: devices that have too little of what is asked are none of "all".
+        listed = (each for each in _devices(self._pools, self._taken) if self.takes(ask, each))
+        self._all[ask] = [each for each in listed if _part(ask, each) is not None]
 
     def takes(self, ask: DeviceAsk, candidate: _Candidate) -> bool:
         """Whether the selectors of an ask take a device."""
@@ -254,8 +256,8 @@ class _Search:
         device = candidate.device
         if device.unsupported or self._is_in_use(claim, ask, candidate) or keep_off(device.taints, ask.tolerations):
             return False
-        part = part_of(device.kind, dict(ask.capacity))
-        if part is None or (device.kind.is_shared and not self._has_room(candidate, part)):
+        part = _part(ask, candidate, self._parts.get(candidate.id, ()))
+        if part is None:
             return False
         if self._draws(candidate) and not self._counters.draw(candidate.pool.pool, device.draws):
             return False
@@ -292,14 +294,6 @@ class _Search:
             return bool(device.draws)
         return candidate.id not in self._parts and not candidate.use.has_parts(device.name)
 
-    def _has_room(self, candidate: _Candidate, part: Mapping[str, int]) -> bool:
-        sums = candidate.use.sums(candidate.device.name)
-        own = self._parts.get(candidate.id, ())
-        return all(
-            sums.get(name, 0) + sum(each[name] for each in own) + part[name] <= capacity.nano
-            for name, capacity in candidate.device.kind.capacity
-        )
-
     def _look(self, candidate: _Candidate) -> Hashable:
         """What tells a device from others: those with the same look lead to the same ends."""
         device = candidate.device
@@ -319,6 +313,17 @@ class _Search:
             candidate.device.name in candidate.use,
             frozenset(admins or ()),
         )
+
+
+def _part(ask: DeviceAsk, candidate: _Candidate, chosen: Sequence[Amounts] = ()) -> Amounts | None:
+    """What an ask takes of a device beside those who have parts of it, and beside parts that were chosen; or None."""
+    kind = candidate.device.kind
+    part = part_of(kind, dict(ask.capacity))
+    if part is None or not kind.is_shared:
+        return part
+    sums = candidate.use.sums(candidate.device.name)
+    used = {name: sums.get(name, 0) + sum(each[name] for each in chosen) for name in part}
+    return part if all(used[name] + part[name] <= capacity.nano for name, capacity in kind.capacity) else None
 
 
 def _result(ask: DeviceAsk, candidate: _Candidate, part: Mapping[str, int]) -> DeviceResult:

@@ -1,7 +1,8 @@
 // kubeoracle answers where kube-scheduler's own plug-ins would let a pod be: a snapshot in, one JSON object a line on
 // stdin; what each plug-in says out, one JSON object a line on stdout. It decides nothing, and keeps nothing between lines.
 //
-// The plug-ins are those of the default profile without DynamicResources, which needs a claim manager.
+// The plug-ins are those of the default profile without DynamicResources, which needs a claim manager: its allocator is
+// asked by itself (devices.go).
 package main
 
 import (
@@ -43,6 +44,8 @@ type question struct {
 	AddedAffinity *v1.NodeAffinity `json:"addedAffinity"`
 	Pod           *v1.Pod          `json:"pod"`
 	Scores        bool             `json:"scores"`
+	// Asks for devices instead, which needs neither pods nor a pod.
+	Devices *devicesQuestion `json:"devices"`
 }
 
 // reason is what the first plug-in that is against it says.
@@ -142,6 +145,9 @@ func (o *oracle) ask(line []byte) answer {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
+	if asked.Devices != nil {
+		return allocate(ctx, asked.Nodes, asked.Devices)
+	}
 	made, err := o.pluginsFor(ctx, &asked)
 	if err != nil {
 		return answer{Error: err.Error()}

@@ -36,10 +36,10 @@ class _Choice(NamedTuple):
 
 # --- the reference: every assignment, judged as a whole ---------------------------------------------------------------
 def _exists(needs: Sequence[DeviceNeed], made: Inventory, used: Taken) -> bool:
-    return any(_holds(choices, needs, used) for choices in _assignments(needs, made))
+    return any(_holds(choices, needs, used) for choices in _assignments(needs, made, used))
 
 
-def _assignments(needs: Sequence[DeviceNeed], made: Inventory) -> Iterator[list[_Choice]]:
+def _assignments(needs: Sequence[DeviceNeed], made: Inventory, used: Taken) -> Iterator[list[_Choice]]:
     pools = [(each.pool, each.devices) for each in made.view().pools_on(N1)]
     listed = [(pool, each) for pool, on_node in pools for each in on_node]
 
@@ -51,7 +51,8 @@ def _assignments(needs: Sequence[DeviceNeed], made: Inventory) -> Iterator[list[
         for way in asks:
             matching = [(pool, each) for pool, each in listed if _matches(way, each)]
             if way.count is None:
-                picks: Iterator[Any] = iter([tuple(matching)] if matching else [])
+                having = tuple(each for each in matching if _have_capacity([_Choice(claim, way, *each)], used))
+                picks: Iterator[Any] = iter([having] if having else [])
             else:
                 picks = combinations(matching, way.count)
             for pick in picks:
