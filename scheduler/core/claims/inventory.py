@@ -73,7 +73,7 @@ _Kept = dict[str, tuple[NodeRecord, tuple[Pool, ...], tuple[NodePool, ...]]]
 class InventoryView:
     """What an inventory has, as of one moment. It never changes, but for what it remembers of its own answers."""
 
-    __slots__ = ("_at", "_classes", "_kept", "_roaming", "_selectors")
+    __slots__ = ("_at", "_classes", "_kept", "_pools", "_roaming", "_selectors")
 
     def __init__(
         self,
@@ -81,14 +81,20 @@ class InventoryView:
         at: Mapping[str, Mapping[PoolId, Pool]],
         roaming: Mapping[PoolId, Pool],
         *,
+        pools: Mapping[PoolId, Pool],
         selectors: Selectors,
         kept: _Kept,
     ) -> None:
         self._classes = classes
         self._at = at
         self._roaming = roaming
+        self._pools = pools
         self._selectors = selectors
         self._kept = kept
+
+    def pool(self, pool_id: PoolId) -> Pool | None:
+        """The pool of this driver and name."""
+        return self._pools.get(pool_id)
 
     def device_class(self, name: str) -> DeviceClassRecord | None:
         """The class of this name."""
@@ -158,7 +164,12 @@ class Inventory:
         if self._view is None:
             classes = {record.name: record for record in self.classes.all()}
             self._view = InventoryView(
-                classes, dict(self._at), dict(self._roaming), selectors=self._selectors, kept=self._kept
+                classes,
+                dict(self._at),
+                dict(self._roaming),
+                pools=dict(self._pools),
+                selectors=self._selectors,
+                kept=self._kept,
             )
         return self._view
 

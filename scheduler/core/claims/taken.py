@@ -77,6 +77,10 @@ class PoolInUse:
         """Whether somebody has a part of it."""
         return device in self._use.parts
 
+    def owners(self, device: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Claims that have it, whole and in parts."""
+        return self._use.whole.get(device, _NOBODY), self._use.parts.get(device, _NOBODY)
+
     def sums(self, device: str) -> Amounts:
         """What its parts come to, in nano by capacity."""
         return self._use.sums.get(device, _NOTHING)
