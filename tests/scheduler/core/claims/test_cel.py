@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.core.claims.cel import MISSING, compile_selector
+from scheduler.core.claims.cel import MISSING, MIXED, compile_selector
 from scheduler.core.claims.selectors import SelectorFailed
 from scheduler.core.model.device_record import DeviceKind
 from tests.scheduler.core.device_objects import DRIVER, device, devices
@@ -105,6 +105,9 @@ def test_an_expression_that_has_no_answer_fails_with_its_text(expression: str, t
         # Of what Kubernetes has besides.
         ("[1, 2].isSorted()", "undeclared reference to 'isSorted'"),
         ("ip('10.0.0.1').family() == 4", "undeclared reference to 'ip'"),
+        # Which the library answers wrongly.
+        (f"{_A}.exists(n, n == 'index') && cel.bind(x, {_A}.index, x == 3)", MIXED),
+        ("[1, 2].all(n, n > 0) && optional.of(1).optMap(x, x == 1).orValue(false)", MIXED),
     ],
 )
 def test_an_expression_that_is_none_fails_when_it_is_compiled(expression: str, text: str) -> None:
