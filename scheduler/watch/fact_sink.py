@@ -83,5 +83,5 @@ class ClaimSink(StoredSink[ResourceClaim, ResourceClaimRecord]):
     @override
     async def replace(self, kept: Sequence[ResourceClaimRecord]) -> None:
         """Take a list, and tell that any may have changed."""
-        with self._cache.cluster.claims.holders.listing():
+        with self._cache.cluster.claims.order.listing():
             await super().replace(kept)

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from scheduler.core.claims.clashes import clashes
 from scheduler.core.claims.inventory import Inventory
 from scheduler.core.claims.selectors import Compiler
 from scheduler.core.claims.taken import Taken
@@ -22,7 +23,7 @@ from scheduler.core.model.device_need import DeviceNeed, ResourceClaimKey
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
-from scheduler.core.nodes.device_holders import DeviceHolders
+from scheduler.core.nodes.allocation_order import AllocationOrder
 
 #: What a verdict names while a kind can't be read.
 _CLAIMS: Final = "resourceclaims.resource.k8s.io"
@@ -48,9 +49,9 @@ class ResourceClaims:
             self._claim_changed, read_changed=self._all_changed
         )
         self.inventory = Inventory(lambda _: self._all_changed(), read_changed=self._all_changed, compiler=compiler)
-        #: Devices of claims that are allocated, as far as is seen; and who had them first.
+        #: Devices of claims that are allocated, as far as is seen; and which claim was allocated first.
         self.taken = Taken()
-        self.holders = DeviceHolders()
+        self.order = AllocationOrder()
         #: Pods that wait and use claims, by UID; and who uses which.
         self._pods: dict[str, PodRecord] = {}
         self._users: dict[ResourceClaimKey, set[str]] = {}
@@ -102,14 +103,14 @@ class ResourceClaims:
         concerned = {record.key}
         if before is not None and (now is None or now.uid != before):
             concerned |= self._sharing(before)
-            self.holders.forget(before)
+            self.order.forget(before)
             self.taken.drop(before)
             del self._key_of[before]
         if now is not None:
             self._uid_of[now.key], self._key_of[now.uid] = now.uid, now.key
             results = now.allocation.results if now.allocation is not None else ()
             concerned |= self._sharing(now.uid)
-            self.holders.put(now, results)
+            self.order.put(now, results)
             self.taken.put(now.uid, results)
             concerned |= self._sharing(now.uid)
         for uid in [uid for key in concerned for uid in self._users.get(key, ())]:
@@ -119,8 +120,9 @@ class ResourceClaims:
             self._told()
 
     def _sharing(self, uid: str) -> set[ResourceClaimKey]:
-        """Claims that have a device of this claim (UID), too."""
-        return {self._key_of[each] for each in self.holders.beside(uid)}
+        """Claims that can't have what they have beside this claim (UID)."""
+        found = clashes(uid, self.inventory.view(), self.taken) if self.taken.get(uid) else {}
+        return {key for each in found if (key := self._key_of.get(each)) is not None}
 
     def _note_reserved(self, pod: PodRecord) -> None:
         if self.reserved_for(pod):
@@ -184,7 +186,12 @@ class ResourceClaims:
     def is_usable(self, pod: PodRecord) -> bool:
         """Whether a pod can be bound by what is reserved for it."""
         is_own = self._own.get(pod.uid) == pod.rv and pod.uid not in self._leaving
-        return is_own and not any(map(self.holders.has_earlier, self.reserved_for(pod)))
+        return is_own and not any(self._has_earlier(claim.uid) for claim in self.reserved_for(pod))
+
+    def _has_earlier(self, uid: str) -> bool:
+        """Whether another claim has a device of this claim (UID), and was not surely allocated later."""
+        found = clashes(uid, self.inventory.view(), self.taken)
+        return any(not self.order.is_later(other, than=uid) for other in found)
 
     # --- what decisions read -----------------------------------------------------------------------------------------
     def judged(self, pod: PodRecord) -> PodRecord:

@@ -134,6 +134,6 @@ def test_a_list_that_shows_another_claim_with_the_device_of_a_reserved_one_takes
     made = cluster(*_NODES, GPU, offered("a", 2), claimed(rv="10"), claiming("p", "c"))
     reserve(made, made.decide(0))
     assert places(made.decide(0)) == {"p": "a"}
-    with made.claims.holders.listing():
+    with made.claims.order.listing():
         feed(made, claimed("theirs", on=("a", "d0")))
     assert told(made) == (Code.RESOURCE_CLAIM_GIVEN_BACK, "")
