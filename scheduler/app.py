@@ -34,6 +34,7 @@ from scheduler.report.standing import Standing
 from scheduler.room.evicting import Evictor
 from scheduler.room.making import MakingRoom
 from scheduler.settings import SchedulerSettings
+from scheduler.status.clashing_claims import ClashingClaims
 from scheduler.status.enforcing import Enforcing
 from scheduler.status.group_status import PodGroupStatuses
 from scheduler.status.queue_status import QueueStatuses
@@ -106,6 +107,7 @@ class Scheduler(Follower):
         self._evictor = Evictor(api, per_s=settings.evictions_per_s)
         self._releasing = _releasing(of, self._evictor)
         self._remarking = Remarking(cache, events)
+        clashing = ClashingClaims(cache, events)
         self._answering = Answering(cache, answer_s=settings.answer_s)
         self._joining = JoiningNodes(cache, settle_s=settings.settle_s)
         self._queue_use = _queue_use(of)
@@ -116,6 +118,7 @@ class Scheduler(Follower):
         self._budget_labels = BudgetLabels(api, cache) if settings.decisions.makes_room else None
         self._making = _making(of, self._evictor)
         self._cycle = _cycle(of, direct, handed, self._explain)
+        self._cycle.on_decided = clashing.tell
         self._cycle.release_gang = self._releasing.take
         if self._making is not None:
             self._cycle.make_room = self._making.take

@@ -81,6 +81,8 @@ class Cycle:
         self._leaving = LeavingClaims(api, cache, clock=api.clock)
         #: Takes who is to go for whom, and charges it at once.
         self.make_room: Callable[[MakeRoom | GiveUp], None] = _refuse
+        #: Called after each decision.
+        self.on_decided: Callable[[], None] = _nothing
         #: Takes what is left of a gang that has to go.
         self.release_gang: Callable[[Evict], None] = _refuse
         self._explain = explain
@@ -120,6 +122,7 @@ class Cycle:
             self._handed.settle_departed()
             self._look_for_abandoned_plans(tasks)
             self._give_claims_back(plan, tasks)
+            self.on_decided()
             await self._wait(plan)
 
     def _look_for_abandoned_plans(self, tasks: TaskGroup) -> None:
@@ -361,6 +364,10 @@ class Cycle:
             return
         except ApiError as error:
             _log.warning("reservation %s was not removed: %s", entry.reservation_uid, error)
+
+
+def _nothing() -> None:
+    return
 
 
 def _refuse(entry: MakeRoom | GiveUp | Evict) -> None:

@@ -162,6 +162,10 @@ INTENTS: Final = gauge(
     "Decisions to evict pods for others that stand, as the leader sees them.",
     {"action": "`reclaim`, `preempt` or `consolidation`"},
 )
+CLASHING_CLAIMS: Final = gauge(
+    "moorage_clashing_claims",
+    "ResourceClaims with devices that another claim has, too, as the leader sees them.",
+)
 EXPLAIN_SECONDS: Final = histogram(
     "moorage_explain_duration_seconds",
     "Duration of questions why pods wait (`--explain-address`), from the request to its answer.",
@@ -238,7 +242,7 @@ QUEUES: Final = (
 SCHEDULER: Final = (
     DECISIONS, VERDICTS, WAITING, STAGE_SECONDS, WAITED, COMMITS, POOLS, UNUSABLE,
     LEDGER_DIFFERENCES,
-    EVICTIONS, EVICTED_IN_VAIN, INTENTS, EXPLAIN_SECONDS, EXPLAIN_SLICE_SECONDS,
+    EVICTIONS, EVICTED_IN_VAIN, INTENTS, CLASHING_CLAIMS, EXPLAIN_SECONDS, EXPLAIN_SLICE_SECONDS,
     KAI_E2E, KAI_TASK, KAI_BIND, *QUEUES,
 )  # fmt: skip
 

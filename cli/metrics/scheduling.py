@@ -10,6 +10,7 @@ import msgspec
 from typing_extensions import override
 
 from cli.metrics.declared import (
+    CLASHING_CLAIMS,
     COMMITS,
     DECISIONS,
     EVICTED_IN_VAIN,
@@ -152,4 +153,5 @@ def show_standing(registry: Registry, standing: Standing) -> None:
     registry.read(WAITING, lambda: [((why,), count) for why, count in standing.waiting().items()])
     registry.read(POOLS, pools)
     registry.read(UNUSABLE, unusable)
+    registry.read_one(CLASHING_CLAIMS, standing.clashing_claims)
     registry.read(INTENTS, lambda: [((action,), count) for action, count in standing.intents().items()])

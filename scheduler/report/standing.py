@@ -76,6 +76,10 @@ class Standing:
         found = Counter(intent.action for intent in self._cache.cluster.commits.intents.all())
         return {action.value: found[action] for action in Action}
 
+    def clashing_claims(self) -> int:
+        """How many ResourceClaims have devices that another one has, too."""
+        return len(self._cache.cluster.claims.clashing) if self.is_leading else 0
+
     def queues(self) -> Sequence[QueueStanding]:
         """How each queue stands, by the counts of the last decision."""
         if not self.is_leading:

@@ -7,7 +7,7 @@ for the version of the pod that is known (docs/design/claims.md, rule 5). All ot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -52,6 +52,8 @@ class ResourceClaims:
         #: Devices of claims that are allocated, as far as is seen; and which claim was allocated first.
         self.taken = Taken()
         self.order = AllocationOrder()
+        #: Claims (UIDs) that have devices which others have, too, with these others.
+        self.clashing: dict[str, frozenset[str]] = {}
         #: Pods that wait and use claims, by UID; and who uses which.
         self._pods: dict[str, PodRecord] = {}
         self._users: dict[ResourceClaimKey, set[str]] = {}
@@ -106,6 +108,7 @@ class ResourceClaims:
             self.order.forget(before)
             self.taken.drop(before)
             del self._key_of[before]
+            self.clashing.pop(before, None)
         if now is not None:
             self._uid_of[now.key], self._key_of[now.uid] = now.uid, now.key
             results = now.allocation.results if now.allocation is not None else ()
@@ -113,11 +116,24 @@ class ResourceClaims:
             self.order.put(now, results)
             self.taken.put(now.uid, results)
             concerned |= self._sharing(now.uid)
+        self._note_clashes(concerned)
         for uid in [uid for key in concerned for uid in self._users.get(key, ())]:
             self._note_reserved(self._pods[uid])
             self._touched(uid)
         if self._pods:
             self._told()
+
+    def _note_clashes(self, keys: Iterable[ResourceClaimKey]) -> None:
+        for uid in [uid for key in keys if (uid := self._uid_of.get(key)) is not None]:
+            others = self._sharing(uid)
+            self.clashing.pop(uid, None)
+            if others:
+                self.clashing[uid] = frozenset(self._uid_of[key] for key in others)
+
+    def by_uid(self, uid: str) -> ResourceClaimRecord | None:
+        """The claim of this UID."""
+        key = self._key_of.get(uid)
+        return None if key is None else self.claims.get(key)
 
     def _sharing(self, uid: str) -> set[ResourceClaimKey]:
         """Claims that can't have what they have beside this claim (UID)."""
