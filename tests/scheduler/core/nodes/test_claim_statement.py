@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from scheduler.core.model.plan import Bind, Explain, Gang, Prepare
 from tests.scheduler.core.device_objects import ask
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered, reserve
 from tests.scheduler.core.nodes.mounting import places, reasons
-from tests.scheduler.core.objects import cluster, commit, feed, node, pod_group
+from tests.scheduler.core.objects import Fed, cluster, commit, feed, node, pod_group
 
 _NODES = (node("a", gpus=0), node("b", gpus=0))
 
@@ -94,3 +96,34 @@ def test_a_claim_beside_whole_gpus_needs_a_node_with_both() -> None:
     feed(made, offered("a"))
     assert chosen(made.decide(0)) == {"p": ("a", {"c": "d0"})}
     assert not any(isinstance(entry, Bind) for entry in made.decide(0).entries)
+
+
+def test_decisions_of_a_cluster_that_has_seen_much_are_those_of_one_that_sees_the_same_at_once() -> None:
+    dice = random.Random(5)
+    placed = 0
+    for _ in range(20):
+        seen: dict[str, Fed] = {"gpu": GPU, **{f"node {each.metadata.name}": each for each in _NODES}}
+        made = cluster(*seen.values())
+        for step in range(30):
+            key, obj = _anything(dice, step)
+            seen[key] = obj
+            feed(made, obj)
+            found = chosen(made.decide(0))
+            placed += len(found)
+            assert found == chosen(cluster(*seen.values()).decide(0)), (step, key)
+    assert placed > 200
+
+
+def _anything(dice: random.Random, step: int) -> tuple[str, Fed]:
+    number, at = dice.randrange(3), dice.choice("ab")
+    match dice.randrange(5):
+        case 0 | 1:
+            held = dice.choice([None, None, (at, f"d{dice.randrange(3)}")])
+            return f"claim {number}", claimed(f"c{number}", on=held, by=("other",) if held else ())
+        case 2:
+            return f"slice {at}", offered(at, dice.randrange(4))
+        case 3:
+            return f"pod {number}", claiming(f"p{number}", f"c{number}", cpu=str(1 + dice.randrange(2)))
+        case _:
+            cordoned = dice.random() < 0.3
+            return f"node {at}", node(at, gpus=0, labels={"step": str(step)}, cordoned=cordoned)
