@@ -21,14 +21,14 @@ from tools import controlplane
 
 #: In the order in which they run.
 PARTS = (
-    "core", "asleep", "rules", "preferences", "queues", "room", "packing", "translate", "largest", "asking",
+    "core", "asleep", "rules", "preferences", "claims", "queues", "room", "packing", "translate", "largest", "asking",
     "reservation", "whole", "preferring", "backlog", "arrival", "writes", "fractions", "shares", "gang", "batch",
     "idle", "churn", "tracing", "admission", "page", "scale",
 )  # fmt: skip
 #: Programs of their own that print their figures as JSON.
 _STANDALONE = (
-    "core", "asleep", "rules", "preferences", "queues", "room", "translate", "largest", "asking", "reservation",
-    "scale",
+    "core", "asleep", "rules", "preferences", "claims", "queues", "room", "translate", "largest", "asking",
+    "reservation", "scale",
 )  # fmt: skip
 
 

@@ -35,6 +35,11 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
         "CPU of one decision while pods wait, the core alone (`bench/asleep.py` says what each column is). Bar: 1 ms "
         "for an event that helps nobody.",
     ),
+    "claims": (
+        "Devices for claims",
+        "CPU of the core alone (`bench/claims.py` says what each row is). Bars at 80,000 devices: a class and a gang of "
+        "256 claims 1 s, an event of a claim 100 us.",
+    ),
     "rules": (
         "Rules about other pods",
         "CPU of the core alone (`bench/rules.py` says what each row is). Bars at 10,000 nodes: 20 classes of which "
