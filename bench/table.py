@@ -37,8 +37,8 @@ _PARTS: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "claims": (
         "Devices for claims",
-        "CPU of the core alone (`bench/claims.py` says what each row is). Bars at 80,000 devices: a class and a gang of "
-        "256 claims 1 s, an event of a claim 100 us.",
+        "CPU of the core alone (`bench/claims.py` says what each row is). Bars at 80,000 devices: a class and a gang "
+        "of 256 claims 1 s, an event of a claim 100 us.",
     ),
     "rules": (
         "Rules about other pods",

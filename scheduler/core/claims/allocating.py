@@ -30,13 +30,34 @@ MOST_RESULTS: Final = 32
 #: Devices that are tried on a node before the search ends, and those that are looked at.
 MOST_STEPS: Final = 10_000
 MOST_LOOKS: Final = 20_000
+#: Needs for which the answer of a node is kept.
+_MOST_ANSWERS: Final = 64
 
 
 def allocate(
     needs: Sequence[DeviceNeed], node: NodeRecord, view: InventoryView, taken: Taken
 ) -> tuple[ClaimAllocation, ...] | DeviceRefusal:
-    """Devices for each of these needs in order, or why the node has none. ``taken``: what others have."""
-    pools = view.pools_on(node)
+    """Devices for each of these needs in order, or why the node has none. ``taken``: what others have.
+
+    The answer is kept by the view until the node's devices, or what of their pools is in use, have changed.
+    """
+    pools, asked = view.pools_on(node), tuple(needs)
+    stamps = taken.stamps(pool.pool.id for pool in pools)
+    answers = view.answers(node)
+    known = answers.get(asked)
+    if known is not None and known[0] is pools and known[1] == stamps:
+        kept: tuple[ClaimAllocation, ...] | DeviceRefusal = known[2]
+        return kept
+    answer = _answer(asked, view, pools, taken)
+    if len(answers) >= _MOST_ANSWERS:
+        answers.clear()
+    answers[asked] = pools, stamps, answer
+    return answer
+
+
+def _answer(
+    needs: Sequence[DeviceNeed], view: InventoryView, pools: Sequence[NodePool], taken: Taken
+) -> tuple[ClaimAllocation, ...] | DeviceRefusal:
     try:
         asks = _Asks(needs, view, pools, taken)
         return _Search(needs, asks, pools, taken).run()

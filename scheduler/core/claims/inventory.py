@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, Final
 
 from scheduler.core.claims.pools import Pool, Run, make_pool
 from scheduler.core.claims.selectors import Compiler, SelectorFailed, Selectors
@@ -73,7 +73,7 @@ _Kept = dict[str, tuple[NodeRecord, tuple[Pool, ...], tuple[NodePool, ...]]]
 class InventoryView:
     """What an inventory has, as of one moment. It never changes, but for what it remembers of its own answers."""
 
-    __slots__ = ("_at", "_classes", "_kept", "_pools", "_roaming", "_selectors")
+    __slots__ = ("_answers", "_at", "_classes", "_kept", "_pools", "_roaming", "_selectors")
 
     def __init__(
         self,
@@ -84,6 +84,7 @@ class InventoryView:
         pools: Mapping[PoolId, Pool],
         selectors: Selectors,
         kept: _Kept,
+        answers: dict[str, dict[Hashable, Any]],
     ) -> None:
         self._classes = classes
         self._at = at
@@ -91,6 +92,11 @@ class InventoryView:
         self._pools = pools
         self._selectors = selectors
         self._kept = kept
+        self._answers = answers
+
+    def answers(self, node: NodeRecord) -> dict[Hashable, Any]:
+        """What was answered for a node with these classes; for those who ask the same again."""
+        return self._answers.setdefault(node.name, {})
 
     def pool(self, pool_id: PoolId) -> Pool | None:
         """The pool of this driver and name."""
@@ -120,8 +126,9 @@ class InventoryView:
                 continue
             same = before.get(id(pool))
             made.append(same if same and same.is_of(reached) else NodePool(pool, reached, self._selectors))
-        self._kept[node.name] = node, candidates, tuple(made)
-        return tuple(made)
+        now = tuple(made)
+        self._kept[node.name] = node, candidates, now
+        return now
 
 
 def _same(one: tuple[Pool, ...], other: tuple[Pool, ...]) -> bool:
@@ -152,6 +159,8 @@ class Inventory:
         self._roaming: dict[PoolId, Pool] = {}
         self._view: InventoryView | None = None
         self._kept: _Kept = {}
+        #: By node, while the classes stay as they are.
+        self._answers: dict[str, dict[Hashable, Any]] = {}
 
     def broken(self) -> dict[PoolId, str]:
         """Pools that give nothing, and why."""
@@ -170,11 +179,13 @@ class Inventory:
                 pools=dict(self._pools),
                 selectors=self._selectors,
                 kept=self._kept,
+                answers=self._answers,
             )
         return self._view
 
     def _class_changed(self, _: DeviceClassRecord) -> None:
         self._view = None
+        self._answers = {}
         self._tell(None)
 
     def _slice_changed(self, record: SliceRecord) -> None:
@@ -221,6 +232,7 @@ class Inventory:
             else:
                 self._at.pop(node, None)
                 self._kept.pop(node, None)
+                self._answers.pop(node, None)
 
 
 def _nodes_of(slices: Iterable[SliceRecord]) -> frozenset[str] | None:

@@ -15,14 +15,19 @@ from scheduler.core.model.device_record import PoolId
 Amounts = Mapping[str, int]
 _NOBODY: Final[tuple[str, ...]] = ()
 _NOTHING: Final[Amounts] = {}
+_UNUSED_STAMP: Final = object()
 
 
 class _PoolUse:
-    """What of one pool is in use: owners of whole devices, and of shared ones with the sums of their parts."""
+    """What of one pool is in use: owners of whole devices, and of shared ones with the sums of their parts.
 
-    __slots__ = ("parts", "sums", "whole")
+    ``stamp`` is another one after each change.
+    """
+
+    __slots__ = ("parts", "stamp", "sums", "whole")
 
     def __init__(self) -> None:
+        self.stamp: object = object()
         self.whole: dict[str, tuple[str, ...]] = {}
         self.parts: dict[str, tuple[str, ...]] = {}
         self.sums: dict[str, dict[str, int]] = {}
@@ -137,6 +142,10 @@ class Taken:
         use = self._pools.get(pool_id)
         return _UNUSED if use is None else PoolInUse(use)
 
+    def stamps(self, pools: Iterable[PoolId]) -> tuple[object, ...]:
+        """Equal to an earlier answer while nothing has changed in what of these pools is in use."""
+        return tuple([_UNUSED_STAMP if (use := self._pools.get(each)) is None else use.stamp for each in pools])
+
     def doubles(self, owner: str, results: Iterable[DeviceResult]) -> list[tuple[DeviceResult, str]]:
         """Devices of a claim that others have, too, and one of those each. Parts of a device go together."""
         found = []
@@ -156,5 +165,6 @@ class Taken:
         elif pool_id not in self._own:
             use = use.copy()
         self._own.add(pool_id)
+        use.stamp = object()
         self._pools[pool_id] = use
         return use

@@ -39,6 +39,19 @@ def test_what_is_seen_of_a_claim_replaces_what_was_decided_for_it() -> None:
     assert (list(used.pool(_POOL).devices()), used.get("c")) == ([], ())
 
 
+def test_a_stamp_is_another_one_after_each_change_of_the_pool() -> None:
+    used = taken(c=has("d0"), other=has("d0", pool="n2"))
+    before = used.stamps([_POOL, (DRIVER, "n2"), (DRIVER, "n3")])
+    fork = used.fork()
+    fork.put("d", has("d1"))
+    after = fork.stamps([_POOL, (DRIVER, "n2"), (DRIVER, "n3")])
+    assert [one is other for one, other in zip(before, after, strict=True)] == [False, True, True]
+    assert used.stamps([_POOL, (DRIVER, "n2"), (DRIVER, "n3")]) == before
+    used.put("e", has("d0", pool="n3"))
+    used.drop("e")
+    assert used.stamps([(DRIVER, "n3")]) == before[2:]
+
+
 def test_admin_access_takes_nothing() -> None:
     used = taken(c=[msgspec.structs.replace(has("d0")[0], is_admin=True)])
     assert "d0" not in used.pool(_POOL)

@@ -19,8 +19,8 @@ from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusa
 from scheduler.core.model.device_need import DeviceAsk, DeviceNeed
 from scheduler.core.model.device_record import DeviceRecord
 from tests.scheduler.core.claims.expressions import Compiler, attribute_is, model
-from tests.scheduler.core.claims.world import N1, inventory
-from tests.scheduler.core.device_objects import DRIVER, ask, device, devices, need, ways
+from tests.scheduler.core.claims.world import N1, has, inventory
+from tests.scheduler.core.device_objects import DRIVER, ask, device, device_class, devices, need, ways
 
 _PLAIN_CODES = {RefusalCode.NO_DEVICES, RefusalCode.TOO_MANY_RESULTS}
 
@@ -240,7 +240,7 @@ def _choices(found: tuple[ClaimAllocation, ...], world: _World) -> list[_Choice]
     return listed
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(12))
 def test_devices_are_allocated_exactly_where_there_is_a_way(seed: int) -> None:
     seen: Counter[bool] = Counter()
     for number in range(100):
@@ -253,3 +253,30 @@ def test_devices_are_allocated_exactly_where_there_is_a_way(seed: int) -> None:
             assert _holds(_choices(found, world), world.needs, world.used)
         seen[is_found] += 1
     assert min(seen[True], seen[False]) >= 5, seen
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_answer_that_is_kept_is_the_one_that_would_be_given(seed: int) -> None:
+    chance = random.Random(seed)
+    worlds = [_World(seed * 1_000 + number) for number in range(6)]
+    slices = [each for world in worlds for each in world.made.slices.all()]
+    made, used, asked = worlds[0].made, Taken(), [world.needs for world in worlds]
+    seen: Counter[bool] = Counter()
+    for turn in range(150):
+        match chance.randrange(5):
+            case 0:
+                made.slices.put(chance.choice(slices))
+            case 1 if turn % 10 == 0:
+                made.classes.put(device_class("gpu", *chance.choice([(), (model("a"),)])))
+            case 2:
+                used = used.fork()
+            case _:
+                names = [f"p{chance.randrange(2)}" for _ in range(chance.randrange(3))]
+                used.put(f"c{chance.randrange(3)}", [*has(*(f"{n}-{chance.randrange(4)}" for n in names), pool="p0")])
+        fresh = inventory(*made.slices.all(), *made.classes.all())
+        for needs in asked:
+            found = allocate(needs, N1, made.view(), used)
+            assert found == allocate(needs, N1, fresh.view(), used)
+            assert found is allocate(needs, N1, made.view(), used)
+            seen[isinstance(found, DeviceRefusal)] += 1
+    assert min(seen[True], seen[False]) > 20, seen
