@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
+from typing import Final
 
 from scheduler.core.model.claim_use import ResourceClaimUse
 from wire.core import Pod, PodResourceClaim
+
+#: Devices for all claims are searched for on each node. Nobody means that many.
+MOST_CLAIMS: Final = 32
 
 
 def is_unread(entry: PodResourceClaim) -> bool:
@@ -14,8 +19,8 @@ def is_unread(entry: PodResourceClaim) -> bool:
 
 
 def claim_uses(pod: Pod) -> tuple[ResourceClaimUse, ...]:
-    """The claims of a pod, in its order. An entry for which no claim is needed is left out."""
-    return tuple(_uses(pod)) if pod.spec.resource_claims else ()
+    """The claims of a pod, in its order, one more than it may have at most. Those that are not needed are left out."""
+    return tuple(islice(_uses(pod), MOST_CLAIMS + 1)) if pod.spec.resource_claims else ()
 
 
 def _uses(pod: Pod) -> Iterator[ResourceClaimUse]:

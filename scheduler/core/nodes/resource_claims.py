@@ -17,6 +17,7 @@ from scheduler.core.claims.inventory import Inventory
 from scheduler.core.claims.selectors import Compiler
 from scheduler.core.claims.taken import Taken
 from scheduler.core.convert import constraints
+from scheduler.core.convert.claim_uses import MOST_CLAIMS
 from scheduler.core.model.claim_use import ResourceClaimUse
 from scheduler.core.model.device_allocation import ResourceClaimRecord
 from scheduler.core.model.device_need import DeviceNeed, ResourceClaimKey
@@ -31,8 +32,6 @@ _SLICES: Final = "resourceslices.resource.k8s.io"
 _CLASSES: Final = "deviceclasses.resource.k8s.io"
 #: Pods that may use a claim at once (resource/v1).
 MOST_USERS: Final = 256
-#: Devices are searched for on each node. Nobody means that many.
-_MOST_CLAIMS: Final = 32
 
 
 class ResourceClaims:
@@ -240,8 +239,8 @@ class ResourceClaims:
 
     def _obstacle(self, pod: PodRecord) -> Verdict | None:
         """Why its claims keep a pod waiting on all nodes."""
-        if len(pod.resource_claims) > _MOST_CLAIMS:
-            return _unsupported(f"more than {_MOST_CLAIMS} ResourceClaims")
+        if len(pod.resource_claims) > MOST_CLAIMS:
+            return _unsupported(f"more than {MOST_CLAIMS} ResourceClaims")
         if not self.claims.is_current:
             return _not_read(_CLAIMS)
         found = (self._wrong(pod, use) for use in pod.resource_claims)

@@ -7,11 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core.convert.claim_uses import claim_uses
+from scheduler.core.convert.claim_uses import MOST_CLAIMS, claim_uses
 from scheduler.core.model.claim_use import ResourceClaimUse
 from wire.core import Pod
 
 _TEMPLATE = {"name": "own", "resourceClaimTemplateName": "t"}
+
+
+def test_of_a_pod_with_very_many_claims_one_more_is_read_than_it_may_have() -> None:
+    entries = [{"name": f"x{number}", "resourceClaimName": f"c{number}"} for number in range(10_000)]
+    assert len(claim_uses(msgspec.convert({"spec": {"resourceClaims": entries}}, Pod))) == MOST_CLAIMS + 1
 
 
 @pytest.mark.parametrize(

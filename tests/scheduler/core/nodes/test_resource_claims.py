@@ -37,6 +37,11 @@ _FULL = tuple(f"u{number}" for number in range(256))
             claiming("p", spec={"resourceClaims": [{"name": "x"}]}),
             (Code.UNSUPPORTED_CONSTRAINT, "resourceClaims"),
         ),
+        (
+            [],
+            claiming("p", *(f"c{number}" for number in range(33))),
+            (Code.UNSUPPORTED_CONSTRAINT, "more than 32 ResourceClaims"),
+        ),
     ],
 )
 def test_a_claim_that_can_t_be_had_keeps_its_pod_waiting(
