@@ -324,7 +324,6 @@ class _Search:
             self._cut = self._asks.cut()
         rules = tuple(each for need in self._needs for each in need.rules)
         capacity = device.kind.capacity if any(ask.capacity for need in self._needs for ask in need.asks()) else ()
-        admins = self._whole.get(candidate.id)
         return (
             self._cut(device.kind),
             tuple(attribute(device.kind, each.attribute) for each in rules),
@@ -332,7 +331,6 @@ class _Search:
             device.taints,
             device.unsupported,
             candidate.device.name in candidate.use,
-            frozenset(admins or ()),
         )
 
 

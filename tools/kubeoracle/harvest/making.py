@@ -79,16 +79,16 @@ def _make(go: str, scratch: Path, environ: Mapping[str, str]) -> Path:
     for name in ("go.mod", "go.sum"):
         shutil.copy(controlplane.MODULE / name, module / name)
     told = {**environ, "CGO_ENABLED": "0", "GOWORK": "off"}
-    _run([go, "mod", "download", _KUBERNETES], controlplane.MODULE, told)
-    kubernetes = Path(_run([go, "list", "-m", "-f", "{{.Dir}}", _KUBERNETES], controlplane.MODULE, told).strip())
-    _run(
+    run([go, "mod", "download", _KUBERNETES], controlplane.MODULE, told)
+    kubernetes = Path(run([go, "list", "-m", "-f", "{{.Dir}}", _KUBERNETES], controlplane.MODULE, told).strip())
+    run(
         [go, "run", "./harvest", str(kubernetes / _PLUGINS), str(module / "harvested"), *PACKAGES],
         controlplane.MODULE,
         told,
     )
     # Tests take modules that the programs don't, so go.mod of the copy may grow; what is downloaded is in go.sum.
     flags = ["-mod=mod", "-trimpath", "-vet=off", "-count=1", "-ldflags=-s -w", "-run=^Test"]
-    _run([go, "test", *flags, "./harvested/..."], module, {**told, "MOORAGE_HARVEST": str(cases)})
+    run([go, "test", *flags, "./harvested/..."], module, {**told, "MOORAGE_HARVEST": str(cases)})
     if (module / "go.sum").read_bytes() != (controlplane.MODULE / "go.sum").read_bytes():
         raise Unavailable(
             f"{_LABEL}: the tests need modules that tools/controlplane/go.sum does not have: `go mod tidy`"
@@ -97,7 +97,8 @@ def _make(go: str, scratch: Path, environ: Mapping[str, str]) -> Path:
     return cases
 
 
-def _run(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> str:
+def run(command: Sequence[str], folder: Path, environ: Mapping[str, str]) -> str:
+    """Run a command and return what it prints. Raises Unavailable with the end of its output."""
     done = subprocess.run(
         command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler.core.claims.allocating import allocate
@@ -13,6 +14,7 @@ from scheduler.core.model.records import Requirement, Term
 from tests.scheduler.core.claims.expressions import attribute_is, model
 from tests.scheduler.core.claims.world import N1, allocated, has, inventory, taken
 from tests.scheduler.core.device_objects import DRIVER, ask, device, device_class, devices, need, node, ways
+from wire.quantity import NANO
 
 _NONE = DeviceRefusal(RefusalCode.NO_DEVICES)
 _ILL = [{"key": "ill", "value": "xid", "effect": "NoSchedule"}]
@@ -266,6 +268,49 @@ def test_a_way_that_needs_too_many_devices_is_passed_over() -> None:
     found = allocated([need(ask("x", count=30), many)], made)
     assert not isinstance(found, DeviceRefusal)
     assert found[0][-2:] == ["w/few=d30", "w/few=d31"]
+
+
+def test_devices_of_all_requests_of_a_claim_count_towards_what_it_can_have() -> None:
+    made = inventory(devices("n1", *(device(f"d{n:02}") for n in range(40))))
+    found = allocated([need(ask("x", count=31), ways("w", ask("two", count=2), ask("one")))], made)
+    assert not isinstance(found, DeviceRefusal)
+    assert (len(found[0]), found[0][-1]) == (32, "w/one=d31")
+
+
+_SOME = {"operator": "Exists"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "used", "requests", "expected"),
+    [
+        # The second request can't have what the first one would have taken, and the other device is alike but for that.
+        ([device("a"), device("b", taints=_ILL)], [], [ask("x", tolerations=[_SOME]), ask("y")], ["x=b", "y=a"]),
+        (
+            [device("a", capacity={"memory": {"value": "80Gi"}}), device("b", capacity={"memory": {"value": "40Gi"}})],
+            [],
+            [ask("x"), ask("y", capacity={"requests": {"memory": "60Gi"}})],
+            ["x=b", "y=a"],
+        ),
+        (
+            [device("a", attributes={"model": "h100"}), device("b", attributes={"model": "a100"})],
+            [],
+            [ask("x"), ask("y", cel=[model("h100")])],
+            ["x=b", "y=a"],
+        ),
+        ([device("a"), device("b")], has("b"), [ask("x", adminAccess=True), ask("y")], ["x=b", "y=a"]),
+    ],
+)
+def test_devices_that_differ_for_a_later_request_are_both_tried(
+    listed: list[Any], used: list[Any], requests: list[Any], expected: list[str]
+) -> None:
+    assert allocated([need(*requests)], inventory(devices("n1", *listed)), taken(other=used)) == [expected]
+
+
+def test_shared_devices_that_differ_in_what_is_left_are_both_tried() -> None:
+    made = inventory(devices("n1", *_shared("a", "b")))
+    half = msgspec.structs.replace(has("b")[0], consumed=(("memory", 40 * 2**30 * NANO),))
+    requests = [ask("x", capacity=_memory("10Gi")), ask("y", capacity=_memory("80Gi"))]
+    assert allocated([need(*requests)], made, taken(other=[half])) == [["x=b", "y=a"]]
 
 
 def test_devices_that_nothing_tells_apart_are_tried_once() -> None:
