@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from scheduler.core.filters.requirements import holds
-from scheduler.core.model.device_allocation import ClaimAllocation
 from scheduler.core.model.device_record import DevicePlace
-from scheduler.core.model.records import NodeRecord, Requirement, Term
+from scheduler.core.model.records import Requirement, Term
 
 _NAME: Final = "metadata.name"
 
@@ -27,8 +25,3 @@ def terms_of(places: Iterable[DevicePlace]) -> tuple[Term, ...] | None:
             labels.update(dict.fromkeys(term.labels))
             fields.update(dict.fromkeys(term.fields))
     return (Term(tuple(labels), tuple(fields)),) if labels or fields else None
-
-
-def usable(allocation: ClaimAllocation, node: NodeRecord) -> bool:
-    """Whether a pod with this claim can be on a node."""
-    return allocation.terms is None or any(holds(term, node) for term in allocation.terms)

@@ -146,18 +146,6 @@ class Taken:
         """Equal to an earlier answer while nothing has changed in what of these pools is in use."""
         return tuple([_UNUSED_STAMP if (use := self._pools.get(each)) is None else use.stamp for each in pools])
 
-    def doubles(self, owner: str, results: Iterable[DeviceResult]) -> list[tuple[DeviceResult, str]]:
-        """Devices of a claim that others have, too, and one of those each. Parts of a device go together."""
-        found = []
-        for result in (each for each in results if not each.is_admin):
-            use = self._pools.get(result.id[:2])
-            if use is None:
-                continue
-            whole, parts = use.whole.get(result.device, _NOBODY), use.parts.get(result.device, _NOBODY)
-            others = (each for each in (*whole, *(parts if result.consumed is None else ())) if each != owner)
-            found += [(result, other) for other in others][:1]
-        return found
-
     def _use(self, pool_id: PoolId) -> _PoolUse:
         use = self._pools.get(pool_id)
         if use is None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.claims.placing import terms_of, usable
-from scheduler.core.model.device_allocation import ClaimAllocation
+from scheduler.core.claims.placing import terms_of
 from scheduler.core.model.device_record import DevicePlace
 from scheduler.core.model.records import Requirement, Term
-from tests.scheduler.core.device_objects import node
 
 _R1 = Requirement("rack", "In", ("r1",))
 _ZONE = Requirement("zone", "Exists", ())
@@ -32,10 +30,3 @@ def _open(*labels: Requirement) -> DevicePlace:
 )
 def test_places_of_devices_are_joined(places: list[DevicePlace], terms: tuple[Term, ...] | None) -> None:
     assert terms_of(places) == terms
-
-
-def test_an_allocation_can_be_used_where_its_terms_hold() -> None:
-    allocation = ClaimAllocation(terms=(Term((_R1, _ZONE), ()),))
-    assert usable(allocation, node("n1", rack="r1", zone="z"))
-    assert not usable(allocation, node("n1", rack="r1"))
-    assert usable(ClaimAllocation(), node("n1"))

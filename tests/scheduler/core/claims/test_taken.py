@@ -55,7 +55,7 @@ def test_a_stamp_is_another_one_after_each_change_of_the_pool() -> None:
 def test_admin_access_takes_nothing() -> None:
     used = taken(c=[msgspec.structs.replace(has("d0")[0], is_admin=True)])
     assert "d0" not in used.pool(_POOL)
-    assert used.doubles("c", used.get("c")) == []
+    assert used.get("c") == ()
 
 
 def test_a_device_that_two_claims_have_is_free_when_both_are_gone() -> None:
@@ -75,24 +75,6 @@ def test_parts_add_up() -> None:
     )
     used.drop("one")
     assert used.pool(_POOL).sums("d0") == {"memory": 4}
-
-
-@pytest.mark.parametrize(
-    ("mine", "others", "found"),
-    [
-        (has("d0"), has("d1"), []),
-        (has("d0"), has("d0"), ["d0"]),
-        ([_part("d0", 1)], [_part("d0", 1)], []),
-        (has("d0"), [_part("d0", 1)], ["d0"]),
-        ([_part("d0", 1)], has("d0"), ["d0"]),
-        (has("d0"), has("d0", pool="n2"), []),
-    ],
-)
-def test_a_device_that_another_claim_has_too_is_named(
-    mine: list[DeviceResult], others: list[DeviceResult], found: list[str]
-) -> None:
-    used = taken(me=mine, other=others)
-    assert [(each.device, owner) for each, owner in used.doubles("me", mine)] == [(name, "other") for name in found]
 
 
 @pytest.mark.parametrize("seed", range(20))
