@@ -15,6 +15,7 @@ from kube.memory.faults import Fault
 from simulator.claimcontroller import ClaimController
 from simulator.world import World
 from tests.scheduler import stage
+from tests.scheduler.commit import storage as volumes
 from tests.scheduler.commit.devices import (
     DRIVER,
     claims_of,
@@ -66,6 +67,17 @@ async def test_a_claim_from_a_template_is_allocated_and_reserved_before_its_pod_
         assert claim.metadata.finalizers == [names.CLAIM_FINALIZER]
         assert len(writes(world, "scheduler", "resourceclaims")) == 1
         assert len(writes(world, "scheduler", "resourceclaims", "status")) == 1
+
+
+async def test_a_pod_with_a_claim_and_a_volume_gets_both_on_one_node() -> None:
+    async with _stage(1, 1) as (world, made), volumes.storage(world) as stored:
+        await volumes.create_volume(stored, "pv", node="node-1")
+        await volumes.create_claim(stored, "data", of=volumes.SLOW)
+        await create_claim(made, "c")
+        await create(world, using(volumes.mounting(share("p"), "data"), "c"))
+        await settle(30)
+        assert (phases(world), _node_of(world, "p")) == ({"p": "Running"}, "node-1")
+        assert given((await claims_of(made))["c"]) == [("node-1", "d0")]
 
 
 async def test_a_pod_waits_for_devices_and_runs_when_the_first_has_ended() -> None:
