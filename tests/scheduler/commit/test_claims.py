@@ -282,3 +282,54 @@ async def test_a_withdrawal_that_fails_in_any_way_is_made_in_the_end(plural: str
         await settle(200)
         assert (phases(world), left) == ({"p": "Running"}, [])
         assert users((await claims_of(made))["c"]) == ["p"]
+
+
+def _delays_first(world: World, seen: anyio.Event, *, subresource: str = "", kind: str = "resourceclaims") -> None:
+    """Let the scheduler's first patch of a kind, or its first Binding, take a while, and tell when it has come."""
+
+    def delays(call: Call) -> Fault | None:
+        is_meant = (call.user, call.kind.plural, call.subresource) == ("scheduler", kind, subresource)
+        if not is_meant or call.verb not in {"patch", "create"} or seen.is_set():
+            return None
+        seen.set()
+        return Fault(delay_s=0.3)
+
+    world.server.faults.on_request.append(delays)
+
+
+async def test_a_claim_that_another_scheduler_allocated_meanwhile_keeps_its_devices() -> None:
+    async with _stage(1, 1) as (world, made):
+        await create_claim(made, "c")
+        seen = anyio.Event()
+        _delays_first(world, seen)
+        await create(world, using(pod("p"), "c"))
+        await seen.wait()
+        made.is_off = True
+        field = {"key": "metadata.name", "operator": "In", "values": ["node-1"]}
+        result = {"request": "r", "driver": DRIVER, "pool": "node-1", "device": "d0"}
+        status = {
+            "allocation": {
+                "devices": {"results": [result]},
+                "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+            },
+            "reservedFor": [{"resource": "pods", "name": "x", "uid": "of-another-scheduler"}],
+        }
+        await made.api.patch(RESOURCE_CLAIMS, "c", {"status": status}, namespace=TEAM, subresource="status")
+        await settle(60)
+        claim = (await claims_of(made))["c"]
+        assert (phases(world), _node_of(world, "p")) == ({"p": "Running"}, "node-1")
+        assert (given(claim), users(claim)) == ([("node-1", "d0")], ["x", "p"])
+
+
+async def test_a_pod_that_is_edited_after_its_claim_was_reserved_is_decided_on_again() -> None:
+    async with _stage(1, 1) as (world, made):
+        await create_claim(made, "c")
+        seen = anyio.Event()
+        _delays_first(world, seen, subresource="status")
+        await create(world, using(pod("p"), "c"))
+        await seen.wait()
+        await world.api.patch(PODS, "p", {"metadata": {"labels": {"edited": "yes"}}}, namespace=TEAM)
+        await settle(60)
+        assert (phases(world), users((await claims_of(made))["c"])) == ({"p": "Running"}, ["p"])
+        assert names.FENCED_BECAUSE in find(world, "p")["metadata"]["annotations"]
+        assert len(writes(world, "scheduler", "resourceclaims", "status")) == 3
