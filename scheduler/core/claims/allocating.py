@@ -2,8 +2,8 @@
 
 A search in depth, as kube-scheduler's (dynamic-resource-allocation/structured): claims and requests in order, devices
 in the order of pools. Devices of one request are tried in rising order, and of devices that nothing tells apart one: if
-it leads nowhere, its like don't either. The search ends after ``MOST_STEPS`` devices were tried, or ``MOST_LOOKS`` and
-twice all devices of the node looked at.
+it leads nowhere, its like don't either. The search ends when too many were tried (``MOST_STEPS``) or looked at
+(``looks_for``).
 """
 
 from __future__ import annotations
@@ -12,24 +12,21 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from scheduler.core.claims.asks import MOST_RESULTS, Asks, Candidate, Refused, devices_of, looks_for, part_for
 from scheduler.core.claims.attribute_rules import RulesOfClaim, attribute
 from scheduler.core.claims.counters import CountersLeft
 from scheduler.core.claims.device_taints import keep_off
 from scheduler.core.claims.inventory import InventoryView, NodePool
-from scheduler.core.claims.parts import part_of
 from scheduler.core.claims.placing import terms_of
-from scheduler.core.claims.selectors import Cut, SelectorFailed, named_by_all
-from scheduler.core.claims.taken import Amounts, PoolInUse, Taken
+from scheduler.core.claims.selectors import Cut, SelectorFailed
+from scheduler.core.claims.taken import Amounts, Taken
 from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusal, DeviceResult, RefusalCode
 from scheduler.core.model.device_need import DeviceAsk, DeviceNeed
-from scheduler.core.model.device_record import DeviceId, DevicePlace, DeviceRecord
+from scheduler.core.model.device_record import DeviceId
 from scheduler.core.model.records import NodeRecord
 
-#: Kubernetes' own limit of devices of a claim (resource/v1).
-MOST_RESULTS: Final = 32
-#: Devices that are tried on a node before the search ends, and those that are looked at.
+#: Devices that are tried on a node before the search ends.
 MOST_STEPS: Final = 10_000
-MOST_LOOKS: Final = 20_000
 #: Needs for which the answer of a node is kept.
 _MOST_ANSWERS: Final = 64
 
@@ -59,95 +56,12 @@ def _answer(
     needs: Sequence[DeviceNeed], view: InventoryView, pools: Sequence[NodePool], taken: Taken
 ) -> tuple[ClaimAllocation, ...] | DeviceRefusal:
     try:
-        asks = _Asks(needs, view, pools, taken)
+        asks = Asks(needs, view, pools, taken)
         return _Search(needs, asks, pools, taken).run()
-    except _Refused as refused:
+    except Refused as refused:
         return refused.refusal
     except SelectorFailed as failed:
         return DeviceRefusal(RefusalCode.SELECTOR_FAILED, str(failed))
-
-
-class _Refused(Exception):
-    """Raised where nothing else has to be tried."""
-
-    def __init__(self, code: RefusalCode, detail: str = "") -> None:
-        self.refusal = DeviceRefusal(code, detail)
-
-
-class _Candidate(NamedTuple):
-    """A device of a pool that the node reaches, and what of the pool is in use."""
-
-    pool: NodePool
-    number: int
-    device: DeviceRecord
-    use: PoolInUse
-
-    @property
-    def place(self) -> DevicePlace:
-        return self.pool.places[self.number]
-
-    @property
-    def id(self) -> DeviceId:
-        return (*self.pool.pool.id, self.device.name)
-
-
-class _Asks:
-    """What each way of each request looks for: its expressions with those of its class, and all devices for ``All``."""
-
-    def __init__(
-        self, needs: Sequence[DeviceNeed], view: InventoryView, pools: Sequence[NodePool], taken: Taken
-    ) -> None:
-        self._view = view
-        self._pools = pools
-        self._taken = taken
-        self._expressions: dict[DeviceAsk, tuple[str, ...]] = {}
-        self._all: dict[DeviceAsk, list[_Candidate]] = {}
-        for need in needs:
-            for ask in need.asks():
-                self._read(ask)
-            fewest = sum(min(self.count(way) for way in request.ways) for request in need.requests)
-            if fewest > MOST_RESULTS:
-                raise _Refused(RefusalCode.TOO_MANY_RESULTS, f"{fewest} devices")
-
-    def _read(self, ask: DeviceAsk) -> None:
-        record = self._view.device_class(ask.device_class)
-        if record is None:
-            raise _Refused(RefusalCode.NO_CLASS, ask.device_class)
-        if record.wrong:
-            raise _Refused(RefusalCode.UNSUPPORTED, f"DeviceClass {record.name}: {record.wrong}")
-        self._expressions[ask] = (*record.selectors, *ask.selectors)
-        if ask.count is not None:
-            return
-        for pool in self._pools:
-            if pool.wrong:
-                code = RefusalCode.INCOMPLETE_POOL if pool.pool.is_incomplete else RefusalCode.INVALID_POOL
-                raise _Refused(code, f"{'/'.join(pool.pool.id)}: {pool.wrong}")
-        # As upstream: devices that have too little of what is asked are none of "all".
-        listed = (each for each in _devices(self._pools, self._taken) if self.takes(ask, each))
-        self._all[ask] = [each for each in listed if _part(ask, each) is not None]
-
-    def takes(self, ask: DeviceAsk, candidate: _Candidate) -> bool:
-        """Whether the selectors of an ask take a device."""
-        return candidate.pool.takes(self._expressions[ask], candidate.number)
-
-    def all_of(self, ask: DeviceAsk) -> list[_Candidate]:
-        """Every device for an ask for all."""
-        return self._all[ask]
-
-    def count(self, ask: DeviceAsk) -> int:
-        """How many devices it needs."""
-        return len(self._all[ask]) if ask.count is None else ask.count
-
-    def cut(self) -> Cut:
-        """Cuts devices to what any of the expressions names."""
-        return Cut(named_by_all({each for listed in self._expressions.values() for each in listed}))
-
-
-def _devices(pools: Sequence[NodePool], taken: Taken) -> Iterator[_Candidate]:
-    for pool in pools:
-        use = taken.pool(pool.pool.id)
-        for number, device in enumerate(pool.devices):
-            yield _Candidate(pool, number, device, use)
 
 
 class _Step(NamedTuple):
@@ -164,19 +78,19 @@ class _Step(NamedTuple):
 class _Search:
     """One search. What is chosen is charged here and taken back where it leads nowhere; ``taken`` stays as it is."""
 
-    def __init__(self, needs: Sequence[DeviceNeed], asks: _Asks, pools: Sequence[NodePool], taken: Taken) -> None:
+    def __init__(self, needs: Sequence[DeviceNeed], asks: Asks, pools: Sequence[NodePool], taken: Taken) -> None:
         self._needs = needs
         self._asks = asks
         whole = [pool for pool in pools if not pool.wrong]
         #: Devices that nobody has, and where somebody asks for admin access all of them.
-        self._free = [each for each in _devices(whole, taken) if each.device.name not in each.use]
+        self._free = [each for each in devices_of(whole, taken) if each.device.name not in each.use]
         is_admin = any(ask.is_admin for need in needs for ask in need.asks())
-        self._devices = list(_devices(whole, taken)) if is_admin else self._free
-        self._looks_left = MOST_LOOKS + 2 * len(self._devices)
+        self._devices = list(devices_of(whole, taken)) if is_admin else self._free
+        self._looks_left = looks_for(len(self._devices))
         self._is_broken = next((pool for pool in pools if pool.wrong and not pool.pool.is_incomplete), None)
         self._counters = CountersLeft(taken)
         self._rules = [RulesOfClaim(need.rules) for need in needs]
-        self._results: list[list[tuple[DeviceResult, _Candidate]]] = [[] for _ in needs]
+        self._results: list[list[tuple[DeviceResult, Candidate]]] = [[] for _ in needs]
         self._ways: list[list[int]] = [[] for _ in needs]
         #: Which claims of the pod have a whole device, and what they have of shared ones.
         self._whole: dict[DeviceId, Counter[int]] = {}
@@ -251,7 +165,7 @@ class _Search:
         for at in range(step.first, len(devices) - missing + 1):
             self._looks_left -= 1
             if self._looks_left < 0:
-                raise _Refused(RefusalCode.SEARCH_CUT)
+                raise Refused(RefusalCode.SEARCH_CUT)
             candidate = devices[at]
             if self._is_in_use(step.claim, ask, candidate) or not self._asks.takes(ask, candidate):
                 continue
@@ -263,21 +177,21 @@ class _Search:
             hopeless.add(self._look(candidate))
 
     # --- one device --------------------------------------------------------------------------------------------------
-    def _is_in_use(self, claim: int, ask: DeviceAsk, candidate: _Candidate) -> bool:
+    def _is_in_use(self, claim: int, ask: DeviceAsk, candidate: Candidate) -> bool:
         """Whether somebody has the whole device. Admin access asks only whether this claim has it already."""
         if not ask.is_admin and candidate.device.name in candidate.use:
             return True
         own = self._whole.get(candidate.id) if self._whole else None
         return bool(own and (not ask.is_admin or own[claim]))
 
-    def _charge(self, claim: int, ask: DeviceAsk, candidate: _Candidate) -> bool:
+    def _charge(self, claim: int, ask: DeviceAsk, candidate: Candidate) -> bool:
         self._steps += 1
         if self._steps > MOST_STEPS:
-            raise _Refused(RefusalCode.SEARCH_CUT)
+            raise Refused(RefusalCode.SEARCH_CUT)
         device = candidate.device
         if device.unsupported or self._is_in_use(claim, ask, candidate) or keep_off(device.taints, ask.tolerations):
             return False
-        part = _part(ask, candidate, self._parts.get(candidate.id, ()))
+        part = part_for(ask, candidate, self._parts.get(candidate.id, ()))
         if part is None:
             return False
         if self._draws(candidate) and not self._counters.draw(candidate.pool.pool, device.draws):
@@ -308,14 +222,14 @@ class _Search:
         if self._draws(candidate):
             self._counters.give_back(candidate.pool.pool, device.draws)
 
-    def _draws(self, candidate: _Candidate) -> bool:
+    def _draws(self, candidate: Candidate) -> bool:
         """Whether it draws from counters: of a shared device, the first part does for all."""
         device = candidate.device
         if not device.draws or not device.kind.is_shared:
             return bool(device.draws)
         return candidate.id not in self._parts and not candidate.use.has_parts(device.name)
 
-    def _look(self, candidate: _Candidate) -> Hashable:
+    def _look(self, candidate: Candidate) -> Hashable:
         """What tells a device from others: those with the same look lead to the same ends."""
         device = candidate.device
         if device.kind.is_shared or device.draws:
@@ -334,18 +248,7 @@ class _Search:
         )
 
 
-def _part(ask: DeviceAsk, candidate: _Candidate, chosen: Sequence[Amounts] = ()) -> Amounts | None:
-    """What an ask takes of a device beside those who have parts of it, and beside parts that were chosen; or None."""
-    kind = candidate.device.kind
-    part = part_of(kind, dict(ask.capacity))
-    if part is None or not kind.is_shared:
-        return part
-    sums = candidate.use.sums(candidate.device.name)
-    used = {name: sums.get(name, 0) + sum(each[name] for each in chosen) for name in part}
-    return part if all(used[name] + part[name] <= capacity.nano for name, capacity in kind.capacity) else None
-
-
-def _result(ask: DeviceAsk, candidate: _Candidate, part: Mapping[str, int]) -> DeviceResult:
+def _result(ask: DeviceAsk, candidate: Candidate, part: Mapping[str, int]) -> DeviceResult:
     driver, pool, device = candidate.id
     return DeviceResult(
         request=ask.name,

@@ -328,6 +328,15 @@ def test_a_search_without_end_is_cut() -> None:
     assert allocated([hopeless], made) == DeviceRefusal(RefusalCode.SEARCH_CUT)
 
 
+def test_many_requests_for_all_devices_are_not_looked_up_without_end() -> None:
+    made = inventory(devices("n1", *(device(f"d{n:03}", attributes={"x": n}) for n in range(120))))
+    few = [
+        ways(f"r{n}", *(ask(f"w{m}", count=None, cel=[attribute_is("x", "0")]) for m in range(8))) for n in range(20)
+    ]
+    assert allocated([need(*few)], made) == _NONE
+    assert allocated([need(*few, *few[:2])], made) == DeviceRefusal(RefusalCode.SEARCH_CUT)
+
+
 def test_two_kinds_of_broken_constraint_of_all_devices_leave_other_ways_open() -> None:
     made = inventory(devices("n1", *_cards()))
     either = ways("w", ask("all", count=None), ask("one"))

@@ -1,0 +1,126 @@
+"""What the requests of claims look for on a node: their selectors with those of classes, and the devices there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from scheduler.core.claims.inventory import InventoryView, NodePool
+from scheduler.core.claims.parts import part_of
+from scheduler.core.claims.selectors import Cut, named_by_all
+from scheduler.core.claims.taken import Amounts, PoolInUse, Taken
+from scheduler.core.model.device_allocation import DeviceRefusal, RefusalCode
+from scheduler.core.model.device_need import DeviceAsk, DeviceNeed
+from scheduler.core.model.device_record import DeviceId, DevicePlace, DeviceRecord
+
+#: Kubernetes' own limit of devices of a claim (resource/v1).
+MOST_RESULTS: Final = 32
+#: Devices of a node that are looked at, beside all of them a few times.
+MOST_LOOKS: Final = 20_000
+_TIMES: Final = 2
+
+
+def looks_for(devices: int) -> int:
+    """How often devices of a node with this number of them are looked at before the search ends."""
+    return MOST_LOOKS + _TIMES * devices
+
+
+class Refused(Exception):
+    """Raised where nothing else has to be tried."""
+
+    def __init__(self, code: RefusalCode, detail: str = "") -> None:
+        self.refusal = DeviceRefusal(code, detail)
+
+
+class Candidate(NamedTuple):
+    """A device of a pool that the node reaches, and what of the pool is in use."""
+
+    pool: NodePool
+    number: int
+    device: DeviceRecord
+    use: PoolInUse
+
+    @property
+    def place(self) -> DevicePlace:
+        """From which nodes it can be used."""
+        return self.pool.places[self.number]
+
+    @property
+    def id(self) -> DeviceId:
+        """Driver, pool and name."""
+        return (*self.pool.pool.id, self.device.name)
+
+
+class Asks:
+    """What each way of each request looks for: its expressions with those of its class, and all devices for ``All``."""
+
+    def __init__(
+        self, needs: Sequence[DeviceNeed], view: InventoryView, pools: Sequence[NodePool], taken: Taken
+    ) -> None:
+        self._view = view
+        self._pools = pools
+        self._taken = taken
+        self._expressions: dict[DeviceAsk, tuple[str, ...]] = {}
+        self._all: dict[DeviceAsk, list[Candidate]] = {}
+        self._looks_left = looks_for(sum(len(pool.devices) for pool in pools))
+        for need in needs:
+            for ask in need.asks():
+                self._read(ask)
+            fewest = sum(min(self.count(way) for way in request.ways) for request in need.requests)
+            if fewest > MOST_RESULTS:
+                raise Refused(RefusalCode.TOO_MANY_RESULTS, f"{fewest} devices")
+
+    def _read(self, ask: DeviceAsk) -> None:
+        record = self._view.device_class(ask.device_class)
+        if record is None:
+            raise Refused(RefusalCode.NO_CLASS, ask.device_class)
+        if record.wrong:
+            raise Refused(RefusalCode.UNSUPPORTED, f"DeviceClass {record.name}: {record.wrong}")
+        self._expressions[ask] = (*record.selectors, *ask.selectors)
+        if ask.count is not None:
+            return
+        for pool in self._pools:
+            if pool.wrong:
+                code = RefusalCode.INCOMPLETE_POOL if pool.pool.is_incomplete else RefusalCode.INVALID_POOL
+                raise Refused(code, f"{'/'.join(pool.pool.id)}: {pool.wrong}")
+        self._looks_left -= sum(len(pool.devices) for pool in self._pools)
+        if self._looks_left < 0:
+            raise Refused(RefusalCode.SEARCH_CUT)
+        # As upstream: devices that have too little of what is asked are none of "all".
+        listed = (each for each in devices_of(self._pools, self._taken) if self.takes(ask, each))
+        self._all[ask] = [each for each in listed if part_for(ask, each) is not None]
+
+    def takes(self, ask: DeviceAsk, candidate: Candidate) -> bool:
+        """Whether the selectors of an ask take a device."""
+        return candidate.pool.takes(self._expressions[ask], candidate.number)
+
+    def all_of(self, ask: DeviceAsk) -> list[Candidate]:
+        """Every device for an ask for all."""
+        return self._all[ask]
+
+    def count(self, ask: DeviceAsk) -> int:
+        """How many devices it needs."""
+        return len(self._all[ask]) if ask.count is None else ask.count
+
+    def cut(self) -> Cut:
+        """Cuts devices to what any of the expressions names."""
+        return Cut(named_by_all({each for listed in self._expressions.values() for each in listed}))
+
+
+def devices_of(pools: Sequence[NodePool], taken: Taken) -> Iterator[Candidate]:
+    """The devices of pools, in order."""
+    for pool in pools:
+        use = taken.pool(pool.pool.id)
+        for number, device in enumerate(pool.devices):
+            yield Candidate(pool, number, device, use)
+
+
+def part_for(ask: DeviceAsk, candidate: Candidate, chosen: Sequence[Amounts] = ()) -> Amounts | None:
+    """What an ask takes of a device beside those who have parts of it, and beside parts that were chosen; or None."""
+    kind = candidate.device.kind
+    part = part_of(kind, dict(ask.capacity))
+    if part is None or not kind.is_shared:
+        return part
+    sums = candidate.use.sums(candidate.device.name)
+    used = {name: sums.get(name, 0) + sum(each[name] for each in chosen) for name in part}
+    return part if all(used[name] + part[name] <= capacity.nano for name, capacity in kind.capacity) else None
