@@ -113,8 +113,7 @@ def _attribute(name: str, written: DeviceAttribute) -> tuple[str, Value]:
     return _kept(name, "version", written.version) if written.version is not None else _kept(name, "", "")
 
 
-# ``typed``, as 1 and True are equal.
-@lru_cache(maxsize=16384, typed=True)
+@lru_cache(maxsize=16384)
 def _kept(name: str, kind: str, value: int | bool | str) -> tuple[str, Value]:
     return name, Value(kind, value)
 
@@ -140,7 +139,7 @@ def _capacity(written: DeviceCapacity) -> Capacity:
     )
 
 
-@lru_cache(maxsize=4096, typed=True)
+@lru_cache(maxsize=4096)
 def _plain(value: Written) -> Capacity:
     return Capacity(parse_nano(value))
 

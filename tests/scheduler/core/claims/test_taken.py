@@ -77,6 +77,14 @@ def test_parts_add_up() -> None:
     assert used.pool(_POOL).sums("d0") == {"memory": 4}
 
 
+def test_a_fork_stays_as_it_is_when_what_it_was_made_of_changes() -> None:
+    used = taken(c=has("d0"))
+    fork = used.fork()
+    used.put("other", has("d1"))
+    used.drop("c")
+    assert (sorted(fork.pool(_POOL).devices()), sorted(used.pool(_POOL).devices())) == (["d0"], ["d1"])
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_forks_change_apart_and_taking_back_leaves_what_was(seed: int) -> None:
     chance = random.Random(seed)
