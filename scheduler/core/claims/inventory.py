@@ -162,11 +162,6 @@ class Inventory:
         #: By node, while the classes stay as they are.
         self._answers: dict[str, dict[Hashable, Any]] = {}
 
-    def broken(self) -> dict[PoolId, str]:
-        """Pools that give nothing, and why."""
-        self._refresh()
-        return {pool.id: pool.wrong for pool in self._pools.values() if pool.wrong}
-
     def view(self) -> InventoryView:
         """What there is now. The same view until a slice or a class changes."""
         self._refresh()
