@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,11 +16,13 @@ from scheduler.core.decide.domain_search import DomainSearch, Unsatisfied
 from scheduler.core.decide.gang_search import Search, Tried
 from scheduler.core.decide.kept_nodes import KeptOff
 from scheduler.core.decide.place_bounds import PlaceBound
+from scheduler.core.decide.pod_slots import pod_slots
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Prepare, Retire
-from scheduler.core.model.records import PodGroupRecord, PodRecord
+from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import DIMENSIONS
 from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.model.volume_need import VolumeNeed
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.snapshot.node_mask import NodeMask
 
@@ -81,20 +84,41 @@ class Start:
 def started(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts, *, supposes_nodes: bool = False) -> Start:
     """Place as many members as the minimum needs (gang_search.py).
 
-    ``supposes_nodes``: those that fit nowhere get nodes of their own. Where members have unbound claims of several
-    sizes and one finds no place, all are tried once more, those with the largest claims first: a small claim may have
-    taken the only volume or node that would do for a large one.
+    ``supposes_nodes``: those that fit nowhere get nodes of their own. Where members have unbound claims and one finds
+    no place, all are tried once more. Those with the largest claims come first: a small claim may have taken the only
+    volume or node that would do for a large one. Those that share a claim of one node go to nodes that may take all of
+    them: the first one may have chosen a node that is too small.
     """
     mark = attempts.checkpoint()
-    start = _tried(ready, state, attempts, supposes_nodes=supposes_nodes)
+    start = _tried(ready, state, _Trying(Start(), attempts, attempts.accounts.checkpoint(), supposes_nodes))
     if start.is_whole or start.held_back is not None or supposes_nodes:
         return start
     ordered = sorted(ready, key=_by_claims, reverse=True)
-    if [pod.uid for pod in ordered] == [pod.uid for pod in ready]:
-        return start
     attempts.rollback(mark)
-    again = _tried(ordered, state, attempts)
+    masks = _for_all_users(ready, state, attempts)
+    if not masks and [pod.uid for pod in ordered] == [pod.uid for pod in ready]:
+        return start
+    trying = _TryingTogether(Start(), attempts, attempts.accounts.checkpoint(), False, makes_room=True, masks=masks)
+    again = _tried(ordered, state, trying)
     return again if again.is_whole else start
+
+
+def _for_all_users(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts) -> dict[PodClass, NodeMask]:
+    """By class, of members that share a claim of one node: the nodes that may take as many of them as have to start."""
+    users = Counter(pod.cls for pod in ready if any(_holds_together(need) for need in pod.cls.unbound))
+    if users:
+        nodes = len(attempts.snapshot.ledger.row_of)
+        attempts.allowance.spend(ready[0].namespace, len(users) * (_COUNTING + nodes // _NODES_PER_OPERATION))
+    return {
+        cls: pod_slots(attempts.placer, cls, None, with_idle=True) >= min(count, state.minimum)
+        for cls, count in users.items()
+        if count > 1
+    }
+
+
+def _holds_together(need: VolumeNeed) -> bool:
+    """Whether the pods of a claim have to be on one node until it is bound."""
+    return need.claim is not None and not need.serves_many_nodes
 
 
 def _by_claims(pod: PodRecord) -> list[int]:
@@ -102,11 +126,9 @@ def _by_claims(pod: PodRecord) -> list[int]:
     return sorted((need.size_bytes for need in pod.cls.unbound), reverse=True)
 
 
-def _tried(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts, *, supposes_nodes: bool = False) -> Start:
-    start = Start()
-    trying = _Trying(start, attempts, attempts.accounts.checkpoint(), supposes_nodes)
-    start.is_whole = Search(state, ready, trying).run()
-    return start
+def _tried(ready: Sequence[PodRecord], state: Quorum, trying: _Trying) -> Start:
+    trying.start.is_whole = Search(state, ready, trying).run()
+    return trying.start
 
 
 def started_on_supposed_nodes(failed: Start, ready: Sequence[PodRecord], state: Quorum, attempts: Attempts) -> Start:
@@ -260,3 +282,16 @@ class _TryingWithin(_Trying):
         if isinstance(placed, Verdict):
             self._pass_over(placed)
         return Tried.PASSED
+
+
+@dataclass(slots=True, kw_only=True)
+class _TryingTogether(_TryingWithin):
+    """The same, with nodes by class: members of other classes may go anywhere."""
+
+    masks: Mapping[PodClass, NodeMask]
+
+    @override
+    def place(self, pod: PodRecord) -> Tried:
+        """Give a member a place on a node of its class."""
+        self.within = self.masks.get(pod.cls)
+        return _TryingWithin.place(self, pod)

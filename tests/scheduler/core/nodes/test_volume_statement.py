@@ -461,8 +461,26 @@ def test_pods_with_bound_claims_are_bound_at_once() -> None:
     assert [type(entry) for entry in made.decide(0).entries] == [Bind]
 
 
-@pytest.mark.xfail(reason="the first member decides for which node a shared claim is bound", strict=True)
-def test_a_gang_that_shares_a_claim_of_one_node_starts_on_the_node_that_takes_all() -> None:
-    made = cluster(node("a", 1), node("b", 4), _FAST, _wants("data", of="fast"), pod_group("g", 4))
-    feed(made, *(mounting(f"p{number}", "data", group="g") for number in range(4)))
-    assert {where for where, _ in _chosen(made.decide(0)).values()} == {"b"}
+@pytest.mark.parametrize(
+    ("gpus", "members", "minimum", "expected"),
+    [
+        ((1, 4), 4, 4, {"b"}),
+        ((1, 2, 3, 4), 3, 3, {"c"}),  # the smallest that takes all
+        ((1, 3), 5, 3, {"b"}),  # as many as have to start
+        ((1, 1, 1, 1), 4, 4, set()),
+        ((1, 4), 1, 1, {"a"}),
+    ],
+)
+def test_a_gang_that_shares_a_claim_of_one_node_starts_where_all_fit(
+    gpus: tuple[int, ...], members: int, minimum: int, expected: set[str]
+) -> None:
+    nodes = (node(name, count) for name, count in zip("abcd", gpus, strict=False))
+    made = cluster(*nodes, _FAST, _wants("data", of="fast"), pod_group("g", minimum))
+    feed(made, *(mounting(f"p{number}", "data", group="g") for number in range(members)))
+    assert {where for where, _ in _chosen(made.decide(0)).values()} == expected
+
+
+def test_members_without_the_shared_claim_go_anywhere() -> None:
+    made = cluster(node("a", 1), node("b", 2), _FAST, _wants("data", of="fast"), pod_group("g", 3))
+    feed(made, *(mounting(f"p{number}", "data", group="g") for number in range(2)), mounting("q", group="g"))
+    assert {name: where for name, (where, _) in _chosen(made.decide(0)).items()} == {"p0": "b", "p1": "b", "q": "a"}
