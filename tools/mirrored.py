@@ -81,7 +81,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/model/device_allocation.py": "tests/scheduler/core/convert/test_claim_allocations.py",
     "scheduler/core/model/device_need.py": "tests/scheduler/core/convert/test_resource_claims.py",
     "scheduler/core/model/device_record.py": "tests/scheduler/core/convert/test_resource_slices.py",
-    "scheduler/core/model/facts.py": "tests/scheduler/core/nodes/test_claims.py",
+    "scheduler/core/model/facts.py": "tests/scheduler/core/nodes/test_storage.py",
     "scheduler/core/model/plan.py": "tests/scheduler/core/decide/test_placer.py",
     "scheduler/core/model/pod_preferences.py": "tests/scheduler/core/convert/test_pod_preferences.py",
     "scheduler/core/model/pod_rules.py": "tests/scheduler/core/filters/test_host_ports.py",

@@ -32,13 +32,13 @@ from scheduler.core.model.seen_pods import News, Pods
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.stale import StaleFacts
 from scheduler.core.nodes.anti_affinity import OthersTerms
-from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.drawing_terms import DrawingTerms
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.nodes.resource_claims import ResourceClaims
+from scheduler.core.nodes.storage import Storage
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
 from scheduler.core.room.table import ResidentTable

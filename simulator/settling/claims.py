@@ -6,7 +6,7 @@ import msgspec
 
 from scheduler.core.convert.volumes import VolumeRecord
 from scheduler.core.model.plan import Placement
-from scheduler.core.nodes.claims import Storage
+from scheduler.core.nodes.storage import Storage
 
 
 def bind(storage: Storage, placement: Placement) -> None:

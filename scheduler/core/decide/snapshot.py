@@ -33,12 +33,12 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.model.stale import StaleFacts
 from scheduler.core.model.steps import Steps, ended
 from scheduler.core.nodes.claim_statement import ClaimStatement
-from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.nodes.resource_claims import ResourceClaims
+from scheduler.core.nodes.storage import Storage
 from scheduler.core.nodes.table import Int64s
 from scheduler.core.nodes.volume_limits import AttachStatement
 from scheduler.core.nodes.volume_statement import VolumeStatement

@@ -24,8 +24,8 @@ from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.plan import Attempt, Bind, Hold, Join, Plan, Prepare
 from scheduler.core.model.settings import Settings
-from scheduler.core.nodes.claims import Storage
 from scheduler.core.nodes.resource_claims import ResourceClaims
+from scheduler.core.nodes.storage import Storage
 from scheduler.core.nodes.table import GPUS
 from wire import names
 from wire.core import ContainerState, ContainerStatus, Node, Pod, ResourceHealth, ResourceStatus
