@@ -12,7 +12,7 @@ import msgspec
 
 from cli.inspection.reading import allowed
 from cli.queueing.divided import Divided, divided
-from cli.queueing.pools import pool_of
+from cli.queueing.pools import DEFAULT, pool_of
 from kube.client.api import Api
 from kube.client.errors import NotFound
 from kube.client.listing import Listing
@@ -151,8 +151,11 @@ async def evictions(api: Api, wall_s: int, unread: list[str]) -> EvictionsRead |
 
 
 async def use_over_time(api: Api, queues: Iterable[Queue]) -> dict[str, UseOverTime]:
-    """Read what these queues used over time, by node pool, as each scheduler last wrote it. Raises ApiError."""
-    pools = {pool_of(queue.metadata.labels) for queue in queues}
+    """Read what queues used over time, as each scheduler last wrote it: by pool of these queues, and the default one.
+
+    Raises ApiError.
+    """
+    pools = {DEFAULT, *(pool_of(queue.metadata.labels) for queue in queues)}
     return {pool: await _use_of(api, NodePool(value=pool)) for pool in sorted(pools)}
 
 
