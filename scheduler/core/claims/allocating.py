@@ -9,7 +9,7 @@ it leads nowhere, its like don't either. The search ends when too many were trie
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from scheduler.core.claims.asks import MOST_RESULTS, Asks, Candidate, Refused, devices_of, looks_for, part_for
@@ -29,14 +29,25 @@ from scheduler.core.model.records import NodeRecord
 MOST_STEPS: Final = 10_000
 #: Needs for which the answer of a node is kept.
 _MOST_ANSWERS: Final = 64
+#: Operations of about a microsecond: of a search, and of each device that it tries; it looks at this many in one.
+_SEARCHING: Final = 20
+_TRYING: Final = 10
+_LOOKED_AT: Final = 2
+
+Spend = Callable[[int], None]
+
+
+def _spend_nothing(_: int) -> None:
+    """Counts no operations."""
 
 
 def allocate(
-    needs: Sequence[DeviceNeed], node: NodeRecord, view: InventoryView, taken: Taken
+    needs: Sequence[DeviceNeed], node: NodeRecord, view: InventoryView, taken: Taken, *, spend: Spend = _spend_nothing
 ) -> tuple[ClaimAllocation, ...] | DeviceRefusal:
     """Devices for each of these needs in order, or why the node has none. ``taken``: what others have.
 
     The answer is kept by the view until the node's devices, or what of their pools is in use, have changed.
+    ``spend`` is called with the operations that a search has taken.
     """
     pools, asked = view.pools_on(node), tuple(needs)
     stamps = taken.stamps(pool.pool.id for pool in pools)
@@ -45,7 +56,8 @@ def allocate(
     if known is not None and known[0] is pools and known[1] == stamps:
         kept: tuple[ClaimAllocation, ...] | DeviceRefusal = known[2]
         return kept
-    answer = _answer(asked, view, pools, taken)
+    answer, effort = _answer(asked, view, pools, taken)
+    spend(effort)
     if len(answers) >= _MOST_ANSWERS:
         answers.clear()
     answers[asked] = pools, stamps, answer
@@ -54,14 +66,18 @@ def allocate(
 
 def _answer(
     needs: Sequence[DeviceNeed], view: InventoryView, pools: Sequence[NodePool], taken: Taken
-) -> tuple[ClaimAllocation, ...] | DeviceRefusal:
+) -> tuple[tuple[ClaimAllocation, ...] | DeviceRefusal, int]:
+    """The answer, and the operations that it took."""
+    effort, search = _SEARCHING + sum(len(pool.devices) for pool in pools) // _LOOKED_AT, None
+    answer: tuple[ClaimAllocation, ...] | DeviceRefusal
     try:
-        asks = Asks(needs, view, pools, taken)
-        return _Search(needs, asks, pools, taken).run()
+        search = _Search(needs, Asks(needs, view, pools, taken), pools, taken)
+        answer = search.run()
     except Refused as refused:
-        return refused.refusal
+        answer = refused.refusal
     except SelectorFailed as failed:
-        return DeviceRefusal(RefusalCode.SELECTOR_FAILED, str(failed))
+        answer = DeviceRefusal(RefusalCode.SELECTOR_FAILED, str(failed))
+    return answer, effort + (0 if search is None else search.effort)
 
 
 class _Step(NamedTuple):
@@ -85,8 +101,8 @@ class _Search:
         #: Devices that nobody has, and where somebody asks for admin access all of them.
         self._free = [each for each in devices_of(whole, taken) if each.device.name not in each.use]
         is_admin = any(ask.is_admin for need in needs for ask in need.asks())
-        self._devices = list(devices_of(whole, taken)) if is_admin else self._free
-        self._looks_left = looks_for(len(self._devices))
+        self._devices = list(_devices(whole, taken)) if is_admin else self._free
+        self._looks_left = self._most_looks = MOST_LOOKS + 2 * len(self._devices)
         self._is_broken = next((pool for pool in pools if pool.wrong and not pool.pool.is_incomplete), None)
         self._counters = CountersLeft(taken)
         self._rules = [RulesOfClaim(need.rules) for need in needs]
@@ -97,6 +113,11 @@ class _Search:
         self._parts: dict[DeviceId, list[Amounts]] = {}
         self._cut: Cut | None = None
         self._steps = 0
+
+    @property
+    def effort(self) -> int:
+        """What the search has taken, in operations."""
+        return self._steps * _TRYING + (self._most_looks - self._looks_left) // _LOOKED_AT
 
     def run(self) -> tuple[ClaimAllocation, ...] | DeviceRefusal:
         """Search; the first solution counts."""

@@ -218,7 +218,7 @@ class Attempts:
         return placed
 
     def _spend_on_looks(self, pod: PodRecord) -> None:
-        """Charge its namespace for counts for a pod's rules, and for choices of volumes: at once, or the next pays."""
+        """Charge its namespace for counts of a pod's rules and choices for its claims: at once, or the next pays."""
         self.allowance.spend(pod.namespace, self.placer.statement.take_effort())
 
     def _place(self, pod: PodRecord, mask: NodeMask) -> Placement | HeldBack | None:

@@ -29,6 +29,8 @@ InFlight: TypeAlias = Callable[[], Iterable[ClaimChoice]]
 
 #: A search that is cut costs most. After three for the same needs all further ones of a decision count as cut.
 _MOST_CUTS: Final = 3
+#: What it takes to ask a node, in operations, and one more for each claim.
+_CHOOSING: Final = 8
 _ELSEWHERE: Final = DeviceRefusal(RefusalCode.NO_DEVICES)
 #: Kind of the reason -> refusals that it stands for. What is not named here has no devices.
 KINDS: Final[Mapping[RefusalCode, str]] = {
@@ -45,7 +47,7 @@ KINDS: Final[Mapping[RefusalCode, str]] = {
 class ClaimStatement:
     """What is chosen on a statement, by position of its nodes. ``in_flight`` is asked when it is first needed."""
 
-    __slots__ = ("_ask", "_chosen", "_claims", "_cuts", "_nodes", "_taken")
+    __slots__ = ("_ask", "_chosen", "_claims", "_cuts", "_effort", "_nodes", "_taken")
 
     def __init__(self, claims: ResourceClaims, nodes: Sequence[NodeRecord], in_flight: InFlight) -> None:
         self._claims = claims
@@ -54,8 +56,18 @@ class ClaimStatement:
         self._taken: Taken | None = None
         #: On how many nodes the search for these needs was cut.
         self._cuts: Counter[tuple[DeviceNeed, ...]] = Counter()
+        #: What choosing has cost since it was asked last.
+        self._effort = 0
         #: Claims that several pods use: what was chosen, once for each pod that it was chosen for.
         self._chosen: dict[ResourceClaimKey, list[ClaimAllocation]] = {}
+
+    def take_effort(self) -> int:
+        """What it took to choose since this was asked last, in operations of about a microsecond."""
+        effort, self._effort = self._effort, 0
+        return effort
+
+    def _spend(self, operations: int) -> None:
+        self._effort += operations
 
     # --- questions ---------------------------------------------------------------------------------------------------
     def fits(self, needs: Sequence[DeviceNeed], selection: Selection) -> Bools:
@@ -72,6 +84,7 @@ class ClaimStatement:
     def choose(self, position: int, needs: Sequence[DeviceNeed]) -> Chosen | DeviceRefusal:
         """The devices for these needs on one node; or why it has none."""
         taken, node = self._in_use(), self._nodes[position]
+        self._effort += _CHOOSING + len(needs)
         known = [self._known(need) for need in needs]
         if any(each is not None and not _reaches(each, node) for each in known):
             return _ELSEWHERE
@@ -80,7 +93,7 @@ class ClaimStatement:
             return tuple(each for each in known if each is not None)
         if self._cuts[tuple(needs)] >= _MOST_CUTS:
             return DeviceRefusal(RefusalCode.SEARCH_CUT)
-        found = allocate(open_, node, self._claims.inventory.view(), taken)
+        found = allocate(open_, node, self._claims.inventory.view(), taken, spend=self._spend)
         if isinstance(found, DeviceRefusal):
             self._cuts[tuple(needs)] += found.code is RefusalCode.SEARCH_CUT
             return found

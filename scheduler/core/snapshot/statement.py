@@ -374,8 +374,8 @@ class Statement:
         return positions if isinstance(rows, slice) else {int(rows[position]) for position in positions}
 
     def take_effort(self) -> int:
-        """What it took to count pods and to choose volumes since this was asked last, in operations."""
-        return self.counts.take_effort() + self.binding.take_effort()
+        """What it took to count pods and to choose volumes and devices since this was asked last, in operations."""
+        return self.counts.take_effort() + self.binding.take_effort() + self.allocating.take_effort()
 
     def checkpoint(self) -> int:
         """A point to come back to."""

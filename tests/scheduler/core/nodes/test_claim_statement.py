@@ -6,11 +6,12 @@ import random
 
 import pytest
 
+from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import Bind, Explain, Gang, Prepare
 from tests.scheduler.core.device_objects import ask
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered, reserve
 from tests.scheduler.core.nodes.mounting import places, reasons
-from tests.scheduler.core.objects import Fed, cluster, commit, feed, node, pod_group
+from tests.scheduler.core.objects import Fed, cluster, commit, feed, node, pod, pod_group
 
 _NODES = (node("a", gpus=0), node("b", gpus=0))
 
@@ -96,6 +97,19 @@ def test_a_claim_beside_whole_gpus_needs_a_node_with_both() -> None:
     feed(made, offered("a"))
     assert chosen(made.decide(0)) == {"p": ("a", {"c": "d0"})}
     assert not any(isinstance(entry, Bind) for entry in made.decide(0).entries)
+
+
+def test_searching_for_devices_of_many_classes_leaves_a_turn_to_other_namespaces() -> None:
+    names = [f"n{number}" for number in range(50)]
+    made = cluster(node("free"), *(node(name, gpus=0) for name in names), GPU, *map(offered, names))
+    for number in range(40):
+        feed(made, claimed(f"c{number}", ask(f"r{number}", count=2)), claiming(f"p{number}", f"c{number}"))
+    feed(made, pod("late", gpus=1, namespace="other", created="2026-02-01T00:00:00Z"))
+    plan = made.decide(0, Limits(most=10_000, retold=0))
+    assert [entry.placement.name for entry in plan.entries if isinstance(entry, Bind)] == ["late"]
+    told = {uid for entry in plan.entries if isinstance(entry, Explain) for uid in entry.pods}
+    assert 0 < len(told) < 40
+    assert plan.wake_at_ns == 0
 
 
 def test_decisions_of_a_cluster_that_has_seen_much_are_those_of_one_that_sees_the_same_at_once() -> None:
