@@ -112,6 +112,10 @@ class _Search:
         self._whole: dict[DeviceId, Counter[int]] = {}
         self._parts: dict[DeviceId, list[Amounts]] = {}
         self._cut: Cut | None = None
+        #: What tells devices from others, of those that were looked at.
+        self._looks: dict[DeviceId, Hashable] = {}
+        self._attributes = tuple(dict.fromkeys(rule.attribute for need in needs for rule in need.rules))
+        self._asks_capacity = any(ask.capacity for need in needs for ask in need.asks())
         self._steps = 0
 
     @property
@@ -252,17 +256,21 @@ class _Search:
 
     def _look(self, candidate: Candidate) -> Hashable:
         """What tells a device from others: those with the same look lead to the same ends."""
+        look = self._looks.get(candidate.id)
+        if look is None:
+            look = self._looks[candidate.id] = self._looked_at(candidate)
+        return look
+
+    def _looked_at(self, candidate: _Candidate) -> Hashable:
         device = candidate.device
         if device.kind.is_shared or device.draws:
             return candidate.id
         if self._cut is None:
             self._cut = self._asks.cut()
-        rules = tuple(each for need in self._needs for each in need.rules)
-        capacity = device.kind.capacity if any(ask.capacity for need in self._needs for ask in need.asks()) else ()
         return (
             self._cut(device.kind),
-            tuple(attribute(device.kind, each.attribute) for each in rules),
-            capacity,
+            tuple([attribute(device.kind, each) for each in self._attributes]),
+            device.kind.capacity if self._asks_capacity else (),
             device.taints,
             device.unsupported,
             candidate.device.name in candidate.use,
