@@ -42,12 +42,18 @@ def _spend_nothing(_: int) -> None:
 
 
 def allocate(
-    needs: Sequence[DeviceNeed], node: NodeRecord, view: InventoryView, taken: Taken, *, spend: Spend = _spend_nothing
+    needs: Sequence[DeviceNeed],
+    node: NodeRecord,
+    view: InventoryView,
+    taken: Taken,
+    *,
+    spend: Spend = _spend_nothing,
+    may_search: bool = True,
 ) -> tuple[ClaimAllocation, ...] | DeviceRefusal:
     """Devices for each of these needs in order, or why the node has none. ``taken``: what others have.
 
     The answer is kept by the view until the node's devices, or what of their pools is in use, have changed.
-    ``spend`` is called with the operations that a search has taken.
+    ``spend`` is called with the operations that a search has taken. ``may_search`` False: only kept answers count.
     """
     pools, asked = view.pools_on(node), tuple(needs)
     stamps = taken.stamps(pool.pool.id for pool in pools)
@@ -56,6 +62,8 @@ def allocate(
     if known is not None and known[0] is pools and known[1] == stamps:
         kept: tuple[ClaimAllocation, ...] | DeviceRefusal = known[2]
         return kept
+    if not may_search:
+        return DeviceRefusal(RefusalCode.SEARCH_CUT)
     answer, effort = _answer(asked, view, pools, taken)
     spend(effort)
     if len(answers) >= _MOST_ANSWERS:
@@ -69,6 +77,7 @@ def _answer(
 ) -> tuple[tuple[ClaimAllocation, ...] | DeviceRefusal, int]:
     """The answer, and the operations that it took."""
     effort, search = _SEARCHING + sum(len(pool.devices) for pool in pools) // _LOOKED_AT, None
+    before = view.effort_spent
     answer: tuple[ClaimAllocation, ...] | DeviceRefusal
     try:
         search = _Search(needs, Asks(needs, view, pools, taken), pools, taken)
@@ -77,7 +86,7 @@ def _answer(
         answer = refused.refusal
     except SelectorFailed as failed:
         answer = DeviceRefusal(RefusalCode.SELECTOR_FAILED, str(failed))
-    return answer, effort + (0 if search is None else search.effort)
+    return answer, effort + view.effort_spent - before + (0 if search is None else search.effort)
 
 
 class _Step(NamedTuple):

@@ -15,6 +15,12 @@ from scheduler.core.model.device_record import DeviceKind
 #: The most expressions that are kept compiled, and devices that are kept judged for each.
 _MOST_EXPRESSIONS: Final = 1024
 _MOST_JUDGED: Final = 1 << 16
+#: Operations of about a microsecond: to compile an expression, to evaluate one, and one with loops. The library ends
+#: an evaluation after 10,000 turns of loops.
+_COMPILING: Final = 200
+_EVALUATING: Final = 30
+_LOOPING: Final = 3_000
+_LOOPS: Final = re.compile(r"\b(?:all|exists|exists_one|filter|map)\b")
 
 _DEVICE: Final = re.compile(r"\bdevice\b")
 #: A field of the device. Any other use of ``device`` may read all of it.
@@ -102,9 +108,11 @@ class Cut:
 class _Judged:
     """One expression and its answers."""
 
-    __slots__ = ("_answers", "_cut", "_matcher")
+    __slots__ = ("_answers", "_cut", "_matcher", "effort")
 
     def __init__(self, expression: str, compiler: Compiler) -> None:
+        #: What it takes to evaluate it, in operations.
+        self.effort = _LOOPING if _LOOPS.search(expression) else _EVALUATING
         self._cut = Cut(named(expression))
         self._answers: dict[DeviceKind, bool | SelectorFailed] = {}
         self._matcher: Matcher | SelectorFailed
@@ -113,7 +121,7 @@ class _Judged:
         except SelectorFailed as error:
             self._matcher = error
 
-    def takes(self, kind: DeviceKind) -> bool:
+    def takes(self, kind: DeviceKind, spend: Callable[[int], None]) -> bool:
         if isinstance(self._matcher, SelectorFailed):
             raise SelectorFailed(str(self._matcher))
         cut = self._cut(kind)
@@ -121,6 +129,7 @@ class _Judged:
         if answer is None:
             if len(self._answers) >= _MOST_JUDGED:
                 self._answers.clear()
+            spend(self.effort)
             answer = self._answers[cut] = _answer(self._matcher, cut)
         if isinstance(answer, SelectorFailed):
             raise SelectorFailed(str(answer))
@@ -140,15 +149,21 @@ class Selectors:
     def __init__(self, compiler: Compiler) -> None:
         self._compiler = compiler
         self._known: dict[str, _Judged] = {}
+        #: What compiling and evaluating has taken so far, in operations of about a microsecond.
+        self.effort_spent = 0
+
+    def _spend(self, operations: int) -> None:
+        self.effort_spent += operations
 
     def take(self, expressions: Iterable[str], kind: DeviceKind) -> bool:
         """Whether all expressions are true of a device. Raises SelectorFailed with the text of the first that fails."""
-        return all(self._judged(expression).takes(kind) for expression in expressions)
+        return all(self._judged(expression).takes(kind, self._spend) for expression in expressions)
 
     def _judged(self, expression: str) -> _Judged:
         known = self._known.get(expression)
         if known is None:
             if len(self._known) >= _MOST_EXPRESSIONS:
                 del self._known[next(iter(self._known))]
+            self._spend(_COMPILING)
             known = self._known[expression] = _Judged(expression, self._compiler)
         return known

@@ -27,8 +27,10 @@ Chosen: TypeAlias = tuple[ClaimAllocation, ...]
 #: What is to be written for claims on their way.
 InFlight: TypeAlias = Callable[[], Iterable[ClaimChoice]]
 
-#: A search that is cut costs most. After three for the same needs all further ones of a decision count as cut.
-_MOST_CUTS: Final = 3
+#: Operations that searches for the same needs may take in one decision, beyond what is usual for each node. After
+#: that, nodes whose answer is not kept count as cut; the next decision gets further.
+_MOST_SEARCHING: Final = 300_000
+_USUAL: Final = 200
 #: What it takes to ask a node, in operations, and one more for each claim.
 _CHOOSING: Final = 8
 _ELSEWHERE: Final = DeviceRefusal(RefusalCode.NO_DEVICES)
@@ -47,15 +49,15 @@ KINDS: Final[Mapping[RefusalCode, str]] = {
 class ClaimStatement:
     """What is chosen on a statement, by position of its nodes. ``in_flight`` is asked when it is first needed."""
 
-    __slots__ = ("_ask", "_chosen", "_claims", "_cuts", "_effort", "_nodes", "_taken")
+    __slots__ = ("_ask", "_chosen", "_claims", "_effort", "_nodes", "_searching", "_taken")
 
     def __init__(self, claims: ResourceClaims, nodes: Sequence[NodeRecord], in_flight: InFlight) -> None:
         self._claims = claims
         self._nodes = nodes
         self._ask = in_flight
         self._taken: Taken | None = None
-        #: On how many nodes the search for these needs was cut.
-        self._cuts: Counter[tuple[DeviceNeed, ...]] = Counter()
+        #: What searches for these needs have taken beyond what is usual.
+        self._searching: Counter[tuple[DeviceNeed, ...]] = Counter()
         #: What choosing has cost since it was asked last.
         self._effort = 0
         #: Claims that several pods use: what was chosen, once for each pod that it was chosen for.
@@ -91,14 +93,24 @@ class ClaimStatement:
         open_ = [need for need, each in zip(needs, known, strict=True) if each is None]
         if not open_:
             return tuple(each for each in known if each is not None)
-        if self._cuts[tuple(needs)] >= _MOST_CUTS:
-            return DeviceRefusal(RefusalCode.SEARCH_CUT)
-        found = allocate(open_, node, self._claims.inventory.view(), taken, spend=self._spend)
+        found = self._search(open_, node, taken)
         if isinstance(found, DeviceRefusal):
-            self._cuts[tuple(needs)] += found.code is RefusalCode.SEARCH_CUT
             return found
         fresh = iter(found)
         return tuple(next(fresh) if each is None else each for each in known)
+
+    def _search(self, needs: Sequence[DeviceNeed], node: NodeRecord, taken: Taken) -> Chosen | DeviceRefusal:
+        before, asked = self._effort, tuple(needs)
+        found = allocate(
+            needs,
+            node,
+            self._claims.inventory.view(),
+            taken,
+            spend=self._spend,
+            may_search=self._searching[asked] < _MOST_SEARCHING,
+        )
+        self._searching[asked] += max(0, self._effort - before - _USUAL)
+        return found
 
     def choices(self, pod: PodRecord, chosen: Chosen) -> tuple[ClaimChoice, ...]:
         """What is to be written for a pod: the claims that were chosen for, and those that it only joins."""

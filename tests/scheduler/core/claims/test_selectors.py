@@ -86,3 +86,18 @@ def test_of_many_expressions_the_oldest_are_compiled_again() -> None:
     selectors.take([model("m1024")], kind)
     selectors.take([model("m0")], kind)
     assert (compiler.compiled[model("m1024")], compiler.compiled[model("m0")]) == (1, 2)
+
+
+class _TakesAll:
+    def matches(self, device: DeviceKind) -> bool:
+        return True
+
+
+def test_only_what_is_compiled_and_evaluated_counts_and_loops_count_most() -> None:
+    selectors, efforts = Selectors(lambda _: _TakesAll()), []
+    for expression in (model("h100"), model("h100"), "[1].all(x, x > 0)"):
+        before = selectors.effort_spent
+        assert selectors.take([expression], _kinds(model="h100")[0])
+        efforts.append(selectors.effort_spent - before)
+    first, again, loop = efforts
+    assert (again, 10 * first < loop) == (0, True)

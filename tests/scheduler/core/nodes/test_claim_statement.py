@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import Bind, Explain, Gang, Prepare
-from tests.scheduler.core.device_objects import ask
+from tests.scheduler.core.device_objects import DRIVER, ask, device, written_slice
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered, reserve
 from tests.scheduler.core.nodes.mounting import places, reasons
 from tests.scheduler.core.objects import Fed, cluster, commit, feed, node, pod, pod_group
+from wire.resource import ResourceClaim
 
 _NODES = (node("a", gpus=0), node("b", gpus=0))
 
@@ -110,6 +112,27 @@ def test_searching_for_devices_of_many_classes_leaves_a_turn_to_other_namespaces
     told = {uid for entry in plan.entries if isinstance(entry, Explain) for uid in entry.pods}
     assert 0 < len(told) < 40
     assert plan.wake_at_ns == 0
+
+
+def test_a_decision_searches_long_on_a_few_nodes_and_the_next_ones_on_further_nodes() -> None:
+    crowded = [device(f"d{number}", attributes={"number": number}) for number in range(16)]
+    names = [f"n{number}" for number in range(8)]
+    made = cluster(*(node(name, gpus=0) for name in (*names, "z")), GPU)
+    feed(made, *(written_slice(name, *crowded) for name in names))
+    large = [device(f"d{number}", attributes={"number": number}, capacity={"m": {"value": "1"}}) for number in range(9)]
+    feed(made, written_slice("z", *large))
+    asked = claimed("c", ask("many", count=8), ask("large", capacity={"requests": {"m": "1"}}))
+    written = msgspec.to_builtins(asked)
+    written["spec"]["devices"]["constraints"] = [{"distinctAttribute": f"{DRIVER}/number"}]
+    feed(made, msgspec.convert(written, ResourceClaim), claiming("p", "c"))
+    turns = 0
+    while not chosen(made.decide(0)):
+        turns += 1
+        assert reasons(made) == {"claim-search": 9}
+        assert turns < 5
+        feed(made, pod(f"other-{turns}", gpus=9))
+    assert turns > 1
+    assert chosen(made.decide(0))["p"][0] == "z"
 
 
 def test_decisions_of_a_cluster_that_has_seen_much_are_those_of_one_that_sees_the_same_at_once() -> None:
