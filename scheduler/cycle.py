@@ -155,6 +155,7 @@ class Cycle:
         """Decide nothing more, and wait until no commit is under way."""
         self._is_finishing = True
         self._preparing.stop()
+        self._leaving.stop()
         self._cache.wake.set()
         while self._commits:
             self._all_done = anyio.Event()

@@ -25,8 +25,9 @@ from scheduler.watch.cache import Cache
 from wire.resource import ResourceClaim
 
 _log: Final = logging.getLogger(__name__)
-#: Before claims that could not be given back are looked at again.
+#: Before claims that could not be given back are looked at again: twice as long each time. Each try fences the pod.
 _AGAIN_S: Final = 1.0
+_MOST_AGAIN_S: Final = 60.0
 _TEXT: Final = FenceText(
     "ClaimsGivenBack: the pod can't be bound with the devices that its ResourceClaims have",
     "Failed to bind pod: its ResourceClaims are given back, and it is decided on again",
@@ -40,6 +41,13 @@ class LeavingClaims:
         self._api = api
         self._cache = cache
         self._clock = clock
+        #: Pods (UIDs) whose claims could not be given back, and how long the next pause is.
+        self._pauses_s: dict[str, float] = {}
+        self._stopped = anyio.Event()
+
+    def stop(self) -> None:
+        """Wait for nothing any more; the next leader gives back what is left."""
+        self._stopped.set()
 
     def due(self, *, is_whole: bool) -> Iterator[PodRecord]:
         """Pods whose claims are to be given back after a decision.
@@ -60,14 +68,23 @@ class LeavingClaims:
         try:
             await self._leave(pod, [claim.name for claim in claims.reserved_for(pod)])
             claims.note_left(pod.uid)
+            self._pauses_s.pop(pod.uid, None)
         except Conflict:
             claims.note_kept(pod.uid)
             _log.info("claims of pod %s/%s have changed, and are looked at again", pod.namespace, pod.name)
         except ApiError as error:
             _log.warning("claims of pod %s/%s can't be given back now: %s", pod.namespace, pod.name, error)
-            await anyio.sleep(_AGAIN_S)
+            await self._pause(pod.uid)
             claims.note_kept(pod.uid)
         self._cache.wake.set()
+
+    async def _pause(self, uid: str) -> None:
+        pause_s = self._pauses_s.get(uid, _AGAIN_S)
+        with anyio.move_on_after(pause_s):
+            await self._stopped.wait()
+        self._pauses_s[uid] = min(2 * pause_s, _MOST_AGAIN_S)
+        if self._cache.cluster.pod(uid) is None:
+            del self._pauses_s[uid]
 
     async def _leave(self, pod: PodRecord, names: list[str]) -> None:
         identity = Identity(pod.namespace, pod.name, pod.uid)

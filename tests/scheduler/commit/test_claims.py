@@ -333,3 +333,30 @@ async def test_a_pod_that_is_edited_after_its_claim_was_reserved_is_decided_on_a
         assert (phases(world), users((await claims_of(made))["c"])) == ({"p": "Running"}, ["p"])
         assert names.FENCED_BECAUSE in find(world, "p")["metadata"]["annotations"]
         assert len(writes(world, "scheduler", "resourceclaims", "status")) == 3
+
+
+async def test_a_withdrawal_that_is_refused_for_long_is_tried_less_and_less_often() -> None:
+    async with _stage(1, 1) as (world, made):
+        await create_claim(made, "c")
+
+        def refuses(call: Call) -> Fault | None:
+            is_meant = (call.user, call.verb, call.kind.plural) == ("scheduler", "patch", "resourceclaims")
+            return Fault(refuse_with=403) if is_meant and dead.is_set() else None
+
+        def dies(call: Call) -> Fault | None:
+            if (call.user, call.subresource) != ("scheduler", "binding") or dead.is_set():
+                return None
+            dead.set()
+            return Fault(lost="request")
+
+        dead = anyio.Event()
+        world.server.faults.on_request += [dies, refuses]
+        await create(world, using(pod("p"), "c"))
+        await dead.wait()
+        await world.restart(world.scheduler)
+        before = len(writes(world, "scheduler", "pods", "status"))
+        await settle(300)
+        assert len(writes(world, "scheduler", "pods", "status")) - before < 20
+        world.server.faults.on_request.remove(refuses)
+        await settle(100)
+        assert phases(world) == {"p": "Running"}
