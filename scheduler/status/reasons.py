@@ -110,7 +110,7 @@ _PLAIN_WORDS: Final = {
     Code.RESOURCE_CLAIM_NOT_MADE: 'waiting for kube-controller-manager to create the resourceclaim for "{}"',
     Code.RESOURCE_CLAIM_NOT_OWN: "resourceclaim {} was not created for this pod (pod is not owner)",
     Code.RESOURCE_CLAIM_LEAVING: 'resourceclaim "{}" is being deleted',
-    Code.RESOURCE_CLAIM_IN_USE: 'resourceclaim in use: 256 pods use "{}"',
+    Code.RESOURCE_CLAIM_IN_USE: 'resourceclaim in use: no more than 256 pods may use "{}"',
     Code.RESOURCE_CLAIM_GIVEN_BACK: "its resourceclaims are given back, and allocated again",
     Code.DEVICE_CLASS_NOT_FOUND: "device class {} does not exist",
     Code.VOLUME_NOT_FOUND: 'node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s): "{}"',

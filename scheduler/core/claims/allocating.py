@@ -110,8 +110,8 @@ class _Search:
         #: Devices that nobody has, and where somebody asks for admin access all of them.
         self._free = [each for each in devices_of(whole, taken) if each.device.name not in each.use]
         is_admin = any(ask.is_admin for need in needs for ask in need.asks())
-        self._devices = list(_devices(whole, taken)) if is_admin else self._free
-        self._looks_left = self._most_looks = MOST_LOOKS + 2 * len(self._devices)
+        self._devices = list(devices_of(whole, taken)) if is_admin else self._free
+        self._looks_left = self._most_looks = looks_for(len(self._devices))
         self._is_broken = next((pool for pool in pools if pool.wrong and not pool.pool.is_incomplete), None)
         self._counters = CountersLeft(taken)
         self._rules = [RulesOfClaim(need.rules) for need in needs]
@@ -270,7 +270,7 @@ class _Search:
             look = self._looks[candidate.id] = self._looked_at(candidate)
         return look
 
-    def _looked_at(self, candidate: _Candidate) -> Hashable:
+    def _looked_at(self, candidate: Candidate) -> Hashable:
         device = candidate.device
         if device.kind.is_shared or device.draws:
             return candidate.id

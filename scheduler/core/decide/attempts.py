@@ -125,8 +125,8 @@ class Attempts:
 
         A pod that fits on nodes only that are kept for others says nothing of its class.
         """
-        if claim := self.placer.taken_claim(pod):
-            return Verdict(code=Code.CLAIM_IN_USE, detail=claim)
+        if taken := self.placer.taken_claim(pod):
+            return taken
         if not self.classes.may_have_opened(pod.cls):
             known = self.classes.hopeless.get(pod.cls) or self.classes.verdict(pod.cls, pod.namespace)
             if known is not None:
@@ -192,8 +192,8 @@ class Attempts:
 
         That it fits on none of them says nothing of its class.
         """
-        if claim := self.placer.taken_claim(pod):
-            return Verdict(code=Code.CLAIM_IN_USE, detail=claim)
+        if taken := self.placer.taken_claim(pod):
+            return taken
         placed = self._place(pod, self._among(pod, within))
         self._spend_on_looks(pod)
         self.allowance.spend(pod.namespace, costs.PLACING)

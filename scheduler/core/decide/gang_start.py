@@ -21,7 +21,7 @@ from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Prepare, Retire
 from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import DIMENSIONS
-from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.model.verdict import CLAIMS_IN_USE, Code, Verdict
 from scheduler.core.model.volume_need import VolumeNeed
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.snapshot.node_mask import NodeMask
@@ -202,7 +202,7 @@ class _Trying:
     def _pass_over(self, why: Verdict) -> None:
         """Remember the first that fitted nowhere; one whose claim another member has says less: no room helps it."""
         known = self.start.first_failure
-        if known is None or (known.code is Code.CLAIM_IN_USE and why.code is not Code.CLAIM_IN_USE):
+        if known is None or (known.code in CLAIMS_IN_USE and why.code not in CLAIMS_IN_USE):
             self.start.first_failure = why
 
     def _suppose(self, pod: PodRecord) -> Tried:

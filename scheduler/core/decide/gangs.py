@@ -25,7 +25,7 @@ from scheduler.core.model.plan import Entry
 from scheduler.core.model.priority_order import Candidate, Rank, order_members
 from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import Resources
-from scheduler.core.model.verdict import Code, TopologyCause, Verdict
+from scheduler.core.model.verdict import CLAIMS_IN_USE, Code, TopologyCause, Verdict
 
 #: What a gang costs that does not start, and each of its members that was passed over, in operations (costs.py).
 _TRYING: Final = 50
@@ -359,7 +359,7 @@ def _out_of_place(start: Start, group: PodGroupRecord) -> Verdict | None:
 def _incomplete(start: Start, state: Quorum) -> Verdict:
     """A gang's verdict out of the one on its first member that fitted nowhere."""
     failure = start.failed or Verdict(code=Code.NO_NODE_FITS)
-    if failure.code is Code.CLAIM_IN_USE:
+    if failure.code in CLAIMS_IN_USE:
         return failure  # no node changes that
     # Of a single pod. Where there are subgroups, another one may be what a pod waits for.
     if state.minimum <= 1 and len(state.tree.names) == 1:

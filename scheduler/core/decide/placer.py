@@ -19,6 +19,7 @@ from scheduler.core.model.claim_choice import ClaimChoice
 from scheduler.core.model.device_allocation import DeviceRefusal
 from scheduler.core.model.plan import Alone, Attempt, Bind, Hold, Join, Placement, Prepare, Retire
 from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.model.volume_need import VolumeChoice
 from scheduler.core.nodes import volumes_to_come
 from scheduler.core.nodes.device_sightings import NO_PROSPECT
@@ -55,9 +56,16 @@ class Placer:
         #: Groups whose devices attempts of this very plan will make known.
         self._opening: set[str] = set()
 
-    def taken_claim(self, pod: PodRecord) -> str:
-        """A claim that ``pod`` has to have for itself, and that one placed before it has; "" if there is none."""
-        return next((name for name in pod.alone if (pod.namespace, name) in self.statement.claims), "")
+    def taken_claim(self, pod: PodRecord) -> Verdict | None:
+        """Why pods that were placed before ``pod`` leave a claim of it with no place; None if they don't.
+
+        One has the claim for itself, or as many as may use it at once.
+        """
+        taken = next((name for name in pod.alone if (pod.namespace, name) in self.statement.claims), "")
+        if taken:
+            return Verdict(code=Code.CLAIM_IN_USE, detail=taken)
+        full = self.statement.allocating.full_claim(pod)
+        return Verdict(code=Code.RESOURCE_CLAIM_IN_USE, detail=full) if full else None
 
     def ranking(self, cls: PodClass) -> Ranking:
         """The ranking of a class, made when it is first asked for."""

@@ -120,6 +120,10 @@ class Code(enum.Enum):
     QUEUE_CLOSED = "QueueClosed"
 
 
+#: Another pod has a claim: nothing that happens on nodes changes that.
+CLAIMS_IN_USE: Final = frozenset({Code.CLAIM_IN_USE, Code.RESOURCE_CLAIM_IN_USE})
+
+
 class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     """One reason that keeps a number of nodes out. ``resource`` for "not enough of it", else "".
 

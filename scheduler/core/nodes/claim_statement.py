@@ -19,7 +19,7 @@ from scheduler.core.model.claim_choice import ClaimChoice
 from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusal, RefusalCode
 from scheduler.core.model.device_need import DeviceNeed, ResourceClaimKey
 from scheduler.core.model.records import NodeRecord, PodRecord
-from scheduler.core.nodes.resource_claims import ResourceClaims
+from scheduler.core.nodes.resource_claims import MOST_USERS, ResourceClaims
 from scheduler.core.nodes.table import Bools, Selection
 
 #: What was chosen for each need.
@@ -49,7 +49,7 @@ KINDS: Final[Mapping[RefusalCode, str]] = {
 class ClaimStatement:
     """What is chosen on a statement, by position of its nodes. ``in_flight`` is asked when it is first needed."""
 
-    __slots__ = ("_ask", "_chosen", "_claims", "_effort", "_nodes", "_searching", "_taken")
+    __slots__ = ("_ask", "_chosen", "_claims", "_effort", "_joining", "_nodes", "_searching", "_taken")
 
     def __init__(self, claims: ResourceClaims, nodes: Sequence[NodeRecord], in_flight: InFlight) -> None:
         self._claims = claims
@@ -58,6 +58,8 @@ class ClaimStatement:
         self._taken: Taken | None = None
         #: What searches for these needs have taken beyond what is usual.
         self._searching: Counter[tuple[DeviceNeed, ...]] = Counter()
+        #: How many pods were placed here for which a claim (UID) is to be reserved.
+        self._joining: Counter[str] = Counter()
         #: What choosing has cost since it was asked last.
         self._effort = 0
         #: Claims that several pods use: what was chosen, once for each pod that it was chosen for.
@@ -112,6 +114,18 @@ class ClaimStatement:
         self._searching[asked] += max(0, self._effort - before - _USUAL)
         return found
 
+    def full_claim(self, pod: PodRecord) -> str:
+        """A claim of a pod that as many pods use, with those placed here, as may use it at once; "" if there is none.
+
+        Those on their way are not counted: they may be seen already, and the writes of claims count, too.
+        """
+        for name, uid in (*pod.to_allocate, *pod.to_reserve) if self._joining else ():
+            claim = self._claims.claims.get((pod.namespace, name))
+            users = 0 if claim is None else len(claim.reserved_for) + claim.others
+            if self._joining[uid] and users + self._joining[uid] >= MOST_USERS:
+                return name
+        return ""
+
     def choices(self, pod: PodRecord, chosen: Chosen) -> tuple[ClaimChoice, ...]:
         """What is to be written for a pod: the claims that were chosen for, and those that it only joins."""
         new = tuple(
@@ -136,11 +150,14 @@ class ClaimStatement:
     def take(self, choices: Iterable[ClaimChoice]) -> None:
         """Charge what was chosen."""
         self._in_use()
-        self._charge(choices)
+        listed = tuple(choices)
+        self._charge(listed)
+        self._joining.update(choice.claim_uid for choice in listed)
 
     def give_back(self, position: int, choices: Sequence[ClaimChoice]) -> Iterable[int]:
         """Take back what was charged last; return the positions where something may fit again."""
         taken = self._in_use()
+        self._joining.subtract(choice.claim_uid for choice in choices)
         for choice in choices:
             if choice.key is not None:
                 before = self._chosen[choice.key]

@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.model.plan import Bind, Explain, Gang, Prepare
+from scheduler.core.model.verdict import Code
 from tests.scheduler.core.device_objects import DRIVER, ask, device, written_slice
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered, reserve
 from tests.scheduler.core.nodes.mounting import places, reasons
@@ -77,6 +78,33 @@ def test_a_gang_is_prepared_as_a_whole_or_not_at_all(devices: int, is_started: b
     reserve(made, plan)
     (gang,) = (entry for entry in made.decide(0).entries if not isinstance(entry, Explain))
     assert isinstance(gang, Gang)
+
+
+@pytest.mark.parametrize(("minimum", "expected"), [(2, []), (1, ["x"])])
+@pytest.mark.parametrize("is_allocated", [True, False])
+def test_no_more_members_start_than_may_use_a_claim(minimum: int, expected: list[str], is_allocated: bool) -> None:
+    others = tuple(f"other-{number}" for number in range(255))
+    shared = claimed(on=("a", "d0") if is_allocated else None, by=others)
+    made = cluster(*_NODES, GPU, offered("a"), shared, pod_group("g", minimum))
+    feed(made, *(claiming(name, "c", group="g") for name in "xy"))
+    plan = made.decide(0)
+    assert list(chosen(plan)) == expected
+    told = [entry.verdict for entry in plan.entries if isinstance(entry, Explain)]
+    refused = [] if expected else [(Code.RESOURCE_CLAIM_IN_USE, "c")]
+    assert [(verdict.code, verdict.detail) for verdict in told] == refused
+
+
+def test_a_pod_for_which_a_claim_has_no_place_gets_it_when_the_pod_before_it_fails() -> None:
+    shared = claimed(on=("a", "d0"), by=tuple(f"other-{number}" for number in range(255)))
+    made = cluster(*_NODES, GPU, offered("a"), shared, *(claiming(name, "c") for name in "xy"))
+    plan = made.decide(0)
+    assert list(chosen(plan)) == ["x"]
+    commit(made, plan)
+    made.decide(0)
+    (placed,) = (placement for entry in plan.entries if isinstance(entry, Prepare) for placement in entry.placements)
+    made.commits.failed(placed.pod_uid, "", "Refused: it is", now_ns=0)
+    made.commits.release(placed.pod_uid, attempt=placed.number)
+    assert list(chosen(made.decide(0))) == ["y"]
 
 
 def test_what_a_gang_that_fits_nowhere_had_taken_is_there_for_the_next_pod() -> None:
