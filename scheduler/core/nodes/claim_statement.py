@@ -129,8 +129,8 @@ class ClaimStatement:
     def choices(self, pod: PodRecord, chosen: Chosen) -> tuple[ClaimChoice, ...]:
         """What is to be written for a pod: the claims that were chosen for, and those that it only joins."""
         new = tuple(
-            ClaimChoice(claim=name, claim_uid=uid, allocation=allocation, key=need.claim)
-            for (name, uid), need, allocation in zip(pod.to_allocate, pod.cls.devices, chosen, strict=True)
+            ClaimChoice(claim=name, claim_uid=uid, allocation=allocation, key=self._key(pod, name))
+            for (name, uid), allocation in zip(pod.to_allocate, chosen, strict=True)
         )
         joined = ((uid, self._claims.claims.get((pod.namespace, name))) for name, uid in pod.to_reserve)
         return (
@@ -141,6 +141,11 @@ class ClaimStatement:
                 if claim is not None and claim.allocation is not None
             ),
         )
+
+    def _key(self, pod: PodRecord, name: str) -> ResourceClaimKey | None:
+        """The key of a claim that others may come to use while it is on its way: of one that was made for no pod."""
+        claim = self._claims.claims.get((pod.namespace, name))
+        return None if claim is None or claim.owner else claim.key
 
     def _known(self, need: DeviceNeed) -> ClaimAllocation | None:
         """What was chosen for a claim that several pods use."""

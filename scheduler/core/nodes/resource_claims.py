@@ -80,8 +80,15 @@ class ResourceClaims:
             self._leave_users(before)
         self._pods[pod.uid] = pod
         for use in pod.resource_claims:
-            self._users.setdefault((pod.namespace, use.name), set()).add(pod.uid)
+            self._use((pod.namespace, use.name), pod.uid)
         self._note_reserved(pod)
+
+    def _use(self, key: ResourceClaimKey, uid: str) -> None:
+        """A pod uses a claim; one that another pod alone used is no longer that pod's alone."""
+        users = self._users.setdefault(key, set())
+        if len(users) == 1 and uid not in users:
+            self._touched(*users)
+        users.add(uid)
 
     def drop_pod(self, uid: str) -> None:
         """A pod is gone, or has a node."""
@@ -96,6 +103,8 @@ class ResourceClaims:
         for use in pod.resource_claims:
             users = self._users.get((pod.namespace, use.name), set())
             users.discard(pod.uid)
+            if len(users) == 1:
+                self._touched(*users)
             if not users:
                 self._users.pop((pod.namespace, use.name), None)
 
@@ -223,7 +232,7 @@ class ResourceClaims:
         places = (claim.allocation.terms for claim in allocated if claim.allocation is not None)
         cls = msgspec.structs.replace(
             pod.cls,
-            devices=tuple(need for claim in needed if (need := _need(claim)) is not None),
+            devices=tuple(need for claim in needed if (need := self._need(claim)) is not None),
             constraints=msgspec.structs.replace(
                 pod.cls.constraints, allocated=tuple(dict.fromkeys(terms for terms in places if terms is not None))
             ),
@@ -236,6 +245,11 @@ class ResourceClaims:
             to_allocate=tuple((claim.name, claim.uid) for claim in needed),
             to_reserve=tuple((claim.name, claim.uid) for claim in allocated if pod.uid not in claim.reserved_for),
         )
+
+    def _need(self, claim: ResourceClaimRecord) -> DeviceNeed | None:
+        """What a claim asks; one that several pods use is chosen for once, for all of them."""
+        is_alone = claim.owner or len(self._users.get(claim.key, ())) < 2
+        return claim.need if is_alone or claim.need is None else msgspec.structs.replace(claim.need, claim=claim.key)
 
     def _obstacle(self, pod: PodRecord) -> Verdict | None:
         """Why its claims keep a pod waiting on all nodes."""
@@ -283,11 +297,6 @@ def _state(pod: PodRecord, use: ResourceClaimUse, claim: ResourceClaimRecord) ->
         return Code.RESOURCE_CLAIM_NOT_OWN
     is_full = len(claim.reserved_for) + claim.others >= MOST_USERS and pod.uid not in claim.reserved_for
     return Code.RESOURCE_CLAIM_IN_USE if is_full else None
-
-
-def _need(claim: ResourceClaimRecord) -> DeviceNeed | None:
-    """What a claim asks; one that pods name themselves is chosen for once, for all of them."""
-    return claim.need if claim.owner or claim.need is None else msgspec.structs.replace(claim.need, claim=claim.key)
 
 
 def _unsupported(what: str) -> Verdict:

@@ -59,6 +59,13 @@ def test_a_claim_that_two_pods_use_is_chosen_for_once_and_both_go_where_it_is() 
     assert chosen(made.decide(0)) == {"r": ("a", {"c": "d0"})}
 
 
+def test_a_pod_that_comes_to_use_a_claim_on_its_way_goes_where_it_is() -> None:
+    made = cluster(*_NODES, GPU, offered("a"), offered("b", 3), claimed("big", ask(count=2)), claiming("p", "big"))
+    commit(made, made.decide(0))
+    feed(made, claiming("q", "big"), claimed("last"), claiming("r", "last"))
+    assert chosen(made.decide(0)) == {"q": ("b", {"big": "d0,d1"}), "r": ("a", {"last": "d0"})}
+
+
 def test_pods_whose_claims_are_reserved_are_bound_where_these_are() -> None:
     made = cluster(*_NODES, GPU, offered("b"), claimed(), claiming("p", "c"))
     reserve(made, made.decide(0))

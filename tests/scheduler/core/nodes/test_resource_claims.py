@@ -63,7 +63,11 @@ def test_pods_whose_own_claims_ask_the_same_are_of_one_class() -> None:
         feed(made, claimed(f"of-{name}", ownerReferences=[owner]), claiming(name, template=f"of-{name}"))
     assert len({pod.cls for pod in made.waiting()}) == 1
     feed(made, claimed("named"), claiming("r", "named"))
+    assert len({pod.cls for pod in made.waiting()}) == 1
+    feed(made, claiming("s", "named"))
     assert len({pod.cls for pod in made.waiting()}) == 2
+    made.remove_pod("uid-s")
+    assert len({pod.cls for pod in made.waiting()}) == 1
 
 
 @pytest.mark.parametrize("kind", ["claims", "slices", "classes"])
