@@ -7,6 +7,7 @@ Allocating can be repeated: a claim that says already what is wanted is left alo
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -46,7 +47,7 @@ async def allocate(
     "" if nobody wants it any more. Raises NotWritten.
     """
     version = await until_written(
-        partial(_allocate, api, placement, choice, classes),
+        _Allocating(api, placement, choice, classes).write,
         named=f"ResourceClaim {choice.claim}",
         changed="ClaimChanged",
         limiter=limiter,
@@ -67,22 +68,37 @@ async def leave(api: Api, pod: Identity, claim: ResourceClaim) -> None:
     await _write(api, claim, {"status": status}, subresource="status")
 
 
-async def _allocate(api: Api, placement: Placement, choice: ClaimChoice, classes: Classes) -> str:
-    claim = await api.get(RESOURCE_CLAIMS, choice.claim, namespace=placement.namespace)
-    _check(claim, choice)
-    users = claim.status.reserved_for or []
-    if any(each.uid == placement.pod_uid for each in users):
+@dataclass(slots=True)
+class _Allocating:
+    """One allocation, tried again until it is answered. ``is_sent``: its write may have been carried out."""
+
+    api: Api
+    placement: Placement
+    choice: ClaimChoice
+    classes: Classes
+    is_sent: bool = False
+
+    async def write(self) -> str:
+        api, placement, choice = self.api, self.placement, self.choice
+        claim = await api.get(RESOURCE_CLAIMS, choice.claim, namespace=placement.namespace)
+        _check(claim, choice)
+        users = claim.status.reserved_for or []
+        if any(each.uid == placement.pod_uid for each in users):
+            if self.is_sent:
+                return claim.metadata.resource_version
+            # Seen late. The process that wrote it may have a withdrawal at this version on its way (rule 5).
+            raise NotWritten(_CHANGED.format(choice.claim, "it is reserved for the pod already"), is_overtaken=True)
+        if len(users) >= MOST_USERS:
+            raise NotWritten(_CHANGED.format(choice.claim, f"{MOST_USERS} others use it"), is_overtaken=True)
+        finalizers = claim.metadata.finalizers or []
+        if claim.status.allocation is None and names.CLAIM_FINALIZER not in finalizers:
+            claim = await _write(api, claim, {"metadata": {"finalizers": [*finalizers, names.CLAIM_FINALIZER]}})
+        status: dict[str, Any] = {"reservedFor": [*msgspec.to_builtins(users), _consumer(placement)]}
+        if claim.status.allocation is None:
+            status["allocation"] = msgspec.to_builtins(written(choice.allocation, claim, self.classes))
+        self.is_sent = True
+        claim = await _write(api, claim, {"status": status}, subresource="status")
         return claim.metadata.resource_version
-    if len(users) >= MOST_USERS:
-        raise NotWritten(_CHANGED.format(choice.claim, f"{MOST_USERS} others use it"), is_overtaken=True)
-    finalizers = claim.metadata.finalizers or []
-    if claim.status.allocation is None and names.CLAIM_FINALIZER not in finalizers:
-        claim = await _write(api, claim, {"metadata": {"finalizers": [*finalizers, names.CLAIM_FINALIZER]}})
-    status: dict[str, Any] = {"reservedFor": [*msgspec.to_builtins(users), _consumer(placement)]}
-    if claim.status.allocation is None:
-        status["allocation"] = msgspec.to_builtins(written(choice.allocation, claim, classes))
-    claim = await _write(api, claim, {"status": status}, subresource="status")
-    return claim.metadata.resource_version
 
 
 def _check(claim: ResourceClaim, choice: ClaimChoice) -> None:

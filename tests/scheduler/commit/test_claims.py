@@ -9,9 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
+from kube.binding import Identity
+from kube.client.errors import Conflict
 from kube.client.resources import PODS, RESOURCE_CLAIMS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
+from scheduler.commit import claim_writes
 from simulator.claimcontroller import ClaimController
 from simulator.world import World
 from tests.scheduler import stage
@@ -360,3 +363,25 @@ async def test_a_withdrawal_that_is_refused_for_long_is_tried_less_and_less_ofte
         world.server.faults.on_request.remove(refuses)
         await settle(100)
         assert phases(world) == {"p": "Running"}
+
+
+async def test_a_reservation_of_another_process_that_is_seen_late_is_not_taken_for_our_own() -> None:
+    async with _stage(1) as (world, made):
+        await create_claim(made, "c")
+        await create(world, using(pod("p", schedulingGates=[{"name": "later"}]), "c"))
+        await settle(5)
+
+        def is_late(call: Call, _line: bytes) -> float:
+            return 5.0 if (call.user, call.kind.plural) == ("scheduler", "resourceclaims") else 0.0
+
+        world.server.faults.on_watch_line.append(is_late)
+        result = {"request": "r", "driver": DRIVER, "pool": "node-0", "device": "d0"}
+        ours = {"resource": "pods", "name": "p", "uid": find(world, "p")["metadata"]["uid"]}
+        status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [ours]}
+        theirs = await made.api.patch(RESOURCE_CLAIMS, "c", {"status": status}, namespace=TEAM, subresource="status")
+        await world.api.patch(PODS, "p", {"spec": {"schedulingGates": None}}, namespace=TEAM)
+        await settle(40)
+        assert phases(world) == {"p": "Running"}
+        with pytest.raises(Conflict):
+            await claim_writes.leave(made.api, Identity(TEAM, "p", ours["uid"]), theirs)
+        assert users((await claims_of(made))["c"]) == ["p"]
