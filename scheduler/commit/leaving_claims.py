@@ -34,6 +34,10 @@ _TEXT: Final = FenceText(
 )
 
 
+class _Changed(Exception):
+    """Raised when a pod has changed since it was read."""
+
+
 class LeavingClaims:
     """Gives claims back, for each pod once at a time."""
 
@@ -69,7 +73,7 @@ class LeavingClaims:
             await self._leave(pod, [claim.name for claim in claims.reserved_for(pod)])
             claims.note_left(pod.uid)
             self._pauses_s.pop(pod.uid, None)
-        except Conflict:
+        except (Conflict, _Changed):
             claims.note_kept(pod.uid)
             _log.info("claims of pod %s/%s have changed, and are looked at again", pod.namespace, pod.name)
         except ApiError as error:
@@ -106,13 +110,17 @@ class LeavingClaims:
             return None
 
     async def _fence(self, identity: Identity) -> bool:
-        """Make sure that no Binding can land any more; return whether the pod is there, and unbound."""
+        """Make sure that no Binding can land any more; return whether the pod is there, and unbound.
+
+        Raises _Changed.
+        """
         pod = await binding.read(self._api, identity)
         if pod is None or pod.spec.node_name:
             return False
         rv = pod.metadata.resource_version
         attempt = binding.named_at("claims", rv)
         fenced = await binding.fence(self._api, identity, rv=rv, attempt=attempt, text=_TEXT, clock=self._clock)
-        if fenced is not None:
-            self._cache.note_pod(fenced)
-        return fenced is not None
+        if fenced is None:
+            raise _Changed
+        self._cache.note_pod(fenced)
+        return True

@@ -385,3 +385,30 @@ async def test_a_reservation_of_another_process_that_is_seen_late_is_not_taken_f
         with pytest.raises(Conflict):
             await claim_writes.leave(made.api, Identity(TEAM, "p", ours["uid"]), theirs)
         assert users((await claims_of(made))["c"]) == ["p"]
+
+
+async def test_a_withdrawal_whose_pod_is_edited_meanwhile_begins_again() -> None:
+    async with _stage(1, 1) as (world, made):
+        await create_claim(made, "c")
+
+        def dies(call: Call) -> Fault | None:
+            if (call.user, call.subresource) != ("scheduler", "binding") or dead.is_set():
+                return None
+            dead.set()
+            return Fault(lost="request")
+
+        def waits(call: Call) -> Fault | None:
+            if b"ClaimsGivenBack" not in (call.body or b"") or fencing.is_set():
+                return None
+            fencing.set()
+            return Fault(delay_s=1.0)
+
+        dead, fencing = anyio.Event(), anyio.Event()
+        world.server.faults.on_request += [dies, waits]
+        await create(world, using(pod("p"), "c"))
+        await dead.wait()
+        await world.restart(world.scheduler)
+        await fencing.wait()
+        await world.api.patch(PODS, "p", {"metadata": {"annotations": {"edited": "now"}}}, namespace=TEAM)
+        await settle(60)
+        assert phases(world) == {"p": "Running"}
