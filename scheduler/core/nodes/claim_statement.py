@@ -49,7 +49,10 @@ KINDS: Final[Mapping[RefusalCode, str]] = {
 class ClaimStatement:
     """What is chosen on a statement, by position of its nodes. ``in_flight`` is asked when it is first needed."""
 
-    __slots__ = ("_ask", "_chosen", "_claims", "_effort", "_joining", "_nodes", "_searching", "_taken")
+    __slots__ = (
+        *("_answers", "_ask", "_asked", "_chosen", "_claims", "_effort", "_joining", "_nodes", "_searching"),
+        "_taken",
+    )
 
     def __init__(self, claims: ResourceClaims, nodes: Sequence[NodeRecord], in_flight: InFlight) -> None:
         self._claims = claims
@@ -60,6 +63,10 @@ class ClaimStatement:
         self._searching: Counter[tuple[DeviceNeed, ...]] = Counter()
         #: How many pods were placed here for which a claim (UID) is to be reserved.
         self._joining: Counter[str] = Counter()
+        #: The needs that were asked for last, and the answers by position, until something is charged: where a class
+        #: fits nowhere, all nodes are asked again for the reason.
+        self._asked: Sequence[DeviceNeed] = ()
+        self._answers: dict[int, Chosen | DeviceRefusal] = {}
         #: What choosing has cost since it was asked last.
         self._effort = 0
         #: Claims that several pods use: what was chosen, once for each pod that it was chosen for.
@@ -87,6 +94,14 @@ class ClaimStatement:
 
     def choose(self, position: int, needs: Sequence[DeviceNeed]) -> Chosen | DeviceRefusal:
         """The devices for these needs on one node; or why it has none."""
+        if needs is not self._asked:
+            self._asked, self._answers = needs, {}
+        answer = self._answers.get(position)
+        if answer is None:
+            answer = self._answers[position] = self._choose(position, needs)
+        return answer
+
+    def _choose(self, position: int, needs: Sequence[DeviceNeed]) -> Chosen | DeviceRefusal:
         taken, node = self._in_use(), self._nodes[position]
         self._effort += _CHOOSING + len(needs)
         known = [self._known(need) for need in needs]
@@ -162,6 +177,7 @@ class ClaimStatement:
     def give_back(self, position: int, choices: Sequence[ClaimChoice]) -> Iterable[int]:
         """Take back what was charged last; return the positions where something may fit again."""
         taken = self._in_use()
+        self._answers = {}
         self._joining.subtract(choice.claim_uid for choice in choices)
         for choice in choices:
             if choice.key is not None:
@@ -179,6 +195,7 @@ class ClaimStatement:
         return (position,) if is_here else range(len(self._nodes))
 
     def _charge(self, choices: Iterable[ClaimChoice]) -> None:
+        self._answers = {}
         for choice in choices:
             if choice.key is not None:
                 self._chosen.setdefault(choice.key, []).append(choice.allocation)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from scheduler.core.decide.allowance import Limits
+from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Bind, Explain, Gang, Prepare
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.device_objects import DRIVER, ask, device, written_slice
@@ -199,3 +200,23 @@ def _anything(dice: random.Random, step: int) -> tuple[str, Fed]:
         case _:
             cordoned = dice.random() < 0.3
             return f"node {at}", node(at, gpus=0, labels={"step": str(step)}, cordoned=cordoned)
+
+
+def test_answers_are_kept_until_something_is_charged_or_given_back() -> None:
+    made = cluster(*_NODES, GPU, offered("a"), claimed("x"), claimed("y"), claiming("p", "x"), claiming("q", "y"))
+    snapshot = made.snapshot()
+    statement = Placer(snapshot).statement
+    p, q = sorted(made.waiting(), key=lambda each: each.name)
+    allocating, needs = statement.allocating, p.cls.devices
+    first = allocating.fits(needs, slice(None)).tolist()
+    effort = allocating.take_effort()
+    assert (first, allocating.fits(needs, slice(None)).tolist(), allocating.take_effort()) == (first, first, 0)
+    assert sum(first) == 1 < effort
+    at = first.index(True)
+    found = allocating.choose(at, needs)
+    assert isinstance(found, tuple)
+    choices = allocating.choices(p, found)
+    allocating.take(choices)
+    assert not allocating.fits(q.cls.devices, slice(None)).any()
+    allocating.give_back(at, choices)
+    assert allocating.fits(needs, slice(None)).tolist() == first
