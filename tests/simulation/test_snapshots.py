@@ -38,7 +38,7 @@ from wire import names
 from wire.rfc3339 import rfc3339
 
 #: Those of the first ones that take little time; `make nightly` runs more.
-SEEDS = range(1, 41) if IS_WHOLE else (1, 2, 3, 4, 8, 9, 10)
+SEEDS = range(1, 41) if IS_WHOLE else (1, 2, 3, 4, 6, 7, 9, 10)
 TYPES: dict[str, type] = {
     each.plural: each.type for each in vars(resources).values() if isinstance(each, resources.Resource)
 }
