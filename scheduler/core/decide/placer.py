@@ -26,7 +26,7 @@ from scheduler.core.nodes.device_sightings import NO_PROSPECT
 from scheduler.core.nodes.table import CPU, IDLE, LEAVING, MEMORY, Bools
 from scheduler.core.nodes.volume_statement import Refusal
 from scheduler.core.scores.ranking import Ranking
-from scheduler.core.snapshot.copies import Chosen
+from scheduler.core.snapshot.copies import NOTHING_CHOSEN, Chosen
 from scheduler.core.snapshot.node_mask import NodeMask, all_but
 from scheduler.core.snapshot.statement import Part, Room, Statement
 
@@ -133,6 +133,8 @@ class Placer:
 
     def _chosen(self, pod: PodRecord, position: int) -> Chosen | None:
         """Choose for its claims that are not bound or allocated; None if the node has nothing for one."""
+        if not (pod.cls.unbound or pod.cls.devices or pod.to_reserve):
+            return NOTHING_CHOSEN
         volumes = self._volumes(pod, position)
         claims = None if volumes is None else self._claims(pod, position)
         return None if volumes is None or claims is None else Chosen(volumes, claims)

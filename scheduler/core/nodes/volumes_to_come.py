@@ -36,6 +36,8 @@ def _to_come(cls: PodClass, driver_of: LimitedDriver) -> Iterator[Attached]:
 
 def of_pod(pod: PodRecord, driver_of: LimitedDriver) -> tuple[Attached, ...]:
     """The same of one pod, each by its claim."""
+    if not pod.cls.unbound:
+        return pod.cls.attached
     claims = zip(pod.cls.unbound, pod.unbound_claims, strict=True)
     to_come = ((driver_of(need.storage_class), name) for need, (name, _) in claims)
     return (*pod.cls.attached, *((driver, of_claim((pod.namespace, name))) for driver, name in to_come if driver))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from scheduler.core.model.claim_choice import ClaimChoice
 from scheduler.core.model.volume_need import VolumeChoice
@@ -27,3 +27,6 @@ class Chosen(NamedTuple):
 
     volumes: tuple[VolumeChoice, ...] = ()
     claims: tuple[ClaimChoice, ...] = ()
+
+
+NOTHING_CHOSEN: Final = Chosen()

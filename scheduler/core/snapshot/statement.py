@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import msgspec
 import numpy as np
@@ -29,12 +28,10 @@ from scheduler.core.nodes.ledger import Ledger, devices_of
 from scheduler.core.nodes.node_usage import Charge, Occupancy
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Bools, Device, Int8s, Int64s
 from scheduler.core.nodes.volume_limits import Attached
-from scheduler.core.snapshot.copies import Chosen, Copies
+from scheduler.core.snapshot.copies import NOTHING_CHOSEN, Chosen, Copies
 from scheduler.core.snapshot.pod_counts import Counting
 from scheduler.core.snapshot.supposed import Supposed
 from wire import names
-
-NOTHING_CHOSEN: Final = Chosen()
 
 
 class OverCommitted(Exception):
