@@ -16,7 +16,7 @@ from typing import Final
 from cli import durations
 from cli.machine.folder import Folder
 from cli.machine.listing import print_list
-from cli.machine.placing import Gpu, Shortfall, requested
+from cli.machine.placing import Ask, Gpu, Shortfall, requested
 from cli.machine.processes import Processes
 from cli.machine.taking import Site
 from cli.printable import line
@@ -36,20 +36,21 @@ _IDS: Final = ("GPU-", "MIG-")
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return only where it was not started, or list GPUs."""
+    # Bad input is refused on any machine, before the GPUs are read.
+    wanted = None if arguments.list else (requested(arguments.gpus, arguments.gpu_memory), _wait_s(arguments.wait))
     found = installed()
     if isinstance(found, Unreadable):
         return _said(f"the GPUs can't be read: {found.message}", 1)
     closed = ("", "its MIG mode is on")
     gpus = [Gpu(at, device.uuid, device.mem_mib or 0, closed[is_cut]) for at, (device, is_cut) in enumerate(found)]
     site = Site(gpus, Folder(Path(arguments.folder)), Processes())
-    if arguments.list:
+    if wanted is None:
         print_list(site.standing(), form=arguments.output, has_headers=not arguments.no_headers)
         return 0
-    return _start(arguments, site)
+    return _start(arguments, site, *wanted)
 
 
-def _start(arguments: argparse.Namespace, site: Site) -> int:
-    ask, wait_s = requested(arguments.gpus, arguments.gpu_memory), _wait_s(arguments.wait)
+def _start(arguments: argparse.Namespace, site: Site, ask: Ask, wait_s: float) -> int:
     if not arguments.beside_kubelet and (why := why_refused()):
         raise BadInput(f"--beside-kubelet: missing; {why}")
     path = shutil.which(arguments.command[0])
