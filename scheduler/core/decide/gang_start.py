@@ -22,7 +22,6 @@ from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Prepare, 
 from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import DIMENSIONS
 from scheduler.core.model.verdict import CLAIMS_IN_USE, Code, Verdict
-from scheduler.core.model.volume_need import VolumeNeed
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.snapshot.node_mask import NodeMask
 
@@ -104,8 +103,8 @@ def started(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts, *, su
 
 
 def _for_all_users(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts) -> dict[PodClass, NodeMask]:
-    """By class, of members that share a claim of one node: the nodes that may take as many of them as have to start."""
-    users = Counter(pod.cls for pod in ready if any(_holds_together(need) for need in pod.cls.unbound))
+    """By class, of members that share a claim: the nodes that may take as many of them as have to start."""
+    users = Counter(pod.cls for pod in ready if _may_hold_together(pod.cls))
     if users:
         nodes = len(attempts.snapshot.ledger.row_of)
         attempts.allowance.spend(ready[0].namespace, len(users) * (_COUNTING + nodes // _NODES_PER_OPERATION))
@@ -116,9 +115,10 @@ def _for_all_users(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts
     }
 
 
-def _holds_together(need: VolumeNeed) -> bool:
-    """Whether the pods of a claim have to be on one node until it is bound."""
-    return need.claim is not None and not need.serves_many_nodes
+def _may_hold_together(cls: PodClass) -> bool:
+    """Whether a claim that is not bound or allocated yet, and that others use as well, may serve one node only."""
+    volumes = any(need.claim is not None and not need.serves_many_nodes for need in cls.unbound)
+    return volumes or any(need.claim is not None for need in cls.devices)
 
 
 def _by_claims(pod: PodRecord) -> list[int]:

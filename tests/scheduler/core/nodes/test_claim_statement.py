@@ -102,6 +102,15 @@ def test_no_more_members_start_than_may_use_a_claim(minimum: int, expected: list
     assert [(verdict.code, verdict.detail) for verdict in told] == refused
 
 
+@pytest.mark.parametrize(("gpus", "expected"), [((1, 2), {"b"}), ((1, 1), set()), ((2, 3), {"a"})])
+def test_a_gang_that_shares_a_claim_starts_where_all_fit(gpus: tuple[int, int], expected: set[str]) -> None:
+    made = cluster(
+        *(node(name, count) for name, count in zip("ab", gpus, strict=True)), GPU, offered("a"), offered("b")
+    )
+    feed(made, claimed(), pod_group("g", 2), *(claiming(name, "c", group="g", gpus=1) for name in "xy"))
+    assert {where for where, _ in chosen(made.decide(0)).values()} == expected
+
+
 def test_a_pod_for_which_a_claim_has_no_place_gets_it_when_the_pod_before_it_fails() -> None:
     shared = claimed(on=("a", "d0"), by=tuple(f"other-{number}" for number in range(255)))
     made = cluster(*_NODES, GPU, offered("a"), shared, *(claiming(name, "c") for name in "xy"))
