@@ -1,6 +1,7 @@
 """A snapshot as the scheduler's own Cluster, fed with what watches would have shown of it.
 
 A kind that is missing counts as one that the scheduler has not read yet: pods that depend on it wait with that reason.
+So do pods with ResourceClaims: files keep no claims and no slices.
 Only the running scheduler knows of failed attempts, so none has failed here.
 """
 
@@ -34,6 +35,8 @@ def cluster_of(saved: Saved, settings: Settings) -> tuple[Cluster, tuple[str, ..
     makes_room = settings.makes_room and saved.room is not None
     cluster = Cluster(msgspec.structs.replace(settings, makes_room=makes_room))
     room = KnownForRoom(settings.room)
+    for not_kept in (cluster.claims.claims, cluster.claims.inventory.slices, cluster.claims.inventory.classes):
+        not_kept.expect()
     for name, (facts, read) in _facts(cluster, room).items():
         if name in saved.missing:
             facts.expect()

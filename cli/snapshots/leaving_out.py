@@ -33,7 +33,6 @@ from wire.core import (
     ObjectMeta,
     OwnerReference,
     Pod,
-    PodResourceClaim,
     PodSpec,
     PodStatus,
     ResourceRequirements,
@@ -123,7 +122,7 @@ def _pod(pod: Pod) -> Pod:
             scheduling_gates=spec.scheduling_gates,
             overhead=spec.overhead,
             volumes=_listed(each for volume in spec.volumes or () if (each := _volume(volume)) is not None),
-            resource_claims=[PodResourceClaim(name="left-out")] if spec.resource_claims else None,
+            resource_claims=spec.resource_claims,
             workload_ref=_SOMETHING if spec.workload_ref else None,
             scheduling_group=_SOMETHING if spec.scheduling_group else None,
             resources=_amounts(spec.resources),
@@ -200,6 +199,7 @@ def _status(status: PodStatus) -> PodStatus:
         init_container_statuses=_listed(map(_container_status, status.init_container_statuses or ())),
         resources=_amounts(status.resources),
         allocated_resources=status.allocated_resources,
+        resource_claim_statuses=status.resource_claim_statuses,
         start_time=status.start_time,
     )
 

@@ -161,7 +161,7 @@ def test_a_program_that_the_kernel_does_not_start_takes_no_share(shell: Shell, t
 def test_a_machine_without_a_driver_says_so(shell: Shell) -> None:
     shell.state.unlink()
     assert shell.run("--list") == (1, "", "the GPUs can't be read: unable to initialize NVML: Driver Not Loaded")
-    # Bad input is refused all the same.
+    # Bad input is refused before the driver is asked.
     assert shell.run("--gpus", "1.5", "--", "true")[0] == 2
     assert shell.run("--gpus", "0.5", "--wait", "soon", "--", "true")[0] == 2
 

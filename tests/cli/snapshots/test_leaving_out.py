@@ -36,6 +36,8 @@ KEPT = {
         for name in ("name", "image", "restartPolicy", "restartPolicyRules.action", "ports.protocol", "ports.hostIP")
     ),
     "spec.volumes.persistentVolumeClaim.claimName",
+    *(f"spec.resourceClaims.{name}" for name in ("name", "resourceClaimName", "resourceClaimTemplateName")),
+    *(f"status.resourceClaimStatuses.{name}" for name in ("name", "resourceClaimName")),
     "status.phase",
     "status.startTime",
 }
