@@ -86,7 +86,7 @@ class Asks:
         self._looks_left -= sum(len(pool.devices) for pool in self._pools)
         if self._looks_left < 0:
             raise Refused(RefusalCode.SEARCH_CUT)
-        # As upstream: devices that have too little of what is asked are none of "all".
+        # As upstream: "all" means the devices that have as much as is asked.
         listed = (each for each in devices_of(self._pools, self._taken) if self.takes(ask, each))
         self._all[ask] = [each for each in listed if part_for(ask, each) is not None]
 

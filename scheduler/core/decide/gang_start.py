@@ -92,6 +92,8 @@ def started(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts, *, su
     start = _tried(ready, state, _Trying(Start(), attempts, attempts.accounts.checkpoint(), supposes_nodes))
     if start.is_whole or start.held_back is not None or supposes_nodes:
         return start
+    if not any(pod.cls.unbound or pod.cls.devices for pod in ready):
+        return start
     ordered = sorted(ready, key=_by_claims, reverse=True)
     attempts.rollback(mark)
     masks = _for_all_users(ready, state, attempts)

@@ -34,7 +34,7 @@ _USUAL: Final = 200
 #: What it takes to ask a node, in operations, and one more for each claim.
 _CHOOSING: Final = 8
 _ELSEWHERE: Final = DeviceRefusal(RefusalCode.NO_DEVICES)
-#: Kind of the reason -> refusals that it stands for. What is not named here has no devices.
+#: Refusal -> the kind of its reason. What is not named here has no devices.
 KINDS: Final[Mapping[RefusalCode, str]] = {
     RefusalCode.NO_DEVICES: "claim-devices",
     RefusalCode.TOO_MANY_RESULTS: "claim-devices",
