@@ -1,4 +1,4 @@
-"""The messages of kubelet's device-plugin API, v1beta1, and their bytes (tools/node/protobuf.py).
+"""The messages of kubelet's device-plugin API, v1beta1, and their bytes (wire/protobuf.py).
 
 Source: k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1; field numbers as there. What an emulated device never has
 (topology, mounts, device nodes, CDI names) is left out of what we send, and skipped in what we read.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tools.node.protobuf import flag, mapping, message, parts, strings, text, texts
+from wire.protobuf import flag, mapping, message, parts, strings, text, texts
 
 #: kubelet takes it from nowhere else, under any root folder.
 FOLDER = "/var/lib/kubelet/device-plugins"

@@ -13,7 +13,7 @@ import pytest
 
 from tools.node import deviceapi, gpus
 from tools.node.plugin import Plugin, register
-from tools.node.protobuf import parts, strings
+from wire.protobuf import parts, strings
 
 GPUS = gpus.made_up("node-a", 2)
 UUIDS = [gpu.uuid for gpu in GPUS]

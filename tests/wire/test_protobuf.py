@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tools.node.deviceapi import AllocateRequest, AllocateResponse, DeviceList, RegisterRequest
-from tools.node.protobuf import Malformed, fields, parts, strings
+from wire.protobuf import Malformed, fields, parts, strings
 
 # What protoc's own encoder makes of the same messages, by its text format.
 REGISTER = (
