@@ -26,6 +26,9 @@ RESERVATION_CONTAINER: Final = "resource-reservation"
 #: PriorityClass of reservation pods (reservation/priorityclass.yaml), where it is installed.
 RESERVATION_PRIORITY_CLASS: Final = "moorage-reservation"
 RESERVATION_NAME_PREFIX: Final = "gpu-reservation"
+#: The node agent's (nodeagent/): in a namespace of its own, as it mounts folders of the machine.
+NODE_NAMESPACE: Final = "kai-scheduler-node"
+NODE_AGENT_SERVICE_ACCOUNT: Final = "moorage-node-agent"
 SCALE_ADJUST_NAMESPACE: Final = "kai-scale-adjust"
 #: On a scaling pod (kai-contract 1.13): what it is, and for which pod's sake.
 SCALING_APP: Final = "scaling-pod"
@@ -154,6 +157,10 @@ TENANTS: Final = "moorage.dev/tenants"
 DEVICE_INDEX: Final = "moorage.dev/device"
 #: On a reservation pod: the device's memory in MiB, as NVML reports it.
 DEVICE_MEMORY: Final = "moorage.dev/device-memory-mib"
+#: On a reservation pod: who told its device before its process ran. Values: WITNESS_KUBELET.
+WITNESS: Final = "moorage.dev/witness"
+#: The node agent, as kubelet answered.
+WITNESS_KUBELET: Final = "kubelet"
 #: Finalizer of a reservation pod: kept while its book has live entries.
 BOOK_FINALIZER: Final = "moorage.dev/book"
 #: The pod's request in the normal form, as it was translated when the pod came (gpu/record.py).
