@@ -334,6 +334,7 @@ FAILED: Final = "Failed"
 # --- API groups --------------------------------------------------------------------------------------------------
 SCHEDULING_GROUP: Final = "scheduling.run.ai"
 KAI_GROUP: Final = "kai.scheduler"
+MOORAGE_GROUP: Final = "moorage.dev"
 
 # --- HAMi: container resources, pod annotations, environment (docs/reference/dialects.md, H) ------------------------
 HAMI_MEMORY: Final = "nvidia.com/gpumem"

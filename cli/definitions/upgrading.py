@@ -49,13 +49,14 @@ class Outcome(enum.Enum):
     NEWER = "left as it is, since it is newer"
     FOREIGN = "left as it is, since it is another's"
     MISSING = "is not there"
+    UNUSED = "is not there, and not needed without its component"
     FAILED = "could not be brought to this version"
     UNTOUCHED = "left as it is, since another one stops the upgrade"
 
     @property
     def is_good(self) -> bool:
         """Whether this version can work with it, and nobody has to decide anything."""
-        return self in {Outcome.AS_WANTED, Outcome.UPGRADED, Outcome.NEWER}
+        return self in {Outcome.AS_WANTED, Outcome.UPGRADED, Outcome.NEWER, Outcome.UNUSED}
 
 
 class Upgrade(msgspec.Struct, frozen=True):
@@ -90,8 +91,14 @@ async def _judged(reader: Reader, definition: Definition) -> Upgrade | None:
     """What becomes of one if nobody changes it meanwhile; None if it is to be brought to ours, or is as ours."""
     found = await reader.get(CRDS.path(name=definition.name))
     if found is None:
-        return Upgrade(definition.name, Outcome.MISSING, "helm/moorage/crds has it")
+        return _missing(definition)
     return _left(definition.name, found, definition.manifest())
+
+
+def _missing(definition: Definition) -> Upgrade:
+    if definition.needed_by:
+        return Upgrade(definition.name, Outcome.UNUSED, f"{definition.needed_by} needs it; helm/moorage/crds has it")
+    return Upgrade(definition.name, Outcome.MISSING, "helm/moorage/crds has it")
 
 
 async def _upgrade(reader: Reader, api: Api, definition: Definition) -> Upgrade:
@@ -100,7 +107,7 @@ async def _upgrade(reader: Reader, api: Api, definition: Definition) -> Upgrade:
         for _ in range(_TRIES):
             found = await reader.get(CRDS.path(name=definition.name))
             if found is None:
-                return Upgrade(definition.name, Outcome.MISSING, "helm/moorage/crds has it")
+                return _missing(definition)
             if (left := _left(definition.name, found, ours)) is not None:
                 return left
             try:

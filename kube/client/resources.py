@@ -10,6 +10,7 @@ from wire import coordination, core, events, names, policy, resource, storage
 from wire.admissionregistration import WebhookConfiguration
 from wire.clusterpolicy import ClusterPolicy
 from wire.crds.bindrequest import BindRequest
+from wire.crds.gpunode import GpuNode
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 from wire.crds.topology import Topology
@@ -195,6 +196,14 @@ QUEUES = Resource(
 )
 TOPOLOGIES = Resource(
     group=names.KAI_GROUP, version="v1alpha1", plural="topologies", kind="Topology", namespaced=False, type=Topology
+)
+GPU_NODES = Resource(
+    group=names.MOORAGE_GROUP,
+    version="v1alpha1",
+    plural="gpunodes",
+    kind="GpuNode",
+    namespaced=False,
+    type=GpuNode,
 )
 #: Kueue's, as its releases serve them, the newest version first. The fields that are read are the same as KAI's.
 KUEUE_TOPOLOGIES = tuple(

@@ -292,6 +292,9 @@ KAI = (
     custom("kai.scheduler", "v1alpha1", "topologies", "Topology", namespaced=False, status=False),
 )
 
+#: Ours, where the node agent is installed.
+MOORAGE = (custom("moorage.dev", "v1alpha1", "gpunodes", "GpuNode", namespaced=False),)
+
 #: What NVIDIA's GPU operator brings along.
 NVIDIA = (custom("nvidia.com", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False),)
 

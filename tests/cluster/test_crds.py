@@ -93,6 +93,27 @@ def test_a_status_is_written_through_its_subresource_only(rest: Rest) -> None:
     assert rest.call("PUT", path, {**stored, "status": status})["status"] == status
 
 
+def test_a_gpu_node_keeps_every_field_of_its_status_and_shows_its_columns(
+    control_plane: ControlPlane, rest: Rest
+) -> None:
+    spec = {"mig": [{"uuid": "GPU-a", "layout": [{"profile": "3g.40gb", "start": 4}], "attempt": "a1"}]}
+    stored = create(rest, "gpunodes", "crds-node", spec)
+    assert stored["spec"] == spec
+    card = {"uuid": "GPU-a", "index": 0, "memoryMiB": 81559, "product": "H100", "numa": 1, "mig": True}
+    card |= {"health": {"state": "ill", "reason": "XID 79", "since": "2026-01-01T00:00:00Z"}, "slices": ["MIG-b"]}
+    card |= {"profiles": [{"name": "3g.40gb", "size": 4, "starts": [0, 4]}]}
+    tenant = {"podUID": "u", "pod": "team-a/one", "card": "MIG-b", "memoryPercent": 95, "smPercent": 5}
+    agent = {"version": "0.1.0", "backEnds": ["kill"], "pluginMode": "off", "missing": [{"what": "mps", "why": "off"}]}
+    status = {"gpus": 1, "healthy": 0, "cards": [card], "tenants": [{**tenant, "enforced": "kill"}], "agent": agent}
+    path = f"{collection(DEFINITIONS['gpunodes'])}/crds-node/status?fieldValidation=Strict"
+    assert rest.call("PUT", path, {**stored, "status": status})["status"] == status
+    table = control_plane.kubectl("get", "gpunodes", "crds-node").splitlines()
+    assert [line.split()[:5] for line in table] == [
+        ["NAME", "GPUS", "HEALTHY", "PLUG-IN", "VERSION"],
+        ["crds-node", "1", "0", "off", "0.1.0"],
+    ]
+
+
 def test_a_pod_group_keeps_every_field_and_has_its_short_name(control_plane: ControlPlane, rest: Rest) -> None:
     near = {"topology": "wires", "requiredTopologyLevel": "rack", "preferredTopologyLevel": "host"}
     spec = {

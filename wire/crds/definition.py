@@ -18,7 +18,10 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind with one version, stored and served as it is written: there are no conversions."""
+    """One kind with one version, stored and served as it is written: there are no conversions.
+
+    ``needed_by``: the only component that needs it; "": none does without.
+    """
 
     group: str
     version: str
@@ -27,6 +30,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     namespaced: bool
     has_status: bool
     type: type[msgspec.Struct]
+    needed_by: str = ""
     short_names: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
 

@@ -7,9 +7,15 @@ from typing import Final
 
 import yaml
 
-from wire.crds import bindrequest, podgroup, queue, topology
+from wire.crds import bindrequest, gpunode, podgroup, queue, topology
 
-DEFINITIONS: Final = (bindrequest.DEFINITION, podgroup.DEFINITION, queue.DEFINITION, topology.DEFINITION)
+DEFINITIONS: Final = (
+    bindrequest.DEFINITION,
+    podgroup.DEFINITION,
+    queue.DEFINITION,
+    topology.DEFINITION,
+    gpunode.DEFINITION,
+)
 FOLDER: Final = Path(__file__).parent / "yaml"
 
 _HEADER: Final = "# Made by `python -m wire.crds.render` from the structs in wire/crds/. Edit those.\n"

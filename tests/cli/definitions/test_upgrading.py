@@ -23,7 +23,7 @@ from kube.memory.types import custom
 from simulator.virtualtime import VirtualClock
 from tests.cli.terminal import Terminal
 from tests.conftest import AnyioBackend
-from wire.crds import queue
+from wire.crds import gpunode, queue
 from wire.crds.render import DEFINITIONS
 
 Raw = dict[str, Any]
@@ -164,6 +164,16 @@ async def test_where_one_stops_the_upgrade_none_is_changed() -> None:
     assert await cluster.there() == before
 
 
+async def test_a_kind_that_only_a_component_that_is_off_by_default_needs_may_be_missing() -> None:
+    cluster = Cluster()
+    administrator = Api(cluster.server.transport("administrator"), retry=Retry(random.Random(1)))
+    await cluster.put(older)
+    reader = Reader(cluster.server.transport("upgrader"))
+    done = await upgrade(reader, administrator, [QUEUES, gpunode.DEFINITION])
+    assert [each.outcome for each in done] == [Outcome.UPGRADED, Outcome.UNUSED]
+    assert done[1].why == "the node agent needs it; helm/moorage/crds has it"
+
+
 async def test_what_is_refused_is_told_and_the_others_are_done_all_the_same() -> None:
     cluster = Cluster()
     administrator = Api(cluster.server.transport("administrator"), retry=Retry(random.Random(1)))
@@ -177,7 +187,7 @@ async def test_what_is_refused_is_told_and_the_others_are_done_all_the_same() ->
     cluster.server.faults.on_request.append(forbidden)
     api = Api(cluster.server.transport("upgrader"), retry=Retry(random.Random(1)))
     done = await upgrade(Reader(cluster.server.transport("upgrader")), api, DEFINITIONS)
-    assert [each.outcome for each in done if each.name != QUEUES.name] == [Outcome.AS_WANTED] * 3
+    assert [each.outcome for each in done if each.name != QUEUES.name] == [Outcome.AS_WANTED] * 4
     (failed,) = [each for each in done if each.name == QUEUES.name]
     assert failed.outcome is Outcome.FAILED
     assert failed.why
@@ -191,6 +201,11 @@ async def test_what_is_refused_is_told_and_the_others_are_done_all_the_same() ->
         (Upgrade("a.b", Outcome.NEWER, "why"), True, "a.b: left as it is, since it is newer: why"),
         (Upgrade("a.b", Outcome.UNTOUCHED), False, "a.b: left as it is, since another one stops the upgrade"),
         (Upgrade("a.b", Outcome.MISSING, "where"), False, "a.b: is not there: where"),
+        (
+            Upgrade("a.b", Outcome.UNUSED, "why"),
+            True,
+            "a.b: is not there, and not needed without its component: why",
+        ),
         (Upgrade("a.b", Outcome.FAILED, "why"), False, "a.b: could not be brought to this version: why"),
         (
             Upgrade("a.b", Outcome.FOREIGN, "why"),

@@ -57,6 +57,21 @@ def test_the_yaml_reads_back_as_the_manifest() -> None:
             True,
         ),
         ("topologies", "kai.scheduler", "v1alpha1", "Cluster", None, None, False),
+        (
+            "gpunodes",
+            "moorage.dev",
+            "v1alpha1",
+            "Cluster",
+            None,
+            [
+                ("GPUs", ".status.gpus", "integer"),
+                ("Healthy", ".status.healthy", "integer"),
+                ("Plug-in", ".status.agent.pluginMode", "string"),
+                ("Version", ".status.agent.version", "string"),
+                ("Age", ".metadata.creationTimestamp", "date"),
+            ],
+            True,
+        ),
     ],
 )
 def test_a_kind_is_served_under_the_names_of_kai(
@@ -128,6 +143,9 @@ SUBGROUP_NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
         ("bindrequests", "spec.backoffLimit", {"type": "integer", "format": "int32"}),
         ("bindrequests", "status.failedAttempts", {"type": "integer", "format": "int32"}),
         ("topologies", "metadata", {"type": "object"}),
+        ("gpunodes", "spec.mig[].layout[].start", NOT_NEGATIVE_INT32),
+        ("gpunodes", "status.cards[].memoryMiB", {"type": "integer"}),
+        ("gpunodes", "status.tenants[].memoryPercent", {**NOT_NEGATIVE_INT32, "maximum": 100}),
     ],
 )
 def test_a_field_has_the_schema_of_the_contract(plural: str, path: str, expected: Schema) -> None:
