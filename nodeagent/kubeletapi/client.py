@@ -1,0 +1,127 @@
+"""Asks kubelet which devices it has given to which pod: the pod-resources API, v1, over its Unix socket.
+
+kubelet answers from its device manager, from a pod's admission on and whether or not its containers run. Source:
+kubelet 1.36, pkg/kubelet/apis/podresources/server_v1.go. ``Get`` is on by default from 1.34; before that kubelet
+answers that it is disabled, and ``List`` is used. kubelet answers 100 requests a second, of all its clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from grpclib.client import Channel, UnaryUnaryMethod
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+
+from nodeagent.kubeletapi import podresources
+from nodeagent.kubeletapi.codec import BytesCodec
+from nodeagent.kubeletapi.podresources import Devices, PodDevices
+from wire.protobuf import Malformed
+
+T = TypeVar("T")
+
+#: Where kubelet listens, under any root folder.
+SOCKET: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
+_GET_WITHIN_S: Final = 1.0
+_LIST_WITHIN_S: Final = 5.0
+#: kubelet's words: it gives both as an unknown error.
+_NOT_FOUND: Final = "not found"
+_DISABLED: Final = "disabled"
+
+#: Which kubelet listens: inode and time of change of its socket. None: none does.
+Life = tuple[int, int] | None
+
+
+class Unanswered(Exception):
+    """Raised when kubelet gave no answer that can be read; the text says why."""
+
+
+class PodResources:
+    """``async with PodResources(path) as kubelet:``. Connects with the first call, and again after a loss."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._channel: Channel | None = None
+        #: The kubelet that the channel leads to.
+        self._life: Life = None
+        #: The kubelet that does not serve Get.
+        self._without_get: Life = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def life(self) -> Life:
+        """Tell one kubelet from the next: each makes its socket anew."""
+        try:
+            found = self._socket.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_ctime_ns
+
+    async def get(self, namespace: str, name: str) -> PodDevices | None:
+        """Return what a pod was given; None: kubelet knows no pod of that name. Raises Unanswered."""
+        life = self.life()
+        if life is None or life != self._without_get:
+            try:
+                answer = await self._call(podresources.GET, podresources.asked(namespace, name), _GET_WITHIN_S)
+            except GRPCError as error:
+                said = error.message or ""
+                if _NOT_FOUND in said:
+                    return None
+                if _DISABLED not in said and error.status is not Status.UNIMPLEMENTED:
+                    raise Unanswered(f"Get: {error.status.name}: {said}") from error
+                self._without_get = life
+            else:
+                return _read(podresources.got, answer)
+        return next((pod for pod in await self.list() if (pod.namespace, pod.name) == (namespace, name)), None)
+
+    async def list(self) -> tuple[PodDevices, ...]:
+        """Return what all pods were given. Raises Unanswered."""
+        return _read(podresources.listed, await self._asked(podresources.LIST))
+
+    async def allocatable(self) -> tuple[Devices, ...]:
+        """Return all devices that kubelet knows. Raises Unanswered."""
+        return _read(podresources.allocatable, await self._asked(podresources.ALLOCATABLE))
+
+    async def _asked(self, method: str) -> bytes:
+        try:
+            return await self._call(method, podresources.NOTHING, _LIST_WITHIN_S)
+        except GRPCError as error:
+            raise Unanswered(f"{method.rpartition('/')[2]}: {error.status.name}: {error.message}") from error
+
+    async def _call(self, method: str, request: bytes, within_s: float) -> bytes:
+        """Make one call. Raises GRPCError for what kubelet answers, and Unanswered for the rest."""
+        call: UnaryUnaryMethod[bytes, bytes] = UnaryUnaryMethod(self._to_this_kubelet(), method, bytes, bytes)
+        try:
+            return await call(request, timeout=within_s)
+        except (OSError, TimeoutError, StreamTerminatedError, ProtocolError, AssertionError) as error:
+            said = str(error) or type(error).__name__
+            raise Unanswered(f"{method.rpartition('/')[2]}: {self._socket}: {said}") from error
+
+    def _to_this_kubelet(self) -> Channel:
+        """Return a channel to the kubelet that listens now: a connection to the one before may outlive its socket."""
+        life = self.life()
+        if self._channel is None or life != self._life:
+            self._close()
+            self._channel, self._life = Channel(path=str(self._socket), codec=BytesCodec()), life
+        return self._channel
+
+    def _close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+
+def _read(reader: Callable[[bytes], T], content: bytes) -> T:
+    try:
+        return reader(content)
+    except Malformed as error:
+        raise Unanswered(f"unreadable answer: {error}") from error
