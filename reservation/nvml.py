@@ -21,7 +21,7 @@ _MIB = 1 << 20
 _T = TypeVar("_T")
 
 
-class _QuestionFailed(Exception):
+class QuestionFailed(Exception):
     """Raised when NVML refused a question whose answer is needed."""
 
 
@@ -31,27 +31,27 @@ class NvmlReader:
     def read(self) -> Device | Unreadable:
         """Return the only visible device."""
         try:
-            with _session():
+            with session():
                 return _only_device()
-        except _QuestionFailed as failure:
+        except QuestionFailed as failure:
             return Unreadable(str(failure))
 
 
 def installed() -> tuple[tuple[Device, bool], ...] | Unreadable:
     """Return all GPUs by NVML's index, each with whether its MIG mode is on: such a GPU can't be used whole."""
     try:
-        with _session():
-            count: int = _ask("get device count", pynvml.nvmlDeviceGetCount)
-            handles = [_ask("get device handle", partial(pynvml.nvmlDeviceGetHandleByIndex, at)) for at in range(count)]
-            return tuple((_named(handle, minor=_minor(handle)), _is_cut(handle)) for handle in handles)
-    except _QuestionFailed as failure:
+        with session():
+            count: int = ask("get device count", pynvml.nvmlDeviceGetCount)
+            handles = [ask("get device handle", partial(pynvml.nvmlDeviceGetHandleByIndex, at)) for at in range(count)]
+            return tuple((named(handle, minor=minor_of(handle)), is_cut(handle)) for handle in handles)
+    except QuestionFailed as failure:
         return Unreadable(str(failure))
 
 
 @contextlib.contextmanager
-def _session() -> Iterator[None]:
+def session() -> Iterator[None]:
     """NVML between init and shutdown, so that the process keeps no device file open while it idles."""
-    _ask("initialize NVML", pynvml.nvmlInit)
+    ask("initialize NVML", pynvml.nvmlInit)
     try:
         yield
     finally:
@@ -61,70 +61,73 @@ def _session() -> Iterator[None]:
 
 
 def _only_device() -> Device:
-    count: int = _ask("get device count", pynvml.nvmlDeviceGetCount)
+    count: int = ask("get device count", pynvml.nvmlDeviceGetCount)
     if count != 1:
-        raise _QuestionFailed(f"found {count} devices, 1 was expected")
-    handle = _ask("get device handle", lambda: pynvml.nvmlDeviceGetHandleByIndex(0))
-    if _is_cut(handle):
+        raise QuestionFailed(f"found {count} devices, 1 was expected")
+    handle = ask("get device handle", lambda: pynvml.nvmlDeviceGetHandleByIndex(0))
+    if is_cut(handle):
         # A minor number is the card's, and says nothing of which slice.
-        return _named(_only_slice(handle), minor=None)
-    return _named(handle, minor=_minor(handle))
+        return named(_only_slice(handle), minor=None)
+    return named(handle, minor=minor_of(handle))
 
 
-def _named(handle: Any, *, minor: int | None) -> Device:
-    uuid: str = _ask("get device uuid", lambda: pynvml.nvmlDeviceGetUUID(handle))
+def named(handle: Any, *, minor: int | None) -> Device:
+    """Return a GPU or slice with its UUID and memory. Raises QuestionFailed."""
+    uuid: str = ask("get device uuid", lambda: pynvml.nvmlDeviceGetUUID(handle))
     if not uuid:
-        raise _QuestionFailed("unable to get device uuid: the driver answered with an empty one")
+        raise QuestionFailed("unable to get device uuid: the driver answered with an empty one")
     return Device(uuid=uuid, minor=minor, mem_mib=_mem_mib(handle))
 
 
-def _is_cut(handle: Any) -> bool:
+def is_cut(handle: Any) -> bool:
     """Whether the card's MIG mode is on. Cards and drivers from before MIG don't know the question."""
-    mode = _ask_if_supported("get MIG mode", lambda: pynvml.nvmlDeviceGetMigMode(handle))
+    mode = ask_if_supported("get MIG mode", lambda: pynvml.nvmlDeviceGetMigMode(handle))
     return mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE
 
 
 def _only_slice(card: Any) -> Any:
-    most: int = _ask("get the number of MIG devices", lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(card))
-    found = [slice_ for index in range(most) if (slice_ := _slice_at(card, index)) is not None]
+    most: int = ask("get the number of MIG devices", lambda: pynvml.nvmlDeviceGetMaxMigDeviceCount(card))
+    found = [slice_ for index in range(most) if (slice_ := slice_at(card, index)) is not None]
     if len(found) != 1:
-        raise _QuestionFailed(f"found {len(found)} MIG devices, 1 was expected")
+        raise QuestionFailed(f"found {len(found)} MIG devices, 1 was expected")
     return found[0]
 
 
-def _slice_at(card: Any, index: int) -> Any | None:
+def slice_at(card: Any, index: int) -> Any | None:
     """The slice at one of the places of a card; None if there is none, or it is not ours to see."""
     question = partial(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, card, index)
-    return _ask_unless({pynvml.NVML_ERROR_NOT_FOUND}, "get MIG device handle", question)
+    return ask_unless({pynvml.NVML_ERROR_NOT_FOUND}, "get MIG device handle", question)
 
 
-def _minor(handle: Any) -> int | None:
-    minor: int | None = _ask_if_supported("get device minor number", lambda: pynvml.nvmlDeviceGetMinorNumber(handle))
+def minor_of(handle: Any) -> int | None:
+    """Return the N of /dev/nvidiaN; None where the driver does not tell."""
+    minor: int | None = ask_if_supported("get device minor number", lambda: pynvml.nvmlDeviceGetMinorNumber(handle))
     return minor
 
 
 def _mem_mib(handle: Any) -> int | None:
-    memory = _ask_if_supported("get device memory", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
+    memory = ask_if_supported("get device memory", lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
     return None if memory is None else int(memory.total) // _MIB
 
 
-def _ask(what: str, question: Callable[[], _T]) -> _T:
+def ask(what: str, question: Callable[[], _T]) -> _T:
+    """Ask the driver something that it has to know. Raises QuestionFailed."""
     try:
         return question()
     except pynvml.NVMLError as error:
-        raise _QuestionFailed(f"unable to {what}: {error}") from error
+        raise QuestionFailed(f"unable to {what}: {error}") from error
 
 
-def _ask_if_supported(what: str, question: Callable[[], _T]) -> _T | None:
+def ask_if_supported(what: str, question: Callable[[], _T]) -> _T | None:
     """Return None where the device has no answer (unified memory has no memory of its own to report)."""
-    return _ask_unless({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND}, what, question)
+    return ask_unless({pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_FUNCTION_NOT_FOUND}, what, question)
 
 
-def _ask_unless(nothing: Container[int], what: str, question: Callable[[], _T]) -> _T | None:
+def ask_unless(nothing: Container[int], what: str, question: Callable[[], _T]) -> _T | None:
     """Return None where the driver answers with one of these codes."""
     try:
         return question()
     except pynvml.NVMLError as error:
         if error.value in nothing:
             return None
-        raise _QuestionFailed(f"unable to {what}: {error}") from error
+        raise QuestionFailed(f"unable to {what}: {error}") from error

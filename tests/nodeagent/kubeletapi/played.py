@@ -62,6 +62,7 @@ class PlayedKubelet:
 def _handler(answer: Answer) -> Callable[[Stream[Any, Any]], Any]:
     async def handle(stream: Stream[Any, Any]) -> None:
         request = await stream.recv_message()
+        assert request is not None
         await stream.send_message(answer(request))
 
     return handle

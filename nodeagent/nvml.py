@@ -1,0 +1,83 @@
+"""The GPUs of this machine, read whole through NVML; the only module of the agent that speaks with it.
+
+The driver is asked, and let go again: who holds it open stops its upgrade (docs/design/node.md). Loading it may take a
+second a GPU where no persistence daemon runs, so this is for a thread of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pynvml
+
+from nodeagent.core.card import Card
+from reservation.device import Device, Unreadable
+from reservation.nvml import QuestionFailed, ask, ask_if_supported, is_cut, minor_of, named, session, slice_at
+
+_PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """``cards`` by index. ``devices``: GPUs and MIG slices by UUID, as a reservation process in a pod reads them."""
+
+    cards: tuple[Card, ...]
+    devices: Mapping[str, Device]
+
+
+def read() -> Machine | Unreadable:
+    """Read all GPUs and their MIG slices. Blocks."""
+    try:
+        with session():
+            count: int = ask("get device count", pynvml.nvmlDeviceGetCount)
+            found = [_card(index) for index in range(count)]
+    except QuestionFailed as failure:
+        return Unreadable(str(failure))
+    devices = {device.uuid: device for _, of_card in found for device in of_card}
+    return Machine(tuple(card for card, _ in found), devices)
+
+
+def _card(index: int) -> tuple[Card, list[Device]]:
+    handle = ask("get device handle", partial(pynvml.nvmlDeviceGetHandleByIndex, index))
+    itself, has_mig = named(handle, minor=minor_of(handle)), is_cut(handle)
+    # A minor number is the card's, and says nothing of which slice.
+    slices = [named(each, minor=None) for each in _slices(handle)] if has_mig else []
+    product: str = ask_if_supported("get device name", partial(pynvml.nvmlDeviceGetName, handle)) or ""
+    card = Card(
+        uuid=itself.uuid,
+        index=index,
+        product=product,
+        minor=itself.minor,
+        mem_mib=itself.mem_mib,
+        numa=_numa(handle),
+        has_mig=has_mig,
+        slices=tuple(each.uuid for each in slices),
+    )
+    return card, [itself, *slices]
+
+
+def _slices(card: Any) -> list[Any]:
+    most: int = ask("get the number of MIG devices", partial(pynvml.nvmlDeviceGetMaxMigDeviceCount, card))
+    return [each for index in range(most) if (each := slice_at(card, index)) is not None]
+
+
+def _numa(handle: Any) -> int | None:
+    pci = ask_if_supported("get PCI address", partial(pynvml.nvmlDeviceGetPciInfo, handle))
+    return None if pci is None else numa_node(pci.busId)
+
+
+def numa_node(bus_id: str, devices: Path = _PCI_DEVICES) -> int | None:
+    """Return the NUMA node of a PCI device, as the kernel tells it; None: it does not, as on machines with one.
+
+    NVML writes the domain with eight digits, the kernel with four.
+    """
+    domain, _, rest = bus_id.partition(":")
+    try:
+        told = int((devices / f"{domain[-4:]}:{rest}".lower() / "numa_node").read_text())
+    except (OSError, ValueError):
+        return None
+    return told if told >= 0 else None
