@@ -1,0 +1,114 @@
+"""When kubelet is asked about which reservation pod: often at first, then seldom, and not at all once it is settled.
+
+A table of the node's reservation pods, without clock: ``now_s`` is passed in. It is asked again after a change of the
+pod's annotations by somebody else, and about all pods when another kubelet listens: after a reboot, or the loss of its
+notes, it may have given another device.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from nodeagent.core.witness import Held, Outcome
+
+#: (for so long after the first question, a question each), in seconds; after all of them, the last pause.
+PACE: Final = ((5.0, 0.05), (60.0, 1.0))
+SELDOM_S: Final = 10.0
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A pod; ``since_s``: when its questions began; ``next_s``: when the next is due, infinite for never."""
+
+    held: Held
+    since_s: float
+    next_s: float
+    #: What its annotations are once what we wrote is seen; None: it is not settled.
+    settled: tuple[str, bool] | None = None
+
+
+class Asking:
+    """The node's reservation pods that kubelet has admitted and not ended, by UID."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+
+    def see(self, held: Held, now_s: float) -> None:
+        """Take a pod as it is now."""
+        if held.is_over:
+            self.forget(held.uid)
+            return
+        if not held.has_started:
+            return
+        entry = self._entries.get(held.uid)
+        if entry is None:
+            self._entries[held.uid] = _Entry(held, now_s, now_s)
+            return
+        entry.held = held
+        if entry.settled is not None and entry.settled != _told(held):
+            self._again(entry, now_s)
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone."""
+        self._entries.pop(uid, None)
+
+    def get(self, uid: str) -> Held | None:
+        """Return a pod as it was seen last; None: it is not asked about."""
+        entry = self._entries.get(uid)
+        return None if entry is None else entry.held
+
+    def uids(self) -> frozenset[str]:
+        """Return all pods."""
+        return frozenset(self._entries)
+
+    def another_kubelet(self, now_s: float) -> None:
+        """Ask about all of them again."""
+        for entry in self._entries.values():
+            self._again(entry, now_s)
+
+    def due(self, now_s: float) -> list[Held]:
+        """Return the pods whose question is due."""
+        return [entry.held for entry in self._entries.values() if entry.next_s <= now_s]
+
+    def next_s(self) -> float:
+        """Return when the next question is due; infinite: none is."""
+        return min((entry.next_s for entry in self._entries.values()), default=math.inf)
+
+    def asked_for_s(self, uid: str, now_s: float) -> float:
+        """Return for how long a pod has been asked about."""
+        entry = self._entries.get(uid)
+        return 0.0 if entry is None else now_s - entry.since_s
+
+    def answered(self, uid: str, outcome: Outcome, now_s: float, *, uuid: str = "") -> None:
+        """Note what came of a question, after what was to be written is written.
+
+        ``uuid``: the device that was told with TOLD.
+        """
+        entry = self._entries.get(uid)
+        if entry is None:
+            return
+        if not outcome.is_settled:
+            self.postpone(uid, now_s)
+            return
+        entry.next_s = math.inf
+        entry.settled = (uuid, True) if outcome is Outcome.TOLD else _told(entry.held)
+
+    def postpone(self, uid: str, now_s: float) -> None:
+        """No answer came, or what was to be written could not be: ask again at the usual pace."""
+        if (entry := self._entries.get(uid)) is not None:
+            entry.next_s = now_s + _pause_s(now_s - entry.since_s)
+
+    @staticmethod
+    def _again(entry: _Entry, now_s: float) -> None:
+        entry.since_s = entry.next_s = now_s
+        entry.settled = None
+
+
+def _told(held: Held) -> tuple[str, bool]:
+    return held.uuid, held.is_witnessed
+
+
+def _pause_s(asked_for_s: float) -> float:
+    return next((pause for until, pause in PACE if asked_for_s < until), SELDOM_S)

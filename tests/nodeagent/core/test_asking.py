@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from nodeagent.core.asking import SELDOM_S, Asking
+from nodeagent.core.witness import Outcome
+from tests.nodeagent.core.test_witness import OF_A, WITNESS, pod
+
+
+def questions(asking: Asking, until_s: float, outcome: Outcome, *, start_s: float = 0.0) -> list[float]:
+    """Times at which kubelet is asked, where each answer has this outcome."""
+    times, now = [], start_s
+    while (now := max(now, asking.next_s())) <= until_s:
+        times.append(round(now, 3))
+        for held in asking.due(now):
+            asking.answered(held.uid, outcome, now, uuid="GPU-a")
+    return times
+
+
+def test_a_pod_is_asked_about_at_once_then_often_then_seldom() -> None:
+    asking = Asking()
+    asking.see(pod(), 100.0)
+    times = questions(asking, 200.0, Outcome.NO_DEVICE, start_s=100.0)
+    gaps = [round(later - earlier, 3) for earlier, later in itertools.pairwise(times)]
+    assert times[0] == 100.0
+    # Floats: the last of the often ones may come a hair before or after the fifth second.
+    assert gaps.count(0.05) in {100, 101}
+    assert gaps.count(1.0) in {55, 56}
+    assert gaps == sorted(gaps)
+    assert gaps[-1] == SELDOM_S
+
+
+@pytest.mark.parametrize("outcome", [Outcome.TOLD, Outcome.AGREES, Outcome.CONTRADICTED])
+def test_a_pod_that_is_settled_is_not_asked_about_for_an_hour(outcome: Outcome) -> None:
+    asking = Asking()
+    asking.see(pod(), 0.0)
+    assert questions(asking, 3600.0, outcome) == [0.0]
+    assert asking.next_s() == math.inf
+
+
+def test_what_we_wrote_coming_back_by_the_watch_is_no_reason_to_ask() -> None:
+    asking = Asking()
+    asking.see(pod(), 0.0)
+    asking.answered("u", Outcome.TOLD, 0.1, uuid="GPU-a")
+    asking.see(pod({**OF_A, **WITNESS}), 0.2)
+    asking.see(pod({**OF_A, **WITNESS}, phase="Running"), 0.3)
+    assert asking.next_s() == math.inf
+    told = asking.get("u")
+    assert told is not None
+    assert told.is_witnessed
+
+
+@pytest.mark.parametrize("changed", [{}, OF_A, {**OF_A, "run.ai/reserve_for_gpu_index": "GPU-b", **WITNESS}])
+def test_what_somebody_else_wrote_is_asked_about_again(changed: dict[str, str]) -> None:
+    asking = Asking()
+    asking.see(pod(), 0.0)
+    asking.answered("u", Outcome.TOLD, 0.1, uuid="GPU-a")
+    asking.see(pod(changed), 50.0)
+    assert [held.uid for held in asking.due(50.0)] == ["u"]
+    assert asking.asked_for_s("u", 51.0) == 1.0
+
+
+def test_another_kubelet_is_asked_about_all() -> None:
+    asking = Asking()
+    asking.see(pod({**OF_A, **WITNESS}), 0.0)
+    asking.answered("u", Outcome.AGREES, 0.0)
+    assert asking.due(1000.0) == []
+    asking.another_kubelet(1000.0)
+    assert [held.uid for held in asking.due(1000.0)] == ["u"]
+
+
+def test_nothing_is_asked_about_a_pod_before_kubelet_has_admitted_it_and_after_its_end() -> None:
+    asking = Asking()
+    asking.see(pod(startTime=None), 0.0)
+    assert asking.uids() == frozenset()
+    asking.see(pod(), 1.0)
+    assert asking.uids() == {"u"}
+    asking.see(pod(phase="Failed"), 2.0)
+    assert (asking.uids(), asking.next_s(), asking.get("u")) == (frozenset(), math.inf, None)
+    asking.see(pod(), 3.0)
+    asking.forget("u")
+    asking.forget("u")
+    asking.answered("u", Outcome.TOLD, 3.0)
+    asking.postpone("u", 3.0)
+    assert (asking.uids(), asking.asked_for_s("u", 9.0)) == (frozenset(), 0.0)
+
+
+def test_a_question_without_an_answer_is_asked_again_at_the_same_pace() -> None:
+    asking = Asking()
+    asking.see(pod(), 0.0)
+    asking.postpone("u", 0.0)
+    assert asking.next_s() == 0.05
+    asking.postpone("u", 30.0)
+    assert asking.next_s() == 31.0
