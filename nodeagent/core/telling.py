@@ -1,0 +1,106 @@
+"""What the agent says of its node in the status of its GpuNode, and when it writes it: seldom.
+
+A change of what others act on (cards, health, layouts, limits, the agent itself) is written at once, and then not again
+within two seconds. Numbers of use, and which tenants without a limit there are, are written every five minutes at
+most. A status that is as it was is not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from nodeagent.core.card import Card
+from wire.crds.gpunode import (
+    MOST_CARDS,
+    MOST_TENANTS,
+    AgentStatus,
+    CardHealth,
+    CardStatus,
+    GpuNodeStatus,
+    MigProfile,
+    TenantStatus,
+)
+
+#: Between two writes.
+PAUSE_S: Final = 2.0
+#: Between two writes of use alone.
+USE_PAUSE_S: Final = 300.0
+WELL: Final = "well"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """All that the parts of the agent know of the node. ``health``, ``profiles``: by the card's UUID."""
+
+    cards: Sequence[Card] = ()
+    health: Mapping[str, CardHealth] = field(default_factory=dict)
+    profiles: Mapping[str, Sequence[MigProfile]] = field(default_factory=dict)
+    tenants: Sequence[TenantStatus] = ()
+    agent: AgentStatus = AgentStatus()  # noqa: RUF009 - frozen
+
+
+def status(told: Told) -> GpuNodeStatus:
+    """Return the status that says it. The same is always said in the same order."""
+    cards = [_card(card, told) for card in sorted(told.cards, key=lambda card: card.index)]
+    tenants = sorted(told.tenants, key=lambda tenant: (tenant.pod, tenant.pod_uid, tenant.card))
+    return GpuNodeStatus(
+        gpus=len(cards),
+        healthy=sum(card.health is None or card.health.state in {"", WELL} for card in cards),
+        cards=cards[:MOST_CARDS] or None,
+        tenants=tenants[:MOST_TENANTS] or None,
+        agent=told.agent,
+    )
+
+
+def _card(card: Card, told: Told) -> CardStatus:
+    return CardStatus(
+        uuid=card.uuid,
+        index=card.index,
+        memory_mib=card.mem_mib or 0,
+        product=card.product,
+        numa=card.numa,
+        health=told.health.get(card.uuid),
+        mig=card.has_mig,
+        profiles=list(told.profiles.get(card.uuid, ())) or None,
+        slices=sorted(card.slices) or None,
+    )
+
+
+def write_at_s(wanted: GpuNodeStatus, written: GpuNodeStatus, last_s: float | None) -> float | None:
+    """Return when a status is to be written; None: it is as written.
+
+    ``last_s``: when it was written last, None for never.
+    """
+    if wanted == written:
+        return None
+    if last_s is None:
+        return 0.0
+    is_use = _without_use(wanted) == _without_use(written)
+    return last_s + (USE_PAUSE_S if is_use else PAUSE_S)
+
+
+def patch(wanted: GpuNodeStatus) -> dict[str, Any]:
+    """Return a merge patch of the status: what is not said any more is taken away, what others say stays."""
+    return {"status": _filled(wanted)}
+
+
+def _filled(part: msgspec.Struct) -> dict[str, Any]:
+    """Each field by its name on the wire, also where it is the default; None for none. Lists are replaced whole."""
+    filled: dict[str, Any] = {}
+    for each in msgspec.structs.fields(part):
+        value = getattr(part, each.name)
+        filled[each.encode_name] = _filled(value) if isinstance(value, msgspec.Struct) else msgspec.to_builtins(value)
+    return filled
+
+
+def _without_use(of: GpuNodeStatus) -> GpuNodeStatus:
+    limited = [
+        msgspec.structs.replace(tenant, memory_percent=None, sm_percent=None)
+        for tenant in of.tenants or ()
+        if tenant.enforced
+    ]
+    return msgspec.structs.replace(of, tenants=limited)
