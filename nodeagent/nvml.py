@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import anyio.to_thread
 import pynvml
 
 from nodeagent.core.card import Card
@@ -39,6 +40,11 @@ def read() -> Machine | Unreadable:
         return Unreadable(str(failure))
     devices = {device.uuid: device for _, of_card in found for device in of_card}
     return Machine(tuple(card for card, _ in found), devices)
+
+
+async def read_aside() -> Machine | Unreadable:
+    """Read them in a thread."""
+    return await anyio.to_thread.run_sync(read)
 
 
 def _card(index: int) -> tuple[Card, list[Device]]:

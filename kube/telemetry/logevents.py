@@ -56,6 +56,8 @@ class LogEvent(enum.Enum):
     GROUPING_FAILED = "grouping.failed"
     RESERVATION_MADE = "reservation.made"
     RESERVATION_ADOPTED = "reservation.adopted"
+    #: The node agent told its device, or took its word back.
+    RESERVATION_WITNESSED = "reservation.witnessed"
     RESERVATION_LOST = "reservation.lost"
     RESERVATION_REMOVED = "reservation.removed"
     SCALING_MADE = "scaling.made"

@@ -1,0 +1,74 @@
+"""The agent of a node: what it keeps doing, beside each other. It elects nobody: each node has one.
+
+It tells devices of reservation pods (witnessing.py) and says what the node has (publishing.py). Without it, or with it
+dead, everything else works as without an agent.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import anyio
+from anyio.abc import TaskStatus
+
+from kube.client.api import Api
+from kube.watch.reflector import Reflector
+from nodeagent.cards import Cards, Read
+from nodeagent.observing import Observer
+from nodeagent.publishing import Publishing
+from nodeagent.settings import AgentSettings
+from nodeagent.witnessing import Kubelet, Witnessing
+from wire.crds.gpunode import AgentStatus, Missing
+
+#: ``status.agent.pluginMode`` of an agent that is no device plug-in.
+PLUGIN_OFF = "off"
+
+
+class Agent:
+    """``read`` asks the driver (nodeagent/nvml.py), ``kubelet`` the pod-resources API."""
+
+    def __init__(
+        self,
+        api: Api,
+        kubelet: Kubelet,
+        read: Read,
+        *,
+        settings: AgentSettings,
+        rng: random.Random,
+        observer: Observer | None = None,
+    ) -> None:
+        self._settings = settings
+        self.cards = Cards(read, every_s=settings.cards_every_s)
+        self.publishing = Publishing(api, node=settings.node, rng=rng)
+        self.witnessing = Witnessing(
+            api, kubelet, self.cards, node=settings.node, kubelet_every_s=settings.kubelet_every_s, rng=rng
+        )
+        self.witnessing.observer = self.publishing.observer = observer or Observer()
+        self.cards.on_change = self._tell
+
+    @property
+    def reflectors(self) -> list[Reflector[Any]]:
+        """What it watches: three requests of a node, each narrowed down by the API server."""
+        return [self.witnessing.reflector, self.publishing.nodes, self.publishing.gpu_nodes]
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Work until cancelled. Started when the driver was asked and the node's reservation pods are known."""
+        await self.cards.look()
+        self._tell()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.publishing.nodes.run)
+            tasks.start_soon(self.publishing.gpu_nodes.run)
+            tasks.start_soon(self.publishing.run)
+            tasks.start_soon(self.cards.run)
+            tasks.start_soon(self.witnessing.run)
+            await tasks.start(self.witnessing.reflector.run)
+            task_status.started()
+
+    def missing(self) -> list[Missing]:
+        """Say what the agent can't do here, and why."""
+        return [Missing(what="devices", why=self.cards.trouble)] if self.cards.trouble else []
+
+    def _tell(self) -> None:
+        agent = AgentStatus(version=self._settings.version, plugin_mode=PLUGIN_OFF, missing=self.missing() or None)
+        self.publishing.tell(cards=self.cards.cards, agent=agent)

@@ -1,0 +1,71 @@
+"""The machine's cards, as they were read last: the driver is asked seldom."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import anyio
+
+from nodeagent.core.card import Card
+from nodeagent.nvml import Machine
+from reservation.device import Device, Unreadable
+
+_log: Final = logging.getLogger(__name__)
+#: A device that the last look did not show is looked for again at most so often.
+_PAUSE_S: Final = 10.0
+#: Asks the driver, beside other work.
+Read = Callable[[], Awaitable[Machine | Unreadable]]
+
+
+class Cards:
+    """``on_change`` is called after each look that showed something else."""
+
+    def __init__(self, read: Read, *, every_s: float) -> None:
+        self._read = read
+        self._every_s = every_s
+        self._machine = Machine((), {})
+        self._looked_s = 0.0
+        self._lock = anyio.Lock()
+        self.on_change: Callable[[], None] | None = None
+        #: Why the driver could not be asked at the last look; "": it could.
+        self.trouble = "the driver was not asked yet"
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """All cards; those of the last look that succeeded."""
+        return self._machine.cards
+
+    @property
+    def devices(self) -> Mapping[str, Device]:
+        """GPUs and MIG slices by UUID."""
+        return self._machine.devices
+
+    async def run(self) -> None:
+        """Look again now and then, until cancelled."""
+        while True:
+            await anyio.sleep(self._every_s)
+            await self.look()
+
+    async def look(self) -> None:
+        """Ask the driver."""
+        async with self._lock:
+            before = (self._machine, self.trouble)
+            found = await self._read()
+            self._looked_s = anyio.current_time()
+            if isinstance(found, Unreadable):
+                self.trouble = found.message
+            else:
+                self._machine, self.trouble = found, ""
+            if before == (self._machine, self.trouble):
+                return
+        if self.trouble:
+            _log.warning("the GPUs can't be read: %s", self.trouble)
+        if self.on_change is not None:
+            self.on_change()
+
+    async def look_for(self, uuid: str) -> None:
+        """Ask the driver again, where a device was not there at the last look and that is some time ago."""
+        if uuid not in self.devices and anyio.current_time() >= self._looked_s + _PAUSE_S:
+            await self.look()

@@ -1,0 +1,21 @@
+"""What the agent is told about its node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from nodeagent.kubeletapi.client import SOCKET
+
+
+class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``node``: the name of the Node that it runs on. ``pod_resources``: kubelet's socket. Times in seconds."""
+
+    node: str
+    version: str = ""
+    pod_resources: Path = Path(SOCKET)
+    #: Between two looks at the machine's cards: they change when slices are made or a card fails.
+    cards_every_s: float = 300.0
+    #: Between two looks at which kubelet listens.
+    kubelet_every_s: float = 1.0
