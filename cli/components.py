@@ -1,4 +1,4 @@
-"""The components as sub-commands: ``moorage scheduler``, ``binder``, ``workloads``, ``admission``.
+"""The components as sub-commands: ``moorage scheduler``, ``binder``, ``workloads``, ``admission``, ``node-agent``.
 
 Each talks to the API server under its own identity: the pod's service account, a kubeconfig, or an address with a
 token file (``--server``, ``--ca-file``, ``--token-file``). Its settings are declared in cli/settings. Each has a module
@@ -22,8 +22,9 @@ from cli.refusing import BadInput, refuse
 from cli.settings.admission import AdmissionOptions
 from cli.settings.binder import BinderOptions
 from cli.settings.common import Component, Process
-from cli.settings.declaring import PREFIX, add_options, declared
+from cli.settings.declaring import add_options, declared, prefix
 from cli.settings.gathering import gathered
+from cli.settings.nodeagent import NodeAgentOptions
 from cli.settings.scheduler import SchedulerOptions
 from cli.settings.workloads import WorkloadsOptions
 from kube.client.config import ConfigError
@@ -38,13 +39,14 @@ COMPONENTS: Final[Mapping[str, tuple[type[Component], str]]] = {
     "binder": (BinderOptions, "run the binder, which opens GPUs and binds pods"),
     "workloads": (WorkloadsOptions, "run the controller that makes PodGroups"),
     "admission": (AdmissionOptions, "run the admission webhooks"),
+    "node-agent": (NodeAgentOptions, "run the agent of a node, which tells devices sooner"),
 }
 
 
 def add_commands(commands: _Commands) -> None:
     """Add the components' sub-commands."""
     for name, (settings, what) in COMPONENTS.items():
-        variable = f"{PREFIX}{name}_LOG_LEVEL".upper()
+        variable = f"{prefix(name)}LOG_LEVEL"
         parser: argparse.ArgumentParser = commands.add_parser(
             name,
             help=what,
@@ -70,7 +72,7 @@ def process_of(name: str) -> Any:
     Modules are made once and kept: looking through them for garbage while they come took a fifth of the time.
     """
     with rare_collections():
-        return importlib.import_module(f"cli.{name}process")
+        return importlib.import_module(f"cli.{name.replace('-', '')}process")
 
 
 def start(run: Any, settings: Process, *given: Any, told: Mapping[str, str] | None = None) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from nodeagent.kubeletapi.client import SOCKET
+from nodeagent.kubeletapi.podresources import SOCKET
 
 
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):

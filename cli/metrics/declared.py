@@ -300,11 +300,33 @@ GROUPED_PODS: Final = counter(
 UNGROUPED: Final = gauge("moorage_ungrouped_workloads", "Workloads with pods that wait to be grouped by this replica.")
 WORKLOADS: Final = (POD_GROUPS_WRITTEN, GROUPED_PODS, UNGROUPED)
 
-#: Of all components.
-PROCESS: Final = (
+WITNESSED: Final = counter(
+    "moorage_witnessed_total",
+    "Answers of kubelet about reservation pods, by what came of them.",
+    {
+        "outcome": "`told` (its GPU was written), `agrees`, `withdrawn` (kubelet does not say it any more), "
+        "`contradicted` (its process says another GPU); asked again: `unknown-pod`, `no-device`, `unclear` (several "
+        "GPUs), `unknown-device` (the driver does not show it)"
+    },
+)
+WITNESS_SECONDS: Final = histogram(
+    "moorage_witness_duration_seconds",
+    "Time from the agent's first sight of an admitted reservation pod until its GPU was written.",
+    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 30.0),
+)
+KUBELET_SILENT: Final = counter(
+    "moorage_kubelet_unanswered_total", "Requests to kubelet's pod-resources API that were not answered."
+)
+GPU_NODE_WRITES: Final = counter("moorage_gpu_node_writes_total", "Writes of the status of the node's GpuNode.")
+NODE_GPUS: Final = gauge("moorage_node_gpus", "GPUs of the node, as its driver showed them last.")
+NODE_AGENT: Final = (WITNESSED, WITNESS_SECONDS, KUBELET_SILENT, GPU_NODE_WRITES, NODE_GPUS)
+
+#: Of everything that talks to the API server.
+_CLIENT: Final = (
     API_REQUESTS, API_SECONDS, WATCH_SILENCE, WATCH_EVENTS, WATCH_LISTS, WATCH_UNREADABLE, LOOP_LAG,
-    SPANS,
 )  # fmt: skip
+#: Of all components but the agent of a node, which sends no traces.
+PROCESS: Final = (*_CLIENT, SPANS)
 #: Of those that elect a leader.
 REPLICA: Final = (*PROCESS, WATCH_LAG, LEADER, KAI_AT_WORK)
 
@@ -313,4 +335,5 @@ COMPONENTS: Final[Mapping[str, Sequence[Metric]]] = {
     "binder": (*REPLICA, *BINDER),
     "workloads": (*REPLICA, *WORKLOADS),
     "admission": (*PROCESS, REVIEW_SECONDS),
+    "node-agent": (*_CLIENT, WATCH_LAG, *NODE_AGENT),
 }

@@ -53,7 +53,7 @@ class Declared(msgspec.Struct, frozen=True):
 
     def variable(self, component: str) -> str:
         """The name in the environment."""
-        return f"{PREFIX}{component}_{self.field}".upper()
+        return prefix(component) + self.field.upper()
 
     def told_default(self) -> str:
         """The default, for people."""
@@ -61,6 +61,11 @@ class Declared(msgspec.Struct, frozen=True):
         if setting.default or default is None or default in {"", ()}:
             return setting.default or "none"
         return ", ".join(map(setting.kind.written, default)) if setting.many else setting.kind.written(default)
+
+
+def prefix(component: str) -> str:
+    """Return how all variables of a component begin."""
+    return f"{PREFIX}{component}_".replace("-", "_").upper()
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from cli.settings.declaring import PREFIX, Declared, nearest, read_many
+from cli.settings.declaring import Declared, nearest, prefix, read_many
 
 _HOST: Final = "_SERVICE_HOST"
 _OF_SERVICE: Final = re.compile(r"_SERVICE_(HOST|PORT(_\w+)?)|_PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?")
@@ -27,7 +27,7 @@ def read(
     for name, value in sorted(_ours(component, environment)):
         setting = known.get(name)
         if setting is None:
-            meant = nearest(name, known, prefix=_prefix(component))
+            meant = nearest(name, known, prefix=prefix(component))
             wrong.append(f"environment variable {name}: the {component} has no such setting; {meant}")
             continue
         try:
@@ -44,15 +44,11 @@ def _value(setting: Declared, value: str) -> Any:
     return tuple(read_many((part.strip() for part in value.split(",")) if value else (), kind))
 
 
-def _prefix(component: str) -> str:
-    return f"{PREFIX}{component}_".upper()
-
-
 def _ours(component: str, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    prefix = _prefix(component)
+    ours = prefix(component)
     services = {name.removesuffix(_HOST) for name in environment if name.endswith(_HOST)}
     for name, value in environment.items():
-        if name.startswith(prefix) and not any(_is_of(service, name, value) for service in services):
+        if name.startswith(ours) and not any(_is_of(service, name, value) for service in services):
             yield name, value
 
 

@@ -23,8 +23,6 @@ from wire.protobuf import Malformed
 
 T = TypeVar("T")
 
-#: Where kubelet listens, under any root folder.
-SOCKET: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
 _GET_WITHIN_S: Final = 1.0
 _LIST_WITHIN_S: Final = 5.0
 #: kubelet's words: it gives both as an unknown error.

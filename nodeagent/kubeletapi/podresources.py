@@ -11,6 +11,8 @@ from typing import Final
 
 from wire.protobuf import message, parts, strings, text
 
+#: Where kubelet listens, under any root folder.
+SOCKET: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
 SERVICE: Final = "/v1.PodResourcesLister"
 LIST: Final = f"{SERVICE}/List"
 GET: Final = f"{SERVICE}/Get"

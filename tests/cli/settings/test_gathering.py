@@ -221,7 +221,7 @@ def test_what_is_not_as_the_defaults_is_told_with_where_it_was_said(tmp_path: Pa
 
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_a_wrong_setting_ends_the_start_with_2_and_a_sentence(component: str) -> None:
-    variable = f"MOORAGE_{component.upper()}_LOG_LEVEL"
+    variable = f"MOORAGE_{component.upper().replace('-', '_')}_LOG_LEVEL"
     done = subprocess.run(
         [sys.executable, "-m", "cli.main", component],
         cwd=ROOT,

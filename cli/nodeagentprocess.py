@@ -1,0 +1,70 @@
+"""The process of ``moorage node-agent``: one on each node, which elects nobody.
+
+It has no right to read tenants' pods and sends no traces of them. Threads: one that asks the driver now and then.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import socket
+from pathlib import Path
+
+import anyio
+
+from cli import connections, seeding
+from cli.health import Health
+from cli.listening import listening
+from cli.metrics import serving
+from cli.metrics.nodeagent import AgentCounted, show_cards
+from cli.metrics.registry import Registry
+from cli.metrics.requests import CountedTransport
+from cli.metrics.watches import count_watches, measured_lag
+from cli.refusing import BadInput
+from cli.settings.nodeagent import NodeAgentOptions
+from kube.client.api import Api
+from kube.client.retry import Retry
+from kube.lead.lease import incarnation
+from kube.serving import serve
+from nodeagent import nvml
+from nodeagent.app import Agent
+from nodeagent.kubeletapi.client import PodResources
+from nodeagent.settings import AgentSettings
+
+
+def settings(options: NodeAgentOptions) -> AgentSettings:
+    """Return what the agent is told. Raises BadInput for what it can't do without, and for what it does not do."""
+    if not options.node_name:
+        raise BadInput("--node-name: missing; give the name of the Node that the agent runs on")
+    if options.traces_endpoint:
+        raise BadInput("--traces-endpoint: the node agent sends no traces; take it out")
+    return AgentSettings(
+        node=options.node_name,
+        version=importlib.metadata.version("moorage"),
+        pod_resources=Path(options.pod_resources_socket),
+    )
+
+
+async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
+    """Run the agent until told to stop. Each step can be taken again, so nothing has to be ended well."""
+    chosen = settings(options)
+    rng, registry, health = seeding.rng(), Registry(), Health()
+    listener = listening("--health-probe-bind-address", options.health_probe_bind_address)
+    shown = listening("--metrics-bind-address", options.metrics_bind_address)
+    replica = incarnation(socket.gethostname(), rng)
+    opened = connections.transport(options, "node-agent", replica=replica)
+    async with opened as transport, PodResources(chosen.pod_resources) as kubelet, anyio.create_task_group() as tasks:
+        tasks.start_soon(serving.show, registry, shown)
+        if listener is not None:
+            tasks.start_soon(serve, health.app(), listener)
+            tasks.start_soon(health.end_with, stop)
+        api = Api(CountedTransport(transport, registry), retry=Retry(rng), lag=measured_lag(registry))
+        agent = Agent(api, kubelet, nvml.read_aside, settings=chosen, rng=rng, observer=AgentCounted(registry))
+        count_watches(registry, agent.reflectors)
+        show_cards(registry, agent)
+
+        async def work() -> None:
+            await agent.run(task_status=health)
+
+        tasks.start_soon(work)
+        await stop.wait()
+        tasks.cancel_scope.cancel()
