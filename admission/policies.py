@@ -6,8 +6,9 @@ to the container). All keys come from wire.names by way of admission.protected; 
 Evictions of reservation pods are held back by a PodDisruptionBudget and not by a policy: a budget answers 429, upon
 which ``kubectl drain`` waits until the tenants have left and the binder has retired the reservation; a policy can only
 answer 403, upon which it gives up. The API server asks no budget about a pod that is Pending (``canIgnorePDB``): such a
-reservation is evicted at once. Tenants start only after the process inside has told the device, so hardly ever under
-one that does.
+reservation is evicted at once. Without a node agent tenants start only after the process inside has told the device, so
+hardly ever under one that does. With one they may run beside a reservation that stays Pending (docs/design/protocol.md,
+Told early).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from admission import cel, protected, tenancy
+from admission import cel, nodepolicies, protected, tenancy
 from gpu import book
 from wire import names
 
@@ -33,6 +34,7 @@ _FIXED: Final = "' is fixed when a pod is created'"
 
 _POD_NAME_CLAIM: Final = "authentication.kubernetes.io/pod-name"
 _POD_UID_CLAIM: Final = "authentication.kubernetes.io/pod-uid"
+_NODE_NAME_CLAIM: Final = "authentication.kubernetes.io/node-name"
 
 #: Who ends pods when their node or namespace goes, as the controller manager and the kubelets call themselves.
 _LIFE_CYCLE_USERS: Final = (
@@ -56,6 +58,8 @@ class Identities(msgspec.Struct, frozen=True, kw_only=True):
     )
     #: The processes in reservation pods: each may say which device its own pod holds.
     reservation: str = f"system:serviceaccount:{names.RESERVATION_NAMESPACE}:{names.RESERVATION_SERVICE_ACCOUNT}"
+    #: The node agents: each may say which device a reservation pod of its own node was given.
+    node_agent: str = f"system:serviceaccount:{names.NODE_NAMESPACE}:{names.NODE_AGENT_SERVICE_ACCOUNT}"
     #: Others who tell a reservation pod's device, such as fake-gpu-operator's status-updater.
     device_tellers: tuple[str, ...] = ()
     #: May delete reservation pods that have tenants: the life-cycle of nodes and namespaces.
@@ -81,6 +85,8 @@ def policy_manifests(
         tenancy.bound_queues(scheduler_name),
         tenancy.guarded_devices(scheduler_name, runtime_class=runtime_class),
         tenancy.reserved_priority(reservation_namespace),
+        nodepolicies.own_node(who.node_agent),
+        nodepolicies.own_reservations(who.node_agent, reservation_namespace),
     ]
     return [*policies, *(cel.binding(made["metadata"]["name"]) for made in policies), _budget(reservation_namespace)]
 
@@ -146,7 +152,10 @@ def _fixed_asks(scheduler_name: str) -> cel.Manifest:
 
 
 def _reservations(who: Identities, namespace: str) -> cel.Manifest:
-    """Reservation pods are made, marked and ended by us; the process inside says which device its own pod holds."""
+    """Reservation pods are made, marked and ended by us; the process inside says which device its own pod holds.
+
+    The agent of its node may say it first, and mark that it did (docs/design/protocol.md, Told early).
+    """
     identity = f"key in {cel.texts(protected.IDENTITY)}"
     other = f"!({identity})"
     is_reservation = (
@@ -167,7 +176,9 @@ def _reservations(who: Identities, namespace: str) -> cel.Manifest:
             "inside": f"request.userInfo.username == {cel.text(who.reservation)}",
             "itself": f"{cel.claim(_POD_NAME_CLAIM)} == [request.name]"
             f" && oldObject != null && {cel.claim(_POD_UID_CLAIM)} == [oldObject.metadata.uid]",
-            "told": cel.changed("annotations", identity),
+            "agent": f"request.userInfo.username == {cel.text(who.node_agent)} && oldObject != null"
+            f" && {cel.claim(_NODE_NAME_CLAIM)} == [oldObject.spec.?nodeName.orValue('')]",
+            "told": cel.changed("annotations", f"key in {cel.texts(protected.TOLD)}"),
             "elsewhere": f"{cel.changed('annotations', other)} + {cel.changed('labels', 'true')}",
             "oldFinalizers": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])",
             "newFinalizers": "object == null ? [] : object.metadata.?finalizers.orValue([])",
@@ -192,8 +203,9 @@ def _reservations(who: Identities, namespace: str) -> cel.Manifest:
             ),
             (
                 "request.operation != 'UPDATE' || !variables.was || variables.told.size() == 0"
-                f" || variables.inside || {cel.is_user(who.device_tellers)}",
-                "'only the process inside a reservation pod may write ' + variables.told.join(', ')",
+                f" || variables.inside || variables.agent || {cel.is_user(who.device_tellers)}",
+                "'only the process inside a reservation pod, and the agent of its node, may write '"
+                " + variables.told.join(', ')",
             ),
             (
                 "!variables.inside || request.operation == 'UPDATE' && request.?subResource.orValue('') == ''"

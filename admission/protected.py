@@ -33,6 +33,8 @@ LABEL_PREFIXES: Final = (names.MULTI_GPU_GROUP_LABEL_PREFIX,)
 
 #: Annotations by which a reservation pod says which device it holds. On any other pod they mean nothing.
 IDENTITY: Final = (names.RESERVE_FOR_GPU_INDEX, names.DEVICE_INDEX, names.DEVICE_MEMORY)
+#: Those, and the one by which the node agent marks that it wrote them before the process inside ran.
+TOLD: Final = (*IDENTITY, names.WITNESS)
 
 #: Annotations that the webhook itself writes into a new pod; fixed from then on. A record may be brought along: it is
 #: an ask like any other (gpu/record.py).
@@ -53,7 +55,7 @@ ASKS: Final = (
 ASK_PREFIXES: Final = (names.MIG_RESOURCE_PREFIX,)
 
 #: What a new pod must not bring along.
-_STRIPPED_ANNOTATIONS: Final = frozenset((*ANNOTATIONS, *IDENTITY, names.SHARED_GPU_CONFIGMAP))
+_STRIPPED_ANNOTATIONS: Final = frozenset((*ANNOTATIONS, *TOLD, names.SHARED_GPU_CONFIGMAP))
 
 
 def stripped(pod: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tools.dashboard import dashboard
 
 ROOT: Final = Path(__file__).parent.parent
 CHART: Final = ROOT / "helm" / "moorage"
-_COMPONENTS: Final = ("admission", "binder", "cli", "reservation", "scheduler", "workloads")
+_COMPONENTS: Final = ("admission", "binder", "cli", "nodeagent", "reservation", "scheduler", "workloads")
 _MADE: Final = "# Made by `make chart` from {source}: change that.\n"
 
 

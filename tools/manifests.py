@@ -14,7 +14,12 @@ from wire import names
 
 _ROOT: Final = Path(__file__).parent.parent
 _FILES: Final = ("wire/crds/yaml/*.yaml", "*/rbac.yaml", "reservation/priorityclass.yaml")
-_NAMESPACES: Final = (names.SYSTEM_NAMESPACE, names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE)
+_NAMESPACES: Final = (
+    names.SYSTEM_NAMESPACE,
+    names.RESERVATION_NAMESPACE,
+    names.SCALE_ADJUST_NAMESPACE,
+    names.NODE_NAMESPACE,
+)
 
 
 def foundation(*, teller: str, leaders: Sequence[str]) -> Iterator[str]:

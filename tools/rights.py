@@ -22,7 +22,9 @@ from tools.rightsused import Use
 from wire import names
 
 _ROOT: Final = Path(__file__).parent.parent
-_OURS: Final = frozenset({names.SYSTEM_NAMESPACE, names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE})
+_OURS: Final = frozenset(
+    {names.SYSTEM_NAMESPACE, names.RESERVATION_NAMESPACE, names.SCALE_ADJUST_NAMESPACE, names.NODE_NAMESPACE}
+)
 _EVERYWHERE: Final = "ClusterRoleBinding"
 
 #: What the API server asks inside another request, and so writes down with that one only: a status that allocates or

@@ -29,6 +29,7 @@ COMPONENTS: Final = ("scheduler", "binder", "workloads", "admission", "simulator
 ACCOUNTS: Final = (
     *(f"{ACCOUNT}{names.SYSTEM_NAMESPACE}:moorage-{component}" for component in COMPONENTS),
     f"{ACCOUNT}{names.RESERVATION_NAMESPACE}:{names.RESERVATION_SERVICE_ACCOUNT}",
+    f"{ACCOUNT}{names.NODE_NAMESPACE}:{names.NODE_AGENT_SERVICE_ACCOUNT}",
 )
 
 #: A watch is logged when it begins: it may never end.

@@ -233,6 +233,8 @@ NODE_CARDS: Final = "moorage.dev/gpu-memory-mib"
 NODE_UUIDS: Final = "moorage.dev/gpu-uuids"
 #: Node annotation: what its administrator says that it can hold pods to, words joined by commas (gpu/enforcement.py).
 NODE_ENFORCES: Final = "moorage.dev/enforces"
+#: Node annotation: what its agent saw that it holds pods to, in the same words.
+NODE_ENFORCES_SEEN: Final = "moorage.dev/enforces-seen"
 #: Label of a node: the lowest level of a Topology.
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 #: Zone of a node or of a volume.

@@ -121,9 +121,13 @@ async def test_after_a_reboot_that_lost_kubelets_notes_the_old_word_is_taken_bac
         it.kubelet.is_down, it.kubelet.lives, it.kubelet.given = False, 2, {"r": ()}
         await anyio.sleep(1.5)
         assert names.WITNESS not in await it.annotations()
-        it.kubelet.given = {"r": ("GPU-a",)}
-        await anyio.sleep(5.0)
-        assert await it.annotations() == TOLD
+        # Its process speaks next, and is not overwritten.
+        it.kubelet.given = {"r": ("GPU-b",)}
+        writes = len(it.writes())
+        await anyio.sleep(60.0)
+        said = await it.annotations()
+        assert (said[names.RESERVE_FOR_GPU_INDEX], names.WITNESS in said) == ("GPU-a", False)
+        assert len(it.writes()) == writes
 
 
 async def test_a_kubelet_that_starts_again_with_its_notes_costs_a_question_and_no_write() -> None:

@@ -60,7 +60,7 @@ def given(*ids: str, resource: str = GPU) -> Given:
             },
         ),
         ({names.RESERVE_FOR_GPU_INDEX: "no uuid"}, given("GPU-a"), Outcome.TOLD, {**OF_A, **WITNESS}),
-        (OF_A, given("GPU-a"), Outcome.TOLD, {**OF_A, **WITNESS}),
+        (OF_A, given("GPU-a"), Outcome.AGREES, None),
         ({**OF_A, **WITNESS}, given("GPU-a"), Outcome.AGREES, None),
         ({}, None, Outcome.UNKNOWN_POD, None),
         ({}, [], Outcome.NO_DEVICE, None),
@@ -99,7 +99,7 @@ def test_a_driver_that_fails_takes_nothing_back_that_kubelet_still_says() -> Non
     told = pod({**OF_A, **WITNESS})
     assert judge(told, told, given("GPU-a"), {}).outcome is Outcome.AGREES
     assert judge(told, told, given("GPU-b"), {}).outcome is Outcome.WITHDRAWN
-    assert judge(pod(OF_A), pod(OF_A), given("GPU-a"), {}).outcome is Outcome.UNKNOWN_DEVICE
+    assert judge(pod(), pod(), given("GPU-a"), {}).outcome is Outcome.UNKNOWN_DEVICE
 
 
 def test_the_word_of_a_kubelet_that_knows_the_pod_no_more_is_taken_back_after_a_time() -> None:

@@ -1,0 +1,111 @@
+"""Admission policies that hold the agent of a node to its own node (docs/node-agent.md, Rights).
+
+RBAC can't say "of your own node". The API server tells on which node the pod is to which a token is bound
+(``authentication.kubernetes.io/node-name``, since Kubernetes 1.32), and these policies compare. A token that names no
+node may do nothing. Who may say which device a reservation pod holds is in ``admission/policies.py``; here stands what
+the agent may not do to it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from admission import cel, protected
+from wire import names
+
+NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"
+
+#: The policies' names.
+OWN_NODE: Final = "moorage-node-agent"
+OWN_RESERVATIONS: Final = "moorage-node-agent-reservations"
+
+#: Labels of a Node that GPU feature discovery writes, and the agent where none runs. None steers the GPU operator.
+_LABELS: Final = (
+    *(
+        f"nvidia.com/gpu.{what}"
+        for what in ("count", "product", "memory", "family", "machine", "mode", "replicas", "sharing-strategy")
+    ),
+    *(f"nvidia.com/gpu.compute.{what}" for what in ("major", "minor")),
+    *(f"nvidia.com/mig.{what}" for what in ("strategy", "capable")),
+    "nvidia.com/gfd.timestamp",
+)
+_LABEL_PREFIXES: Final = (
+    "nvidia.com/cuda.driver",
+    "nvidia.com/cuda.runtime",
+    "nvidia.com/mig-",
+)
+#: Annotations of a Node that the agent writes.
+_ANNOTATIONS: Final = (names.NODE_UUIDS, names.NODE_CARDS, names.NODE_ENFORCES_SEEN)
+
+
+def own_node(agent: str) -> cel.Manifest:
+    """The agent writes its own Node and GpuNode, and of these no more than it has to."""
+    label = f"!({cel.is_one_of(_LABELS, _LABEL_PREFIXES)})"
+    annotation = f"!(key in {cel.texts(_ANNOTATIONS)})"
+    subresource = "request.?subResource.orValue('')"
+    return cel.policy(
+        OWN_NODE,
+        rules=[
+            cel.rule("", ["nodes", "nodes/*"], ["CREATE", "UPDATE", "DELETE"]),
+            cel.rule(names.MOORAGE_GROUP, ["gpunodes", "gpunodes/*"], ["CREATE", "UPDATE", "DELETE"]),
+        ],
+        conditions={"agent": f"request.userInfo.username == {cel.text(agent)}"},
+        variables=cel.MAPS
+        | {
+            "own": f"{cel.claim(NODE_CLAIM)} == [object == null ? request.name : object.metadata.name]",
+            "kept": "oldObject != null && object != null"
+            " && object.metadata.?finalizers == oldObject.metadata.?finalizers"
+            " && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences",
+            "foreign": f"{cel.changed('labels', label)} + {cel.changed('annotations', annotation)}",
+            "owners": "object == null ? [] : object.metadata.?ownerReferences.orValue([])",
+        },
+        validations=[
+            ("variables.own", "'the agent of a node may write its own Node and GpuNode only'"),
+            (
+                "request.resource.resource != 'nodes' || request.operation == 'UPDATE'"
+                f" && {subresource} == '' && variables.kept && variables.foreign.size() == 0"
+                " && object.spec == oldObject.spec",
+                "'the agent of a node may write labels and annotations of GPUs on its Node only'",
+            ),
+            (
+                "request.resource.resource != 'gpunodes'"
+                f" || request.operation == 'UPDATE' && {subresource} == 'status'"
+                f" || request.operation == 'CREATE' && {subresource} == '' && !has(object.spec)"
+                " && variables.owners.size() == 1 && variables.owners[0].kind == 'Node'"
+                " && variables.owners[0].name == object.metadata.name",
+                "'the agent of a node may make its GpuNode, owned by its Node, and write the status of it'",
+            ),
+        ],
+    )
+
+
+def own_reservations(agent: str, namespace: str) -> cel.Manifest:
+    """The agent tells the devices of reservation pods on its node, and changes nothing else of any pod."""
+    other = f"!(key in {cel.texts(protected.TOLD)})"
+    is_reservation = (
+        f"request.namespace == {cel.text(namespace)} && oldObject != null && oldObject.metadata.?labels"
+        f"[?{cel.text(names.APP_LABEL)}].orValue('') == {cel.text(names.RESERVATION_APP)}"
+    )
+    return cel.policy(
+        OWN_RESERVATIONS,
+        rules=[cel.rule("", cel.PODS, ["CREATE", "UPDATE"]), cel.rule("", ["pods"], ["DELETE"])],
+        conditions={"agent": f"request.userInfo.username == {cel.text(agent)}"},
+        variables=cel.MAPS
+        | {
+            "own": f"{is_reservation} && {cel.claim(NODE_CLAIM)} == [oldObject.spec.?nodeName.orValue('')]",
+            "elsewhere": f"{cel.changed('annotations', other)} + {cel.changed('labels', 'true')}",
+        },
+        validations=[
+            (
+                "request.operation == 'UPDATE' && request.?subResource.orValue('') == '' && variables.own",
+                "'the agent of a node may write reservation pods of its own node only'",
+            ),
+            (
+                "request.operation == 'UPDATE' && variables.elsewhere.size() == 0"
+                " && object.metadata.?finalizers == oldObject.metadata.?finalizers"
+                " && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences"
+                " && object.spec == oldObject.spec",
+                "'the agent of a node may only say which device a reservation pod was given'",
+            ),
+        ],
+    )

@@ -1,0 +1,25 @@
+"""The agent does nothing that its role does not allow, and its role allows nothing that it never does."""
+
+from __future__ import annotations
+
+import anyio
+
+from tests.binder.test_rbac import Right, granted
+from tests.nodeagent.node import AGENT, scene
+
+
+async def test_the_agents_role_is_exactly_what_it_does() -> None:
+    async with scene() as it:
+        await it.start()
+        it.kubelet.given = {"r": ("GPU-a",)}
+        await it.reserve()
+        await anyio.sleep(600.0)
+        allowed = granted("nodeagent/rbac.yaml")
+        used: set[Right] = set()
+        for entry in it.server.audit:
+            if entry.user == AGENT:
+                resource = f"{entry.resource}/{entry.subresource}" if entry.subresource else entry.resource
+                everywhere, here = ("", entry.verb, resource), (entry.namespace, entry.verb, resource)
+                assert everywhere in allowed or here in allowed, entry
+                used.add(everywhere if everywhere in allowed else here)
+        assert used == allowed
