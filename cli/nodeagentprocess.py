@@ -5,7 +5,6 @@ It has no right to read tenants' pods and sends no traces of them. Threads: one 
 
 from __future__ import annotations
 
-import importlib.metadata
 import socket
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from cli.metrics.requests import CountedTransport
 from cli.metrics.watches import count_watches, measured_lag
 from cli.refusing import BadInput
 from cli.settings.nodeagent import NodeAgentOptions
+from cli.version import VERSION
 from kube.client.api import Api
 from kube.client.retry import Retry
 from kube.lead.lease import incarnation
@@ -39,7 +39,7 @@ def settings(options: NodeAgentOptions) -> AgentSettings:
         raise BadInput("--traces-endpoint: the node agent sends no traces; take it out")
     return AgentSettings(
         node=options.node_name,
-        version=importlib.metadata.version("moorage"),
+        version=VERSION,
         pod_resources=Path(options.pod_resources_socket),
     )
 

@@ -21,6 +21,7 @@ from nodeagent.core.telling import Told, patch, status, write_at_s
 from nodeagent.observing import Observer
 from wire.core import Node
 from wire.crds.gpunode import GpuNodeStatus
+from wire.versions import is_older
 
 _log: Final = logging.getLogger(__name__)
 #: After a refused write, or while the kind is not served.
@@ -45,6 +46,9 @@ class _Latest(Sink[Any, Any]):
 
     @override
     def upsert(self, obj: Any) -> None:
+        # What was written meanwhile is known already.
+        if self.found is not None and is_older(obj.metadata.resource_version, self.found.metadata.resource_version):
+            return
         self.found = obj
         self._changed.set()
 

@@ -63,6 +63,19 @@ TABLE: Mapping[str, Values] = {
     },
     "tracing": {"tracing": {"endpoint": "http://otel.monitoring:4318", "headersSecret": "otel", "caConfigMap": "ca"}},
     "explaining": {"scheduler": {"explain": {"enabled": True, "readers": ["team-a", "team-b"]}}},
+    "node-agent": {"nodeAgent": {"enabled": True}},
+    "node-agent-elsewhere": {
+        "global": {"imagePullSecrets": [{"name": "pull"}], "jsonLog": False},
+        "metrics": {"podMonitor": {"enabled": True}},
+        "nodeAgent": {
+            "enabled": True,
+            "runtimeClassName": "",
+            "kubeletFolder": "/var/lib/k0s/kubelet",
+            "tolerations": [],
+            "priorityClassName": "system-node-critical",
+            "args": {"log-level": "debug"},
+        },
+    },
     "page": {"page": {"enabled": True}},
     "page-with-a-certificate": {
         "page": {"enabled": True, "tlsSecret": "page-tls", "traceUrl": "https://jaeger.example/trace/{trace_id}"}

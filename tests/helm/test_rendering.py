@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from cli.main import _parser
+from cli.nodeagentprocess import settings as node_agent_settings
 from cli.page.settings import PageSettings, is_loopback
 from cli.settings.gathering import from_line
 from tests.cli.given import options
@@ -92,6 +93,54 @@ def test_the_page_takes_tokens_over_tls_alone_and_is_restricted(
     assert only(objects, "NetworkPolicy", "moorage-page")["spec"]["ingress"] == [{"ports": [{"port": 8484}]}]
     verbs = {verb for rule in only(objects, "ClusterRole", "moorage-page")["rules"] for verb in rule["verbs"]}
     assert verbs == {"list", "watch", "create"}
+
+
+@pytest.mark.parametrize("name", ["node-agent", "node-agent-elsewhere"])
+def test_the_agent_of_a_node_has_of_roots_powers_none_and_sees_one_folder(name: str, tmp_path: Path) -> None:
+    values, objects = TABLE[name]["nodeAgent"], rendered(tmp_path, TABLE[name])
+    made = only(objects, "DaemonSet", "moorage-node-agent")
+    assert made["metadata"]["namespace"] == names.NODE_NAMESPACE
+    spec = made["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    command, *given = container["args"]
+    told = {"MOORAGE_NODE_AGENT_NODE_NAME": "n"}
+    assert command == "node-agent"
+    assert node_agent_settings(options(command, given, told)).node == "n"
+    assert container["env"][0]["name"] in told
+    own = container["securityContext"]
+    assert (own["capabilities"], own["allowPrivilegeEscalation"]) == ({"drop": ["ALL"]}, False)
+    assert (own["readOnlyRootFilesystem"], "privileged" in own) == (True, False)
+    assert not {"hostPID", "hostNetwork", "hostIPC"} & spec.keys()
+    (volume,) = spec["volumes"]
+    folder = values.get("kubeletFolder", "/var/lib/kubelet")
+    assert volume["hostPath"] == {"path": f"{folder}/pod-resources", "type": "Directory"}
+    (mount,) = container["volumeMounts"]
+    assert mount == {
+        "name": "pod-resources",
+        "mountPath": str(Path(options(command, given, told).pod_resources_socket).parent),
+        "readOnly": True,
+    }
+    assert spec.get("runtimeClassName", "") == values.get("runtimeClassName", "nvidia")
+    assert only(objects, "ServiceAccount", "moorage-node-agent")["metadata"]["namespace"] == names.NODE_NAMESPACE
+    space = only(objects, "Namespace", names.NODE_NAMESPACE)["metadata"]
+    assert space["labels"]["pod-security.kubernetes.io/enforce"] == "privileged"
+    assert "annotations" not in space
+    ports = only(objects, "NetworkPolicy", "moorage-node-agent")["spec"]["ingress"][0]["ports"]
+    assert ports == [{"port": each["containerPort"]} for each in container["ports"]]
+    if "metrics" in TABLE[name]:
+        assert names.NODE_NAMESPACE in only(objects, "PodMonitor", "moorage")["spec"]["namespaceSelector"]["matchNames"]
+
+
+def test_without_being_asked_for_there_is_no_agent_and_no_namespace_of_its_own(tmp_path: Path) -> None:
+    for made in rendered(tmp_path, {}):
+        assert made["kind"] != "DaemonSet"
+        assert names.NODE_NAMESPACE not in {made["metadata"]["name"], made["metadata"].get("namespace")}
+
+
+def test_where_a_token_names_no_node_there_is_no_agent(tmp_path: Path) -> None:
+    file = written(tmp_path, TABLE["node-agent"])
+    with pytest.raises(Refused, match=r"Kubernetes v1\.31\.0 does not say on which node a token is used"):
+        helm("template", "moorage", CHART, "-n", "kai-scheduler", "-f", file, "--kube-version", "1.31.0")
 
 
 def test_schedulers_that_explain_are_reached_at_one_port_by_the_groups_that_are_named(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.helm]
 
 #: Kinds of cert-manager and Prometheus Operator, which are not there.
 _FOREIGN = ("cert-manager.io/", "monitoring.coreos.com/")
-_NAMESPACES = ("kai-scheduler", "kai-resource-reservation", "kai-scale-adjust")
+_NAMESPACES = ("kai-scheduler", "kai-resource-reservation", "kai-scale-adjust", "kai-scheduler-node")
 
 
 @pytest.fixture(scope="module")
