@@ -1,0 +1,121 @@
+"""Which of the free devices kubelet is advised to take. A hint: kubelet chooses, and nothing rests on it.
+
+Replicas: of distinct GPUs as far as they go, then by policy, as NVIDIA's plugin has it. Exclusive devices: those that
+a waiting reservation is opened for; then devices that belong together, of the island that stays fullest.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from nodeagent.core.advertising import is_replica, uuid_of
+from nodeagent.core.resources import Device
+from nodeagent.core.settings import Policy
+
+#: Where a device is: its NVLink island, then its NUMA node.
+Place = tuple[int, int]
+
+
+def preferred(
+    free: Sequence[str],
+    included: Sequence[str],
+    size: int,
+    *,
+    devices: Mapping[str, Device],
+    policy: Policy = Policy.DISTRIBUTED,
+    wanted: Collection[str] = (),
+    places: Mapping[str, Place] | None = None,
+) -> list[str]:
+    """Return ``size`` ids of ``free``, ``included`` first; fewer if there are no more. Unknown ids are left out.
+
+    ``devices`` are all of the resource by id, ``wanted`` UUIDs that a reservation waits for, ``places`` by UUID.
+    """
+    first = [each for each in dict.fromkeys(included) if each in devices]
+    held = frozenset(first)
+    rest = [each for each in dict.fromkeys(free) if each in devices and each not in held]
+    needed = size - len(first)
+    if needed <= 0:
+        return first
+    if any(is_replica(each) for each in rest):
+        return first + _replicas(rest, first, needed, devices=devices, policy=policy)
+    return first + _exclusive(rest, first, needed, wanted=wanted, places=places or {})
+
+
+def _replicas(
+    free: Sequence[str], first: Sequence[str], needed: int, *, devices: Mapping[str, Device], policy: Policy
+) -> list[str]:
+    """Take one replica after the other of the best GPU; a GPU that this request has already comes after all others."""
+    left: dict[str, list[str]] = {}
+    for each in reversed(free):
+        left.setdefault(uuid_of(each), []).append(each)
+    total = Counter(device.uuid for device in devices.values() if device.uuid in left)
+    picked = Counter(uuid_of(each) for each in first)
+    sign = 1 if policy is Policy.DISTRIBUTED else -1
+
+    def rank(uuid: str) -> tuple[int, int, str]:
+        return picked[uuid], sign * (total[uuid] - len(left[uuid])), uuid
+
+    queue = [rank(uuid) for uuid in left]
+    heapq.heapify(queue)
+    chosen: list[str] = []
+    while queue and len(chosen) < needed:
+        uuid = heapq.heappop(queue)[2]
+        chosen.append(left[uuid].pop())
+        picked[uuid] += 1
+        if left[uuid]:
+            heapq.heappush(queue, rank(uuid))
+    return chosen
+
+
+def _exclusive(
+    free: Sequence[str],
+    first: Sequence[str],
+    needed: int,
+    *,
+    wanted: Collection[str],
+    places: Mapping[str, Place],
+) -> list[str]:
+    asked = [each for each in free if each in wanted][:needed]
+    chosen, rest = list(asked), _without(free, asked)
+    beside = Counter(places[each][0] for each in (*first, *asked) if each in places)
+    while len(chosen) < needed and rest:
+        island = _island(rest, needed - len(chosen), beside, places)
+        members = [each for each in rest if places.get(each, (-1, -1))[0] == island]
+        taken = _of_one_island(members, needed - len(chosen), places)
+        chosen += taken
+        rest = _without(rest, taken)
+        beside[island] += len(taken)
+    return chosen
+
+
+def _without(ids: Sequence[str], gone: Sequence[str]) -> list[str]:
+    left_out = frozenset(gone)
+    return [each for each in ids if each not in left_out]
+
+
+def _island(free: Sequence[str], needed: int, beside: Mapping[int, int], places: Mapping[str, Place]) -> int:
+    """The island that has devices of this request; else the smallest that has enough; else the largest."""
+    sizes = Counter(places.get(each, (-1, -1))[0] for each in free)
+
+    def rank(island: int) -> tuple[int, bool, int, int]:
+        size = sizes[island]
+        is_enough = size >= needed
+        return -beside.get(island, 0), not is_enough, size if is_enough else -size, island
+
+    return min(sizes, key=rank)
+
+
+def _of_one_island(members: Sequence[str], needed: int, places: Mapping[str, Place]) -> list[str]:
+    """Fill NUMA nodes: the smallest that has enough, or the largest first."""
+    by_node: dict[int, list[str]] = {}
+    for each in members:
+        by_node.setdefault(places.get(each, (-1, -1))[1], []).append(each)
+    chosen: list[str] = []
+    while by_node and len(chosen) < needed:
+        missing = needed - len(chosen)
+        enough = [node for node, each in by_node.items() if len(each) >= missing]
+        node = min(enough or by_node, key=lambda one: (len(by_node[one]) * (1 if enough else -1), one))
+        chosen += by_node.pop(node)[:missing]
+    return chosen

@@ -1,0 +1,163 @@
+"""Which resources a device plug-in offers, and which devices each has: settings and the machine's GPUs put together.
+
+A device is either exclusive (offered once, by its plain UUID) or replicated, and never both under one name: a
+scheduler that counts whole devices of ``nvidia.com/gpu`` would give a replica to a pod that wants a GPU for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from nodeagent.core.card import Card
+from nodeagent.core.mistake import Mistake
+from nodeagent.core.settings import MOST_IDS, PREFIX, All, Auto, Entry, MigStrategy, PluginSettings
+from nodeagent.core.slice import Slice
+
+GPU: Final = f"{PREFIX}gpu"
+_MIG: Final = f"{PREFIX}mig-"
+_STRATEGY: Final = "flags.migStrategy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One device of a resource: a GPU or a MIG slice.
+
+    ``replicas`` of 0: exclusive. ``index`` is what ``deviceIDStrategy: index`` calls it. ``minor`` is the N of
+    /dev/nvidiaN of its GPU.
+    """
+
+    uuid: str
+    card: str
+    index: str
+    replicas: int = 0
+    numa: int | None = None
+    minor: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource and its devices."""
+
+    name: str
+    devices: tuple[Device, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """All resources of a node, by name. ``notes`` say what of the file has no effect here, and why."""
+
+    resources: tuple[Resource, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """A device before sharing: the name that it has without an entry."""
+
+    name: str
+    device: Device
+    mem_mib: int | None
+
+
+def offer(settings: PluginSettings, cards: Sequence[Card], slices: Sequence[Slice]) -> Offer | tuple[Mistake, ...]:
+    """Put settings on the GPUs of a machine, or say which entries can't be served. GPUs in ``gone`` are left out."""
+    there = [card for card in cards if card.uuid not in settings.gone]
+    found = _machine(settings.mig_strategy, there, slices)
+    if isinstance(found, Mistake):
+        return (found,)
+    taken: dict[str, Entry] = {}
+    notes, mistakes = _unused(settings.mig_strategy, there), []
+    for entry in settings.entries:
+        chosen = _chosen(entry, found)
+        if not chosen:
+            notes.append(f"{entry.path}: this node has no such device of {entry.name}")
+        for one in chosen:
+            if (other := taken.get(one.device.uuid)) is not None:
+                mistakes.append(Mistake(entry.path, f"has {one.device.uuid}, as {other.path} has", "each device once"))
+            taken[one.device.uuid] = entry
+    served: dict[str, list[Device]] = {}
+    for one in found:
+        held = taken.get(one.device.uuid)
+        count = 0 if held is None else _replicas(held, one)
+        if count is None:
+            notes.append(f"{held.path if held else ''}: the memory of {one.device.uuid} is not known, or too small")
+            continue
+        name = held.rename if held else one.name
+        served.setdefault(name, []).append(_with(one.device, count))
+    mistakes += _mixed(served, taken)
+    if mistakes:
+        return tuple(mistakes)
+    return Offer(tuple(Resource(name, tuple(served[name])) for name in sorted(served)), tuple(notes))
+
+
+def _machine(strategy: MigStrategy, cards: Sequence[Card], slices: Sequence[Slice]) -> list[_Found] | Mistake:
+    whole = [_Found(name=GPU, device=_card(card), mem_mib=card.mem_mib) for card in cards if not card.has_mig]
+    if strategy is MigStrategy.NONE:
+        return whole
+    by_uuid = {card.uuid: card for card in cards}
+    parts = [(by_uuid[one.card], one) for one in slices if one.card in by_uuid]
+    if strategy is MigStrategy.MIXED:
+        return [*whole, *(_part(f"{_MIG}{one.profile.replace('+', '.')}", card, one) for card, one in parts)]
+    profiles = {one.profile for _, one in parts}
+    if parts and (whole or len(profiles) > 1):
+        kinds = [*(["whole GPUs"] if whole else []), *sorted(profiles)]
+        return Mistake(_STRATEGY, f"single, and this node has {', '.join(kinds)}", "mixed, or slices of one profile")
+    return [*whole, *(_part(GPU, card, one) for card, one in parts)]
+
+
+def _card(card: Card) -> Device:
+    return Device(uuid=card.uuid, card=card.uuid, index=str(card.index), numa=card.numa, minor=card.minor)
+
+
+def _part(name: str, card: Card, one: Slice) -> _Found:
+    index = f"{card.index}:{one.place}"
+    device = Device(uuid=one.uuid, card=card.uuid, index=index, numa=card.numa, minor=card.minor)
+    return _Found(name=name, device=device, mem_mib=one.mem_mib)
+
+
+def _unused(strategy: MigStrategy, cards: Sequence[Card]) -> list[str]:
+    if strategy is not MigStrategy.NONE:
+        return []
+    return [f"{_STRATEGY} is none: {card.uuid} is in MIG mode and is not offered" for card in cards if card.has_mig]
+
+
+def _chosen(entry: Entry, found: Sequence[_Found]) -> list[_Found]:
+    named = [one for one in found if one.name == entry.name]
+    if entry.devices is All.ALL:
+        return named
+    if isinstance(entry.devices, int):
+        return named[: entry.devices]
+    wanted = frozenset(entry.devices)
+    return [one for one in named if one.device.uuid in wanted or one.device.index in wanted]
+
+
+def _replicas(entry: Entry, one: _Found) -> int | None:
+    """How many replicas; 0 for an exclusive device. None: by memory, of which there is not enough, or nobody knows."""
+    if isinstance(entry.replicas, Auto):
+        return (one.mem_mib or 0) // entry.replicas.value or None
+    return entry.replicas if entry.replicas > 1 else 0
+
+
+def _with(device: Device, replicas: int) -> Device:
+    return Device(
+        uuid=device.uuid,
+        card=device.card,
+        index=device.index,
+        replicas=replicas,
+        numa=device.numa,
+        minor=device.minor,
+    )
+
+
+def _mixed(served: dict[str, list[Device]], taken: dict[str, Entry]) -> Iterator[Mistake]:
+    """Name the entries by which a resource has exclusive and replicated devices, or too many ids."""
+    for name, devices in served.items():
+        entries = [taken[one.uuid] for one in devices if one.uuid in taken]
+        path = entries[0].path if entries else _STRATEGY
+        if len({one.replicas > 0 for one in devices}) > 1:
+            shared = next(taken[one.uuid] for one in devices if one.replicas)
+            yield Mistake(shared.path, f"shares some devices of {name} and not others", f"{shared.path}.rename")
+        if (ids := sum(max(1, one.replicas) for one in devices)) > MOST_IDS:
+            yield Mistake(path, f"makes {ids} devices of {name}", f"at most {MOST_IDS}")
