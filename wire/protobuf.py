@@ -13,6 +13,7 @@ _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 _SKIPPED = {_FIXED_64: 8, _FIXED_32: 4}
 #: The most bytes of a varint of 64 bits.
 _LONGEST_VARINT = 10
+_ALL_BITS = (1 << 64) - 1
 
 
 class Malformed(ValueError):
@@ -34,14 +35,19 @@ def flag(number: int, *, value: bool) -> bytes:
     return _varint(number << 3 | _VARINT) + b"\x01" if value else b""
 
 
+def integer(number: int, value: int) -> bytes:
+    """An int32 or int64 field; nothing for 0, which is the default. Negative ones take ten bytes."""
+    return _varint(number << 3 | _VARINT) + _varint(value & _ALL_BITS) if value else b""
+
+
 def message(number: int, content: bytes) -> bytes:
     """A field of a message type. Always there, empty messages too."""
     return _varint(number << 3 | _BYTES) + _varint(len(content)) + content
 
 
 def mapping(number: int, entries: Mapping[str, str]) -> bytes:
-    """A ``map<string, string>`` field: a message with key (1) and value (2) for each entry."""
-    return b"".join(message(number, text(1, key) + text(2, value)) for key, value in entries.items())
+    """A ``map<string, string>`` field: a message with key (1) and value (2) for each entry, empty ones too."""
+    return b"".join(message(number, texts(1, (key,)) + texts(2, (value,))) for key, value in entries.items())
 
 
 def fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -68,6 +74,12 @@ def fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
 def parts(content: bytes, number: int) -> list[bytes]:
     """Return all values of a string or message field. Raises Malformed."""
     return [value for found, value in fields(content) if found == number and isinstance(value, bytes)]
+
+
+def integers(content: bytes, number: int) -> list[int]:
+    """Return all values of an int64, int32 or bool field that is not packed. Raises Malformed."""
+    values = (value for found, value in fields(content) if found == number and isinstance(value, int))
+    return [((value & _ALL_BITS) ^ 1 << 63) - (1 << 63) for value in values]
 
 
 def strings(content: bytes, number: int) -> list[str]:

@@ -2,8 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from tools.node.deviceapi import AllocateRequest, AllocateResponse, DeviceList, RegisterRequest
-from wire.protobuf import Malformed, fields, parts, strings
+from nodeagent.kubeletapi.deviceplugin import (
+    AllocateRequest,
+    AllocateResponse,
+    ContainerResponse,
+    Device,
+    DeviceList,
+    RegisterRequest,
+)
+from wire.protobuf import Malformed, fields, integer, integers, parts, strings
 
 # What protoc's own encoder makes of the same messages, by its text format.
 REGISTER = (
@@ -19,7 +26,10 @@ def test_a_registration_is_encoded_as_the_api_says() -> None:
 
 
 def test_a_list_tells_id_and_health_of_each_device() -> None:
-    assert DeviceList({"a": True, "b": False}).encode() == b"\n\x0c\n\x01a\x12\x07Healthy\n\x0e\n\x01b\x12\tUnhealthy"
+    assert (
+        DeviceList([Device("a"), Device("b", is_healthy=False)]).encode()
+        == b"\n\x0c\n\x01a\x12\x07Healthy\n\x0e\n\x01b\x12\tUnhealthy"
+    )
 
 
 def test_an_allocation_request_is_read_as_it_was_written() -> None:
@@ -28,7 +38,7 @@ def test_an_allocation_request_is_read_as_it_was_written() -> None:
 
 
 def test_an_allocation_answers_with_an_environment() -> None:
-    assert AllocateResponse([{"K": "v"}]).encode() == b"\n\x08\n\x06\n\x01K\x12\x01v"
+    assert AllocateResponse([ContainerResponse(environment={"K": "v"})]).encode() == b"\n\x08\n\x06\n\x01K\x12\x01v"
 
 
 def test_lengths_of_more_than_127_bytes_take_two() -> None:
@@ -58,3 +68,19 @@ def test_fields_that_we_do_not_know_are_skipped() -> None:
 def test_what_is_no_message_is_refused(content: bytes, why: str) -> None:
     with pytest.raises(Malformed, match=why):
         strings(content, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (0, b""),
+        (1, b"\x08\x01"),
+        (300, b"\x08\xac\x02"),
+        (-1, b"\x08" + b"\xff" * 9 + b"\x01"),
+        (2**63 - 1, b"\x08" + b"\xff" * 8 + b"\x7f"),
+        (-(2**63), b"\x08" + b"\x80" * 9 + b"\x01"),
+    ],
+)
+def test_integers_are_of_64_bits_and_have_a_sign(value: int, written: bytes) -> None:
+    assert integer(1, value) == written
+    assert integers(written, 1) == ([value] if value else [])

@@ -25,14 +25,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from nodeagent.kubeletapi.deviceplugin import FOLDER as _PLUGIN_FOLDER
+from nodeagent.kubeletapi.deviceplugin import KUBELET_SOCKET
 from tools.cluster.plane import ControlPlane
 from tools.controlplane import KUBE_PROXY, KUBELET, ensure
 from tools.goprogram import cache_root
 from tools.guard import cgroup_folders, remove_cgroup
 from tools.node import gpus as _gpus
 from tools.node import rootfs, settings
-from tools.node.deviceapi import FOLDER as _PLUGIN_FOLDER
-from tools.node.deviceapi import KUBELET_SOCKET
 from tools.node.registration import identity, registered
 from tools.nvml_stub import build as nvml_stub
 from tools.processes import Family

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import grpc
 
-from tools.node import deviceapi, gpus
+from nodeagent.kubeletapi import deviceplugin as deviceapi
+from tools.node import gpus
 from tools.node.registration import identity, registered
 
 RESOURCE = "nvidia.com/gpu"
@@ -66,7 +67,7 @@ class Plugin:
         try:
             while (devices := listener.get()) is not None:
                 _say(f"tells {sum(devices.values())} healthy of {len(devices)} devices")
-                yield deviceapi.DeviceList(devices).encode()
+                yield deviceapi.DeviceList([deviceapi.Device(*each) for each in devices.items()]).encode()
                 self.heard.set()
         finally:
             with self._lock:
@@ -78,7 +79,8 @@ class Plugin:
         if unknown := {uuid for devices in containers for uuid in devices} - self._read().keys():
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"unknown devices: {', '.join(sorted(unknown))}")
         _say(f"allocates {containers}")
-        return deviceapi.AllocateResponse([{VISIBLE_DEVICES: ",".join(devices)} for devices in containers]).encode()
+        given = [deviceapi.ContainerResponse(environment={VISIBLE_DEVICES: ",".join(each)}) for each in containers]
+        return deviceapi.AllocateResponse(given).encode()
 
     def options(self, _request: bytes, _context: grpc.ServicerContext) -> bytes:
         """No preferred allocation, no call before a container starts."""

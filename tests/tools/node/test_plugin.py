@@ -11,7 +11,8 @@ from typing import Any
 import grpc
 import pytest
 
-from tools.node import deviceapi, gpus
+from nodeagent.kubeletapi import deviceplugin as deviceapi
+from tools.node import gpus
 from tools.node.plugin import Plugin, register
 from wire.protobuf import parts, strings
 
@@ -65,7 +66,8 @@ def test_each_change_is_told_once_and_as_a_whole(channel: grpc.Channel, plugin: 
 
 def test_the_chosen_devices_are_told_by_environment(channel: grpc.Channel) -> None:
     answer = call(channel, "Allocate", deviceapi.AllocateRequest((tuple(UUIDS),)).encode())
-    assert answer == deviceapi.AllocateResponse([{"NVIDIA_VISIBLE_DEVICES": ",".join(UUIDS)}]).encode()
+    given = deviceapi.ContainerResponse(environment={"NVIDIA_VISIBLE_DEVICES": ",".join(UUIDS)})
+    assert answer == deviceapi.AllocateResponse([given]).encode()
 
 
 def test_a_device_that_the_machine_does_not_have_is_not_allocated(channel: grpc.Channel) -> None:
