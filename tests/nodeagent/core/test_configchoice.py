@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.core.configchoice import chosen
+from nodeagent.core.mistake import Mistake
+
+OURS, NVIDIAS = "moorage.dev/agent-config", "nvidia.com/device-plugin.config"
+
+
+@pytest.mark.parametrize(
+    ("labels", "files", "name"),
+    [
+        ({}, [], None),
+        ({}, ["a"], "a"),
+        ({}, ["a", "b"], None),
+        ({}, ["a", "default"], "default"),
+        ({NVIDIAS: "b"}, ["a", "b"], "b"),
+        ({NVIDIAS: "b", OURS: "a"}, ["a", "b"], "a"),
+        ({NVIDIAS: ""}, ["a"], "a"),
+    ],
+)
+def test_a_node_has_the_file_that_its_label_names(labels: dict[str, str], files: list[str], name: str | None) -> None:
+    assert chosen(labels, files) == name
+
+
+def test_a_label_that_names_no_file_is_a_mistake() -> None:
+    found = chosen({NVIDIAS: "c"}, ["a", "b"])
+    assert isinstance(found, Mistake)
+    assert str(found) == f"{NVIDIAS}: 'c' is no file; allowed: a, b"

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nodeagent.core.health import Look, State
+from nodeagent.core.remembered import Remembered
+from nodeagent.core.standing import Fault, Standing
+from tests.nodeagent.core import files
+from tests.nodeagent.core.machine import card, part, uuid
+
+S = 1_000_000_000
+CARDS = [card(0), card(1)]
+SHARED = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}"
+WELL = {one.uuid: Look(driver="1") for one in CARDS}
+
+
+@pytest.fixture
+def standing() -> Standing:
+    made = Standing({}, Remembered())
+    made.take_file("")
+    made.take_machine(CARDS, ())
+    return made
+
+
+def healthy(standing: Standing, name: str = "nvidia.com/gpu") -> dict[str, bool]:
+    return {each: well for each, well, _ in standing.listed(name)}
+
+
+def test_nothing_is_offered_before_file_and_machine_were_read() -> None:
+    standing = Standing({}, Remembered())
+    assert standing.resources == {}
+    standing.take_machine(CARDS, ())
+    assert standing.resources == {}
+    standing.take_file("")
+    assert healthy(standing) == {uuid(0): True, uuid(1): True}
+
+
+def test_a_bad_file_keeps_the_last_good_one(standing: Standing) -> None:
+    standing.take_file(files.CLEARML)
+    served = standing.resources
+    for bad in ("flags: {a: 1}", "[", "sharing: {mps: {}}", SHARED.replace("replicas: 2", "replicas: 2, devices: [0]")):
+        standing.take_file(bad)
+        assert standing.mistakes
+        assert standing.resources is served
+    standing.take_file(files.CLEARML_OLD)
+    assert standing.mistakes == ()
+    assert list(standing.resources) == ["nvidia.com/gpu"]
+
+
+def test_a_resource_that_did_not_change_is_the_same_object(standing: Standing) -> None:
+    before = standing.resources["nvidia.com/gpu"]
+    standing.take_file("moorage: {healingSeconds: 5}")
+    assert standing.resources["nvidia.com/gpu"] is before
+
+
+def test_all_replicas_of_a_card_fall_ill_and_recover_together(standing: Standing) -> None:
+    standing.take_file(SHARED)
+    standing.take_fault(Fault(card=uuid(0), xid=94, driver="1"), 0)
+    ids = {f"{uuid(0)}::0": False, f"{uuid(0)}::1": False, f"{uuid(1)}::0": True, f"{uuid(1)}::1": True}
+    assert healthy(standing) == ids
+    idle = {each: replace(look, processes=0) for each, look in WELL.items()}
+    standing.take_looks(idle, 10 * S)
+    assert healthy(standing) == ids
+    standing.take_looks(idle, 70 * S)
+    assert all(healthy(standing).values())
+    assert standing.health[uuid(0)].ill_at_ns == (0,)
+
+
+def test_an_event_of_a_slice_is_for_that_slice_alone_and_of_a_card_for_all_its_slices() -> None:
+    standing = Standing({}, Remembered())
+    slices = [part(0, 0, "1g.10gb"), part(0, 1, "1g.10gb")]
+    standing.take_machine([card(0, has_mig=True)], slices)
+    standing.take_file("flags: {migStrategy: single}")
+    standing.take_fault(Fault(card=uuid(0), xid=48, gpu_instance=1, compute_instance=0), 0)
+    assert list(healthy(standing).values()) == [False, True]
+    standing.take_fault(Fault(card=uuid(0), xid=79), 0)
+    assert list(healthy(standing).values()) == [False, False]
+
+
+def test_an_event_of_a_card_that_nobody_knows_is_nothing(standing: Standing) -> None:
+    standing.take_fault(Fault(card="GPU-x", xid=79), 0)
+    standing.take_fault(Fault(card=uuid(0), xid=79, gpu_instance=3), 0)
+    assert standing.ill == frozenset()
+
+
+def test_a_card_that_the_driver_does_not_list_any_more_stays_as_ill_until_the_file_takes_it_out(
+    standing: Standing,
+) -> None:
+    standing.take_machine(CARDS[:1], ())
+    standing.take_looks({uuid(0): WELL[uuid(0)]}, 10 * S)
+    assert healthy(standing) == {uuid(0): True, uuid(1): False}
+    again = Standing({}, standing.remembered())
+    again.take_file("")
+    again.take_machine(CARDS[:1], ())
+    assert healthy(again) == {uuid(0): True, uuid(1): False}
+    again.take_file(f"moorage: {{gone: [{uuid(1)}]}}")
+    assert healthy(again) == {uuid(0): True}
+    assert [one.uuid for one in again.cards] == [uuid(0)]
+
+
+def test_an_ill_card_is_ill_after_a_restart_and_a_card_that_is_out_waits_for_an_administrator(
+    standing: Standing,
+) -> None:
+    standing.take_looks({**WELL, uuid(0): Look(remap_failed=True)}, S)
+    again = Standing({}, standing.remembered())
+    again.take_file("")
+    again.take_machine(CARDS, ())
+    again.take_looks(WELL, 1000 * S)
+    assert again.health[uuid(0)].state is State.OUT
+    again.take_cleared({uuid(0), "GPU-x"}, 1000 * S)
+    again.take_looks(WELL, 1060 * S)
+    assert again.ill == frozenset()
+
+
+def test_xids_count_by_the_file_that_is_there_now(standing: Standing) -> None:
+    standing.take_file("moorage: {ignoredXids: [48]}")
+    standing.take_fault(Fault(card=uuid(0), xid=48), 0)
+    assert standing.ill == frozenset()
+    standing.take_fault(Fault(card=uuid(0), reason="DoubleBitEcc"), 0)
+    assert standing.ill == {uuid(0)}
