@@ -5,16 +5,9 @@ Apart from the plug-in itself, so that who only waits for it does not import grp
 
 from __future__ import annotations
 
-from pathlib import Path
+from nodeagent.kubeletapi.sockets import identity
 
-
-def identity(socket: Path) -> tuple[int, int] | None:
-    """Tell one socket from its successor of the same name: inode numbers are used again, times are not."""
-    try:
-        found = socket.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_ctime_ns
+__all__ = ["identity", "registered"]
 
 
 def registered(kubelet: tuple[int, int]) -> str:

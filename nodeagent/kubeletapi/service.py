@@ -1,0 +1,151 @@
+"""The service that kubelet calls for one resource: a list of its devices, advice which to take, and allocations."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+import anyio
+from grpclib.const import Cardinality, Handler, Status
+from grpclib.exceptions import GRPCError
+from grpclib.server import Server, Stream
+
+from nodeagent.kubeletapi.codec import BytesCodec
+from nodeagent.kubeletapi.deviceplugin import (
+    NOTHING,
+    PLUGIN_SERVICE,
+    AllocateRequest,
+    AllocateResponse,
+    Options,
+    PreferredRequest,
+    PreferredResponse,
+)
+from nodeagent.kubeletapi.sockets import identity
+from wire.protobuf import Malformed
+
+_CLOSES_WITHIN_S: Final = 1.0
+_Bytes = Stream[bytes, bytes]
+
+
+class Refusal(Exception):
+    """Raised by Answers; kubelet shows the text on the pod."""
+
+
+class Answers(Protocol):
+    """What the service answers."""
+
+    def devices(self) -> bytes:
+        """Return the DeviceList of now, as bytes."""
+        ...
+
+    def preferred(self, request: PreferredRequest) -> PreferredResponse:
+        """Advise. Fewer devices than wanted are allowed."""
+        ...
+
+    def allocate(self, request: AllocateRequest) -> AllocateResponse:
+        """Give devices. Raises Refusal."""
+        ...
+
+
+class PluginService:
+    """``async with PluginService(socket, answers):`` listens at the socket, and removes it at the end.
+
+    ``heard`` is set when a list was sent whole; ``left`` when kubelet has ended its last stream of lists.
+    """
+
+    def __init__(self, socket: Path, answers: Answers) -> None:
+        self._socket = socket
+        self._answers = answers
+        self._server: Server | None = None
+        self._identity: tuple[int, int] | None = None
+        self._streams = 0
+        self._changed = anyio.Event()
+        self.heard = anyio.Event()
+        self.left = anyio.Event()
+
+    async def __aenter__(self) -> Self:
+        self._server = Server([self], codec=BytesCodec())
+        self._socket.unlink(missing_ok=True)
+        await self._server.start(path=str(self._socket))
+        self._socket.chmod(0o600)
+        self._identity = identity(self._socket)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._server is not None:
+            self._server.close()
+            with anyio.move_on_after(_CLOSES_WITHIN_S, shield=True):
+                await self._server.wait_closed()
+        if self.is_there():
+            self._socket.unlink(missing_ok=True)
+
+    def is_there(self) -> bool:
+        """Whether the socket is still ours: kubelet removes all of them when it starts."""
+        return self._identity is not None and identity(self._socket) == self._identity
+
+    def changed(self) -> None:
+        """Send the devices again to who listens."""
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    def __mapping__(self) -> dict[str, Handler]:
+        """Return all methods by path, as grpclib wants it."""
+        unary = {
+            "GetDevicePluginOptions": self._options,
+            "GetPreferredAllocation": self._preferred,
+            "Allocate": self._allocate,
+            "PreStartContainer": self._nothing,
+        }
+        methods: dict[str, Any] = {
+            name: Handler(function, Cardinality.UNARY_UNARY, bytes, bytes) for name, function in unary.items()
+        }
+        methods["ListAndWatch"] = Handler(self._list_and_watch, Cardinality.UNARY_STREAM, bytes, bytes)
+        return {f"/{PLUGIN_SERVICE}/{name}": method for name, method in methods.items()}
+
+    async def _list_and_watch(self, stream: _Bytes) -> None:
+        await stream.recv_message()
+        self._streams += 1
+        try:
+            while True:
+                # Before the list is made, so that no change falls between.
+                changed = self._changed
+                await stream.send_message(self._answers.devices())
+                self.heard.set()
+                await changed.wait()
+        finally:
+            self._streams -= 1
+            if not self._streams:
+                self.left.set()
+
+    async def _options(self, stream: _Bytes) -> None:
+        await stream.recv_message()
+        await stream.send_message(Options(preferred_allocation=True).encode())
+
+    async def _nothing(self, stream: _Bytes) -> None:
+        await stream.recv_message()
+        await stream.send_message(NOTHING)
+
+    async def _preferred(self, stream: _Bytes) -> None:
+        with _refusing():
+            request = PreferredRequest.decode(await stream.recv_message() or b"")
+            answer = self._answers.preferred(request).encode()
+        await stream.send_message(answer)
+
+    async def _allocate(self, stream: _Bytes) -> None:
+        with _refusing():
+            request = AllocateRequest.decode(await stream.recv_message() or b"")
+            answer = self._answers.allocate(request).encode()
+        await stream.send_message(answer)
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except (Refusal, Malformed) as error:
+        raise GRPCError(Status.INVALID_ARGUMENT, str(error)) from error
