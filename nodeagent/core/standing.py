@@ -69,6 +69,11 @@ class Standing:
         return tuple(card for card in self._cards if card.uuid not in gone)
 
     @property
+    def uuids(self) -> tuple[str, ...]:
+        """All GPUs and slices."""
+        return (*(card.uuid for card in self.cards), *(one.uuid for one in self._slices))
+
+    @property
     def rules(self) -> Rules:
         """How illness is judged."""
         settings = self.settings or PluginSettings()
@@ -92,8 +97,11 @@ class Standing:
         """What has to be known after a start."""
         return Remembered(self.cards, self._slices, dict(self._health))
 
-    def take_file(self, text: str) -> None:
-        """Take the contents of the file, "" for none."""
+    def take_file(self, text: str | Mistake) -> None:
+        """Take the contents of the file, "" for none, or why there are none."""
+        if isinstance(text, Mistake):
+            self.mistakes = (text,)
+            return
         found = settingsfile.read(text, self._environment)
         if isinstance(found, tuple):
             self.mistakes = found
@@ -114,7 +122,7 @@ class Standing:
     def take_looks(self, looks: Mapping[str, Look], now_ns: int) -> None:
         """Take a look at each device; one that is not among them is not listed."""
         missing = Look(is_listed=False, answers=False)
-        for uuid in (*(card.uuid for card in self.cards), *(one.uuid for one in self._slices)):
+        for uuid in self.uuids:
             health = self._health.get(uuid, Health())
             self._put(uuid, on_look(health, looks.get(uuid, missing), now_ns, rules=self.rules))
 

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
+from weakref import WeakSet
 
 import anyio
 from grpclib.const import Cardinality, Handler, Status
 from grpclib.exceptions import GRPCError
+from grpclib.protocol import H2Protocol
 from grpclib.server import Server, Stream
+from typing_extensions import override
 
 from nodeagent.kubeletapi.codec import BytesCodec
 from nodeagent.kubeletapi.deviceplugin import (
@@ -50,6 +53,28 @@ class Answers(Protocol):
         ...
 
 
+class _Server(Server):
+    """Closes its connections, too: grpclib's leaves them to the other side, which may never close them."""
+
+    def __init__(self, service: PluginService) -> None:
+        super().__init__([service], codec=BytesCodec())
+        self._protocols: WeakSet[H2Protocol] = WeakSet()
+
+    @override
+    def _protocol_factory(self) -> H2Protocol:
+        made = super()._protocol_factory()
+        self._protocols.add(made)
+        return made
+
+    async def end(self) -> None:
+        """Stop listening, end all calls, and close all connections."""
+        self.close()
+        with anyio.move_on_after(_CLOSES_WITHIN_S, shield=True):
+            await self.wait_closed()
+        for protocol in [each for each in self._protocols if hasattr(each, "processor")]:
+            protocol.processor.close("the service has ended")
+
+
 class PluginService:
     """``async with PluginService(socket, answers):`` listens at the socket, and removes it at the end.
 
@@ -59,7 +84,7 @@ class PluginService:
     def __init__(self, socket: Path, answers: Answers) -> None:
         self._socket = socket
         self._answers = answers
-        self._server: Server | None = None
+        self._server: _Server | None = None
         self._identity: tuple[int, int] | None = None
         self._streams = 0
         self._changed = anyio.Event()
@@ -67,7 +92,7 @@ class PluginService:
         self.left = anyio.Event()
 
     async def __aenter__(self) -> Self:
-        self._server = Server([self], codec=BytesCodec())
+        self._server = _Server(self)
         self._socket.unlink(missing_ok=True)
         await self._server.start(path=str(self._socket))
         self._socket.chmod(0o600)
@@ -78,9 +103,7 @@ class PluginService:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._server is not None:
-            self._server.close()
-            with anyio.move_on_after(_CLOSES_WITHIN_S, shield=True):
-                await self._server.wait_closed()
+            await self._server.end()
         if self.is_there():
             self._socket.unlink(missing_ok=True)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import anyio
+from anyio.abc import TaskGroup
 from grpclib.client import Channel, UnaryStreamMethod, UnaryUnaryMethod
 from grpclib.const import Cardinality, Handler
+from grpclib.exceptions import StreamTerminatedError
 from grpclib.server import Server, Stream
 
 from nodeagent.kubeletapi.codec import BytesCodec
@@ -22,28 +24,86 @@ from nodeagent.kubeletapi.deviceplugin import (
     RegisterRequest,
 )
 
+Devices = dict[str, Device]
 
-class Registry:
-    """kubelet's Registration service. ``registered``: all requests that came."""
 
-    def __init__(self) -> None:
-        self.registered: list[RegisterRequest] = []
-        self._came, self._comes = anyio.create_memory_object_stream[RegisterRequest](100)
+class Endpoint:
+    """A plug-in that has registered. kubelet reads its devices until it is dropped."""
 
-    async def next(self) -> RegisterRequest:
-        """Wait for the next plug-in."""
-        with anyio.fail_after(30):
-            return await self._comes.receive()
+    def __init__(self, request: RegisterRequest, folder: Path) -> None:
+        self.request = request
+        self.channel = Channel(path=str(folder / request.endpoint), codec=BytesCodec())
+        self.heard = anyio.Event()
+        self._scope = anyio.CancelScope()
+        self._read, self._lists = anyio.create_memory_object_stream[Devices](1000)
+
+    @property
+    def resource(self) -> str:
+        return self.request.resource
+
+    async def devices(self) -> Devices:
+        """Wait for the next list."""
+        with anyio.fail_after(60):
+            return await self._lists.receive()
+
+    async def healthy(self) -> dict[str, bool]:
+        return {name: device.is_healthy for name, device in (await self.devices()).items()}
+
+    async def until(self, wanted: Callable[[dict[str, bool]], bool]) -> dict[str, bool]:
+        """Wait for a list of this kind."""
+        while not wanted(found := await self.healthy()):
+            pass
+        return found
+
+    async def call(self, name: str, request: bytes = NOTHING) -> bytes:
+        return await call(self.channel, name, request)
+
+    def drop(self) -> None:
+        """End the stream, as kubelet does with a plug-in that another one has replaced."""
+        self._scope.cancel()
+
+    async def follow(self) -> None:
+        with self._scope, contextlib.suppress(StreamTerminatedError, OSError):
+            async with lists(self.channel) as each:
+                async for devices in each:
+                    self._read.send_nowait(devices)
+                    self.heard.set()
 
     def close(self) -> None:
+        self.channel.close()
+        self._read.close()
+        self._lists.close()
+
+
+class Registry:
+    """kubelet's Registration service, and its end of the plug-ins' streams."""
+
+    def __init__(self, folder: Path, tasks: TaskGroup) -> None:
+        self.endpoints: list[Endpoint] = []
+        self._folder = folder
+        self._tasks = tasks
+        self._came, self._comes = anyio.create_memory_object_stream[Endpoint](100)
+
+    async def next(self) -> Endpoint:
+        """Wait for the next plug-in that registers, and until its devices were read."""
+        with anyio.fail_after(60):
+            endpoint = await self._comes.receive()
+            await endpoint.heard.wait()
+            return endpoint
+
+    def close(self) -> None:
+        for endpoint in self.endpoints:
+            endpoint.close()
         self._came.close()
         self._comes.close()
 
     async def _register(self, stream: Stream[bytes, bytes]) -> None:
         request = RegisterRequest.decode(await stream.recv_message() or b"")
-        self.registered.append(request)
-        self._came.send_nowait(request)
         await stream.send_message(NOTHING)
+        endpoint = Endpoint(request, self._folder)
+        self.endpoints.append(endpoint)
+        self._tasks.start_soon(endpoint.follow)
+        self._came.send_nowait(endpoint)
 
     def __mapping__(self) -> dict[str, Handler]:
         return {REGISTER: Handler(self._register, Cardinality.UNARY_UNARY, bytes, bytes)}
@@ -53,15 +113,18 @@ class Registry:
 async def kubelet(folder: Path) -> AsyncIterator[Registry]:
     """Listen for plug-ins, as a kubelet that has just started: no socket of a plug-in is left."""
     _clear(folder)
-    registry = Registry()
-    server = Server([registry], codec=BytesCodec())
-    await server.start(path=str(folder / KUBELET_SOCKET))
-    try:
-        yield registry
-    finally:
-        server.close()
-        await server.wait_closed()
-        registry.close()
+    async with anyio.create_task_group() as tasks:
+        registry = Registry(folder, tasks)
+        server = Server([registry], codec=BytesCodec())
+        await server.start(path=str(folder / KUBELET_SOCKET))
+        try:
+            yield registry
+        finally:
+            server.close()
+            tasks.cancel_scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await server.wait_closed()
+            registry.close()
 
 
 def _clear(folder: Path) -> None:
@@ -80,11 +143,11 @@ async def connected(socket: Path) -> AsyncIterator[Channel]:
 
 async def call(channel: Channel, name: str, request: bytes = NOTHING) -> bytes:
     method: UnaryUnaryMethod[bytes, bytes] = UnaryUnaryMethod(channel, f"/{PLUGIN_SERVICE}/{name}", bytes, bytes)
-    return await method(request, timeout=30)
+    return await method(request, timeout=60)
 
 
 @contextlib.asynccontextmanager
-async def lists(channel: Channel) -> AsyncIterator[AsyncIterator[dict[str, Device]]]:
+async def lists(channel: Channel) -> AsyncIterator[AsyncIterator[Devices]]:
     """The lists of devices, as they come."""
     method: UnaryStreamMethod[bytes, bytes] = UnaryStreamMethod(
         channel, f"/{PLUGIN_SERVICE}/ListAndWatch", bytes, bytes
@@ -92,7 +155,7 @@ async def lists(channel: Channel) -> AsyncIterator[AsyncIterator[dict[str, Devic
     async with method.open() as stream:
         await stream.send_message(NOTHING, end=True)
 
-        async def each() -> AsyncIterator[dict[str, Device]]:
+        async def each() -> AsyncIterator[Devices]:
             while (content := await stream.recv_message()) is not None:
                 yield {device.id: device for device in DeviceList.decode(content).devices}
 

@@ -118,10 +118,10 @@ async def test_a_socket_that_another_plugin_has_made_meanwhile_is_left(tmp_path:
     assert identity(socket) == other
 
 
-async def test_kubelet_is_told_resource_and_socket(tmp_path: Path) -> None:
-    async with kubelet(tmp_path) as registry:
+async def test_kubelet_is_told_resource_and_socket(tmp_path: Path, answers: Fixed) -> None:
+    async with kubelet(tmp_path) as registry, PluginService(tmp_path / "p.sock", answers):
         await register(tmp_path, "p.sock", "nvidia.com/gpu")
-    (request,) = registry.registered
+        request = (await registry.next()).request
     assert (request.version, request.endpoint, request.resource) == ("v1beta1", "p.sock", "nvidia.com/gpu")
     assert request.preferred_allocation
 

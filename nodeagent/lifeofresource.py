@@ -1,0 +1,153 @@
+"""Serves one resource through all lives of kubelet, and never beside another plug-in that serves it.
+
+kubelet knows a resource by the plug-in that registered last. Two that register in turn would make a node's capacity
+flap, so a plug-in that is there already is left alone, and looked at again after a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import anyio
+
+from nodeagent.kubeletapi.deviceplugin import KUBELET_SOCKET
+from nodeagent.kubeletapi.registering import NotRegistered, is_plugin, register
+from nodeagent.kubeletapi.service import Answers, PluginService
+from nodeagent.kubeletapi.sockets import identity, is_served
+
+_PREFIX: Final = "moorage-agent-"
+#: NVIDIA's own plug-in, for kubelets that do not tell what they know.
+_NVIDIAS: Final = "nvidia-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Seconds: between two looks at sockets, until kubelet has asked for devices, between two looks for a rival."""
+
+    poll_s: float = 0.1
+    heard_s: float = 5.0
+    rival_s: float = 30.0
+
+
+class Watcher(Protocol):
+    """Hears of a resource's lives."""
+
+    def registered(self, resource: str, kubelet: tuple[int, int]) -> None:
+        """Hear that this kubelet has taken the plug-in and read its devices."""
+        ...
+
+    def rival(self, resource: str, what: str) -> None:
+        """Hear that another plug-in serves the resource, again after each look at it; "" when it has gone."""
+        ...
+
+    def failed(self, resource: str, what: str) -> None:
+        """Hear why registering did not succeed; it is tried again."""
+        ...
+
+
+#: Resources that kubelet has devices of; None if it does not tell.
+Allocatable = Callable[[], Awaitable[Collection[str] | None]]
+
+
+class LifeOfResource:
+    """``run`` serves until it is cancelled; ``changed`` sends the devices again."""
+
+    def __init__(
+        self, folder: Path, resource: str, answers: Answers, *, allocatable: Allocatable, watcher: Watcher, pace: Pace
+    ) -> None:
+        self._folder = folder
+        self._resource = resource
+        self._answers = answers
+        self._allocatable = allocatable
+        self._watcher = watcher
+        self._pace = pace
+        self._service: PluginService | None = None
+        self._endpoint = f"{_PREFIX}{resource.rpartition('/')[2]}.sock"
+
+    def changed(self) -> None:
+        """Tell kubelet the devices again."""
+        if self._service is not None:
+            self._service.changed()
+
+    async def run(self) -> None:
+        """Serve, one life for each of kubelet's."""
+        replaced: tuple[int, int] | None = None
+        while True:
+            kubelet = await self._living_kubelet()
+            if what := await self._rival():
+                self._watcher.rival(self._resource, what)
+                with anyio.move_on_after(self._pace.rival_s):
+                    await self._next_kubelet(kubelet)
+                continue
+            self._watcher.rival(self._resource, "")
+            was_replaced = await self._one_life(kubelet)
+            if was_replaced and replaced == kubelet:
+                self._watcher.rival(self._resource, "another device plug-in has registered the resource twice")
+                with anyio.move_on_after(self._pace.rival_s):
+                    await self._next_kubelet(kubelet)
+                replaced = None
+            else:
+                replaced = kubelet if was_replaced else None
+
+    async def _living_kubelet(self) -> tuple[int, int]:
+        """Wait for a kubelet that listens: the socket of a dead one stays until the next one starts."""
+        socket = self._folder / KUBELET_SOCKET
+        while True:
+            found = identity(socket)
+            if found is not None and await is_served(socket):
+                return found
+            await anyio.sleep(self._pace.poll_s)
+
+    async def _next_kubelet(self, before: tuple[int, int]) -> None:
+        while True:
+            if identity(self._folder / KUBELET_SOCKET) not in {before, None}:
+                return
+            await anyio.sleep(self._pace.poll_s)
+
+    async def _rival(self) -> str:
+        """Say which other plug-in serves the resource; "" if none does."""
+        known = await self._allocatable()
+        if known is not None and self._resource not in known:
+            return ""
+        for socket in _others(self._folder, self._endpoint):
+            # Of a kubelet that does not tell its devices only NVIDIA's own name is a sign.
+            is_sign = known is not None or socket.name == f"{_NVIDIAS}{self._resource.rpartition('/')[2]}.sock"
+            if is_sign and await is_plugin(socket):
+                return f"kubelet has devices of {self._resource} from another plug-in; {socket.name} answers"
+        return ""
+
+    async def _one_life(self, kubelet: tuple[int, int]) -> bool:
+        """Serve for as long as this kubelet lives; return whether another plug-in took our place."""
+        async with PluginService(self._folder / self._endpoint, self._answers) as service:
+            self._service = service
+            try:
+                await register(self._folder, self._endpoint, self._resource)
+                with anyio.move_on_after(self._pace.heard_s) as waiting:
+                    await service.heard.wait()
+                if waiting.cancelled_caught:
+                    self._watcher.failed(self._resource, "kubelet did not ask for devices")
+                    return False
+                self._watcher.registered(self._resource, kubelet)
+                while service.is_there() and identity(self._folder / KUBELET_SOCKET) in {kubelet, None}:
+                    if service.left.is_set():
+                        return await self._was_replaced(kubelet)
+                    with anyio.move_on_after(self._pace.poll_s):
+                        await service.left.wait()
+            except NotRegistered as error:
+                self._watcher.failed(self._resource, str(error))
+                await anyio.sleep(self._pace.poll_s)
+            finally:
+                self._service = None
+        return False
+
+    async def _was_replaced(self, kubelet: tuple[int, int]) -> bool:
+        """Whether the kubelet that ended our list lives: then it has taken another plug-in."""
+        socket = self._folder / KUBELET_SOCKET
+        return identity(socket) == kubelet and await is_served(socket)
+
+
+def _others(folder: Path, own: str) -> list[Path]:
+    return sorted(socket for socket in folder.glob("*.sock") if socket.name not in {own, KUBELET_SOCKET})
