@@ -5,6 +5,8 @@
  *
  *     gpu UUID NAME MEM_MIB MINOR    a device; '_' in NAME is shown as a blank; NVML's index is its position
  *     mig UUID GPU MEM_MIB           a MIG slice of the device with the UUID GPU, whose MIG mode is on then
+ *     event UUID XID [GI CI]         an XID of the device, of one of its MIG slices if two instances are named; waiting
+ *                                    for events returns each line once in every process
  *     fail FUNCTION CODE             that function, by its exported name, returns this nvmlReturn_t
  *
  * A missing file answers "driver not loaded" (9), a malformed one "unknown error" (999) and a line on stderr.
@@ -12,9 +14,11 @@
  * Not thread-safe, and only the functions that Moorage uses. Layouts and codes: NVML API reference.
  */
 
+#define _DEFAULT_SOURCE /* usleep */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     SUCCESS = 0,
@@ -24,12 +28,13 @@ enum {
     NOT_FOUND = 6,
     INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9,
+    TIMEOUT = 10,
     GPU_IS_LOST = 15,
     ARGUMENT_VERSION_MISMATCH = 25,
     UNKNOWN = 999,
 };
 
-enum { MAX_GPUS = 32, MAX_SLICES_OF_GPU = 7, MAX_FAILURES = 32, WORD = 96 };
+enum { MAX_GPUS = 32, MAX_SLICES_OF_GPU = 7, MAX_FAILURES = 32, MAX_EVENTS = 256, WORD = 96 };
 
 typedef struct {
     char uuid[WORD];
@@ -38,6 +43,14 @@ typedef struct {
     unsigned int minor;
     char parent[WORD]; /* of a slice: the device that it is a part of; else "" */
 } gpu_t;
+
+typedef struct {
+    char uuid[WORD];
+    unsigned long long xid;
+    unsigned int gpu_instance, compute_instance; /* NO_INSTANCE: of the whole device */
+} event_t;
+
+static const unsigned int NO_INSTANCE = ~0u;
 
 typedef struct {
     gpu_t gpus[MAX_GPUS];
@@ -49,6 +62,8 @@ typedef struct {
         int code;
     } failures[MAX_FAILURES];
     unsigned int failure_count;
+    event_t events[MAX_EVENTS];
+    unsigned int event_count;
 } state_t;
 
 typedef struct {
@@ -64,7 +79,22 @@ typedef struct {
     unsigned long long total, reserved, free, used;
 } memory_v2_t;
 
+typedef struct {
+    handle_t device;
+    unsigned long long type, data;
+    unsigned int gpu_instance, compute_instance;
+} event_data_t;
+
 static int init_count;
+
+static int read_event(event_t *event, const char *line) {
+    char rest;
+    unsigned int gi, ci;
+    int words = sscanf(line, " event %95s %llu %u %u %c", event->uuid, &event->xid, &gi, &ci, &rest);
+    event->gpu_instance = words == 4 ? gi : NO_INSTANCE;
+    event->compute_instance = words == 4 ? ci : NO_INSTANCE;
+    return words == 2 || words == 4;
+}
 
 static int read_line(state_t *state, const char *line) {
     char word[WORD], rest;
@@ -83,6 +113,8 @@ static int read_line(state_t *state, const char *line) {
         gpu_t *slice = &state->slices[state->slice_count++];
         return sscanf(line, " mig %95s %95s %llu %c", slice->uuid, slice->parent, &slice->mem_mib, &rest) == 3;
     }
+    if (strcmp(word, "event") == 0 && state->event_count < MAX_EVENTS)
+        return read_event(&state->events[state->event_count++], line);
     if (strcmp(word, "fail") == 0 && state->failure_count < MAX_FAILURES) {
         unsigned int i = state->failure_count++;
         return sscanf(line, " fail %95s %d %c", state->failures[i].function, &state->failures[i].code, &rest) == 2;
@@ -335,4 +367,84 @@ int nvmlDeviceGetMigDeviceHandleByIndex(handle_t handle, unsigned int index, han
         return NOT_FOUND;
     *slice = handle_of(found->uuid);
     return *slice ? SUCCESS : UNKNOWN;
+}
+
+/* One set of events is enough for a process; which devices it has, and how many lines it has seen. */
+static struct {
+    char uuids[MAX_GPUS][WORD];
+    unsigned int count, seen;
+} event_set;
+
+static const unsigned long long XID_CRITICAL = 8, WAIT_STEP_US = 10000;
+
+int nvmlEventSetCreate(void **set) {
+    state_t state;
+    int result = enter(&state, "nvmlEventSetCreate", 1);
+    if (result == SUCCESS)
+        *set = &event_set;
+    return result;
+}
+
+int nvmlEventSetFree(void *set) {
+    state_t state;
+    int result = enter(&state, "nvmlEventSetFree", 1);
+    (void)set;
+    if (result == SUCCESS)
+        event_set.count = 0;
+    return result;
+}
+
+int nvmlDeviceGetSupportedEventTypes(handle_t handle, unsigned long long *types) {
+    state_t state;
+    const gpu_t *gpu;
+    int result = enter_gpu(&state, "nvmlDeviceGetSupportedEventTypes", handle, &gpu);
+    if (result == SUCCESS)
+        *types = XID_CRITICAL;
+    return result;
+}
+
+int nvmlDeviceRegisterEvents(handle_t handle, unsigned long long types, void *set) {
+    state_t state;
+    const gpu_t *gpu;
+    int result = enter_gpu(&state, "nvmlDeviceRegisterEvents", handle, &gpu);
+    (void)set;
+    if (result != SUCCESS)
+        return result;
+    if (types != XID_CRITICAL || event_set.count == MAX_GPUS)
+        return INVALID_ARGUMENT;
+    strcpy(event_set.uuids[event_set.count++], gpu->uuid);
+    return SUCCESS;
+}
+
+static int is_registered(const char *uuid) {
+    for (unsigned int i = 0; i < event_set.count; i++)
+        if (strcmp(event_set.uuids[i], uuid) == 0)
+            return 1;
+    return 0;
+}
+
+int nvmlEventSetWait_v2(void *set, event_data_t *data, unsigned int timeout_ms) {
+    state_t state;
+    (void)set;
+    for (unsigned long long waited_us = 0;; waited_us += WAIT_STEP_US) {
+        int result = enter(&state, "nvmlEventSetWait_v2", 1);
+        if (result != SUCCESS)
+            return result;
+        if (event_set.seen > state.event_count)
+            event_set.seen = state.event_count;
+        while (event_set.seen < state.event_count) {
+            const event_t *event = &state.events[event_set.seen++];
+            if (!is_registered(event->uuid))
+                continue;
+            data->device = handle_of(event->uuid);
+            data->type = XID_CRITICAL;
+            data->data = event->xid;
+            data->gpu_instance = event->gpu_instance;
+            data->compute_instance = event->compute_instance;
+            return SUCCESS;
+        }
+        if (waited_us >= timeout_ms * 1000ull)
+            return TIMEOUT;
+        usleep(WAIT_STEP_US);
+    }
 }

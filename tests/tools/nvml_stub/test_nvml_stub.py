@@ -8,7 +8,7 @@ import pytest
 from tools.nvml_stub.build import LIBRARY, BuildFailed, build, main
 
 SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE = 0, 1, 2, 3, 6, 7
-DRIVER_NOT_LOADED, GPU_IS_LOST, ARGUMENT_VERSION_MISMATCH, UNKNOWN = 9, 15, 25, 999
+DRIVER_NOT_LOADED, TIMEOUT, GPU_IS_LOST, ARGUMENT_VERSION_MISMATCH, UNKNOWN = 9, 10, 15, 25, 999
 
 
 @pytest.fixture(scope="module")
@@ -184,3 +184,46 @@ def test_a_compiler_that_refuses_is_quoted(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("CC", "false")
     with pytest.raises(BuildFailed, match=r"nvml_stub\.c ended with 1"):
         build(tmp_path)
+
+
+class EventData(ctypes.Structure):
+    _fields_ = [  # type: ignore[mutable-override]  # as above
+        ("device", ctypes.c_void_p),
+        ("type", ctypes.c_ulonglong),
+        ("data", ctypes.c_ulonglong),
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    ]
+
+
+def test_an_event_is_told_once_and_of_registered_devices_only(nvml: ctypes.CDLL, machine: Path) -> None:
+    events, types, data = ctypes.c_void_p(), ctypes.c_ulonglong(), EventData()
+    assert nvml.nvmlEventSetCreate(ctypes.byref(events)) == SUCCESS
+    first = handle_at(nvml, 0)
+    assert nvml.nvmlDeviceGetSupportedEventTypes(first, ctypes.byref(types)) == SUCCESS
+    assert nvml.nvmlDeviceRegisterEvents(first, types, events) == SUCCESS
+
+    def told() -> tuple[str, int, int, int] | int:
+        code: int = nvml.nvmlEventSetWait_v2(events, ctypes.byref(data), 0)
+        if code != SUCCESS:
+            return code
+        device = ctypes.c_void_p(data.device)
+        return text(nvml, "nvmlDeviceGetUUID", device), data.data, data.gpu_instance, data.compute_instance
+
+    assert told() == TIMEOUT
+    gpus = machine.read_text()
+    machine.write_text(f"{gpus}event GPU-b 79\nevent GPU-a 48\nevent GPU-a 94 3 0\n")
+    assert told() == ("GPU-a", 48, 2**32 - 1, 2**32 - 1)
+    assert told() == ("GPU-a", 94, 3, 0)
+    assert told() == TIMEOUT
+    machine.write_text(gpus)
+    assert told() == TIMEOUT
+    machine.write_text(f"{gpus}event GPU-a 63\n")
+    assert told() == ("GPU-a", 63, 2**32 - 1, 2**32 - 1)
+    assert nvml.nvmlEventSetFree(events) == SUCCESS
+
+
+@pytest.mark.parametrize("line", ["event GPU-a", "event GPU-a x", "event GPU-a 1 2", "event GPU-a 1 2 3 4"])
+def test_an_event_that_is_no_event_is_an_unknown_error(nvml: ctypes.CDLL, machine: Path, line: str) -> None:
+    machine.write_text(f"{machine.read_text()}{line}\n")
+    assert nvml.nvmlDeviceGetCount_v2(ctypes.byref(ctypes.c_uint())) == UNKNOWN
