@@ -48,6 +48,16 @@ class RecoveryAction(Enum):
     NODE_REBOOT = 2
     DRAIN_P2P = 3
     DRAIN_AND_RESET = 4
+    RECOVER_IMEX_DOMAIN = 5
+    BUS_RESET = 6
+    SYSTEM_REBOOT = 7
+    #: One that a newer driver has.
+    OTHER = -1
+
+    @classmethod
+    def of(cls, number: int) -> RecoveryAction:
+        """Return the action of a number of the driver's."""
+        return next((each for each in cls if each.value == number), cls.OTHER)
 
 
 #: XIDs of programs: the device is as well as before.
@@ -84,6 +94,10 @@ class Rules:
         return self.ignored is not None and xid not in self.ignored and xid not in IGNORED_XIDS
 
 
+#: With these a program that starts can use the device.
+_USABLE: Final = frozenset({None, RecoveryAction.NONE, RecoveryAction.DRAIN_P2P, RecoveryAction.RECOVER_IMEX_DOMAIN})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """What the driver says of a device when it is asked. None: it does not say.
@@ -103,7 +117,7 @@ class Look:
     @property
     def asks(self) -> bool:
         """Whether the driver asks for something without which the device can't be used."""
-        return self.recovery not in {None, RecoveryAction.NONE, RecoveryAction.DRAIN_P2P}
+        return self.recovery not in _USABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
