@@ -19,7 +19,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     whole: tuple[tuple[int, int], ...] = ((100, 4), (500, 1))
-    preferring: tuple[tuple[int, int], ...] = ((100, 4),)
+    preferring: tuple[tuple[int, int], ...] = ((100, 4), (500, 1))
     backlog: tuple[tuple[int, int, int], ...] = ((100, 1_000, 20), (1_000, 10_000, 20), (1_000, 10_000, 500))
     arrival: tuple[tuple[int, float, float], ...] = ((100, 50, 16), (100, 100, 8), (500, 100, 20))
     arrival_rounds: int = 2
