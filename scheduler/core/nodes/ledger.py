@@ -6,6 +6,7 @@ judgements of filters survive nodes that come and go.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import count
 from typing import Final, Self
 
@@ -299,9 +300,7 @@ class Ledger:
                 self._forget_domains()
             self.effort_spent += len(self.nodes) // _NODES_PER_OPERATION
             values = [None if node is None else node.labels.get(key) for node in self.nodes]
-            number_of: dict[str | None, int] = {None: NO_DOMAIN}
-            for value in dict.fromkeys(values):
-                number_of.setdefault(value, len(number_of) - 1)
+            number_of: defaultdict[str | None, int] = defaultdict(count().__next__, {None: NO_DOMAIN})
             numbers = np.fromiter(map(number_of.__getitem__, values), np.int64, len(values))
             known = self._domain_numbers[key] = numbers, len(number_of) - 1
         return known

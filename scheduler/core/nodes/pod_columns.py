@@ -7,6 +7,8 @@ event costs the same, however many labels are read.
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -39,9 +41,9 @@ _NONE: Final = 0
 
 @dataclass(slots=True)
 class _Column:
-    """Values of a label as numbers, by slot. ``seen``: how many writes are in it."""
+    """Values of a label as numbers from 0, by slot; 0 is none. ``seen``: how many writes are in it."""
 
-    numbers: dict[str, int]
+    numbers: defaultdict[str | None, int]
     codes: Codes
     seen: int
 
@@ -118,7 +120,7 @@ class PodColumns:
         for key in keys:
             column = self._column(key)
             codes, count = self._narrow(codes, count)
-            values = len(column.numbers) + 1
+            values = len(column.numbers)
             codes, count = codes * values + column.codes[: len(codes)], count * values
         codes, count = self._narrow(codes, count)
         slots = np.full(count, -1, np.int64)
@@ -146,7 +148,7 @@ class PodColumns:
         if column is None or len(column.numbers) > 2 * len(self.pods) + _FEWEST_SLOTS:
             if len(self._columns) >= _MOST_COLUMNS:
                 del self._columns[next(iter(self._columns))]
-            column = _Column({}, np.zeros(len(self._codes), np.int64), len(self._written))
+            column = _Column(_numbers(), np.zeros(len(self._codes), np.int64), len(self._written))
             self._read(column, key)
         else:
             if len(column.codes) < len(self.pods):
@@ -165,13 +167,13 @@ class PodColumns:
         wanted = [slot for slot in slots if slot < len(self.pods)]
         column.codes[wanted] = self._numbered(column, [self.pods[slot] for slot in wanted], key)
 
-    def _numbered(self, column: _Column, pods: Sequence[PodRecord | None], key: str) -> list[int]:
+    def _numbered(self, column: _Column, pods: Sequence[PodRecord | None], key: str) -> Codes:
         """The numbers of the values that pods have, new ones of those that are new."""
         values = [None if pod is None else pod.labels.get(key) for pod in pods]
-        numbers = column.numbers
-        for value in dict.fromkeys(values):
-            if value is not None and value not in numbers:
-                numbers[value] = len(numbers) + 1
         self.effort_spent += len(values) // _LABELS_PER_OPERATION
-        get = numbers.get
-        return [get(value, _NONE) for value in values]  # type: ignore[arg-type]  # None has no number
+        return np.fromiter(map(column.numbers.__getitem__, values), np.int64, len(values))
+
+
+def _numbers() -> defaultdict[str | None, int]:
+    """Gives the next number to what has none. Slots without a pod, and pods without the label, have the same."""
+    return defaultdict(itertools.count(_NONE + 1).__next__, {None: _NONE})
