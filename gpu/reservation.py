@@ -53,6 +53,8 @@ class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_ill: bool = False
     #: The device that it was given, as kubelet says (KEP-4680): "" if it names none, None if no container of it runs.
     allocated: str | None = None
+    #: The node agent wrote its device, as kubelet answered, and no container of it has run since (protocol.md, step 2).
+    is_witnessed: bool = False
 
     @property
     def is_terminal(self) -> bool:
@@ -73,6 +75,11 @@ class Reservation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def is_learned(self) -> bool:
         """Whether it runs and said which device it holds."""
         return self.phase == names.RUNNING and self.alive and bool(self.uuid) and not self.deleting
+
+    @property
+    def is_told(self) -> bool:
+        """Whether its device is known well enough to be used: its process runs, or kubelet named it before that."""
+        return self.is_learned or (self.is_witnessed and bool(self.uuid) and not self.deleting and not self.is_terminal)
 
 
 def is_reservation(pod: Pod, namespace: str = names.RESERVATION_NAMESPACE, *, app: str = names.RESERVATION_APP) -> bool:
@@ -110,6 +117,7 @@ def read(pod: Pod) -> Reservation:
         alive=_is_alive(pod),
         is_ill=any(device.health == names.UNHEALTHY for device in allocated(pod)),
         allocated=_allocated(pod),
+        is_witnessed=annotations.get(names.WITNESS) == names.WITNESS_KUBELET and not _has_run(pod),
     )
 
 
@@ -153,6 +161,15 @@ def _is_alive(pod: Pod) -> bool:
     """A simulated kubelet leaves no statuses at all; where there are some, one container must run."""
     statuses = pod.status.container_statuses or ()
     return not statuses or any(map(_runs, statuses))
+
+
+def _has_run(pod: Pod) -> bool:
+    """Whether a container of it was started, with or without success: its process has had its say from then on."""
+    for status in pod.status.container_statuses or ():
+        state = status.state
+        if status.restart_count or (state is not None and (state.running is not None or state.terminated is not None)):
+            return True
+    return False
 
 
 def _runs(status: ContainerStatus) -> bool:

@@ -20,7 +20,7 @@ _OF_GANGS: Final = frozenset({
 })  # fmt: skip
 _OF_PODS: Final = frozenset({
     *_OF_GANGS, names.POD_GROUP_NAME, names.IGNORE_WORKLOAD_API, names.GPU_RECORD, names.GRANT, names.TENANTS,
-    names.DEVICE_INDEX, names.DEVICE_MEMORY, names.RESERVE_FOR_GPU_INDEX, names.SHARED_GPU_CONFIGMAP,
+    names.DEVICE_INDEX, names.DEVICE_MEMORY, names.RESERVE_FOR_GPU_INDEX, names.WITNESS, names.SHARED_GPU_CONFIGMAP,
     names.RECEIVED_RESOURCE_TYPE, names.DO_NOT_DISRUPT, names.REQUIRE_ENFORCEMENT, names.MAX_RUNTIME,
 })  # fmt: skip
 

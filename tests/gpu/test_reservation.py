@@ -27,6 +27,10 @@ def pod(annotations: dict[str, str] | None = None, **status: Any) -> Pod:
 LEARNED = {names.RESERVE_FOR_GPU_INDEX: "GPU-1", names.TENANTS: "{}"}
 RUNNING = [{"name": "c", "state": {"running": {}}}]
 WAITING = [{"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+PULLING = [{"name": "c", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]
+CRASHED = [{"name": "c", "restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+ENDED = [{"name": "c", "state": {"terminated": {"exitCode": 128, "reason": "StartError"}}}]
+WITNESSED = {**LEARNED, names.WITNESS: names.WITNESS_KUBELET}
 
 
 def test_a_reservation_is_told_by_label_and_namespace() -> None:
@@ -62,6 +66,32 @@ def test_a_device_is_known_only_from_a_running_process(
     annotations: dict[str, str], status: dict[str, Any], is_learned: bool
 ) -> None:
     assert reservation.read(pod(annotations, **status)).is_learned is is_learned
+
+
+@pytest.mark.parametrize(
+    ("annotations", "status", "is_told"),
+    [
+        (WITNESSED, {"phase": "Pending"}, True),
+        (WITNESSED, {"phase": "Pending", "containerStatuses": PULLING}, True),
+        (WITNESSED, {"phase": "Running", "containerStatuses": RUNNING}, True),
+        # It ran and failed, or could not be started: its process says what it holds, or nobody does.
+        (WITNESSED, {"phase": "Running", "containerStatuses": CRASHED}, False),
+        (WITNESSED, {"phase": "Running", "containerStatuses": ENDED}, False),
+        (WITNESSED, {"phase": "Failed"}, False),
+        (WITNESSED, {"phase": "Failed", "containerStatuses": PULLING}, False),
+        (WITNESSED, {"phase": "Succeeded", "containerStatuses": PULLING}, False),
+        ({**WITNESSED, names.RESERVE_FOR_GPU_INDEX: ""}, {"phase": "Pending"}, False),
+        ({**WITNESSED, names.WITNESS: "somebody"}, {"phase": "Pending"}, False),
+        (LEARNED, {"phase": "Pending", "containerStatuses": PULLING}, False),
+        (LEARNED, {"phase": "Running", "containerStatuses": RUNNING}, True),
+    ],
+)
+def test_kubelets_word_counts_until_a_process_has_run(
+    annotations: dict[str, str], status: dict[str, Any], is_told: bool
+) -> None:
+    held = reservation.read(pod(annotations, **status))
+    assert held.is_told is is_told
+    assert not msgspec.structs.replace(held, deleting=True).is_told
 
 
 @pytest.mark.parametrize(
