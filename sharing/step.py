@@ -93,7 +93,7 @@ def _prepare(state: State, world: World) -> Next:
     if missing:
         return Next(state, missing)
     unverified = tuple(
-        Verify(d.group) for d in state.attempt.devices if _is_learned(state, world, d) and not _is_verified(world, d)
+        Verify(d.group) for d in state.attempt.devices if _is_told(state, world, d) and not _is_verified(world, d)
     )
     return Next(state, unverified)
 
@@ -141,7 +141,7 @@ def _device_failure(state: State, world: World, device: PlannedDevice, pin: Pin)
         return Failure(cause=Cause.RESERVATION_LOST, detail=detail)
     if reservation is not None and reservation.is_terminal:
         return Failure(cause=Cause.RESERVATION_FAILED, detail=f"{detail} on node {state.attempt.node}")
-    if reservation is None or not _is_learned(state, world, device):
+    if reservation is None or not _is_told(state, world, device):
         return Failure(cause=Cause.RESERVATION_SILENT, detail=detail) if world.late else None
     if world.late and state.disputed and not _is_verified(world, device):
         return Failure(cause=Cause.DEVICE_CLAIMED, detail=state.disputed)
@@ -153,7 +153,7 @@ def _direct_failure(state: State, world: World, device: PlannedDevice, pin: Pin)
     held = world.reservations.get(device.group)
     if device.group not in state.joined:
         return None
-    if held is None or not _is_learned(state, world, device) or not _is_verified(world, device):
+    if held is None or not _is_told(state, world, device) or not _is_verified(world, device):
         return Failure(cause=Cause.RESERVATION_LOST, detail="the device changed")
     return _unfit(device, pin, held)
 
@@ -186,14 +186,11 @@ def _fits_card(device: PlannedDevice, reservation: Reservation) -> bool:
     return needed is not None and needed <= device.nano
 
 
-def _is_learned(state: State, world: World, device: PlannedDevice) -> bool:
+def _is_told(state: State, world: World, device: PlannedDevice) -> bool:
     reservation = world.reservations.get(device.group)
     joined = state.joined.get(device.group)
     return (
-        reservation is not None
-        and joined is not None
-        and reservation.uid == joined.reservation
-        and reservation.is_learned
+        reservation is not None and joined is not None and reservation.uid == joined.reservation and reservation.is_told
     )
 
 
@@ -209,7 +206,7 @@ def _is_ready(move: Next, world: World) -> bool:
         state.phase is Phase.PREPARE
         and not move.actions
         and all(
-            device.group in state.joined and _is_learned(state, world, device) and _is_verified(world, device)
+            device.group in state.joined and _is_told(state, world, device) and _is_verified(world, device)
             for device in state.attempt.devices
         )
     )
@@ -312,7 +309,7 @@ def _held(state: State, world: World) -> list[Reservation] | None:
     found = []
     for device in state.attempt.devices:
         held = world.reservations.get(device.group)
-        if held is None or not _is_learned(state, world, device) or not _is_verified(world, device):
+        if held is None or not _is_told(state, world, device) or not _is_verified(world, device):
             return None
         found.append(held)
     return found

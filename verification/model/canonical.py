@@ -85,6 +85,7 @@ class Canonical:
             late,
             part(world.collector),
             part(world.plan),
+            part(world.left_behind),
         ]
         renaming = _renaming(parts, at_pods, at_groups)
         done = [self._rename(one, renaming) if one.names else one.value for one in parts]
@@ -95,11 +96,12 @@ class Canonical:
             resvs=tuple(done[p:g]),
             requests=tuple(done[g:r]),
             schedulers=tuple(done[r:s]),
-            binders=tuple(done[s:-4]),
-            ghosts=done[-4],
-            late=done[-3],
-            collector=done[-2],
-            plan=done[-1],
+            binders=tuple(done[s:-5]),
+            ghosts=done[-5],
+            late=done[-4],
+            collector=done[-3],
+            plan=done[-2],
+            left_behind=done[-1],
             left=world.left,
         )
         key = tuple([id(value) for value in done])

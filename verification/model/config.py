@@ -26,7 +26,9 @@ class Config:
     ``heeds_fences``: it is also checked that no attempt binds a pod that was fenced for it.
     ``releases``: a gang that is bound in part, and that nobody works on, is evicted. ``known``: this many idle
     reservations exist from the start, through which pods were bound before (``known_ended``: which have ended
-    since). ``rests``: whether it is also checked that the system can always come to rest.
+    since). ``witness``: the node has an agent, which tells devices early; ``pulls``: the image of reservations can be
+    pulled, so their processes run some day. ``rests``: whether it is also checked that the system can always come to
+    rest.
     """
 
     shares: tuple[tuple[int, ...], ...]
@@ -41,6 +43,8 @@ class Config:
     patient: bool = False
     split_collector: bool = False
     slow_identity: bool = False
+    witness: bool = False
+    pulls: bool = True
     gang: tuple[int, ...] = ()
     releases: bool = False
     keeps_room: bool = False

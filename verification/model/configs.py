@@ -30,6 +30,9 @@ THREE: Final = Config(shares=(*HALVES, (6,)), known=1, modes=(*DIRECT, "direct")
 #: Two halves that belong together, and a third that takes the room of one.
 GANG: Final = Config(shares=(*HALVES, (5,)), known=1, modes=(*DIRECT, "direct"), gang=(0, 1), releases=True)
 GANG_HANDED: Final = Config(shares=HALVES, modes=HANDED, gang=(0, 1))
+#: The node has an agent that tells devices before the processes of their reservations run.
+EARLY: Final = Config(shares=HALVES, witness=True)
+EARLY_ALONE: Final = Config(shares=((5,),), devices=2, witness=True, modes=("handed",))
 #: Everybody twice, everything late: too many states to be all seen.
 ALL_AT_ONCE: Final = Config(
     shares=UNEQUAL,
@@ -92,6 +95,21 @@ QUICK: Final = (
         replace(GANG, keeps_room=True, left=Left(scheduler_crashes=1)),
     ),
     Named("a direct gang, its scheduler crashes, a late write", replace(GANG, left=Left(scheduler_crashes=1, lates=1))),
+    Named("told early, two pods that don't fit together", replace(EARLY, shares=UNEQUAL)),
+    Named("told early, two halves, a slow process", replace(EARLY, slow_identity=True, left=Left(silences=1))),
+    Named(
+        "told early, an image that can't be pulled, a binder that crashes",
+        replace(EARLY, pulls=False, left=Left(binder_crashes=1, late_words=1)),
+    ),
+    Named(
+        "told early, a reservation deleted by force, a late agent",
+        replace(EARLY_ALONE, known=1, left=Left(forced=1, late_words=1)),
+    ),
+    Named(
+        "told early, a reservation lost, a late agent",
+        replace(EARLY, known=1, modes=("direct", "handed"), left=Left(unreserves=1, late_words=1)),
+    ),
+    Named("told early, another device, a late agent", replace(EARLY_ALONE, left=Left(swaps=1, late_words=1))),
 )
 
 LARGE: Final = (
@@ -124,6 +142,11 @@ LARGE: Final = (
         "a direct gang, two leaders, an edit, a late write",
         replace(GANG, shares=HALVES, modes=DIRECT, schedulers=2, rival=True, left=Left(touches=1, lates=1)),
     ),
+    Named(
+        "told early, a pod deleted and made again, a late agent",
+        replace(EARLY_ALONE, left=Left(deletes=1, recreates=1, late_words=1)),
+    ),
+    Named("told early, a reservation lost", replace(EARLY, modes=HANDED, left=Left(unreserves=1))),
     Named("two devices and one", Config(shares=((5, 5), (6,)), devices=2)),
     Named(
         "late views, an edit, a reservation lost", Config(shares=UNEQUAL, lag=True, left=Left(touches=1, unreserves=1))

@@ -177,8 +177,8 @@ class DirectAttempts:
 
     def _usable(self, group: int, resv: Resv) -> int:
         """The device, if the reply to a write of the book shows it learned, and it was verified; else 0."""
-        is_learned = self._rules.see(self._views.resv(group, resv)).is_learned
-        return resv.uuid if is_learned and (resv.proven or not self._rules.direct_needs_proof) else 0
+        is_told = self._rules.see(self._views.resv(group, resv)).is_told
+        return resv.uuid if is_told and (resv.proven or not self._rules.direct_needs_proof) else 0
 
     # --- states ------------------------------------------------------------------------------------------------------
     def _answered(self, world: World, number: int, one: Direct, answer: Outcome) -> World:

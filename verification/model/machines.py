@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from verification.model import server
 from verification.model.config import Config
 from verification.model.rules import Rules
+from verification.model.starting import Starting, taken
 from verification.model.state import (
     AWAY,
     BACK,
@@ -27,6 +28,7 @@ from verification.model.state import (
     Step,
     World,
 )
+from verification.model.witnessing import Witness
 
 
 class Machines:
@@ -35,6 +37,8 @@ class Machines:
     def __init__(self, config: Config, rules: Rules) -> None:
         self._config = config
         self._rules = rules
+        self._starting = Starting(config)
+        self._witness = Witness(config, rules)
 
     def steps(self, world: World) -> Iterator[Step]:
         """Everything that may happen next."""
@@ -42,19 +46,27 @@ class Machines:
         for at, resv in enumerate(world.resvs):
             if resv is not None:
                 yield from self._reservation(world, GROUP + at, resv)
+                yield from self._witness.steps(world, GROUP + at, resv)
         for slot, pod in enumerate(world.pods):
             if pod is not None:
                 yield from self._pod(world, slot, pod)
             elif world.left.recreates:
                 yield from self._recreate(world, slot)
-        for ghost in world.ghosts:
-            rest = tuple(one for one in world.ghosts if one is not ghost)
-            yield ("kubelet", "ends what is left of", ghost.uid), world._replace(ghosts=rest)
+        yield from self._left_behind(world)
         for late in world.late:
             yield from self._late(world, late)
         for slot, request in enumerate(world.requests):
             if request is not None and server.pod(world, request.pod) is None:
                 yield ("garbage collector", "BindRequest of", request.pod), server.put_request(world, slot, None)
+
+    def _left_behind(self, world: World) -> Iterator[Step]:
+        """Kubelet ends what was deleted by force."""
+        for group, device in world.left_behind:
+            others = tuple(one for one in world.left_behind if one != (group, device))
+            yield ("kubelet", "hears that reservation is gone", group), world._replace(left_behind=others)
+        for ghost in world.ghosts:
+            rest = tuple(one for one in world.ghosts if one is not ghost)
+            yield ("kubelet", "ends what is left of", ghost.uid), world._replace(ghosts=rest)
 
     # --- the node ----------------------------------------------------------------------------------------------------
     def _node(self, world: World) -> Iterator[Step]:
@@ -76,9 +88,10 @@ class Machines:
     # --- reservations ------------------------------------------------------------------------------------------------
     def _reservation(self, world: World, group: int, resv: Resv) -> Iterator[Step]:
         if resv.phase == PENDING:
-            yield from self._start(world, group, resv)
+            yield from self._starting.steps(world, group, resv)
         elif resv.phase == RUNNING:
-            if resv.uuid != resv.dev:
+            if resv.uuid != resv.dev and not resv.witnessed:
+                # It tells at each start: what was written over its word stays until the next one.
                 yield from self._announce(world, group, resv)
             if resv.deleting:
                 ended = resv._replace(phase=ENDED, dev=0)
@@ -88,8 +101,12 @@ class Machines:
                 ended = resv._replace(phase=ENDED, dev=0)
                 after = server.put_resv(world, group, ended)._replace(left=left)
                 yield ("!kubelet", "evicts reservation", group), after
-        if resv.phase == RUNNING and not resv.deleting and world.left.swaps:
+        if resv.dev and not resv.deleting and world.left.swaps:
             yield from self._swap(world, group, resv)
+        if not resv.deleting and not resv.book and world.left.forced:
+            left = world.left._replace(forced=world.left.forced - 1)
+            after = server.put_resv(world, group, resv._replace(deleting=True, forced=True))._replace(left=left)
+            yield ("!user", "deletes by force idle reservation", group), after
         if not resv.deleting and not resv.book and world.left.tidies:
             left = world.left._replace(tidies=world.left.tidies - 1)
             after = server.put_resv(world, group, resv._replace(deleting=True))._replace(left=left)
@@ -99,35 +116,14 @@ class Machines:
             after = server.put_resv(world, group, resv._replace(deleting=True))._replace(left=left)
             yield ("!user", "deletes reservation", group), after
 
-    def _start(self, world: World, group: int, resv: Resv) -> Iterator[Step]:
-        if resv.deleting:
-            yield (
-                ("kubelet", "never starts", group),
-                server.put_resv(world, group, resv._replace(phase=ENDED)),
-            )
-            return
-        held = {one.dev for one in world.resvs if one is not None}
-        free = [DEVICE + at for at in range(self._config.devices) if DEVICE + at not in held]
-        used = {holding[2] for pod in world.pods if pod is not None for holding in pod.holdings}
-        used |= {one.uuid for one in world.resvs if one is not None}
-        used |= {holding[2] for ghost in world.ghosts for holding in ghost.holdings}
-        used |= {late.what[2] for late in world.late if late.kind == "identity"}  # type: ignore[misc]  # a device
-        unused = [device for device in free if device not in used]
-        for device in [*(device for device in free if device in used), *unused[:1]]:
-            uuid = resv.uuid if self._config.slow_identity else device
-            started = resv._replace(phase=RUNNING, dev=device, uuid=uuid)
-            yield ("kubelet", "starts", group, device), server.put_resv(world, group, started)
-        if not free:
-            failed = resv._replace(phase=ENDED)
-            yield ("kubelet", "refuses", group), server.put_resv(world, group, failed)
-
     def _swap(self, world: World, group: int, resv: Resv) -> Iterator[Step]:
         """A kubelet that lost its checkpoint starts the container again, on another device."""
-        held = {one.dev for one in world.resvs if one is not None}
+        held = taken(world)
         left = world.left._replace(swaps=world.left.swaps - 1)
         for device in range(DEVICE, DEVICE + self._config.devices):
             if device not in held:
-                after = server.put_resv(world, group, resv._replace(dev=device))._replace(left=left)
+                restarted = resv._replace(dev=device, witnessed=resv.witnessed and resv.phase == PENDING)
+                after = server.put_resv(world, group, restarted)._replace(left=left)
                 yield ("!kubelet", "gives another device to", group, device), after
 
     def _announce(self, world: World, group: int, resv: Resv) -> Iterator[Step]:

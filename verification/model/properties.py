@@ -10,7 +10,7 @@ from collections import defaultdict
 from itertools import permutations
 
 from verification.model.config import Config
-from verification.model.state import DEVICE, FINISHED, GROUP, LIVE, RUNNING, Holding, Left, World
+from verification.model.state import DEVICE, FINISHED, GROUP, LIVE, PENDING, RUNNING, Holding, Left, World
 
 FULL = 10
 
@@ -93,22 +93,33 @@ def _is_lost(left: Left, first: Left) -> bool:
 
 def is_at_rest(world: World, config: Config) -> bool:
     """Nothing is left over, and every pod that fits is bound."""
-    if world.late or world.ghosts or world.collector or any(world.schedulers) or any(world.requests):
+    if (
+        world.late
+        or world.ghosts
+        or world.left_behind
+        or world.collector
+        or any(world.schedulers)
+        or any(world.requests)
+    ):
         return False
     if any(binder.units for binder in world.binders) or any(pod and pod.life != LIVE for pod in world.pods):
         return False
-    if not all(_is_tidy(world, GROUP + at) for at in range(len(world.resvs))):
+    if not all(_is_tidy(world, GROUP + at, config) for at in range(len(world.resvs))):
         return False
     return _is_lost(world.left, config.left) or not _is_missed(world, config)
 
 
-def _is_tidy(world: World, group: int) -> bool:
-    """Whether the reservation of a group is there for its bound tenants, all of them, and for nobody else."""
+def _is_tidy(world: World, group: int, config: Config) -> bool:
+    """Whether the reservation of a group is there for its bound tenants, all of them and nobody else, and tells truly.
+
+    Where its image can't be pulled, it stays Pending.
+    """
     bound = {pod.uid for pod in world.pods if pod is not None and any(group == one[0] for one in pod.holdings)}
     held = world.resvs[group - GROUP]
     if held is None:
         return not bound
-    return bool(bound) and not held.deleting and held.phase == RUNNING and {e.uid for e in held.book} == bound
+    has_come_to_rest = held.phase == (RUNNING if config.pulls else PENDING) and held.uuid == held.dev != 0
+    return bool(bound) and not held.deleting and has_come_to_rest and {e.uid for e in held.book} == bound
 
 
 def _is_missed(world: World, config: Config) -> bool:

@@ -90,6 +90,15 @@ class Rules:
     direct_needs_proof: bool = True
     #: The reservation process names its own pod's UID in its patch (reservation/steps.py).
     identity_for_uid: bool = True
+    #: The node agent asks kubelet by name only for a reservation that had its startTime when it was read before the
+    #: question: from then on the name means this very pod to kubelet (nodeagent, protocol.md, Told early).
+    witness_after_start: bool = True
+    #: ... and only for one that had not ended then.
+    witness_of_living: bool = True
+    #: The node agent's patch names the UID of the reservation that it read before the question.
+    witness_for_uid: bool = True
+    #: ... and is at exactly the version that was read.
+    witness_at_rv: bool = True
     #: A binder forgets what it verified of a reservation that tells another device (binder/watch/view.py
     #: note_reservation).
     verified_until_changed: bool = True

@@ -139,7 +139,7 @@ class Scheduling:
         if held is None:
             return False
         view = self._rules.see(self._views.resv(group, held))
-        return view.is_joinable and view.is_learned and (held.proven or not self._rules.direct_needs_proof)
+        return view.is_joinable and view.is_told and (held.proven or not self._rules.direct_needs_proof)
 
     def _hand(self, world: World, number: int, pod: Pod, devices: tuple[Device, ...]) -> Iterator[Step]:
         slot = slot_of(pod.uid)

@@ -92,7 +92,10 @@ def put_resv(world: World, group: int, changed: Resv | None) -> World:
     """Write a reservation; a changed one gets a new version, one that nothing keeps goes."""
     if changed is not None:
         changed = changed._replace(rv=changed.rv + 1)
-        if changed.deleting and not changed.finalized and not changed.dev and changed.phase != PENDING:
+        has_ended = not changed.dev and changed.phase != PENDING
+        if changed.deleting and not changed.finalized and (has_ended or changed.forced):
+            if changed.dev:
+                world = world._replace(left_behind=(*world.left_behind, (group, changed.dev)))
             changed = None
     at = group - GROUP
     return world._replace(resvs=(*world.resvs[:at], changed, *world.resvs[at + 1 :]))
@@ -208,6 +211,19 @@ def _identity(world: World, late: Late, rules: Rules) -> World | None:
     return put_resv(world, group, held._replace(uuid=device, proven=False))
 
 
+def tell_early(world: World, late: Late, rules: Rules) -> World | None:
+    """The node agent writes a reservation's device; None when refused. ``what``: group, reservation, rv, device."""
+    group, reservation, rv, device = cast("tuple[int, int, int, int]", late.what)
+    held = world.resvs[group - GROUP]
+    if held is None or (rules.witness_for_uid and held.uid != reservation):
+        return None
+    if rules.witness_at_rv and held.rv != rv:
+        return None
+    told = held._replace(uuid=device, witnessed=True, proven=held.proven and held.uuid == device)
+    after = put_resv(world, group, told)
+    return forget_verified(after, held.uid) if rules.verified_until_changed and held.uuid != device else after
+
+
 def _book(world: World, late: Late, rules: Rules) -> World | None:
     """``what``: group, reservation, rv, book."""
     group, reservation, rv, book = cast("tuple[int, int, int, tuple[Entry, ...]]", late.what)
@@ -217,7 +233,15 @@ def _book(world: World, late: Late, rules: Rules) -> World | None:
     return put_resv(world, group, held._replace(book=book))
 
 
-_LANDS: Final = {"bind": bind, "fence": fence, "create": _create, "drop": _drop, "identity": _identity, "book": _book}
+_LANDS: Final = {
+    "bind": bind,
+    "fence": fence,
+    "create": _create,
+    "drop": _drop,
+    "identity": _identity,
+    "witness": tell_early,
+    "book": _book,
+}
 
 
 def may_land(world: World, late: Late, rules: Rules) -> bool:
@@ -230,6 +254,8 @@ def may_land(world: World, late: Late, rules: Rules) -> bool:
     if late.kind == "drop" and not rules.request_by_uid:
         return True
     if late.kind == "identity" and not rules.identity_for_uid:
+        return True
+    if late.kind == "witness" and not (rules.witness_for_uid or rules.witness_at_rv):
         return True
     return lands(world, late, rules) is not None
 

@@ -62,7 +62,8 @@ class Entry(NamedTuple):
 class Resv(NamedTuple):
     """A reservation pod. ``dev``: what it holds on the machine, 0 if nothing; ``uuid``: what it has announced.
 
-    ``proven``: a pod was bound through this very pod and device, which schedulers may have seen.
+    ``proven``: a pod was bound through this very pod and device, which schedulers may have seen. ``witnessed``: the
+    node agent announced it, before the process ran. ``forced``: deleted by force, so it goes before its device is free.
     """
 
     uid: int
@@ -74,6 +75,8 @@ class Resv(NamedTuple):
     deleting: bool = False
     finalized: bool = True
     proven: bool = False
+    witnessed: bool = False
+    forced: bool = False
 
 
 class Request(NamedTuple):
@@ -160,6 +163,8 @@ class Left(NamedTuple):
     node_losses: int = 0
     node: int = PRESENT
     swaps: int = 0
+    forced: int = 0
+    late_words: int = 0
 
 
 class Ghost(NamedTuple):
@@ -170,7 +175,11 @@ class Ghost(NamedTuple):
 
 
 class World(NamedTuple):
-    """Everything. Pods and BindRequests by slot (the pod's name), reservations by group."""
+    """Everything. Pods and BindRequests by slot (the pod's name), reservations by group.
+
+    ``left_behind``: reservations (group, device) that were deleted by force, and of which kubelet has not heard: to it
+    their names still mean them.
+    """
 
     pods: tuple[Pod | None, ...]
     requests: tuple[Request | None, ...]
@@ -182,6 +191,7 @@ class World(NamedTuple):
     collector: tuple[object, ...]
     plan: tuple[int, tuple[tuple[int, tuple[Device, ...]], ...]] | tuple[()]
     left: Left
+    left_behind: tuple[Device, ...] = ()
 
 
 Step = tuple[tuple[Any, ...], World]

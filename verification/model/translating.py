@@ -22,7 +22,7 @@ from sharing.attempt import Attempt
 from sharing.failure import Failure
 from sharing.pods import PodView
 from sharing.state import Joined, Phase, State
-from verification.model.state import FINISHED, LIVE, Device, Entry, Pod, Request, Resv, Unit, slot_of
+from verification.model.state import FINISHED, LIVE, PENDING, Device, Entry, Pod, Request, Resv, Unit, slot_of
 from wire import names
 
 NANO: Final = NANO_PER_DEVICE // 10
@@ -108,6 +108,7 @@ class Translator:
                 book=book(resv.book),
                 deleting=resv.deleting,
                 finalized=resv.finalized,
+                is_witnessed=resv.witnessed and resv.phase == PENDING,
             )
         return view
 

@@ -328,6 +328,8 @@ LATE = replace(KNOWN, left=Left(lates=1))
 NODE_LOST = Config(shares=UNEQUAL, known=1, modes=("direct", "handed"))
 #: One verified through the binder, and reservations that are given other devices.
 SWAPPED = Config(shares=UNEQUAL, devices=2, modes=("handed", "handed"), left=Left(swaps=2, unreserves=1))
+#: The agent of the node tells devices before the processes of their reservations run.
+EARLY = Config(shares=((5,),), devices=2, witness=True, modes=("handed",))
 TOUCHED = replace(KNOWN, left=Left(touches=1))
 ORPHANED = replace(KNOWN, left=Left(lates=1, scheduler_crashes=1))
 RIVALS = replace(KNOWN, schedulers=2, rival=True)
@@ -390,6 +392,32 @@ RULES: tuple[LeftOut, ...] = (
         "S2",
         is_large=True,
         identity_for_uid=False,
+    ),
+    rule(
+        "told early: the reservation had its startTime before the question",
+        replace(EARLY, known=1, left=Left(forced=1)),
+        "S2",
+        witness_after_start=False,
+    ),
+    rule(
+        "told early: the patch is at the version that was read before the question",
+        replace(EARLY, left=Left(swaps=1, late_words=1)),
+        "L1/S9",
+        witness_at_rv=False,
+    ),
+    rule(
+        "told early: the patch names the UID that was read before the question (where it names no version)",
+        replace(EARLY, left=Left(deletes=1, recreates=1, late_words=1)),
+        "S2",
+        base=replace(BUILT, witness_at_rv=False),
+        is_large=True,
+        witness_for_uid=False,
+    ),
+    rule(
+        "told early: a reservation that is being deleted is not used",
+        replace(EARLY, devices=1, left=Left(silences=1)),
+        "S2",
+        see=_blind_to_deletion,
     ),
     rule("bind: at the version that stands in the book", LATE, binding_at_rv=False),
     rule("bind: at the entry's version, read before the join", TOUCHED, binding_at_entry=False),
@@ -513,6 +541,16 @@ SECOND_LINES: tuple[LeftOut, ...] = (
         joining=_joins_anything,
     ),
     rule("learn: the reservation is the one that was joined", DELETED, step=_step_seeing(_with_joined_uid)),
+    rule(
+        "told early: the patch names the UID",
+        replace(EARLY, left=Left(deletes=1, recreates=1, late_words=1)),
+        witness_for_uid=False,
+    ),
+    rule(
+        "told early: the reservation had not ended before the question",
+        Config(shares=UNEQUAL, witness=True),
+        witness_of_living=False,
+    ),
     rule("learn: it still holds our entry", DELETED, step=_step_seeing(_with_our_entry)),
     rule(
         "bind: for the pod's UID",
