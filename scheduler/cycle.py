@@ -261,9 +261,9 @@ class Cycle:
             self._cache.wake.set()
 
     def _is_named(self, opening: Placement) -> bool:
-        """Whether the reservations of all devices of a placement run and have told which device they hold."""
+        """Whether the reservations of all devices of a placement have told which device they hold."""
         reservations = (self._cache.reservations.get(device.group) for device in opening.devices)
-        return all(held is not None and held.is_learned for held in reservations)
+        return all(held is not None and held.is_told for held in reservations)
 
     def _assume(self, placements: Sequence[Placement]) -> None:
         for placement in placements:

@@ -153,6 +153,7 @@ class Collector:
         if held.is_learned:
             notes.restores = 0
             notes.restore_at = None
+        if held.is_told:
             self._compare(held, notes)
         cleared = await self._clearing.clear(held, notes.missing_since)
         if cleared is None:
@@ -178,7 +179,7 @@ class Collector:
         if notes.idle is None or notes.idle[0] != held.uid:
             notes.idle = (held.uid, now)
         at_once = held.is_terminal or self._view.nodes.get(held.node, True)
-        is_uneven = held.node in self._view.uneven and held.is_learned
+        is_uneven = held.node in self._view.uneven and held.is_told
         idle_until = notes.idle[1] + (self._settings.uneven_idle_s if is_uneven else self._settings.idle_s)
         over_at = max(idle_until, self._searching.keeps_until(held.node))
         if not at_once and now < over_at:

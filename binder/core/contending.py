@@ -138,7 +138,7 @@ class Scene(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 def unheld(scene: Scene, claims: Claims) -> frozenset[str]:
     """Devices that tenants use, that their own reservations lost, and that no other reservation holds."""
-    telling = {held.group for held in scene.reservations if held.is_learned}
+    telling = {held.group for held in scene.reservations if held.is_told}
     holders = scene.holders
     return frozenset(u for u, groups in claims.items() if u not in holders and not telling.isdisjoint(groups))
 

@@ -113,7 +113,7 @@ class Guarding:
         await self._answer(group)
         held = self._view.reservations.get(group)
         is_silent = anyio.current_time() - search.groups[group] > _PATIENCE_S
-        if held is not None and held.is_learned:
+        if held is not None and held.is_told:
             return held
         if held is None or held.is_terminal or is_silent:
             self._put_off(search)
@@ -123,7 +123,7 @@ class Guarding:
         """The group that was asked for last, if it has not told its device yet."""
         last = next(reversed(search.groups), None)
         held = self._view.reservations.get(last) if last is not None else None
-        return last if held is not None and not held.is_learned else None
+        return last if held is not None and not held.is_told else None
 
     async def _make(self, node: str, search: _Search, tenants: Sequence[PodView], resource: str) -> str:
         """Make a reservation pod without tenants; return its group. Raises ApiError."""
@@ -148,7 +148,7 @@ class Guarding:
         self._view.subscriptions.add(signal, keys)
         try:
             with anyio.move_on_after(_ANSWER_S):
-                while (held := self._view.reservations.get(group)) and not (held.is_learned or held.is_terminal):
+                while (held := self._view.reservations.get(group)) and not (held.is_told or held.is_terminal):
                     await signal.wait()
         finally:
             self._view.subscriptions.remove(signal, keys)

@@ -99,6 +99,6 @@ def held_as(held: Reservation) -> Held:
         return Held.UNREADABLE
     if held.is_ill:
         return Held.ILL
-    if not held.is_learned:
+    if not held.is_told:
         return Held.STARTING
     return Held.SHARED if held.book.entries else Held.IDLE

@@ -222,7 +222,7 @@ def _reservations(pods: Iterable[Pod], settings: Settings) -> Iterable[Reservati
         for pod in pods
         if reservation.is_reservation(pod, settings.reservation_namespace, app=settings.reservation_app)
     )
-    return sorted(found, key=lambda held: held.is_learned)
+    return sorted(found, key=lambda held: held.is_told)
 
 
 def orders(requests: Iterable[BindRequest]) -> dict[str, str]:

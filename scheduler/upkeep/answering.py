@@ -29,7 +29,7 @@ class Answering:
             self._tasks = tasks
             try:
                 for held in self._cache.reservations.values():
-                    if not held.is_learned:
+                    if not held.is_told:
                         self._ask(held.uid)
                 await anyio.sleep_forever()
             finally:

@@ -233,13 +233,13 @@ class Cache:
             self.reservations[held.group] = held
             self._groups_of.setdefault(held.uid, {})[held.group] = None
             self._groups_at.move(held.group, held.node)
-        if not held.is_learned:
+        if not held.is_told:
             self.on_device_asked(held.uid)
 
     def ask_again(self, node: str) -> None:
         """A node has come back: the time in which its reservations have to answer begins again."""
         for held in [self.reservations[group] for group in sorted(self._groups_at.at(node))]:
-            if not held.is_learned:
+            if not held.is_told:
                 self.on_device_asked(held.uid)
 
     def reservation(self, uid: str) -> Reservation | None:

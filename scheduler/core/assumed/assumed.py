@@ -275,7 +275,7 @@ class Commits:
 
     def owes(self, node: str) -> bool:
         """Whether somebody is under way to a node without it being known which devices they get."""
-        answered = {held.group for held in self._pods.reserved_on(node) if held.is_learned}
+        answered = {held.group for held in self._pods.reserved_on(node) if held.is_told}
         charges = (*self._flights.charges_at(node), *self.hand_overs.charges_at(node))
         return any(device.group not in answered for charge in charges for device in charge.devices)
 

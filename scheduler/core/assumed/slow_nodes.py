@@ -45,7 +45,7 @@ class Probation:
 
     def see(self, held: Reservation, known: Reservation | None) -> None:
         """Take a reservation as it is now, and as it was known before: whether it has answered in between."""
-        if not held.is_learned or (known is not None and known.is_learned):
+        if not held.is_told or (known is not None and known.is_told):
             return
         self._failed.discard(held.node)
         if self._overdue.pop(held.uid, None) is None:
@@ -54,7 +54,7 @@ class Probation:
 
     def note_late(self, held: Reservation) -> bool:
         """The time to answer is over; return whether an answer is owed: a kubelet that pulls the image is at work."""
-        if held.is_learned or held.deleting or held.is_terminal or held.is_being_started:
+        if held.is_told or held.deleting or held.is_terminal or held.is_being_started:
             return False
         self._overdue[held.uid] = held.node
         self._prompt.discard(held.node)

@@ -287,7 +287,7 @@ class Placer:
         """Whether a group's device may be joined without the binder (scheduler-core.md, Groups)."""
         devices = self.statement.table.devices[self.statement.position_of[node]]
         found = next((d.reservation for d in devices if d.group == group), None)
-        if found is None or not (found.is_learned and found.is_joinable):
+        if found is None or not (found.is_told and found.is_joinable):
             return False
         return self._snapshot.pods.is_verified(found.uid, found.uuid)
 

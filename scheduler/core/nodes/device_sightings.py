@@ -73,7 +73,7 @@ class Sightings:
 
     def see(self, held: Reservation) -> None:
         """A reservation told which device it holds."""
-        if held.is_learned and held.resource == names.GPU_RESOURCE:
+        if held.is_told and held.resource == names.GPU_RESOURCE:
             self._seen.setdefault(held.node, {})[held.uuid] = held.index
 
     def forget_node(self, name: str) -> None:
@@ -90,7 +90,7 @@ class Sightings:
         whole, taken = frozenset(owners), sum(owners.values())
         groups = (group for group in used.groups.values() if group.resource == names.GPU_RESOURCE)
         held = [group.reservation for group in groups if group.devices]
-        told = [one for one in held if one is not None and one.is_learned]
+        told = [one for one in held if one is not None and one.is_told]
         kept = [one for one in known if one.whole <= whole and node.capacity.gpus <= one.gpus]
         if len(told) == len(held) and taken + len(told) == used.gpus == node.capacity.gpus:
             counted = _Inventory(whole, frozenset(map(_identity, told)), node.capacity.gpus)

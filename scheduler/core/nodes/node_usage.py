@@ -106,7 +106,7 @@ class Group:
         One that has not told its device may hold one that others use, for their sake (design/healing.md, Guards).
         """
         held = self.reservation
-        is_removable = held is not None and held.is_joinable and held.is_learned
+        is_removable = held is not None and held.is_joinable and held.is_told
         return not self.charges and is_removable and not self.is_claimed
 
     @property

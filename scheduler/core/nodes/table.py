@@ -80,7 +80,7 @@ class Device(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def is_answered(self) -> bool:
         """Whether its reservation said which device it holds: nothing more is asked of the node."""
-        return self.reservation is not None and self.reservation.is_learned
+        return self.reservation is not None and self.reservation.is_told
 
     @property
     def is_silent(self) -> bool:

@@ -100,7 +100,7 @@ def _read(position: int, devices: tuple[Device, ...], table: ResidentTable, *, i
         held = device.reservation
         if held is None or held.book is None or device.is_contended or not device.is_gpu:
             return
-        if not (held.is_joinable and held.is_learned and device.is_open):
+        if not (held.is_joinable and held.is_told and device.is_open):
             return
         parts = [(table.row_of.get(uid, EMPTY), entry.nano) for uid, entry in held.book.entries.items()]
         if NANO_PER_DEVICE - sum(nano for _, nano in parts) != device.free_nano:
