@@ -2,7 +2,8 @@
 
 Commits come first: conditions are written a few at a time, each pod's at most once in a while, and never while the
 pod is on its way to a node (the write would change the version that its Binding names). A reason that soon passes, such
-as that a gang's pods are not all there, is written a moment later (passing.py), and what follows it at once.
+as that a gang's pods are not all there, is written a moment later (passing.py), and what follows it at once. A few pods
+a second are told that room is being made for them (turns.py).
 
 Counts in a reason change with every node. They are brought up to date a few a second, however many pods wait, those
 written longest ago first. Exact counts are shown by ``inspect``, the page, ``explain``. A condition that somebody else
@@ -36,6 +37,7 @@ from scheduler.core.model.verdict import Code, Verdict
 from scheduler.status import reasons
 from scheduler.status.passing import PASSING, Growing
 from scheduler.status.reasons import Told
+from scheduler.status.turns import Turns
 from scheduler.telemetry.observing import Observer
 from scheduler.watch.cache import Cache, Waiting
 from wire import names
@@ -49,6 +51,8 @@ _log: Final = logging.getLogger(__name__)
 _COUNTS_AFTER: Final = 2
 #: and this many of them a second, as far as counts have changed.
 _COUNTS_PER_S: Final = 4
+#: The most pods a second that are told that room is being made for them.
+ROOM_PER_S: Final = 20
 #: Pods that are looked at without a pause.
 _LOOKS: Final = 500
 
@@ -82,6 +86,8 @@ class Status:
         self._fresh: dict[str, None] = {}
         self._later: list[tuple[float, str]] = []
         self._put_off: set[str] = set()
+        #: Pods for which room is being made, and that may say so.
+        self._turns = Turns(ROOM_PER_S)
         #: Pod -> when its condition was last written (event loop's time).
         self._written_at: dict[str, float] = {}
         #: Pods in the order in which their conditions were written, or the counts in them compared: (when, pod).
@@ -167,9 +173,15 @@ class Status:
                 while len(self._writing) < self._in_flight and (uid := self._next()) is not None:
                     self._writing.add(uid)
                     tasks.start_soon(self._tell, uid)
-                next_at = self._later[0][0] if self._later else None
-                with anyio.move_on_after(None if next_at is None else next_at - anyio.current_time()):
+                with anyio.move_on_after(self._next_in_s()):
                     await self._wake.wait()
+
+    def _next_in_s(self) -> float | None:
+        """For how long there is nothing to write, or no free hand; None: until something changes."""
+        at = self._later[0][0] if self._later else inf
+        if len(self._writing) < self._in_flight:
+            at = min(at, self._turns.next_at)
+        return None if at == inf else max(0.0, at - anyio.current_time())
 
     def _take_those_due(self) -> None:
         now = anyio.current_time()
@@ -189,12 +201,19 @@ class Status:
                 self._forget(uid)
             elif uid in self._writing:
                 self._changed_meanwhile.add(uid)
+            elif at <= now and self.codes.get(uid) is Code.WAITS_FOR_ROOM:
+                self._turns.put(uid)
             elif at <= now:
                 return uid
             elif uid not in self._put_off:
                 self._put_off.add(uid)
                 heappush(self._later, (at, uid))
-        return None
+        return self._turns.take(now, self._may_say_so)
+
+    def _may_say_so(self, uid: str) -> bool:
+        """Whether room is still being made for a pod. One that is written now, or has to wait again, comes again."""
+        is_waiting = self._cache.waits_here(uid) and self.codes.get(uid) is Code.WAITS_FOR_ROOM
+        return is_waiting and uid not in self._writing and self._may_be_written_at(uid) <= anyio.current_time()
 
     def _may_be_written_at(self, uid: str) -> float:
         at = self._growing.told_from(uid)

@@ -11,6 +11,7 @@ import pytest
 
 from kube.client.resources import EVENTS, POD_GROUPS, QUEUES
 from scheduler.room.telling import OF_GROUP, OF_NAMESPACE
+from scheduler.status.waiting import ROOM_PER_S
 from simulator.settings import KubeletSettings
 from simulator.world import World
 from tests.conftest import AnyioBackend
@@ -100,3 +101,18 @@ async def test_a_pod_whose_victim_takes_its_time_says_once_for_what_it_waits() -
         await settle(30)
         assert bound(world) == {"a"}
         assert written(world)["patch pods status"] == 1
+
+
+async def test_of_many_pods_whose_victims_take_their_time_a_few_a_second_say_for_what_they_wait() -> None:
+    stops_s, most = 12.0, 3 * ROOM_PER_S
+    settings = msgspec.structs.replace(SETTINGS, kubelet=KubeletSettings(stop_s=stops_s))
+    async with cluster(f"{NODES}x{GPUS}x80GiB", settings=settings) as world:
+        for name, gpus in (("owed", COUNT), ("over", 0)):
+            await world.api.create(QUEUES, queue(name, gpus))
+        await create(world, *(of(f"r{number}", "over", terminationGracePeriodSeconds=30) for number in range(COUNT)))
+        await settle(60)
+        world.server.audit.clear()
+        await create(world, *(of(f"a{number}", "owed") for number in range(COUNT)))
+        await settle(90)
+        assert bound(world) == {f"a{number}" for number in range(COUNT)}
+        assert ROOM_PER_S < written(world)["patch pods status"] < most < COUNT
