@@ -42,6 +42,7 @@ from scheduler.core.model.plan import (
     Retire,
     Withdraw,
 )
+from scheduler.gathering import Gathering
 from scheduler.settings import SchedulerSettings
 from scheduler.telemetry.observing import Observer, Stage
 from scheduler.watch.cache import Cache
@@ -88,6 +89,7 @@ class Cycle:
         self._explain = explain
         self._settings = settings
         self._observer = observer
+        self._gathering = Gathering(settings.gather_s)
         #: Reservations (UIDs) whose removal is under way.
         self._retiring: set[str] = set()
         #: Pods (UIDs) whose BindRequest is asked for and not answered yet.
@@ -111,6 +113,8 @@ class Cycle:
             self._cache.note_room_facts()
             plan = self._cache.cluster.decide(monotonic_ns(), wall_s=self._api.clock.now_ns() // 1_000_000_000)
             decided = anyio.current_time()
+            if plan.wake_at_ns is None or plan.wake_at_ns > monotonic_ns():
+                self._gathering.decided(began, decided)
             self._commit(plan, tasks, limiter, is_new=plan is not before)
             if plan is not before:
                 before = plan
@@ -168,7 +172,7 @@ class Cycle:
             timeout_s = max(0.0, (plan.wake_at_ns - monotonic_ns()) / 1e9)
         with anyio.move_on_after(timeout_s):
             await self._cache.wake.wait()
-        await anyio.sleep(self._settings.gather_s)
+        await anyio.sleep(self._gathering.left_s(anyio.current_time()))
 
     def _commit(self, plan: Plan, tasks: TaskGroup, limiter: anyio.CapacityLimiter, *, is_new: bool) -> None:
         """Charge all placements, then start their writes. A plan that came again is not reported a second time.
