@@ -96,13 +96,15 @@ class Bucket:
         self._burst_s = (burst - 1) / per_s
         self._next = float("-inf")
 
-    async def take(self) -> None:
-        """Wait for one's turn."""
+    async def take(self) -> bool:
+        """Wait for one's turn; return whether it had to be waited for."""
         now = anyio.current_time()
         at = max(self._next, now - self._burst_s)
         self._next = at + self._each_s
-        if at > now:
-            await anyio.sleep(at - now)
+        if at <= now:
+            return False
+        await anyio.sleep(at - now)
+        return True
 
 
 class Evictor:
@@ -178,9 +180,6 @@ class Evictor:
         return asking if self._asking.get(asking.uid) is asking and asking.turn == order else None
 
     async def _begin(self, asking: _Asking, tasks: TaskGroup, limiter: anyio.CapacityLimiter) -> None:
-        if not self._is_still_due(asking):
-            return
-        await self._bucket.take()
         borrower = object()  # two requests for one pod may be on their way
         await limiter.acquire_on_behalf_of(borrower)
         tasks.start_soon(self._carry_out, asking, limiter, borrower)
@@ -201,7 +200,7 @@ class Evictor:
     async def _carry_out(self, asking: _Asking, limiter: anyio.CapacityLimiter, borrower: object) -> None:
         """The edge of one request: what goes wrong with one pod stops nothing else."""
         try:
-            if self._is_still_due(asking):
+            if await self._has_its_turn(asking):
                 await self._request(asking)
         except Exception:  # noqa: BLE001 - the edge of the component
             _log.exception("an eviction was broken off: %s", asking.place)
@@ -209,6 +208,12 @@ class Evictor:
             self._again(asking, Answer.FAILED)
         finally:
             limiter.release_on_behalf_of(borrower)
+
+    async def _has_its_turn(self, asking: _Asking) -> bool:
+        """Whether to ask now. One that is spared takes nobody's turn; one that waited for its turn is judged again."""
+        if not self._is_still_due(asking):
+            return False
+        return not await self._bucket.take() or self._is_still_due(asking)
 
     async def _request(self, asking: _Asking) -> None:
         try:

@@ -39,6 +39,8 @@ class Stage:
         self.refused: list[tuple[str, bool]] = []
         self.evictor.on_refused = lambda uid, is_refused: self.refused.append((uid, is_refused))
         self.due: dict[str, bool] = {}
+        #: How often each was asked whether its pod is still due.
+        self.judged: Counter[str] = Counter()
         self._began = anyio.current_time()
 
     @property
@@ -75,8 +77,12 @@ class Stage:
         def told(answer: Answer) -> None:
             self.told.append((key, answer, int(self.now_s)))
 
+        def is_due() -> bool:
+            self.judged[key] += 1
+            return self.due[key]
+
         self.due.setdefault(key, True)
-        self.evictor.ask(Wanted(uid=uid, namespace=NS, name=name, asker=asker, is_due=lambda: self.due[key], told=told))
+        self.evictor.ask(Wanted(uid=uid, namespace=NS, name=name, asker=asker, is_due=is_due, told=told))
 
     def requests(self) -> list[Any]:
         return [entry for entry in self.server.audit if entry.subresource == "eviction"]
@@ -339,3 +345,24 @@ async def test_so_many_side_by_side() -> None:
         assert len(at.told) == 4
         await anyio.sleep(1)
         assert len(at.told) == 8
+
+
+async def test_whether_a_pod_is_due_is_asked_once_and_again_only_after_a_wait_for_its_turn() -> None:
+    async with stage(per_s=2) as at:
+        uids = await at.pods(*(f"p{number}" for number in range(6)))
+        for name, uid in uids.items():
+            at.ask(name, uid)
+        await anyio.sleep(30)
+        assert [answer for _, answer, _ in at.told] == [Answer.EVICTED] * 6
+        assert at.judged == {"p0": 1, "p1": 1, "p2": 1, "p3": 1, "p4": 2, "p5": 2}
+
+
+async def test_a_pod_that_is_spared_takes_nobodys_turn() -> None:
+    async with stage(per_s=1) as at:
+        uids = await at.pods("a", "b", "c", "d")
+        for name in ("a", "b", "c"):
+            at.due[name] = name == "a"
+        for name, uid in uids.items():
+            at.ask(name, uid)
+        await anyio.sleep(30)
+        assert [(name, second) for name, answer, second in at.told if answer is Answer.EVICTED] == [("a", 0), ("d", 0)]
