@@ -24,8 +24,8 @@ class Intents:
     """
 
     __slots__ = (
-        *("_ages", "_at", "_changed", "_ending", "_holders", "_intents", "_is_spoken_for", "_moving", "_numbers"),
-        *("_of_gang", "_pods", "_put", "_touched", "_victims"),
+        *("_ages", "_at", "_changed", "_ending", "_holders", "_intents", "_is_spoken_for", "_kept_at", "_moving"),
+        *("_numbers", "_of_gang", "_pods", "_put", "_touched", "_victims"),
     )
 
     def __init__(
@@ -52,6 +52,8 @@ class Intents:
         self._numbers: dict[str, int] = {}
         #: Ids with the node, by node: an intent may have places on several.
         self._at: Membership[tuple[str, str]] = Membership()
+        #: What is kept on a node, until something changes it: a node is counted several times between two changes.
+        self._kept_at: dict[str, list[KeptRoom]] = {}
         #: Ids by the gang (namespace and PodGroup) of the holders.
         self._of_gang: dict[tuple[str, str], dict[str, None]] = {}
         #: Ids of those with places for successors.
@@ -129,9 +131,15 @@ class Intents:
         self._tell(intent)
 
     def _tell(self, intent: Intent) -> None:
-        self._changed(*_nodes(intent))
+        self._change(intent)
         for uid in (*(place.pod_uid for place in intent.places), *(victim.pod_uid for victim in intent.victims)):
             self._touched(uid)
+
+    def _change(self, intent: Intent) -> None:
+        nodes = _nodes(intent)
+        for node in nodes:
+            self._kept_at.pop(node, None)
+        self._changed(*nodes)
 
     def get(self, intent_id: str) -> Intent | None:
         """The standing intent of this id."""
@@ -200,15 +208,19 @@ class Intents:
         """A holder or a victim was seen to have changed, is on its way to a node, or is not any more."""
         intent = self._holders.get(uid) or self._victims.get(uid)
         if intent is not None:
-            self._changed(*_nodes(intent))
+            self._change(intent)
 
     # --- what counts ---------------------------------------------------------------------------------------------
     def kept_at(self, node: str) -> list[KeptRoom]:
-        """What intents keep on a node, the oldest first."""
+        """What intents keep on a node, the oldest first; not to be changed."""
         if not self._at.has(node):
             return []
-        here = sorted((self._ages[intent_id], intent_id) for intent_id, _ in self._at.at(node))
-        return [room for _, intent_id in here for room in self._rooms(self._intents[intent_id], node)]
+        known = self._kept_at.get(node)
+        if known is None:
+            here = sorted((self._ages[intent_id], intent_id) for intent_id, _ in self._at.at(node))
+            known = [room for _, intent_id in here for room in self._rooms(self._intents[intent_id], node)]
+            self._kept_at[node] = known
+        return known
 
     def all_kept(self) -> Iterator[tuple[str, KeptRoom]]:
         """The same of all nodes, without the indexes."""

@@ -146,3 +146,22 @@ def test_what_is_over_is_charged_for_holders_that_wait_until_it_is_dropped() -> 
     assert (made.commits.intents.is_ending("i"), made.generation > before, free_gpus(made)) == (True, True, 1)
     made.commits.intents.drop("i")
     assert (made.commits.intents.is_ending("i"), free_gpus(made)) == (False, 4)
+
+
+def test_what_is_kept_on_a_node_is_made_once_between_two_changes() -> None:
+    made = cluster(node("n1"), node("n2"), *(pod(name, gpus=1) for name in "abc"))
+    intents = made.commits.intents
+    for name, on in (("a", "n1"), ("b", "n1"), ("c", "n2")):
+        intents.put(intent(place(name, node_name=on), id_=name))
+    first, other = intents.kept_at("n1"), intents.kept_at("n2")
+    assert [[each.pod_uid for each in room.places] for room in first] == [["uid-a"], ["uid-b"]]
+    assert intents.kept_at("n1") is first
+    made.commits.assume(_placement("a"))
+    assert [[each.pod_uid for each in room.places] for room in intents.kept_at("n1")] == [[], ["uid-b"]]
+    made.commits.release("uid-a", attempt=0)
+    feed(made, changed(pod("b", gpus=2)))
+    assert [place.demand.gpus for room in intents.kept_at("n1") for place in room.places] == [1, 2]
+    intents.drop("a")
+    assert [room.intent_id for room in intents.kept_at("n1")] == ["b"]
+    assert intents.kept_at("n2") is other
+    assert [*intents.all_kept()] == [("n1", *intents.kept_at("n1")), ("n2", *other)]
