@@ -57,33 +57,39 @@ class Judged:
     families: dict[Family, int] = field(default_factory=dict)
 
 
-async def judge(
-    seed: int, judged: Judged, *, finders: Finders = FINDERS, most: int = 3, is_told_judged: bool = True
-) -> None:
+def judge(seed: int, judged: Judged, *, finders: Finders = FINDERS, most: int = 3, is_told_judged: bool = True) -> None:
     """Run one cluster, and change it in each way that was said, or, ``most`` times, in one that was not."""
     of, rng = worlds.script(seed), random.Random(f"judge/{seed}")
-    async with stage(*of.shapes, settings=_NO_ROOM) as world:
-        await worlds.begin(world, of)
-        waiting = await _waiting(world, of, finders)
-    for name, said in waiting.items():
+    for name, said in told(of, finders).items():
         judged.groups += 1
         if said:
-            await _judge_told(seed, of, name, said if is_told_judged else (), judged)
+            _judge_told(seed, of, name, said if is_told_judged else (), judged)
         else:
             judged.silent += 1
             others = single_edits(of, name)
             for edit in rng.sample(others, min(most, len(others))):
                 judged.tried += 1
-                if await starts(of, name, (edit,)):
+                if starts(of, name, (edit,)):
                     judged.wrong.append(f"seed {seed}: {name} starts after {edit.spelled()}, and nobody said so")
 
 
-async def _judge_told(seed: int, of: Script, name: str, said: Sequence[Suggestion], judged: Judged) -> None:
+def told(of: Script, finders: Finders = FINDERS) -> dict[str, Sequence[Suggestion]]:
+    """What is said of each group that waits in a cluster."""
+
+    async def run() -> dict[str, Sequence[Suggestion]]:
+        async with stage(*of.shapes, settings=_NO_ROOM) as world:
+            await worlds.begin(world, of)
+            return await _waiting(world, of, finders)
+
+    return worlds.in_time_of_its_own(run)
+
+
+def _judge_told(seed: int, of: Script, name: str, said: Sequence[Suggestion], judged: Judged) -> None:
     for each in said:
         judged.told += 1
         for edit in each.edits:
             judged.families[edit.family] = judged.families.get(edit.family, 0) + 1
-        if await starts(of, name, each.edits):
+        if starts(of, name, each.edits):
             judged.helped += 1
         else:
             judged.wrong.append(f"seed {seed}: {name} does not start after {each.edits}")
@@ -93,7 +99,6 @@ async def _waiting(world: World, of: Script, finders: Finders) -> dict[str, Sequ
     """What is said of each group none of which runs."""
     wall_s = VirtualClock(asyncio.get_running_loop()).now_ns() // 10**9
     known = await reading.read(world.api, wall_s=wall_s)
-    of.named.update((pod.uid, pod.name) for pod in known.snapshot.pods.records.values())
     found: dict[str, Sequence[Suggestion]] = {}
     for name in dict.fromkeys(_group_of(each) for each in of.pods()):
         if not _runs(world, of, name, 1):
@@ -121,18 +126,22 @@ def _runs(world: World, of: Script, name: str, least: int) -> bool:
     return len(bound) >= least
 
 
-async def starts(of: Script, name: str, edits: Sequence[Edit]) -> bool:
+def starts(of: Script, name: str, edits: Sequence[Edit]) -> bool:
     """Whether a group runs in the same cluster after these edits."""
     more = [shape for edit in edits for shape in worlds.spares(of, edit)]
-    async with stage(*of.shapes, *more, settings=_NO_ROOM) as world:
-        await worlds.begin(world, of, tuple(shape.name for shape in more))
-        for edit in edits:
-            await worlds.carry_out(world, of, name, edit)
-        for _ in range(_LOOKS):
-            await anyio.sleep(_LOOK_S)
-            if _runs(world, of, name, 1):
-                return True
-        return False
+
+    async def run() -> bool:
+        async with stage(*of.shapes, *more, settings=_NO_ROOM) as world:
+            await worlds.begin(world, of, tuple(shape.name for shape in more))
+            for edit in edits:
+                await worlds.carry_out(world, of, name, edit)
+            for _ in range(_LOOKS):
+                await anyio.sleep(_LOOK_S)
+                if _runs(world, of, name, 1):
+                    return True
+            return False
+
+    return worlds.in_time_of_its_own(run)
 
 
 def single_edits(of: Script, name: str) -> list[Edit]:
@@ -157,5 +166,5 @@ def single_edits(of: Script, name: str) -> list[Edit]:
     found += [QueueAmount(queue, "limit", "gpu", 1 << 60) for queue in ("org", own)]
     found += [OtherQueue(queue) for queue in worlds.LEAVES if queue != own]
     found += [Ended(_group_of(each)) for each in of.steps[0]]
-    found += [MoreNodes(count, shape.name) for shape in of.shapes for count in (1, 4) if shape.name not in of.tainted]
+    found += [MoreNodes(count, shape.name) for shape in of.shapes for count in (1, 4)]
     return list(dict.fromkeys(found))

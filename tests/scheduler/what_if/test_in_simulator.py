@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.what_if.edit import Family
-from tests.conftest import AnyioBackend
 from tests.scheduler.what_if.judging import Judged, judge
 from tests.scheduler.what_if.planted import finders, silent
 from tests.whole import IS_WHOLE
@@ -27,42 +26,34 @@ _SILENT = tuple(Family)[1:] if IS_WHOLE else (Family.MORE_NODES,)
 _SILENT_FROM = 0 if IS_WHOLE else 4
 
 
-@pytest.fixture(scope="module")
-def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
-    return virtual_anyio_backend
-
-
-@pytest.mark.anyio
 @pytest.mark.timeout(36_000)
-async def test_what_is_said_to_help_helps_and_nothing_else_does() -> None:
+def test_what_is_said_to_help_helps_and_nothing_else_does() -> None:
     judged = Judged()
     for seed in range(_CLUSTERS):
-        await judge(seed, judged)
+        judge(seed, judged)
     assert judged.told > 4 * _CLUSTERS
     assert judged.helped * 1_000 >= judged.told * _HELP_MILLI, judged.wrong
     assert judged.tried > _CLUSTERS
     assert [each for each in judged.wrong if "nobody said so" in each] == []
 
 
-@pytest.mark.anyio
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("family", _PLANTED)
-async def test_a_mistake_in_a_family_is_found(family: Family) -> None:
+def test_a_mistake_in_a_family_is_found(family: Family) -> None:
     judged = Judged()
     for seed in range(_UNTIL_FOUND):
-        await judge(seed, judged, finders=finders(family), most=0)
+        judge(seed, judged, finders=finders(family), most=0)
         if judged.wrong:
             break
     assert judged.wrong
 
 
-@pytest.mark.anyio
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize("family", _SILENT)
-async def test_a_family_that_says_nothing_is_found(family: Family) -> None:
+def test_a_family_that_says_nothing_is_found(family: Family) -> None:
     judged = Judged()
     for seed in range(_SILENT_FROM, _SILENT_FROM + _UNTIL_FOUND):
-        await judge(seed, judged, finders=silent(family), most=8, is_told_judged=False)
+        judge(seed, judged, finders=silent(family), most=8, is_told_judged=False)
         if judged.wrong:
             break
     assert judged.wrong

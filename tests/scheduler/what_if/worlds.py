@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -22,10 +23,14 @@ from scheduler.core.what_if.known_ends import Wait
 from scheduler.core.what_if.members import Members
 from scheduler.core.what_if.more_nodes import MoreNodes
 from scheduler.core.what_if.queue_changes import OtherQueue, QueueAmount
+from simulator import nodeobject
 from simulator.shape import NodeShape
+from simulator.virtualtime import VirtualTimeLoop
 from simulator.world import World
 from tests.scheduler.stage import TEAM, pod
 from wire import names
+
+T = TypeVar("T")
 
 QUEUE_LABEL: Final = "kai.scheduler/queue"
 ZONE: Final = "zone"
@@ -33,7 +38,8 @@ TAINT: Final = {"key": "dedicated", "value": "ml", "effect": "NoSchedule"}
 LEAVES: Final = ("a", "b")
 _CARD_MIB: Final = 24_576
 _ONES: Final = {"cpu": 1, "memory": 10**6, "gpu": 10**9}
-#: Between two pods: of those created in one second the UID says which comes first, and no run has those of another.
+#: Between two objects: of those created in one second the UID says which comes first, and a run with more nodes has
+#: other UIDs.
 _APART_S: Final = 1.0
 #: After each step, in virtual seconds.
 _SETTLED_S: Final = 20.0
@@ -43,8 +49,7 @@ _SETTLED_S: Final = 20.0
 class Script:
     """What a cluster has: nodes, queues, and groups in the order in which they are created. ``spares``: by name, alike.
 
-    ``groups``: PodGroup name -> minMember; ``steps``: pods of each step, ``tainted``: nodes. ``named``: of pods, by UID
-    in the run that edits were found in; another run may have others.
+    ``groups``: PodGroup name -> minMember; ``steps``: pods of each step, ``tainted``: nodes.
     """
 
     shapes: list[NodeShape]
@@ -52,7 +57,6 @@ class Script:
     steps: list[list[dict[str, Any]]]
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     tainted: list[str] = field(default_factory=list)
-    named: dict[str, str] = field(default_factory=dict)
 
     def pods(self) -> list[dict[str, Any]]:
         """All of them."""
@@ -155,6 +159,11 @@ def _pod(name: str, queue: str, asked: dict[str, Any], *, group: str = "") -> di
 
 
 # --- running it ------------------------------------------------------------------------------------------------------
+def in_time_of_its_own(run: Callable[[], Awaitable[T]]) -> T:
+    """Run on an event loop that begins at 0: what began later would have other fractions of seconds, so other UIDs."""
+    return anyio.run(run, backend="asyncio", backend_options={"loop_factory": VirtualTimeLoop})
+
+
 async def begin(world: World, of: Script, spares: tuple[str, ...] = ()) -> None:
     """Create everything, and wait until nothing changes."""
     for name in spares:
@@ -177,6 +186,7 @@ async def settled() -> None:
 
 
 async def _create_group(world: World, name: str, spec: dict[str, Any]) -> None:
+    await anyio.sleep(_APART_S)
     group = {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind, "metadata": {"name": name}, "spec": spec}
     await world.api.create(POD_GROUPS, group, namespace=TEAM)
 
@@ -214,10 +224,11 @@ async def carry_out(world: World, of: Script, name: str, edit: Edit) -> None:
         case Ended(name=other):
             await _end(world, [each["metadata"]["name"] for each in members(of, other)])
         case Wait(uids=uids):
-            await _end(world, [of.named[uid] for uid in uids])
-        case MoreNodes(count=count):
+            named = {each["metadata"]["uid"]: each["metadata"]["name"] for each in world.pods}
+            await _end(world, [named[uid] for uid in uids])
+        case MoreNodes(count=count, like=like):
             for number in range(count):
-                await world.nodes.register(spare(number))
+                await _add_node(world, spare(number), [TAINT] if like in of.tainted else [])
         case _:
             raise NotImplementedError(edit)
 
@@ -242,6 +253,14 @@ def spares(of: Script, edit: Edit) -> list[NodeShape]:
         )
         for number in range(edit.count)
     ]
+
+
+async def _add_node(world: World, name: str, taints: list[dict[str, str]]) -> None:
+    """Have a node come with its taints: it is there with them before its kubelet says that it is ready."""
+    metadata = {"name": name, "labels": {nodeobject.SIMULATED: "true"}}
+    plain = {"apiVersion": NODES.api_version, "kind": NODES.kind, "metadata": metadata, "spec": {"taints": taints}}
+    await world.api.create(NODES, plain)
+    await world.nodes.register(name)
 
 
 async def _end(world: World, pods: list[str]) -> None:
