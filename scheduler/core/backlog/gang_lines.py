@@ -212,9 +212,10 @@ class GangLines:
         return list(self._lines.values())
 
     def stale(self, count: int) -> list[Key]:
-        """A gang of each of those whose counts may have changed, that were counted longest ago."""
+        """A gang of each of those asleep whose counts may have changed, that were counted longest ago."""
         last, looked_at = self._ledger.changes.last, islice(self._counted_at, LOOKED_AT * count)
-        return list(islice(self._one_of(alike for alike in looked_at if self._counted_at[alike] != last), count))
+        stale = (each for each in looked_at if self._counted_at[each] != last and each not in self._awake)
+        return list(islice(self._one_of(stale), count))
 
     def _one_of(self, alikes: Iterator[Alike]) -> Iterator[Key]:
         lines = (self._lines[next(iter(self._of[alike]))] for alike in alikes)

@@ -118,6 +118,7 @@ class _Deciding:
     attempts: Attempts = field(init=False)
     entries: list[Entry] = field(default_factory=list)
     order: QueueOrder[Waiting] = field(init=False)
+    after_all: QueueOrder[Waiting] = field(init=False)
     #: Who room is made for; None: it is not made.
     holders: Holders | None = None
     berthing: Berthing = field(init=False)
@@ -125,13 +126,8 @@ class _Deciding:
     def made(self) -> Steps[Decision]:
         """Decide everything, or as much as one decision may."""
         yield from self.line_up()
-        allowance = self.attempts.allowance
-        while (first := self.order.pop()) is not None:
-            spent = allowance.spent
-            self.attempts.kept.begin_turn(self.berthing.keeping_off(first))
-            if first.decide():
-                self._give_turn(first)
-            yield _TURN + allowance.spent - spent
+        yield from self._turns(self.order)
+        yield from self._turns(self.after_all)
         yield costs.of_beginning(self.snapshot)
         self._move_on(self._stuck())
         self.berthing.conclude()
@@ -146,32 +142,50 @@ class _Deciding:
         notes = tuple(self.attempts.notes.taken)
         return Decision(tuple(self.entries), notes, self.attempts.has_put_off, stale.next_ns)
 
+    def _turns(self, order: QueueOrder[Waiting]) -> Steps[None]:
+        """Have each have its turns."""
+        allowance = self.attempts.allowance
+        while (first := order.pop()) is not None:
+            spent = allowance.spent
+            self.attempts.kept.begin_turn(self.berthing.keeping_off(first))
+            if first.decide():
+                self._give_turn(first, order)
+            yield _TURN + allowance.spent - spent
+
     def line_up(self) -> Steps[None]:
-        """Have all that is awake wait for its turn."""
+        """Have all that is awake wait for its turn.
+
+        What is judged again for its counts alone comes after all others: as the first of its queue it would change
+        which queue is due, once a second.
+        """
         snapshot, backlog = self.snapshot, self.snapshot.backlog
+        recounts = snapshot.recounts
         shapes = {id(shape): shape for shape in backlog.awake()}
-        shapes.update({id(shape): shape for cls in snapshot.recounts.classes for shape in backlog.of_class(cls)})
+        awake = {number for number, shape in shapes.items() if shape.key not in recounts.held_back}
+        shapes.update({id(shape): shape for cls in recounts.classes for shape in backlog.of_class(cls)})
         gangs, lines = backlog.awake_gangs(), backlog.lines.awake()
         namespaces = {shape.key.namespace for shape in shapes.values()} | {gang.key[0] for gang in gangs}
         namespaces |= {line.key.namespace for line in lines}
         allowance = Allowance(namespaces=len(namespaces), most=self.limits.most)
         self.attempts = Attempts(snapshot, self.now_ns, self.limits, allowance, Notes(backlog), self.wall_s)
         self.berthing = Berthing(self.attempts, self.entries)
-        self.order = QueueOrder(self.attempts.accounts)
+        self.order, self.after_all = QueueOrder(self.attempts.accounts), QueueOrder(self.attempts.accounts)
         self._serve_holders()
         yield costs.of_beginning(self.snapshot)
-        for shape in shapes.values():
+        for number, shape in shapes.items():
             yield _TURN
-            self._give_turn(WholeShape(Turns(shape, self.attempts.settled), self.attempts, self.entries))
+            whole_shape = WholeShape(Turns(shape, self.attempts.settled), self.attempts, self.entries)
+            self._give_turn(whole_shape, self.order if number in awake else self.after_all)
         for gang in gangs:
             yield _TURN
             if gang.key in self.attempts.settled_gangs:
                 continue
             whole = whole_gang(gang, self.attempts, self.entries)
             if whole is not None:
-                self._give_turn(whole)
+                is_recounted = gang.key in recounts.gangs or gang.key in recounts.held_back
+                self._give_turn(whole, self.after_all if is_recounted else self.order)
         for line in lines:
-            self._give_turn(WholeLine(Turns(line), self.attempts, self.entries))
+            self._give_turn(WholeLine(Turns(line), self.attempts, self.entries), self.order)
 
     def _serve_holders(self) -> None:
         """Holders whose places are free come before all others: what is kept is kept for them."""
@@ -181,7 +195,7 @@ class _Deciding:
             self.holders = Holders(self.attempts, self.entries, keeping=keeping)
             self.holders.serve()
 
-    def _give_turn(self, waiting: Waiting) -> None:
+    def _give_turn(self, waiting: Waiting, order: QueueOrder[Waiting]) -> None:
         """Its rank is looked at again: what was placed may have changed it.
 
         What waits in a queue that can't be used takes nobody's turn: it says so at once.
@@ -189,7 +203,7 @@ class _Deciding:
         queue = self.attempts.accounts.tree.leaf(waiting.queue)
         while (rank := waiting.rank) is not None:
             if not isinstance(queue, Verdict):
-                self.order.put(queue, rank, waiting)
+                order.put(queue, rank, waiting)
                 return
             if not waiting.decide():
                 return

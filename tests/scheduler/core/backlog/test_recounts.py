@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler.core.backlog import recounts
 from scheduler.core.backlog.recounts import NOTHING
 from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import placements
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.filters.beside import HOST, anti_affinity, running, term, waiting
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, queue
@@ -14,6 +17,8 @@ from wire import names
 
 _SECOND_NS = 1_000_000_000
 Q = {names.QUEUE_LABEL: "q"}
+A, B = {names.QUEUE_LABEL: "a"}, {names.QUEUE_LABEL: "b"}
+LATER = "2026-05-01T00:00:00Z"
 
 
 def _two_that_sleep() -> Cluster:
@@ -213,3 +218,30 @@ def test_a_gang_whose_members_lack_room_and_quota_is_no_reason_to_decide_again_a
     verdict = made.backlog.said.verdict("uid-c")
     assert verdict is not None
     assert {(reason.kind, reason.nodes) for reason in verdict.node_reasons} == {("cordoned", 1), ("insufficient", 1)}
+
+
+def _beside_a_large_one(*large: Any) -> Cluster:
+    """Four GPUs in use: one by team a, which asks a large group before a small pod, and three by team b."""
+    running_there = [bound(pod(f"b{at}", gpus=1, labels=B), "n1") for at in range(3)]
+    waiting_there = pod("small", gpus=1, labels=A, created=LATER), pod("other", gpus=1, labels=B, created=LATER)
+    teams = queue("a", gpu=(0, 1, -1)), queue("b", gpu=(0, 1, -1))
+    used = bound(pod("a0", gpus=1, labels=A), "n1")
+    return cluster(node(gpus=4), *teams, used, *running_there, *large, *waiting_there)
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        (pod("large", gpus=4, labels=A),),
+        (pod_group("g", 2, queue="a"), *(pod(f"g{at}", gpus=2, group="g") for at in range(2))),
+    ],
+    ids=["pod", "gang"],
+)
+@pytest.mark.parametrize("at_ns", [_SECOND_NS // 2, 2 * _SECOND_NS])
+def test_what_is_counted_again_changes_nobodys_turn(large: tuple[Any, ...], at_ns: int) -> None:
+    made = _beside_a_large_one(*large)
+    made.decide(0)
+    feed(made, node(gpus=4, labels={"any": "change"}))
+    made.decide(1)
+    made.remove_pod("uid-b0")
+    assert [placed.name for placed in placements(made.decide(at_ns).entries)] == ["small"]
