@@ -111,12 +111,12 @@ class InQueue(msgspec.Struct, frozen=True):
 
 
 class LastInTurn(msgspec.Struct, frozen=True):
-    """Pods (UIDs) that wait have their turn after all others of their queue, with the same right to stay."""
+    """Pods (UIDs) that wait have their turn after all others of all queues, with the same right to stay."""
 
     uids: tuple[str, ...]
 
     def apply(self, draft: Draft) -> None:
-        """Put the pods, and their PodGroups, with the lowest priority."""
+        """Put the pods, and their PodGroups, with the lowest priority, so that they are last among equals, too."""
         for uid in self.uids:
             pod = draft.pods.records.get(uid)
             if pod is None or pod.node:
@@ -126,6 +126,7 @@ class LastInTurn(msgspec.Struct, frozen=True):
             if group is not None and group.is_preemptible is None:
                 draft.put_group(msgspec.structs.replace(group, is_preemptible=may_go))
             draft.put_waiting(msgspec.structs.replace(pod, priority=_LOWEST, is_preemptible=may_go))
+            draft.last |= {uid if group is None else group.uid}
 
 
 class AnotherAsk(msgspec.Struct, frozen=True):

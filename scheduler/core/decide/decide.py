@@ -196,14 +196,14 @@ class _Deciding:
             self.holders.serve()
 
     def _give_turn(self, waiting: Waiting, order: QueueOrder[Waiting]) -> None:
-        """Its rank is looked at again: what was placed may have changed it.
+        """Its rank is looked at again: what was placed may have changed it, and what is last in turn may be next.
 
         What waits in a queue that can't be used takes nobody's turn: it says so at once.
         """
         queue = self.attempts.accounts.tree.leaf(waiting.queue)
         while (rank := waiting.rank) is not None:
             if not isinstance(queue, Verdict):
-                order.put(queue, rank, waiting)
+                (self.after_all if rank.uid in self.snapshot.last else order).put(queue, rank, waiting)
                 return
             if not waiting.decide():
                 return

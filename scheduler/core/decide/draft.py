@@ -37,6 +37,7 @@ class Draft:
     residents: ResidentTable
     gone: frozenset[str]
     only: frozenset[str] | None
+    last: frozenset[str]
     has_no_doubts: bool
     supposes_nodes: bool
     #: Parts that are copies by now.

@@ -75,8 +75,8 @@ class Snapshot:
     ``stale``: gangs below their minimum, as the shell knows.
 
     Of a changed snapshot: ``gone``: pods (UIDs) that are not there, though books and charges may name them. ``only``:
-    who is decided on; None: all. ``has_no_doubts``: nothing that went wrong counts. ``supposes_nodes``: as in
-    NodesAsAsked.
+    who is decided on; None: all. ``last``: pods alone and PodGroups (UIDs) that have their turn after all others.
+    ``has_no_doubts``: nothing that went wrong counts. ``supposes_nodes``: as in NodesAsAsked.
     """
 
     generation: int
@@ -106,6 +106,7 @@ class Snapshot:
     counted: Counted = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
     only: frozenset[str] | None = None
+    last: frozenset[str] = frozenset()
     has_no_doubts: bool = False
     supposes_nodes: bool = False
 
@@ -130,6 +131,7 @@ class Snapshot:
             residents=self.residents,
             gone=self.gone,
             only=self.only,
+            last=self.last,
             has_no_doubts=self.has_no_doubts,
             supposes_nodes=self.supposes_nodes,
         )
@@ -146,6 +148,7 @@ class Snapshot:
             residents=draft.residents,
             gone=draft.gone,
             only=draft.only,
+            last=draft.last,
             doubts={} if draft.has_no_doubts else self.doubts,
             has_no_doubts=draft.has_no_doubts,
             supposes_nodes=draft.supposes_nodes,

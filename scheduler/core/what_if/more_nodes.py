@@ -69,7 +69,8 @@ def candidates(trying: Trying) -> Finding:
 def _fewest(trying: Trying, like: str) -> Generator[Question, bool, int | None]:
     """Return the least number of these nodes that helps; None if as many as are tried don't.
 
-    Of several enough has to be left after others of its queue: nodes come one by one, and small pods fit on the first.
+    Of several enough has to be left after all others: nodes come one by one, small pods fit on the first, and with each
+    that is placed another queue may be due.
     """
     if (yield about(trying, MoreNodes(1, like))):
         return 1

@@ -117,6 +117,15 @@ def test_a_pod_that_is_last_in_turn_gets_what_others_leave_and_counts_as_before(
     assert _decided(fixed, LastInTurn(("uid-p",))) == _decided(fixed) == {}
 
 
+def test_a_group_that_is_last_in_turn_comes_after_queues_that_are_above_their_share() -> None:
+    teams = queue("a", gpu=(0, 1, -1)), queue("b", gpu=(0, 1, -1))
+    used = bound(pod("used", gpus=2, labels={"kai.scheduler/queue": "b"}), "n1")
+    waiting = pod("m", gpus=1, group="g"), pod("other", gpus=1, labels={"kai.scheduler/queue": "b"})
+    made = cluster(node(gpus=3), *teams, used, pod_group("g", 1, queue="a"), *waiting)
+    assert _decided(made) == {"m": "n1"}
+    assert _decided(made, LastInTurn(("uid-m",))) == {"other": "n1"}
+
+
 def test_pods_count_in_another_queue_alone_and_as_a_group() -> None:
     queues = queue("default-queue", gpu=(0, 1, 0)), queue("team")
     made = cluster(
