@@ -3,8 +3,8 @@
 Of pods alone that request the same, and of gangs of one form, only the first ones are tried beside the group. Where all
 of them are placed those that were left out may come first as well, so nothing is said of such a change.
 
-The scheduler gives a turn only to those that something has woken. Who is still kept by its queue, or fits on no node,
-sleeps on; the order of turns depends on that, so it is the same here.
+The scheduler gives a turn only to those that something has woken (waking.py). Who is still kept by its queue sleeps on;
+the order of turns depends on that, so it is the same here.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.steps import Steps, ended
 from scheduler.core.queues.accounts import Accounts
 from scheduler.core.what_if.subject import Subject
+from scheduler.core.what_if.waking import Waking
 
 #: Pods alone of one form, and gangs of one form, that are tried beside the group.
 _PODS: Final = 64
@@ -61,11 +62,19 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         return comes_free
 
     def needed(self, changed: Snapshot) -> Sequence[PodRecord]:
-        """The pods with which one of them starts."""
-        needed: Sequence[PodRecord] = order_members(self.first)
-        if self.group is not None:
-            needed = changed.quorum(self.group).needed(needed) or needed[:1]
-        return needed
+        """The pods with which one of them starts, or goes on."""
+        return self.starting(changed) or order_members(self.first)[:1]
+
+    def starting(self, changed: Snapshot) -> Sequence[PodRecord]:
+        """The pods with which one of them starts; () of a gang that has started."""
+        ordered = order_members(self.first)
+        return ordered if self.group is None else changed.quorum(self.group).needed(ordered)
+
+    def waking(self, waking: Waking, changed: Snapshot) -> Steps[bool]:
+        """Whether a change of nodes wakes it, found in steps."""
+        if self.group is None:
+            return waking.wakes_alone(self.first[0])
+        return (yield from waking.waking_gang(self.first, self.starting(changed)))
 
 
 class Rivals(msgspec.Struct, frozen=True):
@@ -79,20 +88,31 @@ class Rivals(msgspec.Struct, frozen=True):
         """Pods that are tried beside the group."""
         return frozenset(uid for form in self.forms for uid in form.uids)
 
-    def finding_awake(self, before: Snapshot, changed: Snapshot, now_ns: int) -> Steps[frozenset[str]]:
+    def finding_awake(
+        self, before: Snapshot, changed: Snapshot, now_ns: int, *, is_quiet: bool = False
+    ) -> Steps[frozenset[str]]:
         """Those of them that the scheduler would give a turn after a change, found in steps.
 
-        It wakes all that their queues keep when a Queue is another one, or sizes of cards are.
+        It wakes those that their queues keep no longer, and all that these keep when a Queue is another one, or sizes
+        of cards are. ``is_quiet``: nobody
+        would have been placed ``before``; else who fits somewhere may have been about to have a turn.
         """
         if not self.forms:
             return frozenset()
-        accounts, placer = changed.queues.accounts(), Placer(changed)
+        placer, waking = Placer(changed), Waking(before, changed, now_ns)
         one, other = before.queues, changed.queues
+        had, have = one.accounts(), other.accounts()
         wakes_kept = one.tree is not other.tree or one.card_sizes != other.card_sizes
         found = set[str]()
         for form in self.forms:
-            is_kept = form.is_kept_by_queue(changed, accounts)
-            if wakes_kept if is_kept else form.fits_somewhere(changed, placer, now_ns):
+            if form.is_kept_by_queue(changed, have):
+                is_awake = wakes_kept
+            elif form.is_kept_by_queue(before, had):
+                is_awake = True
+            else:
+                is_awake = yield from form.waking(waking, changed)
+                is_awake = is_awake or (not is_quiet and form.fits_somewhere(changed, placer, now_ns))
+            if is_awake:
                 found |= form.uids
             yield _WAKING
         return frozenset(found)

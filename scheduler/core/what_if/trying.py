@@ -151,9 +151,10 @@ class Trying:
         is_explained = not (changes or is_beside)
         if is_beside:
             found = yield from self.finding_rivals()
+            is_quiet = bool(changes) and (yield from self._finding_quiet())
             snapshot, changes = snapshot.with_(*changes, OnlyThese(own | found.uids)), ()
             yield costs.of_changing(self.snapshot)
-            only = own | (yield from found.finding_awake(self.snapshot, snapshot, self.now_ns))
+            only = own | (yield from found.finding_awake(self.snapshot, snapshot, self.now_ns, is_quiet=is_quiet))
         answer = yield from answering_as_if(
             snapshot,
             *changes,
