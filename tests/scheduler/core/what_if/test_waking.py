@@ -52,7 +52,7 @@ def test_who_fits_on_a_node_that_got_nothing_sleeps_on() -> None:
 def test_a_gang_that_fits_only_in_part_does_not_make_its_queue_the_last_one() -> None:
     """It is first in its queue and would use most. So it decides who is next only where the scheduler wakes it."""
     a, b = {"kai.scheduler/queue": "a"}, {"kai.scheduler/queue": "b"}
-    large = (
+    large: tuple[Any, ...] = (
         pod_group("g", 3, queue="a", created=OLD),
         *(pod(f"g{at}", gpus=1, group="g", created=OLD) for at in range(3)),
     )
