@@ -1,13 +1,11 @@
 """The page over HTTP: its files, the state, its changes as server-sent events, and the path of one pod. GET only.
 
-What is asked for with a reader's rights is under ``/api``; the files are the same for everybody. Nothing of what pods
-and people have written gets into HTML here: it goes out as JSON, and the page makes text of it.
+What is asked for with a reader's rights is under ``/api``; the files are the same for everybody. How an answer is sent
+is in sending.py.
 """
 
 from __future__ import annotations
 
-import functools
-import gzip
 import logging
 import re
 from collections import Counter
@@ -16,7 +14,6 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 import anyio
-import anyio.to_thread
 import msgspec
 from aiohttp import web
 
@@ -27,35 +24,17 @@ from cli.page.files import Handler, add_files
 from cli.page.frames import Frame
 from cli.page.paths import with_link
 from cli.page.publishing import Publishing
+from cli.page.sending import HEADERS, encode, send, send_whole, stated, told, turned
 from cli.page.sight import Sight, seen, seen_path
 from cli.page.values import PageStruct, State
 from kube.client.errors import ApiError
 
 _log: Final = logging.getLogger(__name__)
-_encode: Final = msgspec.json.Encoder().encode
 
 #: An open stream says at least so often that it lives, and asks again what its reader may see.
 PULSE_S: Final = 5.0
 #: Nobody has anything to send.
 _LARGEST_BODY_BYTES: Final = 1024
-_LEVEL: Final = 5
-#: An answer is sent in pieces, each of which has to be read within a time: more than aiohttp sends without waiting.
-_PIECE_BYTES: Final = 128 * 1024
-#: Nothing from elsewhere, nothing inline, nothing that makes code or HTML of a text, and no frame around it.
-HEADERS: Final = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    "Cache-Control": "no-store",
-}
-_NO_WEIGHT: Final = re.compile(r"q=0(\.0*)?")
 _PORT: Final = re.compile(r":[0-9]*$")
 
 
@@ -175,7 +154,11 @@ class Answering:
         self._busy.add(request.protocol)
         try:
             answer = await self._answer(request, handler)
-            return await self._send_whole(request, answer) if isinstance(answer, web.Response) else answer
+            return (
+                await send_whole(request, answer, unread_s=self._limits.unread_s)
+                if isinstance(answer, web.Response)
+                else answer
+            )
         finally:
             self._busy.discard(request.protocol)
 
@@ -191,24 +174,6 @@ class Answering:
         if not answer.prepared:
             answer.headers.update(HEADERS)
         return answer
-
-    async def _send_whole(self, request: web.Request, answer: web.Response) -> web.StreamResponse:
-        """Send it here and in pieces: aiohttp would wait for ever until all of it was read."""
-        body = answer.body
-        assert isinstance(body, bytes)  # noqa: S101 - all that is made here
-        sent = web.StreamResponse(status=answer.status, headers=answer.headers)
-        sent.content_length = len(body)
-        if request.transport is not None:
-            # What waits to be sent is to wait here, where it has an end, and not in a connection that is to be closed.
-            request.transport.set_write_buffer_limits(0)
-        try:
-            await sent.prepare(request)
-            for start in range(0, len(body) if request.method != "HEAD" else 0, _PIECE_BYTES):
-                await self._send(request, sent.write(body[start : start + _PIECE_BYTES]))
-            await self._send(request, sent.write_eof())
-        except ConnectionError:
-            _log.debug("a reader has gone")
-        return sent
 
     async def _sight(self, request: web.Request) -> Sight | Turned:
         # What is read but not drawn yet would look like a cluster that has nothing.
@@ -231,7 +196,7 @@ class Answering:
         """All of it."""
         sight = await self._sight(request)
         if isinstance(sight, Turned):
-            return _turned(sight)
+            return turned(sight)
         user = self._access.user(request.headers.get("Authorization", ""))
         if (why := self._too_many(self._states, user)) is not None:
             return why
@@ -246,23 +211,23 @@ class Answering:
             )
             answer = await stated(request, state)
             answer.headers.update(HEADERS)
-            return await self._send_whole(request, answer)
+            return await send_whole(request, answer, unread_s=self._limits.unread_s)
 
     async def _pod(self, request: web.Request) -> web.StreamResponse:
         sight = await self._sight(request)
         if isinstance(sight, Turned):
-            return _turned(sight)
+            return turned(sight)
         path = self._publishing.frames.path(request.match_info["namespace"], request.match_info["name"])
         shown = seen_path(with_link(path, self._trace_url), sight) if path is not None else None
         if shown is None:
             return told(404, "there is no such pod, or you may not see it")
-        return web.Response(body=_encode(shown), content_type="application/json")
+        return web.Response(body=encode(shown), content_type="application/json")
 
     async def _explain(self, request: web.Request) -> web.StreamResponse:
         """Why a pod waits, and what would let it start."""
         sight = await self._sight(request)
         if isinstance(sight, Turned):
-            return _turned(sight)
+            return turned(sight)
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         if not sight.sees(namespace) or self._publishing.objects.pod(namespace, name) is None:
             return told(404, "there is no such pod, or you may not see it")
@@ -275,7 +240,7 @@ class Answering:
         if self._explains is None:
             return told(404, "no pod is explained here")
         try:
-            body = _encode(await self._explains.explain(question))
+            body = encode(await self._explains.explain(question))
         except Unanswered as refused:
             return told(refused.status, refused.why)
         return web.Response(body=body, content_type="application/json")
@@ -284,7 +249,7 @@ class Answering:
         """Changes from ``after`` (or Last-Event-ID) on, until the reader goes."""
         sight = await self._sight(request)
         if isinstance(sight, Turned):
-            return _turned(sight)
+            return turned(sight)
         user = self._access.user(request.headers.get("Authorization", ""))
         if (why := self._too_many(self._streams, user)) is not None:
             return why
@@ -330,19 +295,12 @@ class Answering:
                 idle=self._following.idle(),
                 warnings=self._warnings(),
             )
-            await self._send(request, answer.write(b"event: health\ndata: " + _encode(health) + b"\n\n"))
+            await self._send(request, answer.write(b"event: health\ndata: " + encode(health) + b"\n\n"))
             with anyio.move_on_after(self._pulse_s):
                 await self._publishing.wait_beyond(int(known.rpartition("-")[2]))
 
     async def _send(self, request: web.Request, writing: Awaitable[None]) -> None:
-        """Raises ConnectionError for a reader that has gone, or does not read."""
-        try:
-            with anyio.fail_after(self._limits.unread_s):
-                await writing
-        except TimeoutError:
-            if request.transport is not None:
-                request.transport.abort()  # else what is not read yet would be waited for
-            raise ConnectionAbortedError("a reader does not read") from None
+        await send(request, writing, unread_s=self._limits.unread_s)
 
 
 @contextmanager
@@ -358,37 +316,4 @@ def _one_more(under_way: Counter[str], user: str) -> Iterator[None]:
 
 
 def _event(name: str, frame: Frame, sight: Sight) -> bytes:
-    return b"id: %s\nevent: changes\ndata: %s\n\n" % (name.encode(), _encode(seen(frame.changes, sight)))
-
-
-async def stated(request: web.Request, state: State, *, level: int = _LEVEL) -> web.Response:
-    """A state, compressed where the reader accepts gzip: a large cluster is some megabytes, of few different words."""
-    body = _encode(state)
-    is_packed = accepts_gzip(request.headers.get("Accept-Encoding", ""))
-    if is_packed:
-        body = await anyio.to_thread.run_sync(functools.partial(gzip.compress, compresslevel=level), body)
-    answer = web.Response(body=body, content_type="application/json", headers={"Vary": "Accept-Encoding"})
-    if is_packed:
-        answer.headers["Content-Encoding"] = "gzip"
-    return answer
-
-
-def accepts_gzip(header: str) -> bool:
-    """Whether an ``Accept-Encoding`` header names gzip (or every coding) with a weight above 0 (RFC 9110, 12.5.3)."""
-    weights: dict[str, bool] = {}
-    for entry in header.lower().split(","):
-        coding, _, weight = (part.strip() for part in entry.partition(";"))
-        weights[coding] = not _NO_WEIGHT.fullmatch(weight.replace(" ", ""))
-    return weights.get("gzip", weights.get("*", False))
-
-
-def told(status: int, why: str) -> web.Response:
-    """Why there is no other answer."""
-    return web.Response(status=status, body=_encode({"error": why}), content_type="application/json")
-
-
-def _turned(turned: Turned) -> web.Response:
-    answer = told(turned.status, turned.why)
-    if turned.status == 401:
-        answer.headers["WWW-Authenticate"] = "Bearer"
-    return answer
+    return b"id: %s\nevent: changes\ndata: %s\n\n" % (name.encode(), encode(seen(frame.changes, sight)))

@@ -11,11 +11,12 @@ from aiohttp import web
 from typing_extensions import override
 
 from cli.page.access import Open
-from cli.page.answering import HEADERS, Answering, stated, told
+from cli.page.answering import Answering
 from cli.page.explaining import PageExplains, Question
 from cli.page.files import Handler
 from cli.page.paths import with_link
 from cli.page.publishing import Publishing
+from cli.page.sending import HEADERS, stated, told
 from cli.page.sight import EVERYTHING
 from cli.page.values import State
 from cli.page.winding import FileChanged, Recorded

@@ -16,9 +16,10 @@ import pytest
 from cli.inspection.reading import read_cluster
 from cli.inspection.surveying import survey
 from cli.page.access import Reviewed
-from cli.page.answering import HEADERS, Limits, accepts_gzip
+from cli.page.answering import Limits
 from cli.page.following import Following
 from cli.page.objects import Objects
+from cli.page.sending import HEADERS
 from cli.page.values import EventLine
 from kube.client.api import Api
 from kube.client.clock import SystemClock
@@ -83,25 +84,6 @@ async def asked(client: aiohttp.ClientSession, path: str, token: str = "", **hea
     async with client.get(path, headers={**shown, **headers}) as answer:
         text = await answer.text()
         return answer.status, json.loads(text) if answer.content_type == "application/json" else text
-
-
-@pytest.mark.parametrize(
-    ("header", "is_accepted"),
-    [
-        ("gzip", True),
-        ("br, GZIP;q=0.5", True),
-        ("*", True),
-        ("*;q=0, gzip", True),
-        ("gzip;q=0", False),
-        ("gzip; q=0.000, br", False),
-        ("*, gzip;q=0", False),
-        ("*;q=0", False),
-        ("br", False),
-        ("", False),
-    ],
-)
-def test_gzip_is_used_only_for_those_who_accept_it(header: str, *, is_accepted: bool) -> None:
-    assert accepts_gzip(header) is is_accepted
 
 
 async def test_the_state_is_compressed_only_on_request() -> None:

@@ -15,10 +15,10 @@ import msgspec
 import pytest
 
 from cli.page import sources
-from cli.page.answering import HEADERS
 from cli.page.explaining import PageExplains
 from cli.page.lines import FORM, Line
 from cli.page.opened import Opened
+from cli.page.sending import HEADERS
 from cli.page.winding import Recorded
 from kube.client.clock import SystemClock
 from kube.serving import serve
