@@ -395,13 +395,14 @@ class Backlog:
         return [key for key in self._apart if self._gangs[key].until in _FOR_ROOM]
 
     def stale_gangs(self, count: int) -> list[WaitingGang]:
-        """Gangs whose counts may have changed, those that were counted longest ago.
+        """Gangs that sleep and whose counts may have changed, those that were counted longest ago.
 
         Not those whose start costs much: they are tried when they may start, and not for their counts.
         """
         last, pace = self._ledger.changes.last, self.asleep.pace
         keys = islice(self._counted_at, LOOKED_AT * count)
-        stale = (key for key in keys if self._counted_at[key] != last and not pace.is_large(key))
+        asleep = (key for key in keys if key not in self._awake_gangs)
+        stale = (key for key in asleep if self._counted_at[key] != last and not pace.is_large(key))
         in_lines = self.lines.stale(count - count // 2)
         return [self._gangs[key] for key in (*in_lines, *islice(stale, count - len(in_lines)))]
 

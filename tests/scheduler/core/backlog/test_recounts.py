@@ -245,3 +245,13 @@ def test_what_is_counted_again_changes_nobodys_turn(large: tuple[Any, ...], at_n
     made.decide(1)
     made.remove_pod("uid-b0")
     assert [placed.name for placed in placements(made.decide(at_ns).entries)] == ["small"]
+
+
+def test_a_gang_that_is_awake_is_not_counted_again_since_that_would_make_it_the_last_one() -> None:
+    members = bound(pod("m0", gpus=1, group="g"), "n1"), pod("m1", gpus=1, group="g")
+    made = cluster(node(gpus=1), pod_group("g", 1), *members)
+    made.decide(0)
+    feed(made, node(gpus=2))
+    snapshot = made.prepared(2 * _SECOND_NS)
+    assert [gang.key for gang in made.backlog.awake_gangs()] == [("ns", "g")]
+    assert snapshot.recounts.gangs == ()
