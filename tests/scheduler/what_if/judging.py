@@ -69,7 +69,7 @@ def judge(seed: int, judged: Judged, *, finders: Finders = FINDERS, most: int = 
             others = single_edits(of, name)
             for edit in rng.sample(others, min(most, len(others))):
                 judged.tried += 1
-                if starts(of, name, (edit,)):
+                if starts(of, name, (edit,), is_at_once=True):
                     judged.wrong.append(f"seed {seed}: {name} starts after {edit.spelled()}, and nobody said so")
 
 
@@ -126,15 +126,18 @@ def _runs(world: World, of: Script, name: str, least: int) -> bool:
     return len(bound) >= least
 
 
-def starts(of: Script, name: str, edits: Sequence[Edit]) -> bool:
-    """Whether a group runs in the same cluster after these edits."""
+def starts(of: Script, name: str, edits: Sequence[Edit], *, is_at_once: bool = False) -> bool:
+    """Whether a group runs in the same cluster after these edits. ``is_at_once``: nodes come together, as tried.
+
+    One by one they are several changes: the first of them may let it start, which would be told, or another group.
+    """
     more = [shape for edit in edits for shape in worlds.spares(of, edit)]
 
     async def run() -> bool:
         async with stage(*of.shapes, *more, settings=_NO_ROOM) as world:
             await worlds.begin(world, of, tuple(shape.name for shape in more))
             for edit in edits:
-                await worlds.carry_out(world, of, name, edit)
+                await worlds.carry_out(world, of, name, edit, is_at_once=is_at_once)
             for _ in range(_LOOKS):
                 await anyio.sleep(_LOOK_S)
                 if _runs(world, of, name, 1):

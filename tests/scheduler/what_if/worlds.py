@@ -206,8 +206,8 @@ def members(of: Script, name: str) -> list[dict[str, Any]]:
 
 
 # --- what an edit means ----------------------------------------------------------------------------------------------
-async def carry_out(world: World, of: Script, name: str, edit: Edit) -> None:
-    """Do to the cluster what an edit says, for the group of this name."""
+async def carry_out(world: World, of: Script, name: str, edit: Edit, *, is_at_once: bool = False) -> None:
+    """Do to the cluster what an edit says, for the group of this name. ``is_at_once``: else nodes come one by one."""
     match edit:
         case Asking() | Without() | Tolerating():
             await _create_again(world, [_edited(each, edit) for each in members(of, name)])
@@ -227,8 +227,7 @@ async def carry_out(world: World, of: Script, name: str, edit: Edit) -> None:
             named = {each["metadata"]["uid"]: each["metadata"]["name"] for each in world.pods}
             await _end(world, [named[uid] for uid in uids])
         case MoreNodes(count=count, like=like):
-            for number in range(count):
-                await _add_node(world, spare(number), [TAINT] if like in of.tainted else [])
+            await _add_nodes(world, count, [TAINT] if like in of.tainted else [], is_at_once=is_at_once)
         case _:
             raise NotImplementedError(edit)
 
@@ -253,6 +252,14 @@ def spares(of: Script, edit: Edit) -> list[NodeShape]:
         )
         for number in range(edit.count)
     ]
+
+
+async def _add_nodes(world: World, count: int, taints: list[dict[str, str]], *, is_at_once: bool) -> None:
+    async with anyio.create_task_group() as group:
+        for number in range(count):
+            group.start_soon(_add_node, world, spare(number), taints)
+            if not is_at_once:
+                await anyio.sleep(_APART_S)
 
 
 async def _add_node(world: World, name: str, taints: list[dict[str, str]]) -> None:
