@@ -108,7 +108,7 @@ class _Search:
         self._asks = asks
         whole = [pool for pool in pools if not pool.wrong]
         #: Devices that nobody has, and where somebody asks for admin access all of them.
-        self._free = [each for each in devices_of(whole, taken) if each.device.name not in each.use]
+        self._free = [each for each in devices_of(whole, taken) if not each.is_taken]
         is_admin = any(ask.is_admin for need in needs for ask in need.asks())
         self._devices = list(devices_of(whole, taken)) if is_admin else self._free
         self._looks_left = self._most_looks = looks_for(len(self._devices))
@@ -213,7 +213,7 @@ class _Search:
     # --- one device --------------------------------------------------------------------------------------------------
     def _is_in_use(self, claim: int, ask: DeviceAsk, candidate: Candidate) -> bool:
         """Whether somebody has the whole device. Admin access asks only whether this claim has it already."""
-        if not ask.is_admin and candidate.device.name in candidate.use:
+        if not ask.is_admin and candidate.is_taken:
             return True
         own = self._whole.get(candidate.id) if self._whole else None
         return bool(own and (not ask.is_admin or own[claim]))
@@ -282,7 +282,7 @@ class _Search:
             device.kind.capacity if self._asks_capacity else (),
             device.taints,
             device.unsupported,
-            candidate.device.name in candidate.use,
+            candidate.is_taken,
         )
 
 

@@ -50,6 +50,11 @@ class Candidate(NamedTuple):
         """Driver, pool and name."""
         return (*self.pool.pool.id, self.device.name)
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether others have the whole device, or parts of one that its driver has since published as a whole one."""
+        return self.device.name in self.use or (not self.device.kind.is_shared and self.use.has_parts(self.device.name))
+
 
 class Asks:
     """What each way of each request looks for: its expressions with those of its class, and all devices for ``All``."""

@@ -358,3 +358,13 @@ def test_ten_thousand_devices_of_a_node_are_looked_at_in_linear_time() -> None:
     everything = taken(other=has(*(f"d{n}-{m}" for n in range(100) for m in range(100) if (n, m) != (99, 99))))
     assert allocated([need(ask())], made, everything) == [["r=d99-99"]]
     assert allocated([need(ask(count=2))], made, everything) == _NONE
+
+
+def test_a_device_of_which_others_have_parts_is_not_given_as_a_whole() -> None:
+    """Its driver published it as a shared one, and now as one for a single claim."""
+    before, now = inventory(devices("n1", *_shared("a"))), inventory(devices("n1", device("a"), device("b")))
+    (part,) = _found(before, need(ask(capacity=_memory("30Gi"))))
+    used = taken(c0=part.results)
+    assert allocated([need(ask())], now, used) == [["r=b"]]
+    assert allocated([need(ask(count=2))], now, used) == _NONE
+    assert allocated([need(ask(count=None))], now, used) == _NONE
