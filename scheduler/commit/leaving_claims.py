@@ -16,7 +16,7 @@ import anyio
 from kube import binding
 from kube.binding import FenceText, Identity
 from kube.client.api import Api
-from kube.client.clock import Clock
+from kube.client.clock import Clock, monotonic_ns
 from kube.client.errors import ApiError, Conflict, NotFound
 from kube.client.resources import RESOURCE_CLAIMS
 from scheduler.commit import claim_writes
@@ -28,6 +28,7 @@ _log: Final = logging.getLogger(__name__)
 #: Before claims that could not be given back are looked at again: twice as long each time. Each try fences the pod.
 _AGAIN_S: Final = 1.0
 _MOST_AGAIN_S: Final = 60.0
+_IN_VAIN: Final = "ClaimsGivenBack: its ResourceClaims were allocated, and it could not be bound with them"
 _TEXT: Final = FenceText(
     "ClaimsGivenBack: the pod can't be bound with the devices that its ResourceClaims have",
     "Failed to bind pod: its ResourceClaims are given back, and it is decided on again",
@@ -66,11 +67,17 @@ class LeavingClaims:
                 yield pod
 
     async def leave(self, pod: PodRecord) -> None:
-        """Give back the claims that are reserved for a pod; it is not decided on meanwhile."""
+        """Give back the claims that are reserved for a pod; it is not decided on meanwhile.
+
+        Where this process has reserved them in vain, the pod is tried again at once a few times, and then backs off.
+        """
         claims = self._cache.cluster.claims
+        is_in_vain = claims.is_own(pod.uid)
         claims.note_leaving(pod.uid)
         try:
             await self._leave(pod, [claim.name for claim in claims.reserved_for(pod)])
+            if is_in_vain:
+                self._cache.cluster.commits.overtaken(pod.uid, _IN_VAIN, now_ns=monotonic_ns())
             claims.note_left(pod.uid)
             self._pauses_s.pop(pod.uid, None)
         except (Conflict, _Changed):

@@ -86,9 +86,9 @@ def api_of(world: World, user: str) -> Api:
     return Api(world.server.transport(user), retry=Retry(random.Random(1)))
 
 
-async def cordon(world: World, node: str) -> None:
-    """Cordon a node."""
-    await world.api.patch(NODES, node, {"spec": {"unschedulable": True}})
+async def cordon(world: World, node: str, *, is_closed: bool = True) -> None:
+    """Cordon a node, or open it again."""
+    await world.api.patch(NODES, node, {"spec": {"unschedulable": is_closed}})
 
 
 def find(world: World, name: str) -> dict[str, Any]:

@@ -174,6 +174,10 @@ class ResourceClaims:
         self._own[uid] = rv
         self._touched(uid)
 
+    def is_own(self, uid: str) -> bool:
+        """Whether this process has reserved claims for a pod, of any version."""
+        return uid in self._own
+
     def note_leaving(self, uid: str) -> None:
         """The claims of a pod are being given back: it is not decided on until that is seen."""
         self._leaving[uid] = False
@@ -261,7 +265,8 @@ class ResourceClaims:
         wrong = next((verdict for verdict in found if verdict is not None), None)
         if wrong is not None:
             return wrong
-        if pod.uid in self._reserved and not self.is_usable(pod):
+        # The watch may show a withdrawal before its answer comes: until then a reservation would be taken for the old one.
+        if pod.uid in self._leaving or (pod.uid in self._reserved and not self.is_usable(pod)):
             return Verdict(code=Code.RESOURCE_CLAIM_GIVEN_BACK)
         return self._unread_devices(pod)
 

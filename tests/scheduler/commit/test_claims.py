@@ -412,3 +412,26 @@ async def test_a_withdrawal_whose_pod_is_edited_meanwhile_begins_again() -> None
         await world.api.patch(PODS, "p", {"metadata": {"annotations": {"edited": "now"}}}, namespace=TEAM)
         await settle(60)
         assert phases(world) == {"p": "Running"}
+
+
+async def test_a_pod_whose_claims_are_reserved_in_vain_again_and_again_backs_off() -> None:
+    """Its node is closed whenever its claim is reserved, and open when it is given back."""
+    async with _stage(1) as (world, made), anyio.create_task_group() as tasks:
+
+        async def opens_and_closes() -> None:
+            while True:
+                await cordon(world, "node-0", is_closed=bool(users((await claims_of(made))["c"])))
+                await anyio.sleep(0.1)
+
+        def slow(call: Call) -> Fault | None:
+            is_meant = (call.user, call.kind.plural, call.subresource) == ("scheduler", "resourceclaims", "status")
+            return Fault(answer_delay_s=0.3) if is_meant else None
+
+        world.server.faults.on_request.append(slow)
+        await create_claim(made, "c")
+        tasks.start_soon(opens_and_closes)
+        await create(world, using(pod("p"), "c"))
+        await settle(120)
+        assert phases(world) == {"p": "Pending"}
+        assert 4 <= len(writes(world, "scheduler", "resourceclaims", "status")) <= 40
+        tasks.cancel_scope.cancel()

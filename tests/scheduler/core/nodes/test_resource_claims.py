@@ -96,6 +96,8 @@ def test_a_reservation_that_another_process_wrote_is_given_back() -> None:
     made.claims.note_leaving("uid-p")
     assert made.claims.held_by_waiting() == []
     feed(made, claimed())
+    # It is shown before it is answered. A reservation that is written now would be taken for the old one.
+    assert told(made) == (Code.RESOURCE_CLAIM_GIVEN_BACK, "")
     made.claims.note_left("uid-p")
     assert chosen(made.decide(0)) == {"p": ("a", {"c": "d0"})}
 
