@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import anyio
@@ -47,26 +48,42 @@ class ClaimController:
         if kind.plural in _KINDS or kind.plural == PODS.plural:
             self._news.set()
 
+    def resume(self) -> None:
+        """Work again, and do what was not done meanwhile."""
+        self.is_off = False
+        self._news.set()
+
     async def run(self) -> None:
         """Do what is to be done after each change, until cancelled."""
         while True:
             await self._news.wait()
             self._news = anyio.Event()
             await anyio.sleep(_LATE_S)
-            try:
-                if not self.is_off:
-                    await self._look()
-            except errors.ApiError as error:
-                _log.warning("ResourceClaims are not looked after: %s", error)
-                self._news.set()
+            if self.is_off:
+                continue
+            async with self._trying():
+                await self._look()
 
     async def _look(self) -> None:
         pods = {pod.metadata.uid: pod for pod in (await self.api.list(PODS)).items}
         for pod in pods.values():
             if pod.spec.resource_claims and not _is_done(pod):
-                await self._make(pod)
+                async with self._trying():
+                    await self._make(pod)
         for claim in (await self.api.list(RESOURCE_CLAIMS)).items:
-            await self._clean(claim, pods)
+            async with self._trying():
+                await self._clean(claim, pods)
+
+    @asynccontextmanager
+    async def _trying(self) -> AsyncIterator[None]:
+        """One object that fails does not delay the others. What is not there is looked for again when it comes."""
+        try:
+            yield
+        except errors.NotFound as error:
+            _log.warning("a ResourceClaim is not looked after: %s", error)
+        except errors.ApiError as error:
+            _log.warning("ResourceClaims are looked after again: %s", error)
+            self._news.set()
 
     async def _make(self, pod: Pod) -> None:
         """Make the claims of a pod that come from templates, and write their names into its status."""
@@ -109,8 +126,10 @@ class ClaimController:
             if not left:
                 status["allocation"] = None
             claim = await self._patch(claim, {"status": status}, subresource="status")
-        finalizers = claim.metadata.finalizers or []
-        if claim.status.allocation is None and not left and names.CLAIM_FINALIZER in finalizers and len(users):
+        finalizers, is_leaving = claim.metadata.finalizers or [], claim.metadata.deletion_timestamp is not None
+        if is_leaving and not left and claim.status.allocation is not None:
+            claim = await self._patch(claim, {"status": {"allocation": None}}, subresource="status")
+        if not left and names.CLAIM_FINALIZER in finalizers and (is_leaving or users):
             kept = [each for each in finalizers if each != names.CLAIM_FINALIZER]
             claim = await self._patch(claim, {"metadata": {"finalizers": kept or None}})
         owner = next((each.uid for each in claim.metadata.owner_references or () if each.kind == "Pod"), "")

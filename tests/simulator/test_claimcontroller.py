@@ -61,3 +61,44 @@ async def test_the_allocation_goes_with_the_last_user() -> None:
             claim = (await claims_of(made))["c"]
             is_kept = claim.status.allocation is not None, bool(claim.metadata.finalizers)
             assert (users(claim), is_kept) == (left, (bool(left), bool(left)))
+
+
+async def test_a_claim_that_was_never_allocated_goes_when_it_is_deleted() -> None:
+    """A scheduler that died had put the finalizer on, and no more."""
+    async with stage("1x1x80GiB") as world:
+        made = world.resource_claims
+        await create_claim(made, "c")
+        await create(world, pod("p"))
+        finalizers = {"metadata": {"finalizers": [names.CLAIM_FINALIZER]}}
+        await made.api.patch(RESOURCE_CLAIMS, "c", finalizers, namespace=TEAM)
+        await settle(5)
+        assert list(await claims_of(made)) == ["c"]
+        await made.api.delete(RESOURCE_CLAIMS, "c", namespace=TEAM)
+        await settle(5)
+        assert await claims_of(made) == {}
+
+
+async def test_a_pod_without_its_template_does_not_delay_others() -> None:
+    async with stage("1x1x80GiB") as world:
+        made = world.resource_claims
+        await create_template(made, "one")
+        await create(world, using(pod("a"), template="missing"), using(pod("b"), template="one"))
+        await settle(5)
+        assert [each.metadata.name[0] for each in (await claims_of(made)).values()] == ["b"]
+        await create_template(made, "missing")
+        await settle(5)
+        assert sorted(each.metadata.name[0] for each in (await claims_of(made)).values()) == ["a", "b"]
+
+
+async def test_what_happened_while_it_was_down_is_done_when_it_works_again() -> None:
+    async with stage("1x1x80GiB") as world:
+        made = world.resource_claims
+        await create_template(made, "one")
+        await settle(5)
+        made.is_off = True
+        await create(world, using(pod("p"), template="one"))
+        await settle(5)
+        assert await claims_of(made) == {}
+        made.resume()
+        await settle(5)
+        assert len(await claims_of(made)) == 1
