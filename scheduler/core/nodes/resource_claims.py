@@ -265,7 +265,7 @@ class ResourceClaims:
         wrong = next((verdict for verdict in found if verdict is not None), None)
         if wrong is not None:
             return wrong
-        # The watch may show a withdrawal before its answer comes: until then a reservation would be taken for the old one.
+        # The watch may show a withdrawal before it is answered: a reservation in between would look like the old one.
         if pod.uid in self._leaving or (pod.uid in self._reserved and not self.is_usable(pod)):
             return Verdict(code=Code.RESOURCE_CLAIM_GIVEN_BACK)
         return self._unread_devices(pod)
