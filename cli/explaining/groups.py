@@ -21,7 +21,7 @@ from cli.explaining.views import (
 from cli.inspection.sheets import Cell, Sheet
 from cli.queueing.texts import amount, named
 from scheduler.core.model.resources import DIMENSIONS
-from scheduler.core.model.room import Found, NoRoom
+from scheduler.core.model.room import Bound, Found, NoRoom
 from scheduler.core.what_if.below_minimum import BelowMinimum
 from scheduler.core.what_if.edit import Edit
 from scheduler.core.what_if.explanation import Explained, Standing
@@ -34,6 +34,8 @@ from scheduler.status.suggestion_texts import BOUND_WORDS, KEPT_WORDS, edit_text
 
 #: Victims that a table has.
 _MOST_VICTIMS: Final = 20
+#: What time alone ends.
+_FOR_A_WHILE: Final = frozenset({Bound.DELAY, Bound.CLAIMS})
 _RULES: Final = {
     "reclaim": "its queue is above its fair share, and the other queue is below",
     "preempt": "its priority is lower, in the same queue",
@@ -168,7 +170,8 @@ def _room(explained: Explained) -> RoomView | None:
                 for each in answer.kept
             )
             why = "none was found that is enough" if answer.bound is None else BOUND_WORDS[answer.bound]
-            return RoomView(is_possible=False, message=f"No pod is evicted for it: {why}", kept=kept)
+            until = f", until {time_text(answer.until_s)}" if answer.bound in _FOR_A_WHILE else ""
+            return RoomView(is_possible=False, message=f"No pod is evicted for it: {why}{until}", kept=kept)
         case _:
             return None
 

@@ -33,15 +33,17 @@ _Choice: TypeAlias = VolumeChoice | ClaimChoice
 _log: Final = logging.getLogger(__name__)
 #: A pod that goes meanwhile is noticed within this time.
 _LOOK_S: Final = 5.0
+_S: Final = 1_000_000_000
 #: The most claims that are named in a line.
 _NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """Why a placement's claims were not bound. ``node`` "": it is not to blame."""
+    """Why a placement's claims were not bound. ``claim``: the UID of the first. ``node`` "": it is not to blame."""
 
     placement: Placement
+    claim: str
     because: str
     node: str = ""
     is_overtaken: bool = False
@@ -91,6 +93,7 @@ class Preparing:
             return
         if failed is None:
             self._note_own(placements)
+            self._cache.room.note_claims_bound(_uids_of(placements))
         else:
             self._note(failed)
         for placement in placements:
@@ -124,7 +127,8 @@ class Preparing:
             return None
         named = ", ".join(sorted({claim for *_, claim in left})[:_NAMED])
         because = f"VolumeTimeout: {len(left)} claims were not bound within {self._timeout_s:.0f} s: {named}"
-        return _Failed(next(iter(left.values()))[0], because)
+        placement, choice = next(iter(left.values()))
+        return _Failed(placement, choice.claim_uid, because)
 
     async def _bind(self, placement: Placement, choice: VolumeChoice) -> None:
         watch = _VolumeWatch(placement, choice)
@@ -134,7 +138,9 @@ class Preparing:
                     self._api, placement, choice, limiter=self._limiter, is_wanted=self._is_under_way
                 )
             except NotWritten as error:
-                raise _NotBound(_Failed(placement, str(error), is_overtaken=error.is_overtaken)) from error
+                raise _NotBound(
+                    _Failed(placement, choice.claim_uid, str(error), is_overtaken=error.is_overtaken)
+                ) from error
             watch.event = anyio.Event()
             while self._is_under_way(placement) and not self._is_bound(watch):
                 with self._watching(watch, watch.volume), anyio.move_on_after(_LOOK_S):
@@ -149,7 +155,9 @@ class Preparing:
                 self._api, placement, choice, classes, limiter=self._limiter, is_wanted=self._is_under_way
             )
         except NotWritten as error:
-            raise _NotBound(_Failed(placement, str(error), is_overtaken=error.is_overtaken)) from error
+            raise _NotBound(
+                _Failed(placement, choice.claim_uid, str(error), is_overtaken=error.is_overtaken)
+            ) from error
         watch = _Watch()
         while self._is_under_way(placement) and not self._is_reserved(placement, choice, version):
             with self._watching(watch, (placement.namespace, choice.claim)), anyio.move_on_after(_LOOK_S):
@@ -164,7 +172,7 @@ class Preparing:
             return False
         if claim is None or is_gone or placement.pod_uid not in claim.reserved_for:
             because = f"ClaimChanged: ResourceClaim {choice.claim} is not reserved any more"
-            raise _NotBound(_Failed(placement, because, is_overtaken=True))
+            raise _NotBound(_Failed(placement, choice.claim_uid, because, is_overtaken=True))
         return True
 
     def _note_own(self, placements: Sequence[Placement]) -> None:
@@ -197,7 +205,8 @@ class Preparing:
         storage, placement, choice = self._cache.cluster.storage, watch.placement, watch.choice
         claim = storage.claims.get((placement.namespace, choice.claim))
         if claim is None or claim.uid != choice.claim_uid or claim.is_leaving:
-            raise _NotBound(_Failed(placement, f"VolumeChanged: claim {choice.claim} is gone", is_overtaken=True))
+            because = f"VolumeChanged: claim {choice.claim} is gone"
+            raise _NotBound(_Failed(placement, choice.claim_uid, because, is_overtaken=True))
         if claim.is_bound:
             watch.volume = claim.volume
             return claim.volume in storage.volumes
@@ -221,10 +230,11 @@ class Preparing:
     def _taken_back(self, placement: Placement, choice: VolumeChoice) -> _Failed:
         if choice.volume:
             because = f"VolumeTaken: persistent volume {choice.volume} is for claim {choice.claim} no more"
-            return _Failed(placement, because, is_overtaken=True)
+            return _Failed(placement, choice.claim_uid, because, is_overtaken=True)
         because = f"ProvisioningFailed: no volume was made for claim {choice.claim} on node {choice.node}"
         # Of a pod that is elsewhere no node is to blame: another one is selected in a new decision.
-        return _Failed(placement, because, node=choice.node, is_overtaken=placement.node != choice.node)
+        is_elsewhere = placement.node != choice.node
+        return _Failed(placement, choice.claim_uid, because, node=choice.node, is_overtaken=is_elsewhere)
 
     def _note(self, failed: _Failed) -> None:
         placement, commits, now_ns = failed.placement, self._cache.cluster.commits, monotonic_ns()
@@ -234,6 +244,7 @@ class Preparing:
         if failed.is_overtaken:
             commits.overtaken(placement.pod_uid, failed.because, now_ns=now_ns)
         else:
+            self._cache.room.note_claim_failed(failed.claim, at_s=self._api.clock.now_ns() // _S)
             commits.failed(placement.pod_uid, failed.node, failed.because, now_ns=now_ns)
 
 
@@ -246,6 +257,11 @@ def _volumes_of(placements: Sequence[Placement]) -> dict[_Key, tuple[Placement, 
             if key not in found or found[key][0].node != choice.node == placement.node:
                 found[key] = placement, choice
     return found
+
+
+def _uids_of(placements: Sequence[Placement]) -> list[str]:
+    volumes = [choice.claim_uid for each in placements for choice in each.volumes]
+    return [*volumes, *(choice.claim_uid for each in placements for choice in each.claims)]
 
 
 def _claims_of(placements: Sequence[Placement]) -> dict[_Key, tuple[Placement, _Choice]]:

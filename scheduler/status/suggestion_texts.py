@@ -36,6 +36,7 @@ BOUND_WORDS: Final = {
     Bound.NODES: "not even all preemptible pods of the cluster would leave enough",
     Bound.CANDIDATES: "not even all pods that it may take from would leave enough",
     Bound.DELAY: "its own preemptionDelay is not over",
+    Bound.CLAIMS: "one of its claims could not be bound",
 }
 _BY: Final = {"deadline": "by its activeDeadlineSeconds", "max-runtime": "by its annotation moorage.dev/max-runtime"}
 
@@ -96,6 +97,11 @@ def hint_text(edits: Sequence[Edit], *, renewed_s: int) -> str:
 def _until_text(wait: Wait) -> str:
     ends = f"{len(wait.uids)} pod{'s' * (len(wait.uids) != 1)}"
     return f"wait until {time_text(wait.until_s)} at the latest, when {ends} ended, if nothing else changes"
+
+
+def paused_text(claim: str, until_s: int) -> str:
+    """Say in a pod's condition that nobody is evicted for it (core/room/claim_pause.py)."""
+    return f"No pod is evicted for it until {time_text(until_s)}, since claim {claim} could not be bound."
 
 
 def time_text(at_s: int) -> str:

@@ -35,6 +35,7 @@ from scheduler.core.model.plan import Explain
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.status import reasons
+from scheduler.status.claim_pauses import pause_sentence
 from scheduler.status.passing import PASSING, Growing
 from scheduler.status.reasons import Told
 from scheduler.status.turns import Turns
@@ -46,6 +47,7 @@ from wire.events import WARNING
 from wire.rfc3339 import rfc3339
 
 _log: Final = logging.getLogger(__name__)
+_S: Final = 1_000_000_000
 
 #: A condition whose reason is the same is written again for its counts after this many times ``condition_s``,
 _COUNTS_AFTER: Final = 2
@@ -265,7 +267,8 @@ class Status:
         return said is None or said.status != "False"
 
     def _message(self, uid: str, told: Told) -> str:
-        return reasons.with_help(told.message, self._helps.get(uid, ""))
+        pause = pause_sentence(self._cache, uid, wall_s=self._clock.now_ns() // _S)
+        return reasons.with_help(reasons.with_help(told.message, pause), self._helps.get(uid, ""))
 
     def _note_counted(self, uid: str) -> None:
         at = self._counted_at[uid] = anyio.current_time()

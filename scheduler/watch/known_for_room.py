@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 from scheduler.core.model.budget_record import BudgetRecord
 from scheduler.core.model.facts import Facts
-from scheduler.core.model.room import Evicted, RoomFacts, RoomSettings
+from scheduler.core.model.room import Evicted, FailedClaim, RoomFacts, RoomSettings
+from scheduler.core.room.claim_pause import failed_again
 from wire.versions import is_older
 
 Labels = Mapping[str, str]
 Key = tuple[str, str]
+#: The most claims of which failures are kept: those that failed last.
+MOST_FAILED: Final = 1_000
 
 
 class KnownForRoom:
-    """Budgets, labels of pods that they may select, who is refused, and evictions of the last hour.
+    """Budgets, labels of pods that they may select, who is refused, evictions of the last hour, and failed claims.
 
     ``version`` grows whenever another answer may follow. Labels are kept in namespaces that have a budget, and only
     there: ``on_namespace`` is called with one whose pods have to be read, as its first budget appeared.
@@ -35,6 +39,8 @@ class KnownForRoom:
         #: Pods (UIDs) whose eviction was tried.
         self._asked: set[str] = set()
         self._evicted: Mapping[str, Evicted] = {}
+        #: Claims (UIDs) that could not be bound, those that failed last at the end.
+        self.failed_claims: Mapping[str, FailedClaim] = {}
 
     def facts(self) -> RoomFacts:
         """All of it, as of now."""
@@ -45,6 +51,7 @@ class KnownForRoom:
             budgets=tuple(self.budgets.all()),
             labels=MappingProxyType(self._labels),
             evicted=self._evicted,
+            failed_claims=self.failed_claims,
             settings=self._settings,
         )
 
@@ -112,6 +119,25 @@ class KnownForRoom:
         if evicted != self._evicted:
             self._evicted = evicted
             self._changed()
+
+    # --- claims ------------------------------------------------------------------------------------------------------
+    def note_claim_failed(self, uid: str, *, at_s: int) -> None:
+        """Take that a claim could not be bound for a pod that had its place (wall clock)."""
+        before = self.failed_claims.get(uid)
+        failed = failed_again(before, at_s)
+        if failed != before:
+            others = {key: each for key, each in self.failed_claims.items() if key != uid}
+            self._have_failed({**others, uid: failed})
+
+    def note_claims_bound(self, uids: Iterable[str]) -> None:
+        """Take that these were bound: what failed before is over."""
+        over = self.failed_claims.keys() & set(uids)
+        if over:
+            self._have_failed({uid: failed for uid, failed in self.failed_claims.items() if uid not in over})
+
+    def _have_failed(self, claims: Mapping[str, FailedClaim]) -> None:
+        self.failed_claims = dict(list(claims.items())[-MOST_FAILED:])
+        self._changed()
 
 
 def _ignore(_: str) -> None:

@@ -3,6 +3,9 @@
 An intent may end without that where something has happened since it was written: to its holders or their gang, to
 a node of its places, to a queue; somebody was bound there while it stood; a victim is there still; or a holder was on
 its way, and failed. All of that is seen by the checker itself. What is left is an intent that was dropped for nothing.
+
+Claims of a holder may fail to be bound once its place is free. That explains an intent, and no other one of that holder
+within the minutes after it: a claim that failed has nobody evicted again for a while.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from wire import names
 
 #: So long after its intent has left the record a holder runs, or something is seen that explains why it doesn't.
 SERVED_S: Final = 120.0
+#: Between two intents that end since claims of their holders failed: the pause is 300 s, and an end is written late.
+CLAIM_PAUSE_S: Final = 200.0
 
 _Group = tuple[str, str]
 
@@ -58,6 +63,8 @@ class InVain:
     _specs: dict[_Group, tuple[Json, str] | None] = field(default_factory=dict)
     #: When a pod (by namespace and name) was handed over to the binder, or that was over.
     _request_s: dict[tuple[str, str], float] = field(default_factory=dict)
+    #: When an intent of a pod (UID) with claims was over last, and nothing else explained why.
+    _claims_s: dict[str, float] = field(default_factory=dict)
 
     # --- what happens ------------------------------------------------------------------------------------------------
     def recorded(self, at_s: float) -> None:
@@ -157,7 +164,15 @@ class InVain:
                 return True
         if any(self._is_touched(place.node, since_s, one.until_s) for place in one.standing.intent.places):
             return True
-        return any(self._stays(victim.uid) for victim in one.standing.intent.victims)
+        return any(self._stays(victim.uid) for victim in one.standing.intent.victims) or self._may_claims_fail(one)
+
+    def _may_claims_fail(self, one: _Served) -> bool:
+        """Whether claims of a holder may have failed, and none of the holders had such an end shortly before."""
+        uids = one.standing.intent.holders
+        before_s = max(self._claims_s.get(uid, -math.inf) for uid in uids)
+        self._claims_s.update(dict.fromkeys(uids, one.until_s))
+        has_claims = any(_has_claims(pod) for uid in uids if (pod := self.record.pods.get(uid)) is not None)
+        return has_claims and one.since_s >= before_s + CLAIM_PAUSE_S
 
     def _is_touched(self, node: str, since_s: float, until_s: float) -> bool:
         """Whether a node changed, or somebody came to it while the intent stood."""
@@ -166,6 +181,15 @@ class InVain:
 
     def _stays(self, uid: str) -> bool:
         return uid in self.record.live and not self.record.live[uid].has_ended
+
+
+def _has_claims(pod: PodFacts) -> bool:
+    """Whether a pod has claims that may be bound, or allocated, when it is placed."""
+    spec = pod.raw.get("spec") or {}
+    volumes = spec.get("volumes") or ()
+    return bool(spec.get("resourceClaims")) or any(
+        {"persistentVolumeClaim", "ephemeral"} & each.keys() for each in volumes
+    )
 
 
 def _words(pod: PodFacts) -> object:

@@ -24,6 +24,7 @@ from scheduler.core.model.room import Ended, Intent, Place
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.table import GPUS
 from scheduler.core.queues.accounts import HeldBack
+from scheduler.core.room.claim_pause import paused_until_s
 from scheduler.core.snapshot.node_mask import NodeMask, only
 from scheduler.core.snapshot.supposed import Supposed
 
@@ -170,11 +171,18 @@ class Standing:
             return Ended.HOLDER_GONE
         if any(map(self._is_kept, (pod for _, pod in self.waiting))):
             return Ended.HOLDER_KEPT
+        if self._has_failed_claim():
+            return Ended.CLAIMS_FAILED
         return self._gang_ended() if self.intent.pod_group else self._place_ended()
 
     def _is_kept(self, pod: PodRecord) -> bool:
         verdict = obstacle(self.attempts.snapshot, pod, self.attempts.now_ns)[0]
         return pod.gated or (verdict is not None and verdict.code not in _FOR_A_WHILE)
+
+    def _has_failed_claim(self) -> bool:
+        """Whether a claim of a holder could not be bound: nobody is evicted for it now, nor is anything kept for it."""
+        failed = self.attempts.snapshot.room_facts.failed_claims
+        return paused_until_s((pod for _, pod in self.waiting), failed, self.attempts.wall_s) > 0
 
     def _gang_ended(self) -> Ended | None:
         group, pods = self.group, [pod for _, pod in self.waiting]

@@ -39,6 +39,7 @@ from scheduler.core.model.steps import Steps
 from scheduler.core.nodes.capacity import Capacity
 from scheduler.core.queues.order import QueueOrder
 from scheduler.core.queues.tree import TreeQueue
+from scheduler.core.room.claim_pause import next_end_s
 from scheduler.core.room.trial import Trial
 
 _S: Final = 1_000_000_000
@@ -99,6 +100,8 @@ class Making:
         self._note_victims(memo)
         if any(need.has_others for need in due):
             self._times.append(now_ns)
+        if found and (end_s := next_end_s(self.attempts.snapshot.room_facts.failed_claims, self.wall_s)):
+            self._times.append(now_ns + (end_s - self.wall_s) * _S)
         if due or self.failing:
             yield from self._look(due)
         next_ns = self._next_ns(keys | held.freeable())
@@ -264,7 +267,7 @@ class Making:
     def _is_moved(self, first: Needing, allowance: Allowance, of_look: MovesOfLook) -> bool:
         """Whether groups are moved for the first one, or it needs nothing: then it has had its turn."""
         need = first.need()
-        if need is None:
+        if need is None or need.paused_until_s:
             self._pass_over(first, allowance)
             return True
         off = self.berthing.alike(need)[1]
@@ -323,7 +326,7 @@ class Making:
         """Make room for the first one; return whether the next one of its kind may follow."""
         cost = cost_of_search(self.attempts.snapshot)
         need = first.need(_most(allowance.share - allowance.spent_by(first.namespace) - cost))
-        if need is None:
+        if need is None or need.paused_until_s:
             self._pass_over(first, allowance)
             return True
         allowance.spend(first.namespace, cost)
@@ -345,7 +348,7 @@ class Making:
         return False
 
     def _pass_over(self, first: Needing, allowance: Allowance) -> None:
-        """It needs no room now: what it was told before is over."""
+        """It needs no room now, or takes from nobody for a while: what it was told before is over."""
         allowance.spend(first.namespace, _PASSING + _PASSING_EACH * first.members())
         self._refused.pop(first.key, None)
         self._passed[first.key] = Passed(self._stamp, self.attempts.now_ns)

@@ -17,6 +17,7 @@ from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import Accounts, Use, over_limit, over_quota
 from scheduler.core.queues.use import is_fixed
+from scheduler.core.room.claim_pause import paused_until_s
 from scheduler.core.room.need import Need
 
 _NOBODY: Set[str] = frozenset()
@@ -38,7 +39,14 @@ def pod_need(pod: PodRecord, attempts: Attempts) -> Need | None:
     """What a pod alone needs, judged."""
     if not _may_start([pod], attempts) or not _is_ready(pod, attempts):
         return None
-    return Need(pods=(pod,), queue=pod.queue, priority=pod.priority, is_fixed=is_fixed(pod, None), created=pod.created)
+    return Need(
+        pods=(pod,),
+        queue=pod.queue,
+        priority=pod.priority,
+        is_fixed=is_fixed(pod, None),
+        created=pod.created,
+        paused_until_s=_paused_until_s([pod], attempts),
+    )
 
 
 def gang_need(key: Key, attempts: Attempts, served: Set[str] = _NOBODY) -> Need | None:
@@ -67,6 +75,7 @@ def gang_need(key: Key, attempts: Attempts, served: Set[str] = _NOBODY) -> Need 
         is_fixed=all(is_fixed(pod, group) for pod in ready),
         created=group.created,
         delay_ns=group.delay_ns,
+        paused_until_s=_paused_until_s(ready, attempts),
     )
 
 
@@ -83,6 +92,7 @@ def member_need(pod: PodRecord, group: PodGroupRecord, attempts: Attempts) -> Ne
         is_fixed=is_fixed(pod, group),
         created=group.created,
         delay_ns=group.delay_ns,
+        paused_until_s=_paused_until_s([pod], attempts),
     )
 
 
@@ -90,6 +100,10 @@ def _is_ready(pod: PodRecord, attempts: Attempts) -> bool:
     if pod.gated or attempts.placer.taken_claim(pod):
         return False
     return obstacle(attempts.snapshot, pod, attempts.now_ns)[0] is None
+
+
+def _paused_until_s(pods: Sequence[PodRecord], attempts: Attempts) -> int:
+    return paused_until_s(pods, attempts.snapshot.room_facts.failed_claims, attempts.wall_s)
 
 
 def _may_start(pods: Sequence[PodRecord], attempts: Attempts) -> bool:

@@ -100,6 +100,8 @@ class Ended(enum.Enum):
     PLACE_TAKEN = "place-taken"
     #: A victim is still there long after it should have ended.
     VICTIM_STAYS = "victim-stays"
+    #: Its places were free, and claims of a holder could not be bound there.
+    CLAIMS_FAILED = "claims-failed"
 
 
 class Unit(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -144,6 +146,8 @@ class Bound(enum.Enum):
     CANDIDATES = "candidates"
     #: Nobody is looked at before its own ``preemptionDelay`` has passed.
     DELAY = "delay"
+    #: One of its claims could not be bound, not long ago (claim_pause.py).
+    CLAIMS = "claims"
 
 
 class Method(enum.StrEnum):
@@ -194,11 +198,18 @@ class Evicted(NamedTuple):
     last_s: int
 
 
+class FailedClaim(NamedTuple):
+    """A claim that could not be bound, or allocated: how many pauses that began, the last one when (wall clock)."""
+
+    times: int
+    last_s: int
+
+
 class RoomFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the shell knows, and the rules of making room read: as in ``Trial`` (room/trial.py).
 
     ``version`` is another one whenever anything of it is. ``asked``: pods (UIDs) whose eviction was tried; None: all
-    victims count as such.
+    victims count as such. ``failed_claims``: by the UID of the claim.
     """
 
     version: int = 0
@@ -207,6 +218,7 @@ class RoomFacts(msgspec.Struct, frozen=True, kw_only=True):
     budgets: tuple[Budget, ...] = ()
     labels: Mapping[str, Mapping[str, str]] = {}
     evicted: Mapping[str, Evicted] = {}
+    failed_claims: Mapping[str, FailedClaim] = {}
     settings: RoomSettings = RoomSettings()
 
 

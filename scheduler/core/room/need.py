@@ -14,8 +14,9 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     ``group`` and ``quorum``: of a gang; ``quorum`` says how many of ``pods`` it needs. A pod alone, and one beyond its
     gang's minimum, has no ``quorum`` and is the only one. ``queue``, ``priority``, ``is_fixed`` (it can't be preempted
     itself): of all pods. ``created`` as the API server writes it, and ``delay_ns`` (``preemptionDelay``) from then on:
-    before that it takes from nobody. ``others``: needs that are equal to it but for their pods, and come after it: they
-    may be searched for together.
+    before that it takes from nobody. ``paused_until_s``: until when it takes from nobody for a claim that failed (wall
+    clock), 0: it may (claim_pause.py). ``others``: needs that are equal to it but for their pods, and come after it:
+    they may be searched for together.
     """
 
     pods: tuple[PodRecord, ...]
@@ -26,6 +27,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     is_fixed: bool = False
     created: str = ""
     delay_ns: int = 0
+    paused_until_s: int = 0
     others: tuple[Need, ...] = ()
 
     @property
@@ -44,7 +46,8 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
         state = self.quorum
         lacks = None if state is None else (state.tree, tuple(state.lacks), state.of_all, state.total)
         places = None if self.group is None else self.group.levels
-        return self.queue, self.priority, self.is_fixed, self.delay_ns, places, lacks, asked
+        waits = self.delay_ns, self.paused_until_s
+        return self.queue, self.priority, self.is_fixed, waits, places, lacks, asked
 
     @property
     def has_places(self) -> bool:

@@ -88,6 +88,8 @@ def _found(searching: _Searching, several: Ground, actions: Sequence[Action]) ->
     delayed_s = protection.delayed_until_s(need, trial.evicted.get(need.owner), trial.wall_s)
     if delayed_s:
         return NoRoom(bound=Bound.DELAY, until_s=delayed_s)
+    if need.paused_until_s:
+        return NoRoom(bound=Bound.CLAIMS, until_s=need.paused_until_s)
     trial.residents.refresh(trial)
     refused: list[NoRoom] = []
     for action in actions:

@@ -10,9 +10,20 @@ from cli.explaining import groups, supposing
 from cli.inspection.options import GROUP, POD
 from cli.inspection.sheets import plain
 from cli.queueing.counting import Known
-from scheduler.core.model.room import Action, Intent, Place, Victim
+from scheduler.core.model.room import Action, FailedClaim, Intent, Place, RoomFacts, Victim
 from scheduler.core.model.settings import Settings
-from tests.scheduler.core.objects import bind_request, cluster, node, pod, pod_group, queue
+from tests.scheduler.core.nodes.mounting import mounting
+from tests.scheduler.core.objects import (
+    bind_request,
+    claim,
+    cluster,
+    feed,
+    node,
+    pod,
+    pod_group,
+    queue,
+    storage_class,
+)
 from tests.scheduler.core.what_if.given import NO_ROOM
 from wire import names
 
@@ -114,6 +125,18 @@ def test_who_is_evicted_for_it_and_what_protects_the_others() -> None:
     told = lines(room(10))
     assert any(line.startswith("No pod is evicted for it: ") for line in told)
     assert "1      have the same priority or a higher one" in told
+
+
+def test_a_claim_that_failed_keeps_its_pod_from_taking_from_others_and_until_when_is_told() -> None:
+    made = room(50)
+    feed(made, storage_class("late", "WaitForFirstConsumer", provisioner="p"))
+    feed(made, claim("data", bound=False, storage_class="late"))
+    feed(made, mounting("p", "data", labels=TEAM, priority=50))
+    known = made.storage.claims.get(("ns", "data"))
+    assert known is not None
+    made.note_room_facts(RoomFacts(version=1, failed_claims={known.uid: FailedClaim(1, WALL_S)}))
+    until = "2027-01-15 08:05:00Z"
+    assert f"No pod is evicted for it: one of its claims could not be bound, until {until}." in lines(made)
 
 
 def test_both_are_told_who_goes_for_whom_by_which_rule() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.budget_record import BudgetRecord
-from scheduler.core.model.room import Evicted, RoomSettings
+from scheduler.core.model.room import Evicted, FailedClaim, RoomSettings
 from scheduler.core.model.settings import Settings
 from scheduler.watch.cache import Cache
-from scheduler.watch.known_for_room import KnownForRoom
+from scheduler.watch.known_for_room import MOST_FAILED, KnownForRoom
 
 
 class Seen:
@@ -79,6 +79,29 @@ def test_who_is_refused_and_how_often_owners_were_evicted_changes_decisions() ->
     for step, is_news in steps:
         step()
         assert seen.changed() is is_news
+
+
+def test_claims_that_failed_reach_decisions_until_they_are_bound() -> None:
+    seen = Seen()
+    steps: list[tuple[Any, bool]] = [
+        (lambda: seen.known.note_claim_failed("c", at_s=1_000), True),
+        (lambda: seen.known.note_claim_failed("c", at_s=1_200), False),
+        (lambda: seen.known.note_claim_failed("c", at_s=1_300), True),
+        (lambda: seen.known.note_claims_bound(["other"]), False),
+        (lambda: seen.known.note_claim_failed("d", at_s=1_300), True),
+        (lambda: seen.known.note_claims_bound(["other", "c"]), True),
+    ]
+    for step, is_news in steps:
+        step()
+        assert seen.changed() is is_news
+    assert seen.known.facts().failed_claims == {"d": FailedClaim(1, 1_300)}
+
+
+def test_of_too_many_claims_those_that_failed_last_are_known() -> None:
+    seen = Seen()
+    for number in range(MOST_FAILED + 1):
+        seen.known.note_claim_failed(f"c{number}", at_s=1_000)
+    assert {*seen.known.failed_claims} == {f"c{number}" for number in range(1, MOST_FAILED + 1)}
 
 
 def test_what_is_set_about_making_room_reaches_decisions() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from simulator.checks.in_vain import SERVED_S
+from simulator.checks.in_vain import CLAIM_PAUSE_S, SERVED_S
 from simulator.invariants import NODES, QUEUES
 from tests.simulator.checks.rooms import RoomStory, holding, intent
 from tests.simulator.made_up import node
@@ -96,3 +97,24 @@ def test_an_intent_that_is_revised_is_the_same_one() -> None:
     assert story.sees(holding("x", node="")).broken() == set()
     story.evicts("w").goes("w").later(3).records().later(SERVED_S + 1)
     assert story.sees(holding("x", node="")).broken() == {"L6"}
+
+
+CLAIM = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+DEVICE = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}
+
+
+def again(after_s: float, spec: dict[str, Any]) -> set[str]:
+    """Two are evicted for ``h``, which has this in its spec, in vain: one so long after the other."""
+    story, holder = RoomStory(), holding("h", node="")
+    holder["spec"].update(spec)
+    story.sees(holder)
+    story.later(60)
+    story.records(intent("h", "v")).evicts("v").goes("v").later(3).records().later(after_s)
+    story.records(intent("h", "w", id_="second")).evicts("w").goes("w").later(3).records().later(SERVED_S + 1)
+    return story.sees(holding("x", node="")).broken()
+
+
+@pytest.mark.parametrize("spec", [CLAIM, DEVICE], ids=["a volume", "a device"])
+def test_claims_that_may_have_failed_explain_one_end_of_an_intent_in_a_while(spec: dict[str, Any]) -> None:
+    assert again(CLAIM_PAUSE_S, spec) == set()
+    assert again(CLAIM_PAUSE_S - 1, spec) == {"L6"}

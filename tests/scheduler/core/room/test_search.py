@@ -391,6 +391,15 @@ def test_minimum_runtimes_protect_a_core_and_not_its_surplus() -> None:
     assert (answer.bound, answer.until_s) == (Bound.CANDIDATES, NOON_S + 7_200 - 598)
 
 
+def test_a_pod_with_a_claim_that_failed_takes_from_nobody_and_what_is_free() -> None:
+    def answer(*objects: Any) -> Found | NoRoom:
+        trial = trial_of(cluster(*_OWED, running("x", "b", "n1", gpus=1), waiting("mine", "a", gpus=1), *objects))
+        return find_room(msgspec.structs.replace(need_of(trial, "mine"), paused_until_s=NOON_S + 60), trial)
+
+    assert answer(node("n1", 1)) == NoRoom(bound=Bound.CLAIMS, until_s=NOON_S + 60)
+    assert _gone(answer(node("n1", 2))) == []
+
+
 def test_a_gang_takes_from_nobody_before_its_delay_is_over() -> None:
     objects = [*_OWED, node("n1", 1), running("x", "b", "n1", gpus=1), waiting("w", "a", gpus=1, group="mine")]
     late = pod_group("mine", 1, queue="a", preemptionDelay="13h")  # created at midnight
