@@ -204,8 +204,13 @@ class MakingRoom:
             self._news.set()
 
     def _has_more(self) -> bool:
-        """Whether the record has an intent that is over. Evictions that no longer count go with the next write."""
-        return any(intent.id not in self._kept for intent in self._record.record.intents)
+        """Whether the record lacks a claim that failed, or has an intent that is over.
+
+        Evictions that no longer count go with the next write.
+        """
+        return self._record.claims != self._cache.room.failed_claims or any(
+            intent.id not in self._kept for intent in self._record.record.intents
+        )
 
     async def _read(self) -> None:
         try:
@@ -243,6 +248,7 @@ class MakingRoom:
 
         What was decided and never written gives way to it. What was written stands, even if it left the record.
         """
+        self._cache.room.note_claims_known(self._record.claims)
         before, self._kept = self._kept, {}
         for intent_id in self._fresh.keys() - before.keys():
             self._drop(intent_id)
@@ -311,7 +317,7 @@ class MakingRoom:
         if is_full := len(mine) < len(fresh):
             _log.warning("%d intents wait, as the record is full", len(fresh) - len(mine))
         self._sent = frozenset(intent.id for intent in wanted.intents)
-        wrote = await self._record.write(wanted)
+        wrote = await self._record.write(wanted, self._cache.room.failed_claims)
         self._sent = frozenset()
         match wrote:
             case Wrote.WRITTEN:

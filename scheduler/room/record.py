@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Set
-from typing import Final
+from collections.abc import Mapping, Set
+from typing import Final, NamedTuple
 
 from kube.client.api import Api
 from kube.client.errors import ApiError, Conflict, NotFound, Refused, TooLate
 from kube.client.patience import until_answered
 from kube.client.resources import CONFIG_MAPS
 from scheduler.core.model.node_pool import NodePool, own_name
+from scheduler.core.model.room import FailedClaim
+from scheduler.core.room import written_claims
 from scheduler.core.room.written import KEY, Record, Texts, read, written
 from wire import names
 from wire.core import ConfigMap
@@ -37,20 +39,29 @@ class Wrote(enum.Enum):
     REFUSED = enum.auto()
 
 
-class RoomRecord:
-    """``record``: as it was read or written last. ``texts``: of what is in it."""
+class _Wanted(NamedTuple):
+    """What is to be written, and as which texts, by key."""
 
     record: Record
+    claims: Mapping[str, FailedClaim]
+    said: dict[str, str]
+
+
+class RoomRecord:
+    """``record`` and ``claims`` (those that failed): as they were read or written last. ``texts``: of what is in it."""
+
+    record: Record
+    claims: Mapping[str, FailedClaim]
     _ids: Set[str]
 
     def __init__(self, api: Api, pool: NodePool | None = None) -> None:
         self._api = api
         self._name = own_name(names.ROOM, pool)
-        self._have(Record())
+        self._have(Record(), {})
         self.texts = Texts()
         #: Its version, "" if it is not there.
         self._version = ""
-        self._text = ""
+        self._said = {KEY: "", written_claims.KEY: ""}
         self._term = 0
 
     @property
@@ -75,51 +86,56 @@ class RoomRecord:
                 return error
             raise
 
-    def _have(self, record: Record) -> None:
+    def _have(self, record: Record, claims: Mapping[str, FailedClaim]) -> None:
         self.record, self._ids = record, {intent.id for intent in record.intents}
+        self.claims = claims
 
-    def _take(self, found: ConfigMap | None, wrote: tuple[str, Record] | None = None) -> None:
-        """Take what was found; ``wrote``: what it is if it has this text, which then need not be read."""
+    def _take(self, found: ConfigMap | None, wrote: _Wanted | None = None) -> None:
+        """Take what was found; ``wrote``: what it is if it has these texts, which then need not be read."""
         self._version = "" if found is None else found.metadata.resource_version
         data = {} if found is None else found.data or {}
-        self._text, self._term = data.get(KEY, ""), _term(data.get(_TERM, ""))
+        self._said, self._term = {key: data.get(key, "") for key in self._said}, _term(data.get(_TERM, ""))
         if found is None:
-            self._have(Record())
+            self._have(Record(), {})
             return
-        if wrote is not None and wrote[0] == self._text:
-            self._have(wrote[1])
+        if wrote is not None and wrote.said == self._said:
+            self._have(wrote.record, wrote.claims)
             self.texts.keep(self.record)
             return
-        reading = read(self._text)
-        for problem in reading.unread:
+        reading, (claims, unread) = read(self._said[KEY]), written_claims.read(self._said[written_claims.KEY])
+        for problem in (*reading.unread, *unread):
             _log.warning("ConfigMap %s: %s; what it kept is free", self._name, problem)
-        self._have(reading.record)
+        self._have(reading.record, claims)
 
     async def take_over(self) -> Wrote:
         """Write what was read as a version of one's own: no write lands any more that names an older one."""
-        return await self._put(self.record, written(self.record, self.texts), {_TERM: str(self._term + 1)})
+        return await self._put(self._wanted(self.record, self.claims), {_TERM: str(self._term + 1)})
 
-    async def write(self, record: Record) -> Wrote:
+    async def write(self, record: Record, claims: Mapping[str, FailedClaim]) -> Wrote:
         """Write it in place of the version that was read or written last."""
-        text = written(record, self.texts)
-        return Wrote.WRITTEN if text == self._text else await self._put(record, text, {})
+        wanted = self._wanted(record, claims)
+        return Wrote.WRITTEN if wanted.said == self._said else await self._put(wanted, {})
 
-    async def _put(self, record: Record, text: str, more: dict[str, str]) -> Wrote:
+    def _wanted(self, record: Record, claims: Mapping[str, FailedClaim]) -> _Wanted:
+        said = {KEY: written(record, self.texts), written_claims.KEY: written_claims.written(claims)}
+        return _Wanted(record, claims, said)
+
+    async def _put(self, wanted: _Wanted, more: dict[str, str]) -> Wrote:
         try:
-            found = await until_answered(lambda: self._sent({KEY: text, **more}))
+            found = await until_answered(lambda: self._sent({**wanted.said, **more}))
             if isinstance(found, ApiError):
                 _log.warning("ConfigMap %s was not written: %s", self._name, found)
                 return Wrote.REFUSED
             if found is None:
                 term = more.get(_TERM, str(self._term))
                 await self.read()
-                if (self._text, str(self._term)) != (text, term):
+                if (self._said, str(self._term)) != (wanted.said, term):
                     return Wrote.OVERTAKEN
                 return Wrote.WRITTEN
         except Refused as error:
             _log.error("ConfigMap %s can't be read: %s", self._name, error)
             return Wrote.REFUSED
-        self._take(found, (text, record))
+        self._take(found, wanted)
         return Wrote.WRITTEN
 
     async def _sent(self, said: dict[str, str]) -> ConfigMap | ApiError | None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Final
 
 from scheduler.core.model.budget_record import BudgetRecord
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.room import Evicted, FailedClaim, RoomFacts, RoomSettings
 from scheduler.core.room.claim_pause import failed_again
+from scheduler.core.room.written_claims import MOST, joined
 from wire.versions import is_older
 
 Labels = Mapping[str, str]
 Key = tuple[str, str]
-#: The most claims of which failures are kept: those that failed last.
-MOST_FAILED: Final = 1_000
 
 
 class KnownForRoom:
@@ -135,8 +133,14 @@ class KnownForRoom:
         if over:
             self._have_failed({uid: failed for uid, failed in self.failed_claims.items() if uid not in over})
 
+    def note_claims_known(self, claims: Mapping[str, FailedClaim]) -> None:
+        """Take what an earlier leader has known of claims that failed."""
+        known = joined((self.failed_claims, claims))
+        if known != self.failed_claims:
+            self._have_failed(known)
+
     def _have_failed(self, claims: Mapping[str, FailedClaim]) -> None:
-        self.failed_claims = dict(list(claims.items())[-MOST_FAILED:])
+        self.failed_claims = dict(list(claims.items())[-MOST:])
         self._changed()
 
 

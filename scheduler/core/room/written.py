@@ -298,7 +298,7 @@ def _place(said: _Place) -> Place:
     _require(said.node, "places: node")
     for group in said.emptied:
         _require(group, "places: emptied")
-    return Place(_long(said.pod), said.node, tuple(map(_device, said.devices)), said.emptied)
+    return Place(long(said.pod), said.node, tuple(map(_device, said.devices)), said.emptied)
 
 
 def _device(said: dict[str, Any]) -> PlannedDevice:
@@ -319,7 +319,7 @@ def _victim(said: _Victim) -> Victim:
     for field in ("namespace", "name", "node"):
         _require(getattr(said, field), f"victims: {field}")
     return Victim(
-        pod_uid=_long(said.pod), namespace=said.namespace, name=said.name, node=said.node, owner=_long(said.owner)
+        pod_uid=long(said.pod), namespace=said.namespace, name=said.name, node=said.node, owner=long(said.owner)
     )
 
 
@@ -331,9 +331,9 @@ def _moved(said: _Moved) -> Moved:
     if not all(0 <= amount < _MOST for amount in (*amounts, *(amount for _, amount in demand.extended))):
         raise ValueError("moved: demand: an amount is out of range; allowed: 0 and above, below 2^53")
     return Moved(
-        pod_uid=_long(said.pod),
+        pod_uid=long(said.pod),
         namespace=said.namespace,
-        owner=_long(said.owner),
+        owner=long(said.owner),
         node=said.node,
         demand=demand,
         devices=tuple(map(_device, said.devices)),
@@ -345,7 +345,7 @@ def _require(text: str, field: str) -> None:
         raise ValueError(f"{field}: it must not be empty")
 
 
-def _long(text: str) -> str:
+def long(text: str) -> str:
     """A UID that was written. Raises ValueError for what nobody writes."""
     if text.startswith(_OTHER):
         uid = text[1:]
@@ -363,7 +363,7 @@ def _evicted(said: dict[str, list[Any]], unread: list[str]) -> dict[str, tuple[i
     found: dict[str, tuple[int, ...]] = {}
     for owner, times in said.items():
         try:
-            found[_long(owner)] = _times(times)
+            found[long(owner)] = _times(times)
         except ValueError as error:
             unread.append(f"evicted: {owner!r:.80}: {error}")
     return found

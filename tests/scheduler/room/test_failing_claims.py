@@ -114,6 +114,15 @@ async def test_in_half_an_hour_others_are_evicted_three_times(begins: Step, pods
         assert len(cluster.running) == NODES
 
 
+@pytest.mark.parametrize("begins", [with_volume, with_device], ids=["a volume", "a ResourceClaim"])
+async def test_another_leader_knows_what_failed_before(begins: Step) -> None:
+    async with full() as cluster:
+        await begins(cluster.world)
+        assert await cluster.run(240) == 1
+        await cluster.world.restart(cluster.world.scheduler)
+        assert await cluster.run(HALF_AN_HOUR_S - 240) == 2
+
+
 class Forgets(Cluster):
     """It is not known that claims failed."""
 

@@ -8,8 +8,9 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.budget_record import BudgetRecord
 from scheduler.core.model.room import Evicted, FailedClaim, RoomSettings
 from scheduler.core.model.settings import Settings
+from scheduler.core.room.written_claims import MOST
 from scheduler.watch.cache import Cache
-from scheduler.watch.known_for_room import MOST_FAILED, KnownForRoom
+from scheduler.watch.known_for_room import KnownForRoom
 
 
 class Seen:
@@ -97,11 +98,21 @@ def test_claims_that_failed_reach_decisions_until_they_are_bound() -> None:
     assert seen.known.facts().failed_claims == {"d": FailedClaim(1, 1_300)}
 
 
+def test_what_an_earlier_leader_knew_of_claims_is_added() -> None:
+    seen = Seen()
+    seen.known.note_claim_failed("c", at_s=1_000)
+    assert seen.changed()
+    for claims, is_news in (({"c": FailedClaim(1, 900)}, False), ({"d": FailedClaim(3, 900)}, True)):
+        seen.known.note_claims_known(claims)
+        assert seen.changed() is is_news
+    assert seen.known.facts().failed_claims == {"c": FailedClaim(1, 1_000), "d": FailedClaim(3, 900)}
+
+
 def test_of_too_many_claims_those_that_failed_last_are_known() -> None:
     seen = Seen()
-    for number in range(MOST_FAILED + 1):
+    for number in range(MOST + 1):
         seen.known.note_claim_failed(f"c{number}", at_s=1_000)
-    assert {*seen.known.failed_claims} == {f"c{number}" for number in range(1, MOST_FAILED + 1)}
+    assert {*seen.known.failed_claims} == {f"c{number}" for number in range(1, MOST + 1)}
 
 
 def test_what_is_set_about_making_room_reaches_decisions() -> None:
