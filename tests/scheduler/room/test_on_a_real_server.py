@@ -18,8 +18,9 @@ from kube.client.api import Api
 from kube.client.http import HttpTransport
 from kube.client.resources import CONFIG_MAPS, NAMESPACES, POD_DISRUPTION_BUDGETS, PODS
 from kube.client.retry import Retry
-from scheduler.core.model.room import Action, Intent, Place, Victim
+from scheduler.core.model.room import Action, FailedClaim, Intent, Place, Victim
 from scheduler.core.room.written import MOST_BYTES, Record, added, sent_bytes, written
+from scheduler.core.room.written_claims import MOST
 from scheduler.room.evicting import Evictor, Wanted
 from scheduler.room.record import RoomRecord, Wrote
 from scheduler.telemetry.observing import Answer
@@ -67,13 +68,15 @@ def intent(number: int, *, victims: int = 1) -> Intent:
 async def test_a_record_as_large_as_it_may_be_is_taken_and_read_back(api: Api) -> None:
     full = added(Record(), [intent(number, victims=8) for number in range(3000)], now_s=1_800_000_000)
     assert MOST_BYTES * 0.99 < sent_bytes(written(full).encode()) <= MOST_BYTES
+    claims = {str(uuid.UUID(int=number)): FailedClaim(9, 1_800_000_000) for number in range(MOST)}
     ours = RoomRecord(api)
     await ours.read()
-    assert await ours.write(full) is Wrote.WRITTEN
-    assert await ours.write(msgspec.structs.replace(full, intents=full.intents[1:])) is Wrote.WRITTEN
+    assert await ours.write(full, claims) is Wrote.WRITTEN
+    assert await ours.write(msgspec.structs.replace(full, intents=full.intents[1:]), claims) is Wrote.WRITTEN
     theirs = RoomRecord(api)
     await theirs.read()
     assert theirs.record.intents == full.intents[1:]
+    assert theirs.claims == claims
 
 
 async def test_of_two_leaders_the_second_one_loses_its_write_and_reads(api: Api) -> None:
@@ -82,8 +85,8 @@ async def test_of_two_leaders_the_second_one_loses_its_write_and_reads(api: Api)
         await record.read()
     for number in range(2):  # the first time the record is created, then it is changed
         first, second = Record((intent(number),)), Record((intent(10 + number),))
-        assert await one.write(first) is Wrote.WRITTEN
-        assert await two.write(second) is Wrote.OVERTAKEN
+        assert await one.write(first, {}) is Wrote.WRITTEN
+        assert await two.write(second, {}) is Wrote.OVERTAKEN
         assert two.record == first
 
 
