@@ -27,6 +27,8 @@ _MOST_DEVICES: Final = 16
 #: What a close look at a node costs, and for each unit there, in operations.
 _LOOKING: Final = 50
 _LOOKING_EACH: Final = 15
+#: What it costs to see whether a unit helps to keep a limit.
+_LIMITING: Final = 5
 #: What sorts units.
 _Rank = float | tuple[int, ...]
 
@@ -102,8 +104,8 @@ class Choosing:
     _losses: dict[int, int] = field(default_factory=dict)
     _candidates: dict[int, list[int]] = field(default_factory=dict)
     _looks: dict[int, _Look | None] = field(default_factory=dict)
-    #: What those that were chosen take; None: they may not all go.
-    _gone: Gone | None = NOBODY
+    #: What those that were chosen take.
+    _gone: Gone = NOBODY
 
     def __post_init__(self) -> None:
         self._total = int(self.counting.here.sum())
@@ -125,11 +127,18 @@ class Choosing:
             if heap and look.each > heap[0][0] and look.each != estimate:
                 heappush(heap, (look.each, position))
                 continue
+            if self._go(look.units, self._gone) is None:  # others went since it was looked at
+                del self._looks[position]
+                heappush(heap, (0, position))
+                continue
             for touched in self._take(look) | {position}:
                 self._looks.pop(touched, None)
                 if not all(row in self.chosen for row in self._candidates.get(touched, ())):
                     heappush(heap, (0, touched))
-        return self._total >= self.needed and self._keep_limits(pool)
+        if self._total < self.needed:
+            return False
+        yield _LIMITING * len(pool) if self.limits is not None else 0
+        return self._keep_limits(pool)
 
     def go(self, units: Sequence[int]) -> None:
         """These go, even if they free nothing here."""
@@ -238,11 +247,9 @@ class Choosing:
         loss = sum(map(self._loss, picked))
         return _Look(loss * PARTS // NANO_PER_DEVICE // max(1, gain), tuple(picked), gains)
 
-    def _go(self, rows: Sequence[int], before: Gone | None) -> Gone | None:
+    def _go(self, rows: Sequence[int], before: Gone) -> Gone | None:
         """What has gone once these have as well; None if they may not."""
-        if self.permits is None or before is None:
-            return before
-        return self.permits.go(rows, before)
+        return before if self.permits is None else self.permits.go(rows, before)
 
     def _with_surplus(self, picked: Sequence[int], row: int) -> list[int]:
         """A unit, and before it the surplus that a core takes with it."""
@@ -279,7 +286,8 @@ class Choosing:
             self._there[position] = self._known(position) + gain
             self._total += gain
             self._on[position] = self._on.get(position, frozenset()).union(look.units)
-        self._gone = self._go(look.units, self._gone)
+        # If they might not go after all, the rules would say so of the whole set (search.py).
+        self._gone = self._go(look.units, self._gone) or self._gone
         self.chosen.update(dict.fromkeys(look.units))
         for row in look.units if self.limits is not None else ():
             self._free_limits(row, 1)
@@ -303,12 +311,10 @@ class Choosing:
         return int(self.counting.table.units.of["priority"][row]), self._loss(row)
 
     def can_do_without(self, row: int) -> bool:
-        """Whether there is room for all, and the others may go, if this one stays."""
+        """Whether there is room for all if this one stays. The others may go then as they may with it (permits.py)."""
         if self.limits is not None and not self.limits.are_met_without(self._unit(row)):
             return False
-        if self._total - sum(self._lost(row).values()) < self.needed:
-            return False
-        return self._go([other for other in self.chosen if other != row], NOBODY) is not None
+        return self._total - sum(self._lost(row).values()) >= self.needed
 
     def stay(self, row: int) -> None:
         """It stays."""
@@ -318,7 +324,8 @@ class Choosing:
             self._total -= count
         self._free_limits(row, -1)
         del self.chosen[row]
-        self._gone = self._go(list(self.chosen), NOBODY)
+        if self.permits is not None:
+            self._gone = self.permits.back(row, self._gone)
 
     def _lost(self, row: int) -> dict[int, int]:
         """What nodes hold less if it stays."""

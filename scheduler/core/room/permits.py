@@ -1,6 +1,7 @@
 """Whether units may go one after the other, judged as they are chosen: each once, after all that went before it.
 
-To judge all that were chosen again with each further one would cost their number squared.
+To judge all that were chosen again with each further one would cost their number squared. Nor are they judged again
+where one of them stays after all: the others take less then than they did with it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from scheduler.core.model.resources import Resources
+from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.table import ResidentTable
@@ -45,3 +46,11 @@ class Permits:
         if more is None or not self.budgets.allow(before.taken, more):
             return None
         return Gone(lost, before.taken + more)
+
+    def back(self, row: int, gone: Gone) -> Gone:
+        """What has gone if this one, which is among them, stays: those others may go all the same (test_rules.py)."""
+        unit, lost = self.table.at([row])[0], dict(gone.lost)
+        for number in unit.leaf.path:
+            lost[number] = lost.get(number, NOTHING).minus(unit.amounts)
+        more = None if self.budgets.forbid_nothing else self.budgets.takes(unit.pods)
+        return Gone(lost, gone.taken - more if more else gone.taken)

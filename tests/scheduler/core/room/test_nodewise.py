@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from scheduler.core.model.resources import NOTHING
+from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.model.steps import ended
+from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room import joint
 from scheduler.core.room.cost import Pricing
 from scheduler.core.room.counting import Counting
@@ -24,7 +25,7 @@ from scheduler.core.room.permits import NOBODY, Gone, Permits
 from scheduler.core.room.table import ResidentTable
 from scheduler.core.room.tenants import tenants
 from scheduler.core.room.trial import Trial
-from tests.scheduler.core.objects import cluster, node, pod_group, queue
+from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
 from tests.scheduler.core.room.scenes import Scene, need_of, running, trial_of, waiting
 
 
@@ -124,14 +125,20 @@ def test_a_judge_may_forbid_units() -> None:
 
 
 class _Counting(_AllBut):
-    """All may go; ``judged`` counts them."""
+    """All may go; ``judged`` counts them, and ``gone_back`` those who stay after all."""
 
     judged = 0
+    gone_back = 0
 
     @override
     def go(self, rows: Sequence[int], before: Gone = NOBODY) -> Gone | None:
         self.judged += len(rows)
         return before
+
+    @override
+    def back(self, row: int, gone: Gone) -> Gone:
+        self.gone_back += 1
+        return gone
 
 
 def test_with_twice_the_units_twice_as_many_are_judged() -> None:
@@ -147,3 +154,29 @@ def test_with_twice_the_units_twice_as_many_are_judged() -> None:
         return permits.judged
 
     assert judged(40) <= 2 * judged(20) + 10
+
+
+def test_with_twice_the_units_that_stay_after_all_twice_as_many_are_judged() -> None:
+    def judged(count: int) -> int:
+        """A queue is at its limits. Pods without GPUs go for CPU first, and stay once those with GPUs go as well."""
+        cheap = [running(f"c{at}", "a", f"n{at}", cpu="1") for at in range(4 * count)]
+        dear = [running(f"g{at}", "a", f"n{at}", gpus=1, cpu="8") for at in range(count)]
+        full = queue("a", gpu=(count, 1, count), cpu=(-1, 1, 12_000 * count))
+        waits = [waiting(f"m{at}", "a", gpus=1, cpu="8", group="mine") for at in range(count)]
+        nodes = (node(f"n{at}", 8, cpu="64") for at in range(4 * count))
+        trial = trial_of(cluster(*nodes, full, *cheap, *dear, pod_group("mine", count, queue="a"), *waits))
+        choosing, rows = _choosing(trial, 0)
+        leaf = trial.accounts.tree.leaf("a")
+        assert isinstance(leaf, TreeQueue)
+        limits = Limits(trial.accounts, leaf, Resources(8_000 * count, 0, NANO * count))
+        permits = _Counting(choosing.counting.table, "")
+        wanted = [Wanted(choosing.counting, count)]
+        found = ended(joint.choose(wanted, np.array(rows, np.int64), choosing.pricing, limits=limits, permits=permits))
+        assert found is not None
+        assert sorted(unit.pods[0].name for unit in choosing.counting.table.at(found)) == sorted(
+            f"g{at}" for at in range(count)
+        )
+        assert permits.gone_back == 4 * count
+        return permits.judged
+
+    assert judged(10) <= 2 * judged(5) + 10

@@ -48,3 +48,12 @@ def test_what_goes_takes_of_queues_and_budgets() -> None:
     assert gone is not None
     assert gone.taken == Counter({0: 2})
     assert {lost.gpu_nano for lost in gone.lost.values()} == {2 * NANO}
+
+
+def test_who_stays_after_all_leaves_what_the_others_take() -> None:
+    permits, rows = _permits(9)
+    gone = permits.go(rows[:2])
+    assert gone is not None
+    left, alone = permits.back(rows[0], gone), permits.go(rows[1:2])
+    assert alone is not None
+    assert (left.lost, +left.taken) == (alone.lost, alone.taken)
