@@ -7,6 +7,8 @@
  *     mig UUID GPU MEM_MIB           a MIG slice of the device with the UUID GPU, whose MIG mode is on then
  *     event UUID XID [GI CI]         an XID of the device, of one of its MIG slices if two instances are named; waiting
  *                                    for events returns each line once in every process
+ *     proc PID UUID MIB|na SM        a compute process on the device or slice, with SM percent of it; na: the driver
+ *                                    does not tell how much memory it has
  *     fail FUNCTION CODE             that function, by its exported name, returns this nvmlReturn_t
  *
  * A missing file answers "driver not loaded" (9), a malformed one "unknown error" (999) and a line on stderr.
@@ -18,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -34,7 +37,7 @@ enum {
     UNKNOWN = 999,
 };
 
-enum { MAX_GPUS = 32, MAX_SLICES_OF_GPU = 7, MAX_FAILURES = 32, MAX_EVENTS = 256, WORD = 96 };
+enum { MAX_GPUS = 32, MAX_SLICES_OF_GPU = 7, MAX_FAILURES = 32, MAX_EVENTS = 256, MAX_PROCS = 1024, WORD = 96 };
 
 typedef struct {
     char uuid[WORD];
@@ -53,6 +56,15 @@ typedef struct {
 static const unsigned int NO_INSTANCE = ~0u;
 
 typedef struct {
+    unsigned int pid;
+    char uuid[WORD];
+    unsigned long long bytes; /* NOT_AVAILABLE: not told */
+    unsigned int sm;
+} proc_t;
+
+static const unsigned long long NOT_AVAILABLE = ~0ull;
+
+typedef struct {
     gpu_t gpus[MAX_GPUS];
     unsigned int gpu_count;
     gpu_t slices[MAX_GPUS * MAX_SLICES_OF_GPU];
@@ -64,6 +76,8 @@ typedef struct {
     unsigned int failure_count;
     event_t events[MAX_EVENTS];
     unsigned int event_count;
+    proc_t procs[MAX_PROCS];
+    unsigned int proc_count;
 } state_t;
 
 typedef struct {
@@ -96,12 +110,41 @@ static int read_event(event_t *event, const char *line) {
     return words == 2 || words == 4;
 }
 
+typedef struct {
+    unsigned int pid;
+    unsigned long long used;
+    unsigned int gpu_instance, compute_instance;
+} process_t;
+
+typedef struct {
+    unsigned int pid;
+    unsigned long long time_us;
+    unsigned int sm, memory, encoder, decoder;
+} process_use_t;
+
+typedef struct {
+    unsigned int gpu, memory;
+} rates_t;
+
+static int read_proc(proc_t *proc, const char *line) {
+    char mib[WORD], rest, *end;
+    if (sscanf(line, " proc %u %95s %95s %u %c", &proc->pid, proc->uuid, mib, &proc->sm, &rest) != 4)
+        return 0;
+    if (strcmp(mib, "na") == 0) {
+        proc->bytes = NOT_AVAILABLE;
+        return 1;
+    }
+    proc->bytes = strtoull(mib, &end, 10) << 20;
+    return *end == '\0' && mib[0] >= '0' && mib[0] <= '9';
+}
+
 static int read_line(state_t *state, const char *line) {
     char word[WORD], rest;
     if (sscanf(line, "%95s", word) != 1 || word[0] == '#')
         return 1;
     if (strcmp(word, "gpu") == 0 && state->gpu_count < MAX_GPUS) {
         gpu_t *gpu = &state->gpus[state->gpu_count++];
+        gpu->parent[0] = '\0';
         if (sscanf(line, " gpu %95s %95s %llu %u %c", gpu->uuid, gpu->name, &gpu->mem_mib, &gpu->minor, &rest) != 4)
             return 0;
         for (char *c = gpu->name; *c; c++)
@@ -115,6 +158,8 @@ static int read_line(state_t *state, const char *line) {
     }
     if (strcmp(word, "event") == 0 && state->event_count < MAX_EVENTS)
         return read_event(&state->events[state->event_count++], line);
+    if (strcmp(word, "proc") == 0 && state->proc_count < MAX_PROCS)
+        return read_proc(&state->procs[state->proc_count++], line);
     if (strcmp(word, "fail") == 0 && state->failure_count < MAX_FAILURES) {
         unsigned int i = state->failure_count++;
         return sscanf(line, " fail %95s %d %c", state->failures[i].function, &state->failures[i].code, &rest) == 2;
@@ -127,7 +172,8 @@ static int read_state(state_t *state) {
     FILE *file = path ? fopen(path, "r") : NULL;
     char line[512];
     int result = SUCCESS;
-    memset(state, 0, sizeof *state);
+    /* What has not been counted is not read, so only the counts have to be cleared. */
+    state->gpu_count = state->slice_count = state->failure_count = state->proc_count = 0;
     if (!file)
         return DRIVER_NOT_LOADED;
     while (result == SUCCESS && fgets(line, sizeof line, file))
@@ -312,13 +358,26 @@ int nvmlDeviceGetIndex(handle_t handle, unsigned int *index) {
     return result;
 }
 
+/* What the processes on a device or slice have of its memory, as far as that is told; a card has that of its slices. */
+static unsigned long long used_of(const state_t *state, const gpu_t *gpu) {
+    unsigned long long used = 0;
+    for (unsigned int i = 0; i < state->proc_count; i++) {
+        const gpu_t *on = find(state, state->procs[i].uuid);
+        int is_here = on && (on == gpu || strcmp(on->parent, gpu->uuid) == 0);
+        if (is_here && state->procs[i].bytes != NOT_AVAILABLE)
+            used += state->procs[i].bytes;
+    }
+    return used < gpu->mem_mib << 20 ? used : gpu->mem_mib << 20;
+}
+
 int nvmlDeviceGetMemoryInfo(handle_t handle, memory_t *memory) {
     state_t state;
     const gpu_t *gpu;
     int result = enter_device(&state, "nvmlDeviceGetMemoryInfo", handle, &gpu);
     if (result == SUCCESS) {
-        memory->total = memory->free = gpu->mem_mib << 20;
-        memory->used = 0;
+        memory->total = gpu->mem_mib << 20;
+        memory->used = used_of(&state, gpu);
+        memory->free = memory->total - memory->used;
     }
     return result;
 }
@@ -331,8 +390,10 @@ int nvmlDeviceGetMemoryInfo_v2(handle_t handle, memory_v2_t *memory) {
         return result;
     if (memory->version != (sizeof *memory | 2u << 24))
         return ARGUMENT_VERSION_MISMATCH;
-    memory->total = memory->free = gpu->mem_mib << 20;
-    memory->reserved = memory->used = 0;
+    memory->total = gpu->mem_mib << 20;
+    memory->reserved = 0;
+    memory->used = used_of(&state, gpu);
+    memory->free = memory->total - memory->used;
     return SUCCESS;
 }
 
@@ -447,4 +508,81 @@ int nvmlEventSetWait_v2(void *set, event_data_t *data, unsigned int timeout_ms) 
             return TIMEOUT;
         usleep(WAIT_STEP_US);
     }
+}
+
+static unsigned int procs_on(const state_t *state, const gpu_t *gpu) {
+    unsigned int count = 0;
+    for (unsigned int i = 0; i < state->proc_count; i++)
+        count += strcmp(state->procs[i].uuid, gpu->uuid) == 0;
+    return count;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(handle_t handle, unsigned int *count, process_t *processes) {
+    state_t state;
+    const gpu_t *gpu;
+    unsigned int size, found = 0;
+    int result = enter_device(&state, "nvmlDeviceGetComputeRunningProcesses_v3", handle, &gpu);
+    if (result != SUCCESS)
+        return result;
+    size = *count;
+    *count = procs_on(&state, gpu);
+    if (*count > size)
+        return INSUFFICIENT_SIZE;
+    for (unsigned int i = 0; i < state.proc_count; i++)
+        if (strcmp(state.procs[i].uuid, gpu->uuid) == 0)
+            processes[found++] = (process_t){state.procs[i].pid, state.procs[i].bytes, ~0u, ~0u};
+    return SUCCESS;
+}
+
+int nvmlDeviceGetGraphicsRunningProcesses_v3(handle_t handle, unsigned int *count, process_t *processes) {
+    state_t state;
+    const gpu_t *gpu;
+    int result = enter_device(&state, "nvmlDeviceGetGraphicsRunningProcesses_v3", handle, &gpu);
+    (void)processes;
+    if (result == SUCCESS)
+        *count = 0;
+    return result;
+}
+
+/* Of cards without MIG only, as with the driver. The sample of each process is of this moment. */
+int nvmlDeviceGetProcessUtilization(handle_t handle, process_use_t *uses, unsigned int *count,
+                                    unsigned long long since_us) {
+    state_t state;
+    const gpu_t *gpu;
+    struct timespec now;
+    unsigned long long now_us;
+    unsigned int size, found = 0;
+    int result = enter_gpu(&state, "nvmlDeviceGetProcessUtilization", handle, &gpu);
+    if (result != SUCCESS)
+        return result;
+    if (slice_of(&state, gpu, 0))
+        return NOT_SUPPORTED;
+    timespec_get(&now, TIME_UTC);
+    now_us = (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+    size = *count;
+    *count = now_us > since_us ? procs_on(&state, gpu) : 0;
+    if (*count == 0)
+        return NOT_FOUND;
+    if (!uses || *count > size)
+        return INSUFFICIENT_SIZE;
+    for (unsigned int i = 0; i < state.proc_count; i++)
+        if (strcmp(state.procs[i].uuid, gpu->uuid) == 0)
+            uses[found++] = (process_use_t){state.procs[i].pid, now_us, state.procs[i].sm, 0, 0, 0};
+    return SUCCESS;
+}
+
+int nvmlDeviceGetUtilizationRates(handle_t handle, rates_t *rates) {
+    state_t state;
+    const gpu_t *gpu;
+    int result = enter_gpu(&state, "nvmlDeviceGetUtilizationRates", handle, &gpu);
+    if (result != SUCCESS)
+        return result;
+    if (slice_of(&state, gpu, 0))
+        return NOT_SUPPORTED;
+    rates->gpu = rates->memory = 0;
+    for (unsigned int i = 0; i < state.proc_count; i++)
+        if (strcmp(state.procs[i].uuid, gpu->uuid) == 0)
+            rates->gpu += state.procs[i].sm;
+    rates->gpu = rates->gpu < 100 ? rates->gpu : 100;
+    return SUCCESS;
 }

@@ -48,6 +48,26 @@ class MemoryV2(ctypes.Structure):
     ]
 
 
+class Process(ctypes.Structure):
+    _fields_ = [  # type: ignore[mutable-override]  # as above
+        ("pid", ctypes.c_uint),
+        ("used", ctypes.c_ulonglong),
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    ]
+
+
+class ProcessUse(ctypes.Structure):
+    _fields_ = [  # type: ignore[mutable-override]  # as above
+        ("pid", ctypes.c_uint),
+        ("time_us", ctypes.c_ulonglong),
+        ("sm", ctypes.c_uint),
+        ("memory", ctypes.c_uint),
+        ("encoder", ctypes.c_uint),
+        ("decoder", ctypes.c_uint),
+    ]
+
+
 def handle_at(nvml: ctypes.CDLL, index: int) -> ctypes.c_void_p:
     handle = ctypes.c_void_p()
     assert nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)) == SUCCESS
@@ -115,6 +135,58 @@ def test_slices_are_those_of_their_card(nvml: ctypes.CDLL, machine: Path) -> Non
     assert nvml.nvmlDeviceGetMigDeviceHandleByIndex(card, 7, ctypes.byref(slice_)) == INVALID_ARGUMENT
 
 
+def processes(nvml: ctypes.CDLL, handle: ctypes.c_void_p) -> list[tuple[int, int | None]]:
+    """PID and memory in MiB, as pynvml asks for them: first the number, then the list."""
+    count = ctypes.c_uint(0)
+    if nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), None) == SUCCESS:
+        return []
+    listed = (Process * count.value)()
+    assert nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), listed) == SUCCESS
+    return [(each.pid, None if each.used == 2**64 - 1 else each.used >> 20) for each in listed]
+
+
+def test_processes_have_memory_of_their_card(nvml: ctypes.CDLL, machine: Path) -> None:
+    with machine.open("a") as state:
+        state.write("proc 71 GPU-a 1024 30\nproc 72 GPU-a na 90\nproc 73 GPU-b 512 5\n")
+    first, second, memory, count = handle_at(nvml, 0), handle_at(nvml, 1), Memory(), ctypes.c_uint(0)
+    assert processes(nvml, first) == [(71, 1024), (72, None)]
+    assert processes(nvml, second) == [(73, 512)]
+    assert nvml.nvmlDeviceGetMemoryInfo(first, ctypes.byref(memory)) == SUCCESS
+    assert (memory.used >> 20, memory.free >> 20) == (1024, 46068 - 1024)
+    assert nvml.nvmlDeviceGetComputeRunningProcesses_v3(first, ctypes.byref(count), None) == INSUFFICIENT_SIZE
+    assert nvml.nvmlDeviceGetGraphicsRunningProcesses_v3(first, ctypes.byref(count), None) == SUCCESS
+    assert count.value == 0
+
+
+def test_the_use_of_processes_is_told_since_a_time(nvml: ctypes.CDLL, machine: Path) -> None:
+    with machine.open("a") as state:
+        state.write("proc 71 GPU-a 1024 30\nproc 72 GPU-a 10 90\n")
+    first, count, rates = handle_at(nvml, 0), ctypes.c_uint(0), (ctypes.c_uint * 2)()
+    ask = nvml.nvmlDeviceGetProcessUtilization
+    assert ask(first, None, ctypes.byref(count), ctypes.c_ulonglong(0)) == INSUFFICIENT_SIZE
+    uses = (ProcessUse * count.value)()
+    assert ask(first, uses, ctypes.byref(count), ctypes.c_ulonglong(0)) == SUCCESS
+    assert [(each.pid, each.sm) for each in uses] == [(71, 30), (72, 90)]
+    assert ask(first, uses, ctypes.byref(count), ctypes.c_ulonglong(2**63)) == NOT_FOUND
+    assert ask(handle_at(nvml, 1), uses, ctypes.byref(count), ctypes.c_ulonglong(0)) == NOT_FOUND
+    assert nvml.nvmlDeviceGetUtilizationRates(first, rates) == SUCCESS
+    assert rates[0] == 100
+
+
+def test_processes_of_a_slice_are_its_own_and_the_card_has_their_memory(nvml: ctypes.CDLL, machine: Path) -> None:
+    with machine.open("a") as state:
+        state.write("mig MIG-x GPU-b 9856\nproc 71 MIG-x 1024 0\n")
+    card, slice_, memory, count = handle_at(nvml, 1), ctypes.c_void_p(), Memory(), ctypes.c_uint(0)
+    assert nvml.nvmlDeviceGetMigDeviceHandleByIndex(card, 0, ctypes.byref(slice_)) == SUCCESS
+    assert processes(nvml, slice_) == [(71, 1024)]
+    assert processes(nvml, card) == []
+    assert nvml.nvmlDeviceGetMemoryInfo(card, ctypes.byref(memory)) == SUCCESS
+    assert memory.used >> 20 == 1024
+    for on in (card, slice_):
+        asked = nvml.nvmlDeviceGetProcessUtilization(on, None, ctypes.byref(count), ctypes.c_ulonglong(0))
+        assert asked == NOT_SUPPORTED
+
+
 def test_a_device_that_leaves_the_file_is_lost_and_may_come_back(nvml: ctypes.CDLL, machine: Path) -> None:
     handle, before = handle_at(nvml, 0), machine.read_text()
     buffer = ctypes.create_string_buffer(96)
@@ -150,7 +222,16 @@ def test_wrong_arguments_are_refused(nvml: ctypes.CDLL) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["gpu GPU-a NVIDIA_L40S 46068", "gpu GPU-a L40S 46068 5 6", "fail nvmlInit_v2", "mig GPU-a"]
+    "line",
+    [
+        "gpu GPU-a NVIDIA_L40S 46068",
+        "gpu GPU-a L40S 46068 5 6",
+        "fail nvmlInit_v2",
+        "mig GPU-a",
+        "proc 71 GPU-a 1024",
+        "proc 71 GPU-a few 5",
+        "proc 71 GPU-a 10MiB 5",
+    ],
 )
 def test_a_line_that_can_not_be_read_is_never_passed_over(
     nvml: ctypes.CDLL, machine: Path, line: str, capfd: pytest.CaptureFixture[str]
