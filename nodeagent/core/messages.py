@@ -1,0 +1,219 @@
+"""What the agent and the warden send each other: JSON behind its length, in four bytes, the highest first.
+
+The agent sends caps, all of them each time; the warden a report for each look. Standard library only: the warden has no
+more. Nothing is believed that is not of this form and within these bounds, whoever sent it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from nodeagent.core.judging import Action, Deed, Key
+from nodeagent.core.samples import Device, Process, Sample
+
+#: Bytes of a message. Caps of 8 full books of 1,907 tenants are 1.4 MB.
+MOST_BYTES: Final = 4 << 20
+#: Caps that a warden keeps: more than a node can have pods, on each of its devices.
+MOST_CAPS: Final = 20_000
+#: Processes of a device that are reported, the largest: what is judged are all of them.
+MOST_PROCESSES: Final = 500
+_MOST_MIB: Final = 1 << 30
+_LENGTH: Final = 4
+_POD: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_DEVICE: Final = re.compile(r"(?:GPU|MIG)-[A-Za-z0-9-]{1,76}")
+
+
+class MalformedMessage(ValueError):
+    """Raised for what is not of the form; the message names field, value and what is allowed. Nothing of it counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of a deed: for each of its victims, in their order, one of nodeagent/warden/ending.py's words."""
+
+    deed: Deed
+    outcomes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One look of the warden, and what it did. ``caps``: so many caps it goes by, None before it has been told any.
+
+    ``lost_deeds``: deeds that no agent was told of, since none listened.
+    """
+
+    sample: Sample
+    done: tuple[Done, ...] = ()
+    unjudged: tuple[str, ...] = ()
+    caps: int | None = None
+    lost_deeds: int = 0
+
+
+class Frames:
+    """Cuts a stream of bytes into messages. Never holds more than one message, and the bytes of one read."""
+
+    def __init__(self, *, most_bytes: int = MOST_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._held = bytearray()
+
+    def cut(self, read: bytes) -> Iterator[bytes]:
+        """Take what was read; yield each whole message. Raises MalformedMessage for one that is too long."""
+        self._held += read
+        while len(self._held) >= _LENGTH:
+            length = int.from_bytes(self._held[:_LENGTH], "big")
+            if length > self._most_bytes:
+                raise MalformedMessage(f"length: {length} bytes; at most {self._most_bytes} are allowed")
+            if len(self._held) < _LENGTH + length:
+                return
+            message = bytes(self._held[_LENGTH : _LENGTH + length])
+            del self._held[: _LENGTH + length]
+            yield message
+
+
+def framed(said: Any) -> bytes:
+    """Write a message."""
+    body = json.dumps(said, separators=(",", ":")).encode()
+    return len(body).to_bytes(_LENGTH, "big") + body
+
+
+def write_caps(caps: Mapping[Key, int]) -> bytes:
+    """Write all caps, in MiB by pod UID and device UUID."""
+    return framed({"caps": [[pod, device, mib] for (pod, device), mib in sorted(caps.items())]})
+
+
+def read_caps(message: bytes) -> dict[Key, int]:
+    """Read all caps. Raises MalformedMessage."""
+    said = _object(message)
+    if said.keys() != {"caps"}:
+        raise MalformedMessage(f"fields: {_shown(sorted(said))}; caps alone is allowed")
+    listed = said["caps"]
+    if not isinstance(listed, list) or len(listed) > MOST_CAPS:
+        raise MalformedMessage(f"caps: {_shown(listed)}; a list of at most {MOST_CAPS} is allowed")
+    caps = dict(map(_cap, listed))
+    if len(caps) != len(listed):
+        raise MalformedMessage("caps: a pod is named twice for a device; once is allowed")
+    return caps
+
+
+def _cap(said: Any) -> tuple[Key, int]:
+    match said:
+        case [str(pod), str(device), int(mib)] if (
+            _POD.fullmatch(pod) and _DEVICE.fullmatch(device) and not isinstance(mib, bool) and 0 < mib <= _MOST_MIB
+        ):
+            return (pod, device), mib
+        case _:
+            allowed = f"[pod UID, device UUID, MiB from 1 to {_MOST_MIB}] is allowed"
+            raise MalformedMessage(f"caps: {_shown(said)}; {allowed}")
+
+
+def write_report(report: Report) -> bytes:
+    """Write a report."""
+    sample = report.sample
+    return framed(
+        {
+            "at": sample.at_ns,
+            "devices": [_written_device(device) for device in sample.devices],
+            "unread": sample.unread,
+            "done": [_written_done(done) for done in report.done],
+            "unjudged": report.unjudged,
+            "caps": report.caps,
+            "lost": report.lost_deeds,
+        }
+    )
+
+
+def read_report(message: bytes) -> Report:
+    """Read a report. Raises MalformedMessage."""
+    said = _object(message)
+    try:
+        sample = Sample(
+            _whole(said["at"]), tuple(map(_read_device, said["devices"])), tuple(map(_word, said["unread"]))
+        )
+        done = tuple(map(_read_done, said["done"]))
+        unjudged = tuple(map(_word, said["unjudged"]))
+        return Report(sample, done, unjudged, _known(said["caps"]), _whole(said["lost"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedMessage(f"report: {error!r:.200}") from error
+
+
+def _written_process(one: Process) -> list[Any]:
+    return [one.pid, one.started, one.used_bytes, one.sm_percent, one.pod_uid, one.container, one.name]
+
+
+def _written_device(device: Device) -> list[Any]:
+    largest = sorted(device.processes, key=lambda one: -(one.used_bytes or 0))[:MOST_PROCESSES]
+    processes = [_written_process(one) for one in largest]
+    return [device.uuid, device.total_bytes, device.used_bytes, device.sm_percent, processes]
+
+
+def _written_done(done: Done) -> list[Any]:
+    deed = done.deed
+    victims = [_written_process(one) for one in deed.victims[:MOST_PROCESSES]]
+    told = [deed.pod_uid, deed.device, deed.used_bytes, deed.cap_mib, deed.action.value, deed.is_dry, victims]
+    return [told, done.outcomes[:MOST_PROCESSES]]
+
+
+def _read_process(said: Any) -> Process:
+    pid, started, used_bytes, sm_percent, pod, container, name = said
+    return Process(
+        _whole(pid), _whole(started), _known(used_bytes), _known(sm_percent), _word(pod), _word(container), _word(name)
+    )
+
+
+def _read_device(said: Any) -> Device:
+    uuid, total_bytes, used_bytes, sm_percent, processes = said
+    return Device(
+        _word(uuid),
+        _whole(total_bytes),
+        _whole(used_bytes),
+        tuple(map(_read_process, processes)),
+        _known(sm_percent),
+    )
+
+
+def _read_done(said: Any) -> Done:
+    (pod, device, used_bytes, cap_mib, action, is_dry, victims), outcomes = said
+    deed = Deed(
+        _word(pod),
+        _word(device),
+        _whole(used_bytes),
+        _whole(cap_mib),
+        Action(action),
+        tuple(map(_read_process, victims)),
+        is_dry is True,
+    )
+    return Done(deed, tuple(map(_word, outcomes)))
+
+
+def _object(message: bytes) -> dict[str, Any]:
+    try:
+        said = json.loads(message)
+    except (ValueError, RecursionError) as error:
+        raise MalformedMessage(f"message: {str(error)[:200]}; JSON is allowed") from error
+    if not isinstance(said, dict):
+        raise MalformedMessage(f"message: {_shown(said)}; an object is allowed")
+    return said
+
+
+def _whole(said: Any) -> int:
+    if isinstance(said, bool) or not isinstance(said, int) or not 0 <= said < 1 << 64:
+        raise MalformedMessage(f"{_shown(said)}: a whole number of 64 bits is allowed")
+    return said
+
+
+def _known(said: Any) -> int | None:
+    return None if said is None else _whole(said)
+
+
+def _word(said: Any) -> str:
+    if not isinstance(said, str) or len(said) > 100:
+        raise MalformedMessage(f"{_shown(said)}: a text of at most 100 characters is allowed")
+    return said
+
+
+def _shown(said: Any) -> str:
+    return f"{said!r:.80}"
