@@ -126,7 +126,8 @@ def test_no_bytes_make_a_reader_fail_otherwise(message: bytes) -> None:
 @given(st.lists(st.binary(max_size=20), max_size=5), st.lists(st.integers(1, 7), min_size=1))
 def test_messages_are_cut_the_same_however_they_come(messages: list[bytes], steps: list[int]) -> None:
     stream = b"".join(len(one).to_bytes(4, "big") + one for one in messages)
-    frames, found, at, number = Frames(), [], 0, 0
+    found: list[bytes] = []
+    frames, at, number = Frames(), 0, 0
     while at < len(stream):
         step = steps[number % len(steps)]
         found += frames.cut(stream[at : at + step])

@@ -1,0 +1,120 @@
+"""The warden's loop: look, judge, end, report; once in an interval, and sooner while somebody is over his cap.
+
+It goes by the caps that the agent sent last. Before it was sent any it looks and reports, and judges nobody; when the
+agent goes away the last caps go on: a pod's cap does not change while the pod lives, and a pod that is not in them has
+none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from nodeagent.core.judging import Deed, History, Judgement, Rules, judge
+from nodeagent.core.messages import Done, Report, write_report
+from nodeagent.core.samples import MIB, Sample
+from nodeagent.warden.ending import Ending
+from nodeagent.warden.listening import Listener
+from nodeagent.warden.sampling import DriverAway, Sampler
+
+_SECOND_NS: Final = 10**9
+SHORTEST_NS: Final = _SECOND_NS // 4
+LONGEST_NS: Final = 10 * _SECOND_NS
+#: Deeds that are kept for an agent which is not there.
+_MOST_KEPT: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often it looks."""
+
+    interval_ns: int = _SECOND_NS
+
+    def next_ns(self, judgement: Judgement | None, rules: Rules) -> int:
+        """Time to the next look: a quarter where it may decide on somebody's end, so that over-use is short."""
+        is_near = judgement is not None and bool(judgement.suspects) and not rules.dry_run
+        return max(SHORTEST_NS, self.interval_ns // 4) if is_near else self.interval_ns
+
+
+class Warden:
+    """One loop over one node. ``say``: tells people, a line each time."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        ending: Ending,
+        listener: Listener,
+        *,
+        rules: Rules,
+        pace: Pace,
+        say: Callable[[str], None],
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._sampler, self._ending, self._listener = sampler, ending, listener
+        self._rules, self._pace, self._say, self._clock_ns = rules, pace, say, clock_ns
+        self._history = History()
+        self._kept: list[Done] = []
+        self._lost = 0
+        self._said_away = ""
+        self._unjudged: frozenset[str] = frozenset()
+
+    def run(self, is_stopped: Callable[[], bool]) -> None:
+        """Go on until stopped."""
+        due_ns = self._clock_ns()
+        while not is_stopped():
+            self._listener.wait(due_ns)
+            if is_stopped():
+                break
+            looked_ns = self._clock_ns()
+            judgement = self.turn()
+            # From when it was due, so that what a look takes is not added; but no look is made up for.
+            due_ns = max(due_ns, looked_ns - SHORTEST_NS) + self._pace.next_ns(judgement, self._rules)
+
+    def turn(self) -> Judgement | None:
+        """Look once and do what has to be done; None where the driver could not be asked."""
+        self._ending.press(self._clock_ns())
+        try:
+            sample = self._sampler.look(self._clock_ns())
+        except DriverAway as error:
+            if str(error) != self._said_away:
+                self._say(f"driver: {error}; nobody is judged until it answers")
+            self._said_away = str(error)
+            return None
+        self._said_away = ""
+        caps = self._listener.caps
+        judgement = judge(sample, caps or {}, self._history, self._rules)
+        self._history = judgement.history
+        self._tell_unjudged(judgement.unjudged)
+        self._keep([self._carry_out(deed) for deed in judgement.deeds])
+        self._report(sample, judgement, None if caps is None else len(caps))
+        return judgement
+
+    def _carry_out(self, deed: Deed) -> Done:
+        now_ns = self._clock_ns()
+        outcomes = () if deed.is_dry else tuple(self._ending.end(victim, now_ns) for victim in deed.victims)
+        for number, victim in enumerate(deed.victims):
+            done = "dry run, would be ended" if deed.is_dry else outcomes[number]
+            self._say(
+                f"deed: pod {deed.pod_uid} has {deed.used_bytes // MIB} MiB of {deed.device}, its cap is "
+                f"{deed.cap_mib} MiB: process {victim.pid} ({victim.name}): {done}"
+            )
+        return Done(deed, outcomes)
+
+    def _keep(self, done: list[Done]) -> None:
+        self._kept += done
+        over = len(self._kept) - _MOST_KEPT
+        if over > 0:
+            self._lost += over
+            del self._kept[:over]
+
+    def _report(self, sample: Sample, judgement: Judgement, caps: int | None) -> None:
+        report = Report(sample, tuple(self._kept), tuple(sorted(judgement.unjudged)), caps, self._lost)
+        if self._listener.send(write_report(report)):
+            self._kept.clear()
+
+    def _tell_unjudged(self, unjudged: frozenset[str]) -> None:
+        for uuid in sorted(unjudged - self._unjudged):
+            self._say(f"device {uuid}: the driver does not tell the memory of a process; nobody there is judged")
+        self._unjudged = unjudged

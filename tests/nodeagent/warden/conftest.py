@@ -1,0 +1,134 @@
+"""The driver's stub in this process, and real processes in control groups as kubelet makes them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from nodeagent.core.cgroups import seat
+from tools.nvml_stub.build import LIBRARY, build
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="session")
+def stub_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("stub"))
+
+
+@dataclass
+class Machine:
+    """The GPUs and their processes, as the driver's stub tells them."""
+
+    file: Path
+    cards: dict[str, int] = field(default_factory=dict)
+    processes: list[str] = field(default_factory=list)
+    more: list[str] = field(default_factory=list)
+
+    def write(self) -> None:
+        """Put it in place at once, so that nobody reads a half."""
+        cards = [f"gpu {uuid} NVIDIA_H100 {mib} {number}" for number, (uuid, mib) in enumerate(self.cards.items())]
+        beside = self.file.with_suffix(".new")
+        beside.write_text("".join(f"{line}\n" for line in [*cards, *self.more, *self.processes]))
+        beside.replace(self.file)
+
+    def hold(self, pid: int, card: str, mib: int | str, sm: int = 0) -> None:
+        self.processes.append(f"proc {pid} {card} {mib} {sm}")
+        self.write()
+
+    def forget(self, pid: int) -> None:
+        self.processes = [line for line in self.processes if line.split()[1] != str(pid)]
+        self.write()
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stub_folder: Path) -> Machine:
+    """pynvml finds the library that has been loaded by its name."""
+    ctypes.CDLL(str(stub_folder / LIBRARY), mode=ctypes.RTLD_GLOBAL)
+    made = Machine(tmp_path / "machine", {"GPU-a": 80_000, "GPU-b": 40_000})
+    monkeypatch.setenv("FAKE_NVML_STATE", str(made.file))
+    made.write()
+    return made
+
+
+class Groups:
+    """Control groups below one of their own, as kubelet's driver ``cgroupfs`` names them."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._made: list[Path] = []
+        self.started: list[subprocess.Popen[bytes]] = []
+        self._make(root)
+
+    def _make(self, folder: Path) -> Path:
+        if not folder.exists():
+            self._make(folder.parent)
+            folder.mkdir()
+            self._made.append(folder)
+        return folder
+
+    def container(self, pod: str, name: str = "") -> Path:
+        return self._make(self._root / "kubepods" / "burstable" / f"pod{pod}" / (name or uuid.uuid4().hex * 2))
+
+    def start(self, group: Path, *command: str) -> subprocess.Popen[bytes]:
+        """A process that is in the group before its program runs."""
+        shell = f'echo $$ > {group}/cgroup.procs && exec "$@"'
+        process = subprocess.Popen(["sh", "-c", shell, "sh", *(command or ("sleep", "600"))])  # noqa: S607 - of PATH
+        self.started.append(process)
+        while process.poll() is None and not _runs(process.pid, group):
+            os.sched_yield()
+        return process
+
+    def end(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.wait()
+        for folder in reversed(self._made):
+            for pid in (folder / "cgroup.procs").read_text().split():
+                os.kill(int(pid), 9)
+            while (folder / "cgroup.procs").read_text():
+                os.sched_yield()
+            folder.rmdir()
+
+
+def _runs(pid: int, group: Path) -> bool:
+    text = Path(f"/proc/{pid}/cgroup").read_text()
+    return str(group).rpartition("/")[2] in text and b"cgroup.procs" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def hierarchy() -> Path | None:
+    """Where groups can be made that /proc then names: of version 1 by its memory controller, else version 2."""
+    for mounted in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")):
+        if (mounted / "cgroup.procs").exists() and os.access(mounted, os.W_OK):
+            return mounted
+    return None
+
+
+@pytest.fixture
+def groups() -> Iterator[Groups]:
+    mounted = hierarchy()
+    if mounted is None:
+        pytest.skip("control groups can't be made on this machine")
+    try:
+        made = Groups(mounted / f"moorage-test-{uuid.uuid4().hex[:8]}")
+    except OSError as error:
+        pytest.skip(f"control groups can't be made on this machine: {error}")
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def pod() -> str:
+    return str(uuid.uuid4())
+
+
+def pod_of(pid: int) -> str:
+    found = seat(Path(f"/proc/{pid}/cgroup").read_text())
+    return found.pod_uid if found is not None else ""

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from nodeagent.core.judging import History, Judgement, Key, Rules
+from nodeagent.core.messages import Frames, Report, read_report, write_caps
+from nodeagent.core.samples import MIB
+from nodeagent.warden.ending import Ending
+from nodeagent.warden.listening import Listener
+from nodeagent.warden.loop import Pace, Warden
+from nodeagent.warden.processes import Processes
+from nodeagent.warden.sampling import Sampler
+from tests.nodeagent.warden.conftest import Groups, Machine
+
+SECOND = 10**9
+
+
+@dataclass
+class Node:
+    """A warden in virtual time, and an agent on its socket."""
+
+    machine: Machine
+    listener: Listener
+    agent: socket.socket
+    said: list[str]
+    now_ns: int = 0
+
+    def __post_init__(self) -> None:
+        self._frames = Frames()
+        self.restart(Rules(dry_run=False))
+
+    def restart(self, rules: Rules) -> None:
+        processes = Processes()
+        self.warden = Warden(
+            Sampler(pynvml, processes),
+            Ending(processes),
+            self.listener,
+            rules=rules,
+            pace=Pace(),
+            say=self.said.append,
+            clock_ns=lambda: self.now_ns,
+        )
+
+    def cap(self, caps: dict[Key, int]) -> None:
+        self.agent.send(write_caps(caps))
+        self.listener.wait(0)
+        self.listener.wait(0)
+
+    def turn(self) -> Judgement | None:
+        self.now_ns += SECOND
+        return self.warden.turn()
+
+    def told(self) -> list[Report]:
+        self.agent.setblocking(False)
+        return [read_report(message) for message in self._frames.cut(self.agent.recv(1 << 20))]
+
+
+@pytest.fixture
+def node(machine: Machine, tmp_path: Path) -> Iterator[Node]:
+    said: list[str] = []
+    listener = Listener(str(tmp_path / "warden.sock"), say=said.append)
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.connect(str(tmp_path / "warden.sock"))
+        listener.wait(0)
+        yield Node(machine, listener, agent, said)
+        listener.close()
+
+
+def test_who_has_more_than_its_cap_is_ended_and_its_neighbour_is_not(node: Node, groups: Groups, pod: str) -> None:
+    greedy = groups.start(groups.container(pod))
+    other = "00000000-1111-4222-8333-444444444444"
+    modest = groups.start(groups.container(other))
+    node.machine.hold(greedy.pid, "GPU-a", 3000)
+    node.machine.hold(modest.pid, "GPU-a", 3000)
+    node.cap({(pod, "GPU-a"): 2048, (other, "GPU-a"): 4096})
+    assert node.turn()
+    assert greedy.poll() is None
+    node.turn()
+    assert greedy.wait(10) == -signal.SIGKILL
+    first, second = node.told()
+    assert (first.caps, first.done) == (2, ())
+    (done,) = second.done
+    assert (done.deed.pod_uid, done.deed.used_bytes, done.deed.cap_mib) == (pod, 3000 * MIB, 2048)
+    assert ([victim.pid for victim in done.deed.victims], done.outcomes) == ([greedy.pid], ("ended",))
+    assert node.said == [
+        f"deed: pod {pod} has 3000 MiB of GPU-a, its cap is 2048 MiB: process {greedy.pid} (sleep): ended"
+    ]
+    node.machine.forget(greedy.pid)
+    for _ in range(20):
+        node.turn()
+    assert modest.poll() is None
+
+
+def test_without_caps_it_ends_nobody(node: Node, groups: Groups, pod: str) -> None:
+    one = groups.start(groups.container(pod))
+    node.machine.hold(one.pid, "GPU-a", 79_999)
+    for _ in range(10):
+        node.turn()
+    assert one.poll() is None
+    assert [report.caps for report in node.told()] == [None] * 10
+
+
+def test_the_last_caps_go_on_when_the_agent_has_gone(node: Node, groups: Groups, pod: str) -> None:
+    one = groups.start(groups.container(pod))
+    node.cap({(pod, "GPU-a"): 2048})
+    node.agent.close()
+    node.machine.hold(one.pid, "GPU-a", 3000)
+    node.turn()
+    node.turn()
+    assert one.wait(10) == -signal.SIGKILL
+
+
+def test_a_dry_run_ends_nobody_and_says_what_it_would(node: Node, groups: Groups, pod: str) -> None:
+    one = groups.start(groups.container(pod))
+    node.restart(Rules())
+    node.cap({(pod, "GPU-a"): 2048})
+    node.machine.hold(one.pid, "GPU-a", 3000)
+    for _ in range(5):
+        node.turn()
+    assert one.poll() is None
+    assert len(node.said) == 1
+    assert node.said[0].endswith("dry run, would be ended")
+    told = [done for report in node.told() for done in report.done]
+    assert [(done.deed.is_dry, done.outcomes) for done in told] == [(True, ())]
+
+
+def test_processes_outside_of_pods_are_nobodys_whatever_they_hold(node: Node, groups: Groups, pod: str) -> None:
+    host = groups.start(groups.container(pod).parents[2])
+    node.cap({(pod, "GPU-a"): 1})
+    node.machine.hold(host.pid, "GPU-a", 79_999)
+    for _ in range(5):
+        node.turn()
+    assert host.poll() is None
+
+
+def test_deeds_wait_for_an_agent_that_comes_back(node: Node, groups: Groups, pod: str, tmp_path: Path) -> None:
+    one = groups.start(groups.container(pod))
+    node.cap({(pod, "GPU-a"): 2048})
+    node.agent.close()
+    node.listener.wait(0)
+    node.machine.hold(one.pid, "GPU-a", 3000)
+    node.turn()
+    node.turn()
+    node.machine.forget(one.pid)
+    node.agent = socket.socket(socket.AF_UNIX)
+    node.agent.connect(str(tmp_path / "warden.sock"))
+    node.listener.wait(0)
+    node.turn()
+    node.turn()
+    first, second = node.told()
+    assert [len(first.done), len(second.done)] == [1, 0]
+    assert one.wait(10) == -signal.SIGKILL
+    node.agent.close()
+
+
+def test_a_driver_that_is_away_is_told_once_and_tried_again(node: Node) -> None:
+    whole = node.machine.file.read_text()
+    node.machine.file.unlink()
+    assert [node.turn(), node.turn()] == [None, None]
+    node.machine.file.write_text(whole)
+    assert node.turn()
+    assert node.said == ["driver: Driver Not Loaded; nobody is judged until it answers"]
+
+
+def test_a_device_with_memory_that_is_not_told_is_told_once(node: Node) -> None:
+    node.machine.hold(1, "GPU-b", "na")
+    for _ in range(3):
+        node.turn()
+    assert node.said == ["device GPU-b: the driver does not tell the memory of a process; nobody there is judged"]
+    assert [report.unjudged for report in node.told()] == [("GPU-b",)] * 3
+
+
+SUSPECT = Judgement((), History(), suspects=frozenset({("pod", "GPU-a")}))
+
+
+@pytest.mark.parametrize(
+    ("judgement", "dry_run", "interval_ns", "next_ns"),
+    [
+        (None, False, SECOND, SECOND),
+        (Judgement((), History()), False, SECOND, SECOND),
+        (SUSPECT, False, SECOND, SECOND // 4),
+        (SUSPECT, False, 10 * SECOND, 5 * SECOND // 2),
+        (SUSPECT, False, SECOND // 4, SECOND // 4),
+        (SUSPECT, True, SECOND, SECOND),
+    ],
+)
+def test_it_looks_sooner_where_somebody_may_have_to_end(
+    judgement: Judgement | None, dry_run: bool, interval_ns: int, next_ns: int
+) -> None:
+    rules = replace(Rules(), dry_run=dry_run)
+    assert Pace(interval_ns=interval_ns).next_ns(judgement, rules) == next_ns
