@@ -6,6 +6,7 @@ import msgspec
 
 from binder.core.reservation_pod import ReservationTemplate
 from gpu.cdi import Cdi
+from gpu.memorycaps import MemoryCaps
 
 
 class BinderSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,6 +21,7 @@ class BinderSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``idle_s`` where the cards of a node differ, or a pod looks for one that it names: an empty reservation there tells
     which card is which, so that the pod comes to the one that it needs. ``contended_s``: for so long a device has to be
     seen ill, or somebody else's, before its tenants are moved. ``cdi``: how containers are told their devices.
+    ``memory_caps``: whose memory caps are written into books.
     """
 
     reservation: ReservationTemplate = ReservationTemplate()
@@ -32,3 +34,4 @@ class BinderSettings(msgspec.Struct, frozen=True, kw_only=True):
     uneven_idle_s: float = 20.0
     contended_s: float = 30.0
     cdi: Cdi = Cdi.AUTO
+    memory_caps: MemoryCaps = MemoryCaps.NONE

@@ -33,6 +33,7 @@ async def run(options: BinderOptions, stop: anyio.Event) -> None:
         idle_s=options.idle_s,
         contended_s=options.contended_s,
         cdi=options.cdi_enabled,
+        memory_caps=options.memory_caps,
     )
 
     def make(api: Api, events: EventRecorder, registry: Registry, tracer: Tracer | None) -> Replica:

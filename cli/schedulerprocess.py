@@ -60,6 +60,7 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         object_status=options.object_status,
         suggestions=options.suggestions,
         cdi=options.cdi_enabled,
+        memory_caps=options.memory_caps,
         queue_use=_queue_use(options),
         use_source=_use_source(options),
         evictions_per_s=options.evictions_per_second,

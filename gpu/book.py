@@ -36,6 +36,10 @@ class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, o
     mode: str = ""
     #: How much of the device's compute it asks, 0 for none: all that is asked is 100 at most.
     compute_percent: int = 0
+    #: How much of the device's memory it may use, where that is to be enforced (gpu/memorycaps.py): in MiB, or as a
+    #: part of the device. Both 0: no cap. Versions without these fields can't read a book that has them.
+    cap_mib: int = 0
+    cap_nano: int = 0
 
 
 class Tenant(msgspec.Struct, frozen=True, gc=False):
@@ -136,6 +140,8 @@ def parse(text: str | None) -> Book:
         raise MalformedBook("a charge is not positive")
     if any(not 0 <= entry.compute_percent <= PERCENT_PER_DEVICE for entry in book.entries.values()):
         raise MalformedBook(f"compute asked is not 0 to {PERCENT_PER_DEVICE} percent")
+    if any(not (entry.cap_mib >= 0 and 0 <= entry.cap_nano <= NANO_PER_DEVICE) for entry in book.entries.values()):
+        raise MalformedBook(f"a memory cap is not 0 to {NANO_PER_DEVICE} nano-GPU, or below 0 MiB")
     if book.total_nano > NANO_PER_DEVICE:
         raise MalformedBook(f"charges sum to {book.total_nano} nano-GPU, a device has {NANO_PER_DEVICE}")
     return book

@@ -96,7 +96,16 @@ class Scheduler(Follower):
         cdi = CdiNames(api, settings.cdi)
         super().__init__(_followed(of, self._scaling, cdi))
         handed = HandedOver(api, cache, clock=clock, orphan_s=settings.orphan_s)
-        direct = Direct(api, cache, clock=clock, rng=rng, events=events, cdi=cdi, observer=self._observer)
+        direct = Direct(
+            api,
+            cache,
+            clock=clock,
+            rng=rng,
+            events=events,
+            cdi=cdi,
+            memory_caps=settings.memory_caps,
+            observer=self._observer,
+        )
         self._status = _status(of)
         self._suggesting = _suggesting(of, self._status)
         #: The state of the scheduler's work, for metrics and reports.

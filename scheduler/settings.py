@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from gpu.cdi import Cdi
+from gpu.memorycaps import MemoryCaps
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues.use_over_time import UsePeriod
 from wire import names
@@ -96,7 +97,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     take some seconds, and moving pods between those that are merely slow costs more than it gains. ``scaling`` None:
     autoscalers are asked for nothing. ``object_status``: the status of Queues and PodGroups is written.
     ``suggestions``: conditions of pods that have waited a while say what would let them start. ``cdi``: how containers
-    are told their devices. ``scores``: those that ``decisions`` may name; None: the registry's (not imported
+    are told their devices. ``memory_caps``: whose memory caps are written into books.
+    ``scores``: those that ``decisions`` may name; None: the registry's (not imported
     here: NumPy, for ``--help``).
     ``prepare_s``: pods that start together wait so long for their claims to be bound, then they back off (KAI's time).
     ``evictions_per_s``: of all kinds together; twice as many at once after a pause. ``settle_s``: so long a node that
@@ -119,6 +121,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     object_status: bool = True
     suggestions: bool = False
     cdi: Cdi = Cdi.AUTO
+    memory_caps: MemoryCaps = MemoryCaps.NONE
     scores: Scores | None = None
     queue_use: UsePeriod | None = None
     use_source: UseSource | None = None

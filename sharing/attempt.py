@@ -7,11 +7,14 @@ attempt has no BindRequest; its identity is a fresh UUID.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from gpu import order
 from gpu.book import Entry, Tenant
 from gpu.handover import PlannedDevice
+from gpu.memorycaps import NO_CAP, Cap
 from gpu.order import Foreign
 from gpu.request import FractionAsk, MemoryAsk, SharedAsk
 from sharing.pods import PodView
@@ -60,11 +63,17 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """
         return pod.was_bound_by(self.id) if self.devices else pod.node == self.node
 
-    def tenant(self, group: str, rv: str, *, since: int = 0, grace_s: int = 30) -> Tenant:
-        """The entry for this group's book at ``rv``. ``since``: when it joins (Unix seconds), for people."""
-        device = next(device for device in self.devices if device.group == group)
+    def tenant(self, group: str, rv: str, *, since: int = 0, grace_s: int = 30, caps: Sequence[Cap] = ()) -> Tenant:
+        """The entry for this group's book at ``rv``. ``since``: when it joins (Unix seconds), for people.
+
+        ``caps``: for each of the devices, or empty: none is written.
+        """
+        place, device = next((at, device) for at, device in enumerate(self.devices) if device.group == group)
         pod = f"{self.namespace}/{self.pod_name}"
-        entry = Entry(device.nano, self.id, rv, since, pod, grace_s, device.mode, device.compute_percent)
+        cap = caps[place] if len(caps) == len(self.devices) else NO_CAP
+        entry = Entry(
+            device.nano, self.id, rv, since, pod, grace_s, device.mode, device.compute_percent, cap.mib, cap.nano
+        )
         return Tenant(self.pod_uid, entry, resource=device.resource)
 
     def asks_same(self, pod: PodView) -> bool:

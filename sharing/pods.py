@@ -15,6 +15,7 @@ from gpu.dialects.settings import DialectSettings
 from gpu.ended import has_ended
 from gpu.fences import fences
 from gpu.grant import Grant
+from gpu.memorycaps import Cap, MemoryCaps, caps
 from gpu.refusal import Refusal
 from gpu.request import NO_GPU, GpuRequest
 from gpu.translation import Translation
@@ -81,6 +82,10 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             return taken(self.recorded, number)
         request = self.asks(number)
         return None if request is None else msgspec.structs.replace(_UNRECORDED, request=request)
+
+    def caps(self, number: int, which: MemoryCaps) -> tuple[Cap, ...]:
+        """Memory caps of the devices of the request of this number; empty where none is to be written."""
+        return () if which is MemoryCaps.NONE else caps(self.taken(number), which)
 
     def names_devices(self, number: int) -> bool:
         """Whether the request of this number names devices by index or UUID."""

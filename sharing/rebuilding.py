@@ -11,6 +11,7 @@ from gpu import book as device_book
 from gpu.asked import mode_of
 from gpu.book import Book, Entry, NotEntered, Tenant
 from gpu.grant import DeviceGrant
+from gpu.memorycaps import NO_CAP, Cap, MemoryCaps
 from gpu.request import charge_nano
 from gpu.share import NANO_PER_DEVICE
 from sharing.pods import PodView
@@ -20,12 +21,15 @@ from wire import names
 BOUND_BY_KAI = "kai"
 
 
-def rebuild(group: str, bound: Sequence[PodView], *, card_mib: int = 0) -> Book | NotEntered:
+def rebuild(
+    group: str, bound: Sequence[PodView], *, card_mib: int = 0, caps: MemoryCaps = MemoryCaps.NONE
+) -> Book | NotEntered:
     """Return the book that these bound pods make; DeviceFull where they were given more than there is.
 
-    ``card_mib``: of the smallest card that it can be, 0 if unknown.
+    ``card_mib``: of the smallest card that it can be, 0 if unknown. ``caps``: whose memory caps are written.
     """
-    return device_book.join(device_book.EMPTY, [tenant(group, pod, card_mib=card_mib) for pod in bound])
+    tenants = [tenant(group, pod, card_mib=card_mib, caps=caps) for pod in bound]
+    return device_book.join(device_book.EMPTY, tenants)
 
 
 def resource_of(group: str, bound: Iterable[PodView], *, otherwise: str = names.GPU_RESOURCE) -> str:
@@ -37,14 +41,15 @@ def resource_of(group: str, bound: Iterable[PodView], *, otherwise: str = names.
     return next((device.resource for device in devices if device.group == group), names.GPU_RESOURCE)
 
 
-def tenant(group: str, pod: PodView, *, card_mib: int = 0) -> Tenant:
-    """The entry that a pod bound to this group must have; ``card_mib`` as of ``rebuild``."""
+def tenant(group: str, pod: PodView, *, card_mib: int = 0, caps: MemoryCaps = MemoryCaps.NONE) -> Tenant:
+    """The entry that a pod bound to this group must have; ``card_mib`` and ``caps`` as of ``rebuild``."""
     attempt = pod.grant.attempt if pod.grant else BOUND_BY_KAI
     mode = mode_of(pod.recorded) if pod.recorded is not None else ""
     name = f"{pod.namespace}/{pod.name}"
     given = _given(group, pod)
     percent = given.compute_percent if given is not None else 0
-    entry = Entry(_nano(group, pod, card_mib), attempt, pod.rv, 0, name, pod.grace_s, mode, percent)
+    cap = _cap(group, pod, caps)
+    entry = Entry(_nano(group, pod, card_mib), attempt, pod.rv, 0, name, pod.grace_s, mode, percent, cap.mib, cap.nano)
     return Tenant(pod.uid, entry, is_bound=True, resource=resource_of(group, [pod]))
 
 
@@ -88,6 +93,16 @@ def may_stand_in_a_book(pod: PodView) -> bool:
 def _given(group: str, pod: PodView) -> DeviceGrant | None:
     devices = pod.grant.devices if pod.grant is not None else ()
     return next((device for device in devices if device.group == group), None)
+
+
+def _cap(group: str, pod: PodView, which: MemoryCaps) -> Cap:
+    """Its memory cap on the device. None where nobody can say which of its alternatives was taken."""
+    devices = pod.grant.devices if pod.grant is not None else ()
+    if pod.recorded is not None and pod.recorded.alternatives:
+        return NO_CAP
+    found = pod.caps(0, which)
+    places = [place for place, device in enumerate(devices) if device.group == group]
+    return found[places[0]] if places and len(found) == len(devices) else NO_CAP
 
 
 def _nano(group: str, pod: PodView, card_mib: int) -> int:

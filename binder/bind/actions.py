@@ -123,7 +123,8 @@ class Carrier:
         if pod is None:
             return outcome.Failed(Failure(cause=Cause.POD_GONE))
         since = self._clock.now_ns() // 1_000_000_000
-        tenant = state.attempt.tenant(group, state.rv, since=since, grace_s=pod.grace_s)
+        caps = pod.caps(state.attempt.alternative, self._settings.memory_caps)
+        tenant = state.attempt.tenant(group, state.rv, since=since, grace_s=pod.grace_s, caps=caps)
         return await self._desk.join(group, state.attempt.node, tenant)
 
     async def _verify(self, group: str) -> Outcome:

@@ -151,7 +151,8 @@ class Desk:
 
     def _first_book(self, group: str, node: str, batch: Sequence[_Waiting]) -> Book | Failed:
         """Bound pods of the group come first (a lost reservation is rebuilt), then as many of the batch as fit."""
-        book = rebuild(group, self._view.bound_in(group), card_mib=self._view.cards_mib.get(node, 0))
+        card_mib, caps = self._view.cards_mib.get(node, 0), self._settings.memory_caps
+        book = rebuild(group, self._view.bound_in(group), card_mib=card_mib, caps=caps)
         if not isinstance(book, Book):
             return _refused(Cause.DEVICE_CLAIMED, group, "its bound pods need more than one device")
         for waiting in batch:

@@ -41,7 +41,7 @@ class Restoring:
     async def restore(self, group: str, bound: Sequence[PodView]) -> None:
         """Create the reservation of a group again, whose bound pods have lost it."""
         node = bound[0].node
-        book = rebuild(group, bound, card_mib=self._view.cards_mib.get(node, 0))
+        book = rebuild(group, bound, card_mib=self._view.cards_mib.get(node, 0), caps=self._settings.memory_caps)
         if not isinstance(book, Book):
             _log.error("group %s on node %s: its pods were given more than one device: %s", group, node, book)
             return
@@ -65,7 +65,9 @@ class Restoring:
             return
         bound = await self._listed_in(held)
         card_mib = self._card_mib(fresh)
-        adopted = await books.adopt(self._api, fresh, [tenant(held.group, pod, card_mib=card_mib) for pod in bound])
+        caps = self._settings.memory_caps
+        tenants = [tenant(held.group, pod, card_mib=card_mib, caps=caps) for pod in bound]
+        adopted = await books.adopt(self._api, fresh, tenants)
         if isinstance(adopted, Reservation):
             extra = about(LogEvent.RESERVATION_ADOPTED, reservation=held.name, group=held.group, node=held.node)
             _log.info("reservation %s adopted with %d tenants", held.name, len(bound), extra=extra)
@@ -105,7 +107,7 @@ class Restoring:
         that were bound when all who vanished had been waited for: one that went since then may still run.
         """
         bound = await self._listed_in(fresh)
-        book = rebuild(fresh.group, bound, card_mib=self._card_mib(fresh))
+        book = rebuild(fresh.group, bound, card_mib=self._card_mib(fresh), caps=self._settings.memory_caps)
         if not isinstance(book, Book) or not {pod.uid for pod in bound}.issuperset(known):
             return None
         try:

@@ -7,7 +7,7 @@ from typing import Annotated
 from binder.core.reservation_pod import ReservationTemplate
 from binder.settings import BinderSettings
 from cli.settings import kinds
-from cli.settings.common import Replica
+from cli.settings.common import Replica, WrittenCaps
 from cli.settings.declaring import Setting
 
 
@@ -38,3 +38,4 @@ class BinderOptions(Replica, frozen=True, kw_only=True):
             kind=kinds.seconds(),
         ),
     ] = BinderSettings().contended_s
+    memory_caps: WrittenCaps = BinderSettings().memory_caps

@@ -10,12 +10,24 @@ from cli.besidekai import IfKaiStarts
 from cli.settings import kinds
 from cli.settings.declaring import Setting
 from gpu.cdi import Cdi
+from gpu.memorycaps import MemoryCaps
 from kube.lead.lease import LeaseSettings
 
 _LEASE: Final = LeaseSettings()
 _LONGEST_LEASE_S: Final = 3600
 _LEVELS: Final = ("debug", "info", "warning", "error")
 Address = tuple[str, int]
+
+
+#: Of scheduler and binder, both of which write books: the same for both.
+WrittenCaps = Annotated[
+    MemoryCaps,
+    Setting(
+        help="write memory caps into books, for what enforces them on nodes: of no pod, of those that wish one, or of "
+        "all with shares; only once every scheduler and binder knows this option",
+        kind=kinds.member(MemoryCaps),
+    ),
+]
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from cli.inspection.options import UNITS_MIB
 from cli.settings import affinity, kinds
-from cli.settings.common import Address
+from cli.settings.common import Address, WrittenCaps
 from cli.settings.declaring import Setting
 from cli.settings.preferences import PreferenceOptions
 from scheduler.core.model.node_pool import NodePool
@@ -103,6 +103,7 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
             kind=kinds.SWITCH,
         ),
     ] = False
+    memory_caps: WrittenCaps = SchedulerSettings().memory_caps
     object_status: Annotated[
         bool,
         Setting(

@@ -20,6 +20,7 @@ import msgspec
 from gpu import bound
 from gpu.asked import PLAIN, asked
 from gpu.cause import Cause
+from gpu.memorycaps import MemoryCaps
 from gpu.refusal import Refusal
 from gpu.reservation import Reservation
 from gpu.translation import Translation
@@ -96,6 +97,7 @@ class Direct:
         rng: random.Random,
         events: EventRecorder,
         cdi: CdiNames,
+        memory_caps: MemoryCaps,
         observer: Observer,
     ) -> None:
         self._api = api
@@ -105,6 +107,7 @@ class Direct:
         self._rng = rng
         self._events = events
         self._cdi = cdi
+        self._memory_caps = memory_caps
         self._observer = observer
         self._books = BookWriter(api)
 
@@ -217,7 +220,9 @@ class Direct:
     async def _join(self, sharer: Sharer, group: str) -> Outcome:
         held, rv = self._cache.reservations.get(group), sharer.state.rv
         grace_s = sharer.pod.grace_s if sharer.pod is not None else 30
-        tenant = sharer.state.attempt.tenant(group, rv, since=sharer.since, grace_s=grace_s)
+        attempt = sharer.state.attempt
+        caps = sharer.pod.caps(attempt.alternative, self._memory_caps) if sharer.pod is not None else ()
+        tenant = attempt.tenant(group, rv, since=sharer.since, grace_s=grace_s, caps=caps)
         joined = await self._books.join(held, [tenant]) if held is not None else None
         if not isinstance(joined, Reservation):
             return outcome.Failed(Failure(cause=Cause.DEVICE_TAKEN))

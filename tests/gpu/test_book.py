@@ -352,3 +352,20 @@ class BookMachine(RuleBasedStateMachine):
 
 
 TestBook = BookMachine.TestCase
+
+
+@pytest.mark.parametrize("field", ["cap_mib", "cap_nano"])
+@pytest.mark.parametrize(("cap", "is_read"), [(0, True), (1, True), (NANO_PER_DEVICE, True), (-1, False)])
+def test_a_memory_cap_is_not_below_none(field: str, cap: int, *, is_read: bool) -> None:
+    entry = {"nano": 5, "attempt": "a", "rv": "7", "since": 1, "pod": "team/p", field: cap}
+    if is_read:
+        assert getattr(device_book.parse(json.dumps({"u": entry})).entries["u"], field) == cap
+    else:
+        with pytest.raises(MalformedBook, match="memory cap"):
+            device_book.parse(json.dumps({"u": entry}))
+
+
+def test_no_cap_is_above_the_device() -> None:
+    entry = {"nano": 5, "attempt": "a", "rv": "7", "since": 1, "pod": "team/p", "cap_nano": NANO_PER_DEVICE + 1}
+    with pytest.raises(MalformedBook, match="memory cap"):
+        device_book.parse(json.dumps({"u": entry}))

@@ -12,6 +12,7 @@ from gpu import handover
 from gpu.book import Book, DeviceFull, Entry
 from gpu.grant import DeviceGrant, Grant
 from gpu.handover import Handover, PlannedDevice
+from gpu.memorycaps import MemoryCaps
 from gpu.order import Foreign
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk
 from gpu.translation import Cards, Translation, Wishes
@@ -100,6 +101,26 @@ def test_a_rebuilt_book_has_the_compute_of_the_bound_pods_even_where_it_is_more_
     book = rebuild("g", [bound(attempt(name), grant=grant) for name, grant in grants.items()])
     assert isinstance(book, Book)
     assert [entry.compute_percent for entry in book.entries.values()] == [60, 60]
+
+
+@pytest.mark.parametrize(
+    ("which", "alternatives", "caps"),
+    [
+        (MemoryCaps.NONE, (), [(0, 0), (0, 0)]),
+        (MemoryCaps.WISHED, (), [(100, 0), (0, 0)]),
+        (MemoryCaps.ALL, (), [(100, 0), (0, HALF)]),
+        # Nobody can say which of its requests was taken.
+        (MemoryCaps.WISHED, (request(),), [(0, 0), (0, 0)]),
+    ],
+)
+def test_a_rebuilt_book_has_the_memory_caps_of_the_bound_pods(
+    which: MemoryCaps, alternatives: tuple[GpuRequest, ...], caps: list[tuple[int, int]]
+) -> None:
+    wishes = Translation(dialect="hami", request=MEMORY, alternatives=alternatives, wishes=Wishes(memory_cap=True))
+    wished = bound(attempt("p"), request=MEMORY, recorded=wishes)
+    book = rebuild("g", [wished, bound(attempt("q"), request=request())], caps=which)
+    assert isinstance(book, Book)
+    assert [(entry.cap_mib, entry.cap_nano) for entry in book.entries.values()] == caps
 
 
 MEMORY = GpuRequest((ContainerRequest(ContainerRef(ContainerKind.REGULAR, 0), (MemoryAsk(100),)),))

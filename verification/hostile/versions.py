@@ -23,7 +23,7 @@ from simulator.parts import Parts
 from wire import names
 
 #: Optional fields of a book's entry (gpu/book.py), the oldest first.
-FIELDS: Final = ("grace_s", "mode", "compute_percent")
+FIELDS: Final = ("grace_s", "mode", "compute_percent", "cap_mib", "cap_nano")
 
 _BOOKED: Final = (names.TENANTS, names.HANDOVER, names.GRANT)
 #: What stands before the name of a field that is not known.

@@ -41,7 +41,7 @@ def text(said: Any) -> str:
 
 def test_a_book_of_before_there_were_grace_periods_modes_and_compute_is_read() -> None:
     (entry,) = book.parse(text({"u": ENTRY})).entries.values()
-    assert (entry.grace_s, entry.mode, entry.compute_percent) == (30, "", 0)
+    assert (entry.grace_s, entry.mode, entry.compute_percent, entry.cap_mib, entry.cap_nano) == (30, "", 0, 0, 0)
 
 
 def test_a_book_without_anything_new_is_written_as_older_versions_read_it() -> None:

@@ -11,12 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from binder.settings import BinderSettings
 from gpu import book, handover, record
 from gpu.book import Entry, MalformedBook
+from gpu.memorycaps import MemoryCaps
 from gpu.refusal import Refusal
 from kube.client.resources import PODS
 from kube.client.transport import Response
 from kube.memory.responses import HEADERS
+from scheduler.settings import SchedulerSettings
 from tests.conftest import AnyioBackend
 from tests.verification.hostile.faults.grounds import NAMESPACE, Stage, stage
 from verification.hostile.faults.processes import OlderVersion
@@ -25,7 +28,9 @@ from verification.hostile.versions import OlderVersion as OlderWire
 from wire import names
 
 PLAIN = {"nano": 5, "attempt": "a", "rv": "7", "since": 1, "pod": "team/p"}
-FULL = {**PLAIN, "grace_s": 60, "mode": "mps", "compute_percent": 50}
+FULL = {**PLAIN, "grace_s": 60, "mode": "mps", "compute_percent": 50, "cap_mib": 1024, "cap_nano": 7}
+HALF = 500_000_000
+CAPS = ("cap_mib", "cap_nano")
 RECORD = {"version": 1, "dialect": "hami", "asks": [{"container": "c0", "name": "main", "nano": 500_000_000}]}
 
 
@@ -155,3 +160,58 @@ async def test_an_older_version_joins_no_newer_book_and_a_newer_one_finds_it_as_
         await on.until(300)
         assert await on.phase("q") == "Running"
         assert await _book(on) == {"team/p": 60, "team/q": 60}
+
+
+def _capped(which: MemoryCaps) -> dict[str, Any]:
+    """Both components write these caps."""
+    return {"scheduler": SchedulerSettings(memory_caps=which), "binder": BinderSettings(memory_caps=which)}
+
+
+async def _caps(on: Stage) -> dict[str, tuple[int, int]]:
+    """Pod -> its cap in MiB and in nano-GPU, as the only book says it."""
+    (held,) = await on.ground.reservations()
+    entries = book.parse((held.metadata.annotations or {})[names.TENANTS]).entries.values()
+    return {entry.pod: (entry.cap_mib, entry.cap_nano) for entry in entries}
+
+
+@pytest.mark.parametrize("older", [("scheduler", "binder"), ("binder",), ("scheduler",)], ids="+".join)
+async def test_versions_without_caps_work_beside_newer_ones_until_caps_are_switched_on(older: tuple[str, ...]) -> None:
+    """In whichever order they are upgraded, and when both have been."""
+    async with stage("1x1x40GiB") as on:
+        for component in older:
+            on.strike(OlderVersion(at_s=0, for_s=120, component=component, lacks=len(CAPS)))
+        await on.until(5)
+        for name in "pq":
+            await _make(on, name)
+        await on.until(60)
+        assert [await on.phase(name) for name in "pq"] == ["Running", "Running"]
+        assert await _caps(on) == {"team/p": (0, 0), "team/q": (0, 0)}
+
+
+@pytest.mark.parametrize("older", [("scheduler", "binder"), ("binder",)], ids="+".join)
+async def test_with_caps_switched_on_an_older_version_joins_no_book_that_has_them(older: tuple[str, ...]) -> None:
+    """A rollback before caps are off again: what runs goes on, and further shares wait for the newer version."""
+    async with stage("1x1x40GiB", **_capped(MemoryCaps.ALL)) as on:
+        await _make(on, "p")
+        await on.until(30)
+        assert await _caps(on) == {"team/p": (0, HALF)}
+        for component in older:
+            on.strike(OlderVersion(at_s=30, for_s=120, component=component, lacks=len(CAPS)))
+        await on.until(35)
+        await _make(on, "q")
+        await on.until(149)
+        assert await on.phase("p") == "Running"
+        assert (await _caps(on))["team/p"] == (0, HALF)
+        await on.until(300)
+        assert [await on.phase(name) for name in "pq"] == ["Running", "Running"]
+        assert await _caps(on) == {"team/p": (0, HALF), "team/q": (0, HALF)}
+
+
+@pytest.mark.parametrize(("which", "cap_nano"), [(MemoryCaps.NONE, 0), (MemoryCaps.WISHED, 0), (MemoryCaps.ALL, HALF)])
+async def test_caps_are_written_of_those_that_the_setting_names(which: MemoryCaps, cap_nano: int) -> None:
+    """KAI's plain fraction wishes none. The first share is entered by the binder, the second by the scheduler."""
+    async with stage("1x1x40GiB", **_capped(which)) as on:
+        for name in "pq":
+            await _make(on, name)
+            await on.until(on.now_s + 30)
+        assert await _caps(on) == {"team/p": (0, cap_nano), "team/q": (0, cap_nano)}

@@ -253,7 +253,7 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("node-replaced", "for_s"): _between((5, 90)),
     ("node-replaced", "forget_s"): _within(percent=60),
     ("older-version", "for_s"): _between((5, 60), (60, 200)),
-    ("older-version", "lacks"): _one_of(1, 2, 3),
+    ("older-version", "lacks"): _one_of(3, 4, 5),
     ("pause", "for_s"): _STANDSTILL,
     ("plugin-lags", "for_s"): _between((10, 120)),
     ("plugin-lags", "lag_s"): _one_of(0.5, 5.0, 30.0),
