@@ -99,10 +99,15 @@ def read_caps(message: bytes) -> dict[Key, int]:
     return caps
 
 
+def can_be_capped(pod_uid: str, device: str) -> bool:
+    """Whether a warden takes a cap of this pod on this device: both are named as Kubernetes and NVML name them."""
+    return _POD.fullmatch(pod_uid) is not None and _DEVICE.fullmatch(device) is not None
+
+
 def _cap(said: Any) -> tuple[Key, int]:
     match said:
         case [str(pod), str(device), int(mib)] if (
-            _POD.fullmatch(pod) and _DEVICE.fullmatch(device) and not isinstance(mib, bool) and 0 < mib <= _MOST_MIB
+            can_be_capped(pod, device) and not isinstance(mib, bool) and 0 < mib <= _MOST_MIB
         ):
             return (pod, device), mib
         case _:
