@@ -1,0 +1,164 @@
+"""The agent of a node as a process of this machine, with a token that is bound to a pod on that node.
+
+``with NodeAgent(plane, "node-a", socket=..., machine=...) as agent:`` is ready when it has read its node. The API
+server must have Moorage's namespaces, rights and kinds, and the Node. The pod only lends its identity: what runs is
+this process.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tools.cluster.plane import ControlPlane
+from tools.flags import LOOPBACK
+from tools.goprogram import cache_root
+from tools.node.settings import PAUSE_IMAGE
+from tools.nvml_stub import build as nvml_stub
+from tools.ports import free_port
+from tools.processes import Child, Family
+from tools.rest import RestError
+from wire import names
+
+_ROOT = Path(__file__).parent.parent.parent
+_READY_WITHIN_S = 60.0
+_CONFLICT = 409
+
+
+class NodeAgent:
+    """``socket``: of kubelet's pod-resources API. ``machine``: the NVML stub's file of GPUs."""
+
+    def __init__(self, plane: ControlPlane, node: str, *, socket: Path, machine: Path) -> None:
+        self._plane = plane
+        self._node = node
+        self._socket = socket
+        self._machine = machine
+        self._folder = tempfile.TemporaryDirectory(prefix="agent-")
+        self._family = Family(Path(self._folder.name))
+        self._port, self._metrics = free_port(), free_port()
+        self._child: Child | None = None
+        #: From the start of the process until it said that it was ready.
+        self.ready_after_s = 0.0
+
+    def __enter__(self) -> Self:
+        try:
+            (self._path / "ca.pem").write_text(self._plane.ca_pem)
+            (self._path / "token").write_text(self.token())
+            self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._family.stop()
+        self._folder.cleanup()
+
+    @property
+    def _path(self) -> Path:
+        return Path(self._folder.name)
+
+    def token(self) -> str:
+        """Ask for a token as kubelet does for a pod of the agent on this node, which is made if it is not there."""
+        name = f"agent-{self._node}"
+        pods = f"/api/v1/namespaces/{names.NODE_NAMESPACE}/pods"
+        container = {"name": "agent", "image": PAUSE_IMAGE, "imagePullPolicy": "Never"}
+        spec = {"serviceAccountName": names.NODE_AGENT_SERVICE_ACCOUNT, "nodeName": self._node}
+        pod = {"metadata": {"name": name}, "spec": {**spec, "containers": [container]}}
+        try:
+            self._plane.rest().call("POST", pods, pod)
+        except RestError as error:
+            if error.code != _CONFLICT:
+                raise
+        uid = self._plane.rest().call("GET", f"{pods}/{name}")["metadata"]["uid"]
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": name, "uid": uid}
+        path = f"/api/v1/namespaces/{names.NODE_NAMESPACE}/serviceaccounts/{names.NODE_AGENT_SERVICE_ACCOUNT}/token"
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": bound}}
+        return str(self._plane.rest().call("POST", path, request)["status"]["token"])
+
+    def start(self) -> None:
+        """Start the process, and return when it is ready. Raises ProcessDied and TimeoutError."""
+        library = nvml_stub.build(cache_root(os.environ))
+        environment = [f"PYTHONPATH={_ROOT}", f"FAKE_NVML_STATE={self._machine}", f"LD_LIBRARY_PATH={library}"]
+        options = {
+            "server": self._plane.url,
+            "ca-file": self._path / "ca.pem",
+            "token-file": self._path / "token",
+            "node-name": self._node,
+            "pod-resources-socket": self._socket,
+            "health-probe-bind-address": f"{LOOPBACK}:{self._port}",
+            "metrics-bind-address": f"{LOOPBACK}:{self._metrics}",
+        }
+        flags = [f"--{key}={value}" for key, value in options.items()]
+        command = [sys.executable, "-m", "cli.main", "node-agent", *flags]
+        began = time.monotonic()
+        self._child = self._family.start("agent", ["/usr/bin/env", *environment, *command])
+        while not self.is_ready():
+            self._child.check()
+            if time.monotonic() > began + _READY_WITHIN_S:
+                raise TimeoutError(f"the agent was not ready within {_READY_WITHIN_S:.0f} s:\n{self._child.tail()}")
+            time.sleep(0.02)
+        self.ready_after_s = time.monotonic() - began
+
+    def is_ready(self) -> bool:
+        """Ask as kubelet does."""
+        return self._get(self._port, "/readyz")[0] == http.HTTPStatus.OK
+
+    def metrics(self) -> str:
+        """What it counts."""
+        return self._get(self._metrics, "/metrics")[1]
+
+    def resident_kib(self) -> int:
+        """Resident memory, as the kernel counts it."""
+        return self._running().resident_kib()
+
+    def cpu_s(self) -> float:
+        """CPU time of the process so far, in the kernel's ticks."""
+        fields = Path(f"/proc/{self._running().process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self, *, within_s: float = 10.0) -> int:
+        """Tell it to end, as kubelet does; return its exit code."""
+        child = self._running()
+        os.kill(child.process.pid, signal.SIGTERM)
+        code = child.process.wait(within_s)
+        self._family.children.remove(child)
+        return code
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self._family.kill(self._running())
+
+    def check(self) -> None:
+        """Raise ProcessDied if it has ended on its own."""
+        self._running().check()
+
+    def log(self) -> str:
+        """What it has written."""
+        return self._running().log.read_text()
+
+    def _running(self) -> Child:
+        if self._child is None:
+            raise RuntimeError("the agent was not started")
+        return self._child
+
+    @staticmethod
+    def _get(port: int, path: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(LOOPBACK, port, timeout=5)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except OSError:
+            return 0, ""
+        finally:
+            connection.close()
