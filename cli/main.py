@@ -15,7 +15,20 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from cli import admin, commandnames, dialectfile, explain, inspect, manifestfiles, offline, run, snapshot, ui, version
+from cli import (
+    admin,
+    commandnames,
+    dialectfile,
+    explain,
+    inspect,
+    manifestfiles,
+    nodeagent,
+    offline,
+    run,
+    snapshot,
+    ui,
+    version,
+)
 from cli.comparing import options as comparing_options
 from cli.options import output
 from cli.printable import line
@@ -148,6 +161,8 @@ def _parser(given: Sequence[str] | None = None) -> argparse.ArgumentParser:
     called = _called(given)
     commands = _add_asking(parser, called)
     run.add_command(commands)
+    if called == nodeagent.NAME:
+        nodeagent.add_command(commands)
     if called not in commands.choices:
         _add_others(commands)
     return parser

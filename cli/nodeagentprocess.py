@@ -1,6 +1,6 @@
 """The process of ``moorage node-agent``: one on each node, which elects nobody.
 
-It has no right to read tenants' pods and sends no traces of them. Threads: one that asks the driver now and then.
+It has no right to read tenants' pods and sends no traces of them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from kube.client.api import Api
 from kube.client.retry import Retry
 from kube.lead.lease import incarnation
 from kube.serving import serve
-from nodeagent import nvml
 from nodeagent.app import Agent
 from nodeagent.kubeletapi.client import PodResources
+from nodeagent.reading import read_aside
 from nodeagent.settings import AgentSettings
 
 
@@ -58,7 +58,7 @@ async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
             tasks.start_soon(serve, health.app(), listener)
             tasks.start_soon(health.end_with, stop)
         api = Api(CountedTransport(transport, registry), retry=Retry(rng), lag=measured_lag(registry))
-        agent = Agent(api, kubelet, nvml.read_aside, settings=chosen, rng=rng, observer=AgentCounted(registry))
+        agent = Agent(api, kubelet, read_aside, settings=chosen, rng=rng, observer=AgentCounted(registry))
         count_watches(registry, agent.reflectors)
         show_cards(registry, agent)
 

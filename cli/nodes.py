@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
-from cli import components
+from cli import starting
 from cli.refusing import BadInput
 from cli.settings.common import Process
 from cli.settings.declaring import add_options
@@ -69,4 +69,4 @@ def _nodes(arguments: argparse.Namespace) -> int:
         )
     process = importlib.import_module("cli.nodeprocess")
     arguments.shapes = process.shapes(arguments)
-    return components.start(process.run_nodes, from_line(Process, arguments), arguments)
+    return starting.start(process.run_nodes, from_line(Process, arguments), arguments)

@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 
 from nodeagent.core.card import Card
-from nodeagent.nvml import Machine
+from nodeagent.core.machine import Machine
 from reservation.device import Device, Unreadable
 
 _log: Final = logging.getLogger(__name__)

@@ -1,33 +1,27 @@
 """The GPUs of this machine, read whole through NVML; the only module of the agent that speaks with it.
 
-The driver is asked, and let go again: who holds it open stops its upgrade (docs/design/node.md). Loading it may take a
-second a GPU where no persistence daemon runs, so this is for a thread of its own.
+``python -m nodeagent.nvml`` prints them as JSON. It is a process of its own (nodeagent/reading.py): pynvml and the
+driver's library take 15 MiB, and a driver that hangs keeps its callers for ever. The driver is asked, and let go again:
+who holds it open stops its upgrade.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import dataclasses
+import json
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import anyio.to_thread
 import pynvml
 
 from nodeagent.core.card import Card
+from nodeagent.core.machine import Machine
 from reservation.device import Device, Unreadable
 from reservation.nvml import QuestionFailed, ask, ask_if_supported, is_cut, minor_of, named, session, slice_at
 
 _PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """``cards`` by index. ``devices``: GPUs and MIG slices by UUID, as a reservation process in a pod reads them."""
-
-    cards: tuple[Card, ...]
-    devices: Mapping[str, Device]
 
 
 def read() -> Machine | Unreadable:
@@ -40,11 +34,6 @@ def read() -> Machine | Unreadable:
         return Unreadable(str(failure))
     devices = {device.uuid: device for _, of_card in found for device in of_card}
     return Machine(tuple(card for card, _ in found), devices)
-
-
-async def read_aside() -> Machine | Unreadable:
-    """Read them in a thread."""
-    return await anyio.to_thread.run_sync(read)
 
 
 def _card(index: int) -> tuple[Card, list[Device]]:
@@ -87,3 +76,13 @@ def numa_node(bus_id: str, devices: Path = _PCI_DEVICES) -> int | None:
     except (OSError, ValueError):
         return None
     return told if told >= 0 else None
+
+
+def main() -> int:
+    """Print what was read."""
+    sys.stdout.write(json.dumps(dataclasses.asdict(read())))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

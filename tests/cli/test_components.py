@@ -72,10 +72,10 @@ def test_an_option_that_is_none_is_refused_with_what_was_perhaps_meant(
 
 _COUNT_COLLECTIONS = """
 import gc
-from cli import components
+from cli import starting
 found = []
 gc.callbacks.append(lambda phase, info: found.append(info["generation"]))
-components.process_of("scheduler")
+starting.process_of("scheduler")
 print(len(found))
 """
 

@@ -21,10 +21,10 @@ from kube.memory.server import MemoryApiServer
 from kube.memory.types import MOORAGE
 from nodeagent.app import Agent
 from nodeagent.core.card import Card
+from nodeagent.core.machine import Machine
 from nodeagent.core.witness import Outcome
 from nodeagent.kubeletapi.client import Life, Unanswered
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
-from nodeagent.nvml import Machine
 from nodeagent.observing import Observer
 from nodeagent.settings import AgentSettings
 from reservation.device import Device, Unreadable

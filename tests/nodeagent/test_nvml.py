@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from nodeagent.core.card import Card
-from nodeagent.nvml import Machine, numa_node
+from nodeagent.core.machine import Machine
+from nodeagent.nvml import numa_node
 from reservation.device import Device, Unreadable
 from tools.nvml_stub.build import build
 

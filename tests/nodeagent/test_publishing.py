@@ -11,7 +11,7 @@ from kube.client.resources import GPU_NODES, NODES
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
 from kube.memory.types import MOORAGE
-from nodeagent.nvml import Machine
+from nodeagent.core.machine import Machine
 from reservation.device import Unreadable
 from tests.nodeagent.node import AGENT, CARDS, NODE, Scene, scene
 from wire.crds.gpunode import CardHealth, TenantStatus

@@ -6,8 +6,8 @@ import pytest
 from kube.client.resources import PODS
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
+from nodeagent.core.machine import Machine
 from nodeagent.core.witness import Outcome
-from nodeagent.nvml import Machine
 from reservation.device import Device, Unreadable
 from tests.nodeagent.node import AGENT, Scene, scene
 from wire import names

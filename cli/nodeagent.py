@@ -1,0 +1,16 @@
+"""``moorage node-agent`` alone: one runs on each node, so it does not load what other components are told (12 MiB)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+NAME: Final = "node-agent"
+WHAT: Final = "run the agent of a node, which tells devices sooner"
+
+
+def add_command(commands: Any) -> None:
+    """Add the sub-command."""
+    from cli.settings.nodeagent import NodeAgentOptions  # noqa: PLC0415 - lazily, as in cli/main.py
+    from cli.starting import add_command as add  # noqa: PLC0415
+
+    add(commands, NAME, NodeAgentOptions, WHAT)

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.nodeagentprocess import settings
+from cli.refusing import BadInput
+from cli.version import VERSION
+from tests.cli.given import options
+
+ROOT = Path(__file__).parents[2]
+_LOADED = """
+import sys
+from cli import main
+from cli.starting import process_of
+main._parser(["node-agent"]).parse_args(["node-agent"])
+process_of("node-agent")
+print(*{name.partition(".")[0] for name in sys.modules})
+"""
+
+
+def test_the_node_is_told_by_the_environment_as_the_chart_does() -> None:
+    told = settings(options("node-agent", [], {"MOORAGE_NODE_AGENT_NODE_NAME": "node-a"}))
+    assert (told.node, told.version) == ("node-a", VERSION)
+    assert str(told.pod_resources) == "/var/lib/kubelet/pod-resources/kubelet.sock"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--node-name: missing; give the name of the Node"),
+        (["--node-name=n", "--traces-endpoint=http://otel:4318"], "--traces-endpoint: the node agent sends no traces"),
+    ],
+)
+def test_what_the_agent_can_not_do_without_and_does_not_do_is_refused(arguments: list[str], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        settings(options("node-agent", arguments))
+
+
+def test_it_loads_no_other_component_and_no_driver() -> None:
+    """One runs on each node: 50 MiB, where all of them and pynvml took 66."""
+    done = subprocess.run(
+        [sys.executable, "-c", _LOADED], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120
+    )
+    others = {"scheduler", "binder", "workloads", "admission", "simulator", "numpy", "pynvml", "google", "cryptography"}
+    assert set(done.stdout.split()) & others == set()
