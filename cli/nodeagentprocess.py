@@ -32,7 +32,7 @@ from nodeagent.settings import AgentSettings
 
 
 def settings(options: NodeAgentOptions) -> AgentSettings:
-    """Return what the agent is told. Raises BadInput for what it can't do without, and for what it does not do."""
+    """Return the agent's settings. Raises BadInput for what it can't do without, and for what it does not do."""
     if not options.node_name:
         raise BadInput("--node-name: missing; give the name of the Node that the agent runs on")
     if options.traces_endpoint:
