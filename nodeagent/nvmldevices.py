@@ -20,7 +20,7 @@ from nodeagent.core.card import Card
 from nodeagent.core.health import Look, RecoveryAction
 from nodeagent.core.slice import Slice
 from nodeagent.core.standing import Fault
-from nodeagent.serving import Reading, Unreadable
+from nodeagent.pluginports import Reading, Unreadable
 
 _T = TypeVar("_T")
 _MIB: Final = 1 << 20
@@ -42,7 +42,7 @@ _MOST_EVENTS: Final = 256
 
 
 class NvmlDevices:
-    """A serving.Machine. Opens NVML with the first call, and again after it failed."""
+    """A pluginports.Machine. Opens NVML with the first call, and again after it failed."""
 
     def __init__(self, *, module: Path = _MODULE, pci_devices: Path = _PCI_DEVICES) -> None:
         self._module = module

@@ -7,112 +7,26 @@ node agent, in a process of its own, or in a test.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from kube.client.clock import monotonic_ns
 from nodeagent import cdifiles
 from nodeagent.answering import ResourceAnswers, Surroundings
-from nodeagent.core.boundedyaml import MOST_BYTES
-from nodeagent.core.card import Card
-from nodeagent.core.health import Health, Look
+from nodeagent.core.health import Look
 from nodeagent.core.mistake import Mistake
-from nodeagent.core.preferring import Place
-from nodeagent.core.remembered import Remembered, decoded, encoded
 from nodeagent.core.settings import PluginSettings
-from nodeagent.core.slice import Slice
-from nodeagent.core.standing import Fault, Standing
-from nodeagent.lifeofresource import Allocatable, LifeOfResource, Pace, Watcher
+from nodeagent.core.standing import Standing
+from nodeagent.lifeofresource import LifeOfResource
+from nodeagent.pluginfiles import read_file, read_state, version, write_state
+from nodeagent.pluginports import Intervals, Machine, Observer, Places, Sources, Unreadable
 
 _CDI_STRATEGY: Final = "flags.plugin.deviceListStrategy"
-#: Of a state file that we wrote: 32 GPUs of 7 slices have 60 KiB.
-_MOST_STATE_BYTES: Final = 1 << 20
-
-
-class Unreadable(Exception):
-    """Raised by a Machine whose driver does not answer; the text says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """All that the driver lists. ``looks`` are of GPUs and slices, ``places`` of GPUs, by UUID."""
-
-    cards: Sequence[Card]
-    slices: Sequence[Slice] = ()
-    looks: Mapping[str, Look] = field(default_factory=dict)
-    places: Mapping[str, Place] = field(default_factory=dict)
-
-
-class Machine(Protocol):
-    """The driver. Both calls block, and are made in one thread."""
-
-    def read(self) -> Reading:
-        """Look at all devices. Raises Unreadable."""
-        ...
-
-    def faults(self, within_s: float) -> Sequence[Fault]:
-        """Wait for events for at most this time. Raises Unreadable."""
-        ...
-
-
-class Observer(Watcher, Protocol):
-    """Hears what a node's administrator should know."""
-
-    def refused(self, mistakes: Sequence[Mistake]) -> None:
-        """Hear what is wrong with the file; nothing when it is served."""
-        ...
-
-    def noted(self, notes: Sequence[str]) -> None:
-        """Hear which parts of the file have no effect on this node."""
-        ...
-
-    def health(self, states: Mapping[str, Health]) -> None:
-        """Hear the health of all devices that are not, or lately were not, well."""
-        ...
-
-    def unreadable(self, why: str) -> None:
-        """Hear that the driver does not answer; "" when it does."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
-    """Paths. ``plugins`` is kubelet's folder of sockets; ``state`` has to vanish with a reboot, as in /run."""
-
-    plugins: Path
-    state: Path
-    cdi: Path = Path(cdifiles.FOLDER)
-    root: Path = Path("/")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intervals:
-    """Seconds between two looks at the file and at the devices; for how long one wait for events lasts."""
-
-    file_s: float = 1.0
-    look_s: float = 10.0
-    wait_s: float = 0.5
-    life: Pace = field(default_factory=Pace)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """What is asked again and again. ``file``: the settings file, None for none.
-
-    ``wanted``: UUIDs of GPUs that waiting reservations are opened for. ``cleared``: UUIDs that an administrator has
-    called mended since the last call.
-    """
-
-    file: Callable[[], Path | None]
-    allocatable: Allocatable
-    wanted: Callable[[], Collection[str]] = tuple
-    cleared: Callable[[], Collection[str]] = tuple
 
 
 async def serve(
@@ -156,7 +70,7 @@ class _Plugin:
         self._observer = observer
         self._places = places
         self._intervals = intervals
-        self._kept = _read_state(places.state)
+        self._kept = read_state(places.state)
         self._standing = Standing(environment, self._kept)
         self._around = Surroundings(wanted=sources.wanted, root=places.root)
         self._lives: dict[str, tuple[LifeOfResource, anyio.CancelScope]] = {}
@@ -167,7 +81,7 @@ class _Plugin:
         self._one = anyio.CapacityLimiter(1)
 
     async def run(self, tasks: TaskGroup) -> None:
-        self._standing.take_file(_read_file(self._sources.file()))
+        self._standing.take_file(read_file(self._sources.file()))
         await self._first_look()
         await self._settle(tasks)
         tasks.start_soon(self._follow_file, tasks)
@@ -199,9 +113,9 @@ class _Plugin:
         before = None
         while True:
             path = self._sources.file()
-            if (now := (path, _version(path))) != before:
+            if (now := (path, version(path))) != before:
                 before = now
-                self._standing.take_file(_read_file(path))
+                self._standing.take_file(read_file(path))
                 await self._settle(tasks)
             await anyio.sleep(self._intervals.file_s)
 
@@ -273,7 +187,7 @@ class _Plugin:
             self._kept = kept
             # What is not kept costs nothing but what a restart forgets.
             with contextlib.suppress(OSError):
-                _write_state(self._places.state, kept)
+                write_state(self._places.state, kept)
 
     async def _make_cdi(self) -> None:
         """Make the CDI file where a strategy needs it, and again when devices or settings have changed."""
@@ -296,40 +210,3 @@ class _Plugin:
 async def _within(scope: anyio.CancelScope, life: LifeOfResource) -> None:
     with scope:
         await life.run()
-
-
-def _version(path: Path | None) -> tuple[int, int, int] | None:
-    """Tell one content of a file from the next; a mounted ConfigMap is a link to another file then."""
-    if path is None:
-        return None
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
-
-
-def _read_file(path: Path | None) -> str | Mistake:
-    """Read a settings file, and no more than one byte beyond what is allowed. "" if there should be none."""
-    if path is None:
-        return ""
-    try:
-        with path.open("rb") as file:
-            return file.read(MOST_BYTES + 1).decode(errors="replace")
-    except OSError as error:
-        return Mistake(str(path), f"can't be read: {error.strerror}", "a file")
-
-
-def _read_state(path: Path) -> Remembered:
-    try:
-        with path.open("rb") as file:
-            return decoded(file.read(_MOST_STATE_BYTES))
-    except OSError:
-        return Remembered()
-
-
-def _write_state(path: Path, kept: Remembered) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.write_bytes(encoded(kept))
-    fresh.replace(path)

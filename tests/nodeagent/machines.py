@@ -13,7 +13,7 @@ from nodeagent.core.health import Health, Look
 from nodeagent.core.mistake import Mistake
 from nodeagent.core.slice import Slice
 from nodeagent.core.standing import Fault
-from nodeagent.serving import Reading, Unreadable
+from nodeagent.pluginports import Reading, Unreadable
 
 T = TypeVar("T")
 

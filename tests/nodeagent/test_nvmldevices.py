@@ -19,7 +19,7 @@ _PROGRAM = """
 import dataclasses, json, sys
 from pathlib import Path
 from nodeagent.nvmldevices import NvmlDevices
-from nodeagent.serving import Unreadable
+from nodeagent.pluginports import Unreadable
 
 state, module = Path(sys.argv[1]), Path(sys.argv[2])
 devices = NvmlDevices(module=module, pci_devices=module)

@@ -23,7 +23,8 @@ from nodeagent.kubeletapi.deviceplugin import (
 )
 from nodeagent.kubeletapi.service import PluginService
 from nodeagent.lifeofresource import Pace
-from nodeagent.serving import Intervals, Places, Sources, Unreadable, serve
+from nodeagent.pluginports import Intervals, Places, Sources, Unreadable
+from nodeagent.serving import serve
 from tests.nodeagent.core.machine import card, uuid
 from tests.nodeagent.kubeletapi.kubelets import kubelet
 from tests.nodeagent.kubeletapi.test_service import Fixed

@@ -1,0 +1,100 @@
+"""What a device plug-in needs of its surroundings: a driver, an observer, sources, paths and intervals.
+
+The node agent passes in its own; tests pass in emulated ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from nodeagent import cdifiles
+from nodeagent.core.card import Card
+from nodeagent.core.health import Health, Look
+from nodeagent.core.mistake import Mistake
+from nodeagent.core.preferring import Place
+from nodeagent.core.slice import Slice
+from nodeagent.core.standing import Fault
+from nodeagent.lifeofresource import Allocatable, Pace, Watcher
+
+
+class Unreadable(Exception):
+    """Raised by a Machine whose driver does not answer; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """All that the driver lists. ``looks`` are of GPUs and slices, ``places`` of GPUs, by UUID."""
+
+    cards: Sequence[Card]
+    slices: Sequence[Slice] = ()
+    looks: Mapping[str, Look] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
+
+
+class Machine(Protocol):
+    """The driver. Both calls block, and are made in one thread."""
+
+    def read(self) -> Reading:
+        """Look at all devices. Raises Unreadable."""
+        ...
+
+    def faults(self, within_s: float) -> Sequence[Fault]:
+        """Wait for events for at most this time. Raises Unreadable."""
+        ...
+
+
+class Observer(Watcher, Protocol):
+    """Hears what a node's administrator should know."""
+
+    def refused(self, mistakes: Sequence[Mistake]) -> None:
+        """Hear what is wrong with the file; nothing when it is served."""
+        ...
+
+    def noted(self, notes: Sequence[str]) -> None:
+        """Hear which parts of the file have no effect on this node."""
+        ...
+
+    def health(self, states: Mapping[str, Health]) -> None:
+        """Hear the health of all devices that are not, or lately were not, well."""
+        ...
+
+    def unreadable(self, why: str) -> None:
+        """Hear that the driver does not answer; "" when it does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Paths. ``plugins`` is kubelet's folder of sockets; ``state`` has to vanish with a reboot, as in /run."""
+
+    plugins: Path
+    state: Path
+    cdi: Path = Path(cdifiles.FOLDER)
+    root: Path = Path("/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervals:
+    """Seconds between two looks at the file and at the devices; for how long one wait for events lasts."""
+
+    file_s: float = 1.0
+    look_s: float = 10.0
+    wait_s: float = 0.5
+    life: Pace = field(default_factory=Pace)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What is asked again and again. ``file``: the settings file, None for none.
+
+    ``wanted``: UUIDs of GPUs that waiting reservations are opened for. ``cleared``: UUIDs that an administrator has
+    called mended since the last call.
+    """
+
+    file: Callable[[], Path | None]
+    allocatable: Allocatable
+    wanted: Callable[[], Collection[str]] = tuple
+    cleared: Callable[[], Collection[str]] = tuple
