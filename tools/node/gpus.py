@@ -41,6 +41,12 @@ def write_machine(folder: Path, gpus: Sequence[Gpu]) -> None:
     _replace(folder / MACHINE, [gpu.line for gpu in gpus])
 
 
+def add_statements(folder: Path, statements: Sequence[str]) -> None:
+    """Add further statements of the stub, until the devices are written again."""
+    path = folder / MACHINE
+    _replace(path, [*path.read_text().splitlines(), *statements])
+
+
 def write_unhealthy(folder: Path, uuids: Collection[str]) -> None:
     """Say which devices are ill; a device plugin that runs tells kubelet at once."""
     _replace(folder / UNHEALTHY, sorted(uuids))

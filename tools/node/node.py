@@ -38,6 +38,8 @@ from tools.nvml_stub import build as nvml_stub
 from tools.processes import Family
 
 CONTAINERD, PLUGIN = "containerd", "device-plugin"
+#: Moorage's own, in the place of the emulated one.
+OWN_PLUGIN = "own-device-plugin"
 #: Asks the node's containerd about what kubelet made.
 CTR = ("ctr", "--address", settings.RUNTIME_SOCKET, "--namespace", "k8s.io")
 _NAMESPACES, _PASSAGE = "namespaces", "passage"
@@ -171,6 +173,13 @@ class Node:
         self.start_again(program)
         return program
 
+    def start_own_plugin(self, *options: str) -> None:
+        """Start Moorage's own device plug-in (tools/node/ownplugin.py); ``kill`` ends it by the name OWN_PLUGIN."""
+        paths = [f"LD_LIBRARY_PATH={self.folder}", f"FAKE_NVML_STATE={self.folder / _gpus.MACHINE}"]
+        python = ["env", f"PYTHONPATH={':'.join([str(_ROOT), *sys.path])}", *paths, sys.executable]
+        self._programs[OWN_PLUGIN] = [*python, "-m", "tools.node.ownplugin", str(self.folder), *options]
+        self.start_again(OWN_PLUGIN)
+
     def check(self) -> None:
         """Raise ProcessDied if a program has ended on its own."""
         self._running().check()
@@ -188,6 +197,10 @@ class Node:
         """Change which devices the machine has; containers that run keep what they see."""
         self.gpus = tuple(devices)
         _gpus.write_machine(self.folder, devices)
+
+    def add_events(self, *events: str) -> None:
+        """Have the driver of our own device plug-in report XIDs, each ``UUID XID`` once; others read devices alone."""
+        _gpus.add_statements(self.folder, [f"event {event}" for event in events])
 
     def set_unhealthy(self, uuids: Collection[str]) -> None:
         """Change which devices are ill."""
