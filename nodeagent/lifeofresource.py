@@ -83,7 +83,12 @@ class LifeOfResource:
                     await self._next_kubelet(kubelet)
                 continue
             self._watcher.rival(self._resource, "")
-            was_replaced = await self._one_life(kubelet)
+            try:
+                was_replaced = await self._one_life(kubelet)
+            except (NotRegistered, OSError) as error:
+                self._watcher.failed(self._resource, str(error))
+                await anyio.sleep(self._pace.poll_s)
+                continue
             if was_replaced and replaced == kubelet:
                 self._watcher.rival(self._resource, "another device plug-in has registered the resource twice")
                 with anyio.move_on_after(self._pace.rival_s):
@@ -136,9 +141,6 @@ class LifeOfResource:
                         return await self._was_replaced(kubelet)
                     with anyio.move_on_after(self._pace.poll_s):
                         await service.left.wait()
-            except NotRegistered as error:
-                self._watcher.failed(self._resource, str(error))
-                await anyio.sleep(self._pace.poll_s)
             finally:
                 self._service = None
         return False

@@ -103,6 +103,9 @@ class _Plugin:
             await anyio.sleep(self._intervals.look_s)
 
     async def _look(self) -> None:
+        if self._cdi_problem:
+            # The program may be there now.
+            self._told = ()
         reading = await anyio.to_thread.run_sync(self._machine.read, limiter=self._one)
         self._standing.take_machine(reading.cards, reading.slices)
         self._standing.take_looks(reading.looks, monotonic_ns())

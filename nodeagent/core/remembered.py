@@ -23,6 +23,8 @@ class Remembered:
     cards: tuple[Card, ...] = ()
     slices: tuple[Slice, ...] = ()
     health: Mapping[str, Health] = field(default_factory=dict)
+    #: The index by which the file means a GPU: the one that it had first.
+    seats: Mapping[str, int] = field(default_factory=dict)
 
 
 def encoded(remembered: Remembered) -> bytes:
@@ -42,3 +44,17 @@ def with_unlisted(known: Sequence[Card], listed: Sequence[Card]) -> tuple[Card, 
     """All GPUs that are listed, as they are now, and those that were known before, by index."""
     by_uuid = {card.uuid: card for card in (*known, *listed)}
     return tuple(sorted(by_uuid.values(), key=lambda card: (card.index, card.uuid)))
+
+
+def with_seats(seats: Mapping[str, int], cards: Sequence[Card]) -> dict[str, int]:
+    """Keep the index that each GPU had first: the driver numbers the others again when one has gone.
+
+    Else a file that names GPUs by index would move them to other resources while pods have them.
+    """
+    known = {card.uuid for card in cards}
+    kept = {uuid: seat for uuid, seat in seats.items() if uuid in known}
+    free = (seat for seat in range(len(cards) + len(kept)) if seat not in set(kept.values()))
+    for card in cards:
+        if card.uuid not in kept:
+            kept[card.uuid] = next(free) if card.index in kept.values() else card.index
+    return kept

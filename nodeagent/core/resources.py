@@ -6,7 +6,7 @@ scheduler that counts whole devices of ``nvidia.com/gpu`` would give a replica t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,17 +54,26 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """A device before sharing: the name that it has without an entry."""
+    """A device before sharing: the name that it has without an entry, and the index by which a file means it."""
 
     name: str
+    seat: str
     device: Device
     mem_mib: int | None
 
 
-def offer(settings: PluginSettings, cards: Sequence[Card], slices: Sequence[Slice]) -> Offer | tuple[Mistake, ...]:
-    """Put settings on the GPUs of a machine, or say which entries can't be served. GPUs in ``gone`` are left out."""
+def offer(
+    settings: PluginSettings,
+    cards: Sequence[Card],
+    slices: Sequence[Slice],
+    seats: Mapping[str, int] | None = None,
+) -> Offer | tuple[Mistake, ...]:
+    """Put settings on the GPUs of a machine, or say which entries can't be served. GPUs in ``gone`` are left out.
+
+    ``seats``: the index by which the file means a GPU, where that is not the driver's of now.
+    """
     there = [card for card in cards if card.uuid not in settings.gone]
-    found = _machine(settings.mig_strategy, there, slices)
+    found = _machine(settings.mig_strategy, there, slices, seats or {})
     if isinstance(found, Mistake):
         return (found,)
     taken: dict[str, Entry] = {}
@@ -92,29 +101,34 @@ def offer(settings: PluginSettings, cards: Sequence[Card], slices: Sequence[Slic
     return Offer(tuple(Resource(name, tuple(served[name])) for name in sorted(served)), tuple(notes))
 
 
-def _machine(strategy: MigStrategy, cards: Sequence[Card], slices: Sequence[Slice]) -> list[_Found] | Mistake:
-    whole = [_Found(name=GPU, device=_card(card), mem_mib=card.mem_mib) for card in cards if not card.has_mig]
+def _machine(
+    strategy: MigStrategy, cards: Sequence[Card], slices: Sequence[Slice], seats: Mapping[str, int]
+) -> list[_Found] | Mistake:
+    whole = [_card(card, seats) for card in cards if not card.has_mig]
     if strategy is MigStrategy.NONE:
         return whole
     by_uuid = {card.uuid: card for card in cards}
     parts = [(by_uuid[one.card], one) for one in slices if one.card in by_uuid]
     if strategy is MigStrategy.MIXED:
-        return [*whole, *(_part(f"{_MIG}{one.profile.replace('+', '.')}", card, one) for card, one in parts)]
+        named = (_part(f"{_MIG}{one.profile.replace('+', '.')}", card, one, seats) for card, one in parts)
+        return [*whole, *named]
     profiles = {one.profile for _, one in parts}
     if parts and (whole or len(profiles) > 1):
         kinds = [*(["whole GPUs"] if whole else []), *sorted(profiles)]
         return Mistake(_STRATEGY, f"single, and this node has {', '.join(kinds)}", "mixed, or slices of one profile")
-    return [*whole, *(_part(GPU, card, one) for card, one in parts)]
+    return [*whole, *(_part(GPU, card, one, seats) for card, one in parts)]
 
 
-def _card(card: Card) -> Device:
-    return Device(uuid=card.uuid, card=card.uuid, index=str(card.index), numa=card.numa, minor=card.minor)
+def _card(card: Card, seats: Mapping[str, int]) -> _Found:
+    device = Device(uuid=card.uuid, card=card.uuid, index=str(card.index), numa=card.numa, minor=card.minor)
+    return _Found(name=GPU, seat=str(seats.get(card.uuid, card.index)), device=device, mem_mib=card.mem_mib)
 
 
-def _part(name: str, card: Card, one: Slice) -> _Found:
+def _part(name: str, card: Card, one: Slice, seats: Mapping[str, int]) -> _Found:
     index = f"{card.index}:{one.place}"
     device = Device(uuid=one.uuid, card=card.uuid, index=index, numa=card.numa, minor=card.minor)
-    return _Found(name=name, device=device, mem_mib=one.mem_mib)
+    seat = f"{seats.get(card.uuid, card.index)}:{one.place}"
+    return _Found(name=name, seat=seat, device=device, mem_mib=one.mem_mib)
 
 
 def _unused(strategy: MigStrategy, cards: Sequence[Card]) -> list[str]:
@@ -130,7 +144,7 @@ def _chosen(entry: Entry, found: Sequence[_Found]) -> list[_Found]:
     if isinstance(entry.devices, int):
         return named[: entry.devices]
     wanted = frozenset(entry.devices)
-    return [one for one in named if one.device.uuid in wanted or one.device.index in wanted]
+    return [one for one in named if one.device.uuid in wanted or one.seat in wanted]
 
 
 def _replicas(entry: Entry, one: _Found) -> int | None:

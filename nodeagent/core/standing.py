@@ -14,7 +14,7 @@ from nodeagent.core.advertising import by_id, listed
 from nodeagent.core.card import Card
 from nodeagent.core.health import Health, Look, Rules, on_cleared, on_fault, on_look, on_xid
 from nodeagent.core.mistake import Mistake
-from nodeagent.core.remembered import Remembered, with_unlisted
+from nodeagent.core.remembered import Remembered, with_seats, with_unlisted
 from nodeagent.core.resources import Device, Offer, Resource, offer
 from nodeagent.core.settings import PluginSettings
 from nodeagent.core.slice import Slice
@@ -52,6 +52,7 @@ class Standing:
         self._environment = environment
         self._cards = remembered.cards
         self._slices = remembered.slices
+        self._seats = dict(remembered.seats)
         self._health: dict[str, Health] = dict(remembered.health)
         self._was_seen = False
         self._wanted: PluginSettings | None = None
@@ -95,7 +96,7 @@ class Standing:
 
     def remembered(self) -> Remembered:
         """What has to be known after a start."""
-        return Remembered(self.cards, self._slices, dict(self._health))
+        return Remembered(self.cards, self._slices, dict(self._health), dict(self._seats))
 
     def take_file(self, text: str | Mistake) -> None:
         """Take the contents of the file, "" for none, or why there are none."""
@@ -162,7 +163,8 @@ class Standing:
     def _offer(self) -> None:
         if self._wanted is None or not self._was_seen:
             return
-        found = offer(self._wanted, self._cards, self._slices)
+        self._seats = with_seats(self._seats, [card for card in self._cards if card.uuid not in self._wanted.gone])
+        found = offer(self._wanted, self._cards, self._slices, self._seats)
         if not isinstance(found, Offer):
             self.mistakes = found
             return

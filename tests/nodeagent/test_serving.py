@@ -265,8 +265,8 @@ async def test_cdi_needs_a_file_that_nvidias_program_makes(node: Node) -> None:
     async with kubelet(node.plugins) as registry, node.plugin(**environment):
         await node.heard.until(lambda: node.heard.mistakes == ["flags.plugin.deviceListStrategy"])
         assert registry.endpoints == []
+        # It is tried again with each look at the devices.
         ctk(node, """echo '{"kind": "k8s.device-plugin.nvidia.com/gpu", "devices": []}'""")
-        node.configure("flags: {plugin: {deviceListStrategy: [envvar, cdi-cri]}}\nmoorage: {healingSeconds: 7}")
         await registry.next()
     assert '"kind"' in (node.places.cdi / "moorage-gpu.json").read_text()
 
@@ -276,6 +276,15 @@ async def test_nothing_is_served_without_a_file_that_should_be_there(node: Node)
     async with kubelet(node.plugins) as registry, node.plugin():
         await node.heard.until(lambda: node.heard.mistakes == [str(node.file)])
         assert registry.endpoints == []
+
+
+async def test_a_socket_that_can_not_be_made_is_tried_again(node: Node) -> None:
+    async with kubelet(node.plugins) as registry:
+        (node.plugins / SOCKET).mkdir()
+        async with node.plugin():
+            await node.heard.until(lambda: node.heard.failures)
+            (node.plugins / SOCKET).rmdir()
+            assert (await registry.next()).resource == GPU
 
 
 async def test_notes_say_what_has_no_effect(node: Node) -> None:

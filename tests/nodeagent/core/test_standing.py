@@ -100,6 +100,18 @@ def test_a_card_that_the_driver_does_not_list_any_more_stays_as_ill_until_the_fi
     assert [one.uuid for one in again.cards] == [uuid(0)]
 
 
+def test_a_card_stays_in_its_resource_when_the_driver_numbers_cards_again(standing: Standing) -> None:
+    standing.take_file(files.CLEARML)
+    standing.take_machine([replace(CARDS[1], index=0)], ())
+    standing.take_looks({uuid(1): WELL[uuid(1)]}, 10 * S)
+    assert set(healthy(standing, "nvidia.com/gpu-0").values()) == {False}
+    assert set(healthy(standing, "nvidia.com/gpu-1")) == {f"{uuid(1)}::{number}" for number in range(8)}
+    again = Standing({}, standing.remembered())
+    again.take_file(files.CLEARML)
+    again.take_machine([replace(CARDS[1], index=0)], ())
+    assert healthy(again, "nvidia.com/gpu-1") == healthy(standing, "nvidia.com/gpu-1")
+
+
 def test_an_ill_card_is_ill_after_a_restart_and_a_card_that_is_out_waits_for_an_administrator(
     standing: Standing,
 ) -> None:
