@@ -123,22 +123,23 @@ class _Plugin:
             await anyio.sleep(self._intervals.file_s)
 
     async def _follow_machine(self, tasks: TaskGroup) -> None:
-        next_look_s = anyio.current_time() + self._intervals.look_s
+        looked_s = anyio.current_time()
         while True:
+            is_due = anyio.current_time() - looked_s >= self._intervals.look_s
             try:
                 wait = partial(self._machine.faults, self._intervals.wait_s)
                 faults = await anyio.to_thread.run_sync(wait, limiter=self._one)
                 for fault in faults:
                     self._standing.take_fault(fault, monotonic_ns())
-                if anyio.current_time() >= next_look_s:
-                    next_look_s = anyio.current_time() + self._intervals.look_s
+                if is_due:
                     await self._look()
             except Unreadable as error:
                 self._observer.unreadable(str(error))
-                if anyio.current_time() >= next_look_s:
-                    next_look_s = anyio.current_time() + self._intervals.look_s
+                if is_due:
                     self._nobody_answers()
                 await anyio.sleep(self._intervals.wait_s)
+            if is_due:
+                looked_s = anyio.current_time()
             self._standing.take_cleared(self._sources.cleared(), monotonic_ns())
             await self._settle(tasks)
 

@@ -19,20 +19,24 @@ T = TypeVar("T")
 
 
 class EmulatedMachine:
-    """``cards`` and ``looks`` may be changed while it is read; ``strike`` brings a fault; ``broken``: no driver."""
+    """``cards`` and ``looks`` may be changed while it is read; ``strike`` brings a fault.
+
+    ``broken``: there is no driver. ``unlisted``: it reports faults, and can't list devices.
+    """
 
     def __init__(self, cards: Sequence[Card], slices: Sequence[Slice] = ()) -> None:
         self.cards = list(cards)
         self.slices = list(slices)
         self.looks: dict[str, Look] = {}
         self.broken = False
+        self.unlisted = False
         self._faults: queue.SimpleQueue[Fault] = queue.SimpleQueue()
 
     def strike(self, fault: Fault) -> None:
         self._faults.put(fault)
 
     def read(self) -> Reading:
-        if self.broken:
+        if self.broken or self.unlisted:
             raise Unreadable("no driver")
         uuids = [*(one.uuid for one in self.cards), *(one.uuid for one in self.slices)]
         return Reading(

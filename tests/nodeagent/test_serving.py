@@ -154,15 +154,16 @@ async def test_a_card_that_vanished_is_ill_and_stays_so_after_a_restart_of_the_p
         await plugin.until(lambda devices: devices == {uuid(0): True})
 
 
-async def test_all_cards_are_ill_while_the_driver_does_not_answer(node: Node) -> None:
+@pytest.mark.parametrize("fault", ["broken", "unlisted"])
+async def test_all_cards_are_ill_while_the_driver_does_not_answer(node: Node, fault: str) -> None:
     node.configure("moorage: {healingSeconds: 1}")
     async with kubelet(node.plugins) as registry, node.plugin():
         plugin = await registry.next()
         assert await plugin.healthy() == BOTH
-        node.machine.broken = True
+        setattr(node.machine, fault, True)
         await plugin.until(lambda devices: not any(devices.values()))
         assert node.heard.why == "no driver"
-        node.machine.broken = False
+        setattr(node.machine, fault, False)
         await plugin.until(lambda devices: devices == BOTH)
 
 
