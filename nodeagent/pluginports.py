@@ -78,11 +78,16 @@ class Places:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """Seconds between two looks at the file and at the devices; for how long one wait for events lasts."""
+    """Seconds between two looks at the file and at the devices; for how long one wait for events lasts.
+
+    ``answer_s``: for how long the driver may keep us waiting. Where no persistence daemon runs, it takes a second or
+    two a GPU.
+    """
 
     file_s: float = 1.0
     look_s: float = 10.0
     wait_s: float = 0.5
+    answer_s: float = 60.0
     life: Pace = field(default_factory=Pace)
 
 

@@ -7,9 +7,9 @@ node agent, in a process of its own, or in a test.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -26,6 +26,7 @@ from nodeagent.lifeofresource import LifeOfResource
 from nodeagent.pluginfiles import read_file, read_state, version, write_state
 from nodeagent.pluginports import Intervals, Machine, Observer, Places, Sources, Unreadable
 
+_T = TypeVar("_T")
 _CDI_STRATEGY: Final = "flags.plugin.deviceListStrategy"
 
 
@@ -106,11 +107,19 @@ class _Plugin:
         if self._cdi_problem:
             # The program may be there now.
             self._told = ()
-        reading = await anyio.to_thread.run_sync(self._machine.read, limiter=self._one)
+        reading = await self._asked(self._machine.read)
         self._standing.take_machine(reading.cards, reading.slices)
         self._standing.take_looks(reading.looks, monotonic_ns())
         self._around.places = reading.places
         self._observer.unreadable("")
+
+    async def _asked(self, question: Callable[[], _T]) -> _T:
+        """Ask the driver. One that hangs keeps the only thread, so the next question fails too."""
+        try:
+            with anyio.fail_after(self._intervals.answer_s):
+                return await anyio.to_thread.run_sync(question, limiter=self._one, abandon_on_cancel=True)
+        except TimeoutError as error:
+            raise Unreadable(f"the driver did not answer within {self._intervals.answer_s:g} s") from error
 
     async def _follow_file(self, tasks: TaskGroup) -> None:
         before = None
@@ -127,9 +136,7 @@ class _Plugin:
         while True:
             is_due = anyio.current_time() - looked_s >= self._intervals.look_s
             try:
-                wait = partial(self._machine.faults, self._intervals.wait_s)
-                faults = await anyio.to_thread.run_sync(wait, limiter=self._one)
-                for fault in faults:
+                for fault in await self._asked(partial(self._machine.faults, self._intervals.wait_s)):
                     self._standing.take_fault(fault, monotonic_ns())
                 if is_due:
                     await self._look()

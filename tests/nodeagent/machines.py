@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -21,7 +22,8 @@ T = TypeVar("T")
 class EmulatedMachine:
     """``cards`` and ``looks`` may be changed while it is read; ``strike`` brings a fault.
 
-    ``broken``: there is no driver. ``unlisted``: it reports faults, and can't list devices.
+    ``answers``: cleared, a look hangs. ``broken``: there is no driver. ``unlisted``: it reports faults, and can't list
+    devices.
     """
 
     def __init__(self, cards: Sequence[Card], slices: Sequence[Slice] = ()) -> None:
@@ -30,12 +32,15 @@ class EmulatedMachine:
         self.looks: dict[str, Look] = {}
         self.broken = False
         self.unlisted = False
+        self.answers = threading.Event()
+        self.answers.set()
         self._faults: queue.SimpleQueue[Fault] = queue.SimpleQueue()
 
     def strike(self, fault: Fault) -> None:
         self._faults.put(fault)
 
     def read(self) -> Reading:
+        self.answers.wait()
         if self.broken or self.unlisted:
             raise Unreadable("no driver")
         uuids = [*(one.uuid for one in self.cards), *(one.uuid for one in self.slices)]

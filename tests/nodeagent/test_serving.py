@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import stat
 from collections.abc import AsyncIterator, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from tests.nodeagent.machines import EmulatedMachine, Heard
 GPU = "nvidia.com/gpu"
 SOCKET = "moorage-agent-gpu.sock"
 SHARED = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, rename: shared, replicas: 2}]}}"
-QUICK = Intervals(file_s=0.01, look_s=0.01, wait_s=0.01, life=Pace(poll_s=0.01, heard_s=30, rival_s=0.02))
+QUICK = Intervals(file_s=0.01, look_s=0.01, wait_s=0.01, answer_s=30, life=Pace(poll_s=0.01, heard_s=30, rival_s=0.02))
 
 
 class Node:
@@ -49,6 +50,7 @@ class Node:
         self.known: Collection[str] | None = ()
         self.wanted: Collection[str] = ()
         self.cleared: Collection[str] = ()
+        self.intervals = QUICK
 
     async def allocatable(self) -> Collection[str] | None:
         return self.known
@@ -69,9 +71,8 @@ class Node:
         async with anyio.create_task_group() as tasks:
 
             async def run() -> None:
-                await serve(
-                    self.machine, sources, self.heard, places=self.places, environment=environment, intervals=QUICK
-                )
+                passed: Any = {"places": self.places, "environment": environment, "intervals": self.intervals}
+                await serve(self.machine, sources, self.heard, **passed)
 
             tasks.start_soon(run)
             yield
@@ -164,6 +165,21 @@ async def test_all_cards_are_ill_while_the_driver_does_not_answer(node: Node, fa
         await plugin.until(lambda devices: not any(devices.values()))
         assert node.heard.why == "no driver"
         setattr(node.machine, fault, False)
+        await plugin.until(lambda devices: devices == BOTH)
+
+
+async def test_all_cards_are_ill_while_the_driver_hangs(node: Node) -> None:
+    node.configure("moorage: {healingSeconds: 1}")
+    node.intervals = replace(QUICK, answer_s=0.1)
+    async with kubelet(node.plugins) as registry, node.plugin():
+        plugin = await registry.next()
+        assert await plugin.healthy() == BOTH
+        node.machine.answers.clear()
+        try:
+            await plugin.until(lambda devices: not any(devices.values()))
+        finally:
+            node.machine.answers.set()
+        assert node.heard.why == "the driver did not answer within 0.1 s"
         await plugin.until(lambda devices: devices == BOTH)
 
 
