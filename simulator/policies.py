@@ -21,6 +21,8 @@ Json = Mapping[str, Any]
 
 #: Who reservation processes are in a simulation (simulator/world.py).
 RESERVATION: Final = "reservation"
+#: Who node agents are.
+AGENT: Final = "node-agent"
 _LIFE_CYCLE: Final = frozenset({*Identities().life_cycle_users, "system:nodes"})
 _HANDOVER_NAME: Final = re.compile(r".*-[a-z0-9]{7}-shared-gpu-i?[0-9]+(-evar)?")
 _CREATE, _UPDATE, _DELETE = "CREATE", "UPDATE", "DELETE"
@@ -140,11 +142,11 @@ def _changed_reservation(request: Request) -> str:
     held, kept = (
         names.BOOK_FINALIZER in (_metadata(obj).get("finalizers") or ()) for obj in (request.old, request.new)
     )
-    told = [key for key in request.changed("annotations") if key in protected.IDENTITY]
+    told = [key for key in request.changed("annotations") if key in protected.TOLD]
     if held != kept:
         return f"only the binder may add or remove the finalizer {names.BOOK_FINALIZER}"
-    if told and request.user != RESERVATION:
-        return f"only the process inside a reservation pod may write {', '.join(told)}"
+    if told and request.user not in {RESERVATION, AGENT}:
+        return f"only the process inside a reservation pod, and the agent of its node, may write {', '.join(told)}"
     return ""
 
 

@@ -24,6 +24,7 @@ Object = dict[str, Any]
 
 SCHEDULER, BINDER = Identities().ours
 RESERVATION = Identities().reservation
+AGENT = Identities().node_agent
 TENANT = "alice"
 #: In the group of kubelets, but not named like one, so that it is our policy that judges and not NodeRestriction.
 NODE = "node-agent"
@@ -487,6 +488,32 @@ async def test_a_reservation_process_changes_nothing_else_of_its_pod(cluster: Cl
     pod = await cluster.stored(cluster.reservation(HELD_BOOK), user=BINDER)
     own = {"pod_name": pod["metadata"]["name"], "pod_uid": pod["metadata"]["uid"]}
     assert (await cluster.change(pod, patch, user=RESERVATION, **own)).is_refused_by_policy
+
+
+@pytest.mark.parametrize(
+    ("user", "node", "allowed"),
+    [
+        (AGENT, "n1", True),
+        (AGENT, "n2", False),
+        (AGENT, "", False),
+        (TENANT, "n1", False),
+        (NODE, "n1", False),
+        (RESERVATION, "n1", False),
+        (BINDER, "", True),
+    ],
+)
+async def test_the_agent_of_its_node_alone_bears_witness(cluster: Cluster, user: str, node: str, allowed: bool) -> None:
+    wanted = cluster.reservation(HELD_BOOK)
+    wanted["spec"]["nodeName"] = "n1"
+    pod = await cluster.stored(wanted, user=BINDER)
+    told = {"metadata": {"annotations": {**IDENTITY, names.WITNESS: names.WITNESS_KUBELET}}}
+    claims = {"node_name": node} if node else {}
+    own = {"pod_name": pod["metadata"]["name"], "pod_uid": pod["metadata"]["uid"]} if user == RESERVATION else {}
+    answer = await cluster.change(pod, told, user=user, **claims, **own)
+    assert answer.status == 200 if allowed else answer.is_refused_by_policy, answer.message
+    withdrawn = {"metadata": {"annotations": {names.WITNESS: None}}}
+    if allowed:
+        assert (await cluster.change(pod, withdrawn, user=TENANT)).is_refused_by_policy
 
 
 @pytest.mark.parametrize(("user", "allowed"), [(TENANT, False), (NODE, False), (BINDER, True), (TELLER, True)])
