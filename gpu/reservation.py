@@ -117,7 +117,7 @@ def read(pod: Pod) -> Reservation:
         alive=_is_alive(pod),
         is_ill=any(device.health == names.UNHEALTHY for device in allocated(pod)),
         allocated=_allocated(pod),
-        is_witnessed=annotations.get(names.WITNESS) == names.WITNESS_KUBELET and not _has_run(pod),
+        is_witnessed=annotations.get(names.WITNESS) == names.WITNESS_KUBELET and not has_run(pod),
     )
 
 
@@ -148,6 +148,15 @@ def allocated(pod: Pod) -> list[ResourceHealth]:
     return [device for each in told if is_device_resource(each.name) for device in each.resources or ()]
 
 
+def has_run(pod: Pod) -> bool:
+    """Whether a container of it was started, with or without success: its process has had its say from then on."""
+    for status in pod.status.container_statuses or ():
+        state = status.state
+        if status.restart_count or (state is not None and (state.running is not None or state.terminated is not None)):
+            return True
+    return False
+
+
 def _resource(pod: Pod) -> str:
     """What its container asks; GPUs where it asks for no slice (of nothing at all, kubelet gave it nothing).
 
@@ -161,15 +170,6 @@ def _is_alive(pod: Pod) -> bool:
     """A simulated kubelet leaves no statuses at all; where there are some, one container must run."""
     statuses = pod.status.container_statuses or ()
     return not statuses or any(map(_runs, statuses))
-
-
-def _has_run(pod: Pod) -> bool:
-    """Whether a container of it was started, with or without success: its process has had its say from then on."""
-    for status in pod.status.container_statuses or ():
-        state = status.state
-        if status.restart_count or (state is not None and (state.running is not None or state.terminated is not None)):
-            return True
-    return False
 
 
 def _runs(status: ContainerStatus) -> bool:

@@ -86,6 +86,8 @@ class Kubelet:
         self._missed: set[str] = set()
         #: The newest version of each pod of this node: what a kubelet that was away finds when it comes back.
         self._known: dict[str, Pod] = {}
+        #: (namespace, name) -> UID of the pod that it means.
+        self._uid_of: dict[tuple[str, str], str] = {}
         #: Processes of containers that run, by pod UID and container.
         self._processes: dict[tuple[str, str], anyio.CancelScope] = {}
         self._power = anyio.Event()
@@ -193,6 +195,13 @@ class Kubelet:
         """UIDs of the pods whose containers are being ended."""
         return (uid for uid, worker in self._workers.items() if worker.is_ending)
 
+    # --- what it answers on its socket (pod-resources) ---------------------------------------------------------------
+
+    def devices_of(self, namespace: str, name: str) -> tuple[Device, ...]:
+        """Return the devices of the pod that a name means to this kubelet: the last one of it that it has heard of."""
+        uid = self._uid_of.get((namespace, name), "")
+        return self.intake.manager.held_by_pod(uid)
+
     # --- the pod stream ----------------------------------------------------------------------------------------------
 
     def pod_changed(self, pod: Pod) -> None:
@@ -233,6 +242,7 @@ class Kubelet:
             self.pod_changed(pod)
 
     def _miss(self, uid: str) -> None:
+        self._uid_of = {key: owner for key, owner in self._uid_of.items() if owner != uid}
         self._through.discard(uid)
         self._removed.discard(uid)
         if worker := self._workers.get(uid):
@@ -244,6 +254,7 @@ class Kubelet:
 
     def _look_at(self, pod: Pod, group: TaskGroup) -> None:
         uid = pod.metadata.uid
+        self._uid_of[(pod.metadata.namespace, pod.metadata.name)] = uid
         if worker := self._workers.get(uid):
             worker.update(pod)
         elif uid not in self._through and pod.status.phase not in _ENDED:
@@ -307,6 +318,10 @@ class Kubelet:
     def health(self, pod_uid: str, container: str) -> dict[Device, bool]:
         """Return those devices, and whether they are well."""
         return {d: d.uuid not in self.intake.manager.ill for d in self.assigned(pod_uid, container)}
+
+    def has_image(self, pod: Pod) -> bool:
+        """Whether the image of a pod is there: only that of reservations may be missing, by a fault."""
+        return not (self.faults.reservation.no_image and process.is_reservation(pod))
 
     def image_env(self) -> dict[str, str]:
         """Return what images set."""

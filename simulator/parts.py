@@ -24,6 +24,8 @@ from kube.lead.replica import Replica
 from kube.memory.transport import MemoryTransport
 from scheduler.app import Scheduler
 from simulator.hooks import Hook, hooks
+from simulator.kubelet import Kubelet
+from simulator.nodeagent import NodeAgent
 from simulator.policies import Policy, policies
 
 
@@ -59,6 +61,7 @@ class Parts:
     hooks: Callable[[PodAdmission], Sequence[Hook]] = hooks
     policies: Callable[[Callable[[str], bool]], Iterable[Policy]] = policies
     wire: Callable[[str, MemoryTransport], Transport] = _as_it_is
+    agent: Callable[[Api, Kubelet], NodeAgent] = NodeAgent
     traces: Traces | None = None
 
 

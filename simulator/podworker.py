@@ -45,6 +45,10 @@ class Machine(Protocol):
         """Return those devices, and whether they are well."""
         ...
 
+    def has_image(self, pod: Pod) -> bool:
+        """Whether the image of a pod's containers is there, or can be pulled."""
+        ...
+
     def image_env(self) -> dict[str, str]:
         """Return what images set."""
         ...
@@ -286,7 +290,15 @@ class PodWorker:
             has_ended = True
             life.restarts += 1
 
+    async def _pull(self, life: Life) -> None:
+        """Have the image, trying again for as long as it can't be pulled."""
+        while not self.machine.has_image(self.pod):
+            life.wait("ImagePullBackOff", f'Back-off pulling image "{life.image}"')
+            await self.report()
+            await anyio.sleep(self.machine.settings.config_retry_s)
+
     async def _run_once(self, container: Container, life: Life) -> int:
+        await self._pull(life)
         if not self.machine.has_devices(self.pod.metadata.uid):
             return _START_ERROR
         env = await self._environment(container, life)

@@ -37,13 +37,15 @@ class ReservationFault(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with reservation processes on a node.
 
     ``delay_s`` passes before NVML answers; ``silent``: NVML never answers; ``lie``: the UUID that it tells
-    instead of the true one; ``broken``: NVML fails with this message and the process ends with code 1.
+    instead of the true one; ``broken``: NVML fails with this message and the process ends with code 1. ``no_image``:
+    their image can't be pulled, so none is started; those that run are left alone.
     """
 
     delay_s: float = 0.0
     silent: bool = False
     lie: str = ""
     broken: str = ""
+    no_image: bool = False
 
 
 NO_FAULT = ReservationFault()

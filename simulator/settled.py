@@ -28,9 +28,9 @@ def is_settled(pod: Mapping[str, Any]) -> bool:
 
 
 def _cannot_start(status: Mapping[str, Any]) -> bool:
-    """Whether a container waits for a ConfigMap, or for its next try because its runtime refuses to start it.
+    """Whether a container waits for a ConfigMap, for its image, or for its next try as its runtime refuses to start it.
 
-    The first for ever, where somebody went past us with an ask for a share; the second while its device is not there.
+    The first for ever, where somebody went past us with an ask for a share; the last while its device is not there.
     """
     waiting = (status.get("state") or {}).get("waiting") or {}
-    return waiting.get("reason") in {"CreateContainerConfigError", "CrashLoopBackOff"}
+    return waiting.get("reason") in {"CreateContainerConfigError", "CrashLoopBackOff", "ImagePullBackOff"}

@@ -48,6 +48,7 @@ from simulator.disruptions import Disruptions
 from simulator.hooks import object_hooks
 from simulator.invariants import CONFIG_MAPS, DELETED, WATCHED, Checker
 from simulator.manifests import Manifest
+from simulator.nodeagent import NodeAgents
 from simulator.nodeset import NodeSet
 from simulator.observer import Observer
 from simulator.overhearing import Overhearing
@@ -93,6 +94,8 @@ class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
     kubelet: KubeletSettings = KubeletSettings()
     #: Whether admission is asked about Queues and PodGroups: what it refuses is not stored then.
     checks_queues: bool = False
+    #: Nodes that have an agent, which tells the devices of reservations before their processes run.
+    agents: frozenset[str] = frozenset()
     admission: AdmissionSettings = AdmissionSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
     binder: BinderSettings = BinderSettings()
@@ -124,6 +127,8 @@ class World:
             settings=settings.kubelet,
             reservation_identity=always(self.server.transport(policies.RESERVATION)),
         )
+        machines = {name: self.nodes[name] for name in settings.agents}
+        self.agents = NodeAgents(self.server.transport(policies.AGENT), machines, parts.agent, seed=seed)
         self.checker = Checker(
             self.nodes.devices,
             gang_grace_s=settings.gang_grace_s,
@@ -183,6 +188,7 @@ class World:
             await self._group.start(each.run)
         await self._start_admission(self._group)
         await self._group.start(self.nodes.run)
+        await self._group.start(self.agents.run)
         for component in self.components.values():
             await component.start(self._group)
         self._group.start_soon(self.auditor.watch_ledgers)

@@ -66,6 +66,9 @@ _CONTENDED: Final = 0.4
 _KEEPS_NODES: Final = 0.6
 _PATIENCES_S: Final = (1.0, 5.0, 5.0, 20.0, 60.0)
 _BERTHS_PERCENT: Final = (10, 30, 50, 100)
+#: Part of the runs in which nodes may have an agent, and then how likely each node has one.
+_HAS_AGENTS: Final = 0.4
+_HAS_AN_AGENT: Final = (0.5, 1.0, 1.0)
 #: Containers that take no longer than this to end are within a gang's grace time already.
 _SHORT_STOP_S: Final = 5.0
 
@@ -96,6 +99,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     #: Part of the GPUs that is kept for groups that have waited for ``patience_s``; 0 keeps none.
     berths_percent: int = 0
     patience_s: float = 600.0
+    #: Nodes that have an agent, by name.
+    agents: tuple[str, ...] = ()
     #: How the words of other systems are read.
     dialects: DialectSettings = DialectSettings()
 
@@ -132,6 +137,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             event_delay_s=switches.event_delay_s,
             lateness=Lateness(_AT_ONCE_S + 2 * switches.event_delay_s, spans=tuple(self._late())),
             checks_queues=switches.checks_queues,
+            agents=frozenset(switches.agents) & {node.name for node in self.nodes},
             pools=switches.pools,
             schedulers=switches.schedulers,
             binders=switches.binders,
@@ -233,6 +239,7 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
     rng = _rng(seed, "timers")
     if rng.random() < _OTHER_TIMERS:
         settings = msgspec.structs.replace(settings, timers=timing.draw(rng))
+    settings = msgspec.structs.replace(settings, agents=_agents(_rng(seed, "agents"), nodes))
     faults = drawing.draw(
         _rng(seed, "faults"),
         nodes,
@@ -241,6 +248,7 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
         binders=settings.binders,
         duration_s=2 * duration_s,
         makes_room=settings.makes_room,
+        has_agents=bool(settings.agents),
     )
     calm_s = max((*(action.at_s for action in actions), *(fault.end_s for fault in faults)), default=0.0)
     return Scenario(seed=seed, shapes=shapes, settings=settings, actions=actions, faults=faults, calm_s=calm_s)
@@ -248,6 +256,11 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
 
 def _has_queues(actions: Collection[Action]) -> bool:
     return any(isinstance(action, CreateQueue) for action in actions)
+
+
+def _agents(rng: random.Random, nodes: Collection[NodeShape]) -> tuple[str, ...]:
+    part = rng.choice(_HAS_AN_AGENT) if rng.random() < _HAS_AGENTS else 0.0
+    return tuple(node.name for node in nodes if rng.random() < part)
 
 
 def _switches(rng: random.Random) -> Switches:

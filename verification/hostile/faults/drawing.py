@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from simulator.shape import NodeShape
-from verification.hostile.faults.kinds import KINDS, OF_ROOM, Fault
+from verification.hostile.faults.kinds import KINDS, OF_AGENTS, OF_ROOM, Fault
 
 #: Users on the API server other than the components that may be struck (simulator/world.py, replicas.py).
 _BYSTANDERS: Final = ("", "system:nodes", "reservation", "admission")
@@ -51,14 +51,16 @@ def draw(
     binders: int = 1,
     duration_s: float = 120.0,
     makes_room: bool = False,
+    has_agents: bool = False,
 ) -> tuple[Fault, ...]:
     """Draw the faults of a run, by time. ``kinds``: those that may occur (None: all; empty: none).
 
     ``makes_room``: whether pods are evicted for others, so that "all" are those of evictions, too.
+    ``has_agents``: whether nodes have agents, so that "all" are theirs, too.
 
     Raises ValueError for a kind that is not known.
     """
-    allowed = _allowed(rng, kinds, makes_room=makes_room)
+    allowed = _allowed(rng, kinds, makes_room=makes_room, has_agents=has_agents)
     if not allowed:
         return ()
     scene = Scene(
@@ -71,10 +73,10 @@ def draw(
     return tuple(sorted(drawn, key=lambda fault: fault.at_s))
 
 
-def _allowed(rng: random.Random, kinds: Collection[str] | None, *, makes_room: bool) -> list[str]:
+def _allowed(rng: random.Random, kinds: Collection[str] | None, *, makes_room: bool, has_agents: bool) -> list[str]:
     if kinds is None:
         excusing = rng.randrange(100) < _EXCUSING_PERCENT
-        left_out = frozenset() if makes_room else OF_ROOM
+        left_out = (frozenset() if makes_room else OF_ROOM) | (frozenset() if has_agents else OF_AGENTS)
         return sorted(
             name for name, kind in KINDS.items() if name not in left_out and (excusing or not kind.unpromised)
         )
@@ -209,6 +211,8 @@ _COMMON: Final[Mapping[str, Draw]] = {
 
 _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("admission-slow", "slow_s"): _one_of(1.0, 4.0, 9.0),
+    ("agent-down", "for_s"): _between((1, 90)),
+    ("agent-slow", "slow_s"): _one_of(0.3, 1.0, 5.0, 30.0),
     ("book-lost", "is_empty"): _one_of(False, True),
     ("book-lost", "stage"): _one_of("told", "used", "used"),
     ("cache-old", "for_s"): _between((120, 400)),

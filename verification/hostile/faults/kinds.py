@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Union, get_args
 
 from verification.hostile.faults.admission import AdmissionDown, AdmissionSlow, AdmissionTwice
+from verification.hostile.faults.agents import AgentDown, AgentSlow
 from verification.hostile.faults.clocks import ClockJump
 from verification.hostile.faults.evictions import EvictionsFail, EvictionsRefused, EvictionsSlow, VictimStays
 from verification.hostile.faults.machines import KubeletForgets, NodeReplaced
@@ -46,6 +47,7 @@ from verification.hostile.faults.reservations import (
     ReservationLiesAfar,
     ReservationSilent,
     ReservationSlow,
+    ReservationUnpullable,
     ReservationVanishes,
 )
 from verification.hostile.faults.restores import EtcdRestored, EtcdRestoredUnderWork
@@ -58,6 +60,8 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     AdmissionDown,
     AdmissionSlow,
     AdmissionTwice,
+    AgentDown,
+    AgentSlow,
     BookLost,
     CacheOld,
     ClockJump,
@@ -99,6 +103,7 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     ReservationLiesAfar,
     ReservationSilent,
     ReservationSlow,
+    ReservationUnpullable,
     ReservationVanishes,
     ReservationsDeleted,
     Resets,
@@ -129,6 +134,9 @@ OF_ROOM: Final = frozenset({
     *("evictions-refused", "evictions-fail", "evictions-slow", "evictions-two-budgets", "victim-stays"),
     *("holder-goes", "queue-vanishes", "room-conflict", "room-deleted"),
 })  # fmt: skip
+
+#: Those that are about node agents: drawn only where there are some, or by name.
+OF_AGENTS: Final = frozenset({"agent-down", "agent-slow"})
 
 
 def unpromised(faults: Iterable[Timed]) -> frozenset[str]:

@@ -62,6 +62,17 @@ class ReservationSilent(_OnProcesses, frozen=True, kw_only=True, tag="reservatio
         return ReservationFault(silent=True)
 
 
+class ReservationUnpullable(_OnProcesses, frozen=True, kw_only=True, tag="reservation-unpullable"):
+    """The image of reservation processes can't be pulled: none is started, and those that run go on.
+
+    Everything is promised: where the node has an agent, devices are shared without; elsewhere attempts are given up.
+    """
+
+    @override
+    def _fault(self, ground: Ground) -> ReservationFault:
+        return ReservationFault(no_image=True)
+
+
 class ReservationSlow(_OnProcesses, frozen=True, kw_only=True, tag="reservation-slow"):
     """NVML takes ``slow_s`` to answer, perhaps longer than anybody waits for it. Everything is promised."""
 

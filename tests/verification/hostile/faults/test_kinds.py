@@ -12,7 +12,7 @@ import pytest
 from simulator import shape
 from tests.verification.hostile.faults.grounds import stage
 from verification.hostile.faults.drawing import draw
-from verification.hostile.faults.kinds import KINDS, OF_ROOM, Fault, unpromised
+from verification.hostile.faults.kinds import KINDS, OF_AGENTS, OF_ROOM, Fault, unpromised
 
 MACHINES = shape.parse(["2x2x40GiB"])
 
@@ -30,6 +30,7 @@ def test_the_names_are_those_that_the_plan_speaks_of() -> None:
         *("node-cordoned", "node-drained"),
         *("kubelet-refuses", "plugin-down", "plugin-lags", "gpu-ill", "slow-starts"),
         *("reservation-fails", "reservation-silent", "reservation-slow", "reservation-lies", "reservation-lies-afar"),
+        *("reservation-unpullable", "agent-down", "agent-slow"),
         *("reservation-killed", "reservation-deleted", "reservation-vanishes", "reservation-evicted", "book-lost"),
         *("admission-down", "admission-slow", "admission-twice", "unauthorized", "forbidden"),
         *("node-replaced", "kubelet-forgets", "namespace-deleted", "reservations-deleted", "lease-deleted"),
@@ -79,7 +80,12 @@ def test_most_runs_have_a_few_kinds_and_some_have_everything() -> None:
 def test_faults_of_evictions_are_drawn_where_room_is_made(makes_room: bool) -> None:
     kinds = {fault.kind for seed in range(200) for fault in drawn(seed, makes_room=makes_room)}
     assert kinds & OF_ROOM == (OF_ROOM if makes_room else set())
-    assert kinds | OF_ROOM == set(KINDS)
+    assert kinds | OF_ROOM == set(KINDS) - OF_AGENTS
+
+
+def test_faults_of_agents_are_drawn_where_there_are_some() -> None:
+    kinds = {fault.kind for seed in range(200) for fault in drawn(seed, has_agents=True)}
+    assert kinds == set(KINDS) - OF_ROOM
 
 
 def test_faults_name_only_what_is_there() -> None:
