@@ -49,7 +49,7 @@ class NodeAgent:
         self.faults = AgentFaults()
         self._api = api
         self._kubelet = kubelet
-        #: Reservations of the node (UID) as its watch shows them, and what is set when one is shown anew.
+        #: Reservations of the node (UID) as its watch shows them, and what is set when one is shown again.
         self._pods: dict[str, Pod] = {}
         self._news: dict[str, anyio.Event] = {}
 

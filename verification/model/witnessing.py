@@ -39,7 +39,8 @@ class Witness:
     def _named(self, world: World, group: int, resv: Resv) -> tuple[int, ...]:
         """What kubelet answers to the reservation's name."""
         if resv.phase == ENDED and not self._rules.witness_of_living:
-            return tuple(range(DEVICE, DEVICE + self._config.devices))  # whatever it had, and others may have by now
+            # The one that it had, and that others may have by now.
+            return tuple(range(DEVICE, DEVICE + self._config.devices))
         if resv.phase != PENDING or (self._rules.witness_after_start and not resv.dev):
             return ()
         before = tuple(device for behind, device in world.left_behind if behind == group)

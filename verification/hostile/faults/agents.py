@@ -27,7 +27,7 @@ class _OnAgent(Timed, frozen=True, kw_only=True):
 
 
 class AgentDown(_OnAgent, frozen=True, kw_only=True, tag="agent-down"):
-    """The agent is dead, with whatever it was about to tell; at the end it is started again."""
+    """The agent is dead, and what it was about to tell is lost; at the end it is started again."""
 
     @override
     async def _strike(self, agent: NodeAgent) -> None:
