@@ -7,6 +7,7 @@ waits for the API server is alive and not ready, and says for what it waits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -22,9 +23,13 @@ BESIDE_KAI: Final = "stopped while a KAI Scheduler is at work in this cluster"
 
 
 class Health(TaskStatus[None]):
-    """What is answered; given as ``task_status`` to what tells when the replica is in step."""
+    """What is answered; given as ``task_status`` to what tells when the replica is in step.
 
-    def __init__(self) -> None:
+    ``on_started`` is called at that time.
+    """
+
+    def __init__(self, on_started: Callable[[], None] = lambda: None) -> None:
+        self._on_started = on_started
         #: Why the replica is not ready; empty when it is.
         self._unready = STARTING
 
@@ -32,6 +37,7 @@ class Health(TaskStatus[None]):
     def started(self, value: None = None) -> None:
         """It is in step."""
         self._unready = ""
+        self._on_started()
 
     def stand_aside(self, why: str) -> None:
         """Be not ready, though alive: it does nothing."""

@@ -16,6 +16,7 @@ from cli.besidekai import EVERY_S, BesideKai
 from cli.health import BESIDE_KAI, Health
 from cli.listening import listening
 from cli.livekai import NOTHING_ELSE, Also, Found, look_for_kai, sentence
+from cli.memory import lasting
 from cli.metrics import serving
 from cli.metrics.declared import KAI_AT_WORK, LEADER
 from cli.metrics.registry import Registry
@@ -65,8 +66,13 @@ class Own:
 
 async def run_replica(options: Options, stop: anyio.Event, *, own: Own, make: Make) -> None:
     """Run a replica until told to stop."""
+    with lasting() as keep_what_is_there:
+        await _run(options, stop, own=own, make=make, health=Health(keep_what_is_there))
+
+
+async def _run(options: Options, stop: anyio.Event, *, own: Own, make: Make, health: Health) -> None:
     identity = incarnation(socket.gethostname(), own.rng)
-    health, registry = Health(), Registry()
+    registry = Registry()
     listener = listening("--health-probe-bind-address", options.health_probe_bind_address)
     shown = listening("--metrics-bind-address", options.metrics_bind_address)
     opened = connections.transport(options, own.component, replica=identity)

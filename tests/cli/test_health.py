@@ -42,6 +42,14 @@ async def test_a_replica_is_ready_from_when_it_is_in_step_until_it_is_told_to_en
     assert await asked(base, "/readyz") == (503, ENDING)
 
 
+def test_who_is_in_step_does_what_it_was_told_to_do_then() -> None:
+    called: list[str] = []
+    health = Health(lambda: called.append("now"))
+    assert called == []
+    health.started()
+    assert called == ["now"]
+
+
 async def test_it_is_alive_while_it_can_answer(health: Health, base: str) -> None:
     assert await asked(base, "/healthz") == (200, "ok")
     assert (await asked(base, "/metrics"))[0] == 404

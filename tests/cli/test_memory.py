@@ -5,7 +5,7 @@ import gc
 import anyio
 import pytest
 
-from cli.memory import HARDLY_EVER, rare_collections, trim_now_and_then
+from cli.memory import HARDLY_EVER, lasting, rare_collections, trim_now_and_then
 from tests.conftest import AnyioBackend
 
 
@@ -50,3 +50,21 @@ def test_garbage_is_looked_for_seldom_while_a_cluster_is_simulated_and_as_before
     with rare_collections(HARDLY_EVER):
         assert gc.get_threshold()[0] == HARDLY_EVER
     assert gc.get_threshold() == before
+
+
+def test_what_is_there_is_looked_through_no_more_and_what_comes_later_is() -> None:
+    made = [[number] for number in range(1000)]
+    before = gc.get_threshold()
+    with lasting() as keep_what_is_there:
+        assert gc.get_threshold() == before
+        keep_what_is_there()
+        frozen = gc.get_freeze_count()
+        assert frozen > len(made)
+        assert gc.get_threshold()[0] > before[0]
+        del made
+        assert gc.get_freeze_count() <= frozen - 1000
+        later: list[object] = []
+        later.append(later)
+        del later
+        assert gc.collect() > 0
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
