@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import anyio
 
-from bench import objects, procfs, stage
+from bench import objects, procfs, stage, taken_back
 from bench.contenders import Moorage
 from bench.objects import CARDS, Manifest
 from bench.observer import Observer
@@ -38,6 +38,8 @@ NOTES = (
     f"until all its pods say why; then pod writes and the scheduler's CPU in {_QUIET_S:g} s in which nothing changes.",
     f"one: on a cluster that another team filled, a pod of a team within its quota: from its creation to its binding; "
     f"median and longest of {_ONES}. all: the same for all GPUs at once, from the first creation to the last binding.",
+    "calls_alone: the writes of `all` (pod created, evicted, bound, an event), 16 side by side, without scheduler and "
+    "binder; all_to_calls: how many times that `all` took.",
 )
 
 
@@ -49,6 +51,10 @@ def measure(sizes: Sizes) -> Figures:
         figures["fill"] = anyio.run(_fill, plane, nodes, rounds)
     with ControlPlane(node_lifecycle=False) as plane:
         figures |= anyio.run(_full, plane, nodes)
+    with ControlPlane(node_lifecycle=False) as plane:
+        figures["calls_alone"] = alone = anyio.run(taken_back.alone, plane, nodes)
+    a_gpu_s = [each["s"] / each["gpus"] for each in (figures["all"], alone)]
+    figures["all_to_calls"] = round(a_gpu_s[0] / a_gpu_s[1], 2)
     return Figures(sizes={"nodes": nodes, "rounds": rounds, "gpus": nodes * CARDS}, notes=NOTES, figures=figures)
 
 
@@ -150,9 +156,9 @@ async def _one_by_one(scene: Stage, observer: Observer) -> dict[str, float]:
     return {"ms": round(statistics.median(took) * 1e3, 1), "slowest_ms": round(max(took) * 1e3, 1)}
 
 
-async def _all(scene: Stage, scheduler: Moorage, observer: Observer, nodes: int) -> dict[str, float]:
+async def _all(scene: Stage, scheduler: Moorage, observer: Observer, nodes: int) -> dict[str, Any]:
     names = [f"all-{number:05}" for number in range(nodes * CARDS - _ONES)]
-    cpu_before_s = procfs.cpu_s(scheduler.pid)
+    cpu_before_s, servers_before_s = procfs.cpu_s(scheduler.pid), taken_back.servers_cpu_s()
     await scene.create(stage.PODS, [objects.whole(name, queue="owed") for name in names])
     await observer.bound(names, within_s=_BOUND_WITHIN_S)
     first, last = min(observer.created_at[name] for name in names), max(observer.bound_at[name] for name in names)
@@ -161,4 +167,5 @@ async def _all(scene: Stage, scheduler: Moorage, observer: Observer, nodes: int)
         "s": round(last - first, 1),
         "first_bound_s": round(min(observer.bound_at[name] for name in names) - first, 2),
         "cpu_s": round(procfs.cpu_s(scheduler.pid) - cpu_before_s, 1),
+        "cpu_ms_a_gpu": taken_back.spent_ms(servers_before_s, len(names)),
     }
