@@ -20,6 +20,7 @@ from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 
 _UNUSED: Final[Mapping[str, UseOverTime]] = {}
+_NO_ROOMS: Final[Mapping[str, EvictionsRead]] = {}
 #: No answer of the page rests on these.
 NOT_KEPT: Final = "volumes of pods, and affinity of pods without GPUs: the page does not keep them"
 
@@ -27,8 +28,8 @@ NOT_KEPT: Final = "volumes of pods, and affinity of pods without GPUs: the page 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """Objects as they were at one moment. They are never changed, so another thread may count them.
 
-    ``wall_s``: the time of it. ``room``: the record of evictions, None: not known, or none. ``used``: what
-    queues used over time, by node pool. ``unread``: what is missing.
+    ``wall_s``: the time of it. ``rooms``: records of evictions, as far as they are known, and ``used``: what queues
+    used over time, both by node pool. ``unread``: what is missing.
     """
 
     wall_s: int
@@ -37,7 +38,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     groups: Sequence[PodGroup]
     requests: Sequence[BindRequest]
     queues: Sequence[Queue]
-    room: EvictionsRead | None = None
+    rooms: Mapping[str, EvictionsRead] = _NO_ROOMS
     used: Mapping[str, UseOverTime] = _UNUSED
     unread: tuple[str, ...] = ()
 
@@ -46,7 +47,7 @@ def listed(
     objects: Objects,
     wall_s: int,
     *,
-    room: EvictionsRead | None = None,
+    rooms: Mapping[str, EvictionsRead] = _NO_ROOMS,
     used: Mapping[str, UseOverTime] = _UNUSED,
     unread: Sequence[str] = (),
 ) -> Listed:
@@ -58,7 +59,7 @@ def listed(
         groups=tuple(objects.groups.values()),
         requests=tuple(objects.requests.values()),
         queues=tuple(objects.queues.values()),
-        room=room,
+        rooms=rooms,
         used=used,
         unread=(*unread, NOT_KEPT),
     )
@@ -66,7 +67,7 @@ def listed(
 
 def counted(there: Listed, about: About | None = None) -> Known:
     """Count it, for the scheduler that decides on an object. The time grows with the number of pods."""
-    counting = Counting(makes_room=there.room is not None, about=about)
+    counting = Counting(may_make_room=bool(there.rooms), about=about)
     return counting.count(
         there.nodes,
         map(counting.read_pod, there.pods),
@@ -74,6 +75,6 @@ def counted(there: Listed, about: About | None = None) -> Known:
         groups=there.groups,
         requests=there.requests,
         used=there.used,
-        room=there.room,
+        rooms=there.rooms,
         unread=there.unread,
     )

@@ -62,32 +62,31 @@ def cluster(api: Api, objects: Objects, following: Following, clock: Clock) -> R
             raise Unanswered(409, "not all pods are read here (-n), so nothing true can be said; ask: moorage explain")
         wall_s = clock.now_ns() // _S
         unread: list[str] = []
-        room, used = await _read(api, objects, wall_s, unread)
-        return listed(objects, wall_s, room=room, used=used, unread=(*unread, *following.troubles()))
+        rooms, used = await _read(api, objects, wall_s, unread)
+        return listed(objects, wall_s, rooms=rooms, used=used, unread=(*unread, *following.troubles()))
 
     return read
 
 
 async def _read(
     api: Api, objects: Objects, wall_s: int, unread: list[str]
-) -> tuple[EvictionsRead | None, dict[str, UseOverTime]]:
-    """Read the record of evictions, and what queues used over time. Raises Unanswered."""
-    room: EvictionsRead | None = None
+) -> tuple[dict[str, EvictionsRead], dict[str, UseOverTime]]:
+    """Read the records of evictions, and what queues used over time. Raises Unanswered."""
+    rooms: dict[str, EvictionsRead] = {}
     used: dict[str, UseOverTime] = {}
 
-    async def read_room() -> None:
-        nonlocal room
-        room = await reading.evictions(api, wall_s, unread)
+    async def read_rooms() -> None:
+        rooms.update(await reading.evictions(api, tuple(objects.queues.values()), wall_s, unread))
 
     async def read_use() -> None:
         used.update(await reading.use_over_time(api, tuple(objects.queues.values())))
 
     try:
-        await allowed(read_room, "configmaps (the record of evictions)", unread)
+        await allowed(read_rooms, "configmaps (the record of evictions)", unread)
         await allowed(read_use, "configmaps (what queues used over time, if that counts)", unread)
     except ApiError as error:
         raise Unanswered(503, f"the API server can't be asked for the record of evictions: {error}") from error
-    return room, used
+    return rooms, used
 
 
 def run(recorded: Recorded) -> Reads:

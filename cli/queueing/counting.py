@@ -29,6 +29,7 @@ from wire.crds.queue import Queue
 #: Nothing that is read once has a past: no back-off, no deadline.
 NOW_NS: Final = 0
 _UNUSED: Final[Mapping[str, UseOverTime]] = {}
+_NO_ROOMS: Final[Mapping[str, EvictionsRead]] = {}
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -57,13 +58,13 @@ class EvictionsRead(msgspec.Struct, frozen=True):
 
 
 class Counting:
-    """Takes objects of all kinds that queues depend on. ``makes_room``: pods are evicted for others.
+    """Takes objects of all kinds that queues depend on. ``may_make_room``: pods may be evicted for others.
 
     ``about``: what is asked about, so that the cluster is counted for the scheduler that decides on it; None: for all.
     """
 
-    def __init__(self, *, makes_room: bool = False, about: About | None = None) -> None:
-        self._settings = Settings(makes_room=makes_room)
+    def __init__(self, *, may_make_room: bool = False, about: About | None = None) -> None:
+        self._settings = Settings(makes_room=may_make_room)
         self._about = about
         self._cluster = Cluster(self._settings)
         self._mounting: set[str] = set()
@@ -87,16 +88,24 @@ class Counting:
         groups: Iterable[PodGroup] = (),
         requests: Iterable[BindRequest] = (),
         used: Mapping[str, UseOverTime] = _UNUSED,
-        room: EvictionsRead | None = None,
+        rooms: Mapping[str, EvictionsRead] = _NO_ROOMS,
         unread: Sequence[str] = (),
     ) -> Known:
-        """Count everything. ``used``: what queues used over time, by node pool."""
+        """Count everything. ``used``: what queues used over time, ``rooms``: records of evictions, by node pool.
+
+        Pods are evicted for others where the pool's scheduler keeps a record.
+        """
         nodes, pods, found, groups = list(nodes), list(pods), list(found), list(groups)
         pools = Pools(nodes, pods, groups, found) if self._about is not None else None
         pool = pools.of(self._about) if pools is not None and self._about is not None else DEFAULT
-        if pools is not None and pools.is_divided:
-            self._cluster = Cluster(msgspec.structs.replace(self._settings, pool=NodePool(value=pool)))
+        room, is_divided = rooms.get(pool), pools is not None and pools.is_divided
+        settings = msgspec.structs.replace(
+            self._settings, makes_room=room is not None, pool=NodePool(value=pool) if is_divided else None
+        )
+        if settings != self._settings:
+            self._cluster = Cluster(settings)
             pods = list(map(self._cluster.interned, pods))
+        if is_divided:
             found = [queue for queue in found if pool_of(queue.metadata.labels) == pool]
         cluster = self._cluster
         for node in nodes:

@@ -36,6 +36,11 @@ def pool_of(labels: Mapping[str, str] | None) -> str:
     return (labels or {}).get(names.NODE_POOL_LABEL, DEFAULT)
 
 
+def pools_of(queues: Iterable[Queue]) -> list[str]:
+    """Return the values of all pools that have a queue, and the default one: each may have a scheduler."""
+    return sorted({DEFAULT, *(_pool(queue.metadata) for queue in queues)})
+
+
 class Pools:
     """The pools of a cluster. Only objects with the label are kept."""
 

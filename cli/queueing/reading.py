@@ -12,7 +12,7 @@ import msgspec
 
 from cli.inspection.reading import allowed
 from cli.queueing.divided import Divided, divided
-from cli.queueing.pools import DEFAULT, pool_of
+from cli.queueing.pools import pools_of
 from kube.client.api import Api
 from kube.client.errors import NotFound
 from kube.client.listing import Listing
@@ -57,16 +57,15 @@ async def read(api: Api, *, wall_s: int | None = None, about: About | None = Non
     from cli.queueing.counting import Counting  # noqa: PLC0415 - what decides, NumPy included
 
     unread: list[str] = []
-    room: EvictionsRead | None = None
+    rooms: dict[str, EvictionsRead] = {}
+    counting = Counting(may_make_room=wall_s is not None, about=about)
+    found = await _found(api, counting.read_pod, unread)
 
-    async def read_room() -> None:
-        nonlocal room
-        room = await evictions(api, wall_s or 0, unread)
+    async def read_rooms() -> None:
+        rooms.update(await evictions(api, found.queues, wall_s or 0, unread))
 
     if wall_s is not None:
-        await allowed(read_room, "configmaps (the record of evictions)", unread)
-    counting = Counting(makes_room=room is not None, about=about)
-    found = await _found(api, counting.read_pod, unread)
+        await allowed(read_rooms, "configmaps (the record of evictions)", unread)
     return counting.count(
         found.nodes,
         found.pods,
@@ -74,8 +73,8 @@ async def read(api: Api, *, wall_s: int | None = None, about: About | None = Non
         groups=found.groups,
         requests=found.requests,
         used=found.used,
-        room=room,
-        unread=found.unread,
+        rooms=rooms,
+        unread=unread,
     )
 
 
@@ -133,21 +132,23 @@ async def _found(api: Api, read_pod: Callable[[Pod], SeenPod], unread: list[str]
     )
 
 
-async def evictions(api: Api, wall_s: int, unread: list[str]) -> EvictionsRead | None:
-    """Read the record of evictions; None where nobody is evicted for anybody, as the scheduler keeps no record.
+async def evictions(api: Api, queues: Iterable[Queue], wall_s: int, unread: list[str]) -> dict[str, EvictionsRead]:
+    """Read the record of evictions of each scheduler: by pool of these queues, and the default one.
 
-    ``wall_s``: now. ``unread`` takes what of the record can't be read. Raises ApiError.
+    A pool is left out where nobody is evicted for anybody, as its scheduler keeps no record. ``wall_s``: now.
+    ``unread`` takes what of the records can't be read. Raises ApiError.
     """
     from cli.queueing.counting import EvictionsRead  # noqa: PLC0415 - for those who ask for it
     from scheduler.core.room import written  # noqa: PLC0415 - as above
 
-    try:
-        found = await api.get(CONFIG_MAPS, names.ROOM, namespace=names.SYSTEM_NAMESPACE)
-    except NotFound:
-        return None
-    reading = written.read((found.data or {}).get(written.KEY, ""))
-    unread += [f"configmap {names.ROOM}: {problem}" for problem in reading.unread]
-    return EvictionsRead(reading.record, wall_s)
+    found: dict[str, EvictionsRead] = {}
+    for pool in pools_of(queues):
+        name = own_name(names.ROOM, NodePool(value=pool))
+        if (text := await _text(api, name, written.KEY)) is not None:
+            reading = written.read(text)
+            unread += [f"configmap {name}: {problem}" for problem in reading.unread]
+            found[pool] = EvictionsRead(reading.record, wall_s)
+    return found
 
 
 async def use_over_time(api: Api, queues: Iterable[Queue]) -> dict[str, UseOverTime]:
@@ -155,18 +156,23 @@ async def use_over_time(api: Api, queues: Iterable[Queue]) -> dict[str, UseOverT
 
     Raises ApiError.
     """
-    pools = {DEFAULT, *(pool_of(queue.metadata.labels) for queue in queues)}
-    return {pool: await _use_of(api, NodePool(value=pool)) for pool in sorted(pools)}
+    return {pool: await _use_of(api, NodePool(value=pool)) for pool in pools_of(queues)}
 
 
 async def _use_of(api: Api, pool: NodePool) -> UseOverTime:
     """What one scheduler wrote; nothing where that does not count."""
-    try:
-        found = await api.get(CONFIG_MAPS, own_name(names.QUEUE_USE, pool), namespace=names.SYSTEM_NAMESPACE)
-    except NotFound:
-        return NOT_COUNTED
-    counts = read_counts((found.data or {}).get(names.QUEUE_USE_COUNTS, ""))
+    text = await _text(api, own_name(names.QUEUE_USE, pool), names.QUEUE_USE_COUNTS)
+    counts = NOT_COUNTED if text is None else read_counts(text)
     return NOT_COUNTED if isinstance(counts, str) else counts
+
+
+async def _text(api: Api, name: str, key: str) -> str | None:
+    """What a scheduler keeps in a ConfigMap of its own; None where there is no such ConfigMap."""
+    try:
+        found = await api.get(CONFIG_MAPS, name, namespace=names.SYSTEM_NAMESPACE)
+    except NotFound:
+        return None
+    return (found.data or {}).get(key, "")
 
 
 async def _queues(api: Api) -> Listing[Queue]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from cli.inspection.reading import allowed
+from cli.queueing.pools import pools_of
 from cli.snapshots.leaving_out import kept
 from cli.snapshots.saved import KIND, VERSION, Saved
 from cli.version import VERSION as MOORAGE
@@ -33,7 +34,9 @@ from kube.client.resources import (
     VOLUME_ATTACHMENTS,
     Resource,
 )
+from scheduler.core.model.node_pool import NodePool, own_name
 from scheduler.core.room import written
+from scheduler.core.room.written import Reading, Record
 from wire import names
 from wire.rfc3339 import rfc3339
 
@@ -65,22 +68,25 @@ async def read(api: Api, *, now_ns: int) -> Saved:
             await allowed(read_kind, resource.plural, unread)
         if resource.plural not in found:
             missing.append(resource.plural)
-    texts: dict[str, str] = {}
+    rooms: list[Record] = []
     room: str | None = None
+    use: str | None = None
 
     async def read_texts() -> None:
-        texts.update(await _texts(api))
+        nonlocal use
+        for pool in pools_of(found.get(QUEUES.plural, ())):
+            name = own_name(names.ROOM, NodePool(value=pool))
+            if text := await _text(api, name, written.KEY):
+                rooms.append(_noted(written.read(text), name, unread))
+        use = await _text(api, names.QUEUE_USE, names.QUEUE_USE_COUNTS)
 
-    await allowed(read_texts, "configmaps (the record of evictions, and what queues used over time)", unread)
-    if not texts:
+    await allowed(read_texts, "configmaps (the records of evictions, and what queues used over time)", unread)
+    if use is None:
         missing.append(CONFIG_MAPS.plural)
-    if text := texts.get(written.KEY):
-        reading = written.read(text)
-        room = written.written(reading.record)
-        unread += [f"configmap {names.ROOM}: {problem}" for problem in reading.unread]
+    if rooms:
+        room = written.written(_noted(written.read(written.written(_together(rooms))), names.ROOM, unread))
     empty = Saved(kind=KIND, version=VERSION, taken_at=rfc3339(now_ns), moorage=MOORAGE)
-    use = texts.get(names.QUEUE_USE_COUNTS, "")
-    return msgspec.structs.replace(empty, missing=missing, unread=unread, room=room, queue_use=use, **found)
+    return msgspec.structs.replace(empty, missing=missing, unread=unread, room=room, queue_use=use or "", **found)
 
 
 async def _list(api: Api, resource: Resource[Any], unread: list[str]) -> list[Any]:
@@ -94,14 +100,28 @@ async def _list(api: Api, resource: Resource[Any], unread: list[str]) -> list[An
     return listing.items
 
 
-async def _texts(api: Api) -> dict[str, str]:
-    """The scheduler's records, "" where it keeps none."""
-    found = {}
-    for name, key in ((names.ROOM, written.KEY), (names.QUEUE_USE, names.QUEUE_USE_COUNTS)):
-        try:
-            config_map = await api.get(CONFIG_MAPS, name, namespace=names.SYSTEM_NAMESPACE)
-        except NotFound:
-            found[key] = ""
-        else:
-            found[key] = (config_map.data or {}).get(key, "")
-    return found
+async def _text(api: Api, name: str, key: str) -> str:
+    """What a scheduler keeps in a ConfigMap of its own, "" where it keeps nothing."""
+    try:
+        config_map = await api.get(CONFIG_MAPS, name, namespace=names.SYSTEM_NAMESPACE)
+    except NotFound:
+        return ""
+    return (config_map.data or {}).get(key, "")
+
+
+def _noted(reading: Reading, name: str, unread: list[str]) -> Record:
+    """What could be read of a record; the rest is noted."""
+    unread += [f"configmap {name}: {problem}" for problem in reading.unread]
+    return reading.record
+
+
+def _together(rooms: Sequence[Record]) -> Record:
+    """The records of all pools as one: a snapshot is of the whole cluster."""
+    evicted: dict[str, list[int]] = {}
+    for record in rooms:
+        for owner, times in record.evicted.items():
+            evicted.setdefault(owner, []).extend(times)
+    return Record(
+        intents=tuple(intent for record in rooms for intent in record.intents),
+        evicted={owner: tuple(sorted(times))[-written.MOST_TIMES :] for owner, times in evicted.items()},
+    )

@@ -10,14 +10,21 @@ import pytest
 from cli.main import main
 from cli.snapshots import reading, saved
 from cli.snapshots.counted import cluster_of
+from kube.client.resources import CONFIG_MAPS, QUEUES
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from scheduler.app import Scheduler
 from scheduler.core.model.settings import Settings
+from scheduler.core.room import written
+from scheduler.settings import SchedulerSettings
+from simulator.world import WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage
 from tests.scheduler.stage import api_of, create, pod, settle
+from wire import names
 
+#: Its scheduler keeps no record of its own.
+NO_ROOM = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=False)))
 WALL_NS = 1_800_000_000 * 10**9
 
 
@@ -60,6 +67,19 @@ async def test_what_may_not_be_read_is_named_and_its_pods_wait() -> None:
         cluster, _ = cluster_of(found, Settings())
         assert not cluster.queues.records.is_read
         assert not cluster.settings.makes_room
+
+
+async def test_records_of_evictions_of_all_pools_are_one() -> None:
+    async with stage.stage("1x8x80GiB", settings=NO_ROOM) as world:
+        metadata = {"name": "blue", "labels": {names.NODE_POOL_LABEL: "blue"}}
+        await world.api.create(QUEUES, {"metadata": metadata, "spec": {}})
+        for name, at_s in ((names.ROOM, 20), (f"{names.ROOM}-blue", 10), (f"{names.ROOM}-none", 5)):
+            text = written.written(written.Record(evicted={"owner": (at_s,), name: (at_s,)}))
+            record = {"metadata": {"name": name}, "data": {written.KEY: text}}
+            await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
+        found = await reading.read(world.api, now_ns=WALL_NS)
+        evicted = written.read(found.room or "").record.evicted
+        assert evicted == {"owner": (10, 20), names.ROOM: (20,), f"{names.ROOM}-blue": (10,)}
 
 
 def test_nothing_is_printed_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -36,17 +36,17 @@ _BEGINS_NS: Final = 1_772_445_600 * 1_000_000_000
 
 
 class Moment:
-    """What the page is made of, ``now_ms`` milliseconds after the epoch. ``room``: the record of evictions."""
+    """What the page is made of, ``now_ms`` milliseconds after the epoch. ``rooms``: records of evictions, by pool."""
 
-    def __init__(self, objects: Objects, now_ms: int, room: EvictionsRead | None) -> None:
+    def __init__(self, objects: Objects, now_ms: int, rooms: Mapping[str, EvictionsRead]) -> None:
         self.objects = objects
         self.now_ms = now_ms
-        self.room = room
+        self.rooms = rooms
         self.publishing = Publishing("moment", make=lambda _: objects)
 
     async def listed(self, _: int | None) -> Listed:
         """List it, for explanations."""
-        return listed(self.objects, self.now_ms // 1000, room=self.room)
+        return listed(self.objects, self.now_ms // 1000, rooms=self.rooms)
 
     def draw(self) -> None:
         """Show the objects as they are now."""
@@ -63,11 +63,11 @@ async def moment(nodes: Sequence[str], *, at_s: float) -> Moment:
     return made
 
 
-def _made(nodes: Sequence[str], at_s: float) -> tuple[Objects, int, EvictionsRead | None]:
+def _made(nodes: Sequence[str], at_s: float) -> tuple[Objects, int, dict[str, EvictionsRead]]:
     return anyio.run(_played, nodes, at_s, backend_options={"loop_factory": VirtualTimeLoop})
 
 
-async def _played(nodes: Sequence[str], at_s: float) -> tuple[Objects, int, EvictionsRead | None]:
+async def _played(nodes: Sequence[str], at_s: float) -> tuple[Objects, int, dict[str, EvictionsRead]]:
     clock = VirtualClock(asyncio.get_running_loop(), epoch_ns=_BEGINS_NS)
     play = Play(shape.parse(nodes), seed=0, clock=clock)
     objects = Objects()
@@ -78,9 +78,9 @@ async def _played(nodes: Sequence[str], at_s: float) -> tuple[Objects, int, Evic
         await tasks.start(following.run)
         await anyio.sleep(at_s)
         now_ms = clock.now_ns() // 1_000_000
-        room = await reading.evictions(api, now_ms // 1000, [])
+        rooms = await reading.evictions(api, tuple(objects.queues.values()), now_ms // 1000, [])
         tasks.cancel_scope.cancel()
-    return objects, now_ms, room
+    return objects, now_ms, rooms
 
 
 class _Still:

@@ -1,0 +1,59 @@
+"""What is read of a cluster for an explanation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from cli.inspection.options import POD
+from cli.queueing import reading
+from cli.queueing.pools import About
+from kube.client.resources import CONFIG_MAPS, QUEUES
+from scheduler.core.model.settings import Settings
+from scheduler.core.room.written import Record, written
+from scheduler.settings import SchedulerSettings
+from simulator.world import WorldSettings
+from tests.conftest import AnyioBackend
+from tests.scheduler import stage
+from wire import names
+
+#: Its scheduler keeps no record of its own.
+NO_ROOM = WorldSettings(seed=1, scheduler=SchedulerSettings(decisions=Settings(makes_room=False)))
+WALL_S = 1_767_225_700
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    return virtual_anyio_backend
+
+
+@pytest.mark.parametrize("pool", ["", "blue"])
+async def test_the_record_of_evictions_is_that_of_the_scheduler_that_decides(pool: str) -> None:
+    async with stage.stage("1x2x80GiB", settings=NO_ROOM) as world:
+        for of in ("", "blue"):
+            metadata = {"name": of or "default-queue", "labels": {names.NODE_POOL_LABEL: of} if of else {}}
+            await world.api.create(QUEUES, {"metadata": metadata, "spec": {}})
+        await _create_record(world, f"{names.ROOM}-{pool}" if pool else names.ROOM)
+        await stage.create(world, stage.pod("plain"), _labelled(stage.pod("labelled")))
+        await anyio.sleep(1.0)
+        made: dict[str, tuple[bool, set[str]]] = {}
+        for name in ("plain", "labelled"):
+            about = About(kind=POD, name=name, namespace=stage.TEAM)
+            known = await reading.read(world.api, wall_s=WALL_S, about=about)
+            made[name] = known.snapshot.settings.makes_room, set(known.snapshot.room_facts.evicted)
+        has: tuple[bool, set[str]] = (True, {"owner"})
+        none: tuple[bool, set[str]] = (False, set())
+        assert made == ({"plain": none, "labelled": has} if pool else {"plain": has, "labelled": none})
+
+
+async def _create_record(world: Any, name: str) -> None:
+    text = written(Record(evicted={"owner": (WALL_S - 10,)}))
+    record = {"metadata": {"name": name}, "data": {"room": text}}
+    await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
+
+
+def _labelled(pod: dict[str, Any]) -> dict[str, Any]:
+    pod["metadata"]["labels"] = {names.NODE_POOL_LABEL: "blue"}
+    return pod
