@@ -257,9 +257,10 @@ def spares(of: Script, edit: Edit) -> list[NodeShape]:
 async def _add_nodes(world: World, count: int, taints: list[dict[str, str]], *, is_at_once: bool) -> None:
     async with anyio.create_task_group() as group:
         for number in range(count):
-            group.start_soon(_add_node, world, spare(number), taints)
-            if not is_at_once:
-                await anyio.sleep(_APART_S)
+            if is_at_once:
+                group.start_soon(_add_node, world, spare(number), taints)
+            else:
+                await _add_node(world, spare(number), taints)
 
 
 async def _add_node(world: World, name: str, taints: list[dict[str, str]]) -> None:
