@@ -163,7 +163,7 @@ class Auditor:
     # --- rest
 
     async def judge_rest(self) -> None:
-        """Judge a cluster in which nothing happens any more: L1 to L6, and what S10 and S11 say of rest."""
+        """Judge a cluster in which nothing happens any more: L1 to L7, and what S10 and S11 say of rest."""
         await self._judge_placed()
         await self._pass()
         now_s = anyio.current_time()
@@ -171,6 +171,7 @@ class Auditor:
         self._checker.judge_forgotten(self._stuck(), now_s)
         self._checker.intents.judge_rest(now_s)
         await self._judge_quiet()
+        self._checker.claims.judge_rest(anyio.current_time())
         await self._judge_freed()
         self._checker.findings.judged.add("L2")
 

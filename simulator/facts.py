@@ -247,8 +247,13 @@ def pod(raw: Json) -> PodFacts:
         asks=dict(_asks(spec, annotations)),
         deleting=bool(metadata.get("deletionTimestamp")),
         raw=raw,
-        has_other_gpus=bool(spec.get("resourceClaims")) or any(_is_other_gpu(c) for c in _containers(spec)),
+        has_other_gpus=bool(spec.get("resourceClaims")) or asks_other_gpus(spec),
     )
+
+
+def asks_other_gpus(spec: Json) -> bool:
+    """Whether a container asks for GPUs by other vendors' names."""
+    return any(map(_is_other_gpu, _containers(spec)))
 
 
 def is_handover(raw: Json) -> bool:

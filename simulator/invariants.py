@@ -27,6 +27,7 @@ from simulator.checks import counting, placing, telling
 from simulator.checks.asking import Asking
 from simulator.checks.at_rest import AtRest
 from simulator.checks.binding import Bindings
+from simulator.checks.claims import Claims
 from simulator.checks.counting import NodeFacts
 from simulator.checks.intents import Intents
 from simulator.checks.keeping import Keeping
@@ -100,7 +101,11 @@ class Checker:
         self._asking = Asking(self.findings)
         #: What is there now: pods by UID, nodes by name, BindRequests by UID.
         self.live: dict[str, PodFacts] = {}
-        self._at_rest = AtRest(self.findings, self.pools, self.limits, self._asking, self.live, several_decide)
+        #: ResourceClaims and volumes that wait: S15 to S17, and L7.
+        self.claims = Claims(self.findings)
+        self._at_rest = AtRest(
+            self.findings, self.pools, self.limits, self._asking, self.live, several_decide, self.claims
+        )
         #: Node ("" for none) -> UIDs of the pods that are there and name it.
         self._on_node: dict[str, dict[str, None]] = {}
         self._nodes: dict[str, NodeFacts] = {}

@@ -10,6 +10,7 @@ import msgspec
 
 from kube.memory.types import ResourceType
 from simulator import roomrecord
+from simulator.checks.claims import STORED
 from simulator.invariants import BUDGETS, CONFIG_MAPS, DELETED, ROOM, Checker
 from wire import names
 
@@ -23,7 +24,10 @@ class Overhearing:
     checker: Checker
 
     def take(self, kind: ResourceType, raw: bytes, is_gone: bool) -> None:
-        """Show records of intents, and PodDisruptionBudgets."""
+        """Show records of intents, PodDisruptionBudgets, and what is judged of claims."""
+        if kind.plural in STORED and self.checker.claims.wants(kind.plural):
+            stored: dict[str, Any] = msgspec.json.decode(raw)
+            self.checker.claims.stored(kind.plural, stored, anyio.current_time(), is_gone=is_gone)
         is_record = kind.plural == CONFIG_MAPS and _NAMED in raw
         if not is_record and kind.plural != BUDGETS:
             return

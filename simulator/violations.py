@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 #: Safety (docs/design/invariants.md), judged after every event, and liveness, judged when a run is at rest.
-SAFETY: Final = tuple(f"S{number}" for number in range(1, 15))
-LIVENESS: Final = tuple(f"L{number}" for number in range(1, 7))
+SAFETY: Final = tuple(f"S{number}" for number in range(1, 18))
+LIVENESS: Final = tuple(f"L{number}" for number in range(1, 8))
 CHECKED: Final = (*SAFETY, *LIVENESS)
 
 HELD: Final = "held"

@@ -297,7 +297,7 @@ class World:
         self.checker.leftovers(objects, anyio.current_time())
 
     async def judge_rest(self) -> None:
-        """Have the checker judge what has to hold when nothing happens any more (L1-L6); it may delete a pod."""
+        """Have the checker judge what has to hold when nothing happens any more (L1-L7); it may delete a pod."""
         self._successors.stop()
         await self.auditor.judge_rest()
 

@@ -6,11 +6,12 @@ Each node pool that has a scheduler is judged by its own nodes and pods.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simulator.checks import placing, telling
 from simulator.checks.asking import Asking
 from simulator.checks.berths import Berths
+from simulator.checks.claims import Claims
 from simulator.checks.limits import Limits
 from simulator.checks.pools import Pools
 from simulator.checks.telling import Scene
@@ -29,6 +30,7 @@ class AtRest:
     asking: Asking
     live: Mapping[str, PodFacts]
     several_decide: bool
+    claims: Claims
 
     def waiting(self) -> list[PodFacts]:
         """Pods that are for us to place, and are not placed yet."""
@@ -41,7 +43,10 @@ class AtRest:
         found = (
             told
             for part, waiting in self.pools.parts(scene, self.waiting())
-            for told in placing.fitting(waiting, part.members, minimums, part.rooms, kept_from=kept_from)
+            for told in (
+                *placing.fitting(waiting, part.members, minimums, part.rooms, kept_from=kept_from),
+                *self.claims.fitting(waiting, replace(part, minimums=minimums), kept_from=kept_from),
+            )
         )
         free = ((pod, where) for pod, where in found if not self._may_hold(pod, scene))
         return {pod.uid: f"pod {pod.key} waits, and {where}" for pod, where in free}

@@ -170,13 +170,18 @@ def _fits_whole(members: list[PodFacts], minimums: Minimums, free: list[Room]) -
     return is_all and packing.fits_anyhow(ready, len(ready) if minimums.has_parts else number, free)
 
 
-def is_judged(pod: PodFacts) -> bool:
-    """Whether nothing but room keeps a waiting pod from being placed, as far as can be told here."""
+def is_judged(pod: PodFacts, *, with_claims: bool = False) -> bool:
+    """Whether nothing but room keeps a waiting pod from being placed, as far as can be told here.
+
+    ``with_claims``: its claims are judged by who asks (claims_at_rest.py).
+    """
     spec = pod.raw["spec"]
-    asks_others = pod.has_other_gpus or pod.asks_slices or not _COUNTED.issuperset(_resources(spec))
-    mounts_claims = any(not _CLAIMS.isdisjoint(volume) for volume in spec.get("volumes") or ())
+    has_other_gpus = facts.asks_other_gpus(spec) if with_claims else pod.has_other_gpus
+    asks_others = has_other_gpus or pod.asks_slices or not _COUNTED.issuperset(_resources(spec))
+    mounts_claims = any(not _CLAIMS.isdisjoint(volume) for volume in spec.get("volumes") or ()) and not with_claims
     has_ports = any(port.get("hostPort") for each in spec.get("containers") or () for port in each.get("ports") or ())
-    is_plain = not any(spec.get(constraint) for constraint in _CONSTRAINTS) and not asks_others and not mounts_claims
+    constraints = [each for each in _CONSTRAINTS if spec.get(each) and not (with_claims and each == "resourceClaims")]
+    is_plain = not constraints and not asks_others and not mounts_claims
     is_plain = is_plain and not has_ports
     # Not counted here: what nodes enforce, and what a record asks, in several ways and of certain devices.
     insists = pod.annotations.get(names.REQUIRE_ENFORCEMENT) in {"true", "hard"}

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from simulator import facts
+from simulator import claimfacts, facts
 from simulator.checks import counting, placing
 from simulator.checks.counting import NodeFacts
 from simulator.checks.room import Room, need_of, share_of
@@ -119,7 +119,12 @@ def _wrong_nodes(pod: PodFacts, reasons: str, scene: Scene) -> Iterator[str]:
 
 
 def _lacks(pod: PodFacts, scene: Scene) -> Iterator[tuple[str, int]]:
-    """How many usable nodes lack GPUs for a pod that asks whole ones, or a fraction of one."""
+    """How many usable nodes lack GPUs for a pod that asks whole ones, or a fraction of one.
+
+    Nodes that its claims rule out are not counted among them, so of a pod with claims that is not judged.
+    """
+    if claimfacts.has_claims(pod):
+        return
     ask, whole = share_of(pod), counting.demand(pod, names.GPU_RESOURCE)
     if ask is None and whole:
         yield "node(s) didn't have enough resources: GPUs", sum(room.gpus < whole for room in scene.rooms)

@@ -1,0 +1,111 @@
+"""ResourceClaims, slices and claims of volumes as the API server has them now, for those that judge them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from simulator import claimfacts
+from simulator.claimfacts import ClaimFacts, DeviceId, Held, Key, SliceFacts, VolumeClaimFacts
+from simulator.facts import Json
+
+RESOURCE_CLAIMS: Final = "resourceclaims"
+RESOURCE_SLICES: Final = "resourceslices"
+DEVICE_CLASSES: Final = "deviceclasses"
+VOLUME_CLAIMS: Final = "persistentvolumeclaims"
+STORAGE_CLASSES: Final = "storageclasses"
+#: The kinds that are to be shown, as they are stored.
+KINDS: Final = frozenset({RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES, VOLUME_CLAIMS, STORAGE_CLASSES})
+_NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+
+
+@dataclass(slots=True)
+class ClaimRecords:
+    """What was shown so far. ``has_any``: whether there has been anything at all."""
+
+    has_any: bool = False
+    claims: dict[Key, ClaimFacts] = field(default_factory=dict)
+    volume_claims: dict[Key, VolumeClaimFacts] = field(default_factory=dict)
+    slices: dict[str, SliceFacts] = field(default_factory=dict)
+    #: DeviceClasses (names) without selectors, and StorageClasses that make volumes.
+    plain_classes: set[str] = field(default_factory=set)
+    provisioning: set[str] = field(default_factory=set)
+    #: Device -> claims (UIDs) that have it.
+    holders: dict[DeviceId, dict[str, Held]] = field(default_factory=dict)
+    #: Claim (UID) -> the version in which it got the devices that it has.
+    allocated_at: dict[str, int] = field(default_factory=dict)
+    #: Claim (UID) -> since when it is allocated and nobody may use it.
+    unused_since_s: dict[str, float] = field(default_factory=dict)
+    #: The most that a shared device has had of each capacity: one that is published again may have less.
+    capacities: dict[DeviceId, dict[str, Fraction]] = field(default_factory=dict)
+
+    def take(self, kind: str, raw: Json, at_s: float, *, is_gone: bool) -> None:
+        """Take a version of an object of one of KINDS."""
+        self.has_any = True
+        takes: dict[str, Callable[[], None]] = {
+            RESOURCE_CLAIMS: lambda: self._claim(claimfacts.claim(raw), at_s, is_gone=is_gone),
+            RESOURCE_SLICES: lambda: self._slice(raw, is_gone=is_gone),
+            DEVICE_CLASSES: lambda: self._device_class(raw, is_gone=is_gone),
+            VOLUME_CLAIMS: lambda: self._volume_claim(raw, is_gone=is_gone),
+            STORAGE_CLASSES: lambda: self._storage_class(raw, is_gone=is_gone),
+        }
+        takes[kind]()
+
+    def _claim(self, claim: ClaimFacts, at_s: float, *, is_gone: bool) -> None:
+        before = self.claims.pop(claim.key, None)
+        devices = None if is_gone else claim.devices
+        if before is not None and (before.uid != claim.uid or before.devices != devices):
+            for held in before.devices or ():
+                self.holders.get(held.device, {}).pop(before.uid, None)
+            self.allocated_at.pop(before.uid, None)
+        if is_gone:
+            self.unused_since_s.pop(claim.uid, None)
+            return
+        self.claims[claim.key] = claim
+        if claim.devices is not None and claim.uid not in self.allocated_at:
+            self.allocated_at[claim.uid] = claim.version
+        for held in claim.devices or ():
+            self.holders.setdefault(held.device, {})[claim.uid] = held
+        if claim.devices is None or claim.reserved:
+            self.unused_since_s.pop(claim.uid, None)
+        else:
+            self.unused_since_s.setdefault(claim.uid, at_s)
+
+    def _slice(self, raw: Json, *, is_gone: bool) -> None:
+        name = raw["metadata"]["name"]
+        if is_gone:
+            self.slices.pop(name, None)
+            return
+        found = self.slices[name] = claimfacts.device_slice(raw)
+        for device, amounts in found.capacities.items():
+            most = self.capacities.setdefault((*found.pool, device), {})
+            for each, value in amounts.items():
+                most[each] = max(value, most.get(each, Fraction(0)))
+
+    def _device_class(self, raw: Json, *, is_gone: bool) -> None:
+        is_plain = not is_gone and not (raw.get("spec") or {}).get("selectors")
+        (self.plain_classes.add if is_plain else self.plain_classes.discard)(raw["metadata"]["name"])
+
+    def _volume_claim(self, raw: Json, *, is_gone: bool) -> None:
+        key = raw["metadata"].get("namespace", ""), raw["metadata"]["name"]
+        if is_gone:
+            self.volume_claims.pop(key, None)
+        else:
+            self.volume_claims[key] = claimfacts.volume_claim(raw)
+
+    def _storage_class(self, raw: Json, *, is_gone: bool) -> None:
+        makes = not is_gone and raw.get("provisioner") != _NO_PROVISIONER
+        (self.provisioning.add if makes else self.provisioning.discard)(raw["metadata"]["name"])
+
+    def free_on(self, node: str) -> set[DeviceId]:
+        """Whole devices of a node that nobody has, of pools that are complete."""
+        free: set[DeviceId] = set()
+        for pool in {each.pool for each in self.slices.values() if each.node == node}:
+            listed = [each for each in self.slices.values() if each.pool == pool]
+            newest = max(each.generation for each in listed)
+            current = [each for each in listed if each.generation == newest]
+            if {each.count for each in current} == {len(current)}:
+                free |= {(*pool, name) for each in current for name in each.whole}
+        return {device for device in free if not self.holders.get(device)}

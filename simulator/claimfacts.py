@@ -1,0 +1,164 @@
+"""ResourceClaims, ResourceSlices and claims of volumes as the invariant checker reads them: plain JSON in, values out.
+
+Nothing here is shared with the product (but for names on the wire), as in facts.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from simulator.checks.counting import amount
+from simulator.facts import Json, PodFacts
+from wire import names
+
+#: Driver, pool, device.
+DeviceId = tuple[str, str, str]
+#: Namespace, name.
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A device that a claim has. ``part``: of its capacities, where it is shared; ``is_admin``: beside others."""
+
+    device: DeviceId
+    is_admin: bool = False
+    part: Mapping[str, Fraction] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFacts:
+    """One version of a ResourceClaim. ``devices`` is None while it is not allocated."""
+
+    uid: str
+    key: Key
+    version: int
+    devices: tuple[Held, ...] | None
+    #: UIDs of the pods that may use it.
+    reserved: frozenset[str]
+    #: UID of the pod that it was made for, "" for none.
+    owner: str
+    deleting: bool
+    #: Nodes (names) on which its devices can be used; None: any, or it names none.
+    nodes: frozenset[str] | None
+    #: Its requests as they are written.
+    requests: tuple[Json, ...] = field(repr=False, default=())
+
+    @property
+    def told(self) -> str:
+        """``namespace/name``."""
+        return "/".join(self.key)
+
+
+def claim(raw: Json) -> ClaimFacts:
+    """Read a ResourceClaim."""
+    meta, status = raw["metadata"], raw.get("status") or {}
+    allocation = status.get("allocation")
+    owners = [each["uid"] for each in meta.get("ownerReferences") or () if each.get("kind") == "Pod"]
+    return ClaimFacts(
+        uid=meta["uid"],
+        key=(meta.get("namespace", ""), meta["name"]),
+        version=int(meta["resourceVersion"]),
+        devices=None if allocation is None else tuple(_devices(allocation)),
+        reserved=frozenset(each["uid"] for each in status.get("reservedFor") or ()),
+        owner=owners[0] if owners else "",
+        deleting=bool(meta.get("deletionTimestamp")),
+        nodes=_nodes(allocation or {}),
+        requests=tuple(((raw.get("spec") or {}).get("devices") or {}).get("requests") or ()),
+    )
+
+
+def _devices(allocation: Json) -> Iterator[Held]:
+    for each in (allocation.get("devices") or {}).get("results") or ():
+        consumed = each.get("consumedCapacity")
+        part = None if consumed is None else {name: amount(value) for name, value in consumed.items()}
+        yield Held((each["driver"], each["pool"], each["device"]), bool(each.get("adminAccess")), part)
+
+
+def _nodes(allocation: Json) -> frozenset[str] | None:
+    """The nodes of an allocation that names them."""
+    terms = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
+    named: set[str] = set()
+    for term in terms:
+        fields = list(term.get("matchFields") or ())
+        if [(each.get("key"), each.get("operator")) for each in fields] != [("metadata.name", "In")]:
+            return None
+        named.update(fields[0]["values"])
+    return frozenset(named) if terms else None
+
+
+@dataclass(frozen=True, slots=True)
+class SliceFacts:
+    """One version of a ResourceSlice of a node. ``capacities``: of each of its devices that is shared.
+
+    ``whole``: names of devices that one claim has as a whole, and that are not tainted.
+    """
+
+    pool: tuple[str, str]
+    node: str
+    generation: int
+    count: int
+    whole: frozenset[str]
+    capacities: Mapping[str, Mapping[str, Fraction]]
+
+
+def device_slice(raw: Json) -> SliceFacts:
+    """Read a ResourceSlice."""
+    spec: dict[str, Any] = raw["spec"]
+    devices = spec.get("devices") or ()
+    shared = [each for each in devices if each.get("allowMultipleAllocations")]
+    whole = [each["name"] for each in devices if each not in shared and not each.get("taints")]
+    return SliceFacts(
+        pool=(spec["driver"], spec["pool"]["name"]),
+        node=spec.get("nodeName") or "",
+        generation=int(spec["pool"].get("generation") or 0),
+        count=int(spec["pool"].get("resourceSliceCount") or 0),
+        whole=frozenset(whole),
+        capacities={each["name"]: _capacities(each) for each in shared},
+    )
+
+
+def _capacities(device: Json) -> dict[str, Fraction]:
+    return {name: amount(each["value"]) for name, each in (device.get("capacity") or {}).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeClaimFacts:
+    """One version of a claim of a volume. ``volume``: that it is bound to; ``node``: for which one is to be made."""
+
+    volume: str
+    cls: str
+    node: str
+
+
+def volume_claim(raw: Json) -> VolumeClaimFacts:
+    """Read a PersistentVolumeClaim."""
+    spec, annotations = raw.get("spec") or {}, raw["metadata"].get("annotations") or {}
+    return VolumeClaimFacts(
+        volume=spec.get("volumeName") or "",
+        cls=spec.get("storageClassName") or "",
+        node=annotations.get(names.SELECTED_NODE) or "",
+    )
+
+
+def claims_of(pod: PodFacts) -> Iterator[tuple[str, str | None]]:
+    """Each ResourceClaim of a pod as (entry, name); None while nobody has made it from its template."""
+    status = pod.raw.get("status") or {}
+    made = {each["name"]: each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
+    for entry in pod.raw["spec"].get("resourceClaims") or ():
+        yield entry["name"], entry.get("resourceClaimName") or made.get(entry["name"])
+
+
+def volumes_of(pod: PodFacts) -> Iterator[str]:
+    """Names of the claims of volumes that a pod mounts."""
+    for volume in pod.raw["spec"].get("volumes") or ():
+        if source := volume.get("persistentVolumeClaim"):
+            yield source["claimName"]
+
+
+def has_claims(pod: PodFacts) -> bool:
+    """Whether a pod has claims of either kind."""
+    return bool(pod.raw["spec"].get("resourceClaims")) or any(True for _ in volumes_of(pod))
