@@ -142,8 +142,9 @@ screenshots: $(READY)
 SEEDS ?= 1-10000
 FAULTS ?=
 MINUTES ?= 0
+CLAIMS ?=
 simulate-soak: $(READY)
-	$(BIN)/python -m verification.hostile.soak --seeds $(SEEDS) --minutes $(MINUTES) $(if $(FAULTS),--faults $(FAULTS))
+	$(BIN)/python -m verification.hostile.soak --seeds $(SEEDS) --minutes $(MINUTES) $(if $(FAULTS),--faults $(FAULTS)) $(if $(CLAIMS),--claims)
 
 # Into soak-failures/seed-7.run, or beside the script. The exit code says whether something did not hold.
 simulate-record: $(READY)

@@ -33,12 +33,14 @@ class ClaimBinding:
     ``begin`` runs what it is given, with the first claim or volume: a world without them has no task for them.
     """
 
+    usual_s: Final = 1.0
+
     def __init__(self, api: Api, begin: Callable[[Callable[[], Coroutine[Any, Any, None]]], None]) -> None:
         self.api = api
         self._begin = begin
         self._is_begun = False
         self.fails: Callable[[str, str], bool] = lambda _, __: False
-        self.takes_s = 1.0
+        self.takes_s = self.usual_s
         self.is_off = False
         #: Since when a volume is being made, by the claim's UID and the node.
         self._since: dict[tuple[str, str], float] = {}

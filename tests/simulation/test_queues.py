@@ -91,14 +91,14 @@ def test_what_a_queue_takes_again_is_bound_while_others_of_it_wait() -> None:
     assert len(bound) == 2
 
 
-@pytest.mark.parametrize(("election", "unpromised"), [(True, set()), (False, {"S6", "S14"})])
+@pytest.mark.parametrize(("election", "unpromised"), [(True, set()), (False, {"S6", "S14", "S16", "S17"})])
 def test_limits_and_room_that_was_made_are_promised_to_one_scheduler_at_a_time(
     election: bool, unpromised: set[str]
 ) -> None:
     scenario = Scenario(seed=1, shapes=("1x4x80GiB",), settings=Switches(schedulers=2, election=election), calm_s=1)
     assert scenario.unpromised == unpromised
     led_by_two = TwoLeaders(at_s=0, for_s=1, role="scheduler")
-    assert msgspec.structs.replace(scenario, faults=(led_by_two,)).unpromised == {"S6", "S14"}
+    assert msgspec.structs.replace(scenario, faults=(led_by_two,)).unpromised == {"S6", "S14", "S16", "S17"}
 
 
 @pytest.mark.parametrize("seed", range(1, 5))

@@ -17,6 +17,7 @@ from kube.client import errors
 from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, POD_GROUPS, PODS
 from simulator.process import RUN_S
 from verification.hostile.acting import LOOK_S, Act, seen
+from verification.hostile.claim_actions import ClaimAction
 from verification.hostile.pool_actions import MoveGroup, MoveNode, MovePod, MoveQueue
 from verification.hostile.queue_actions import (
     CreateOwner,
@@ -48,6 +49,7 @@ class CreatePod(Act, frozen=True, kw_only=True, tag="create-pod"):
     containers end after this many seconds, and are not started again (None: they never end). ``node``: its maker
     names the node himself, past every scheduler. ``insist_s``: while the name is taken it is tried again for so
     long, as a controller does that replaces its pod. ``owner``: a ConfigMap that owns it, if it is there by then.
+    ``claims``: ResourceClaims by name, ``templates``: templates of them; ``volumes``: claims of volumes.
     """
 
     name: str
@@ -68,6 +70,9 @@ class CreatePod(Act, frozen=True, kw_only=True, tag="create-pod"):
     scheduler: str = names.SCHEDULER_NAME
     gated: bool = False
     insist_s: float = 0.0
+    claims: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
 
     @property
     def manifest(self) -> Json:
@@ -88,8 +93,19 @@ class CreatePod(Act, frozen=True, kw_only=True, tag="create-pod"):
             spec["priorityClassName"] = self.priority_class
         if self.gated:
             spec["schedulingGates"] = [{"name": "example.com/wait"}]
+        spec |= self._claimed()
         metadata = {"name": self.name, "labels": dict(self.labels), "annotations": self._annotations()}
         return {"metadata": metadata, "spec": spec}
+
+    def _claimed(self) -> Json:
+        named = [{"resourceClaimName": claim} for claim in self.claims]
+        named += [{"resourceClaimTemplateName": template} for template in self.templates]
+        entries = [{"name": f"c{number}", **entry} for number, entry in enumerate(named)]
+        volumes = [
+            {"name": f"v{number}", "persistentVolumeClaim": {"claimName": claim}}
+            for number, claim in enumerate(self.volumes)
+        ]
+        return {**({"resourceClaims": entries} if entries else {}), **({"volumes": volumes} if volumes else {})}
 
     def _annotations(self) -> dict[str, str]:
         ours = {} if not self.group else {names.POD_GROUP_NAME: self.group}
@@ -329,6 +345,7 @@ Action = (
     | MovePod
     | MoveGroup
     | MoveQueue
+    | ClaimAction
 )
 
 

@@ -23,6 +23,7 @@ from simulator.facts import PodFacts
 from simulator.violations import Violation
 from simulator.witness import Record, Refused, Started
 from verification.hostile.actions import CreatePod, DeletePod, DeleteReservation
+from verification.hostile.claim_actions import ClaimAction, PublishDevices
 from verification.hostile.faults import requests, watches
 from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.weighing import weight_bytes
@@ -46,6 +47,9 @@ BYTES_PER_POD: Final = 1152
 BYTES_PER_QUEUE: Final = 4 * 1024
 #: And where it makes room: what it knows of units, budgets and evictions (measured: 31 to 34 KiB).
 ROOM_BYTES: Final = 40 * 1024
+#: And for what there is of claims: claims and volumes stay; answers of slices are kept, for 64 requests a node.
+BYTES_PER_CLAIM: Final = 2 * 1024
+BYTES_PER_SLICE: Final = 16 * 1024
 #: Requests of one component in one minute, under any fault: this many, or for each pod that is there the number below.
 #: While watches are late the binder reads a pod about once a second, in each book that it is in.
 REQUESTS_A_MINUTE: Final = 2000
@@ -124,6 +128,8 @@ class Oversight:
         queues = sum(isinstance(action, CreateQueue) for action in self.scenario.actions)
         allowed = IDLE_BYTES + BYTES_PER_POD * len(world.timeline.of) + BYTES_PER_QUEUE * queues
         allowed += ROOM_BYTES * self.scenario.settings.makes_room
+        allowed += BYTES_PER_CLAIM * sum(isinstance(action, ClaimAction) for action in self.scenario.actions)
+        allowed += BYTES_PER_SLICE * sum(isinstance(action, PublishDevices) for action in self.scenario.actions)
         for name, scheduler in world.running.items():
             held = weight_bytes(scheduler)
             if held > allowed:

@@ -148,9 +148,10 @@ class _Run:
         """Wait until components of ours have written nothing for a while and every pod has settled.
 
         What kubelets write does not count: containers that end and are started again go on for ever. While pods wait
-        the while is longer than the longest back-off of a pod.
+        the while is longer than the longest back-off of a pod. What the end of the last fault brings is waited for.
         """
-        limit_s = anyio.current_time() + REST_S
+        calm_s = anyio.current_time()
+        limit_s = calm_s + REST_S
         restless_at_s = -math.inf
         while anyio.current_time() < limit_s:
             await anyio.sleep(_LOOK_S)
@@ -158,7 +159,8 @@ class _Run:
             if not world.is_settled:
                 restless_at_s = now_s
             quiet_s = WAITING_QUIET_S if world.has_waiting_pods else QUIET_S
-            if now_s - self.log.ours_at_s >= quiet_s and now_s - restless_at_s >= STEADY_S:
+            is_quiet = now_s - self.log.ours_at_s >= quiet_s and now_s - calm_s >= QUIET_S
+            if is_quiet and now_s - restless_at_s >= STEADY_S:
                 return True
         return False
 

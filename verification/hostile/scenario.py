@@ -23,10 +23,10 @@ from simulator.checks.limits import Lateness
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
 from simulator.world import GANG_GRACE_S, WorldSettings
-from verification.hostile import contending, dialects, graces, queueing, timing, workload
+from verification.hostile import claiming, contending, dialects, graces, queueing, timing, workload
 from verification.hostile.actions import Action
 from verification.hostile.faults import admission, drawing, machines, nodes, reservations
-from verification.hostile.faults.kinds import Fault, unpromised
+from verification.hostile.faults.kinds import OF_AGENTS, OF_CLAIMS, OF_ROOM, Fault, unpromised
 from verification.hostile.faults.processes import TwoLeaders
 from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.timing import Timers
@@ -162,10 +162,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def unpromised(self) -> frozenset[str]:
-        """Invariants that nobody can hold: what was decided of queues and of room, one scheduler at a time knows."""
+        """Invariants that nobody can hold: what was decided of queues, room and claims one scheduler alone knows."""
         is_led = self.settings.election and not any(isinstance(fault, TwoLeaders) for fault in self.faults)
-        of_queues = frozenset() if is_led or self.settings.schedulers == 1 else frozenset({"S6", "S14"})
-        return unpromised(self.faults) | of_queues
+        of_one = frozenset() if is_led or self.settings.schedulers == 1 else frozenset({"S6", "S14", "S16", "S17"})
+        return unpromised(self.faults) | of_one
 
     def _late(self) -> Iterator[tuple[float, float]]:
         """When who decides may hear of queues late."""
@@ -202,9 +202,10 @@ def decode(text: bytes) -> Script:
     return script
 
 
-def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
+def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims: bool = False) -> Scenario:
     """Make a scenario from a seed. ``kinds``: the faults that may occur (None: all, (): none).
 
+    ``with_claims``: users have claims, which they have in a tenth of the runs anyway.
     Raises ValueError for a kind that is not known. Parts are drawn from sources of their own, so that a change of the
     faults' generator leaves cluster and users as they are.
     """
@@ -231,6 +232,8 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
     actions = queueing.queued(rng, actions, shapes=nodes, duration_s=duration_s)
     if is_contended:
         actions = contending.contended(room, shapes=nodes, duration_s=duration_s)
+    claims = _rng(seed, "claims")
+    actions = claiming.claimed(claims, actions, shapes=nodes, duration_s=duration_s, always=with_claims)
     settings = msgspec.structs.replace(settings, checks_queues=_has_queues(actions) and rng.random() < 0.5)
     rng = _rng(seed, "graces")
     if rng.random() < _SLOW_ENDS:
@@ -247,11 +250,16 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None) -> Scenario:
         schedulers=settings.schedulers,
         binders=settings.binders,
         duration_s=2 * duration_s,
-        makes_room=settings.makes_room,
-        has_agents=bool(settings.agents),
+        about=_about(settings, actions),
     )
     calm_s = max((*(action.at_s for action in actions), *(fault.end_s for fault in faults)), default=0.0)
     return Scenario(seed=seed, shapes=shapes, settings=settings, actions=actions, faults=faults, calm_s=calm_s)
+
+
+def _about(settings: Switches, actions: Collection[Action]) -> list[frozenset[str]]:
+    """Kinds of faults that only some runs can have."""
+    are_there = {OF_ROOM: settings.makes_room, OF_AGENTS: settings.agents, OF_CLAIMS: claiming.has_claims(actions)}
+    return [kinds for kinds, is_there in are_there.items() if is_there]
 
 
 def _has_queues(actions: Collection[Action]) -> bool:

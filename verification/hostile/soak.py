@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -35,10 +36,10 @@ _AHEAD: Final = 4
 KEEP: Final = Path("soak-failures")
 
 
-def judge(seed: int, kinds: tuple[str, ...] | None) -> Judged:
+def judge(seed: int, kinds: tuple[str, ...] | None, *, with_claims: bool = False) -> Judged:
     """Run one seed. Called in a process of the pool."""
     started_s = time.process_time()
-    scenario = scenario_of(seed, kinds)
+    scenario = scenario_of(seed, kinds, with_claims=with_claims)
     outcome = run(scenario)
     return Judged(
         seed=seed,
@@ -62,9 +63,10 @@ def _failure(seed: int, outcome: Outcome) -> Failure | None:
     return Failure(seed=seed, invariants=found, text=text, events=outcome.events)
 
 
-def shrink(seed: int, kinds: tuple[str, ...] | None, invariant: str) -> Script:
+def shrink(seed: int, kinds: tuple[str, ...] | None, invariant: str, *, with_claims: bool = False) -> Script:
     """Make a failing seed smaller, the same invariant still broken. Called in a process of the pool."""
-    smallest = minimise(scenario_of(seed, kinds), lambda tried: invariant in run(tried).broken, tries=_TRIES)
+    scenario = scenario_of(seed, kinds, with_claims=with_claims)
+    smallest = minimise(scenario, lambda tried: invariant in run(tried).broken, tries=_TRIES)
     broken = run(smallest)
     story = next((v.text for v in broken.violations if v.invariant == invariant), "")
     return Script(violates=invariant, story=f"seed {seed}: {story}", scenario=smallest)
@@ -74,9 +76,17 @@ class Soak:
     """One soak: seeds in, failures told and written into ``keep``."""
 
     def __init__(
-        self, *, kinds: tuple[str, ...] | None, keep: Path, until_s: float | None, workers: int, console: Console
+        self,
+        *,
+        kinds: tuple[str, ...] | None,
+        keep: Path,
+        until_s: float | None,
+        workers: int,
+        console: Console,
+        with_claims: bool = False,
     ) -> None:
         self._kinds = kinds
+        self._with_claims = with_claims
         self._keep = keep
         self._until_s = until_s
         self._workers = workers
@@ -120,7 +130,8 @@ class Soak:
         while True:
             if self._has_time:
                 free = self._workers * _AHEAD - len(running)
-                running |= {pool.submit(judge, seed, self._kinds) for seed in islice(todo, free)}
+                judged = partial(judge, kinds=self._kinds, with_claims=self._with_claims)
+                running |= {pool.submit(judged, seed) for seed in islice(todo, free)}
             if not running:
                 return
             done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -143,7 +154,7 @@ class Soak:
         self._minimised[invariant] = so_far + 1
         if so_far >= _MINIMISED_EACH:
             return
-        future = pool.submit(shrink, failure.seed, self._kinds, invariant)
+        future = pool.submit(shrink, failure.seed, self._kinds, invariant, with_claims=self._with_claims)
         path = self._keep / f"{invariant}-{failure.seed}.json"
         future.add_done_callback(_writer(path))
         look = f"make simulate-record SCRIPT={path}, then moorage ui --open {path.with_suffix('.run')}"
@@ -163,7 +174,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     until_s = time.monotonic() + options.minutes * 60 if options.minutes else None
     console = Console()
-    soak = Soak(kinds=options.faults, keep=options.keep, until_s=until_s, workers=options.workers, console=console)
+    soak = Soak(
+        kinds=options.faults,
+        keep=options.keep,
+        until_s=until_s,
+        workers=options.workers,
+        console=console,
+        with_claims=options.claims,
+    )
     return 1 if soak.go(options.seeds).failures else 0
 
 
@@ -176,6 +194,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KIND,KIND",
         help=f"only these ('none' for none at all): {', '.join(sorted(KINDS))}",
     )
+    parser.add_argument("--claims", action="store_true", help="users have ResourceClaims and volumes in every run")
     parser.add_argument("--minutes", type=float, default=0.0, help="start no further seed after so long")
     parser.add_argument("--keep", type=Path, default=KEEP, metavar="FOLDER", help="where failing scripts are written")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from verification.hostile.claiming import has_claims
 from verification.hostile.scenario import scenario_of
 from verification.hostile.soak import Soak, judge, main
 
@@ -58,3 +59,11 @@ def test_options_that_mean_nothing_are_refused(
     with pytest.raises(SystemExit):
         main(options)
     assert told in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_in_a_soak_of_claims_every_run_has_some() -> None:
+    judged = judge(3, ("claims-unheard",), with_claims=True)
+    scenario = scenario_of(3, ("claims-unheard",), with_claims=True)
+    assert judged.faults == tuple("claims-unheard" for _ in scenario.faults)
+    assert has_claims(scenario.actions)
+    assert judged.failure is None

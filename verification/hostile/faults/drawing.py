@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from simulator.shape import NodeShape
-from verification.hostile.faults.kinds import KINDS, OF_AGENTS, OF_ROOM, Fault
+from verification.hostile.faults.kinds import KINDS, OF_AGENTS, OF_CLAIMS, OF_ROOM, Fault
 
 #: Users on the API server other than the components that may be struck (simulator/world.py, replicas.py).
 _BYSTANDERS: Final = ("", "system:nodes", "reservation", "admission")
@@ -50,17 +50,16 @@ def draw(
     schedulers: int = 1,
     binders: int = 1,
     duration_s: float = 120.0,
-    makes_room: bool = False,
-    has_agents: bool = False,
+    about: Collection[Collection[str]] = (),
 ) -> tuple[Fault, ...]:
     """Draw the faults of a run, by time. ``kinds``: those that may occur (None: all; empty: none).
 
-    ``makes_room``: whether pods are evicted for others, so that "all" are those of evictions, too.
-    ``has_agents``: whether nodes have agents, so that "all" are theirs, too.
+    ``about``: which of OF_ROOM, OF_AGENTS and OF_CLAIMS "all" has as well, as the run has what they are about. Where
+    users have claims, one kind at least is of these.
 
     Raises ValueError for a kind that is not known.
     """
-    allowed = _allowed(rng, kinds, makes_room=makes_room, has_agents=has_agents)
+    allowed = _allowed(rng, kinds, {kind for of in (OF_ROOM, OF_AGENTS, OF_CLAIMS) if of not in about for kind in of})
     if not allowed:
         return ()
     scene = Scene(
@@ -69,14 +68,18 @@ def draw(
         binders=_replicas("binder", binders),
         duration_s=duration_s,
     )
-    drawn = [fault for kind, dice in _chosen(rng, allowed) for fault in _faults(dice, scene, kind)]
+    chosen = _chosen(rng, allowed)
+    if OF_CLAIMS in about and kinds is None:
+        few = _chosen(rng, sorted(OF_CLAIMS))[:2]
+        chosen += [each for each in few if each[0] not in {kind for kind, _ in chosen}]
+    drawn = [fault for kind, dice in chosen for fault in _faults(dice, scene, kind)]
     return tuple(sorted(drawn, key=lambda fault: fault.at_s))
 
 
-def _allowed(rng: random.Random, kinds: Collection[str] | None, *, makes_room: bool, has_agents: bool) -> list[str]:
+def _allowed(rng: random.Random, kinds: Collection[str] | None, left_out: Collection[str]) -> list[str]:
+    """``left_out``: kinds that are about what is not there."""
     if kinds is None:
         excusing = rng.randrange(100) < _EXCUSING_PERCENT
-        left_out = (frozenset() if makes_room else OF_ROOM) | (frozenset() if has_agents else OF_AGENTS)
         return sorted(
             name for name, kind in KINDS.items() if name not in left_out and (excusing or not kind.unpromised)
         )
@@ -184,6 +187,10 @@ def _undone_s(rng: random.Random, _scene: Scene, drawn: Mapping[str, Any]) -> fl
     return rng.choice((rng.uniform(0.1, 2.0), rng.uniform(2.0, 15.0), drawn["for_s"] / 2))
 
 
+def _scheduler(rng: random.Random, scene: Scene, _drawn: Mapping[str, Any]) -> str:
+    return rng.choice(scene.schedulers)
+
+
 _SOON: Final = _between((0.5, 60))
 _STANDSTILL: Final = _between((0.1, 2), (2, 20), (20, 90))
 
@@ -218,6 +225,15 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("cache-old", "for_s"): _between((120, 400)),
     ("cache-old", "user"): _component,
     ("cache-old", "plural"): _one_of(""),
+    ("claim-writes", "blow"): _one_of("conflict", "forbidden", "error", "error-done", "answer-lost", "lost", "late"),
+    ("claim-writes", "plural"): _one_of(""),
+    ("claim-writes", "user"): _scheduler,
+    ("claims-remade", "every_s"): _one_of(2.0, 10.0, 40.0),
+    ("claims-unheard", "for_s"): _between((0.5, 20), (20, 150)),
+    ("claims-unheard", "plural"): _one_of(
+        "resourceclaims", "resourceclaims", "resourceslices", "persistentvolumeclaims", "persistentvolumes"
+    ),
+    ("claims-unheard", "user"): _scheduler,
     ("clock-jump", "for_s"): _between((10, 300)),
     ("clock-jump", "by_s"): _one_of(-86_400.0, -90.0, -5.0, 5.0, 90.0, 86_400.0),
     ("crash", "for_s"): _between((30, 120)),
@@ -226,6 +242,13 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("crash", "writes_only"): _one_of(True, True, False),
     ("crash", "pause_s"): _one_of(0.0, 0.1, 2.0, 20.0),
     ("crash", "lands_after_s"): _one_of(0.1, 1.0, 10.0),
+    ("crash-at-claims", "component"): _scheduler,
+    ("crash-at-claims", "for_s"): _between((30, 120)),
+    ("crash-at-claims", "lands_after_s"): _one_of(0.1, 1.0, 10.0),
+    ("crash-at-claims", "moment"): _one_of("before", "after", "in-flight"),
+    ("crash-at-claims", "nth"): _one_of(1, 1, 2, 3, 4, 5, 8),
+    ("crash-at-claims", "pause_s"): _one_of(0.0, 0.1, 2.0, 20.0),
+    ("crash-at-claims", "writes_only"): _one_of(True),
     ("cut-off", "for_s"): _STANDSTILL,
     ("etcd-restored", "for_s"): _between((40, 90), (60, 200)),
     ("etcd-restored-live", "for_s"): _between((20, 90), (60, 200)),
@@ -263,7 +286,12 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("plugin-lags", "lag_s"): _one_of(0.5, 5.0, 30.0),
     ("reservation-deleted", "force"): _one_of(False, True),
     ("reservation-killed", "every_s"): _one_of(5.0, 20.0, 60.0),
+    ("provisioning-slow", "for_s"): _between((5, 60), (60, 300)),
+    ("provisioning-slow", "slow_s"): _one_of(5.0, 40.0, 150.0),
     ("queue-vanishes", "for_s"): _between((5, 60), (60, 200)),
+    ("rival-allocates", "count"): _one_of(1, 2, 4, 8),
+    ("rival-allocates", "for_s"): _between((2, 20), (20, 120)),
+    ("rival-allocates", "late_s"): _one_of(0.0, 0.2, 2.0),
     ("room-conflict", "for_s"): _between((5, 60), (60, 200)),
     ("room-conflict", "plural"): _one_of(""),
     ("room-conflict", "user"): _one_of(""),

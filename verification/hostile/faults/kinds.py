@@ -7,6 +7,19 @@ from typing import Final, Union, get_args
 
 from verification.hostile.faults.admission import AdmissionDown, AdmissionSlow, AdmissionTwice
 from verification.hostile.faults.agents import AgentDown, AgentSlow
+from verification.hostile.faults.claims import (
+    ClaimControllerDown,
+    ClaimsRemade,
+    ClaimsUnheard,
+    ClaimWrites,
+    CrashAtClaims,
+    DevicesRenewed,
+    DevicesTainted,
+    DevicesVanish,
+    ProvisionerDown,
+    ProvisioningFails,
+    ProvisioningSlow,
+)
 from verification.hostile.faults.clocks import ClockJump
 from verification.hostile.faults.evictions import EvictionsFail, EvictionsRefused, EvictionsSlow, VictimStays
 from verification.hostile.faults.machines import KubeletForgets, NodeReplaced
@@ -51,6 +64,7 @@ from verification.hostile.faults.reservations import (
     ReservationVanishes,
 )
 from verification.hostile.faults.restores import EtcdRestored, EtcdRestoredUnderWork
+from verification.hostile.faults.rivals import RivalAllocates
 from verification.hostile.faults.rooms import HolderGoes, QueueVanishes, RoomConflict, RoomDeleted, TwoBudgets
 from verification.hostile.faults.servers import ListExpired, ServerLags
 from verification.hostile.faults.timed import Timed
@@ -64,10 +78,18 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     AgentSlow,
     BookLost,
     CacheOld,
+    ClaimControllerDown,
+    ClaimWrites,
+    ClaimsRemade,
+    ClaimsUnheard,
     ClockJump,
     Conflicts,
     Crash,
+    CrashAtClaims,
     CutOff,
+    DevicesRenewed,
+    DevicesTainted,
+    DevicesVanish,
     EtcdRestored,
     EtcdRestoredUnderWork,
     EvictionsFail,
@@ -94,6 +116,9 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     Pause,
     PluginDown,
     PluginLags,
+    ProvisionerDown,
+    ProvisioningFails,
+    ProvisioningSlow,
     QueueVanishes,
     ReservationDeleted,
     ReservationEvicted,
@@ -107,6 +132,7 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     ReservationVanishes,
     ReservationsDeleted,
     Resets,
+    RivalAllocates,
     RoomConflict,
     RoomDeleted,
     ServerErrors,
@@ -137,6 +163,13 @@ OF_ROOM: Final = frozenset({
 
 #: Those that are about node agents: drawn only where there are some, or by name.
 OF_AGENTS: Final = frozenset({"agent-down", "agent-slow"})
+
+#: Those that are about claims: drawn only where users have some, or by name.
+OF_CLAIMS: Final = frozenset({
+    *("claim-controller-down", "provisioner-down", "provisioning-fails", "provisioning-slow"),
+    *("devices-vanish", "devices-renewed", "devices-tainted", "claims-remade", "rival-allocates"),
+    *("claim-writes", "crash-at-claims", "claims-unheard"),
+})  # fmt: skip
 
 
 def unpromised(faults: Iterable[Timed]) -> frozenset[str]:

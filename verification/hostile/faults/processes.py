@@ -39,6 +39,10 @@ class Crash(Timed, frozen=True, kw_only=True, tag="crash"):
     #: With ``in-flight``: when the request lands.
     lands_after_s: float = 0.0
 
+    def counts(self, call: Call) -> bool:
+        """Whether it is one of the requests that are counted."""
+        return not self.writes_only or call.verb not in READS
+
     @override
     async def _happen(self, ground: Ground) -> None:
         component = ground.components.get(self.component)
@@ -83,8 +87,7 @@ class _Hit:
         self.done.set()
 
     def _is_due(self, call: Call) -> bool:
-        is_other = call.user != self._component.name or (self._crash.writes_only and call.verb in READS)
-        if is_other or self.done.is_set():
+        if call.user != self._component.name or not self._crash.counts(call) or self.done.is_set():
             return False
         self._left -= 1
         return self._left == 0

@@ -1,0 +1,271 @@
+"""What users, administrators and drivers do with ResourceClaims and with volumes that wait for their first consumer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from typing_extensions import override
+
+from kube.client.api import Api
+from kube.client.resources import (
+    DEVICE_CLASSES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    STORAGE_CLASSES,
+)
+from verification.hostile.acting import Act
+from wire import names
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+Json = dict[str, Any]
+
+_NAMESPACE: Final = "team"
+DRIVER: Final = "gpu.example.com"
+#: Takes any device; takes those with the attribute ``big``.
+ANY_CLASS: Final = "any"
+BIG_CLASS: Final = "big"
+#: What parts of a shared device are counted in.
+MEMORY: Final = "memory"
+_TAINT: Final = {"key": "example.com/worn", "value": "", "effect": "NoSchedule"}
+#: Volumes are made for this class where they are needed; those of the other one an administrator makes.
+FAST_CLASS: Final = "fast"
+SLOW_CLASS: Final = "slow"
+
+
+class Offered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A device. ``shared_gib``: several claims may have parts of this memory; 0: one claim has all of the device."""
+
+    name: str
+    is_big: bool = False
+    is_tainted: bool = False
+    shared_gib: int = 0
+
+    @property
+    def manifest(self) -> Json:
+        """The device as a driver publishes it."""
+        made: Json = {"name": self.name, "attributes": {"big": {"bool": self.is_big}}}
+        if self.is_tainted:
+            made["taints"] = [_TAINT]
+        if self.shared_gib:
+            made |= {"allowMultipleAllocations": True, "capacity": {MEMORY: {"value": f"{self.shared_gib}Gi"}}}
+        return made
+
+
+def tainted(device: Offered, is_tainted: bool) -> Offered:
+    """The same device with or without a taint."""
+    return msgspec.structs.replace(device, is_tainted=is_tainted)
+
+
+def slices(node: str, devices: tuple[Offered, ...], *, generation: int, count: int) -> list[Json]:
+    """The ResourceSlices of a node's pool, its devices in ``count`` parts."""
+    pool = {"name": node, "generation": generation, "resourceSliceCount": count}
+    return [
+        {
+            "metadata": {"name": f"{node}-{generation}-{number}"},
+            "spec": {
+                "driver": DRIVER,
+                "nodeName": node,
+                "pool": pool,
+                "devices": [each.manifest for each in devices[number::count]],
+            },
+        }
+        for number in range(count)
+    ]
+
+
+async def remove_slices(api: Api, node: str, *, below: int | None = None) -> None:
+    """Delete a node's slices, or those of generations ``below`` this one. Raises kube.client.errors.ApiError."""
+    for each in (await api.list(RESOURCE_SLICES)).items:
+        if each.spec.pool.name == node and (below is None or each.spec.pool.generation < below):
+            await api.delete(RESOURCE_SLICES, each.metadata.name)
+
+
+class Want(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A request of a claim: ``count`` devices of a class (0: all of a node), or else of another class.
+
+    ``part_gib``: a part of each shared device. ``tolerates``: tainted devices, too.
+    """
+
+    count: int = 1
+    cls: str = ANY_CLASS
+    otherwise: str = ""
+    part_gib: int = 0
+    tolerates: bool = False
+
+    def manifest(self, name: str) -> Json:
+        """The request as a claim has it."""
+        if not self.otherwise:
+            return {"name": name, "exactly": self._asked(self.cls)}
+        ways = (("first", self.cls), ("second", self.otherwise))
+        return {"name": name, "firstAvailable": [{"name": way, **self._asked(cls)} for way, cls in ways]}
+
+    def _asked(self, cls: str) -> Json:
+        made: Json = {"deviceClassName": cls, "allocationMode": "ExactCount", "count": self.count}
+        if not self.count:
+            made = {"deviceClassName": cls, "allocationMode": "All"}
+        if self.part_gib:
+            made["capacity"] = {"requests": {MEMORY: f"{self.part_gib}Gi"}}
+        if self.tolerates:
+            made["tolerations"] = [{"key": _TAINT["key"], "operator": "Exists"}]
+        return made
+
+
+def asked(wants: tuple[Want, ...]) -> Json:
+    """The spec of a claim."""
+    return {"devices": {"requests": [want.manifest(f"r{number}") for number, want in enumerate(wants)]}}
+
+
+class CreateDeviceClasses(Act, frozen=True, kw_only=True, tag="create-device-classes"):
+    """Create the classes for any device and for big ones."""
+
+    @override
+    async def _do(self, world: World) -> None:
+        await world.api.create(DEVICE_CLASSES, {"metadata": {"name": ANY_CLASS}, "spec": {}})
+        selectors = [{"cel": {"expression": f'device.attributes["{DRIVER}"].big'}}]
+        await world.api.create(DEVICE_CLASSES, {"metadata": {"name": BIG_CLASS}, "spec": {"selectors": selectors}})
+
+
+class PublishDevices(Act, frozen=True, kw_only=True, tag="publish-devices"):
+    """The driver of a node publishes its devices, then removes the slices of generations before."""
+
+    node: str
+    devices: tuple[Offered, ...]
+    generation: int = 1
+    slices: int = 1
+
+    @override
+    async def _do(self, world: World) -> None:
+        for body in slices(self.node, self.devices, generation=self.generation, count=self.slices):
+            await world.api.create(RESOURCE_SLICES, body)
+        await remove_slices(world.api, self.node, below=self.generation)
+
+
+class WithdrawDevices(Act, frozen=True, kw_only=True, tag="withdraw-devices"):
+    """The driver of a node is removed, and its devices with it."""
+
+    node: str
+
+    @override
+    async def _do(self, world: World) -> None:
+        await remove_slices(world.api, self.node)
+
+
+class CreateClaimTemplate(Act, frozen=True, kw_only=True, tag="create-claim-template"):
+    """Create a template of which each pod that names it gets a claim."""
+
+    name: str
+    wants: tuple[Want, ...]
+
+    @override
+    async def _do(self, world: World) -> None:
+        body = {"metadata": {"name": self.name}, "spec": {"spec": asked(self.wants)}}
+        await world.api.create(RESOURCE_CLAIM_TEMPLATES, body, namespace=_NAMESPACE)
+
+
+class CreateResourceClaim(Act, frozen=True, kw_only=True, tag="create-resource-claim"):
+    """Create a claim that any pod may name."""
+
+    name: str
+    wants: tuple[Want, ...]
+
+    @override
+    async def _do(self, world: World) -> None:
+        body = {"metadata": {"name": self.name}, "spec": asked(self.wants)}
+        await world.api.create(RESOURCE_CLAIMS, body, namespace=_NAMESPACE)
+
+
+class DeleteResourceClaim(Act, frozen=True, kw_only=True, tag="delete-resource-claim"):
+    """Delete a claim; it stays until nobody uses it."""
+
+    name: str
+
+    @override
+    async def _do(self, world: World) -> None:
+        await world.api.delete(RESOURCE_CLAIMS, self.name, namespace=_NAMESPACE)
+
+
+class CreateStorageClasses(Act, frozen=True, kw_only=True, tag="create-storage-classes"):
+    """Create a class that provisions and one that does not; both wait for the first consumer.
+
+    Each node is a zone of its own, so that a volume that is made for it is used there only.
+    """
+
+    @override
+    async def _do(self, world: World) -> None:
+        for node in world.nodes.kubelets:
+            await world.api.patch(NODES, node, {"metadata": {"labels": {names.ZONE_LABEL: node}}})
+        for name, provisioner in ((FAST_CLASS, "disk.csi.example"), (SLOW_CLASS, names.NO_PROVISIONER)):
+            waits = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+            await world.api.create(STORAGE_CLASSES, {"metadata": {"name": name}, **waits})
+
+
+class CreateVolume(Act, frozen=True, kw_only=True, tag="create-volume"):
+    """An administrator makes a volume that one node reaches."""
+
+    name: str
+    node: str
+    gib: int = 1
+
+    @override
+    async def _do(self, world: World) -> None:
+        term = {"matchExpressions": [{"key": names.ZONE_LABEL, "operator": "In", "values": [self.node]}]}
+        spec = {
+            "capacity": {"storage": f"{self.gib}Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": SLOW_CLASS,
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        }
+        await world.api.create(PERSISTENT_VOLUMES, {"metadata": {"name": self.name}, "spec": spec})
+        status = {"status": {"phase": "Available"}}
+        await world.api.patch(PERSISTENT_VOLUMES, self.name, status, subresource="status")
+
+
+class CreateVolumeClaim(Act, frozen=True, kw_only=True, tag="create-volume-claim"):
+    """Create a claim of a volume. ``is_shared``: pods of several nodes may use it."""
+
+    name: str
+    cls: str = FAST_CLASS
+    gib: int = 1
+    is_shared: bool = False
+
+    @override
+    async def _do(self, world: World) -> None:
+        spec = {
+            "accessModes": ["ReadWriteMany" if self.is_shared else "ReadWriteOnce"],
+            "storageClassName": self.cls,
+            "resources": {"requests": {"storage": f"{self.gib}Gi"}},
+        }
+        body = {"metadata": {"name": self.name}, "spec": spec}
+        await world.api.create(PERSISTENT_VOLUME_CLAIMS, body, namespace=_NAMESPACE)
+
+
+class DeleteVolumeClaim(Act, frozen=True, kw_only=True, tag="delete-volume-claim"):
+    """Delete the claim of a volume."""
+
+    name: str
+
+    @override
+    async def _do(self, world: World) -> None:
+        await world.api.delete(PERSISTENT_VOLUME_CLAIMS, self.name, namespace=_NAMESPACE)
+
+
+#: Everything that is done with claims.
+ClaimAction = (
+    CreateDeviceClasses
+    | PublishDevices
+    | WithdrawDevices
+    | CreateClaimTemplate
+    | CreateResourceClaim
+    | DeleteResourceClaim
+    | CreateStorageClasses
+    | CreateVolume
+    | CreateVolumeClaim
+    | DeleteVolumeClaim
+)

@@ -1,0 +1,256 @@
+"""What befalls claims: controllers that stand still, devices that vanish, another allocator, writes that are struck.
+
+Everything is promised under these. They are drawn only where users have claims, or by name.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any, Final, Literal
+
+import anyio
+from typing_extensions import override
+
+from kube.client import errors
+from kube.client.resources import (
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+)
+from kube.memory.calls import Call
+from kube.memory.faults import Fault
+from verification.hostile.actions import NAMESPACE
+from verification.hostile.claim_actions import MEMORY, Offered, remove_slices, slices, tainted
+from verification.hostile.faults.ground import READS, Ground
+from verification.hostile.faults.processes import Crash
+from verification.hostile.faults.requests import Requests
+from verification.hostile.faults.timed import Timed
+from verification.hostile.faults.watches import WatchHeld
+from wire.resource import Device
+
+_WRITTEN: Final = frozenset({
+    RESOURCE_CLAIMS.plural, PERSISTENT_VOLUME_CLAIMS.plural, PERSISTENT_VOLUMES.plural,
+})  # fmt: skip
+
+_AGAIN_S: Final = 1.0
+#: What becomes of a write: refused, carried out and answered by an error, or its answer or itself lost.
+Blow = Literal["conflict", "forbidden", "error", "error-done", "answer-lost", "lost", "late"]
+
+
+class ClaimControllerDown(Timed, frozen=True, kw_only=True, tag="claim-controller-down"):
+    """Nobody makes claims from templates, or takes pods that are gone out of claims; at the end it is caught up."""
+
+    @override
+    async def _happen(self, ground: Ground) -> None:
+        ground.world.resource_claims.is_off = True
+        await anyio.sleep(self.for_s)
+        ground.world.resource_claims.resume()
+
+
+class ProvisionerDown(Timed, frozen=True, kw_only=True, tag="provisioner-down"):
+    """Nobody binds claims of volumes, or makes volumes."""
+
+    @override
+    async def _happen(self, ground: Ground) -> None:
+        ground.world.claims.is_off = True
+        await anyio.sleep(self.for_s)
+        ground.world.claims.is_off = False
+
+
+class ProvisioningFails(Timed, frozen=True, kw_only=True, tag="provisioning-fails"):
+    """Of a thousand pairs of a claim and a node, for ``per_mille`` no volume can be made."""
+
+    per_mille: int
+    seed: int
+
+    @override
+    async def _happen(self, ground: Ground) -> None:
+        def fails(claim: str, node: str) -> bool:
+            return random.Random(f"{self.seed}/{claim}/{node}").randrange(1000) < self.per_mille
+
+        ground.world.claims.fails = fails
+        await anyio.sleep(self.for_s)
+        ground.world.claims.fails = lambda _, __: False
+
+
+class ProvisioningSlow(Timed, frozen=True, kw_only=True, tag="provisioning-slow"):
+    """A volume takes ``slow_s`` to be made: perhaps longer than the scheduler waits for it."""
+
+    slow_s: float
+
+    @override
+    async def _happen(self, ground: Ground) -> None:
+        usual_s = ground.world.claims.usual_s
+        ground.world.claims.takes_s = max(usual_s, self.slow_s)
+        await anyio.sleep(self.for_s)
+        ground.world.claims.takes_s = usual_s
+
+
+async def _published(ground: Ground, node: str) -> tuple[int, tuple[Offered, ...]]:
+    """The newest generation of a node's pool, and its devices; none where it has no pool."""
+    listed = await ground.insist(partial(ground.api.list, RESOURCE_SLICES))
+    found = [each.spec for each in (listed.items if listed is not None else ()) if each.spec.pool.name == node]
+    newest = max((spec.pool.generation for spec in found), default=0)
+    devices = [each for spec in found if spec.pool.generation == newest for each in spec.devices or ()]
+    return newest, tuple(_offered(each) for each in sorted(devices, key=lambda each: each.name))
+
+
+def _offered(device: Device) -> Offered:
+    capacity = (device.capacity or {}).get(MEMORY)
+    return Offered(
+        name=device.name,
+        is_big=bool((device.attributes or {})["big"].boolean),
+        is_tainted=bool(device.taints),
+        shared_gib=int(str(capacity.value).removesuffix("Gi")) if capacity is not None else 0,
+    )
+
+
+async def _remove(ground: Ground, node: str, *, below: int | None = None) -> None:
+    await ground.insist(partial(remove_slices, ground.api, node, below=below))
+
+
+class DevicesVanish(Timed, frozen=True, kw_only=True, tag="devices-vanish"):
+    """The driver of a node goes, and its slices with it; at the end it publishes the same devices once more."""
+
+    node: str
+
+    @override
+    async def _happen(self, ground: Ground) -> None:
+        generation, devices = await _published(ground, self.node)
+        await _remove(ground, self.node)
+        await anyio.sleep(ground.left_s(self.end_s))
+        if (await _published(ground, self.node))[0] or not devices:
+            return
+        for body in slices(self.node, devices, generation=generation + 1, count=1):
+            await ground.insist(partial(ground.api.create, RESOURCE_SLICES, body))
+
+
+class DevicesRenewed(Timed, frozen=True, kw_only=True, tag="devices-renewed"):
+    """The driver of a node publishes its devices in a new generation of two slices, the second one at the end.
+
+    Until then the newest generation of the pool is not complete.
+    """
+
+    node: str
+
+    @override
+    async def _happen(self, ground: Ground) -> None:
+        before, devices = await _published(ground, self.node)
+        if not devices:
+            return
+        first, second = slices(self.node, devices, generation=before + 1, count=2)
+        try:
+            await ground.api.create(RESOURCE_SLICES, first)
+        except errors.AlreadyExists:  # another fault renews them
+            return
+        await anyio.sleep(ground.left_s(self.end_s))
+        if (await _published(ground, self.node))[0] == before + 1:
+            await ground.insist(partial(ground.api.create, RESOURCE_SLICES, second))
+            await _remove(ground, self.node, below=before + 1)
+
+
+class DevicesTainted(Timed, frozen=True, kw_only=True, tag="devices-tainted"):
+    """The driver of a node taints its devices until the end."""
+
+    node: str
+
+    @override
+    async def _happen(self, ground: Ground) -> None:
+        changed: dict[str, tuple[str, ...]] = {}
+        listed = await ground.insist(partial(ground.api.list, RESOURCE_SLICES))
+        for each in listed.items if listed is not None else ():
+            if each.spec.pool.name == self.node:
+                changed[each.metadata.uid] = tuple(device.name for device in each.spec.devices or () if device.taints)
+                await self._write(ground, each.metadata.name, each.metadata.uid, None)
+        await anyio.sleep(ground.left_s(self.end_s))
+        listed = await ground.insist(partial(ground.api.list, RESOURCE_SLICES))
+        for each in listed.items if listed is not None else ():
+            if each.metadata.uid in changed:
+                await self._write(ground, each.metadata.name, each.metadata.uid, changed[each.metadata.uid])
+
+    @staticmethod
+    async def _write(ground: Ground, name: str, uid: str, kept: tuple[str, ...] | None) -> None:
+        """Taint all devices of a slice, or only those that are ``kept`` tainted."""
+        found = await ground.insist(partial(ground.api.get, RESOURCE_SLICES, name))
+        offered = [_offered(device) for device in found.spec.devices or ()] if found is not None else []
+        body = {"spec": {"devices": [tainted(each, kept is None or each.name in kept).manifest for each in offered]}}
+        await ground.insist(partial(ground.api.patch, RESOURCE_SLICES, name, body, uid=uid))
+
+
+class ClaimsRemade(Timed, frozen=True, kw_only=True, tag="claims-remade"):
+    """Every ``every_s`` a claim that was made for no pod is deleted, and created again under its name once it is gone.
+
+    ``pick``: which of them, counted round.
+    """
+
+    every_s: float
+    pick: int
+
+    @override
+    async def _happen(self, ground: Ground) -> None:
+        with anyio.move_on_after(self.for_s):
+            while True:
+                await self._remake(ground)
+                await anyio.sleep(self.every_s)
+
+    async def _remake(self, ground: Ground) -> None:
+        listed = await ground.insist(partial(ground.api.list, RESOURCE_CLAIMS, namespace=NAMESPACE))
+        found = [each for each in (listed.items if listed is not None else ()) if not each.metadata.owner_references]
+        if not found:
+            return
+        claim = found[self.pick % len(found)]
+        name, uid = claim.metadata.name, claim.metadata.uid
+        with anyio.CancelScope(shield=True):
+            await ground.insist(partial(ground.api.delete, RESOURCE_CLAIMS, name, namespace=NAMESPACE, uid=uid))
+            with anyio.move_on_after(ground.left_s(self.end_s)):
+                body = {"metadata": {"name": name}, "spec": claim.spec}
+                while not await self._is_made(ground, body):  # noqa: ASYNC110 - it is on the server that it waits for
+                    await anyio.sleep(_AGAIN_S)
+
+    @staticmethod
+    async def _is_made(ground: Ground, body: dict[str, Any]) -> bool:
+        try:
+            await ground.api.create(RESOURCE_CLAIMS, body, namespace=NAMESPACE)
+        except errors.ApiError:
+            return False
+        return True
+
+
+class ClaimWrites(Requests, frozen=True, kw_only=True, tag="claim-writes"):
+    """Writes of claims and volumes are struck: of ``user``, or of all processes."""
+
+    blow: Blow
+    later_s: float = 0.0
+
+    @override
+    def _picks(self, call: Call) -> bool:
+        return call.verb == "patch" and call.kind.plural in _WRITTEN
+
+    @override
+    def _fault(self, dice: random.Random, left_s: float) -> Fault:
+        later_s = min(self.later_s, left_s)
+        blows: dict[Blow, Fault] = {
+            "conflict": Fault(refuse_with=409),
+            "forbidden": Fault(refuse_with=403),
+            "error": Fault(refuse_with=500),
+            "error-done": Fault(refuse_with=500, carried_out=True),
+            "answer-lost": Fault(lost="answer"),
+            "lost": Fault(lost="request"),
+            "late": Fault(lost="request", lands_after_s=later_s),
+        }
+        return blows[self.blow]
+
+
+class CrashAtClaims(Crash, frozen=True, kw_only=True, tag="crash-at-claims"):
+    """A scheduler is killed at its ``nth`` write of a claim, a volume, or a pod that has them."""
+
+    @override
+    def counts(self, call: Call) -> bool:
+        is_binding = call.kind.plural == "pods" and call.subresource in {"binding", "status"}
+        return call.verb not in READS and (call.kind.plural in _WRITTEN or is_binding)
+
+
+class ClaimsUnheard(WatchHeld, frozen=True, kw_only=True, tag="claims-unheard"):
+    """Nothing is heard of one kind of claims, volumes or slices until the end."""
