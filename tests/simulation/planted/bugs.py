@@ -1,5 +1,5 @@
 """The planted bugs: one for each root cause of the field (R1-R12), those of KAI that are others still, of queues (Q),
-of room that is made (P), of nodes that are kept for groups (B), and of node pools (N).
+of room that is made (P), of nodes that are kept for groups (B), of node pools (N), and of ResourceClaims (C).
 
 Each is a faulty collaborator that takes the place of a right one. ``breaks`` names what its script must show broken.
 """
@@ -25,7 +25,7 @@ from simulator.hooks import Hook, hooks
 from simulator.parts import Parts
 from simulator.policies import Policy
 from simulator.replicas import BINDER, SCHEDULER
-from tests.simulation.planted import clusters, desks, pools, queues, rooms, wires
+from tests.simulation.planted import claims, clusters, desks, pools, queues, rooms, wires
 
 Json = dict[str, Any]
 
@@ -249,6 +249,31 @@ BUGS: Final[Mapping[str, Bug]] = {
         "nodes are kept from one that has the better right",
         "nodes that are kept for a group are kept from queues that are short of their quota, too",
         deciding_on(rooms.KeepsOffTheStarved),
+    ),
+    "C-twice": Bug(
+        "a decision on what another scheduler changes",
+        "a pod is bound by its claim though an earlier claim has the device",
+        deciding_on(claims.having(claims.TrustsItsOwnWrite)),
+    ),
+    "C-early": Bug(
+        "a pod is bound before its claims are its own",
+        "a claim that is allocated is not reserved for further pods that name it",
+        deciding_on(claims.having(claims.ReservesNothingThatIsAllocated)),
+    ),
+    "C-gang": Bug(
+        "a gang is started in part",
+        "members of a gang are prepared and bound each on its own",
+        _on(claims.PreparesOneByOne, SCHEDULER),
+    ),
+    "C-kept": Bug(
+        "a hold outlives its reason",
+        "a claim stays reserved for a pod that can't be bound by it",
+        deciding_on(claims.having(claims.GivesNothingBack)),
+    ),
+    "C-asleep": Bug(
+        "a sleeper is not woken",
+        "pods that wait for devices sleep until something else changes",
+        deciding_on(claims.having(claims.wakes_nobody)),
     ),
     "N-tenants": Bug(
         "a scheduler takes what is another one's",

@@ -26,4 +26,11 @@ def test_without_the_bug_its_script_holds(name: str) -> None:
 
 
 def test_every_root_cause_of_the_field_is_planted() -> None:
-    assert {name.partition("-")[0] for name in BUGS} == {"B", "N", "P", "Q", *(f"R{number}" for number in range(1, 13))}
+    assert {name.partition("-")[0] for name in BUGS} == {
+        "B",
+        "C",
+        "N",
+        "P",
+        "Q",
+        *(f"R{number}" for number in range(1, 13)),
+    }
