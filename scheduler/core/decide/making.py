@@ -30,7 +30,8 @@ from scheduler.core.decide.looks import Looks, pause_ns
 from scheduler.core.decide.moves import MovesOfLook
 from scheduler.core.decide.needs import Needing, needs_left
 from scheduler.core.decide.revising import Revising
-from scheduler.core.decide.room_trial import OnPaper, cost_beside, cost_of_search, room_trial
+from scheduler.core.decide.room_trial import OnPaper, room_trial
+from scheduler.core.decide.search_costs import FURTHER, cost_beside, cost_of_search, cost_of_whole
 from scheduler.core.model.plan import Entry, GiveUp
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.room import Action, Ended, Found, Moves, NoRoom, RoomSettings
@@ -45,9 +46,8 @@ from scheduler.core.room.trial import Trial
 _S: Final = 1_000_000_000
 #: Victims are counted on for their grace period, up to the longest that is set, and this.
 STAYING_NS: Final = 60 * _S
-#: The most equal needs that are searched for together, and what each beyond the first costs.
+#: The most equal needs that are searched for together.
 _TOGETHER: Final = 256
-_FURTHER: Final = 300
 #: What it costs to see that one needs no room, and for each of its pods.
 _PASSING: Final = 50
 _PASSING_EACH: Final = 10
@@ -275,7 +275,8 @@ class Making:
             allowance.spend(first.namespace, _PASSING + _PASSING_EACH * first.members())
             return False
         moves = of_look.find(need, self._trial_beside(off), off)
-        allowance.spend(first.namespace, cost_of_search(self.attempts.snapshot) + cost_beside(moves))
+        snapshot = self.attempts.snapshot
+        allowance.spend(first.namespace, cost_of_search(snapshot) + cost_beside(snapshot, moves))
         is_moved = isinstance(moves, Moves) and self.charging.take_moves(need, moves)
         if is_moved:
             first.take()
@@ -300,12 +301,15 @@ class Making:
         """Needs whose turn it is, in the order of queues; one with another turn is put into the order again.
 
         Needs that were never looked at come first. Of the others as many come as one look can have, those that were
-        looked at longest ago. The rest is looked at the next time, so no need stands before another for ever.
+        looked at longest ago, and of these first as many as it can have if all are searched for to the end. The rest is
+        looked at the next time, so no need stands before another for ever.
         """
-        looks, most = self._looks, allowance.share // cost_of_search(self.attempts.snapshot) + 1
+        looks, snapshot = self._looks, self.attempts.snapshot
+        most, few = (allowance.share // cost(snapshot) + 1 for cost in (cost_of_search, cost_of_whole))
         again = sorted((need for need in due if looks.at_ns(need.key) >= 0), key=lambda need: looks.at_ns(need.key))
-        left_over = again[most:]
-        for group in ([need for need in due if looks.at_ns(need.key) < 0], again[:most]):
+        left_over, again = again[most:], again[:most]
+        by_age = [again[at : at + few] for at in range(0, len(again), few)]
+        for group in ([need for need in due if looks.at_ns(need.key) < 0], *by_age):
             order: QueueOrder[Needing] = QueueOrder(self.attempts.accounts)
             for need in group:
                 self._line_up(order, need)
@@ -337,7 +341,7 @@ class Making:
             allowance.spend(first.namespace, cost)
             answer = yield from self.attempts.snapshot.finding_room(need, self._trial_beside(off), action)
         taken = self.charging.take_each(need, answer) if isinstance(answer, Found) else 0
-        allowance.spend(first.namespace, max(cost_beside(answer), (taken - 1) * _FURTHER))
+        allowance.spend(first.namespace, cost_beside(self.attempts.snapshot, answer, needs=len(need.all)))
         if taken:
             self._refused.pop(first.key, None)
             first.take(taken)
@@ -389,4 +393,4 @@ def _is_beside(found: Found, off: frozenset[str]) -> bool:
 
 def _most(operations: int) -> int:
     """For how many equal needs room is looked for together: as many as this work pays for."""
-    return max(1, min(_TOGETHER, operations // _FURTHER))
+    return max(1, min(_TOGETHER, operations // FURTHER))

@@ -17,7 +17,7 @@ from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.charging import Charging
 from scheduler.core.decide.holders import Standing
 from scheduler.core.decide.needed import gang_need, member_need, pod_need
-from scheduler.core.decide.room_trial import cost_beside, cost_of_search
+from scheduler.core.decide.search_costs import cost_beside, cost_of_search
 from scheduler.core.model.plan import GiveUp
 from scheduler.core.model.room import Action, Ended, Found, Intent
 from scheduler.core.room.need import Need
@@ -58,7 +58,8 @@ class Revising:
         if need is None or times > MOST or intent.action is Action.MOVE:
             return False
         found = self.attempts.snapshot.room_for(need, self.trial, Action.RECLAIM, Action.PREEMPT)
-        allowance.spend(intent.namespace, cost_of_search(self.attempts.snapshot) + cost_beside(found))
+        snapshot = self.attempts.snapshot
+        allowance.spend(intent.namespace, cost_of_search(snapshot) + cost_beside(snapshot, found))
         records = self.attempts.snapshot.pods.records
         still = [each for each in intent.victims if each.pod_uid in records and each.pod_uid not in self.stuck]
         return isinstance(found, Found) and self.charging.take(need, found, standing=intent, still=still)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from typing_extensions import override
@@ -19,22 +19,14 @@ from scheduler.core.decide.beside_gang import BesideGang
 from scheduler.core.decide.domain_search import DomainSearch
 from scheduler.core.decide.gang_search import Search, Tried
 from scheduler.core.decide.place_bounds import requires_levels
-from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
-from scheduler.core.model.room import Found, Moves, NoMoves, NoRoom, Place
+from scheduler.core.model.room import Place
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import HeldBack
 from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
 from scheduler.core.snapshot.node_mask import NodeMask, both
-
-#: What a search costs in operations of about a microsecond, beside one for each this many nodes and pods.
-_SEARCHING: Final = 2_000
-_ROWS_PER_OPERATION: Final = 4
-#: And for each pod that it placed, and took off for that.
-_PLACING: Final = 100
-_TAKING_OFF: Final = 50
 
 
 def room_trial(attempts: Attempts, *, wall_s: int, **given: Any) -> Trial:
@@ -52,22 +44,6 @@ def room_trial(attempts: Attempts, *, wall_s: int, **given: Any) -> Trial:
         wall_s=wall_s,
         **given,
     )
-
-
-def cost_of_search(snapshot: Snapshot) -> int:
-    """What a search costs at least, found or not."""
-    return _SEARCHING + (len(snapshot.ledger.row_of) + len(snapshot.pods.records)) // _ROWS_PER_OPERATION
-
-
-def cost_beside(answer: Found | NoRoom | Moves | NoMoves) -> int:
-    """What it has cost beside that: what is found costs by its size, all else by what was tried."""
-    match answer:
-        case Found(units=units, places=places):
-            return _PLACING * len(places) + _TAKING_OFF * sum(len(unit.pods) for unit in units)
-        case NoRoom(placed=placed, taken_off=taken_off):
-            return _PLACING * placed + _TAKING_OFF * taken_off
-        case _:
-            return _PLACING * answer.placed
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,19 +242,22 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Moves(msgspec.Struct, frozen=True, kw_only=True):
     """A need fits at ``places`` if ``units`` go, and the successors of all their pods fit at ``moved`` then.
 
-    ``moved`` names the pods that go, with the nodes where their successors are to be. ``placed`` as in ``NoRoom``.
+    ``moved`` names the pods that go, with the nodes where their successors are to be. ``placed`` as in ``NoRoom``;
+    ``looked``: nodes that were looked at.
     """
 
     units: tuple[Unit, ...]
     places: tuple[Place, ...]
     moved: tuple[Place, ...]
     placed: int = 0
+    looked: int = 0
 
 
 class NoMoves(msgspec.Struct, frozen=True, kw_only=True):
-    """Nobody is found whose moving helps. ``placed`` as in ``NoRoom``."""
+    """Nobody is found whose moving helps. ``placed`` and ``looked`` as in ``Moves``."""
 
     placed: int = 0
+    looked: int = 0
 
 
 class NoRoom(msgspec.Struct, frozen=True, kw_only=True):

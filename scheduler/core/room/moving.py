@@ -53,12 +53,12 @@ def find_moves(
     if protection.delayed_until_s(need, trial.evicted.get(need.owner), trial.wall_s):
         return NoMoves()
     mark = trial.statement.checkpoint(), trial.accounts.checkpoint()
-    moving = _Moving(need, trial, most_placed, movers)
+    moving, looked = _Moving(need, trial, most_placed, movers), len(trial.statement.nodes)
     try:
         if moving.vacating.reaches() and moving.fits():
-            return NoMoves(placed=moving.placed)  # it fits when those are gone that go anyway
+            return NoMoves(placed=moving.placed, looked=looked)  # it fits when those are gone that go anyway
         found = moving.found()
-        return msgspec.structs.replace(found or NoMoves(), placed=moving.placed)
+        return msgspec.structs.replace(found or NoMoves(), placed=moving.placed, looked=looked)
     finally:
         trial.statement.rollback(mark[0])
         trial.accounts.rollback(mark[1])

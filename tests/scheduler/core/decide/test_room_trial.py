@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -11,15 +10,13 @@ from scheduler.core.backlog.notes import Notes
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import LIMITS, Allowance
 from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.room_trial import cost_beside, room_trial
+from scheduler.core.decide.room_trial import room_trial
 from scheduler.core.model.priority_order import order_members
-from scheduler.core.model.room import Found, NoMoves, NoRoom, Place
+from scheduler.core.model.room import Place
 from scheduler.core.nodes.table import GPUS
 from scheduler.core.room.need import Need
-from scheduler.core.room.search import find_room
 from scheduler.core.room.trial import Trial
 from tests.scheduler.core.objects import cluster, node, pod, pod_group, queue, reservation
-from tests.scheduler.core.room.scenes import running
 from wire import names
 
 _LABELS = {names.QUEUE_LABEL: "a"}
@@ -80,35 +77,3 @@ def test_what_is_placed_on_paper_teaches_the_decision_nothing() -> None:
         attempts.classes.fitting,
         list(attempts.notes.taken),
     ) == ({}, {}, set(), [])
-
-
-def _full(nodes: int, *, needs: int, quota: int) -> Trial:
-    """Nodes full of single pods of ``b``, which has this quota, and a gang of ``a`` that needs some of them whole."""
-    full: list[Any] = [queue("a", gpu=(4 * nodes, 1, -1)), queue("b", gpu=(quota, 1, -1))]
-    for at in range(nodes):
-        full += [node(f"n{at}", 4), *(running(f"p{at}-{gpu}", "b", f"n{at}", gpus=1) for gpu in range(4))]
-    members = [pod(f"m{at}", gpus=4, group="g", labels=_LABELS) for at in range(needs)]
-    return _trial(cluster(*full, pod_group("g", needs, queue="a"), *members))
-
-
-def _cost_of_reclaiming(nodes: int) -> int:
-    """Of a search for a gang that needs all GPUs of some nodes, each full of single pods of another queue."""
-    trial = _full(nodes, needs=nodes, quota=0)
-    found = find_room(_gang(trial), trial)
-    assert isinstance(found, Found)
-    assert len(found.units) == 4 * nodes
-    return cost_beside(found)
-
-
-def test_a_search_costs_by_what_goes_and_by_what_comes() -> None:
-    assert _cost_of_reclaiming(3) == 3 * _cost_of_reclaiming(1) > 0
-
-
-def test_a_search_in_vain_costs_by_what_was_tried() -> None:
-    trial = _full(4, needs=2, quota=9)
-    tried = find_room(_gang(trial), trial)
-    assert isinstance(tried, NoRoom)
-    assert tried.taken_off > tried.placed > 0
-    tried = NoRoom(placed=10, taken_off=1_000)
-    assert cost_beside(tried) > 10 * cost_beside(NoRoom(placed=10)) > 0
-    assert cost_beside(NoMoves(placed=10)) == cost_beside(NoRoom(placed=10))
