@@ -340,7 +340,7 @@ async def test_the_scheduler_may_keep_who_is_evicted_for_whom_and_follow_budgets
         record, cache = RoomRecord(api), Cache(Cluster(Settings()))
         await record.read()
         for evicted in ({"owner": (1,)}, {"owner": (1, 2)}):  # it is created, then patched
-            assert await record.write(Record(evicted=evicted)) is Wrote.WRITTEN
+            assert await record.write(Record(evicted=evicted), {}) is Wrote.WRITTEN
         async with anyio.create_task_group() as tasks:
             await tasks.start(Secondary(api, (budgets(cache),), rng=random.Random(1)).run)
 
