@@ -47,6 +47,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def written(given: argparse.Namespace) -> list[str]:
+    """Write the options as a command line that is read as the same."""
+    return [
+        f"--socket={given.socket}",
+        f"--interval-s={_seconds(given.interval_s)}",
+        f"--dry-run={given.dry_run}",
+        f"--tolerance-mib={given.tolerance_mib}",
+        f"--grace-s={_seconds(given.grace_s)}",
+    ]
+
+
 def rules(given: argparse.Namespace) -> Rules:
     """How it judges. What is ending has its grace, and five seconds to give its memory back."""
     return Rules(
@@ -59,6 +70,10 @@ def rules(given: argparse.Namespace) -> Rules:
 def pace(given: argparse.Namespace) -> Pace:
     """How often it looks."""
     return Pace(interval_ns=given.interval_s)
+
+
+def _seconds(ns: int) -> str:
+    return f"{ns // _SECOND_NS}.{ns % _SECOND_NS:09}"
 
 
 def _ns(text: str, allowed: str, *, least_ns: int, most_ns: int) -> int:

@@ -1,0 +1,17 @@
+"""The process of ``moorage warden``: this one becomes it, so that nothing of the command line's imports stays."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+
+def run(options: Sequence[str], *, become: Callable[[str, list[str]], NoReturn] = os.execv) -> NoReturn:
+    """Become ``python -m nodeagent.warden.main`` with these options; returns never.
+
+    With the module search path as it is here: a program that was started from a folder has that folder on it.
+    """
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    become(sys.executable, [sys.executable, "-m", "nodeagent.warden.main", *options])
