@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import socket
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.core.cgroups import seat
+from nodeagent.core.judging import Key
+from nodeagent.core.messages import Frames, Report, read_report, write_caps
 from tools.nvml_stub.build import LIBRARY, build
 
 ROOT = Path(__file__).parents[3]
@@ -129,6 +132,58 @@ def pod() -> str:
     return str(uuid.uuid4())
 
 
-def pod_of(pid: int) -> str:
-    found = seat(Path(f"/proc/{pid}/cgroup").read_text())
-    return found.pod_uid if found is not None else ""
+@dataclass
+class Run:
+    """A warden, and an agent on its socket."""
+
+    path: Path
+    environ: dict[str, str]
+    process: subprocess.Popen[str] | None = None
+    frames: Frames = field(default_factory=Frames)
+
+    def start(self, *options: str) -> None:
+        command = [sys.executable, "-m", "nodeagent.warden.main", "--socket", str(self.path), *options]
+        self.process = subprocess.Popen(command, cwd=ROOT, env=self.environ, stderr=subprocess.PIPE, text=True)
+        assert "begun" in self.line()
+        self.agent = socket.socket(socket.AF_UNIX)
+        self.agent.settimeout(30)
+        self.agent.connect(str(self.path))
+
+    def line(self) -> str:
+        assert self.process is not None
+        assert self.process.stderr is not None
+        return self.process.stderr.readline()
+
+    def cap(self, caps: dict[Key, int]) -> None:
+        self.agent.sendall(write_caps(caps))
+        while self.report().caps != len(caps):
+            pass
+
+    def report(self) -> Report:
+        """The next one."""
+        while True:
+            for message in self.frames.cut(self.agent.recv(1 << 20)):
+                return read_report(message)
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.terminate()
+        self.process.communicate(timeout=30)
+        self.agent.close()
+        return self.process.returncode
+
+
+@pytest.fixture
+def run(machine: Machine, stub_folder: Path, tmp_path: Path) -> Iterator[Run]:
+    environ = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "PYTHONPYCACHEPREFIX": str(stub_folder.parent / "bytecode"),
+        "LD_LIBRARY_PATH": str(stub_folder),
+        "FAKE_NVML_STATE": str(machine.file),
+    }
+    made = Run(tmp_path / "run" / "warden.sock", environ)
+    yield made
+    if made.process is not None:
+        made.process.kill()
+        made.process.communicate()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import signal
 import socket
 from collections.abc import Iterator
@@ -9,9 +10,9 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from nodeagent.core.judging import History, Judgement, Key, Rules
+from nodeagent.core.judging import History, Judgement, Key, Rules, judge
 from nodeagent.core.messages import Frames, Report, read_report, write_caps
-from nodeagent.core.samples import MIB
+from nodeagent.core.samples import MIB, Device, Process, Sample
 from nodeagent.warden.ending import Ending
 from nodeagent.warden.listening import Listener
 from nodeagent.warden.loop import Pace, Warden
@@ -196,3 +197,26 @@ def test_it_looks_sooner_where_somebody_may_have_to_end(
 ) -> None:
     rules = replace(Rules(), dry_run=dry_run)
     assert Pace(interval_ns=interval_ns).next_ns(judgement, rules) == next_ns
+
+
+def _decided_after_ns(over_ns: int, interval_ns: int, rng: random.Random) -> int:
+    """Time from the moment at which a pod passes its cap to the decision, where a look takes up to 50 ms."""
+    rules, pace, history, now_ns = Rules(dry_run=False), Pace(interval_ns=interval_ns), History(), 0
+    while True:
+        used_mib = 3000 if now_ns >= over_ns else 1000
+        one = Process(7, 1, used_mib * MIB, pod_uid="pod")
+        sample = Sample(now_ns, (Device("GPU-a", 80_000 * MIB, used_mib * MIB, (one,)),))
+        judgement = judge(sample, {("pod", "GPU-a"): 2048}, history, rules)
+        if judgement.deeds:
+            return now_ns - over_ns
+        history = judgement.history
+        now_ns += pace.next_ns(judgement, rules) + rng.randrange(SECOND // 20)
+
+
+@pytest.mark.parametrize(("interval_ns", "most_s"), [(SECOND // 4, 0.6), (SECOND, 1.35), (10 * SECOND, 12.6)])
+def test_a_thousand_decisions_come_within_an_interval_and_a_quarter(interval_ns: int, most_s: float) -> None:
+    """So within two seconds of over-use at the usual pace, whenever it begins."""
+    rng = random.Random(11)
+    after = [_decided_after_ns(rng.randrange(60 * SECOND), interval_ns, rng) for _ in range(1_000)]
+    assert max(after) / SECOND <= most_s
+    assert min(after) >= SECOND // 4

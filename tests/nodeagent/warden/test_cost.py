@@ -1,0 +1,125 @@
+"""What a warden costs a node of 8 GPUs with 64 tenants: CPU time of a look, and memory."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from nodeagent.core.judging import History, Rules, judge
+from nodeagent.core.messages import Report, write_report
+from nodeagent.warden.processes import Processes
+from nodeagent.warden.sampling import Sampler
+from tests.nodeagent.warden.conftest import Groups, Machine, Run
+
+CARDS = [f"GPU-{number}" for number in range(8)]
+TENANTS = 64
+LOOKS = 60
+#: 0.5 % of a core for a look each second, of which agent and driver have to live as well.
+MOST_MS = 5.0
+MOST_KIB = 25 * 1024
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What pynvml answers with, as far as it is read."""
+
+    pid: int = 0
+    usedGpuMemory: int = 500 << 20  # noqa: N815 - pynvml's
+    timeStamp: int = 1  # noqa: N815
+    smUtil: int = 5  # noqa: N815
+    total: int = 80_000 << 20
+    used: int = 4_000 << 20
+    gpu: int = 40
+
+
+class Driver:
+    """Answers at once, so that what is measured is our part."""
+
+    NVMLError = pynvml.NVMLError
+    NVML_ERROR_NOT_SUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
+    NVML_ERROR_FUNCTION_NOT_FOUND = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+    NVML_ERROR_NOT_FOUND = pynvml.NVML_ERROR_NOT_FOUND
+    NVML_DEVICE_MIG_ENABLE = pynvml.NVML_DEVICE_MIG_ENABLE
+
+    def __init__(self, pids: dict[str, list[int]]) -> None:
+        answers: dict[str, Any] = {
+            "nvmlInit": lambda: None,
+            "nvmlDeviceGetCount": lambda: len(CARDS),
+            "nvmlDeviceGetHandleByIndex": CARDS.__getitem__,
+            "nvmlDeviceGetUUID": lambda card: card,
+            "nvmlDeviceGetMigMode": lambda _: (0, 0),
+            "nvmlDeviceGetMemoryInfo": lambda _: _Answer(),
+            "nvmlDeviceGetComputeRunningProcesses_v3": lambda card: [_Answer(pid) for pid in pids[card]],
+            "nvmlDeviceGetGraphicsRunningProcesses_v3": lambda _: [],
+            "nvmlDeviceGetProcessUtilization": lambda card, _: [_Answer(pid) for pid in pids[card]],
+            "nvmlDeviceGetUtilizationRates": lambda _: _Answer(),
+        }
+        self.__dict__.update(answers)
+
+
+def tenants(groups: Groups) -> dict[str, tuple[int, str]]:
+    """Processes of 64 pods, by pod: PID and card."""
+    pods = [str(uuid.uuid4()) for _ in range(TENANTS)]
+    return {each: (groups.start(groups.container(each)).pid, CARDS[at % 8]) for at, each in enumerate(pods)}
+
+
+def test_a_look_costs_less_than_half_a_percent_of_a_core(groups: Groups) -> None:
+    made = tenants(groups)
+    driver = Driver({card: [pid for pid, at in made.values() if at == card] for card in CARDS})
+    caps = {(pod, card): 1024 for pod, (_, card) in made.items()}
+    sampler, history, rules = Sampler(driver, Processes()), History(), Rules(dry_run=False)
+    sampler.look(0)
+    before_s = time.process_time()
+    for number in range(LOOKS):
+        judgement = judge(sampler.look(number * 10**9), caps, history, rules)
+        history = judgement.history
+        assert not judgement.deeds
+    measured_s = time.process_time() - before_s
+    sample = sampler.look(0)
+    assert sum(bool(one.pod_uid) for device in sample.devices for one in device.processes) == TENANTS
+    before_s = time.process_time()
+    for _ in range(LOOKS):
+        write_report(Report(sample))
+    written_s = time.process_time() - before_s
+    look_ms, report_ms = measured_s / LOOKS * 1e3, written_s / LOOKS * 1e3
+    print(f"look and judgement {look_ms:.2f} ms of CPU, report {report_ms:.2f} ms")
+    assert look_ms + report_ms <= MOST_MS
+
+
+def test_the_process_is_small(run: Run, machine: Machine, groups: Groups) -> None:
+    """Compiled, as in an image; with the driver's stub, which is smaller than a driver's library."""
+    machine.cards = dict.fromkeys(CARDS, 80_000)
+    made = tenants(groups)
+    machine.processes = [f"proc {pid} {card} 500 5" for pid, card in made.values()]
+    machine.write()
+    run.environ["PYTHONDONTWRITEBYTECODE"] = ""
+    run.start()
+    run.stop()
+    run.start("--interval-s", "0.25")
+    run.cap({(pod, card): 1024 for pod, (_, card) in made.items()})
+    process = run.process
+    assert process is not None
+    before = ticks(process.pid)
+    for _ in range(40):
+        run.report()
+    look_ms = (ticks(process.pid) - before) * 10 / 40
+    kib = resident_kib(process.pid)
+    print(f"{kib / 1024:.1f} MiB resident; {look_ms:.2f} ms of CPU a look, pynvml and stub included")
+    assert kib <= MOST_KIB
+    assert run.stop() == 0
+
+
+def resident_kib(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+
+
+def ticks(pid: int) -> int:
+    """CPU time, of the user and of the kernel for it."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
