@@ -165,6 +165,12 @@ class Run:
             for message in self.frames.cut(self.agent.recv(1 << 20)):
                 return read_report(message)
 
+    def end(self) -> None:
+        """Whatever has become of it."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+
     def stop(self) -> int:
         assert self.process is not None
         self.process.terminate()
@@ -173,17 +179,18 @@ class Run:
         return self.process.returncode
 
 
-@pytest.fixture
-def run(machine: Machine, stub_folder: Path, tmp_path: Path) -> Iterator[Run]:
-    environ = {
+def environ_of(stub_folder: Path, machine: Machine) -> dict[str, str]:
+    return {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(ROOT),
         "PYTHONPYCACHEPREFIX": str(stub_folder.parent / "bytecode"),
         "LD_LIBRARY_PATH": str(stub_folder),
         "FAKE_NVML_STATE": str(machine.file),
     }
-    made = Run(tmp_path / "run" / "warden.sock", environ)
+
+
+@pytest.fixture
+def run(machine: Machine, stub_folder: Path, tmp_path: Path) -> Iterator[Run]:
+    made = Run(tmp_path / "run" / "warden.sock", environ_of(stub_folder, machine))
     yield made
-    if made.process is not None:
-        made.process.kill()
-        made.process.communicate()
+    made.end()

@@ -1,0 +1,104 @@
+"""Over-use on a real kubelet: books with caps, containers' real control groups, and the warden that ends a container.
+
+The driver is the stub, which says how much memory the processes hold.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpu import reservation
+from nodeagent.core.caps import Tenancy, caps, tenancies
+from nodeagent.core.cgroups import seat
+from nodeagent.core.messages import Done
+from nodeagent.core.samples import MIB
+from tests.node.conftest import started_with
+from tests.node.pods import Machine, eventually, memory, share
+from tests.nodeagent.warden.conftest import Machine as Stubbed
+from tests.nodeagent.warden.conftest import Run, environ_of
+from tools.cluster.deployment import BINDER, SCHEDULER, Deployment
+from tools.nvml_stub.build import build
+from wire.core import Pod
+
+pytestmark = pytest.mark.node
+
+
+@pytest.fixture
+def with_caps(machine: Machine, moorage: Deployment) -> Iterator[None]:
+    """Books have the caps of all shares."""
+    yield from started_with(machine, moorage, [BINDER, SCHEDULER], "--memory-caps", "all")
+
+
+@pytest.fixture
+def stubbed(machine: Machine, tmp_path: Path) -> Stubbed:
+    made = Stubbed(tmp_path / "machine", {gpu.uuid: gpu.mem_mib for gpu in machine.node.gpus})
+    made.write()
+    return made
+
+
+@pytest.fixture
+def run(stubbed: Stubbed, tmp_path: Path) -> Iterator[Run]:
+    made = Run(tmp_path / "run" / "warden.sock", environ_of(build(tmp_path / "stub"), stubbed))
+    yield made
+    made.end()
+
+
+def held(machine: Machine) -> dict[str, Tenancy]:
+    """Who holds what, as an agent reads it: by the pod's name."""
+    found = [reservation.read(msgspec.convert(one, Pod)) for one in machine.reservations()]
+    memory_mib = {gpu.uuid: gpu.mem_mib for gpu in machine.node.gpus}
+    return {one.pod.partition("/")[2]: one for one in tenancies(found, memory_mib)}
+
+
+def process_of(uid: str) -> int:
+    """The first process of a pod that is no pause container: kubelet's and the runtime's own groups say whose it is."""
+    for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda one: int(one.name)):
+        try:
+            found, name = seat((folder / "cgroup").read_text()), (folder / "comm").read_text().strip()
+        except OSError:
+            continue
+        if found is not None and found.pod_uid == uid and name != "pause":
+            assert found.container
+            return int(folder.name)
+    raise AssertionError(f"no process of pod {uid} in {len(os.listdir('/proc'))} entries")  # noqa: PTH208 - a count
+
+
+@pytest.mark.usefixtures("with_caps")
+def test_a_container_above_its_cap_is_ended_and_its_neighbour_is_not(
+    machine: Machine, run: Run, stubbed: Stubbed
+) -> None:
+    machine.create(share("greedy", "0.25"))
+    machine.reached("greedy", "Running")
+    # The second share of a known device is entered by the scheduler.
+    machine.create(memory("modest"))
+    machine.reached("modest", "Running")
+    for name in ("greedy", "modest"):
+        machine.sees(name)
+    tenants = held(machine)
+    mib = machine.node.gpus[0].mem_mib
+    assert {name: one.cap_mib for name, one in tenants.items()} == {"greedy": mib // 4, "modest": 2000}
+    for name, use in (("greedy", mib // 2), ("modest", 2000)):
+        stubbed.hold(process_of(tenants[name].pod_uid), tenants[name].device, use, 50)
+    run.start("--dry-run", "false")
+    run.cap(caps(tenants.values()))
+    done: list[Done] = []
+    while not done:
+        done += run.report().done
+    (one,) = done
+    assert (one.deed.pod_uid, one.deed.used_bytes, one.outcomes) == (
+        tenants["greedy"].pod_uid,
+        mib // 2 * MIB,
+        ("ended",),
+    )
+    ended = eventually(
+        lambda: machine.get("greedy")["status"]["containerStatuses"][0]["state"].get("terminated"),
+        lambda: f"the container to end: {machine.get('greedy')['status']}",
+    )
+    assert ended["exitCode"] == 137
+    assert machine.get("modest")["status"]["phase"] == "Running"
+    assert run.stop() == 0
