@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
+from cli.checks.agents import check_agents
 from cli.checks.cdi import check_cdi
 from cli.checks.enforcement import check_enforcement
 from cli.checks.finding import Finding, Level
@@ -46,6 +47,7 @@ def checks(*, runtime_class: str, clock: Clock) -> dict[str, Check]:
         "node GPUs": check_multiplied,
         "kept shares": check_vanished,
         "enforcement": check_enforcement,
+        "node agents": check_agents,
         "rights": check_rights,
         "leaders": check_leaders,
     }
