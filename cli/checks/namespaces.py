@@ -12,7 +12,7 @@ from wire import names
 
 _ENFORCE: Final = "pod-security.kubernetes.io/enforce"
 _SAFE: Final = frozenset({"baseline", "restricted"})
-_SYSTEM: Final = frozenset({names.SYSTEM_NAMESPACE, names.SCALE_ADJUST_NAMESPACE})
+_SYSTEM: Final = frozenset({names.SYSTEM_NAMESPACE, names.SCALE_ADJUST_NAMESPACE, names.NODE_NAMESPACE})
 
 
 async def check_namespaces(reader: Reader) -> list[Finding]:

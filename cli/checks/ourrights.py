@@ -16,7 +16,7 @@ import yaml
 from cli.checks.finding import Finding, Level, some_of
 from cli.checks.reader import Raw
 
-_PACKAGES: Final = ("admission", "binder", "reservation", "scheduler", "simulator", "workloads")
+_PACKAGES: Final = ("admission", "binder", "nodeagent", "reservation", "scheduler", "simulator", "workloads")
 #: How RBAC names service accounts that are said as users.
 _ACCOUNT: Final = "system:serviceaccount:"
 

@@ -72,6 +72,12 @@ _DANGERS: Final = (
         namespace=names.RESERVATION_NAMESPACE,
     ),
     _Danger(
+        what="take a node agent's identity",
+        verbs=("create",),
+        resources=("serviceaccounts/token", "pods"),
+        namespace=names.NODE_NAMESPACE,
+    ),
+    _Danger(
         what="take our identities",
         verbs=("create", "update", "patch"),
         resources=("serviceaccounts/token", "pods", "pods/exec", "pods/attach", "pods/ephemeralcontainers"),

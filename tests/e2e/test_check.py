@@ -381,6 +381,11 @@ RIGHTS: list[tuple[str, Object, str]] = [
     (names.RESERVATION_NAMESPACE, {"resources": ["pods/exec"], "verbs": ["create"]}, "enter reservation pods"),
     (names.RESERVATION_NAMESPACE, {"resources": ["*/exec"], "verbs": ["create"]}, "enter reservation pods"),
     ("", {"resources": ["serviceaccounts/token"], "verbs": ["create"]}, "take a reservation's identity"),
+    (
+        names.NODE_NAMESPACE,
+        {"resources": ["serviceaccounts/token"], "verbs": ["create"]},
+        "take a node agent's identity",
+    ),
     (names.SYSTEM_NAMESPACE, {"resources": ["pods"], "verbs": ["create"]}, "take our identities"),
     ("", {"resources": ["users"], "verbs": ["impersonate"]}, "impersonate others"),
     (names.SYSTEM_NAMESPACE, {"resources": ["secrets"], "verbs": ["get"]}, "read our Secrets"),
