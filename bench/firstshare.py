@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from bench.quantiles import quantile
 from tools.cluster.deployment import Deployment, Options
 from tools.cluster.nodeagent import NodeAgent
 from tools.cluster.plane import ControlPlane
@@ -84,11 +86,6 @@ def one_round(plane: ControlPlane, name: str) -> dict[str, float]:
     return took
 
 
-def quantile(values: list[float], part: float) -> float:
-    """Return the smallest value that so many are not above."""
-    return sorted(values)[min(len(values) - 1, int(part * len(values)))]
-
-
 def told(rounds: Mapping[str, list[dict[str, float]]]) -> dict[str, Any]:
     """Return median, p95 and the longest of each stage, in seconds."""
     return {
@@ -120,16 +117,23 @@ def main(arguments: list[str]) -> int:
                 agent.kill()
                 one_round(plane, "warm-up")
                 ready: list[float] = []
+                ready_cpu: list[float] = []
                 resident: list[int] = []
                 for number in range(wanted.rounds):
                     rounds["without"].append(one_round(plane, f"without-{number}"))
                     agent.start()
                     ready.append(agent.ready_after_s)
+                    ready_cpu.append(agent.cpu_s())
                     rounds["with"].append(one_round(plane, f"with-{number}"))
                     resident.append(agent.resident_kib())
                     agent.kill()
     figures = told(rounds)
-    figures["agent"] = {"ready_s_p50": round(quantile(ready, 0.5), 2), "resident_kib_max": max(resident)}
+    figures["agent"] = {
+        "ready_s_p50": round(quantile(ready, 0.5), 2),
+        "ready_cpu_s_p50": round(quantile(ready_cpu, 0.5), 2),
+        "resident_kib_max": max(resident),
+    }
+    figures["load_1m"] = round(os.getloadavg()[0], 1)
     print(json.dumps({"rounds": wanted.rounds, **figures}, indent=1))
     return 0
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-FOLDERS: Final = ("binder/core", "gpu", "nodeagent/core", "scheduler/core", "sharing")
+FOLDERS: Final = ("binder/core", "gpu", "scheduler/core", "sharing")
 STORIES: Final = "stories"
 #: Module -> test file of another name that tests it.
 BY: Final[Mapping[str, str]] = {
@@ -33,8 +33,6 @@ BY: Final[Mapping[str, str]] = {
     "gpu/recordedasks.py": "tests/gpu/test_record.py",
     "gpu/refusal.py": "tests/gpu/test_asked.py",
     "gpu/translation.py": "tests/gpu/test_asked.py",
-    "nodeagent/core/card.py": "tests/nodeagent/test_nvml.py",
-    "nodeagent/core/machine.py": "tests/nodeagent/test_nvml.py",
     "scheduler/core/assumed/attempt.py": "tests/scheduler/core/assumed/test_assumed.py",
     "scheduler/core/assumed/in_flight.py": "tests/scheduler/core/assumed/test_assumed.py",
     "scheduler/core/backlog/kept_off.py": "tests/scheduler/core/stories/test_berths_machine.py",
