@@ -27,7 +27,7 @@ _NVIDIAS: Final = "nvidia-"
 class Pace:
     """Seconds: between two looks at sockets, until kubelet has asked for devices, between two looks for a rival."""
 
-    poll_s: float = 0.1
+    poll_s: float = 0.25
     heard_s: float = 5.0
     rival_s: float = 30.0
 

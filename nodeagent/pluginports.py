@@ -86,7 +86,7 @@ class Intervals:
 
     file_s: float = 1.0
     look_s: float = 10.0
-    wait_s: float = 0.5
+    wait_s: float = 1.0
     answer_s: float = 60.0
     life: Pace = field(default_factory=Pace)
 
