@@ -32,6 +32,8 @@ _OUR_KEYS: Final = frozenset({"gone", "ignoredXids", "countedXids", "healingSeco
 _MOST_XID: Final = 100_000
 _LONGEST_REST_S: Final = 86_400
 _MOST_GONE: Final = 64
+#: More of them help nobody.
+_MOST_MISTAKES: Final = 50
 
 
 def read(text: str, environment: Mapping[str, str]) -> PluginSettings | tuple[Mistake, ...]:
@@ -46,7 +48,7 @@ def read(text: str, environment: Mapping[str, str]) -> PluginSettings | tuple[Mi
         return (Mistake(_THE_FILE, f"is {shown(said)}", "an object with version: v1"),)
     fields: dict[str, Any] = {}
     mistakes = [*_document(said, fields), *_environment(environment, fields)]
-    return tuple(mistakes) or PluginSettings(**fields)
+    return tuple(mistakes[:_MOST_MISTAKES]) or PluginSettings(**fields)
 
 
 def _document(said: dict[Any, Any], into: dict[str, Any]) -> Iterator[Mistake]:

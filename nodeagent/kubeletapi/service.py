@@ -69,10 +69,11 @@ class _Server(Server):
     async def end(self) -> None:
         """Stop listening, end all calls, and close all connections."""
         self.close()
-        with anyio.move_on_after(_CLOSES_WITHIN_S, shield=True):
-            await self.wait_closed()
+        # From Python 3.12 on, waiting for the end includes the end of all connections.
         for protocol in [each for each in self._protocols if hasattr(each, "processor")]:
             protocol.processor.close("the service has ended")
+        with anyio.move_on_after(_CLOSES_WITHIN_S, shield=True):
+            await self.wait_closed()
 
 
 class PluginService:

@@ -231,6 +231,10 @@ def test_all_mistakes_of_a_file_are_named_at_once() -> None:
     ]
 
 
+def test_at_most_fifty_mistakes_are_named() -> None:
+    assert len(mistakes("\n".join(f"k{number}: v" for number in range(60)))) == 50
+
+
 @pytest.mark.parametrize(
     "text",
     [
