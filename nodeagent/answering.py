@@ -9,9 +9,9 @@ from pathlib import Path
 
 from nodeagent.core.advertising import uuid_of
 from nodeagent.core.allocating import COMMON_FILES, Refused, allocate
+from nodeagent.core.offering import Offering, Served
 from nodeagent.core.preferring import Place, preferred
 from nodeagent.core.settings import PluginSettings
-from nodeagent.core.standing import Served, Standing
 from nodeagent.kubeletapi.deviceplugin import (
     AllocateRequest,
     AllocateResponse,
@@ -37,15 +37,15 @@ class Surroundings:
 class ResourceAnswers:
     """Answers for one resource."""
 
-    def __init__(self, name: str, standing: Standing, around: Surroundings) -> None:
+    def __init__(self, name: str, offering: Offering, around: Surroundings) -> None:
         self._name = name
-        self._standing = standing
+        self._offering = offering
         self._around = around
         self._numbers = itertools.count()
 
     def devices(self) -> bytes:
         """List the devices of now; none when the resource has gone."""
-        listed = self._standing.listed(self._name) if self._name in self._standing.resources else ()
+        listed = self._offering.listed(self._name) if self._name in self._offering.resources else ()
         return DeviceList([Device(*each) for each in listed]).encode()
 
     def preferred(self, request: PreferredRequest) -> PreferredResponse:
@@ -69,7 +69,7 @@ class ResourceAnswers:
     def allocate(self, request: AllocateRequest) -> AllocateResponse:
         """Give devices to containers. Raises Refusal: unknown or ill ones, or too many."""
         served, settings = self._served()
-        ill = self._standing.ill
+        ill = self._offering.ill
         given = []
         for chosen in request.containers:
             # kubelet may not have read the last list yet.
@@ -98,7 +98,7 @@ class ResourceAnswers:
         return AllocateResponse(given)
 
     def _served(self) -> tuple[Served, PluginSettings]:
-        served, settings = self._standing.resources.get(self._name), self._standing.settings
+        served, settings = self._offering.resources.get(self._name), self._offering.settings
         if served is None or settings is None:
             raise Refusal(f"{self._name!r} is not served any more")
         return served, settings

@@ -18,8 +18,8 @@ import pynvml
 
 from nodeagent.core.card import Card
 from nodeagent.core.health import Look, RecoveryAction
+from nodeagent.core.offering import Fault
 from nodeagent.core.slice import Slice
-from nodeagent.core.standing import Fault
 from nodeagent.pluginports import Reading, Unreadable
 
 _T = TypeVar("_T")

@@ -14,9 +14,9 @@ from nodeagent import cdifiles
 from nodeagent.core.card import Card
 from nodeagent.core.health import Health, Look
 from nodeagent.core.mistake import Mistake
+from nodeagent.core.offering import Fault
 from nodeagent.core.preferring import Place
 from nodeagent.core.slice import Slice
-from nodeagent.core.standing import Fault
 from nodeagent.lifeofresource import Allocatable, Pace, Watcher
 
 

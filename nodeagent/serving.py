@@ -20,8 +20,8 @@ from nodeagent import cdifiles
 from nodeagent.answering import ResourceAnswers, Surroundings
 from nodeagent.core.health import Look
 from nodeagent.core.mistake import Mistake
+from nodeagent.core.offering import Offering
 from nodeagent.core.settings import PluginSettings
-from nodeagent.core.standing import Standing
 from nodeagent.lifeofresource import LifeOfResource
 from nodeagent.pluginfiles import read_file, read_state, version, write_state
 from nodeagent.pluginports import Intervals, Machine, Observer, Places, Sources, Unreadable
@@ -72,7 +72,7 @@ class _Plugin:
         self._places = places
         self._intervals = intervals
         self._kept = read_state(places.state)
-        self._standing = Standing(environment, self._kept)
+        self._offering = Offering(environment, self._kept)
         self._around = Surroundings(wanted=sources.wanted, root=places.root)
         self._lives: dict[str, tuple[LifeOfResource, anyio.CancelScope]] = {}
         self._told: tuple[object, ...] = ()
@@ -82,14 +82,14 @@ class _Plugin:
         self._one = anyio.CapacityLimiter(1)
 
     async def run(self, tasks: TaskGroup) -> None:
-        self._standing.take_file(read_file(self._sources.file()))
+        self._offering.take_file(read_file(self._sources.file()))
         await self._first_look()
         await self._settle(tasks)
         tasks.start_soon(self._follow_file, tasks)
         tasks.start_soon(self._follow_machine, tasks)
 
     async def _first_look(self) -> None:
-        settings = self._standing.settings or PluginSettings()
+        settings = self._offering.settings or PluginSettings()
         while True:
             try:
                 return await self._look()
@@ -99,7 +99,7 @@ class _Plugin:
                     raise
             if self._kept.cards:
                 # The driver was there before this start: its devices are listed as they were, and looked at again.
-                self._standing.take_machine(self._kept.cards, self._kept.slices)
+                self._offering.take_machine(self._kept.cards, self._kept.slices)
                 return None
             await anyio.sleep(self._intervals.look_s)
 
@@ -108,8 +108,8 @@ class _Plugin:
             # The program may be there now.
             self._told = ()
         reading = await self._asked(self._machine.read)
-        self._standing.take_machine(reading.cards, reading.slices)
-        self._standing.take_looks(reading.looks, monotonic_ns())
+        self._offering.take_machine(reading.cards, reading.slices)
+        self._offering.take_looks(reading.looks, monotonic_ns())
         self._around.places = reading.places
         self._observer.unreadable("")
 
@@ -127,7 +127,7 @@ class _Plugin:
             path = self._sources.file()
             if (now := (path, version(path))) != before:
                 before = now
-                self._standing.take_file(read_file(path))
+                self._offering.take_file(read_file(path))
                 await self._settle(tasks)
             await anyio.sleep(self._intervals.file_s)
 
@@ -137,7 +137,7 @@ class _Plugin:
             is_due = anyio.current_time() - looked_s >= self._intervals.look_s
             try:
                 for fault in await self._asked(partial(self._machine.faults, self._intervals.wait_s)):
-                    self._standing.take_fault(fault, monotonic_ns())
+                    self._offering.take_fault(fault, monotonic_ns())
                 if is_due:
                     await self._look()
             except Unreadable as error:
@@ -147,23 +147,23 @@ class _Plugin:
                 await anyio.sleep(self._intervals.wait_s)
             if is_due:
                 looked_s = anyio.current_time()
-            self._standing.take_cleared(self._sources.cleared(), monotonic_ns())
+            self._offering.take_cleared(self._sources.cleared(), monotonic_ns())
             await self._settle(tasks)
 
     def _nobody_answers(self) -> None:
         """Take a driver that does not answer as devices that don't: twice, and they are ill."""
         lost = Look(answers=False)
-        self._standing.take_looks(dict.fromkeys(self._standing.uuids, lost), monotonic_ns())
+        self._offering.take_looks(dict.fromkeys(self._offering.uuids, lost), monotonic_ns())
 
     async def _settle(self, tasks: TaskGroup) -> None:
         """Bring services, kept state and observer to what the state is now."""
-        standing = self._standing
-        now = (standing.resources, standing.ill, standing.mistakes, standing.settings, dict(standing.health))
+        offering = self._offering
+        now = (offering.resources, offering.ill, offering.mistakes, offering.settings, dict(offering.health))
         if now == self._told:
             return
         self._told = now
         await self._make_cdi()
-        served = {} if self._cdi_problem else standing.resources
+        served = {} if self._cdi_problem else offering.resources
         for name in self._lives.keys() - served.keys():
             self._lives.pop(name)[1].cancel()
         for name in served:
@@ -177,7 +177,7 @@ class _Plugin:
         life = LifeOfResource(
             self._places.plugins,
             name,
-            ResourceAnswers(name, self._standing, self._around),
+            ResourceAnswers(name, self._offering, self._around),
             allocatable=self._sources.allocatable,
             watcher=self._observer,
             pace=self._intervals.life,
@@ -187,13 +187,13 @@ class _Plugin:
         tasks.start_soon(_within, scope, life)
 
     def _tell(self) -> None:
-        mistakes = list(self._standing.mistakes)
+        mistakes = list(self._offering.mistakes)
         if self._cdi_problem:
             mistakes.append(Mistake(_CDI_STRATEGY, self._cdi_problem, "strategies without CDI"))
         self._observer.refused(mistakes)
-        self._observer.noted(self._standing.notes)
-        self._observer.health(dict(self._standing.health))
-        kept = self._standing.remembered()
+        self._observer.noted(self._offering.notes)
+        self._observer.health(dict(self._offering.health))
+        kept = self._offering.remembered()
         if kept != self._kept:
             self._kept = kept
             # What is not kept costs nothing but what a restart forgets.
@@ -202,11 +202,11 @@ class _Plugin:
 
     async def _make_cdi(self) -> None:
         """Make the CDI file where a strategy needs it, and again when devices or settings have changed."""
-        settings = self._standing.settings
+        settings = self._offering.settings
         if settings is None or not any(each.is_cdi for each in settings.deliveries):
             self._cdi_for, self._cdi_problem = (), ""
             return
-        wanted = (settings.ctk_path, settings.driver_root, self._standing.resources)
+        wanted = (settings.ctk_path, settings.driver_root, self._offering.resources)
         if wanted == self._cdi_for:
             return
         try:

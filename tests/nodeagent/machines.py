@@ -12,8 +12,8 @@ import anyio
 from nodeagent.core.card import Card
 from nodeagent.core.health import Health, Look
 from nodeagent.core.mistake import Mistake
+from nodeagent.core.offering import Fault
 from nodeagent.core.slice import Slice
-from nodeagent.core.standing import Fault
 from nodeagent.pluginports import Reading, Unreadable
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ import pytest
 from grpclib.exceptions import GRPCError
 
 from nodeagent.core.health import Look, State
-from nodeagent.core.standing import Fault
+from nodeagent.core.offering import Fault
 from nodeagent.kubeletapi.deviceplugin import (
     AllocateRequest,
     AllocateResponse,

@@ -45,8 +45,8 @@ class Served:
     by_id: Mapping[str, Device]
 
 
-class Standing:
-    """One node's state. Nothing is offered before a file and the machine were read."""
+class Offering:
+    """One node's offer of devices. Nothing is offered before a file and the machine were read."""
 
     def __init__(self, environment: Mapping[str, str], remembered: Remembered) -> None:
         self._environment = environment
