@@ -43,7 +43,7 @@ class Done:
 class Report:
     """One look of the warden, and what it did. ``caps``: so many caps it goes by, None before it has been told any.
 
-    ``lost_deeds``: deeds that no agent was told of, since none listened.
+    ``lost_deeds``: deeds that no agent was told of, since none listened. ``is_dry``: it ends nobody.
     """
 
     sample: Sample
@@ -51,6 +51,7 @@ class Report:
     unjudged: tuple[str, ...] = ()
     caps: int | None = None
     lost_deeds: int = 0
+    is_dry: bool = False
 
 
 class Frames:
@@ -127,6 +128,7 @@ def write_report(report: Report) -> bytes:
             "unjudged": report.unjudged,
             "caps": report.caps,
             "lost": report.lost_deeds,
+            "dry": report.is_dry,
         }
     )
 
@@ -140,7 +142,7 @@ def read_report(message: bytes) -> Report:
         )
         done = tuple(map(_read_done, said["done"]))
         unjudged = tuple(map(_word, said["unjudged"]))
-        return Report(sample, done, unjudged, _known(said["caps"]), _whole(said["lost"]))
+        return Report(sample, done, unjudged, _known(said["caps"]), _whole(said["lost"]), said["dry"] is True)
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedMessage(f"report: {error!r:.200}") from error
 

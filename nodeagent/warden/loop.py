@@ -110,7 +110,8 @@ class Warden:
             del self._kept[:over]
 
     def _report(self, sample: Sample, judgement: Judgement, caps: int | None) -> None:
-        report = Report(sample, tuple(self._kept), tuple(sorted(judgement.unjudged)), caps, self._lost)
+        unjudged = tuple(sorted(judgement.unjudged))
+        report = Report(sample, tuple(self._kept), unjudged, caps, self._lost, self._rules.dry_run)
         if self._listener.send(write_report(report)):
             self._kept.clear()
 

@@ -93,7 +93,7 @@ DEEDS = st.builds(Deed, WORD, WORD, WHOLE, WHOLE, st.sampled_from(Action), PROCE
 DONE = st.lists(st.builds(Done, DEEDS, st.lists(WORD, max_size=4).map(tuple)), max_size=3).map(tuple)
 
 
-@given(st.builds(Report, SAMPLES, DONE, st.lists(WORD, max_size=2).map(tuple), st.none() | WHOLE, WHOLE))
+@given(st.builds(Report, SAMPLES, DONE, st.lists(WORD, max_size=2).map(tuple), st.none() | WHOLE, WHOLE, st.booleans()))
 def test_a_report_comes_as_it_was_sent(report: Report) -> None:
     assert read_report(body(write_report(report))) == report
 

@@ -128,7 +128,9 @@ def test_a_dry_run_ends_nobody_and_says_what_it_would(node: Node, groups: Groups
     assert one.poll() is None
     assert len(node.said) == 1
     assert node.said[0].endswith("dry run, would be ended")
-    told = [done for report in node.told() for done in report.done]
+    reports = node.told()
+    assert all(report.is_dry for report in reports)
+    told = [done for report in reports for done in report.done]
     assert [(done.deed.is_dry, done.outcomes) for done in told] == [(True, ())]
 
 

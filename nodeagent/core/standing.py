@@ -1,0 +1,106 @@
+"""What the agent knows of its tenants: who holds what, what they used, and whether their caps are enforced.
+
+Fed with the node's reservations and the warden's reports. Without a warden all are known, and nothing of their use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from gpu.reservation import Reservation
+from nodeagent.core.caps import Tenancy, caps, tenancies
+from nodeagent.core.judging import Key
+from nodeagent.core.measures import Deeds, Measures, counted, measures
+from nodeagent.core.messages import Done, Report
+from nodeagent.core.using import Use, Using
+
+#: What ends over-use here, as ``status.tenants[].enforced`` of a GpuNode says it.
+BY_KILLING: Final = "kill"
+#: Between two events on a pod.
+_TOLD_NS: Final = 60 * 10**9
+#: A report older than this says nothing about now: three looks at the slowest pace.
+STALE_NS: Final = 30 * 10**9
+_MOST_PERCENT: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TenantUse:
+    """A tenant as others are told of it. Percent of its share, 100 at most; None: not known. ``enforced``: by what."""
+
+    tenancy: Tenancy
+    memory_percent: int | None = None
+    sm_percent: int | None = None
+    idle_s: int = 0
+    enforced: str = ""
+
+
+class Standing:
+    """State of one node's tenants. No I/O, no clock: times are those of samples; ``now_ns`` is by the same clock."""
+
+    def __init__(self, *, cap_all: bool = False) -> None:
+        self._cap_all = cap_all
+        self._held: tuple[Tenancy, ...] = ()
+        self._using = Using()
+        self._report: Report | None = None
+        self._told: dict[str, int] = {}
+        self.deeds: Deeds = {}
+
+    def hold(self, reservations: Iterable[Reservation], memory_mib: Mapping[str, int]) -> dict[Key, int]:
+        """Take in all reservations of the node, and its devices' memory by UUID. Returns the caps for the warden."""
+        self._held = tenancies(reservations, memory_mib, cap_all=self._cap_all)
+        return caps(self._held)
+
+    def hear(self, report: Report) -> list[tuple[Tenancy, Done]]:
+        """Take a report in. Returns deeds that pods are to be told of by an event, at most one a minute and pod."""
+        self._report = report
+        self._using = self._using.after(report.sample, self._held)
+        self.deeds = counted(self.deeds, report.done)
+        now_ns = report.sample.at_ns
+        self._told = {uid: at_ns for uid, at_ns in self._told.items() if now_ns - at_ns < _TOLD_NS}
+        held = {one.key: one for one in self._held}
+        found: list[tuple[Tenancy, Done]] = []
+        for done in report.done:
+            tenancy = held.get((done.deed.pod_uid, done.deed.device))
+            if tenancy is not None and tenancy.pod_uid not in self._told:
+                self._told[tenancy.pod_uid] = now_ns
+                found.append((tenancy, done))
+        return found
+
+    def measures(self, now_ns: int) -> Measures:
+        """What an exporter shows; nothing where the last report is old."""
+        report = self._fresh(now_ns)
+        return Measures() if report is None else measures(report.sample, self._held)
+
+    def tenants(self, now_ns: int) -> list[TenantUse]:
+        """Everybody who holds a share."""
+        report = self._fresh(now_ns)
+        uses = {} if report is None else self._using.uses(now_ns)
+        judged = _judged(report)
+        return [_told(one, uses.get(one.key), is_judged=one.device in judged) for one in self._held]
+
+    def _fresh(self, now_ns: int) -> Report | None:
+        report = self._report
+        return report if report is not None and now_ns - report.sample.at_ns <= STALE_NS else None
+
+
+def _judged(report: Report | None) -> frozenset[str]:
+    """Devices on which somebody above his cap would be ended."""
+    if report is None or report.is_dry or report.caps is None:
+        return frozenset()
+    return frozenset(device.uuid for device in report.sample.devices) - frozenset(report.unjudged)
+
+
+def _told(one: Tenancy, use: Use | None, *, is_judged: bool) -> TenantUse:
+    enforced = BY_KILLING if is_judged and one.cap_mib else ""
+    if use is None:
+        return TenantUse(one, enforced=enforced)
+    sm = use.sm_mean_percent
+    return TenantUse(
+        one,
+        min(use.memory_peak_percent, _MOST_PERCENT),
+        None if sm is None else min(sm, _MOST_PERCENT),
+        use.idle_s,
+        enforced,
+    )

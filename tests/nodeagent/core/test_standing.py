@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.core.judging import Action, Deed
+from nodeagent.core.messages import Done, Report
+from nodeagent.core.samples import MIB, Device, Process, Sample
+from nodeagent.core.standing import STALE_NS, Standing, TenantUse
+from tests.nodeagent.core.test_caps import CARD, MEMORY, OTHER, POD, entry, reservation
+
+SECOND = 10**9
+HELD = [reservation({POD: entry(nano=250_000_000, cap_mib=30_000), OTHER: entry(nano=500_000_000)})]
+
+
+def report(at_ns: int = 0, *done: Done, mib: int = 10_000, caps: int | None = 1, dry: bool = False) -> Report:
+    device = Device(CARD, 80_000 * MIB, mib * MIB, (Process(7, 1, mib * MIB, 10, POD),))
+    return Report(Sample(at_ns, (device,)), done, caps=caps, is_dry=dry)
+
+
+def standing(*reports: Report) -> Standing:
+    made = Standing()
+    made.hold(HELD, MEMORY)
+    for one in reports:
+        made.hear(one)
+    return made
+
+
+def enforced(*reports: Report, now_ns: int = 0) -> dict[str, str]:
+    return {one.tenancy.pod_uid: one.enforced for one in standing(*reports).tenants(now_ns)}
+
+
+def test_caps_are_for_who_has_one() -> None:
+    assert Standing().hold(HELD, MEMORY) == {(POD, CARD): 30_000}
+    assert Standing(cap_all=True).hold(HELD, MEMORY) == {(POD, CARD): 30_000, (OTHER, CARD): 40_000}
+
+
+def test_without_a_warden_tenants_are_known_and_their_use_is_not() -> None:
+    made = standing()
+    assert [(one.tenancy.pod_uid, one.memory_percent, one.enforced) for one in made.tenants(0)] == [
+        (OTHER, None, ""),
+        (POD, None, ""),
+    ]
+    assert not made.measures(0).tenants
+
+
+def test_with_one_their_use_is_of_their_share() -> None:
+    other, mine = standing(report()).tenants(0)
+    assert other == TenantUse(other.tenancy, 0, 0, 0, "")
+    assert mine == TenantUse(mine.tenancy, 50, 40, 0, "kill")
+    assert len(standing(report()).measures(0).tenants) == 2
+
+
+def test_nobody_is_told_to_use_more_than_all_of_a_share() -> None:
+    (_, mine) = standing(report(mib=60_000)).tenants(0)
+    assert mine.memory_percent == 100
+
+
+@pytest.mark.parametrize(
+    ("last", "now_ns"),
+    [
+        (report(caps=None), 0),
+        (report(dry=True), 0),
+        (report(), STALE_NS + 1),
+        (Report(report().sample, unjudged=(CARD,), caps=1), 0),
+        (Report(Sample(0, (), (CARD,)), caps=1), 0),
+    ],
+)
+def test_a_cap_is_enforced_only_where_somebody_above_it_would_be_ended(last: Report, now_ns: int) -> None:
+    assert enforced(report()) == {POD: "kill", OTHER: ""}
+    assert enforced(last, now_ns=now_ns) == {POD: "", OTHER: ""}
+
+
+def test_an_old_report_says_nothing_about_now() -> None:
+    made = standing(report())
+    assert made.measures(STALE_NS).tenants
+    assert not made.measures(STALE_NS + 1).tenants
+    assert all(one.memory_percent is None for one in made.tenants(STALE_NS + 1))
+
+
+def deed(pod: str = POD, *, dry: bool = False) -> Done:
+    return Done(Deed(pod, CARD, 1, 1, Action.END_LARGEST, (), dry))
+
+
+def test_a_pod_is_told_once_a_minute_and_every_deed_is_counted() -> None:
+    made = standing()
+    told = [
+        [tenancy.pod_uid for tenancy, _ in made.hear(report(second * SECOND, deed(), deed(OTHER, dry=True)))]
+        for second in (0, 1, 59, 60)
+    ]
+    assert told == [[POD, OTHER], [], [], [POD, OTHER]]
+    assert made.deeds == {("largest", False): 4, ("largest", True): 4}
+    # Somebody who holds nothing any more is nobody to be told.
+    assert made.hear(report(200 * SECOND, deed("gone"))) == []
