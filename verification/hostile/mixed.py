@@ -25,8 +25,8 @@ _SHARE: Final = 0.85
 #: The plugin's notation: a device is four replicas of ``nvidia.com/sharedgpu`` (I1).
 _REPLICAS: Final = "gpu:sharedgpu:4"
 #: Faults under which every invariant is promised, but for a restored etcd, which takes half of the crowd away. No node
-#: has an agent here.
-_LEFT_OUT: Final = OF_AGENTS | {"etcd-restored"}
+#: has an agent here, and without one an image that can't be pulled is as a reservation that says nothing.
+_LEFT_OUT: Final = OF_AGENTS | {"etcd-restored", "reservation-unpullable"}
 PROMISED: Final = tuple(sorted(name for name, k in KINDS.items() if not k.unpromised and name not in _LEFT_OUT))
 
 
