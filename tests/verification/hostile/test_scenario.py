@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from verification.hostile.faults.kinds import OF_AGENTS
 from verification.hostile.scenario import Switches, scenario_of
 
 
@@ -18,3 +19,18 @@ def test_most_runs_keep_nodes_for_groups_that_have_waited_for_a_minute_at_most()
 
 def test_scripts_of_before_keep_none() -> None:
     assert Switches().berths_percent == 0
+
+
+def test_some_runs_have_agents_on_some_or_all_of_their_nodes() -> None:
+    made = [scenario_of(seed) for seed in range(200)]
+    having = [each for each in made if each.settings.agents]
+    assert 50 <= len(having) <= 110
+    assert any(len(each.settings.agents) == len(each.nodes) for each in having)
+    assert any(len(each.settings.agents) < len(each.nodes) for each in having)
+    assert all(each.world.agents == set(each.settings.agents) for each in having)
+    of_agents = {fault.kind for each in made for fault in each.faults} & OF_AGENTS
+    assert of_agents == OF_AGENTS
+
+
+def test_scripts_of_before_have_no_agents() -> None:
+    assert Switches().agents == ()
