@@ -1,7 +1,7 @@
 """Who of those that wait would have a turn after a change of nodes: those that the backlog would wake.
 
 It compares what waits with the nodes that got something (backlog/asleep.py), by sums that are never too strict. So one
-may have a turn that fits nowhere, and as the first of its queue it changes which queue is due. And of a gang so many
+may have a turn that fits nowhere, and as the first of its queue it changes which queue is due. Of a gang as many
 members have to find a place as found none before.
 """
 
