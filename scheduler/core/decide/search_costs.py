@@ -20,8 +20,8 @@ _ROWS: Final = 10
 #: For each pod that was placed, and taken off for that.
 _PLACING: Final = 160
 _TAKING_OFF: Final = 85
-#: Of moving: for each node that was looked at, for each pod that was placed elsewhere, and for that for each of so many
-#: nodes, which are all counted again.
+#: Of moving: for each node that was looked at, for each pod that was placed elsewhere, and then once more for this many
+#: nodes each, as all are counted again.
 _LOOKING: Final = 12
 _MOVING: Final = 180
 _NODES_PER_OPERATION: Final = 8

@@ -48,7 +48,7 @@ class Permits:
         return Gone(lost, before.taken + more)
 
     def back(self, row: int, gone: Gone) -> Gone:
-        """What has gone if this one, which is among them, stays: those others may go all the same (test_rules.py)."""
+        """What has gone if this one, which is among them, stays. The others may go without it (test_rules.py)."""
         unit, lost = self.table.at([row])[0], dict(gone.lost)
         for number in unit.leaf.path:
             lost[number] = lost.get(number, NOTHING).minus(unit.amounts)
