@@ -15,7 +15,7 @@ from scheduler.core.backlog.sayings import Key
 from scheduler.core.decide import costs, queue_use
 from scheduler.core.decide.allowance import Allowance, Limits
 from scheduler.core.decide.kept_nodes import KeptNodes, KeptOff
-from scheduler.core.decide.known_classes import Known, KnownClasses
+from scheduler.core.decide.known_classes import SEARCHED_ON_NS, Known, KnownClasses
 from scheduler.core.decide.place_bounds import PlaceBound, place_bounds
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
@@ -146,6 +146,8 @@ class Attempts:
         self.allowance.spend(pod.namespace, costs.of_judging(self.snapshot, pod.cls))
         verdict = self._explain(pod.cls, mask)
         self._spend_on_looks(pod)
+        if self.classes.is_cut_short(pod.cls):
+            self.notes.wake_at(self.now_ns + SEARCHED_ON_NS, pod.uid)
         self.classes.failed(pod.cls, verdict)
         return verdict
 

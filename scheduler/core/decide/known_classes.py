@@ -11,7 +11,7 @@ it (backlog/asleep.py).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from scheduler.core.backlog.asleep import Kept
 from scheduler.core.backlog.notes import Notes
@@ -25,6 +25,10 @@ from scheduler.core.model.verdict import Verdict
 from scheduler.core.snapshot.statement import Statement
 
 T = TypeVar("T")
+#: Of a verdict that is not sure in any generation of the cluster.
+NEVER: Final = -1
+#: When a search for devices that was cut short goes on, if nothing happens before.
+SEARCHED_ON_NS: Final = 5_000_000_000
 
 
 class Known(NamedTuple):
@@ -159,7 +163,13 @@ class KnownClasses:
         asleep, placer = self.snapshot.backlog.asleep, self.placer
         charged = set[int]() if placer is None else placer.statement.charged()
         closed = None if placer is None else placer.closed_by_rules(cls)
-        return asleep.kept(cls, verdict, charged=charged, generation=self.snapshot.generation, closed=closed)
+        generation = NEVER if self.is_cut_short(cls) else self.snapshot.generation
+        return asleep.kept(cls, verdict, charged=charged, generation=generation, closed=closed)
+
+    def is_cut_short(self, cls: PodClass) -> bool:
+        """Whether the search for devices for a class ended before all nodes were looked at: it goes on later."""
+        statement = self._statement()
+        return bool(cls.devices) and statement is not None and statement.allocating.is_cut_short
 
     def _statement(self) -> Statement | None:
         return None if self.placer is None else self.placer.statement

@@ -129,6 +129,11 @@ class ClaimStatement:
         self._searching[asked] += max(0, self._effort - before - _USUAL)
         return found
 
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether searches for some needs have used up what they may take: another decision gets further."""
+        return any(effort >= _MOST_SEARCHING for effort in self._searching.values())
+
     def full_claim(self, pod: PodRecord) -> str:
         """A claim of a pod that as many pods use, with those placed here, as may use it at once; "" if there is none.
 

@@ -7,6 +7,7 @@ import random
 import msgspec
 import pytest
 
+from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Bind, Explain, Gang, Prepare
@@ -159,7 +160,8 @@ def test_searching_for_devices_of_many_classes_leaves_a_turn_to_other_namespaces
     assert plan.wake_at_ns == 0
 
 
-def test_a_decision_searches_long_on_a_few_nodes_and_the_next_ones_on_further_nodes() -> None:
+def _searching_long() -> Cluster:
+    """A pod whose claim has place on the last of nine nodes, and no end of ways that lead nowhere on the others."""
     crowded = [device(f"d{number}", attributes={"number": number}) for number in range(16)]
     names = [f"n{number}" for number in range(8)]
     made = cluster(*(node(name, gpus=0) for name in (*names, "z")), GPU)
@@ -169,8 +171,13 @@ def test_a_decision_searches_long_on_a_few_nodes_and_the_next_ones_on_further_no
     asked = claimed("c", ask("many", count=8), ask("large", capacity={"requests": {"m": "1"}}))
     written = msgspec.to_builtins(asked)
     written["spec"]["devices"]["constraints"] = [{"distinctAttribute": f"{DRIVER}/number"}]
-    feed(made, msgspec.convert(written, ResourceClaim), claiming("p", "c"))
-    turns = 0
+    feed(made, msgspec.convert(written, ResourceClaim))
+    return made
+
+
+def test_a_decision_searches_long_on_a_few_nodes_and_the_next_ones_on_further_nodes() -> None:
+    made, turns = _searching_long(), 0
+    feed(made, claiming("p", "c"))
     while not chosen(made.decide(0)):
         turns += 1
         assert reasons(made) == {"claim-search": 9}
@@ -178,6 +185,19 @@ def test_a_decision_searches_long_on_a_few_nodes_and_the_next_ones_on_further_no
         feed(made, pod(f"other-{turns}", gpus=9))
     assert turns > 1
     assert chosen(made.decide(0))["p"][0] == "z"
+
+
+@pytest.mark.parametrize("is_gang", [False, True])
+def test_a_search_that_was_cut_short_goes_on_though_nothing_happens(is_gang: bool) -> None:
+    made, now_ns, turns = _searching_long(), 0, 0
+    feed(made, *([pod_group("g", 1)] if is_gang else []), claiming("p", "c", group="g" if is_gang else ""))
+    while not chosen(plan := made.decide(now_ns)):
+        turns += 1
+        assert turns < 8
+        assert plan.wake_at_ns is not None
+        now_ns = plan.wake_at_ns
+    assert turns > 1
+    assert chosen(made.decide(now_ns))["p"][0] == "z"
 
 
 def test_decisions_of_a_cluster_that_has_seen_much_are_those_of_one_that_sees_the_same_at_once() -> None:
