@@ -103,6 +103,7 @@ class Witnessing:
 
     async def run(self) -> None:
         """Ask and write until cancelled. What was begun may be left: each step can be taken again."""
+        self._asking.another_kubelet(anyio.current_time())
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._follow_kubelet)
             while True:
@@ -158,6 +159,9 @@ class Witnessing:
         if verdict.outcome is Outcome.UNKNOWN_DEVICE:
             await self._cards.look_for(_first(given))
             verdict = self._judge(before, given)
+        if verdict.outcome is Outcome.TOLD and not self._asking.may_tell(before.uid, anyio.current_time()):
+            self._asking.postpone(before.uid, anyio.current_time())
+            return
         written: Held | None = None
         if verdict.write is not None:
             written = await self._write(before, verdict)

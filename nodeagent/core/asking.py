@@ -16,6 +16,9 @@ from nodeagent.core.witness import Held, Outcome
 #: (for so long after the first question, a question each), in seconds; after all of them, the last pause.
 PACE: Final = ((5.0, 0.05), (60.0, 1.0))
 SELDOM_S: Final = 10.0
+#: A kubelet that starts admits its pods once more, and may refuse one that has been given a device by then already. A
+#: pod that was admitted before this kubelet, as far as is known, is told nothing new within that time.
+SETTLES_S: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -25,6 +28,8 @@ class _Entry:
     held: Held
     since_s: float
     next_s: float
+    #: Its device may be told from then on.
+    tell_s: float
     #: What its annotations are once what we wrote is seen; None: it is not settled.
     settled: tuple[str, bool] | None = None
 
@@ -34,6 +39,9 @@ class Asking:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
+        #: Seen before their admission, under this kubelet.
+        self._new: set[str] = set()
+        self._kubelet_since_s = -math.inf
 
     def see(self, held: Held, now_s: float) -> None:
         """Take a pod as it is now."""
@@ -41,10 +49,13 @@ class Asking:
             self.forget(held.uid)
             return
         if not held.has_started:
+            self._new.add(held.uid)
             return
         entry = self._entries.get(held.uid)
         if entry is None:
-            self._entries[held.uid] = _Entry(held, now_s, now_s)
+            tell_s = now_s if held.uid in self._new else self._kubelet_since_s + SETTLES_S
+            self._entries[held.uid] = _Entry(held, now_s, now_s, tell_s)
+            self._new.discard(held.uid)
             return
         entry.held = held
         if entry.settled is not None and entry.settled != _told(held):
@@ -53,6 +64,7 @@ class Asking:
     def forget(self, uid: str) -> None:
         """A pod is gone."""
         self._entries.pop(uid, None)
+        self._new.discard(uid)
 
     def get(self, uid: str) -> Held | None:
         """Return a pod as it was seen last; None: it is not asked about."""
@@ -60,13 +72,21 @@ class Asking:
         return None if entry is None else entry.held
 
     def uids(self) -> frozenset[str]:
-        """Return all pods."""
-        return frozenset(self._entries)
+        """Return all pods, those too that kubelet has not admitted."""
+        return frozenset(self._entries) | self._new
 
     def another_kubelet(self, now_s: float) -> None:
-        """Ask about all of them again."""
+        """Ask about all of them again; called for the first kubelet as well."""
+        self._kubelet_since_s = now_s
+        self._new.clear()
         for entry in self._entries.values():
             self._again(entry, now_s)
+            entry.tell_s = now_s + SETTLES_S
+
+    def may_tell(self, uid: str, now_s: float) -> bool:
+        """Whether a pod's device may be told now."""
+        entry = self._entries.get(uid)
+        return entry is not None and now_s >= entry.tell_s
 
     def due(self, now_s: float) -> list[Held]:
         """Return the pods whose question is due."""

@@ -164,7 +164,7 @@ async def test_a_kubelet_that_does_not_answer_is_asked_again_and_logged_once(cap
         assert it.counted.without_answer > 10
         assert len([line for line in caplog.messages if "does not say which devices" in line]) == 1
         it.kubelet.is_down, it.kubelet.given = False, {"r": ("GPU-a",)}
-        await anyio.sleep(1.0)
+        await anyio.sleep(13.0)
         assert await it.annotations() == TOLD
 
 
@@ -223,3 +223,26 @@ async def test_an_hour_of_rest_costs_no_write() -> None:
         await anyio.sleep(60.0)
         assert await writes_in_an_hour(it) == []
         assert len(it.requests("watch")) < 3 * 16 * 2
+
+
+async def test_a_device_that_a_starting_kubelet_gave_a_pod_which_it_then_refuses_is_not_told() -> None:
+    """It gives devices before it looks at the rest, and the pod was admitted once, by the kubelet before it."""
+    async with scene() as it:
+        await it.reserve()
+        it.kubelet.given = {"r": ("GPU-a",)}
+        await it.start()
+        await anyio.sleep(5.0)
+        await it.admit(phase="Failed")
+        await anyio.sleep(60.0)
+        assert await it.annotations() == {}
+
+
+async def test_a_pod_from_before_the_agent_is_told_when_its_kubelet_has_settled() -> None:
+    async with scene() as it:
+        await it.reserve()
+        it.kubelet.given = {"r": ("GPU-a",)}
+        await it.start()
+        await anyio.sleep(9.0)
+        assert await it.annotations() == {}
+        await anyio.sleep(3.0)
+        assert await it.annotations() == TOLD

@@ -75,7 +75,7 @@ def test_another_kubelet_is_asked_about_all() -> None:
 def test_nothing_is_asked_about_a_pod_before_kubelet_has_admitted_it_and_after_its_end() -> None:
     asking = Asking()
     asking.see(pod(startTime=None), 0.0)
-    assert asking.uids() == frozenset()
+    assert (set(asking.uids()), asking.next_s()) == ({"u"}, math.inf)
     asking.see(pod(), 1.0)
     assert asking.uids() == {"u"}
     asking.see(pod(phase="Failed"), 2.0)
@@ -95,3 +95,30 @@ def test_a_question_without_an_answer_is_asked_again_at_the_same_pace() -> None:
     assert asking.next_s() == 0.05
     asking.postpone("u", 30.0)
     assert asking.next_s() == 31.0
+
+
+def test_a_pod_that_was_seen_before_its_admission_is_told_at_once() -> None:
+    asking = Asking()
+    asking.another_kubelet(0.0)
+    asking.see(pod(startTime=None), 1.0)
+    asking.see(pod(), 2.0)
+    assert asking.may_tell("u", 2.0)
+    assert not asking.may_tell("another", 2.0)
+
+
+def test_a_pod_that_another_kubelet_may_have_admitted_is_told_when_this_one_has_settled() -> None:
+    asking = Asking()
+    asking.another_kubelet(0.0)
+    asking.see(pod(), 1.0)
+    assert [asking.may_tell("u", now) for now in (1.0, 9.9, 10.0)] == [False, False, True]
+    asking.see(pod(startTime=None, phase="Running"), 11.0)
+    asking.another_kubelet(20.0)
+    assert [asking.may_tell("u", now) for now in (20.0, 29.9, 30.0)] == [False, False, True]
+
+
+def test_a_pod_that_was_seen_under_the_kubelet_before_is_none_of_this_ones() -> None:
+    asking = Asking()
+    asking.see(pod(startTime=None), 0.0)
+    asking.another_kubelet(5.0)
+    asking.see(pod(), 6.0)
+    assert [asking.may_tell("u", now) for now in (6.0, 15.0)] == [False, True]
