@@ -181,12 +181,17 @@ class Witnessing:
         return judge(before, self._asking.get(before.uid), given, self._cards.devices, asked_for_s=asked_for_s)
 
     async def _write(self, before: Held, verdict: Verdict) -> Held | None:
-        """Patch the pod of this UID, and return it as stored; None: it could not be, or is not there any more."""
+        """Patch exactly what was read before the question, and return it as stored; None: it could not be.
+
+        By its UID alone a late patch would overwrite what the pod's process told meanwhile (protocol.md, Told early).
+        """
         body = {"metadata": {"annotations": dict(verdict.write or {})}}
         try:
-            pod = await self._api.patch(PODS, before.name, body, namespace=before.namespace, uid=before.uid)
+            pod = await self._api.patch(
+                PODS, before.name, body, namespace=before.namespace, uid=before.uid, resource_version=before.rv
+            )
         except (Conflict, NotFound):
-            # Its successor has the name, or nobody: the watch says which.
+            # It was changed, its successor has the name, or nobody: the watch says which.
             return None
         except ApiError as error:
             _log.warning("reservation pod %s could not be written: %s", before.name, error)

@@ -7,7 +7,7 @@ have been deleted by force before. So an answer counts under three conditions (d
 - the pod, as read *before the question*, had ``status.startTime``: kubelet writes it for a UID after it has admitted
   it, and from then on the name means that UID to it;
 - it has not ended and is not being deleted, before and after;
-- it has the same UID after the answer: the write names it as precondition.
+- it is at the same version when the answer is written: UID and resourceVersion are the write's preconditions.
 
 A device that the process has told is never overwritten: where kubelet says another one, the witness is withdrawn, and
 the process alone counts, as without an agent.
@@ -43,6 +43,8 @@ class Held:
     namespace: str
     name: str
     uid: str
+    #: The version that was read; the only one that an answer about it may be written to.
+    rv: str
     #: kubelet has admitted it.
     has_started: bool
     #: It holds no device any more, or soon will not.
@@ -93,6 +95,7 @@ def held(pod: Pod) -> Held:
         namespace=read.namespace,
         name=read.name,
         uid=read.uid,
+        rv=read.rv,
         has_started=bool(pod.status.start_time),
         is_over=read.is_terminal or read.deleting,
         resource=read.resource,

@@ -19,6 +19,8 @@ TOLD = {
     names.WITNESS: names.WITNESS_KUBELET,
 }
 
+RUNS = [{"name": "c", "state": {"running": {"startedAt": "2026-01-01T00:00:01Z"}}}]
+
 
 async def test_a_device_is_told_as_soon_as_kubelet_has_admitted_the_pod() -> None:
     async with scene() as it:
@@ -108,6 +110,32 @@ async def test_what_the_process_says_is_never_overwritten_and_the_witness_is_wit
         await anyio.sleep(3600.0)
         assert len(it.writes()) == writes
         assert it.counted.outcomes == [Outcome.TOLD, Outcome.WITHDRAWN, Outcome.CONTRADICTED]
+
+
+async def process_tells(it: Scene, device: str) -> None:
+    told = {"metadata": {"annotations": {names.RESERVE_FOR_GPU_INDEX: device}}}
+    await it.api.patch(PODS, "r", told, namespace=names.RESERVATION_NAMESPACE)
+
+
+async def test_a_patch_that_lands_late_does_not_overwrite_what_the_process_told_since() -> None:
+    """Kubelet has lost its notes between the answer and the patch, and given the pod another device."""
+    async with scene() as it:
+
+        def late(call: Call) -> Fault:
+            is_meant = call.user == AGENT and call.verb == "patch" and call.name == "r"
+            return Fault(delay_s=2.0) if is_meant else NOTHING
+
+        it.server.faults.on_request.append(late)
+        await it.start()
+        it.kubelet.given = {"r": ("GPU-a",)}
+        await it.reserve()
+        await anyio.sleep(1.0)
+        it.kubelet.given = {"r": ("GPU-b",)}
+        await it.admit(phase="Running", containerStatuses=RUNS)
+        await process_tells(it, "GPU-b")
+        await anyio.sleep(30.0)
+        assert await it.annotations() == {names.RESERVE_FOR_GPU_INDEX: "GPU-b"}
+        assert [entry.code for entry in it.requests("patch") if entry.resource == "pods"] == [409]
 
 
 async def test_after_a_reboot_that_lost_kubelets_notes_the_old_word_is_taken_back() -> None:
