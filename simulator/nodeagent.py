@@ -1,7 +1,8 @@
 """Node agents, as far as reservations are concerned: they tell a device as soon as kubelet has given it.
 
-They follow the rules of docs/design/protocol.md (Told early), and are programs of their own: an agent hears of pods by
-a watch that may be ahead of its kubelet's or behind it, may be slow between an answer and its patch, and may be away.
+They judge as the agent of a real node does (nodeagent/core/witness.py), in a shell of their own: an agent hears of
+pods by a watch that may be ahead of its kubelet's or behind it, may be slow between an answer and its patch, and may be
+away.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from kube.client.resources import PODS
 from kube.client.retry import Retry
 from kube.client.transport import Transport
 from kube.watch.reflector import Reflector
-from simulator.devices import Device
+from nodeagent.core.witness import Annotations, held, judge
+from reservation.device import Device as Told
 from simulator.kubelet import Kubelet
 from wire import names
 from wire.core import Pod
@@ -72,10 +74,11 @@ class NodeAgent:
     async def _follow(self, uid: str) -> None:
         """Tell the device of one reservation until its process has had its say."""
         while (pod := self._pods.get(uid)) is not None and not self._is_through(pod):
-            if self._is_up and (device := self._device(pod)) is not None:
+            if self._is_up and (word := self._word(pod)) is not None:
                 await anyio.sleep(self.faults.slow_s)
                 if self._is_up:
-                    await self._tell(pod, device)
+                    with contextlib.suppress(errors.ApiError):
+                        await self._write(pod, {"metadata": {"annotations": word}})
             with anyio.move_on_after(_AGAIN_S):
                 await self._news[uid].wait()
             self._news[uid] = anyio.Event()
@@ -89,26 +92,26 @@ class NodeAgent:
     def _is_through(self, pod: Pod) -> bool:
         return reservation.read(pod).is_terminal or reservation.has_run(pod)
 
-    def _device(self, pod: Pod) -> Device | None:
-        """The device to be told, as kubelet answers now; None where there is nothing to tell."""
-        if not pod.status.start_time:
+    def _word(self, pod: Pod) -> Annotations | None:
+        """What is to be written, as kubelet answers now; None where there is nothing to tell."""
+        if not pod.status.start_time or pod.metadata.deletion_timestamp is not None:
             return None  # to kubelet its name may still mean a predecessor
-        devices = self._kubelet.devices_of(pod.metadata.namespace, pod.metadata.name)
-        is_news = len(devices) == 1 and devices[0].uuid != reservation.read(pod).uuid
-        return devices[0] if is_news else None
+        given = [
+            (device.resource, (device.uuid,))
+            for device in self._kubelet.devices_of(pod.metadata.namespace, pod.metadata.name)
+        ]
+        before = held(pod)
+        return judge(before, before, given or None, self._known()).write
 
-    async def _tell(self, pod: Pod, device: Device) -> None:
-        """Write the identity, at exactly the version that was read before the question."""
-        identity = {
-            names.RESERVE_FOR_GPU_INDEX: device.uuid,
-            names.DEVICE_INDEX: None if device.is_slice else str(device.index),
-            names.DEVICE_MEMORY: str(device.mem_mib),
-            names.WITNESS: names.WITNESS_KUBELET,
+    def _known(self) -> dict[str, Told]:
+        """What the driver shows of the machine."""
+        return {
+            device.uuid: Told(device.uuid, None if device.is_slice else device.index, device.mem_mib)
+            for device in self._kubelet.devices
         }
-        with contextlib.suppress(errors.ApiError):
-            await self._write(pod, {"metadata": {"annotations": identity}})
 
     async def _write(self, pod: Pod, patch: Mapping[str, object]) -> None:
+        """Write at exactly the version that was read before the question."""
         meta = pod.metadata
         await self._api.patch(
             PODS, meta.name, patch, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version

@@ -305,8 +305,8 @@ WITNESSED: Final = counter(
     "Answers of kubelet about reservation pods, by what came of them.",
     {
         "outcome": "`told` (its GPU was written), `agrees`, `withdrawn` (kubelet does not say it any more), "
-        "`contradicted` (its process says another GPU); asked again: `unknown-pod`, `no-device`, `unclear` (several "
-        "GPUs), `unknown-device` (the driver does not show it)"
+        "`contradicted` (its process says another GPU), `left-to-process` (it has run and told no GPU); asked again: "
+        "`unknown-pod`, `no-device`, `unclear` (several GPUs), `unknown-device` (the driver does not show it)"
     },
 )
 WITNESS_SECONDS: Final = histogram(

@@ -9,8 +9,9 @@ have been deleted by force before. So an answer counts under three conditions (d
 - it has not ended and is not being deleted, before and after;
 - it is at the same version when the answer is written: UID and resourceVersion are the write's preconditions.
 
-A device that the process has told is never overwritten: where kubelet says another one, the witness is withdrawn, and
-the process alone counts, as without an agent.
+While no container of the pod has run, kubelet's newest answer is written, also over an earlier one: who holds a device
+is kubelet's to say, and a device that it takes back may be the next pod's. From then on the process alone counts, as
+without an agent: where kubelet says another device, the witness is withdrawn.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class Held:
     rv: str
     #: kubelet has admitted it.
     has_started: bool
+    #: A container of it was started: its process has its say from then on.
+    has_run: bool
     #: It holds no device any more, or soon will not.
     is_over: bool
     #: What it asks of the device plug-in.
@@ -72,11 +75,12 @@ class Outcome(Enum):
     UNCLEAR = "unclear"
     UNKNOWN_DEVICE = "unknown-device"
     CONTRADICTED = "contradicted"
+    LEFT_TO_PROCESS = "left-to-process"
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing is to be asked until the pod or kubelet is another one."""
-        return self in {Outcome.TOLD, Outcome.AGREES, Outcome.CONTRADICTED}
+        return self in {Outcome.TOLD, Outcome.AGREES, Outcome.CONTRADICTED, Outcome.LEFT_TO_PROCESS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ def held(pod: Pod) -> Held:
         uid=read.uid,
         rv=read.rv,
         has_started=bool(pod.status.start_time),
+        has_run=reservation.has_run(pod),
         is_over=read.is_terminal or read.deleting,
         resource=read.resource,
         uuid=read.uuid,
@@ -133,15 +138,25 @@ def judge(
 
 
 def _compared(held: Held, uuid: str, devices: Mapping[str, Device]) -> Verdict:
-    if held.uuid not in {"", uuid}:
-        return _without(held, Outcome.CONTRADICTED, f"kubelet says {uuid}, its process {held.uuid}")
-    if held.uuid == uuid:
-        # Told by us, or by its process, after which nobody reads the witness.
+    if held.has_run:
+        return _compared_with_process(held, uuid)
+    if held.uuid == uuid and held.is_witnessed:
         return Verdict(Outcome.AGREES)
     device = devices.get(uuid)
-    if device is None:
-        return Verdict(Outcome.UNKNOWN_DEVICE, why=f"the driver knows no {uuid}")
-    return Verdict(Outcome.TOLD, _identity(device))
+    if device is not None:
+        return Verdict(Outcome.TOLD, _identity(device))
+    why = f"the driver knows no {uuid}"
+    is_old = held.uuid not in {"", uuid}
+    return _without(held, Outcome.UNKNOWN_DEVICE, why) if is_old else Verdict(Outcome.UNKNOWN_DEVICE, why=why)
+
+
+def _compared_with_process(held: Held, uuid: str) -> Verdict:
+    """Nothing is told for a process that keeps failing: its device may be lost, and would look as if it answered."""
+    if not held.uuid:
+        return Verdict(Outcome.LEFT_TO_PROCESS)
+    if held.uuid != uuid:
+        return _without(held, Outcome.CONTRADICTED, f"kubelet says {uuid}, its process {held.uuid}")
+    return Verdict(Outcome.AGREES)
 
 
 def _without(after: Held, outcome: Outcome, why: str) -> Verdict:

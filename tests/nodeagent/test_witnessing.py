@@ -6,6 +6,7 @@ import pytest
 from kube.client.resources import PODS
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
+from nodeagent.core.asking import SETTLES_S
 from nodeagent.core.machine import Machine
 from nodeagent.core.witness import Outcome
 from reservation.device import Device, Unreadable
@@ -95,14 +96,19 @@ async def test_an_answer_about_the_successor_of_a_pod_is_not_written() -> None:
         assert await it.annotations() == TOLD
 
 
+async def process_tells(it: Scene, device: str) -> None:
+    told = {"metadata": {"annotations": {names.RESERVE_FOR_GPU_INDEX: device}}}
+    await it.api.patch(PODS, "r", told, namespace=names.RESERVATION_NAMESPACE)
+
+
 async def test_what_the_process_says_is_never_overwritten_and_the_witness_is_withdrawn() -> None:
     async with scene() as it:
         await it.start()
         it.kubelet.given = {"r": ("GPU-a",)}
         await it.reserve()
         await anyio.sleep(1.0)
-        other = {"metadata": {"annotations": {names.RESERVE_FOR_GPU_INDEX: "GPU-b"}}}
-        await it.api.patch(PODS, "r", other, namespace=names.RESERVATION_NAMESPACE)
+        await it.admit(phase="Running", containerStatuses=RUNS)
+        await process_tells(it, "GPU-b")
         await anyio.sleep(1.0)
         said = await it.annotations()
         assert (said[names.RESERVE_FOR_GPU_INDEX], names.WITNESS in said) == ("GPU-b", False)
@@ -110,11 +116,6 @@ async def test_what_the_process_says_is_never_overwritten_and_the_witness_is_wit
         await anyio.sleep(3600.0)
         assert len(it.writes()) == writes
         assert it.counted.outcomes == [Outcome.TOLD, Outcome.WITHDRAWN, Outcome.CONTRADICTED]
-
-
-async def process_tells(it: Scene, device: str) -> None:
-    told = {"metadata": {"annotations": {names.RESERVE_FOR_GPU_INDEX: device}}}
-    await it.api.patch(PODS, "r", told, namespace=names.RESERVATION_NAMESPACE)
 
 
 async def test_a_patch_that_lands_late_does_not_overwrite_what_the_process_told_since() -> None:
@@ -138,7 +139,22 @@ async def test_a_patch_that_lands_late_does_not_overwrite_what_the_process_told_
         assert [entry.code for entry in it.requests("patch") if entry.resource == "pods"] == [409]
 
 
-async def test_after_a_reboot_that_lost_kubelets_notes_the_old_word_is_taken_back() -> None:
+async def test_nothing_is_told_of_a_pod_whose_process_keeps_failing() -> None:
+    """While its container runs for a moment, it would look as if the process had told its device."""
+    async with scene() as it:
+        await it.start()
+        await it.reserve()
+        await it.admit(phase="Running", containerStatuses=[{**RUNS[0], "restartCount": 3}])
+        it.kubelet.given = {"r": ("GPU-a",)}
+        await anyio.sleep(60.0)
+        assert await it.annotations() == {}
+        assert it.counted.outcomes[-1] is Outcome.LEFT_TO_PROCESS
+        asked = len(it.kubelet.asked)
+        await anyio.sleep(3600.0)
+        assert len(it.kubelet.asked) == asked
+
+
+async def test_after_a_reboot_that_lost_kubelets_notes_its_new_word_is_told() -> None:
     async with scene() as it:
         await it.start()
         it.kubelet.given = {"r": ("GPU-a",)}
@@ -149,13 +165,25 @@ async def test_after_a_reboot_that_lost_kubelets_notes_the_old_word_is_taken_bac
         it.kubelet.is_down, it.kubelet.lives, it.kubelet.given = False, 2, {"r": ()}
         await anyio.sleep(1.5)
         assert names.WITNESS not in await it.annotations()
-        # Its process speaks next, and is not overwritten.
         it.kubelet.given = {"r": ("GPU-b",)}
-        writes = len(it.writes())
-        await anyio.sleep(60.0)
+        await anyio.sleep(SETTLES_S)
         said = await it.annotations()
-        assert (said[names.RESERVE_FOR_GPU_INDEX], names.WITNESS in said) == ("GPU-a", False)
-        assert len(it.writes()) == writes
+        assert (said[names.RESERVE_FOR_GPU_INDEX], said[names.WITNESS]) == ("GPU-b", names.WITNESS_KUBELET)
+
+
+async def test_what_was_taken_back_is_told_again_once_kubelet_says_it_again() -> None:
+    """A kubelet that starts without the API server knows no pod of it at first."""
+    async with scene() as it:
+        await it.start()
+        it.kubelet.given = {"r": ("GPU-a",)}
+        await it.reserve()
+        await anyio.sleep(1.0)
+        it.kubelet.lives, it.kubelet.given = 2, {}
+        await anyio.sleep(10.0)
+        assert names.WITNESS not in await it.annotations()
+        it.kubelet.given = {"r": ("GPU-a",)}
+        await anyio.sleep(10.0)
+        assert await it.annotations() == TOLD
 
 
 async def test_a_kubelet_that_starts_again_with_its_notes_costs_a_question_and_no_write() -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from typing_extensions import override
 
@@ -17,6 +18,7 @@ from gpu.reservation import Reservation
 from kube.client.api import Api
 from kube.client.resources import PODS
 from kube.client.retry import Retry
+from nodeagent.core.witness import Annotations
 from simulator import shape
 from simulator.devices import Device
 from simulator.nodeagent import NodeAgent
@@ -220,6 +222,32 @@ async def test_another_device_that_kubelet_gives_before_the_process_ran_is_told_
         assert all(not one.is_told or one.uuid == kubelets_device(running, one.uid) for one in there)
 
 
+async def test_a_device_that_kubelet_took_from_its_reservation_is_not_given_to_a_stranger() -> None:
+    """Its tenants run there: until the reservation names the new device, everybody takes the old one for held."""
+    async with world("1x4x80GiB") as running:
+        kubelet = running.nodes[NODE]
+        kubelet.faults.reservation = UNPULLABLE
+        await running.apply(pods(1, HALF))
+        await anyio.sleep(5)
+        first = await held(running)
+        kubelet.intake.lose_checkpoint_of(first.uid)
+        lost = first_device(running, first.uuid)
+        others = tuple(device for device in kubelet.devices if device != lost)
+        kubelet.intake.manager.order = (*others, lost)
+        assert kubelet.intake.allocate_again(first.uid)
+        # The next pod gets the device of the tenant.
+        kubelet.intake.manager.order = (lost, *others)
+        await anyio.sleep(20)
+        await running.apply(pods(1, prefix="whole", limits="nvidia.com/gpu: 1"))
+        await anyio.sleep(30)
+        assert await phase(running, "whole-0") == "Running"
+        assert not [text for text in strangers(running) if "is the whole GPU of" in text]
+
+
+def strangers(running: World) -> list[str]:
+    return [found.text for found in running.checker.findings.found.values()]
+
+
 async def test_the_process_that_tells_another_device_overwrites_and_is_a_loss_like_any() -> None:
     async with world("1x4x80GiB") as running:
         kubelet = running.nodes[NODE]
@@ -283,9 +311,10 @@ class TakesOverFromPredecessors(NodeAgent):
     """Asks at once, and takes whatever the name means to kubelet."""
 
     @override
-    def _device(self, pod: Pod) -> Device | None:
-        devices = self._kubelet.devices_of(pod.metadata.namespace, pod.metadata.name)
-        return devices[0] if len(devices) == 1 and not reservation.read(pod).uuid else None
+    def _word(self, pod: Pod) -> Annotations | None:
+        admitted = msgspec.structs.replace(pod.status, start_time="2026-01-01T00:00:00Z")
+        is_told = bool(reservation.read(pod).uuid)
+        return None if is_told else super()._word(msgspec.structs.replace(pod, status=admitted))
 
     @override
     async def _write(self, pod: Pod, patch: Mapping[str, object]) -> None:

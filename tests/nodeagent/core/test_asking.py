@@ -33,7 +33,7 @@ def test_a_pod_is_asked_about_at_once_then_often_then_seldom() -> None:
     assert gaps[-1] == SELDOM_S
 
 
-@pytest.mark.parametrize("outcome", [Outcome.TOLD, Outcome.AGREES, Outcome.CONTRADICTED])
+@pytest.mark.parametrize("outcome", [Outcome.TOLD, Outcome.AGREES, Outcome.CONTRADICTED, Outcome.LEFT_TO_PROCESS])
 def test_a_pod_that_is_settled_is_not_asked_about_for_an_hour(outcome: Outcome) -> None:
     asking = Asking()
     asking.see(pod(), 0.0)

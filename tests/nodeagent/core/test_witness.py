@@ -14,6 +14,7 @@ GPU, MIG = names.GPU_RESOURCE, "nvidia.com/mig-3g.40gb"
 A, B, SLICE = Device("GPU-a", 3, 81559), Device("GPU-b", None, None), Device("MIG-x", None, 40192)
 DEVICES = {each.uuid: each for each in (A, B, SLICE)}
 OF_A = {names.RESERVE_FOR_GPU_INDEX: "GPU-a", names.DEVICE_INDEX: "3", names.DEVICE_MEMORY: "81559"}
+OF_B = {names.RESERVE_FOR_GPU_INDEX: "GPU-b"}
 WITNESS = {names.WITNESS: names.WITNESS_KUBELET}
 WITHDRAWAL: Annotations = {names.WITNESS: None}
 
@@ -60,7 +61,7 @@ def given(*ids: str, resource: str = GPU) -> Given:
             },
         ),
         ({names.RESERVE_FOR_GPU_INDEX: "no uuid"}, given("GPU-a"), Outcome.TOLD, {**OF_A, **WITNESS}),
-        (OF_A, given("GPU-a"), Outcome.AGREES, None),
+        (OF_A, given("GPU-a"), Outcome.TOLD, {**OF_A, **WITNESS}),
         ({**OF_A, **WITNESS}, given("GPU-a"), Outcome.AGREES, None),
         ({}, None, Outcome.UNKNOWN_POD, None),
         ({}, [], Outcome.NO_DEVICE, None),
@@ -69,17 +70,43 @@ def given(*ids: str, resource: str = GPU) -> Given:
         ({}, given("GPU-a", "GPU-b"), Outcome.UNCLEAR, None),
         ({}, given("0"), Outcome.UNKNOWN_DEVICE, None),
         ({}, given("GPU-other-machines"), Outcome.UNKNOWN_DEVICE, None),
-        (OF_A, given("GPU-b"), Outcome.CONTRADICTED, None),
-        ({**OF_A, **WITNESS}, given("GPU-b"), Outcome.WITHDRAWN, WITHDRAWAL),
+        (OF_B, given("GPU-a"), Outcome.TOLD, {**OF_A, **WITNESS}),
+        ({**OF_B, **WITNESS}, given("GPU-a"), Outcome.TOLD, {**OF_A, **WITNESS}),
+        (OF_A, given("GPU-other-machines"), Outcome.UNKNOWN_DEVICE, None),
+        ({**OF_A, **WITNESS}, given("GPU-other-machines"), Outcome.WITHDRAWN, WITHDRAWAL),
         ({**OF_A, **WITNESS}, given("GPU-a", "GPU-b"), Outcome.WITHDRAWN, WITHDRAWAL),
         ({**OF_A, **WITNESS}, [], Outcome.WITHDRAWN, WITHDRAWAL),
         ({**OF_A, **WITNESS}, None, Outcome.UNKNOWN_POD, None),
     ],
 )
-def test_what_kubelet_says_is_told_once_and_never_over_what_the_process_said(
+def test_until_a_container_has_run_the_newest_word_of_kubelet_is_told(
     annotations: dict[str, str], answer: Given, outcome: Outcome, write: Annotations | None
 ) -> None:
     verdict = judge(pod(annotations), pod(annotations), answer, DEVICES)
+    assert (verdict.outcome, verdict.write) == (outcome, write)
+
+
+RUNS = [{"name": "c", "state": {"running": {"startedAt": "2026-01-01T00:00:01Z"}}}]
+FAILS = [{"name": "c", "restartCount": 2, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+
+
+@pytest.mark.parametrize("containers", [RUNS, FAILS], ids=["runs", "keeps failing"])
+@pytest.mark.parametrize(
+    ("annotations", "outcome", "write"),
+    [
+        ({}, Outcome.LEFT_TO_PROCESS, None),
+        ({names.RESERVE_FOR_GPU_INDEX: "no uuid"}, Outcome.LEFT_TO_PROCESS, None),
+        (OF_A, Outcome.AGREES, None),
+        ({**OF_A, **WITNESS}, Outcome.AGREES, None),
+        (OF_B, Outcome.CONTRADICTED, None),
+        ({**OF_B, **WITNESS}, Outcome.WITHDRAWN, WITHDRAWAL),
+    ],
+)
+def test_once_a_container_has_run_its_process_alone_tells_the_device(
+    annotations: dict[str, str], outcome: Outcome, write: Annotations | None, containers: list[Any]
+) -> None:
+    reservation = pod(annotations, containerStatuses=containers)
+    verdict = judge(reservation, reservation, given("GPU-a"), DEVICES)
     assert (verdict.outcome, verdict.write) == (outcome, write)
 
 
