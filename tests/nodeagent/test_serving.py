@@ -26,6 +26,7 @@ from nodeagent.kubeletapi.service import PluginService
 from nodeagent.lifeofresource import Pace
 from nodeagent.pluginports import Intervals, Places, Sources, Unreadable
 from nodeagent.serving import serve
+from tests.conftest import AnyioBackend
 from tests.nodeagent.core.machine import card, uuid
 from tests.nodeagent.kubeletapi.kubelets import kubelet
 from tests.nodeagent.kubeletapi.test_service import Fixed
@@ -35,6 +36,12 @@ GPU = "nvidia.com/gpu"
 SOCKET = "moorage-agent-gpu.sock"
 SHARED = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, rename: shared, replicas: 2}]}}"
 QUICK = Intervals(file_s=0.01, look_s=0.01, wait_s=0.01, answer_s=30, life=Pace(poll_s=0.01, heard_s=30, rival_s=0.02))
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> AnyioBackend:
+    """Real time: it has threads and sockets."""
+    return ("asyncio", {})
 
 
 class Node:
