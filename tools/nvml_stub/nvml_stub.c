@@ -173,7 +173,7 @@ static int read_state(state_t *state) {
     char line[512];
     int result = SUCCESS;
     /* What has not been counted is not read, so only the counts have to be cleared. */
-    state->gpu_count = state->slice_count = state->failure_count = state->proc_count = 0;
+    state->gpu_count = state->slice_count = state->failure_count = state->event_count = state->proc_count = 0;
     if (!file)
         return DRIVER_NOT_LOADED;
     while (result == SUCCESS && fgets(line, sizeof line, file))
