@@ -47,6 +47,10 @@ class Watcher(Protocol):
         """Hear why registering did not succeed; it is tried again."""
         ...
 
+    def withdrawn(self, resource: str) -> None:
+        """Hear that the file or the devices do not have the resource any more."""
+        ...
+
 
 #: Resources that kubelet has devices of; None if it does not tell.
 Allocatable = Callable[[], Awaitable[Collection[str] | None]]

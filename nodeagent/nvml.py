@@ -1,4 +1,4 @@
-"""The GPUs of this machine, read whole through NVML; the only module of the agent that speaks with it.
+"""The GPUs of this machine, read whole through NVML.
 
 ``python -m nodeagent.nvml`` prints them as JSON. It is a process of its own (nodeagent/reading.py): pynvml and the
 driver's library take 15 MiB, and a driver that hangs keeps its callers for ever. The driver is asked, and let go again:
@@ -21,7 +21,7 @@ from nodeagent.core.machine import Machine
 from reservation.device import Device, Unreadable
 from reservation.nvml import QuestionFailed, ask, ask_if_supported, is_cut, minor_of, named, session, slice_at
 
-_PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
+PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
 
 
 def read() -> Machine | Unreadable:
@@ -65,7 +65,7 @@ def _numa(handle: Any) -> int | None:
     return None if pci is None else numa_node(pci.busId)
 
 
-def numa_node(bus_id: str, devices: Path = _PCI_DEVICES) -> int | None:
+def numa_node(bus_id: str, devices: Path = PCI_DEVICES) -> int | None:
     """Return the NUMA node of a PCI device, as the kernel tells it; None: it does not, as on machines with one.
 
     NVML writes the domain with eight digits, the kernel with four.

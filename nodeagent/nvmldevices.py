@@ -18,14 +18,15 @@ import pynvml
 
 from nodeagent.core.card import Card
 from nodeagent.core.health import Look, RecoveryAction
+from nodeagent.core.labels import Driver
 from nodeagent.core.offering import Fault
 from nodeagent.core.slice import Slice
+from nodeagent.nvml import PCI_DEVICES, numa_node
 from nodeagent.pluginports import Reading, Unreadable
 
 _T = TypeVar("_T")
 _MIB: Final = 1 << 20
 _MODULE: Final = Path("/sys/module/nvidia")
-_PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
 #: Of a slice's name: "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
 _PROFILE: Final = re.compile(r"\bMIG ([0-9]+g\.[0-9]+gb\S*)$", re.ASCII)
 _NO_INSTANCE: Final = 0xFFFFFFFF
@@ -44,7 +45,7 @@ _MOST_EVENTS: Final = 256
 class NvmlDevices:
     """A pluginports.Machine. Opens NVML with the first call, and again after it failed."""
 
-    def __init__(self, *, module: Path = _MODULE, pci_devices: Path = _PCI_DEVICES) -> None:
+    def __init__(self, *, module: Path = _MODULE, pci_devices: Path = PCI_DEVICES) -> None:
         self._module = module
         self._pci_devices = pci_devices
         self._events: Any = None
@@ -68,7 +69,10 @@ class NvmlDevices:
         looks |= {one.uuid: self._look(handle, is_slice=True) for one, handle in slices}
         islands = _islands(list(by_uuid.items()))
         places = {card.uuid: (islands[card.uuid], -1 if card.numa is None else card.numa) for card in cards}
-        return Reading(cards=cards, slices=[one for one, _ in slices], looks=looks, places=places)
+        handle = handles[-1] if handles else None
+        return Reading(
+            cards=cards, slices=[one for one, _ in slices], looks=looks, places=places, driver=_driver_itself(handle)
+        )
 
     def faults(self, within_s: float) -> Sequence[Fault]:
         """Wait for events for at most this time, and take all that are there. Raises Unreadable."""
@@ -114,18 +118,9 @@ class NvmlDevices:
             product=_told(partial(pynvml.nvmlDeviceGetName, handle)) or "",
             minor=_told(partial(pynvml.nvmlDeviceGetMinorNumber, handle)),
             mem_mib=None if memory is None else int(memory.total) // _MIB,
-            numa=None if pci is None else self._numa(str(pci.busId)),
+            numa=None if pci is None else numa_node(str(pci.busId), self._pci_devices),
             has_mig=mode is not None and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
         )
-
-    def _numa(self, bus_id: str) -> int | None:
-        """The kernel writes a PCI domain with four digits, NVML with eight."""
-        domain, _, rest = bus_id.partition(":")
-        try:
-            node = int((self._pci_devices / f"{domain[-4:]}:{rest}".lower() / "numa_node").read_text())
-        except (OSError, ValueError):
-            return None
-        return node if node >= 0 else None
 
     def _register(self, handles: Iterable[tuple[str, Any]]) -> None:
         """Ask for events of GPUs that came. One that is too old for events has none."""
@@ -198,6 +193,22 @@ def _recovery(handle: Any) -> RecoveryAction | None:
 
 def _instance(number: int) -> int | None:
     return None if number == _NO_INSTANCE else int(number)
+
+
+def _driver_itself(handle: Any) -> Driver:
+    """What the driver says of itself, and of the model of this GPU; None: of none."""
+    cuda = _told(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+    version = _told(pynvml.nvmlSystemGetDriverVersion) or ""
+    said = "" if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}"
+    if handle is None:
+        return Driver(version=version, cuda=said)
+    compute = _told(partial(pynvml.nvmlDeviceGetCudaComputeCapability, handle))
+    return Driver(
+        version=version,
+        cuda=said,
+        compute=None if compute is None else (int(compute[0]), int(compute[1])),
+        is_mig_capable=_told(partial(pynvml.nvmlDeviceGetMigMode, handle)) is not None,
+    )
 
 
 def _slices(card: Card, handle: Any) -> Iterable[tuple[Slice, Any]]:

@@ -13,9 +13,9 @@ from nodeagent.core.remembered import Remembered, decoded, encoded
 _MOST_STATE_BYTES: Final = 1 << 20
 
 
-def version(path: Path | None) -> tuple[int, int, int] | None:
+def version(path: Path | Mistake | None) -> tuple[int, int, int] | None:
     """Tell one content of a file from the next; a mounted ConfigMap is a link to another file then."""
-    if path is None:
+    if not isinstance(path, Path):
         return None
     try:
         found = path.stat()
@@ -24,10 +24,12 @@ def version(path: Path | None) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def read_file(path: Path | None) -> str | Mistake:
+def read_file(path: Path | Mistake | None) -> str | Mistake:
     """Read a settings file, and no more than one byte beyond what is allowed. "" if there should be none."""
     if path is None:
         return ""
+    if isinstance(path, Mistake):
+        return path
     try:
         with path.open("rb") as file:
             return file.read(MOST_BYTES + 1).decode(errors="replace")

@@ -13,6 +13,7 @@ from typing import Protocol
 from nodeagent import cdifiles
 from nodeagent.core.card import Card
 from nodeagent.core.health import Health, Look
+from nodeagent.core.labels import Driver
 from nodeagent.core.mistake import Mistake
 from nodeagent.core.offering import Fault
 from nodeagent.core.preferring import Place
@@ -26,12 +27,13 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """All that the driver lists. ``looks`` are of GPUs and slices, ``places`` of GPUs, by UUID."""
+    """All that the driver lists, and itself. ``looks`` are of GPUs and slices, ``places`` of GPUs, by UUID."""
 
     cards: Sequence[Card]
     slices: Sequence[Slice] = ()
     looks: Mapping[str, Look] = field(default_factory=dict)
     places: Mapping[str, Place] = field(default_factory=dict)
+    driver: Driver = Driver()  # noqa: RUF009 - frozen
 
 
 class Machine(Protocol):
@@ -59,6 +61,10 @@ class Observer(Watcher, Protocol):
 
     def health(self, states: Mapping[str, Health]) -> None:
         """Hear the health of all devices that are not, or lately were not, well."""
+        ...
+
+    def labelled(self, labels: Mapping[str, str]) -> None:
+        """Hear all labels that the node is to have; none where the file says so."""
         ...
 
     def unreadable(self, why: str) -> None:
@@ -93,13 +99,13 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What is asked again and again. ``file``: the settings file, None for none.
+    """What is asked again and again. ``file``: the settings file, None for none, or why it can't be told.
 
     ``wanted``: UUIDs of GPUs that waiting reservations are opened for. ``cleared``: UUIDs that an administrator has
     called mended since the last call.
     """
 
-    file: Callable[[], Path | None]
+    file: Callable[[], Path | Mistake | None]
     allocatable: Allocatable
     wanted: Callable[[], Collection[str]] = tuple
     cleared: Callable[[], Collection[str]] = tuple

@@ -19,6 +19,7 @@ from kube.client.clock import monotonic_ns
 from nodeagent import cdifiles
 from nodeagent.answering import ResourceAnswers, Surroundings
 from nodeagent.core.health import Look
+from nodeagent.core.labels import Driver, node_labels
 from nodeagent.core.mistake import Mistake
 from nodeagent.core.offering import Offering
 from nodeagent.core.settings import PluginSettings
@@ -38,8 +39,9 @@ async def serve(
     places: Places,
     environment: Mapping[str, str],
     intervals: Intervals | None = None,
+    one_question: anyio.CapacityLimiter | None = None,
 ) -> None:
-    """Serve a node's GPUs to kubelet until cancelled.
+    """Serve a node's GPUs to kubelet until cancelled. ``one_question`` is shared by those that ask the same driver.
 
     Raises Unreadable if the driver does not answer at first, unless the file says ``failOnInitError: false``.
     """
@@ -50,6 +52,7 @@ async def serve(
         places=places,
         environment=environment,
         intervals=intervals or Intervals(),
+        one_question=one_question or anyio.CapacityLimiter(1),
     )
     async with anyio.create_task_group() as tasks:
         await plugin.run(tasks)
@@ -65,6 +68,7 @@ class _Plugin:
         places: Places,
         environment: Mapping[str, str],
         intervals: Intervals,
+        one_question: anyio.CapacityLimiter,
     ) -> None:
         self._machine = machine
         self._sources = sources
@@ -75,11 +79,12 @@ class _Plugin:
         self._offering = Offering(environment, self._kept)
         self._around = Surroundings(wanted=sources.wanted, root=places.root)
         self._lives: dict[str, tuple[LifeOfResource, anyio.CancelScope]] = {}
+        self._driver = Driver()
         self._told: tuple[object, ...] = ()
         self._cdi_for: tuple[object, ...] = ()
         self._cdi_problem = ""
         #: NVML is asked in one thread.
-        self._one = anyio.CapacityLimiter(1)
+        self._one = one_question
 
     async def run(self, tasks: TaskGroup) -> None:
         self._offering.take_file(read_file(self._sources.file()))
@@ -110,7 +115,7 @@ class _Plugin:
         reading = await self._asked(self._machine.read)
         self._offering.take_machine(reading.cards, reading.slices)
         self._offering.take_looks(reading.looks, monotonic_ns())
-        self._around.places = reading.places
+        self._around.places, self._driver = reading.places, reading.driver
         self._observer.unreadable("")
 
     async def _asked(self, question: Callable[[], _T]) -> _T:
@@ -158,7 +163,8 @@ class _Plugin:
     async def _settle(self, tasks: TaskGroup) -> None:
         """Bring services, kept state and observer to what the state is now."""
         offering = self._offering
-        now = (offering.resources, offering.ill, offering.mistakes, offering.settings, dict(offering.health))
+        state = (offering.resources, offering.ill, offering.mistakes, offering.settings, dict(offering.health))
+        now = (*state, self._driver)
         if now == self._told:
             return
         self._told = now
@@ -166,6 +172,7 @@ class _Plugin:
         served = {} if self._cdi_problem else offering.resources
         for name in self._lives.keys() - served.keys():
             self._lives.pop(name)[1].cancel()
+            self._observer.withdrawn(name)
         for name in served:
             if name in self._lives:
                 self._lives[name][0].changed()
@@ -193,12 +200,22 @@ class _Plugin:
         self._observer.refused(mistakes)
         self._observer.noted(self._offering.notes)
         self._observer.health(dict(self._offering.health))
+        self._label()
         kept = self._offering.remembered()
         if kept != self._kept:
             self._kept = kept
             # What is not kept costs nothing but what a restart forgets.
             with contextlib.suppress(OSError):
                 write_state(self._places.state, kept)
+
+    def _label(self) -> None:
+        offering = self._offering
+        if offering.settings is None:
+            return
+        resources = [served.resource for served in offering.resources.values()]
+        strategy = offering.settings.mig_strategy
+        labels = node_labels(offering.cards, resources, driver=self._driver, mig_strategy=strategy)
+        self._observer.labelled(labels if offering.settings.labels else {})
 
     async def _make_cdi(self) -> None:
         """Make the CDI file where a strategy needs it, and again when devices or settings have changed."""

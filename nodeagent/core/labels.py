@@ -21,6 +21,23 @@ from wire import names
 TIMESTAMP: Final = f"{PREFIX}gfd.timestamp"
 #: On a Node: the labels of which are ours. Theirs is a time in seconds.
 OURS: Final = "moorage"
+#: All labels that ``node_labels`` may return.
+_WRITTEN: Final = frozenset(
+    {
+        TIMESTAMP,
+        names.NODE_GPU_COUNT,
+        names.NODE_GPU_PRODUCT,
+        names.NODE_GPU_MEMORY,
+        names.NODE_GPU_REPLICAS,
+        names.NODE_GPU_SHARING,
+        names.NODE_MIG_STRATEGY,
+        f"{PREFIX}gpu.family",
+        f"{PREFIX}gpu.compute.major",
+        f"{PREFIX}gpu.compute.minor",
+        f"{PREFIX}mig.capable",
+    }
+)
+_WRITTEN_PREFIXES: Final = (f"{PREFIX}cuda.driver", f"{PREFIX}cuda.runtime")
 _ODD: Final = re.compile(r"[^-A-Za-z0-9_.]+", re.ASCII)
 _EDGES: Final = "-_."
 _LONGEST: Final = 63
@@ -57,6 +74,23 @@ class Driver:
 def is_ours_to_label(present: Mapping[str, str]) -> bool:
     """Whether no GFD labels this node: no time of one, or a mark of ours."""
     return present.get(TIMESTAMP, OURS) == OURS
+
+
+def changes(present: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str | None]:
+    """Return what to write so that a node has the labels that are wanted; None takes one away.
+
+    Nothing where GFD labels the node. Taken away is only what stands beside our mark.
+    """
+    if not is_ours_to_label(present):
+        return {}
+    found: dict[str, str | None] = {name: value for name, value in wanted.items() if present.get(name) != value}
+    if TIMESTAMP in present:
+        found |= {name: None for name in present if name not in wanted and _is_written_here(name)}
+    return found
+
+
+def _is_written_here(name: str) -> bool:
+    return name in _WRITTEN or name.startswith(_WRITTEN_PREFIXES)
 
 
 def node_labels(

@@ -19,6 +19,7 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from nodeagent.kubeletapi import podresources
 from nodeagent.kubeletapi.codec import BytesCodec
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
+from nodeagent.kubeletapi.sockets import identity
 from wire.protobuf import Malformed
 
 T = TypeVar("T")
@@ -58,11 +59,7 @@ class PodResources:
 
     def life(self) -> Life:
         """Tell one kubelet from the next: each makes its socket anew."""
-        try:
-            found = self._socket.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_ctime_ns
+        return identity(self._socket)
 
     async def get(self, namespace: str, name: str) -> PodDevices | None:
         """Return what a pod was given; None: kubelet knows no pod of that name. Raises Unanswered."""
@@ -88,6 +85,13 @@ class PodResources:
     async def allocatable(self) -> tuple[Devices, ...]:
         """Return all devices that kubelet knows. Raises Unanswered."""
         return _read(podresources.allocatable, await self._asked(podresources.ALLOCATABLE))
+
+    async def resources(self) -> frozenset[str] | None:
+        """Return the names of all resources that kubelet has devices of; None: it does not say."""
+        try:
+            return frozenset(each.resource for each in await self.allocatable())
+        except Unanswered:
+            return None
 
     async def _asked(self, method: str) -> bytes:
         try:

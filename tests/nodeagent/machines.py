@@ -66,9 +66,11 @@ class Heard:
         self.registrations: list[str] = []
         self.rivals: dict[str, str] = {}
         self.failures: list[str] = []
+        self.withdrawals: list[str] = []
         self.mistakes: list[str] = []
         self.notes: list[str] = []
         self.states: dict[str, Health] = {}
+        self.labels: dict[str, str] = {}
         self.why = ""
         self._changed = anyio.Event()
 
@@ -93,6 +95,10 @@ class Heard:
         self.failures.append(f"{resource}: {what}")
         self._wake()
 
+    def withdrawn(self, resource: str) -> None:
+        self.withdrawals.append(resource)
+        self._wake()
+
     def refused(self, mistakes: Sequence[Mistake]) -> None:
         self.mistakes = [one.path for one in mistakes]
         self._wake()
@@ -103,6 +109,10 @@ class Heard:
 
     def health(self, states: Mapping[str, Health]) -> None:
         self.states = dict(states)
+        self._wake()
+
+    def labelled(self, labels: Mapping[str, str]) -> None:
+        self.labels = dict(labels)
         self._wake()
 
     def unreadable(self, why: str) -> None:

@@ -73,6 +73,8 @@ def test_cards_are_read_and_well(library: Path, tmp_path: Path) -> None:
     # The stub's driver does not tell these.
     assert (look["recovery"], look["remap_pending"]) == (None, None)
     assert reading["places"] == {"GPU-a": [0, -1], "GPU-b": [0, -1]}
+    driver = reading["driver"]
+    assert (driver["version"], driver["cuda"], driver["compute"]) == ("0.0.0-stub", "", None)
 
 
 def test_events_are_faults_of_a_card_or_a_slice(library: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from grpclib.exceptions import GRPCError
 
 from nodeagent.core.health import Look, State
+from nodeagent.core.mistake import Mistake
 from nodeagent.core.offering import Fault
 from nodeagent.kubeletapi.deviceplugin import (
     AllocateRequest,
@@ -58,6 +59,7 @@ class Node:
         self.wanted: Collection[str] = ()
         self.cleared: Collection[str] = ()
         self.intervals = QUICK
+        self.unnamed: Mistake | None = None
 
     async def allocatable(self) -> Collection[str] | None:
         return self.known
@@ -70,7 +72,7 @@ class Node:
     @contextlib.asynccontextmanager
     async def plugin(self, **environment: str) -> AsyncIterator[None]:
         sources = Sources(
-            file=lambda: self.file if self.file.exists() else None,
+            file=lambda: self.unnamed or (self.file if self.file.exists() else None),
             allocatable=self.allocatable,
             wanted=lambda: self.wanted,
             cleared=lambda: self.cleared,
@@ -324,3 +326,29 @@ async def test_a_card_that_comes_is_listed(node: Node) -> None:
         assert await plugin.healthy() == BOTH
         node.machine.cards.append(card(2))
         assert await plugin.healthy() == {**BOTH, uuid(2): True}
+
+
+async def test_the_nodes_labels_are_told_unless_the_file_takes_them_back(node: Node) -> None:
+    async with kubelet(node.plugins), node.plugin():
+        await node.heard.until(lambda: node.heard.labels.get("nvidia.com/gpu.count") == "2")
+        node.configure(SHARED)
+        await node.heard.until(lambda: node.heard.labels.get("nvidia.com/gpu.replicas") == "2")
+        node.configure("moorage: {labels: false}")
+        await node.heard.until(lambda: node.heard.labels == {})
+
+
+async def test_a_resource_that_the_file_has_no_more_is_withdrawn(node: Node) -> None:
+    async with kubelet(node.plugins) as registry, node.plugin():
+        await registry.next()
+        node.configure(SHARED)
+        await node.heard.until(lambda: node.heard.withdrawals == [GPU])
+
+
+async def test_a_file_that_can_not_be_named_is_refused_and_the_last_one_goes_on(node: Node) -> None:
+    async with kubelet(node.plugins) as registry, node.plugin():
+        plugin = await registry.next()
+        node.unnamed = Mistake("label", "'x' is no file", "default")
+        await node.heard.until(lambda: node.heard.mistakes == ["label"])
+        assert await plugin.healthy() == BOTH
+        node.unnamed = None
+        await node.heard.until(lambda: node.heard.mistakes == [])

@@ -11,25 +11,20 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
-import grpc
 
 from nodeagent.core.health import Health
 from nodeagent.core.mistake import Mistake
-from nodeagent.kubeletapi import deviceplugin
+from nodeagent.kubeletapi import deviceplugin, podresources
+from nodeagent.kubeletapi.client import PodResources
 from nodeagent.lifeofresource import Pace
 from nodeagent.nvmldevices import NvmlDevices
 from nodeagent.pluginports import Intervals, Places, Sources
 from nodeagent.serving import serve
 from tools.node.registration import registered
-from wire.protobuf import parts, strings
-
-_POD_RESOURCES = "/var/lib/kubelet/pod-resources/kubelet.sock"
-_ALLOCATABLE = "/v1.PodResourcesLister/GetAllocatableResources"
 
 
 class Printed:
@@ -47,6 +42,10 @@ class Printed:
         """Print it."""
         _say(f"{resource} failed: {what}")
 
+    def withdrawn(self, resource: str) -> None:
+        """Print it."""
+        _say(f"{resource} is withdrawn")
+
     def refused(self, mistakes: Sequence[Mistake]) -> None:
         """Print it."""
         _say(f"refused: {'; '.join(map(str, mistakes)) or 'nothing'}")
@@ -60,6 +59,10 @@ class Printed:
         told = (f"{uuid} is {health.state.value} ({health.reason})" for uuid, health in states.items())
         _say(f"health: {'; '.join(told) or 'all well'}")
 
+    def labelled(self, labels: Mapping[str, str]) -> None:
+        """Print how many there are."""
+        _say(f"labels: {len(labels)}")
+
     def unreadable(self, why: str) -> None:
         """Print it."""
         if why:
@@ -70,30 +73,16 @@ def _say(what: str) -> None:
     print(time.time_ns(), what, flush=True)
 
 
-def _known() -> Collection[str] | None:
-    """Resources that kubelet has devices of. None: it does not answer."""
-    options = [("grpc.default_authority", "localhost")]
-    try:
-        with grpc.insecure_channel(f"unix://{_POD_RESOURCES}", options) as channel:
-            answer: bytes = channel.unary_unary(_ALLOCATABLE)(b"", timeout=2)
-    except grpc.RpcError:
-        return None
-    return {name for devices in parts(answer, 1) for name in strings(devices, 1)}
-
-
-async def _allocatable() -> Collection[str] | None:
-    return await anyio.to_thread.run_sync(_known)
-
-
 async def _serve(given: argparse.Namespace) -> None:
-    sources = Sources(file=lambda: given.config, allocatable=_allocatable, wanted=lambda: given.wanted)
     places = Places(
         plugins=Path(deviceplugin.FOLDER),
         state=given.machine / "own-plugin-state",
         cdi=given.machine / "cdi",
     )
     intervals = Intervals(look_s=given.look_s, life=Pace(rival_s=given.rival_s))
-    await serve(NvmlDevices(), sources, Printed(), places=places, environment=dict(os.environ), intervals=intervals)
+    async with PodResources(Path(podresources.SOCKET)) as kubelet:
+        sources = Sources(file=lambda: given.config, allocatable=kubelet.resources, wanted=lambda: given.wanted)
+        await serve(NvmlDevices(), sources, Printed(), places=places, environment=dict(os.environ), intervals=intervals)
 
 
 def main(arguments: list[str]) -> None:

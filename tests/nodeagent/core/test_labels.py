@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.core.labels import Driver, is_ours_to_label, node_labels
+from nodeagent.core.labels import Driver, changes, is_ours_to_label, node_labels
 from nodeagent.core.resources import Offer, offer
 from nodeagent.core.settings import MigStrategy, PluginSettings
 from nodeagent.core.settingsfile import read
@@ -94,6 +94,45 @@ def test_a_node_without_gpus_has_no_labels() -> None:
 )
 def test_a_node_that_feature_discovery_labels_is_left_to_it(present: dict[str, str], ours: bool) -> None:
     assert is_ours_to_label(present) is ours
+
+
+@pytest.mark.parametrize(
+    ("present", "found"),
+    [
+        ({}, {"nvidia.com/gfd.timestamp": "moorage", "nvidia.com/gpu.count": "2"}),
+        ({"nvidia.com/gfd.timestamp": "moorage", "nvidia.com/gpu.count": "2", "zone": "a"}, {}),
+        ({"nvidia.com/gfd.timestamp": "1764240000", "nvidia.com/gpu.count": "1"}, {}),
+        (
+            {"nvidia.com/gfd.timestamp": "moorage", "nvidia.com/gpu.count": "1", "nvidia.com/gpu.family": "ampere"},
+            {"nvidia.com/gpu.count": "2", "nvidia.com/gpu.family": None},
+        ),
+        # Without our mark it is somebody else's.
+        (
+            {"nvidia.com/gpu.count": "2", "nvidia.com/gpu.family": "ampere"},
+            {"nvidia.com/gfd.timestamp": "moorage"},
+        ),
+        (
+            {
+                "nvidia.com/gfd.timestamp": "moorage",
+                "nvidia.com/gpu.count": "2",
+                "nvidia.com/cuda.driver.rev": "1",
+                "nvidia.com/gpu.present": "true",
+                "nvidia.com/gpu.deploy.dcgm": "true",
+            },
+            {"nvidia.com/cuda.driver.rev": None},
+        ),
+    ],
+)
+def test_only_what_differs_is_written_and_only_ours_is_taken_away(
+    present: dict[str, str], found: dict[str, str | None]
+) -> None:
+    assert changes(present, {"nvidia.com/gfd.timestamp": "moorage", "nvidia.com/gpu.count": "2"}) == found
+
+
+def test_every_label_that_is_written_can_be_taken_away_again() -> None:
+    capable = replace(DRIVER, is_mig_capable=True)
+    written = node_labels(T4, [], driver=capable, mig_strategy=MigStrategy.MIXED)
+    assert changes(written, {}) == dict.fromkeys(written)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ async def test_what_kubelet_has_given_a_pod_is_read_and_a_pod_that_it_does_not_k
         assert await kubelet.get("other", "one") is None
         assert await kubelet.list() == (ONE,)
         assert await kubelet.allocatable() == (GPU,)
+        assert await kubelet.resources() == frozenset({GPU.resource})
 
 
 @pytest.mark.parametrize(
@@ -72,6 +73,7 @@ async def test_where_nobody_listens_there_is_no_answer_and_a_later_call_connects
             await kubelet.get("ns", "one")
         with pytest.raises(Unanswered, match="List: "):
             await kubelet.list()
+        assert await kubelet.resources() is None
         async with listening(PlayedKubelet([ONE]), socket):
             assert await kubelet.get("ns", "one") == ONE
 
