@@ -18,6 +18,7 @@ NODE_CLAIM: Final = "authentication.kubernetes.io/node-name"
 #: The policies' names.
 OWN_NODE: Final = "moorage-node-agent"
 OWN_RESERVATIONS: Final = "moorage-node-agent-reservations"
+OWN_EVENTS: Final = "moorage-node-agent-events"
 
 #: Labels of a Node that GPU feature discovery writes, and the agent where none runs. None steers the GPU operator.
 _LABELS: Final = (
@@ -106,6 +107,33 @@ def own_reservations(agent: str, namespace: str) -> cel.Manifest:
                 " && object.metadata.?ownerReferences == oldObject.metadata.?ownerReferences"
                 " && object.spec == oldObject.spec",
                 "'the agent of a node may only say which device a reservation pod was given'",
+            ),
+        ],
+    )
+
+
+def own_events(agent: str) -> cel.Manifest:
+    """The agent says in its own name, and in its node's, what became of processes of pods, and what its Node has.
+
+    Which node a pod is on, a policy can't know: an Event of the agent may be about any pod.
+    """
+    node = cel.claim(NODE_CLAIM)
+    return cel.policy(
+        OWN_EVENTS,
+        rules=[cel.rule("events.k8s.io", ["events"], ["CREATE", "UPDATE", "DELETE"])],
+        conditions={"agent": f"request.userInfo.username == {cel.text(agent)}"},
+        variables={
+            "kind": "object == null ? '' : object.?regarding.kind.orValue('')",
+            "pod": f"variables.kind == 'Pod' && object.reason == {cel.text(names.REASON_MEMORY_EXCEEDED)}",
+            "node": f"variables.kind == 'Node' && {node} == [object.regarding.name]",
+        },
+        validations=[
+            (
+                "request.operation == 'CREATE'"
+                f" && object.?reportingController.orValue('') == {cel.text(names.NODE_AGENT_SERVICE_ACCOUNT)}"
+                f" && {node} == [object.?reportingInstance.orValue('')]"
+                " && (variables.pod || variables.node)",
+                "'the agent of a node may make Events in its own name, about memory caps and its Node only'",
             ),
         ],
     )

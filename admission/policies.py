@@ -87,6 +87,7 @@ def policy_manifests(
         tenancy.reserved_priority(reservation_namespace),
         nodepolicies.own_node(who.node_agent),
         nodepolicies.own_reservations(who.node_agent, reservation_namespace),
+        nodepolicies.own_events(who.node_agent),
     ]
     return [*policies, *(cel.binding(made["metadata"]["name"]) for made in policies), _budget(reservation_namespace)]
 

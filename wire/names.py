@@ -306,6 +306,8 @@ REASON_BOUND: Final = "Bound"
 REASON_NOT_ENFORCED: Final = "NotEnforced"
 #: Something that the pod says got another meaning than it reads, or is given instead.
 REASON_UNDERSTOOD: Final = "GPURequestUnderstood"
+#: The pod has more memory of a GPU than its cap; the message says what the node's warden did.
+REASON_MEMORY_EXCEEDED: Final = "GPUMemoryExceeded"
 #: A PodGroup has a ``stalenessGracePeriod`` that is no duration; it counts as not set.
 REASON_MALFORMED_GROUP: Final = "MalformedPodGroup"
 #: A gang is below its minimum for longer than it may; its remaining pods are evicted.

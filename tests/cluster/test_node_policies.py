@@ -218,3 +218,67 @@ async def test_the_agent_writes_no_spec_of_its_gpu_node_and_deletes_none(cluster
         await as_agent(cluster, "DELETE", path, {}, node=name),
     ]
     assert all(answer.is_refused_by_policy for answer in answers), answers
+
+
+# --- Events ------------------------------------------------------------------------------------------------------
+
+
+def event(cluster: Cluster) -> Object:
+    """One about a pod's memory cap, as the agent of node n1 makes it."""
+    about = {"apiVersion": "v1", "kind": "Pod", "namespace": cluster.namespace, "name": "p", "uid": "u"}
+    return {
+        "metadata": {"name": f"p.{uuid.uuid4().hex[:16]}", "namespace": cluster.namespace},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "moorage-node-agent",
+        "reportingInstance": "n1",
+        "action": "Ending",
+        "reason": names.REASON_MEMORY_EXCEEDED,
+        "type": "Warning",
+        "regarding": about,
+        "note": "x",
+    }
+
+
+async def test_the_agent_says_that_a_pod_is_above_its_cap(cluster: Cluster) -> None:
+    path = f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events"
+    made = await as_agent(cluster, "POST", path, event(cluster), node="n1")
+    assert made.status == 201, made.message
+
+
+@pytest.mark.parametrize(
+    ("more", "claim"),
+    [
+        ({}, "n2"),
+        ({}, None),
+        ({"reportingInstance": "n2"}, "n1"),
+        ({"reportingController": "kubelet"}, "n1"),
+        ({"reason": "Killing"}, "n1"),
+        ({"kind": "Secret"}, "n1"),
+    ],
+)
+async def test_the_agent_says_nothing_in_the_name_of_others(cluster: Cluster, more: Object, claim: str | None) -> None:
+    body = event(cluster)
+    (body["regarding"] if "kind" in more else body).update(more)
+    path = f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events"
+    answer = await as_agent(cluster, "POST", path, body, node=claim)
+    assert answer.is_refused_by_policy, answer.message
+
+
+async def test_the_agent_changes_and_deletes_no_event_and_makes_none_of_the_older_kind(cluster: Cluster) -> None:
+    path = f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events"
+    body = event(cluster)
+    made = await cluster.call("POST", path, body)
+    assert made.status == 201, made.message
+    name = body["metadata"]["name"]
+    older = {
+        "metadata": {"name": "older", "namespace": cluster.namespace},
+        "involvedObject": body["regarding"],
+        "reason": "Killing",
+        "message": "x",
+    }
+    answers = [
+        await as_agent(cluster, "PATCH", f"{path}/{name}", {"metadata": {"labels": {"a": "b"}}}, node="n1"),
+        await as_agent(cluster, "DELETE", f"{path}/{name}", {}, node="n1"),
+        await as_agent(cluster, "POST", f"/api/v1/namespaces/{cluster.namespace}/events", older, node="n1"),
+    ]
+    assert all(answer.is_refused_by_policy for answer in answers), answers
