@@ -5,6 +5,8 @@ It has no right to read tenants' pods and sends no traces of them.
 
 from __future__ import annotations
 
+import functools
+import random
 import socket
 from pathlib import Path
 
@@ -17,18 +19,23 @@ from cli.metrics import serving
 from cli.metrics.nodeagent import AgentCounted, show_cards
 from cli.metrics.registry import Registry
 from cli.metrics.requests import CountedTransport
+from cli.metrics.tenants import show_tenants
 from cli.metrics.watches import count_watches, measured_lag
 from cli.refusing import BadInput
 from cli.settings.nodeagent import NodeAgentOptions
 from cli.version import VERSION
 from kube.client.api import Api
+from kube.client.clock import SystemClock
 from kube.client.retry import Retry
+from kube.events import EventRecorder
 from kube.lead.lease import incarnation
 from kube.serving import serve
 from nodeagent.app import Agent
 from nodeagent.kubeletapi.client import PodResources
 from nodeagent.reading import read_aside
 from nodeagent.settings import AgentSettings
+from nodeagent.wardenlink import WardenLink
+from wire import names
 
 
 def settings(options: NodeAgentOptions) -> AgentSettings:
@@ -37,10 +44,13 @@ def settings(options: NodeAgentOptions) -> AgentSettings:
         raise BadInput("--node-name: missing; give the name of the Node that the agent runs on")
     if options.traces_endpoint:
         raise BadInput("--traces-endpoint: the node agent sends no traces; take it out")
+    if options.cap_all and not options.warden_socket:
+        raise BadInput("--cap-all: nobody caps without a warden; give --warden-socket, or take it out")
     return AgentSettings(
         node=options.node_name,
         version=VERSION,
         pod_resources=Path(options.pod_resources_socket),
+        cap_all=options.cap_all,
     )
 
 
@@ -57,10 +67,23 @@ async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
         if listener is not None:
             tasks.start_soon(serve, health.app(), listener)
             tasks.start_soon(health.end_with, stop)
-        api = Api(CountedTransport(transport, registry), retry=Retry(rng), lag=measured_lag(registry))
-        agent = Agent(api, kubelet, read_aside, settings=chosen, rng=rng, observer=AgentCounted(registry))
+        counted = CountedTransport(transport, registry)
+        api = Api(counted, retry=Retry(rng), lag=measured_lag(registry))
+        events = _events(counted, rng, node=chosen.node)
+        agent = Agent(
+            api,
+            kubelet,
+            read_aside,
+            settings=chosen,
+            rng=rng,
+            observer=AgentCounted(registry),
+            warden=(functools.partial(WardenLink, Path(path)), events) if (path := options.warden_socket) else None,
+        )
         count_watches(registry, agent.reflectors)
         show_cards(registry, agent)
+        if agent.limiting is not None:
+            tasks.start_soon(events.run)
+            show_tenants(registry, agent.limiting.measures, agent.limiting.deeds)
 
         async def work() -> None:
             await agent.run(task_status=health)
@@ -68,3 +91,9 @@ async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
         tasks.start_soon(work)
         await stop.wait()
         tasks.cancel_scope.cancel()
+
+
+def _events(transport: CountedTransport, rng: random.Random, *, node: str) -> EventRecorder:
+    """Return what tells pods of deeds. It tries again itself, and has to see what was turned away."""
+    once = Api(transport, retry=Retry(rng, tries=1))
+    return EventRecorder(once, clock=SystemClock(), controller=names.NODE_AGENT_SERVICE_ACCOUNT, instance=node)

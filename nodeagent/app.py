@@ -1,7 +1,7 @@
 """The agent of a node: what it keeps doing, beside each other. It elects nobody: each node has one.
 
-It tells devices of reservation pods (witnessing.py) and says what the node has (publishing.py). Without it, or with it
-dead, everything else works as without an agent.
+It tells devices of reservation pods (witnessing.py), says what the node has (publishing.py) and, where a warden runs,
+has it go by the caps of books (limiting.py). Without it, or with it dead, everything else works as without an agent.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import anyio
 from anyio.abc import TaskStatus
 
 from kube.client.api import Api
+from kube.events import EventRecorder
 from kube.watch.reflector import Reflector
 from nodeagent.cards import Cards, Read
+from nodeagent.limiting import Connect, Limiting
 from nodeagent.observing import Observer
 from nodeagent.publishing import Publishing
 from nodeagent.settings import AgentSettings
@@ -26,7 +28,10 @@ PLUGIN_OFF = "off"
 
 
 class Agent:
-    """``read`` asks the driver (nodeagent/nvml.py), ``kubelet`` the pod-resources API."""
+    """``read`` asks the driver (nodeagent/nvml.py), ``kubelet`` the pod-resources API.
+
+    ``warden``: what makes the link to the node's warden, and what tells pods of its deeds; None: there is none.
+    """
 
     def __init__(
         self,
@@ -37,15 +42,23 @@ class Agent:
         settings: AgentSettings,
         rng: random.Random,
         observer: Observer | None = None,
+        warden: tuple[Connect, EventRecorder] | None = None,
     ) -> None:
         self._settings = settings
         self.cards = Cards(read, every_s=settings.cards_every_s)
         self.publishing = Publishing(api, node=settings.node, rng=rng)
+        self.limiting = None if warden is None else self._limiting(*warden)
         self.witnessing = Witnessing(
-            api, kubelet, self.cards, node=settings.node, kubelet_every_s=settings.kubelet_every_s, rng=rng
+            api,
+            kubelet,
+            self.cards,
+            node=settings.node,
+            kubelet_every_s=settings.kubelet_every_s,
+            rng=rng,
+            also=() if self.limiting is None else (self.limiting.books,),
         )
         self.witnessing.observer = self.publishing.observer = observer or Observer()
-        self.cards.on_change = self._tell
+        self.cards.on_change = self._on_cards
 
     @property
     def reflectors(self) -> list[Reflector[Any]]:
@@ -63,12 +76,35 @@ class Agent:
             tasks.start_soon(self.cards.run)
             tasks.start_soon(self.witnessing.run)
             await tasks.start(self.witnessing.reflector.run)
+            if self.limiting is not None:
+                tasks.start_soon(self.limiting.run)
             task_status.started()
 
     def missing(self) -> list[Missing]:
         """Say what the agent can't do here, and why."""
-        return [Missing(what="devices", why=self.cards.trouble)] if self.cards.trouble else []
+        found = [Missing(what="devices", why=self.cards.trouble)] if self.cards.trouble else []
+        return found if self.limiting is None else [*found, *self.limiting.missing()]
+
+    def _limiting(self, connect: Connect, events: EventRecorder) -> Limiting:
+        return Limiting(
+            connect,
+            events,
+            cards=self.cards,
+            publishing=self.publishing,
+            cap_all=self._settings.cap_all,
+            on_change=self._tell,
+        )
+
+    def _on_cards(self) -> None:
+        if self.limiting is not None:
+            self.limiting.look()
+        self._tell()
 
     def _tell(self) -> None:
-        agent = AgentStatus(version=self._settings.version, plugin_mode=PLUGIN_OFF, missing=self.missing() or None)
+        agent = AgentStatus(
+            version=self._settings.version,
+            back_ends=None if self.limiting is None else self.limiting.back_ends or None,
+            plugin_mode=PLUGIN_OFF,
+            missing=self.missing() or None,
+        )
         self.publishing.tell(cards=self.cards.cards, agent=agent)

@@ -6,7 +6,7 @@ import logging
 import math
 import random
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import anyio
 from typing_extensions import override
@@ -17,6 +17,7 @@ from kube.client.resources import PODS
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.reflector import Reflector, Sink
 from kube.watch.signal import Signal
+from kube.watch.tee import Tee
 from nodeagent.cards import Cards
 from nodeagent.core.asking import Asking
 from nodeagent.core.witness import Given, Held, Outcome, Verdict, held, judge
@@ -77,10 +78,21 @@ class ReservationSink(Sink[Pod, Held]):
 
 
 class Witnessing:
-    """Asks kubelet about the node's reservation pods, and patches what it says."""
+    """Asks kubelet about the node's reservation pods, and patches what it says.
+
+    ``also``: what else goes by these pods, which are watched once.
+    """
 
     def __init__(
-        self, api: Api, kubelet: Kubelet, cards: Cards, *, node: str, kubelet_every_s: float, rng: random.Random
+        self,
+        api: Api,
+        kubelet: Kubelet,
+        cards: Cards,
+        *,
+        node: str,
+        kubelet_every_s: float,
+        rng: random.Random,
+        also: Sequence[Sink[Pod, Any]] = (),
     ) -> None:
         self._api = api
         self._kubelet = kubelet
@@ -94,7 +106,7 @@ class Witnessing:
         self.reflector = Reflector(
             api,
             PODS,
-            ReservationSink(self._asking, self._changed),
+            Tee(ReservationSink(self._asking, self._changed), *also),
             namespace=names.RESERVATION_NAMESPACE,
             label_selector=f"{names.APP_LABEL}={names.RESERVATION_APP}",
             field_selector=f"spec.nodeName={node}",

@@ -13,12 +13,15 @@ import yaml
 
 from cli.metrics.declared import COMPONENTS
 from cli.metrics.metric import Kind, Metric
+from cli.metrics.tenants import TENANTS
 
 _ROOT: Final = Path(__file__).parent.parent
 PAGE: Final = _ROOT / "docs" / "metrics.md"
 ALERTS: Final = _ROOT / "helm" / "moorage" / "alerts" / "moorage.yaml"
 _BEGIN: Final = "<!-- made by make metrics from cli/metrics/declared.py -->"
 _END: Final = "<!-- end of what is made -->"
+_BEGIN_TENANTS: Final = "<!-- made by make metrics from cli/metrics/tenants.py -->"
+_END_TENANTS: Final = "<!-- end of tenants -->"
 _BEGIN_ALERTS: Final = "<!-- made by make metrics from helm/moorage/alerts/moorage.yaml -->"
 _END_ALERTS: Final = "<!-- end of the alerts -->"
 
@@ -38,6 +41,10 @@ def _table(components: tuple[str, ...], metrics: Iterable[Metric]) -> Iterator[s
     title = "all components" if len(components) == len(COMPONENTS) else " and ".join(components)
     yield f"### Of {title}"
     yield ""
+    yield from _rows(metrics)
+
+
+def _rows(metrics: Iterable[Metric]) -> Iterator[str]:
     yield "| metric | kind | what it says |"
     yield "|---|---|---|"
     for metric in metrics:
@@ -70,6 +77,7 @@ def alerts() -> str:
 def rendered(page: str) -> str:
     """Return a page with its tables as they should be."""
     page = _between(page, _BEGIN, _END, tables())
+    page = _between(page, _BEGIN_TENANTS, _END_TENANTS, "\n".join(_rows(TENANTS)))
     return _between(page, _BEGIN_ALERTS, _END_ALERTS, alerts())
 
 

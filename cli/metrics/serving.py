@@ -1,7 +1,8 @@
 """Where a process shows what it counts: ``/metrics``, as Prometheus and OpenMetrics have it.
 
 Everybody who reaches the address may read it: numbers, names of queues, and names of kinds: of reasons,
-resources and products of GPUs; no names of pods, users, namespaces or nodes, and no secrets.
+resources and products of GPUs; no names of pods, users, namespaces or nodes, and no secrets. The agent of a node beside
+a warden is the exception: it names pods with shares (cli/metrics/tenants.py).
 """
 
 from __future__ import annotations

@@ -19,6 +19,14 @@ class NodeAgentOptions(Component, frozen=True, kw_only=True):
     pod_resources_socket: Annotated[str, Setting(help="socket of kubelet's pod-resources API", kind=kinds.FILE)] = (
         SOCKET
     )
+    warden_socket: Annotated[
+        str,
+        Setting(help="socket of the node's warden; it is sent the memory caps", kind=kinds.FILE, default="no warden"),
+    ] = ""
+    cap_all: Annotated[
+        bool,
+        Setting(help="cap shares without a memory cap at what they ask of the GPU", kind=kinds.SWITCH),
+    ] = False
     health_probe_bind_address: Annotated[
         Address | None, Setting(help="answer /healthz and /readyz there", kind=kinds.ADDRESS, default="nowhere")
     ] = None

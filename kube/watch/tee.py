@@ -1,4 +1,4 @@
-"""Feeds several sinks from one watch: a request to the API server is asked once, whoever reads what it shows."""
+"""Feeds several sinks from one watch, so that the API server serves it once."""
 
 from __future__ import annotations
 

@@ -70,17 +70,18 @@ class Standing:
 
     def measures(self, now_ns: int) -> Measures:
         """What an exporter shows; nothing where the last report is old."""
-        report = self._fresh(now_ns)
+        report = self.fresh(now_ns)
         return Measures() if report is None else measures(report.sample, self._held)
 
     def tenants(self, now_ns: int) -> list[TenantUse]:
         """Everybody who holds a share."""
-        report = self._fresh(now_ns)
+        report = self.fresh(now_ns)
         uses = {} if report is None else self._using.uses(now_ns)
         judged = _judged(report)
         return [_told(one, uses.get(one.key), is_judged=one.device in judged) for one in self._held]
 
-    def _fresh(self, now_ns: int) -> Report | None:
+    def fresh(self, now_ns: int) -> Report | None:
+        """The last report; None where it says nothing about now."""
         report = self._report
         return report if report is not None and now_ns - report.sample.at_ns <= STALE_NS else None
 

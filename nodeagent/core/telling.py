@@ -7,13 +7,14 @@ most. A status that is as it was is not written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
 from nodeagent.core.card import Card
+from nodeagent.core.standing import TenantUse
 from wire.crds.gpunode import (
     MOST_CARDS,
     MOST_TENANTS,
@@ -67,6 +68,21 @@ def _card(card: Card, told: Told) -> CardStatus:
         mig=card.has_mig,
         profiles=list(told.profiles.get(card.uuid, ())) or None,
         slices=sorted(card.slices) or None,
+    )
+
+
+def tenants(uses: Iterable[TenantUse]) -> tuple[TenantStatus, ...]:
+    """Return what is told of tenants."""
+    return tuple(
+        TenantStatus(
+            pod_uid=one.tenancy.pod_uid,
+            pod=one.tenancy.pod,
+            card=one.tenancy.device,
+            memory_percent=one.memory_percent,
+            sm_percent=one.sm_percent,
+            enforced=one.enforced,
+        )
+        for one in uses
     )
 
 

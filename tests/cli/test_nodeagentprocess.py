@@ -25,6 +25,7 @@ print(*{name.partition(".")[0] for name in sys.modules})
 def test_the_node_is_told_by_the_environment_as_the_chart_does() -> None:
     told = settings(options("node-agent", [], {"MOORAGE_NODE_AGENT_NODE_NAME": "node-a"}))
     assert (told.node, told.version) == ("node-a", VERSION)
+    assert told.cap_all is False
     assert str(told.pod_resources) == "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 
@@ -32,6 +33,7 @@ def test_the_node_is_told_by_the_environment_as_the_chart_does() -> None:
     ("arguments", "said"),
     [
         ([], "--node-name: missing; give the name of the Node"),
+        (["--node-name=n", "--cap-all"], "--cap-all: nobody caps without a warden; give --warden-socket"),
         (["--node-name=n", "--traces-endpoint=http://otel:4318"], "--traces-endpoint: the node agent sends no traces"),
     ],
 )

@@ -14,13 +14,18 @@ import pytest
 import yaml
 
 from admission.policies import policy_manifests
+from gpu.book import Book, Entry, render
+from nodeagent.core.judging import Action, Deed, Key
+from nodeagent.core.messages import Done, Report, write_report
+from nodeagent.core.samples import Device, Process, Sample
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
+from nodeagent.warden.listening import Listener
 from tests.nodeagent.kubeletapi.played import PlayedKubelet, listening
 from tools import manifests
 from tools.cluster.nodeagent import NodeAgent
 from tools.cluster.plane import ControlPlane
 from tools.node.gpus import MACHINE, made_up, write_machine
-from tools.rest import Rest
+from tools.rest import Rest, RestError
 from wire import names
 
 pytestmark = pytest.mark.cluster
@@ -28,6 +33,7 @@ pytestmark = pytest.mark.cluster
 T = TypeVar("T")
 PATIENCE_S = 60.0
 PODS = f"/api/v1/namespaces/{names.RESERVATION_NAMESPACE}/pods"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 GPU_NODES = "/apis/moorage.dev/v1alpha1/gpunodes"
 
 
@@ -114,6 +120,97 @@ async def test_an_agent_tells_devices_says_what_its_node_has_and_rests(
             assert agent.stop() == 0
         finally:
             agent.__exit__(None, None, None)
+
+
+async def test_beside_a_warden_it_sends_the_caps_of_books_and_tells_pods_what_was_done(
+    control_plane: ControlPlane, rest: Rest, tmp_path: Path
+) -> None:
+    node, pod_uid = f"node-{uuid.uuid4().hex[:8]}", str(uuid.uuid4())
+    rest.call("POST", "/api/v1/nodes", {"metadata": {"name": node}})
+    gpus = made_up(node, 1)
+    write_machine(tmp_path, gpus)
+    warden = Listener(str(tmp_path / "run" / "warden.sock"), say=lambda _: None)
+    played, socket = PlayedKubelet(), tmp_path / "kubelet.sock"
+    async with listening(played, socket):
+        agent = NodeAgent(
+            control_plane,
+            node,
+            socket=socket,
+            machine=tmp_path / MACHINE,
+            further=[f"--warden-socket={tmp_path / 'run' / 'warden.sock'}"],
+        )
+        await anyio.to_thread.run_sync(agent.__enter__)
+        try:
+            name = reserve(control_plane, node)
+            entry = Entry(250_000_000, "a", "1", 0, "default/p", cap_mib=20_000)
+            binder = control_plane.rest(control_plane.service_account_token(names.SYSTEM_NAMESPACE, "moorage-binder"))
+            book = {names.TENANTS: render(Book({pod_uid: entry}))}
+            binder.call("PATCH", f"{PODS}/{name}", {"metadata": {"annotations": book}})
+            played.pods = [given(name, gpus[0].uuid)]
+            admit(rest, name)
+            key = (pod_uid, gpus[0].uuid)
+            await eventually(lambda: _taken(warden, {key: 20_000}), "the caps to be sent")
+            process = Process(7, 1, 40_000 << 20, 10, pod_uid, name="train")
+            device = Device(gpus[0].uuid, gpus[0].mem_mib << 20, 40_000 << 20, (process,))
+            deed = Deed(*key, 40_000 << 20, 20_000, Action.END_LARGEST, (process,))
+            sample = Sample(time.monotonic_ns(), (device,))
+            warden.send(write_report(Report(sample, (Done(deed, ("ended",)),), caps=1)))
+            note = await eventually(lambda: _noted(rest, pod_uid), "the event")
+            assert note == (f"40000 MiB of {gpus[0].uuid} are in use, the cap is 20000 MiB: process train was killed")
+            tenant: dict[str, Any] = await eventually(lambda: _enforced(rest, node), "the tenant in the GpuNode")
+            assert (tenant["podUID"], tenant["pod"], tenant["memoryPercent"]) == (pod_uid, "default/p", 100)
+            assert tenant["enforced"] == "kill"
+            shown = agent.metrics()
+            assert 'moorage_limit_deeds_total{deed="largest",dry_run="false"} 1.0' in shown
+            assert f'pod="p",pod_uid="{pod_uid}"' in shown
+            agent.check()
+            assert agent.stop() == 0
+        finally:
+            agent.__exit__(None, None, None)
+            warden.close()
+
+
+async def test_its_token_makes_events_about_its_own_node_and_about_no_other(
+    control_plane: ControlPlane, rest: Rest, tmp_path: Path
+) -> None:
+    node = f"node-{uuid.uuid4().hex[:8]}"
+    rest.call("POST", "/api/v1/nodes", {"metadata": {"name": node}})
+    agent = NodeAgent(control_plane, node, socket=tmp_path, machine=tmp_path)
+    as_agent = control_plane.rest(agent.token())
+    agent.__exit__(None, None, None)
+    body = {
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": names.NODE_AGENT_SERVICE_ACCOUNT,
+        "reportingInstance": node,
+        "action": "Looking",
+        "reason": "Any",
+        "type": "Normal",
+        "note": "x",
+    }
+    for about in (node, "another"):
+        regarding = {"apiVersion": "v1", "kind": "Node", "name": about}
+        made = {"metadata": {"name": uuid.uuid4().hex}, "regarding": regarding, **body}
+        if about == node:
+            as_agent.call("POST", EVENTS, made)
+        else:
+            with pytest.raises(RestError, match="may make Events in its own name"):
+                as_agent.call("POST", EVENTS, made)
+
+
+def _taken(warden: Listener, caps: dict[Key, int]) -> bool | None:
+    warden.wait(0)
+    return warden.caps == caps or None
+
+
+def _noted(rest: Rest, pod_uid: str) -> str | None:
+    found = rest.call("GET", EVENTS)["items"]
+    about = [each for each in found if each["regarding"].get("uid") == pod_uid]
+    return next((each["note"] for each in about if each["reason"] == names.REASON_MEMORY_EXCEEDED), None)
+
+
+def _enforced(rest: Rest, node: str) -> dict[str, Any] | None:
+    tenants = (_status(rest, node) or {}).get("tenants", ())
+    return next((each for each in tenants if each.get("enforced")), None)
 
 
 def _status(rest: Rest, node: str) -> dict[str, Any] | None:

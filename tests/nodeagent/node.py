@@ -16,6 +16,7 @@ from typing_extensions import override
 from kube.client.api import Api
 from kube.client.resources import GPU_NODES, NODES, PODS
 from kube.client.retry import Retry
+from kube.events import EventRecorder
 from kube.memory.calls import AuditEntry
 from kube.memory.server import MemoryApiServer
 from kube.memory.types import MOORAGE
@@ -25,6 +26,7 @@ from nodeagent.core.machine import Machine
 from nodeagent.core.witness import Outcome
 from nodeagent.kubeletapi.client import Life, Unanswered
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
+from nodeagent.limiting import Connect
 from nodeagent.observing import Observer
 from nodeagent.settings import AgentSettings
 from reservation.device import Device, Unreadable
@@ -108,8 +110,10 @@ class Scene:
         self.looks += 1
         return self.machine[0]
 
-    async def start(self, **settings: Any) -> anyio.CancelScope:
+    async def start(self, warden: Connect | None = None, **settings: Any) -> anyio.CancelScope:
         """Start an agent, as after the start of its process."""
+        scope = anyio.CancelScope()
+        events = self._events()
         self.agent = Agent(
             Api(self.server.transport(AGENT), retry=Retry(random.Random(2))),
             self.kubelet,
@@ -117,15 +121,22 @@ class Scene:
             settings=AgentSettings(node=NODE, version="1.2.3", **settings),
             rng=random.Random(3),
             observer=self.counted,
+            warden=None if warden is None else (warden, events),
         )
-        scope = anyio.CancelScope()
 
         async def run(*, task_status: Any) -> None:
             with scope:
-                await self.agent.run(task_status=task_status)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(events.run)
+                    await self.agent.run(task_status=task_status)
 
         await self.tasks.start(run)
         return scope
+
+    def _events(self) -> EventRecorder:
+        once = Api(self.server.transport(AGENT), retry=Retry(random.Random(2), tries=1))
+        clock = VirtualClock(asyncio.get_running_loop())
+        return EventRecorder(once, clock=clock, controller=names.NODE_AGENT_SERVICE_ACCOUNT, instance=NODE)
 
     async def reserve(self, name: str = "r", *, node: str = NODE, started: bool = True, **annotations: str) -> Pod:
         """Create a reservation pod that kubelet has admitted."""

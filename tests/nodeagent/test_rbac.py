@@ -6,11 +6,18 @@ import anyio
 
 from tests.binder.test_rbac import Right, granted
 from tests.nodeagent.node import AGENT, scene
+from tests.nodeagent.played import PlayedWarden
+from tests.nodeagent.test_limiting import BOOK, MINE
 
 
 async def test_the_agents_role_is_exactly_what_it_does() -> None:
     async with scene() as it:
-        await it.start()
+        warden = PlayedWarden("GPU-a")
+        await it.reserve("held", **BOOK)
+        await it.start(warden)
+        warden.holds[MINE] = 30_000
+        await anyio.sleep(1.0)
+        await warden.go_on(3, warden.deed(MINE, "ended"))
         it.kubelet.given = {"r": ("GPU-a",)}
         await it.reserve()
         await anyio.sleep(600.0)

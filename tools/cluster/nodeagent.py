@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -33,13 +34,16 @@ _CONFLICT = 409
 
 
 class NodeAgent:
-    """``socket``: of kubelet's pod-resources API. ``machine``: the NVML stub's file of GPUs."""
+    """``socket``: of kubelet's pod-resources API. ``machine``: the NVML stub's file of GPUs. ``further``: options."""
 
-    def __init__(self, plane: ControlPlane, node: str, *, socket: Path, machine: Path) -> None:
+    def __init__(
+        self, plane: ControlPlane, node: str, *, socket: Path, machine: Path, further: Sequence[str] = ()
+    ) -> None:
         self._plane = plane
         self._node = node
         self._socket = socket
         self._machine = machine
+        self._further = tuple(further)
         self._folder = tempfile.TemporaryDirectory(prefix="agent-")
         self._family = Family(Path(self._folder.name))
         self._port, self._metrics = free_port(), free_port()
@@ -98,7 +102,7 @@ class NodeAgent:
             "health-probe-bind-address": f"{LOOPBACK}:{self._port}",
             "metrics-bind-address": f"{LOOPBACK}:{self._metrics}",
         }
-        flags = [f"--{key}={value}" for key, value in options.items()]
+        flags = [*(f"--{key}={value}" for key, value in options.items()), *self._further]
         command = [sys.executable, "-m", "cli.main", "node-agent", *flags]
         began = time.monotonic()
         self._child = self._family.start("agent", ["/usr/bin/env", *environment, *command])

@@ -1,0 +1,171 @@
+"""Has the node's warden go by the caps of books, and tells what it reports: use in the GpuNode, events on pods.
+
+Nothing here has a right to pods of tenants: books name them. While no warden reports, their use is not known and nobody
+is capped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+import anyio
+
+from kube.client.clock import monotonic_ns
+from kube.events import EventRecorder
+from kube.watch.signal import Signal
+from nodeagent.books import Books
+from nodeagent.cards import Cards
+from nodeagent.core.caps import Tenancy
+from nodeagent.core.judging import Key
+from nodeagent.core.measures import Deeds, Measures
+from nodeagent.core.messages import Report
+from nodeagent.core.overuse import note
+from nodeagent.core.standing import BY_KILLING, Standing
+from nodeagent.core.telling import tenants
+from nodeagent.publishing import Publishing
+from wire import names
+from wire.core import ObjectReference
+from wire.crds.gpunode import Missing
+from wire.events import WARNING
+
+_log: Final = logging.getLogger(__name__)
+#: Between two looks at books: many pods join at a time, and a cap is needed when the first has started its program.
+_PAUSE_S: Final = 0.1
+#: Between two looks at what is told, where nothing changed but the time.
+_EVERY_S: Final = 10.0
+#: What only reports, or does not report, as ``status.agent.missing`` names it.
+_WHAT: Final = "memory caps"
+
+
+class Link(Protocol):
+    """The agent's end of the warden's socket (nodeagent/wardenlink.py)."""
+
+    def cap(self, caps: Mapping[Key, int]) -> None:
+        """Have the warden go by these caps, in MiB, from now on."""
+        ...
+
+    async def run(self) -> None:
+        """Stay connected until cancelled."""
+        ...
+
+
+class Connect(Protocol):
+    """Makes a link. ``on_report`` hears each report, ``say`` why there is none."""
+
+    def __call__(self, *, on_report: Callable[[Report], None], say: Callable[[str], None]) -> Link:
+        """Make it; it connects when it runs."""
+        ...
+
+
+class Limiting:
+    """``books`` is to be fed with the node's reservations. ``on_change``: ``back_ends`` or ``missing`` has changed."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        events: EventRecorder,
+        *,
+        cards: Cards,
+        publishing: Publishing,
+        cap_all: bool = False,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._events = events
+        self._cards = cards
+        self._publishing = publishing
+        self._on_change = on_change
+        self._changed = Signal()
+        self._report: Report | None = None
+        self._said = "no warden has reported yet"
+        self._told = (False, "")
+        self.books = Books(self._changed)
+        self.standing = Standing(cap_all=cap_all)
+        self._link = connect(on_report=self._hear, say=self._say)
+
+    def measures(self) -> Measures:
+        """What an exporter shows now."""
+        return self.standing.measures(monotonic_ns())
+
+    def deeds(self) -> Deeds:
+        """How many deeds the warden has reported."""
+        return self.standing.deeds
+
+    @property
+    def back_ends(self) -> list[str]:
+        """What ends over-use here, by the words of ``status.agent.backEnds``."""
+        ends, _ = self._state()
+        return [BY_KILLING] if ends else []
+
+    def missing(self) -> list[Missing]:
+        """Say why nobody's cap is enforced, if so."""
+        _, why = self._state()
+        return [Missing(what=_WHAT, why=why)] if why else []
+
+    def look(self) -> None:
+        """Look at books and devices again."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Work until cancelled; to be started when ``books`` are known, so that no warden is sent less."""
+        async with anyio.create_task_group() as tasks:
+            self._hold()
+            tasks.start_soon(self._link.run)
+            while True:
+                self._tell()
+                await anyio.sleep(_PAUSE_S)
+                with anyio.move_on_after(_EVERY_S):
+                    await self._changed.wait()
+                self._hold()
+
+    def _hold(self) -> None:
+        memory_mib = {uuid: one.mem_mib for uuid, one in self._cards.devices.items() if one.mem_mib}
+        self._link.cap(self.standing.hold(self.books.reservations.values(), memory_mib))
+
+    def _tell(self) -> None:
+        self._publishing.tell(tenants=tenants(self.standing.tenants(monotonic_ns())))
+        if self._told != (state := self._state()):
+            self._told = state
+            self._on_change()
+
+    def _hear(self, report: Report) -> None:
+        before, self._report = self._report, report
+        for tenancy, done in self.standing.hear(report):
+            said = note(done)
+            _log.warning("pod %s is above its memory cap: %s", tenancy.pod, said)
+            self._events.record(
+                _pod(tenancy),
+                reason=names.REASON_MEMORY_EXCEEDED,
+                action="Ending",
+                note=said,
+                type=WARNING,
+                # Forgotten when it is written, so that the next one is made and not patched: there is no right to that.
+                is_final=True,
+            )
+        if before is None or _judges(before) != _judges(report):
+            self._changed.set()
+
+    def _say(self, why: str) -> None:
+        self._said = why
+        _log.warning("over-use of GPU memory is not ended: %s", why)
+
+    def _state(self) -> tuple[bool, str]:
+        """Whether over-use is ended now, and why not."""
+        report = self.standing.fresh(monotonic_ns())
+        if report is None:
+            return False, self._said
+        if report.is_dry:
+            return False, "the warden is in dry run: it reports and ends nobody"
+        return True, ""
+
+
+def _judges(report: Report) -> tuple[object, ...]:
+    """What decides on which devices over-use is ended."""
+    seen = tuple(device.uuid for device in report.sample.devices)
+    return report.is_dry, report.caps is None, report.unjudged, seen
+
+
+def _pod(tenancy: Tenancy) -> ObjectReference:
+    namespace, _, name = tenancy.pod.partition("/")
+    return ObjectReference(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=tenancy.pod_uid)

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from nodeagent.core.judging import Action, Deed
+from nodeagent.core.messages import Done
+from nodeagent.core.overuse import note
+from nodeagent.core.samples import MIB, Process
+from nodeagent.warden import ending
+
+ABOVE = "1500 MiB of GPU-1 are in use, the cap is 1000 MiB"
+
+
+def done(*outcomes: str, names: tuple[str, ...] = ("train",), dry: bool = False) -> Done:
+    victims = tuple(Process(number, 1, 1500 * MIB, None, "uid", name=name) for number, name in enumerate(names))
+    return Done(Deed("uid", "GPU-1", 1500 * MIB + 1, 1000, Action.END_LARGEST, victims, dry), outcomes)
+
+
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [
+        (done("ended"), f"{ABOVE}: process train was killed"),
+        (done("ended", "ended", "gone", names=("a", "b", "c")), f"{ABOVE}: process a was killed; so for 2 more"),
+        (done(dry=True), f"{ABOVE}: process train would be killed; the warden is in dry run and kills nobody"),
+        (done("ended", names=("",)), f"{ABOVE}: process without a name was killed"),
+        (done("ended", names=("a\nb\u202ec",)), f"{ABOVE}: process a?b?c was killed"),
+        (done(names=()), ABOVE),
+        (done("a word of a later version"), f"{ABOVE}: process train is in an unknown state"),
+    ],
+)
+def test_use_cap_and_what_became_of_the_largest_process_are_said(of: Done, said: str) -> None:
+    assert note(of) == said
+
+
+@pytest.mark.parametrize("word", [ending.ENDED, ending.ASKED, ending.GONE, ending.OTHER, ending.REFUSED])
+def test_each_outcome_of_the_warden_has_words(word: str) -> None:
+    assert "unknown" not in note(done(word))
