@@ -56,16 +56,16 @@ async def allocate(
     return version or ""
 
 
-async def leave(api: Api, pod: Identity, claim: ResourceClaim) -> None:
+async def leave(api: Api, pod: Identity, claim: ResourceClaim) -> ResourceClaim:
     """Take a pod out of ``reservedFor`` of a claim as it was read, and clear the allocation if nobody is left.
 
-    Raises Conflict if the claim has changed since, NotFound if it is gone, and ApiError.
+    Return it as it is then. Raises Conflict if the claim has changed since, NotFound if it is gone, and ApiError.
     """
     left = [each for each in claim.status.reserved_for or () if each.uid != pod.uid]
     status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(left) if left else None}
     if not left:
         status["allocation"] = None
-    await _write(api, claim, {"status": status}, subresource="status")
+    return await _write(api, claim, {"status": status}, subresource="status")
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ fenced, then each claim is written at the version that was read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import anyio
@@ -20,6 +20,7 @@ from kube.client.clock import Clock, monotonic_ns
 from kube.client.errors import ApiError, Conflict, NotFound
 from kube.client.resources import RESOURCE_CLAIMS
 from scheduler.commit import claim_writes
+from scheduler.core.model.device_allocation import ResourceClaimRecord
 from scheduler.core.model.records import PodRecord
 from scheduler.watch.cache import Cache
 from wire.resource import ResourceClaim
@@ -75,10 +76,10 @@ class LeavingClaims:
         is_in_vain = claims.is_own(pod.uid)
         claims.note_leaving(pod.uid)
         try:
-            await self._leave(pod, [claim.name for claim in claims.reserved_for(pod)])
+            left = await self._leave(pod, claims.reserved_for(pod))
             if is_in_vain:
                 self._cache.cluster.commits.overtaken(pod.uid, _IN_VAIN, now_ns=monotonic_ns())
-            claims.note_left(pod.uid)
+            claims.note_left(pod.uid, left)
             self._pauses_s.pop(pod.uid, None)
         except (Conflict, _Changed):
             claims.note_kept(pod.uid)
@@ -97,18 +98,21 @@ class LeavingClaims:
         if self._cache.cluster.pod(uid) is None:
             del self._pauses_s[uid]
 
-    async def _leave(self, pod: PodRecord, names: list[str]) -> None:
+    async def _leave(self, pod: PodRecord, held: Sequence[ResourceClaimRecord]) -> dict[str, str]:
+        """Return the claims (UIDs) that were given back, each with its version (``note_left``)."""
         identity = Identity(pod.namespace, pod.name, pod.uid)
-        read = [claim for name in names if (claim := await self._read(pod.namespace, name)) is not None]
+        read = [claim for each in held if (claim := await self._read(pod.namespace, each.name)) is not None]
+        left = dict.fromkeys((claim.uid for claim in held), "")
         if not await self._fence(identity):
-            return
+            return left
         for claim in read:
-            if all(each.uid != pod.uid for each in claim.status.reserved_for or ()):
-                continue
+            is_reserved = any(each.uid == pod.uid for each in claim.status.reserved_for or ())
             try:
-                await claim_writes.leave(self._api, identity, claim)
+                seen = await claim_writes.leave(self._api, identity, claim) if is_reserved else claim
             except NotFound:
                 continue
+            left[seen.metadata.uid] = seen.metadata.resource_version
+        return left
 
     async def _read(self, namespace: str, name: str) -> ResourceClaim | None:
         try:

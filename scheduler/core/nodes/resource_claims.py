@@ -7,7 +7,7 @@ for the version of the pod that is known (docs/design/claims.md, rule 5). All ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -25,6 +25,7 @@ from scheduler.core.model.facts import Facts
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.allocation_order import AllocationOrder
+from wire.versions import is_older
 
 #: What a verdict names while a kind can't be read.
 _CLAIMS: Final = "resourceclaims.resource.k8s.io"
@@ -58,8 +59,8 @@ class ResourceClaims:
         self._users: dict[ResourceClaimKey, set[str]] = {}
         #: UID -> version of the pod for which this process has reserved its claims.
         self._own: dict[str, str] = {}
-        #: Pods (UIDs) whose claims are being given back, and (True) that are so on the API server.
-        self._leaving: dict[str, bool] = {}
+        #: Pods (UIDs) whose claims are being given back: None while that is written, then what was (``note_left``).
+        self._leaving: dict[str, Mapping[str, str] | None] = {}
         #: Pods (UIDs) that wait, with claims that are reserved for them, in the order in which that was seen.
         self._reserved: dict[str, None] = {}
         #: UIDs of claims, and the other way: one may be made again under its name.
@@ -153,8 +154,16 @@ class ResourceClaims:
             self._reserved[pod.uid] = None
         else:
             self._reserved.pop(pod.uid, None)
-            if self._leaving.get(pod.uid):
-                del self._leaving[pod.uid]
+        self._note_seen(pod.uid)
+
+    def _note_seen(self, uid: str) -> None:
+        """A pod's claims have left it if nothing is seen any more of what was given back, be others reserved or not."""
+        left, pod = self._leaving.get(uid), self._pods.get(uid)
+        if left is None:
+            return
+        held = () if pod is None else self.reserved_for(pod)
+        if not any(_is_of_before(claim, left.get(claim.uid)) for claim in held):
+            del self._leaving[uid]
 
     def _all_changed(self) -> None:
         self._has_changed_for_all = True
@@ -180,14 +189,18 @@ class ResourceClaims:
 
     def note_leaving(self, uid: str) -> None:
         """The claims of a pod are being given back: it is not decided on until that is seen."""
-        self._leaving[uid] = False
+        self._leaving[uid] = None
         self._own.pop(uid, None)
         self._touched(uid)
         self._told()
 
-    def note_left(self, uid: str) -> None:
-        """They were given back; the watch may have shown it already."""
-        self._leaving[uid] = True
+    def note_left(self, uid: str, left: Mapping[str, str]) -> None:
+        """They were given back; the watch may have shown it already.
+
+        ``left``: claims (UIDs), with the version of each as of which it is not reserved for the pod; "" if the claim is
+        gone, or its pod is or has a node. What is reserved beside them, or later, is to be given back once more.
+        """
+        self._leaving[uid] = left
         self._look_again(uid)
 
     def note_kept(self, uid: str) -> None:
@@ -196,8 +209,7 @@ class ResourceClaims:
         self._look_again(uid)
 
     def _look_again(self, uid: str) -> None:
-        if self._leaving.get(uid) and uid not in self._reserved:
-            del self._leaving[uid]
+        self._note_seen(uid)
         self._touched(uid)
         self._told()
 
@@ -302,6 +314,11 @@ def _state(pod: PodRecord, use: ResourceClaimUse, claim: ResourceClaimRecord) ->
         return Code.RESOURCE_CLAIM_NOT_OWN
     is_full = len(claim.reserved_for) + claim.others >= MOST_USERS and pod.uid not in claim.reserved_for
     return Code.RESOURCE_CLAIM_IN_USE if is_full else None
+
+
+def _is_of_before(claim: ResourceClaimRecord, left: str | None) -> bool:
+    """Whether a reservation is seen only as its end, at this version, is not seen yet. None: it was not given back."""
+    return left is not None and (not left or is_older(claim.resource_version, left))
 
 
 def _unsupported(what: str) -> Verdict:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from scheduler.core.cluster import Cluster
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.device_objects import ask
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered, reserve
@@ -98,8 +100,45 @@ def test_a_reservation_that_another_process_wrote_is_given_back() -> None:
     feed(made, claimed())
     # It is shown before it is answered. A reservation that is written now would be taken for the old one.
     assert told(made) == (Code.RESOURCE_CLAIM_GIVEN_BACK, "")
-    made.claims.note_left("uid-p")
+    made.claims.note_left("uid-p", {"uid-c": "1"})
     assert chosen(made.decide(0)) == {"p": ("a", {"c": "d0"})}
+
+
+def _held_twice() -> Cluster:
+    """A pod whose claim ``c`` is being given back when a reservation of ``d`` comes, which was on its way."""
+    held = claimed(on=("a", "d0"), by=("uid-p",), rv="5")
+    made = cluster(*_NODES, GPU, offered("a", 2), held, claimed("d", rv="5"), claiming("p", "c", "d"))
+    made.claims.note_leaving("uid-p")
+    feed(made, claimed("d", on=("a", "d1"), by=("uid-p",), rv="7"))
+    return made
+
+
+@pytest.mark.parametrize("is_seen_first", [False, True])
+def test_a_reservation_that_comes_while_others_are_given_back_is_given_back_after_them(is_seen_first: bool) -> None:
+    made = _held_twice()
+    steps: list[Callable[[], object]] = [
+        lambda: made.claims.note_left("uid-p", {"uid-c": "8"}),
+        lambda: feed(made, claimed(rv="8")),
+    ]
+    for step in reversed(steps) if is_seen_first else steps:
+        assert made.claims.held_by_waiting() == []
+        step()
+    assert [pod.uid for pod in made.claims.held_by_waiting()] == ["uid-p"]
+    assert told(made) == (Code.RESOURCE_CLAIM_GIVEN_BACK, "")
+    made.claims.note_leaving("uid-p")
+    made.claims.note_left("uid-p", {"uid-d": "9"})
+    feed(made, claimed("d", rv="9"))
+    assert chosen(made.decide(0)) == {"p": ("a", {"c": "d0", "d": "d1"})}
+
+
+@pytest.mark.parametrize(("left", "is_again"), [("8", True), ("10", False), ("", False)])
+def test_a_claim_that_was_reserved_again_meanwhile_is_given_back_again(left: str, is_again: bool) -> None:
+    made = cluster(*_NODES, GPU, offered("a"), claimed(on=("a", "d0"), by=("uid-p",), rv="5"), claiming("p", "c"))
+    made.claims.note_leaving("uid-p")
+    made.claims.note_left("uid-p", {"uid-c": left})
+    assert made.claims.held_by_waiting() == []
+    feed(made, claimed(on=("a", "d0"), by=("uid-p",), rv="9"))
+    assert [pod.uid for pod in made.claims.held_by_waiting()] == ["uid-p"] * is_again
 
 
 def test_a_reservation_for_a_version_of_the_pod_that_is_past_is_given_back() -> None:
