@@ -76,6 +76,20 @@ TABLE: Mapping[str, Values] = {
             "args": {"log-level": "debug"},
         },
     },
+    "warden": {"nodeAgent": {"enabled": True, "warden": {"enabled": True}}},
+    "warden-that-ends": {
+        "nodeAgent": {
+            "enabled": True,
+            "args": {"cap-all": True},
+            "warden": {
+                "enabled": True,
+                "dryRun": False,
+                "interval": 0.5,
+                "args": {"tolerance-mib": 128},
+                "resources": {"limits": {"memory": "64Mi"}},
+            },
+        },
+    },
     "page": {"page": {"enabled": True}},
     "page-with-a-certificate": {
         "page": {"enabled": True, "tlsSecret": "page-tls", "traceUrl": "https://jaeger.example/trace/{trace_id}"}

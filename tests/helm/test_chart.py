@@ -39,7 +39,7 @@ def test_no_made_manifest_is_of_a_namespace_that_the_chart_does_not_make() -> No
         if path.startswith("manifests/")
         for made in yaml.safe_load_all(text)
     }
-    assert of == {"", "kai-scheduler", "kai-resource-reservation", "kai-scale-adjust"}
+    assert of == {"", "kai-scheduler", "kai-resource-reservation", "kai-scale-adjust", "kai-scheduler-node"}
 
 
 def _leaves(values: Mapping[str, Any], schema: Mapping[str, Any], path: str = "") -> Iterator[str]:

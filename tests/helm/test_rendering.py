@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 from pathlib import Path
@@ -14,6 +15,7 @@ from cli.main import _parser
 from cli.nodeagentprocess import settings as node_agent_settings
 from cli.page.settings import PageSettings, is_loopback
 from cli.settings.gathering import from_line
+from nodeagent.warden import options as warden_options
 from tests.cli.given import options
 from tests.helm.chart import TABLE, Object, Refused, Values, arguments_of, helm, only, rendered, written
 from tools.chart import CHART
@@ -129,6 +131,65 @@ def test_the_agent_of_a_node_has_of_roots_powers_none_and_sees_one_folder(name: 
     assert ports == [{"port": each["containerPort"]} for each in container["ports"]]
     if "metrics" in TABLE[name]:
         assert names.NODE_NAMESPACE in only(objects, "PodMonitor", "moorage")["spec"]["namespaceSelector"]["matchNames"]
+
+
+@pytest.mark.parametrize("name", ["warden", "warden-that-ends"])
+def test_the_warden_may_end_processes_and_has_neither_a_token_nor_a_network(name: str, tmp_path: Path) -> None:
+    objects = rendered(tmp_path, TABLE[name])
+    agent, warden = (
+        only(objects, "DaemonSet", f"moorage-{which}")["spec"]["template"]["spec"] for which in ("node-agent", "warden")
+    )
+    assert only(objects, "DaemonSet", "moorage-warden")["metadata"]["namespace"] == names.NODE_NAMESPACE
+    assert (warden["hostPID"], warden["automountServiceAccountToken"]) == (True, False)
+    assert not {"hostNetwork", "hostIPC", "serviceAccountName"} & warden.keys()
+    assert "hostPID" not in agent
+    (container,) = warden["containers"]
+    own = container["securityContext"]
+    assert (own["capabilities"], own["allowPrivilegeEscalation"]) == ({"drop": ["ALL"], "add": ["KILL"]}, False)
+    assert (own["readOnlyRootFilesystem"], "privileged" in own, "ports" in container) == (True, False, False)
+    assert (container["image"], warden["nodeSelector"], warden["tolerations"]) == (
+        agent["containers"][0]["image"],
+        agent["nodeSelector"],
+        agent["tolerations"],
+    )
+    policy = only(objects, "NetworkPolicy", "moorage-warden")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert not {"ingress", "egress"} & policy.keys()
+    pods = only(objects, "DaemonSet", "moorage-warden")["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= pods.items()
+
+
+@pytest.mark.parametrize(
+    ("name", "dry", "interval_ns"), [("warden", True, 10**9), ("warden-that-ends", False, 10**9 // 2)]
+)
+def test_agent_and_warden_meet_at_one_socket_of_the_node(
+    name: str, dry: bool, interval_ns: int, tmp_path: Path
+) -> None:
+    objects = rendered(tmp_path, TABLE[name])
+    agent, warden = (
+        only(objects, "DaemonSet", f"moorage-{which}")["spec"]["template"]["spec"] for which in ("node-agent", "warden")
+    )
+    command, *given = warden["containers"][0]["args"]
+    parser = argparse.ArgumentParser()
+    warden_options.add_options(parser)
+    read = parser.parse_args(given)
+    assert (command, warden_options.rules(read).dry_run, read.interval_s) == ("warden", dry, interval_ns)
+    told = options("node-agent", agent["containers"][0]["args"][1:], {"MOORAGE_NODE_AGENT_NODE_NAME": "n"})
+    assert told.warden_socket == read.socket
+    assert node_agent_settings(told).cap_all is not dry
+    for spec, is_read_only in ((agent, True), (warden, False)):
+        ((volume, path),) = [
+            (each["name"], each["hostPath"]) for each in spec["volumes"] if each["hostPath"]["path"] == "/run/moorage"
+        ]
+        assert path["type"] == "DirectoryOrCreate"
+        (mount,) = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == volume]
+        assert (mount["mountPath"], mount.get("readOnly", False)) == (str(Path(read.socket).parent), is_read_only)
+
+
+def test_a_warden_without_an_agent_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, {"nodeAgent": {"warden": {"enabled": True}}})
+    with pytest.raises(Refused, match=r"nodeAgent\.warden\.enabled: a warden gets its caps from the agent"):
+        helm("template", "moorage", CHART, "-n", "kai-scheduler", "-f", file)
 
 
 def test_without_being_asked_for_there_is_no_agent_and_no_namespace_of_its_own(tmp_path: Path) -> None:
