@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
 from nodeagent.core.card import Card
 from nodeagent.core.machine import Machine
-from nodeagent.reading import read_aside
+from nodeagent.reading import ReadAside
 from reservation.device import Device, Unreadable
 from tests.conftest import AnyioBackend
 from tools.nvml_stub.build import build
@@ -34,16 +36,16 @@ async def test_what_the_process_reads_arrives_whole(stub: Path, tmp_path: Path) 
     (tmp_path / "machine").write_text("gpu GPU-a NVIDIA_H100 81559 3\nmig MIG-x GPU-a 40192\n")
     card = Card(uuid="GPU-a", index=0, product="NVIDIA H100", minor=3, mem_mib=81559, has_mig=True, slices=("MIG-x",))
     devices = {"GPU-a": Device("GPU-a", 3, 81559), "MIG-x": Device("MIG-x", None, 40192)}
-    assert await read_aside(command(stub, tmp_path / "machine")) == Machine((card,), devices)
+    assert await ReadAside(command(stub, tmp_path / "machine"))() == Machine((card,), devices)
 
 
 async def test_a_machine_without_gpus_has_none(stub: Path, tmp_path: Path) -> None:
     (tmp_path / "machine").write_text("# none\n")
-    assert await read_aside(command(stub, tmp_path / "machine")) == Machine((), {})
+    assert await ReadAside(command(stub, tmp_path / "machine"))() == Machine((), {})
 
 
 async def test_a_driver_that_is_not_there_is_told(stub: Path, tmp_path: Path) -> None:
-    found = await read_aside(command(stub, tmp_path / "missing"))
+    found = await ReadAside(command(stub, tmp_path / "missing"))()
     assert isinstance(found, Unreadable)
     assert found.message.startswith("unable to initialize NVML")
 
@@ -60,6 +62,62 @@ async def test_a_driver_that_is_not_there_is_told(stub: Path, tmp_path: Path) ->
     ids=["hangs", "missing", "fails", "other", "no-json"],
 )
 async def test_a_process_that_says_nothing_of_use_is_unreadable_and_says_why(program: list[str], said: str) -> None:
-    found = await read_aside(program, within_s=0.2 if "sleep" in program else 60.0)
+    found = await ReadAside(program, within_s=0.2 if "sleep" in program else 60.0)()
     assert isinstance(found, Unreadable)
     assert found.message.startswith(said)
+
+
+class Unkillable:
+    """A process inside a driver that hangs: signals wait until the driver answers."""
+
+    pid = 4711
+    stdin = stdout = stderr = None
+
+    def __init__(self) -> None:
+        self.returncode: int | None = None
+        self.ended = anyio.Event()
+        self.kills = 0
+
+    async def wait(self) -> int:
+        await self.ended.wait()
+        self.returncode = -9
+        return -9
+
+    def kill(self) -> None:
+        self.kills += 1
+
+    async def aclose(self) -> None:
+        await self.wait()
+
+
+async def test_a_process_that_can_not_be_ended_is_left_behind_and_no_other_is_started_beside_it() -> None:
+    made: list[Unkillable] = []
+
+    async def start(_: object) -> Any:
+        made.append(Unkillable())
+        return made[-1]
+
+    read = ReadAside(within_s=0.01, start=start)
+    with anyio.fail_after(30):
+        first, second = await read(), await read()
+    assert isinstance(first, Unreadable)
+    assert isinstance(second, Unreadable)
+    assert first.message == "the driver did not answer within 0.01 s"
+    assert second.message == "the driver hangs: process 4711, which asked it, can't be ended"
+    assert [process.kills for process in made] == [1]
+    made[0].returncode = -9
+    made[0].ended.set()
+    await read()
+    assert len(made) == 2
+
+
+async def test_who_is_cancelled_does_not_wait_for_a_process_that_can_not_be_ended() -> None:
+    process = Unkillable()
+
+    async def start(_: object) -> Any:
+        return process
+
+    with anyio.fail_after(30):
+        with anyio.move_on_after(0.01):
+            await ReadAside(start=start)()
+    assert process.kills == 1
