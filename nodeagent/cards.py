@@ -28,6 +28,7 @@ class Cards:
         self._machine = Machine((), {})
         self._looked_s = 0.0
         self._lock = anyio.Lock()
+        self._wanted = anyio.Event()
         self.on_change: Callable[[], None] | None = None
         #: Why the driver could not be asked at the last look; "": it could.
         self.trouble = "the driver was not asked yet"
@@ -43,10 +44,12 @@ class Cards:
         return self._machine.devices
 
     async def run(self) -> None:
-        """Look again now and then, until cancelled."""
+        """Look again now and then, and where a device is looked for, until cancelled."""
         while True:
-            await anyio.sleep(self._every_s)
+            with anyio.move_on_after(self._every_s):
+                await self._wanted.wait()
             await self.look()
+            self._wanted = anyio.Event()
 
     async def look(self) -> None:
         """Ask the driver."""
@@ -65,7 +68,10 @@ class Cards:
         if self.on_change is not None:
             self.on_change()
 
-    async def look_for(self, uuid: str) -> None:
-        """Ask the driver again, where a device was not there at the last look and that is some time ago."""
+    def look_for(self, uuid: str) -> None:
+        """Have the driver asked again, where a device was not there at the last look and that is some time ago.
+
+        Nobody waits for it: a driver that hangs takes a minute.
+        """
         if uuid not in self.devices and anyio.current_time() >= self._looked_s + _PAUSE_S:
-            await self.look()
+            self._wanted.set()

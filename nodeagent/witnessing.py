@@ -169,8 +169,7 @@ class Witnessing:
         """Judge an answer, and write what follows."""
         verdict = self._judge(before, given)
         if verdict.outcome is Outcome.UNKNOWN_DEVICE:
-            await self._cards.look_for(_first(given))
-            verdict = self._judge(before, given)
+            self._cards.look_for(_first(given))
         if verdict.outcome is Outcome.TOLD and not self._asking.may_tell(before.uid, anyio.current_time()):
             self._asking.postpone(before.uid, anyio.current_time())
             return

@@ -105,9 +105,12 @@ class Scene:
     machine: list[Machine | Unreadable]
     agent: Agent = field(init=False)
     looks: int = 0
+    #: How long the driver takes to answer.
+    takes_s: float = 0.0
 
     async def read(self) -> Machine | Unreadable:
         self.looks += 1
+        await anyio.sleep(self.takes_s)
         return self.machine[0]
 
     async def start(self, warden: Connect | None = None, **settings: Any) -> anyio.CancelScope:

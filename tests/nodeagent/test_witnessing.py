@@ -240,6 +240,21 @@ async def test_a_device_that_came_after_the_last_look_is_looked_for() -> None:
         assert names.DEVICE_INDEX not in said
 
 
+async def test_a_driver_that_hangs_keeps_no_other_pod_waiting() -> None:
+    async with scene() as it:
+        await it.start()
+        await anyio.sleep(60.0)
+        it.takes_s = 60.0
+        it.kubelet.given = {"r": ("MIG-x",), "beside": ("GPU-b",)}
+        await it.reserve()
+        await anyio.sleep(5.0)
+        await it.reserve("beside")
+        await anyio.sleep(0.1)
+        assert names.WITNESS in await it.annotations("beside")
+        await anyio.sleep(600.0)
+        assert it.looks < 12
+
+
 @pytest.mark.parametrize("status", [403, 409, 422, 500])
 async def test_a_write_that_is_refused_is_tried_again_and_keeps_nobody_else_waiting(status: int) -> None:
     async with scene() as it:
