@@ -136,8 +136,9 @@ class Restoring:
                 missing.append(now)
         if not missing:
             return held
-        card_mib = self._card_mib(held)
-        joined = await books.join(self._api, held, [tenant(held.group, pod, card_mib=card_mib) for pod in missing])
+        card_mib, caps = self._card_mib(held), self._settings.memory_caps
+        tenants = [tenant(held.group, pod, card_mib=card_mib, caps=caps) for pod in missing]
+        joined = await books.join(self._api, held, tenants)
         if isinstance(joined, Reservation):
             self._view.note_reservation(joined)
             return joined

@@ -8,7 +8,9 @@ import anyio
 import pytest
 
 from gpu import grant
+from gpu import reservation as reservations
 from gpu.book import Entry, Tenant
+from gpu.memorycaps import MemoryCaps
 from kube import books
 from kube.client.errors import NotFound
 from kube.client.resources import EVENTS, NODES, PODS
@@ -504,6 +506,20 @@ async def test_a_bound_pod_that_the_book_does_not_know_is_charged() -> None:
         await it.api.create(PODS, {"metadata": stray, "spec": spec}, namespace=TEAM)
         await anyio.sleep(2)
         assert await it.tenants() == {"p", "stray"}
+
+
+async def test_a_bound_pod_that_the_book_does_not_know_is_capped_as_it_was() -> None:
+    async with cluster(memory_caps=MemoryCaps.ALL) as it:
+        await it.bound()
+        before = reservations.read(await it.reservation())
+        lost = {"metadata": {"annotations": {names.TENANTS: "{}"}}}
+        await it.api.patch(PODS, before.name, lost, namespace=RESERVATIONS)
+        await anyio.sleep(2)
+        after = reservations.read(await it.reservation())
+        assert before.book is not None
+        assert after.book is not None
+        caps = [[entry.cap_nano for entry in book.entries.values()] for book in (before.book, after.book)]
+        assert caps == [[500_000_000], [500_000_000]]
 
 
 async def test_a_book_that_can_not_be_read_is_left_alone() -> None:
