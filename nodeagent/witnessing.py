@@ -12,7 +12,7 @@ import anyio
 from typing_extensions import override
 
 from kube.client.api import Api
-from kube.client.errors import ApiError, Conflict, NotFound
+from kube.client.errors import ApiError, Conflict, Forbidden, NotFound
 from kube.client.resources import PODS
 from kube.telemetry.logevents import LogEvent, about
 from kube.watch.reflector import Reflector, Sink
@@ -177,7 +177,6 @@ class Witnessing:
         if verdict.write is not None:
             written = await self._write(before, verdict)
             if written is None:
-                self._asking.postpone(before.uid, anyio.current_time())
                 return
         took_s = self._asking.asked_for_s(before.uid, anyio.current_time())
         self._asking.answered(
@@ -192,7 +191,7 @@ class Witnessing:
         return judge(before, self._asking.get(before.uid), given, self._cards.devices, asked_for_s=asked_for_s)
 
     async def _write(self, before: Held, verdict: Verdict) -> Held | None:
-        """Patch exactly what was read before the question, and return it as stored; None: it could not be.
+        """Patch exactly what was read before the question, and return it as stored; None: it is tried again.
 
         By its UID alone a late patch would overwrite what the pod's process told meanwhile (protocol.md, Told early).
         """
@@ -203,9 +202,11 @@ class Witnessing:
             )
         except (Conflict, NotFound):
             # It was changed, its successor has the name, or nobody: the watch says which.
+            self._asking.postpone(before.uid, anyio.current_time())
             return None
         except ApiError as error:
             _log.warning("reservation pod %s could not be written: %s", before.name, error)
+            self._asking.failed(before.uid, anyio.current_time(), is_forbidden=isinstance(error, Forbidden))
             return None
         written = held(pod)
         _log.info(

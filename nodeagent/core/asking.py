@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from kube.client.patience import doubled_s
 from nodeagent.core.witness import Held, Outcome
 
 #: (for so long after the first question, a question each), in seconds; after all of them, the last pause.
@@ -19,6 +20,10 @@ SELDOM_S: Final = 10.0
 #: A kubelet that starts admits its pods once more, and may refuse one that has been given a device by then already. A
 #: pod that was admitted before this kubelet, as far as is known, is told nothing new within that time.
 SETTLES_S: Final = 10.0
+#: After a write that failed, doubled each time, up to SELDOM_S. Where a right is missing, which a person has to give,
+#: up to LONGEST_FORBIDDEN_S.
+FAILED_S: Final = 0.5
+LONGEST_FORBIDDEN_S: Final = 300.0
 
 
 @dataclass(slots=True)
@@ -32,6 +37,8 @@ class _Entry:
     tell_s: float
     #: What its annotations are once what we wrote is seen; None: it is not settled.
     settled: tuple[str, bool] | None = None
+    #: How often in a row a write failed.
+    failures: int = 0
 
 
 class Asking:
@@ -112,13 +119,21 @@ class Asking:
         if not outcome.is_settled:
             self.postpone(uid, now_s)
             return
+        entry.failures = 0
         entry.next_s = math.inf
         entry.settled = (uuid, True) if outcome is Outcome.TOLD else _told(entry.held)
 
     def postpone(self, uid: str, now_s: float) -> None:
-        """No answer came, or what was to be written could not be: ask again at the usual pace."""
+        """No answer came, or the pod was changed before it could be written: ask again at the usual pace."""
         if (entry := self._entries.get(uid)) is not None:
             entry.next_s = now_s + _pause_s(now_s - entry.since_s)
+
+    def failed(self, uid: str, now_s: float, *, is_forbidden: bool) -> None:
+        """What was to be written could not be: ask again after a pause."""
+        if (entry := self._entries.get(uid)) is not None:
+            entry.failures += 1
+            longest_s = LONGEST_FORBIDDEN_S if is_forbidden else SELDOM_S
+            entry.next_s = now_s + doubled_s(FAILED_S, entry.failures, longest_s=longest_s)
 
     @staticmethod
     def _again(entry: _Entry, now_s: float) -> None:

@@ -278,6 +278,25 @@ async def test_a_write_that_is_refused_is_tried_again_and_keeps_nobody_else_wait
         assert await it.annotations() == TOLD
 
 
+@pytest.mark.parametrize(("status", "most"), [(403, 9), (500, 70)])
+async def test_a_write_that_keeps_failing_is_tried_ever_more_seldom(status: int, most: int) -> None:
+    async with scene() as it:
+        refused: list[Call] = []
+
+        def refuse(call: Call) -> Fault:
+            if call.user == AGENT and call.verb == "patch" and call.name == "r":
+                refused.append(call)
+                return Fault(refuse_with=status)
+            return NOTHING
+
+        it.server.faults.on_request.append(refuse)
+        await it.start()
+        it.kubelet.given = {"r": ("GPU-a",)}
+        await it.reserve()
+        await anyio.sleep(300.0)
+        assert 5 <= len(refused) <= most
+
+
 async def writes_in_an_hour(it: Scene) -> list[str]:
     before = len(it.writes())
     await anyio.sleep(3600.0)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from nodeagent.core.asking import SELDOM_S, Asking
+from nodeagent.core.asking import LONGEST_FORBIDDEN_S, SELDOM_S, Asking
 from nodeagent.core.witness import Outcome
 from tests.nodeagent.core.test_witness import OF_A, WITNESS, pod
 
@@ -86,6 +86,24 @@ def test_nothing_is_asked_about_a_pod_before_kubelet_has_admitted_it_and_after_i
     asking.answered("u", Outcome.TOLD, 3.0)
     asking.postpone("u", 3.0)
     assert (asking.uids(), asking.asked_for_s("u", 9.0)) == (frozenset(), 0.0)
+
+
+@pytest.mark.parametrize(("is_forbidden", "longest_s"), [(False, SELDOM_S), (True, LONGEST_FORBIDDEN_S)])
+def test_after_writes_that_failed_pauses_double_until_one_succeeds(is_forbidden: bool, longest_s: float) -> None:
+    asking, now, pauses = Asking(), 0.0, []
+    asking.see(pod(), now)
+    for _ in range(12):
+        asking.failed("u", now, is_forbidden=is_forbidden)
+        pauses.append(asking.next_s() - now)
+        now = asking.next_s()
+    assert pauses[:4] == [1.0, 2.0, 4.0, 8.0]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == longest_s
+    asking.answered("u", Outcome.TOLD, now, uuid="GPU-a")
+    asking.another_kubelet(now)
+    asking.failed("u", now, is_forbidden=is_forbidden)
+    assert asking.next_s() - now == 1.0
+    asking.failed("gone", now, is_forbidden=is_forbidden)
 
 
 def test_a_question_without_an_answer_is_asked_again_at_the_same_pace() -> None:
