@@ -95,7 +95,7 @@ class Preparing:
             self._note_own(placements)
             self._cache.room.note_claims_bound(_uids_of(placements))
         else:
-            self._note(failed)
+            self._note(failed, beside=_uids_of(placements))
         for placement in placements:
             self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
         self._cache.wake.set()
@@ -236,7 +236,7 @@ class Preparing:
         is_elsewhere = placement.node != choice.node
         return _Failed(placement, choice.claim_uid, because, node=choice.node, is_overtaken=is_elsewhere)
 
-    def _note(self, failed: _Failed) -> None:
+    def _note(self, failed: _Failed, *, beside: Sequence[str]) -> None:
         placement, commits, now_ns = failed.placement, self._cache.cluster.commits, monotonic_ns()
         place = f"{placement.namespace}/{placement.name}"
         extra = about(LogEvent.ATTEMPT_FAILED, pod=place, node=placement.node)
@@ -244,7 +244,8 @@ class Preparing:
         if failed.is_overtaken:
             commits.overtaken(placement.pod_uid, failed.because, now_ns=now_ns)
         else:
-            self._cache.room.note_claim_failed(failed.claim, at_s=self._api.clock.now_ns() // _S)
+            at_s = self._api.clock.now_ns() // _S
+            self._cache.room.note_claim_failed(failed.claim, at_s=at_s, beside=beside)
             commits.failed(placement.pod_uid, failed.node, failed.because, now_ns=now_ns)
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from scheduler.core.model.budget_record import BudgetRecord
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.room import Evicted, FailedClaim, RoomFacts, RoomSettings
-from scheduler.core.room.claim_pause import failed_again
+from scheduler.core.room.claim_pause import ends_s, failed_again
 from scheduler.core.room.written_claims import MOST, joined
 from wire.versions import is_older
 
@@ -119,11 +119,16 @@ class KnownForRoom:
             self._changed()
 
     # --- claims ------------------------------------------------------------------------------------------------------
-    def note_claim_failed(self, uid: str, *, at_s: int) -> None:
-        """Take that a claim could not be bound for a pod that had its place (wall clock)."""
-        before = self.failed_claims.get(uid)
+    def note_claim_failed(self, uid: str, *, at_s: int, beside: Iterable[str] = ()) -> None:
+        """Take that a claim could not be bound for a pod that had its place (wall clock).
+
+        ``beside``: claims that are bound with it, for the pod and its gang. Of those that all fail another one may be
+        the first each time, so it goes on from what is known of all of them.
+        """
+        known = (self.failed_claims.get(each) for each in (uid, *beside))
+        before = max(filter(None, known), key=lambda each: ends_s(each, at_s), default=None)
         failed = failed_again(before, at_s)
-        if failed != before:
+        if failed != self.failed_claims.get(uid):
             others = {key: each for key, each in self.failed_claims.items() if key != uid}
             self._have_failed({**others, uid: failed})
 

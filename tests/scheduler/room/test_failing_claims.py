@@ -29,7 +29,9 @@ from tests.simulation.planted.bugs import deciding_on
 
 NODES = 4
 HALF_AN_HOUR_S = 1800
-SENTENCE = re.compile(r"No pod is evicted for it until 2\d{3}-.*Z, since claim (data|device) could not be bound\.$")
+SENTENCE = re.compile(
+    r"No pod is evicted for it until 2\d{3}-.*Z, since claim (data|device|other-device) could not be bound\.$"
+)
 Step = Callable[[World], Awaitable[object]]
 
 
@@ -99,16 +101,31 @@ async def of_a_gang(world: World) -> None:
     await create_gang(world, "g", 2, mounting(urgent("u"), "data"), urgent("w"))
 
 
+async def in_turn(world: World) -> None:
+    """Of two claims of a gang none is ever allocated; each time another one is refused first."""
+
+    def refuse(call: Call) -> Fault | None:
+        if (call.user, call.kind.plural, call.subresource) != ("scheduler", "resourceclaims", "status"):
+            return None
+        first = ("device", "other-device")[len(evictions(world)) // 2 % 2]
+        return Fault(refuse_with=422, delay_s=0 if call.name == first else 5)
+
+    world.server.faults.on_request.append(refuse)
+    for name in ("device", "other-device"):
+        await devices.create_claim(world.resource_claims, name)
+    await create_gang(world, "g", 2, devices.using(urgent("u"), "device"), devices.using(urgent("w"), "other-device"))
+
+
 @pytest.mark.parametrize(
     ("begins", "pods"),
-    [(with_volume, 1), (with_device, 1), (of_a_gang, 2)],
-    ids=["a volume", "a ResourceClaim", "a gang of which one has a volume"],
+    [(with_volume, 1), (with_device, 1), (of_a_gang, 2), (in_turn, 2)],
+    ids=["a volume", "a ResourceClaim", "a gang of which one has a volume", "a gang of which another one fails"],
 )
 async def test_in_half_an_hour_others_are_evicted_three_times(begins: Step, pods: int) -> None:
     async with full() as cluster:
         await begins(cluster.world)
         assert await cluster.run(240) == pods
-        assert SENTENCE.search(waits_because(cluster.world, "u"))
+        assert any(SENTENCE.search(waits_because(cluster.world, name)) for name in ("u", "w")[:pods])
         assert await cluster.run(HALF_AN_HOUR_S - 240) == 2 * pods
         # What was evicted in vain runs again: nothing is kept for a pod that can't use it.
         assert len(cluster.running) == NODES

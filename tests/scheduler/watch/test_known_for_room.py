@@ -8,6 +8,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.budget_record import BudgetRecord
 from scheduler.core.model.room import Evicted, FailedClaim, RoomSettings
 from scheduler.core.model.settings import Settings
+from scheduler.core.room.claim_pause import ends_s
 from scheduler.core.room.written_claims import MOST
 from scheduler.watch.cache import Cache
 from scheduler.watch.known_for_room import KnownForRoom
@@ -96,6 +97,24 @@ def test_claims_that_failed_reach_decisions_until_they_are_bound() -> None:
         step()
         assert seen.changed() is is_news
     assert seen.known.facts().failed_claims == {"d": FailedClaim(1, 1_300)}
+
+
+def test_where_another_claim_of_a_gang_fails_each_time_pauses_grow_as_those_of_one() -> None:
+    seen, at_s, pauses = Seen(), 10_000, list[int]()
+    claims = [f"c{number}" for number in range(8)]
+    for first in claims:
+        seen.known.note_claim_failed(first, at_s=at_s, beside=claims)
+        pauses.append(ends_s(seen.known.failed_claims[first], at_s) - at_s)
+        seen.known.note_claim_failed("another gang's", at_s=at_s, beside=["c-other"])
+        at_s += pauses[-1]
+    assert pauses == [300, 600, 1_200, 2_400, 4_800, 9_600, 14_400, 14_400]
+
+
+def test_of_two_claims_that_fail_within_one_pause_the_second_makes_it_no_longer() -> None:
+    seen = Seen()
+    seen.known.note_claim_failed("c", at_s=1_000, beside=["c", "d"])
+    seen.known.note_claim_failed("d", at_s=1_200, beside=["c", "d"])
+    assert seen.known.failed_claims == dict.fromkeys("cd", FailedClaim(1, 1_000))
 
 
 def test_what_an_earlier_leader_knew_of_claims_is_added() -> None:
