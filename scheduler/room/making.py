@@ -248,7 +248,7 @@ class MakingRoom:
 
         What was decided and never written gives way to it. What was written stands, even if it left the record.
         """
-        self._cache.room.note_claims_known(self._record.claims)
+        self._cache.room.note_claims_known(self._record.claims, at_s=self._now_s())
         before, self._kept = self._kept, {}
         for intent_id in self._fresh.keys() - before.keys():
             self._drop(intent_id)

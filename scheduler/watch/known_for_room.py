@@ -138,9 +138,13 @@ class KnownForRoom:
         if over:
             self._have_failed({uid: failed for uid, failed in self.failed_claims.items() if uid not in over})
 
-    def note_claims_known(self, claims: Mapping[str, FailedClaim]) -> None:
-        """Take what an earlier leader has known of claims that failed."""
-        known = joined((self.failed_claims, claims))
+    def note_claims_known(self, claims: Mapping[str, FailedClaim], *, at_s: int) -> None:
+        """Take what an earlier leader has known of claims that failed. What it dates later than now is of now.
+
+        Else a clock that was a day ahead would make a pause of 5 minutes one of a day.
+        """
+        dated = {uid: failed._replace(last_s=min(failed.last_s, at_s)) for uid, failed in claims.items()}
+        known = joined((self.failed_claims, dated))
         if known != self.failed_claims:
             self._have_failed(known)
 

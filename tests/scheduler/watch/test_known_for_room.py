@@ -122,9 +122,16 @@ def test_what_an_earlier_leader_knew_of_claims_is_added() -> None:
     seen.known.note_claim_failed("c", at_s=1_000)
     assert seen.changed()
     for claims, is_news in (({"c": FailedClaim(1, 900)}, False), ({"d": FailedClaim(3, 900)}, True)):
-        seen.known.note_claims_known(claims)
+        seen.known.note_claims_known(claims, at_s=2_000)
         assert seen.changed() is is_news
     assert seen.known.facts().failed_claims == {"c": FailedClaim(1, 1_000), "d": FailedClaim(3, 900)}
+
+
+def test_the_clock_of_an_earlier_leader_makes_no_pause_longer() -> None:
+    seen = Seen()
+    seen.known.note_claims_known({"c": FailedClaim(1, 90_000)}, at_s=1_000)
+    assert seen.known.failed_claims == {"c": FailedClaim(1, 1_000)}
+    assert ends_s(seen.known.failed_claims["c"], 1_300) == 1_300
 
 
 def test_of_too_many_claims_those_that_failed_last_are_known() -> None:
