@@ -19,6 +19,7 @@ import msgspec
 
 from gpu import bound
 from gpu.asked import PLAIN, asked
+from gpu.book import Tenant
 from gpu.cause import Cause
 from gpu.memorycaps import MemoryCaps
 from gpu.refusal import Refusal
@@ -219,15 +220,19 @@ class Direct:
     # --- actions -----------------------------------------------------------------------------------------------------
     async def _join(self, sharer: Sharer, group: str) -> Outcome:
         held, rv = self._cache.reservations.get(group), sharer.state.rv
-        grace_s = sharer.pod.grace_s if sharer.pod is not None else 30
-        attempt = sharer.state.attempt
-        caps = sharer.pod.caps(attempt.alternative, self._memory_caps) if sharer.pod is not None else ()
-        tenant = attempt.tenant(group, rv, since=sharer.since, grace_s=grace_s, caps=caps)
-        joined = await self._books.join(held, [tenant]) if held is not None else None
+        joined = await self._books.join(held, [self._tenant(sharer, group, rv)]) if held is not None else None
         if not isinstance(joined, Reservation):
             return outcome.Failed(Failure(cause=Cause.DEVICE_TAKEN))
         sharer.held[group] = joined
         return outcome.JoinedAs(group, joined.uid, rv)
+
+    def _tenant(self, sharer: Sharer, group: str, rv: str) -> Tenant:
+        """The entry of a pod in the book of one of its devices."""
+        attempt, pod = sharer.state.attempt, sharer.pod
+        if pod is None:
+            return attempt.tenant(group, rv, since=sharer.since)
+        caps = pod.caps(attempt.alternative, self._memory_caps)
+        return attempt.tenant(group, rv, since=sharer.since, grace_s=pod.grace_s, caps=caps)
 
     async def _post(self, sharer: Sharer, action: PostBinding) -> Outcome:
         sharer.joined_s = sharer.joined_s or anyio.current_time()
@@ -266,7 +271,7 @@ class Direct:
 
         At the version that it stands at it looks dead. If others have the room by then, the place is lost.
         """
-        renewed = await self._books.rejoin(sharer.held[group], sharer.state.attempt.tenant(group, old_rv), rv)
+        renewed = await self._books.rejoin(sharer.held[group], self._tenant(sharer, group, old_rv), rv)
         if not isinstance(renewed, Reservation):
             return outcome.Failed(Failure(cause=Cause.REQUEST_CHANGED))
         sharer.held[group] = renewed

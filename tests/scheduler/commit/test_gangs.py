@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
+from gpu import book
+from gpu.book import Book, Entry
+from gpu.memorycaps import MemoryCaps
 from kube.client.resources import EVENTS, POD_GROUPS, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
+from scheduler.settings import SchedulerSettings
 from simulator.settings import ReservationFault
-from simulator.world import WorldSettings
+from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.stage import bound, create, create_gang, is_call, phases, pod, settle, share, waits_because, writes
 from wire import names
@@ -72,6 +78,44 @@ async def test_a_member_that_changed_on_its_way_is_bound_all_the_same() -> None:
         await world.api.patch(PODS, "m1", {"metadata": {"annotations": {"note": "changed"}}}, namespace=stage.TEAM)
         await settle(10)
         assert bound(world) == {"m0", "m1", "m2"}
+
+
+async def test_an_entry_that_was_taken_out_of_a_book_on_the_way_is_made_again_as_it_was() -> None:
+    settings = WorldSettings(seed=1, scheduler=SchedulerSettings(memory_caps=MemoryCaps.ALL))
+    async with stage.stage("1x1x80GiB", settings=settings) as world:
+        await create(world, share("a", "0.3"))
+        await settle()
+        slow = is_call("scheduler", "create", "pods", "binding")
+        world.server.faults.on_request.append(
+            lambda call: Fault(delay_s=2.0) if slow(call) and call.name == "m1" else None
+        )
+        members = [share(f"m{i}", "0.3") for i in range(2)]
+        for wanted in members:
+            wanted["spec"]["terminationGracePeriodSeconds"] = 600
+        await create_gang(world, "g", 2, *members)
+        await settle(1)
+        before, uid = await _the_book(world), stage.find(world, "m1")["metadata"]["uid"]
+        await _write(world, {other: entry for other, entry in before.items() if other != uid})
+        await world.api.patch(PODS, "m1", {"metadata": {"annotations": {"note": "changed"}}}, namespace=stage.TEAM)
+        await settle(10)
+        again = (await _the_book(world))[uid]
+        assert bound(world) == {"a", "m0", "m1"}
+        assert again.rv != before[uid].rv
+        assert msgspec.structs.replace(again, rv=before[uid].rv) == before[uid]
+        assert (again.grace_s, again.cap_nano) == (600, again.nano)
+
+
+async def _the_book(world: World) -> Mapping[str, Entry]:
+    """Entries by pod (UID) of the only book."""
+    (held,) = (await world.api.list(PODS, namespace=names.RESERVATION_NAMESPACE)).items
+    return book.parse((held.metadata.annotations or {})[names.TENANTS]).entries
+
+
+async def _write(world: World, entries: Mapping[str, Entry]) -> None:
+    """Have the only book say this, as if the binder had taken the others out."""
+    (held,) = (await world.api.list(PODS, namespace=names.RESERVATION_NAMESPACE)).items
+    edit = {"metadata": {"annotations": {names.TENANTS: book.render(Book(dict(entries)))}}}
+    await stage.api_of(world, "binder").patch(PODS, held.metadata.name, edit, namespace=held.metadata.namespace)
 
 
 @pytest.mark.parametrize(
