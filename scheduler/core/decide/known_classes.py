@@ -169,7 +169,7 @@ class KnownClasses:
     def is_cut_short(self, cls: PodClass) -> bool:
         """Whether the search for devices for a class ended before all nodes were looked at: it goes on later."""
         statement = self._statement()
-        return bool(cls.devices) and statement is not None and statement.allocating.is_cut_short
+        return bool(cls.devices) and statement is not None and statement.allocating.is_cut_short(cls.devices)
 
     def _statement(self) -> Statement | None:
         return None if self.placer is None else self.placer.statement

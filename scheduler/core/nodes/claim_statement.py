@@ -50,8 +50,8 @@ class ClaimStatement:
     """What is chosen on a statement, by position of its nodes. ``in_flight`` is asked when it is first needed."""
 
     __slots__ = (
-        *("_answers", "_ask", "_asked", "_chosen", "_claims", "_effort", "_joining", "_nodes", "_searching"),
-        "_taken",
+        *("_answers", "_ask", "_asked", "_chosen", "_claims", "_cut_short", "_effort", "_joining", "_nodes"),
+        *("_searching", "_taken"),
     )
 
     def __init__(self, claims: ResourceClaims, nodes: Sequence[NodeRecord], in_flight: InFlight) -> None:
@@ -61,6 +61,8 @@ class ClaimStatement:
         self._taken: Taken | None = None
         #: What searches for these needs have taken beyond what is usual.
         self._searching: Counter[tuple[DeviceNeed, ...]] = Counter()
+        #: Those needs for which searches have taken all that they may: another decision gets further.
+        self._cut_short: list[frozenset[DeviceNeed]] = []
         #: How many pods were placed here for which a claim (UID) is to be reserved.
         self._joining: Counter[str] = Counter()
         #: The needs that were asked for last, and the answers by position, until something is charged: where a class
@@ -126,13 +128,15 @@ class ClaimStatement:
             spend=self._spend,
             may_search=self._searching[asked] < _MOST_SEARCHING,
         )
+        taken_before = self._searching[asked]
         self._searching[asked] += max(0, self._effort - before - _USUAL)
+        if taken_before < _MOST_SEARCHING <= self._searching[asked]:
+            self._cut_short.append(frozenset(asked))
         return found
 
-    @property
-    def is_cut_short(self) -> bool:
-        """Whether searches for some needs have used up what they may take: another decision gets further."""
-        return any(effort >= _MOST_SEARCHING for effort in self._searching.values())
+    def is_cut_short(self, needs: Iterable[DeviceNeed]) -> bool:
+        """Whether searches for these needs, or some of them, were cut: nodes may be left that nobody has looked at."""
+        return bool(self._cut_short) and any(map(frozenset(needs).issuperset, self._cut_short))
 
     def full_claim(self, pod: PodRecord) -> str:
         """A claim of a pod that as many pods use, with those placed here, as may use it at once; "" if there is none.

@@ -200,6 +200,19 @@ def test_a_search_that_was_cut_short_goes_on_though_nothing_happens(is_gang: boo
     assert chosen(made.decide(now_ns))["p"][0] == "z"
 
 
+def test_a_search_that_was_cut_short_has_nobody_else_searched_for_again() -> None:
+    made = _searching_long()
+    large = claimed("too-large", ask(capacity={"requests": {"m": "1Ti"}}))
+    feed(made, large, claiming("p", "c"), claiming("q", "too-large"), claiming("r", "c", "too-large"))
+    snapshot = made.snapshot()
+    placer = Placer(snapshot)
+    asked = {name: snapshot.judged(snapshot.pods.records[f"uid-{name}"], 0) for name in "pqr"}
+    for name in "pq":
+        assert placer.place(asked[name]) is None
+    cut = {name: placer.statement.allocating.is_cut_short(each.cls.devices) for name, each in asked.items()}
+    assert cut == {"p": True, "q": False, "r": True}
+
+
 def test_decisions_of_a_cluster_that_has_seen_much_are_those_of_one_that_sees_the_same_at_once() -> None:
     dice = random.Random(5)
     placed = 0
