@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from kube.client.patience import doubled_s
 from nodeagent.core.witness import Held, Outcome
 
 #: (for so long after the first question, a question each), in seconds; after all of them, the last pause.
@@ -24,6 +23,8 @@ SETTLES_S: Final = 10.0
 #: up to LONGEST_FORBIDDEN_S.
 FAILED_S: Final = 0.5
 LONGEST_FORBIDDEN_S: Final = 300.0
+#: More would be no number that a float can hold.
+_MOST_DOUBLINGS: Final = 60
 
 
 @dataclass(slots=True)
@@ -133,7 +134,7 @@ class Asking:
         if (entry := self._entries.get(uid)) is not None:
             entry.failures += 1
             longest_s = LONGEST_FORBIDDEN_S if is_forbidden else SELDOM_S
-            entry.next_s = now_s + doubled_s(FAILED_S, entry.failures, longest_s=longest_s)
+            entry.next_s = now_s + min(FAILED_S * (1 << min(entry.failures, _MOST_DOUBLINGS)), longest_s)
 
     @staticmethod
     def _again(entry: _Entry, now_s: float) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -23,11 +25,11 @@ OTHER = "00000000-1111-4222-8333-444444444444"
 HALF = 500_000_000
 
 
-def entry(name: str, **more: int) -> Entry:
+def entry(name: str, **more: Any) -> Entry:
     return Entry(HALF // 2, "a", "1", 0, f"team/{name}", **more)
 
 
-def told(uuid: str = "GPU-a", **entries: Entry) -> dict[str, str]:
+def told(uuid: str = "GPU-a", **entries: Entry) -> dict[str, Any]:
     """Annotations of a reservation whose device and book are known."""
     book = Book({{"p": POD, "q": OTHER}[name]: each for name, each in entries.items()})
     return {names.RESERVE_FOR_GPU_INDEX: uuid, names.TENANTS: render(book)}
@@ -209,7 +211,7 @@ async def test_a_dry_run_says_that_nothing_was_done() -> None:
         (only,) = await events(it)
         assert "would be killed; the warden is in dry run" in only.note
         status = (await it.gpu_node()).status.agent
-        assert (status.back_ends, (status.missing or ())[0].what) == (None, "memory caps")
+        assert (status.back_ends, [each.what for each in status.missing or ()]) == (None, ["memory caps"])
 
 
 async def test_events_that_are_refused_hold_nothing_up() -> None:
