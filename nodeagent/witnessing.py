@@ -20,7 +20,7 @@ from kube.watch.signal import Signal
 from kube.watch.tee import Tee
 from nodeagent.cards import Cards
 from nodeagent.core.asking import Asking
-from nodeagent.core.witness import Given, Held, Outcome, Verdict, held, judge
+from nodeagent.core.witness import Given, Held, Outcome, Verdict, held, held_back, judge
 from nodeagent.kubeletapi.client import Life, Unanswered
 from nodeagent.kubeletapi.podresources import PodDevices
 from nodeagent.observing import Observer
@@ -171,8 +171,10 @@ class Witnessing:
         if verdict.outcome is Outcome.UNKNOWN_DEVICE:
             self._cards.look_for(_first(given))
         if verdict.outcome is Outcome.TOLD and not self._asking.may_tell(before.uid, anyio.current_time()):
-            self._asking.postpone(before.uid, anyio.current_time())
-            return
+            if not before.is_witnessed:
+                self._asking.postpone(before.uid, anyio.current_time())
+                return
+            verdict = held_back()
         written: Held | None = None
         if verdict.write is not None:
             written = await self._write(before, verdict)

@@ -159,6 +159,14 @@ def _compared_with_process(held: Held, uuid: str) -> Verdict:
     return Verdict(Outcome.AGREES)
 
 
+def held_back() -> Verdict:
+    """Judge the word of a kubelet that just started where it names another device than the one before it.
+
+    The new one is not told yet; the old one is not held any more, so nobody is to join it.
+    """
+    return Verdict(Outcome.WITHDRAWN, _WITHDRAWAL, "a kubelet that has just started names another device")
+
+
 def _without(after: Held, outcome: Outcome, why: str) -> Verdict:
     """Take back what kubelet is said to have said."""
     return Verdict(Outcome.WITHDRAWN, _WITHDRAWAL, why) if after.is_witnessed else Verdict(outcome, why=why)

@@ -171,6 +171,22 @@ async def test_after_a_reboot_that_lost_kubelets_notes_its_new_word_is_told() ->
         assert (said[names.RESERVE_FOR_GPU_INDEX], said[names.WITNESS]) == ("GPU-b", names.WITNESS_KUBELET)
 
 
+async def test_a_device_that_a_kubelet_which_starts_took_back_is_not_told_while_it_settles() -> None:
+    async with scene() as it:
+        await it.start()
+        it.kubelet.given = {"r": ("GPU-a",)}
+        await it.reserve()
+        await anyio.sleep(SETTLES_S + 1.0)
+        assert await it.annotations() == TOLD
+        it.kubelet.lives, it.kubelet.given = 2, {"r": ("GPU-b",)}
+        await anyio.sleep(2.0)
+        said = await it.annotations()
+        assert (said[names.RESERVE_FOR_GPU_INDEX], names.WITNESS in said) == ("GPU-a", False)
+        await anyio.sleep(SETTLES_S)
+        said = await it.annotations()
+        assert (said[names.RESERVE_FOR_GPU_INDEX], said[names.WITNESS]) == ("GPU-b", names.WITNESS_KUBELET)
+
+
 async def test_what_was_taken_back_is_told_again_once_kubelet_says_it_again() -> None:
     """A kubelet that starts without the API server knows no pod of it at first."""
     async with scene() as it:
