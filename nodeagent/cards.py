@@ -32,6 +32,8 @@ class Cards:
         self.on_change: Callable[[], None] | None = None
         #: Why the driver could not be asked at the last look; "": it could.
         self.trouble = "the driver was not asked yet"
+        #: The driver has answered since the agent was started.
+        self.are_known = False
 
     @property
     def cards(self) -> tuple[Card, ...]:
@@ -60,7 +62,7 @@ class Cards:
             if isinstance(found, Unreadable):
                 self.trouble = found.message
             else:
-                self._machine, self.trouble = found, ""
+                self._machine, self.trouble, self.are_known = found, "", True
             if before == (self._machine, self.trouble):
                 return
         if self.trouble:

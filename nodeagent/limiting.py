@@ -108,16 +108,22 @@ class Limiting:
         self._changed.set()
 
     async def run(self) -> None:
-        """Work until cancelled; to be started when ``books`` are known, so that no warden is sent less."""
+        """Work until cancelled; to be started when ``books`` are known.
+
+        A warden is sent no fewer caps than there are: it goes by the last ones until devices are known, too.
+        """
+        is_connected = False
         async with anyio.create_task_group() as tasks:
-            self._hold()
-            tasks.start_soon(self._link.run)
             while True:
+                if self._cards.are_known:
+                    self._hold()
+                    if not is_connected:
+                        is_connected = True
+                        tasks.start_soon(self._link.run)
                 self._tell()
                 await anyio.sleep(_PAUSE_S)
                 with anyio.move_on_after(_EVERY_S):
                     await self._changed.wait()
-                self._hold()
 
     def _hold(self) -> None:
         memory_mib = {uuid: one.mem_mib for uuid, one in self._cards.devices.items() if one.mem_mib}

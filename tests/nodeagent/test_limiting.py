@@ -13,7 +13,7 @@ from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
 from nodeagent.core.machine import Machine
 from nodeagent.core.standing import STALE_NS
-from reservation.device import Device
+from reservation.device import Device, Unreadable
 from tests.nodeagent.node import AGENT, CARDS, Scene, scene
 from tests.nodeagent.played import PlayedWarden
 from wire import names
@@ -65,6 +65,19 @@ async def test_caps_are_those_of_the_books_and_follow_them() -> None:
         await it.api.delete(PODS, "r", namespace=names.RESERVATION_NAMESPACE, grace_s=0)
         await anyio.sleep(0.5)
         assert warden.caps == {(OTHER, "GPU-b"): 40_779}
+
+
+async def test_a_warden_keeps_its_caps_while_an_agent_that_was_started_cannot_read_the_driver() -> None:
+    async with scene() as it:
+        warden = PlayedWarden("GPU-a")
+        it.machine[0] = Unreadable("the driver is not there yet")
+        await it.reserve(**BOOK)
+        await it.start(warden, cards_every_s=5.0)
+        await anyio.sleep(60.0)
+        assert (warden.is_connected, warden.sent) == (False, [])
+        it.machine[0] = Machine(CARDS[:1], {"GPU-a": Device("GPU-a", 3, 81559)})
+        await anyio.sleep(6.0)
+        assert (warden.is_connected, warden.sent) == (True, [{MINE: 20_000}])
 
 
 async def test_a_card_that_appears_later_has_its_caps_then() -> None:
