@@ -1,0 +1,85 @@
+"""Agent and warden as the chart runs them: they meet on a real kubelet, and what the warden may do is enough.
+
+The driver's stub says the same to a container as long as it runs, so no over-use can be played here: that a process of
+another pod can be ended is tried with the warden's own code, in its container.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.e2e.release import Release
+from tests.node.pods import Machine, eventually, pod
+from tests.node.test_chart import VALUES
+from tests.node.test_chart import cluster as cluster  # noqa: PLC0414 - the fixture, for this module too
+from tools.chart import CHART
+from tools.node.node import CTR
+from wire import names
+
+pytestmark = [pytest.mark.node, pytest.mark.helm, pytest.mark.timeout(600)]
+
+WARDEN = ("nodeAgent.enabled=true", "nodeAgent.warden.enabled=true", "nodeAgent.warden.dryRun=false")
+#: Ends the first process of a pod, as the warden would.
+ENDS = """
+import os, sys
+from nodeagent.core.samples import Process
+from nodeagent.warden.ending import Ending
+from nodeagent.warden.processes import Processes
+processes = Processes()
+for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+    known = processes.known(pid)
+    if known and known.seat and known.seat.pod_uid == sys.argv[1] and known.name != "pause":
+        print(Ending(processes).end(Process(pid, known.started, 1, pod_uid=sys.argv[1]), 0))
+        break
+"""
+
+
+def container_of(machine: Machine, component: str) -> str:
+    """Wait until the component's pod runs; return its container's id."""
+
+    def running() -> str | None:
+        pods = [
+            one
+            for one in machine.pods(names.NODE_NAMESPACE)
+            if one["metadata"]["labels"]["app.kubernetes.io/component"] == component
+        ]
+        statuses: list[Any] = [each for one in pods for each in one["status"].get("containerStatuses", ())]
+        return next((each["containerID"] for each in statuses if each["state"].get("running")), None)
+
+    found = eventually(running, lambda: f"{component} to run: {machine.pods(names.NODE_NAMESPACE)}")
+    return found.removeprefix("containerd://")
+
+
+def back_ends(machine: Machine) -> list[str] | None:
+    """What ends over-use on the node, as its GpuNode says."""
+    code, body = machine.plane.rest().send("GET", f"/apis/moorage.dev/v1alpha1/gpunodes/{machine.node.name}")
+    agent = msgspec.json.decode(body).get("status", {}).get("agent", {}) if code == 200 else {}
+    return agent.get("backEnds")
+
+
+def test_agent_and_warden_of_the_chart_meet_and_it_can_end_a_pods_process(cluster: Machine, tmp_path: Path) -> None:
+    machine, release = cluster, Release(cluster.plane, tmp_path, has_kubelets=True)
+    values = [word for value in (*VALUES, *WARDEN) for word in ("--set", value)]
+    release.helm("install", "moorage", str(CHART), "--create-namespace", "--wait", "--timeout", "300s", *values)
+    container = container_of(machine, "warden")
+    assert eventually(
+        lambda: back_ends(machine), lambda: f"the agent to hear the warden: {machine.pods(names.NODE_NAMESPACE)}"
+    ) == ["kill"]
+    machine.create(pod("victim", nodeName=machine.node.name))
+    uid = machine.reached("victim", "Running")["metadata"]["uid"]
+    said = machine.node.run(
+        *(*CTR, "task", "exec", "--exec-id", "ends", container), "/usr/bin/python3", "-c", ENDS, uid
+    )
+    assert said.split() == ["ended"]
+    ended = eventually(
+        lambda: machine.get("victim")["status"]["containerStatuses"][0]["state"].get("terminated"),
+        lambda: f"the container to end: {machine.get('victim')['status']}",
+    )
+    assert ended["exitCode"] == 137
+    # The warden was not restarted meanwhile.
+    assert container_of(machine, "warden") == container
+    release.helm("uninstall", "moorage", "--wait", "--timeout", "180s")
