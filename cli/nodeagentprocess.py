@@ -22,7 +22,7 @@ from cli.metrics.requests import CountedTransport
 from cli.metrics.tenants import show_tenants
 from cli.metrics.watches import count_watches, measured_lag
 from cli.refusing import BadInput
-from cli.settings.nodeagent import NodeAgentOptions
+from cli.settings.nodeagent import OWN, NodeAgentOptions
 from cli.version import VERSION
 from kube.client.api import Api
 from kube.client.clock import SystemClock
@@ -79,10 +79,14 @@ async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
             observer=AgentCounted(registry),
             warden=(functools.partial(WardenLink, Path(path)), events) if (path := options.warden_socket) else None,
         )
+        if options.device_plugin == OWN:
+            from cli.agentplugin import own_plugin  # noqa: PLC0415 - with NVML it takes 15 MiB, which others are spared
+
+            agent.plugin = own_plugin(options, agent, api, kubelet, events=events, clock=SystemClock(), rng=rng)
+        tasks.start_soon(events.run)
         count_watches(registry, agent.reflectors)
         show_cards(registry, agent)
         if agent.limiting is not None:
-            tasks.start_soon(events.run)
             show_tenants(registry, agent.limiting.measures, agent.limiting.deeds)
 
         async def work() -> None:
@@ -94,6 +98,6 @@ async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
 
 
 def _events(transport: CountedTransport, rng: random.Random, *, node: str) -> EventRecorder:
-    """Return what tells pods of deeds. It tries again itself, and has to see what was turned away."""
+    """Return what makes its Events. It tries again itself, and has to see what was turned away."""
     once = Api(transport, retry=Retry(rng, tries=1))
     return EventRecorder(once, clock=SystemClock(), controller=names.NODE_AGENT_SERVICE_ACCOUNT, instance=node)

@@ -7,7 +7,8 @@ has it go by the caps of books (limiting.py). Without it, or with it dead, every
 from __future__ import annotations
 
 import random
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskStatus
@@ -21,10 +22,40 @@ from nodeagent.observing import Observer
 from nodeagent.publishing import Publishing
 from nodeagent.settings import AgentSettings
 from nodeagent.witnessing import Kubelet, Witnessing
-from wire.crds.gpunode import AgentStatus, Missing
+from wire.crds.gpunode import AgentStatus, CardHealth, Missing
 
 #: ``status.agent.pluginMode`` of an agent that is no device plug-in.
 PLUGIN_OFF = "off"
+
+
+class Plugin(Protocol):
+    """The device plug-in of a node (nodeagent/ownplugin.py). What it can't do, it says; it never ends the agent."""
+
+    @property
+    def mode(self) -> str:
+        """``status.agent.pluginMode``."""
+        ...
+
+    @property
+    def rivals(self) -> int:
+        """How many resources another plug-in serves in its place."""
+        ...
+
+    def missing(self) -> list[Missing]:
+        """Say what it can't do, and why."""
+        ...
+
+    def card_health(self) -> Mapping[str, CardHealth]:
+        """Return the health of GPUs that are or were not well, by UUID."""
+        ...
+
+    def follow(self, on_change: Callable[[], None]) -> None:
+        """Have a function called whenever one of both has changed."""
+        ...
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        ...
 
 
 class Agent:
@@ -59,6 +90,8 @@ class Agent:
         )
         self.witnessing.observer = self.publishing.observer = observer or Observer()
         self.cards.on_change = self._on_cards
+        #: Set before ``run``; None: the node has another device plug-in.
+        self.plugin: Plugin | None = None
 
     @property
     def reflectors(self) -> list[Reflector[Any]]:
@@ -75,6 +108,9 @@ class Agent:
             tasks.start_soon(self.publishing.run)
             tasks.start_soon(self.cards.run)
             tasks.start_soon(self.witnessing.run)
+            if self.plugin is not None:
+                self.plugin.follow(self._tell)
+                tasks.start_soon(self.plugin.run)
             await tasks.start(self.witnessing.reflector.run)
             if self.limiting is not None:
                 tasks.start_soon(self.limiting.run)
@@ -83,7 +119,8 @@ class Agent:
     def missing(self) -> list[Missing]:
         """Say what the agent can't do here, and why."""
         found = [Missing(what="devices", why=self.cards.trouble)] if self.cards.trouble else []
-        return found if self.limiting is None else [*found, *self.limiting.missing()]
+        parts = [part for part in (self.limiting, self.plugin) if part is not None]
+        return [*found, *(each for part in parts for each in part.missing())]
 
     def _limiting(self, connect: Connect, events: EventRecorder) -> Limiting:
         return Limiting(
@@ -101,10 +138,13 @@ class Agent:
         self._tell()
 
     def _tell(self) -> None:
+        plugin = self.plugin
         agent = AgentStatus(
             version=self._settings.version,
             back_ends=None if self.limiting is None else self.limiting.back_ends or None,
-            plugin_mode=PLUGIN_OFF,
+            plugin_mode=PLUGIN_OFF if plugin is None else plugin.mode,
             missing=self.missing() or None,
         )
         self.publishing.tell(cards=self.cards.cards, agent=agent)
+        if plugin is not None:
+            self.publishing.tell(health=plugin.card_health())

@@ -76,6 +76,12 @@ class Publishing:
         self.nodes = Reflector(api, NODES, self._node, field_selector=selector, rng=rng)
         self.gpu_nodes = Reflector(api, GPU_NODES, self._gpu_node, field_selector=selector, rng=rng)
 
+    @property
+    def node(self) -> Node | None:
+        """The Node as it was seen last; None before, and when it was deleted."""
+        found: Node | None = self._node.found
+        return found
+
     def tell(self, **parts: Any) -> None:
         """Change parts of what is told, by the fields of Told."""
         changed = replace(self.told, **parts)

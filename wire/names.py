@@ -235,6 +235,10 @@ NODE_UUIDS: Final = "moorage.dev/gpu-uuids"
 NODE_ENFORCES: Final = "moorage.dev/enforces"
 #: Node annotation: what its agent saw that it holds pods to, in the same words.
 NODE_ENFORCES_SEEN: Final = "moorage.dev/enforces-seen"
+#: Label of a node: the file of the ConfigMap by which the agent's device plug-in serves it (docs/device-plugin.md).
+NODE_AGENT_CONFIG: Final = "moorage.dev/agent-config"
+#: Node annotation: UUIDs of GPUs that an administrator calls mended, joined by commas; each new value counts once.
+NODE_GPU_CLEARED: Final = "moorage.dev/gpu-cleared"
 #: Label of a node: the lowest level of a Topology.
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 #: Zone of a node or of a volume.
@@ -326,6 +330,10 @@ REASON_NOT_GROUPED: Final = "PodGrouperWarning"
 REASON_NOT_ALONE: Final = "NotAlone"
 #: On a Lease: a KAI Scheduler is at work in the same cluster.
 REASON_KAI_AT_WORK: Final = "KAIAtWork"
+#: On a Node: its agent's device plug-in does not serve by the file that is there; the message says what is wrong.
+REASON_CONFIG_REFUSED: Final = "AgentConfigRefused"
+#: On a Node: another device plug-in serves a resource there, so the agent's does not.
+REASON_PLUGIN_RIVAL: Final = "PluginRival"
 #: Health of a device in a container's status (KEP-4680).
 UNHEALTHY: Final = "Unhealthy"
 UNEXPECTED_ADMISSION_ERROR: Final = "UnexpectedAdmissionError"

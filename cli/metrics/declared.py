@@ -319,7 +319,10 @@ KUBELET_SILENT: Final = counter(
 )
 GPU_NODE_WRITES: Final = counter("moorage_gpu_node_writes_total", "Writes of the status of the node's GpuNode.")
 NODE_GPUS: Final = gauge("moorage_node_gpus", "GPUs of the node, as its driver showed them last.")
-NODE_AGENT: Final = (WITNESSED, WITNESS_SECONDS, KUBELET_SILENT, GPU_NODE_WRITES, NODE_GPUS)
+PLUGIN_RIVALS: Final = gauge(
+    "moorage_device_plugin_rivals", "Resources that another device plug-in serves in the place of the agent's."
+)
+NODE_AGENT: Final = (WITNESSED, WITNESS_SECONDS, KUBELET_SILENT, GPU_NODE_WRITES, NODE_GPUS, PLUGIN_RIVALS)
 
 #: Of everything that talks to the API server.
 _CLIENT: Final = (

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from cli.metrics.declared import GPU_NODE_WRITES, KUBELET_SILENT, NODE_GPUS, WITNESS_SECONDS, WITNESSED
+from cli.metrics.declared import (
+    GPU_NODE_WRITES,
+    KUBELET_SILENT,
+    NODE_GPUS,
+    PLUGIN_RIVALS,
+    WITNESS_SECONDS,
+    WITNESSED,
+)
 from cli.metrics.registry import Registry
 from nodeagent.app import Agent
 from nodeagent.core.witness import Outcome
@@ -43,5 +50,6 @@ class AgentCounted(Observer):
 
 
 def show_cards(registry: Registry, agent: Agent) -> None:
-    """Read how many GPUs the driver shows, whenever somebody asks."""
+    """Read how many GPUs the driver shows, whenever somebody asks, and which of them others offer."""
     registry.read_one(NODE_GPUS, lambda: float(len(agent.cards.cards)))
+    registry.read_one(PLUGIN_RIVALS, lambda: float(agent.plugin.rivals if agent.plugin else 0))

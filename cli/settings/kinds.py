@@ -229,6 +229,7 @@ COLLECTOR: Final = Kind(
 )
 URL: Final = Kind(metavar="URL", allowed="https://HOST:PORT or http://HOST:PORT", read=_url)
 FILE: Final = text("FILE", "the path of a file")
+FOLDER: Final = text("FOLDER", "the path of a folder")
 PEM_NAME: Final = text("PEM", "the path of a file")
 PEM: Final = Kind(metavar="PEM", allowed="the path of a file", read=_path)
 IMAGE: Final = _pattern("IMAGE", re.compile(r"[^\s]+"), "the name of an image")

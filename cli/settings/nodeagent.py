@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from cli.settings import kinds
 from cli.settings.common import Address, Component
 from cli.settings.declaring import Setting
+from nodeagent.kubeletapi import deviceplugin
 from nodeagent.kubeletapi.podresources import SOCKET
+
+OFF: Final = "off"
+OWN: Final = "own"
+MODES: Final = (OFF, OWN)
 
 
 class NodeAgentOptions(Component, frozen=True, kw_only=True):
@@ -27,6 +32,25 @@ class NodeAgentOptions(Component, frozen=True, kw_only=True):
         bool,
         Setting(help="cap shares without a memory cap at what they ask of the GPU", kind=kinds.SWITCH),
     ] = False
+    device_plugin: Annotated[
+        str,
+        Setting(
+            help="own: offer the node's GPUs to kubelet, in the place of another device plug-in",
+            kind=kinds.choice(MODES),
+        ),
+    ] = OFF
+    device_plugin_files: Annotated[
+        str, Setting(help="folder of the device plug-in's files; the Node's label names one", kind=kinds.FOLDER)
+    ] = ""
+    device_plugin_sockets: Annotated[
+        str, Setting(help="kubelet's folder of device plug-ins' sockets", kind=kinds.FOLDER)
+    ] = deviceplugin.FOLDER
+    device_plugin_state: Annotated[
+        str, Setting(help="folder of what the device plug-in keeps until the machine starts again", kind=kinds.FOLDER)
+    ] = "/run/moorage/device-plugin"
+    device_plugin_cdi: Annotated[
+        str, Setting(help="folder of the device plug-in's CDI file, where its file asks for one", kind=kinds.FOLDER)
+    ] = "/var/run/cdi"
     health_probe_bind_address: Annotated[
         Address | None, Setting(help="answer /healthz and /readyz there", kind=kinds.ADDRESS, default="nowhere")
     ] = None

@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from nodeagent.core.mistake import Mistake, shown
+from wire import names
 
 #: On a Node, the name of a file; the first that is there counts.
-LABELS: Final = ("moorage.dev/agent-config", "nvidia.com/device-plugin.config")
+LABELS: Final = (names.NODE_AGENT_CONFIG, "nvidia.com/device-plugin.config")
 _DEFAULT: Final = "default"
 
 

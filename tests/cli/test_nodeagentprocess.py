@@ -42,6 +42,13 @@ def test_what_the_agent_can_not_do_without_and_does_not_do_is_refused(arguments:
         settings(options("node-agent", arguments))
 
 
+def test_the_device_plugin_is_off_unless_it_is_asked_for() -> None:
+    assert options("node-agent", []).device_plugin == "off"
+    assert options("node-agent", ["--device-plugin=own"]).device_plugin == "own"
+    with pytest.raises(SystemExit):
+        options("node-agent", ["--device-plugin=nvidia"])
+
+
 def test_it_loads_no_other_component_and_no_driver() -> None:
     """One runs on each node: 50 MiB, where all of them and pynvml took 66."""
     done = subprocess.run(

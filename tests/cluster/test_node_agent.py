@@ -20,6 +20,7 @@ from nodeagent.core.messages import Done, Report, write_report
 from nodeagent.core.samples import Device, Process, Sample
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
 from nodeagent.warden.listening import Listener
+from tests.nodeagent.kubeletapi.kubelets import kubelet
 from tests.nodeagent.kubeletapi.played import PlayedKubelet, listening
 from tools import manifests
 from tools.cluster.nodeagent import NodeAgent
@@ -34,6 +35,8 @@ T = TypeVar("T")
 PATIENCE_S = 60.0
 PODS = f"/api/v1/namespaces/{names.RESERVATION_NAMESPACE}/pods"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+COUNT = "nvidia.com/gpu.count"
+TWICE = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, rename: nvidia.com/twice, replicas: 2}]}}"
 GPU_NODES = "/apis/moorage.dev/v1alpha1/gpunodes"
 
 
@@ -137,7 +140,7 @@ async def test_beside_a_warden_it_sends_the_caps_of_books_and_tells_pods_what_wa
             node,
             socket=socket,
             machine=tmp_path / MACHINE,
-            further=[f"--warden-socket={tmp_path / 'run' / 'warden.sock'}"],
+            further={"warden-socket": tmp_path / "run" / "warden.sock"},
         )
         await anyio.to_thread.run_sync(agent.__enter__)
         try:
@@ -168,6 +171,51 @@ async def test_beside_a_warden_it_sends_the_caps_of_books_and_tells_pods_what_wa
         finally:
             agent.__exit__(None, None, None)
             warden.close()
+
+
+async def test_an_agent_that_is_the_device_plugin_serves_by_its_nodes_label_and_says_what_is_wrong(
+    control_plane: ControlPlane, rest: Rest, tmp_path: Path
+) -> None:
+    node = f"node-{uuid.uuid4().hex[:8]}"
+    path = f"/api/v1/nodes/{node}"
+    rest.call("POST", "/api/v1/nodes", {"metadata": {"name": node}})
+    gpus = made_up(node, 2)
+    write_machine(tmp_path, gpus)
+    files, plugins = tmp_path / "files", tmp_path / "p"
+    for folder in (files, plugins):
+        folder.mkdir()
+    (files / "default").write_text("moorage: {healingSeconds: 1}")
+    (files / "twice").write_text(TWICE)
+    further: dict[str, str | Path] = {
+        "device-plugin": "own",
+        "device-plugin-files": files,
+        "device-plugin-sockets": plugins,
+        "device-plugin-state": tmp_path / "run",
+        "device-plugin-cdi": tmp_path / "cdi",
+    }
+    socket = tmp_path / "kubelet.sock"
+    async with listening(PlayedKubelet(), socket), kubelet(plugins) as registry:
+        agent = NodeAgent(control_plane, node, socket=socket, machine=tmp_path / MACHINE, further=further)
+        await anyio.to_thread.run_sync(agent.__enter__)
+        try:
+            first = await registry.next()
+            assert first.resource == names.GPU_RESOURCE
+            assert await first.healthy() == {gpu.uuid: True for gpu in gpus}
+            await eventually(lambda: rest.call("GET", path)["metadata"]["labels"].get(COUNT), "labels")
+            rest.call("PATCH", path, {"metadata": {"labels": {names.NODE_AGENT_CONFIG: "none"}}})
+            why = f"{names.NODE_AGENT_CONFIG}: 'none' is no file; allowed: default, twice"
+            event = await eventually(lambda: _event(rest, node), "the event")
+            assert (event["reason"], event["note"]) == (names.REASON_CONFIG_REFUSED, why)
+            made = await eventually(lambda: _missing(rest, node), "what is missing")
+            assert made["agent"]["pluginMode"] == "own"
+            assert made["agent"]["missing"] == [{"what": "device-plugin file", "why": why}]
+            rest.call("PATCH", path, {"metadata": {"labels": {names.NODE_AGENT_CONFIG: "twice"}}})
+            assert (await registry.next()).resource == "nvidia.com/twice"
+            assert "moorage_device_plugin_rivals 0.0" in agent.metrics()
+            agent.check()
+            assert agent.stop() == 0
+        finally:
+            agent.__exit__(None, None, None)
 
 
 async def test_its_token_makes_events_about_its_own_node_and_about_no_other(
@@ -211,6 +259,16 @@ def _noted(rest: Rest, pod_uid: str) -> str | None:
 def _enforced(rest: Rest, node: str) -> dict[str, Any] | None:
     tenants = (_status(rest, node) or {}).get("tenants", ())
     return next((each for each in tenants if each.get("enforced")), None)
+
+
+def _event(rest: Rest, node: str) -> dict[str, Any] | None:
+    events = rest.call("GET", "/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+    return next((each for each in events if each["regarding"]["name"] == node), None)
+
+
+def _missing(rest: Rest, node: str) -> dict[str, Any] | None:
+    status = _status(rest, node)
+    return status if status and status["agent"].get("missing") else None
 
 
 def _status(rest: Rest, node: str) -> dict[str, Any] | None:

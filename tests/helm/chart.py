@@ -90,6 +90,16 @@ TABLE: Mapping[str, Values] = {
             },
         },
     },
+    "node-agent-as-device-plugin": {
+        "nodeAgent": {
+            "enabled": True,
+            "kubeletFolder": "/var/lib/k0s/kubelet",
+            "devicePlugin": {"mode": "own", "files": {"default": "version: v1\n"}},
+        },
+    },
+    "node-agent-by-a-config-map": {
+        "nodeAgent": {"enabled": True, "devicePlugin": {"mode": "own", "configMap": "plugin-files"}}
+    },
     "page": {"page": {"enabled": True}},
     "page-with-a-certificate": {
         "page": {"enabled": True, "tlsSecret": "page-tls", "traceUrl": "https://jaeger.example/trace/{trace_id}"}

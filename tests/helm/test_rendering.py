@@ -198,6 +198,59 @@ def test_without_being_asked_for_there_is_no_agent_and_no_namespace_of_its_own(t
         assert names.NODE_NAMESPACE not in {made["metadata"]["name"], made["metadata"].get("namespace")}
 
 
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [("node-agent-as-device-plugin", "moorage-device-plugin"), ("node-agent-by-a-config-map", "plugin-files")],
+)
+def test_an_agent_that_is_the_device_plugin_sees_what_it_needs_for_that(name: str, files: str, tmp_path: Path) -> None:
+    values, objects = TABLE[name]["nodeAgent"], rendered(tmp_path, TABLE[name])
+    spec = only(objects, "DaemonSet", "moorage-node-agent")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    command, *given = container["args"]
+    told = options(command, given, {})
+    assert told.device_plugin == "own"
+    kubelet = values.get("kubeletFolder", "/var/lib/kubelet")
+    by_name = {each["name"]: each.get("hostPath", each.get("configMap")) for each in spec["volumes"]}
+    writable, read_only = (
+        {
+            each["mountPath"]: by_name[each["name"]]
+            for each in container["volumeMounts"]
+            if each.get("readOnly", False) is is_read_only
+        }
+        for is_read_only in (False, True)
+    )
+    assert writable == {
+        told.device_plugin_sockets: {"path": f"{kubelet}/device-plugins", "type": "Directory"},
+        told.device_plugin_state: {"path": "/run/moorage/device-plugin", "type": "DirectoryOrCreate"},
+        told.device_plugin_cdi: {"path": "/var/run/cdi", "type": "DirectoryOrCreate"},
+    }
+    assert read_only == {
+        str(Path(told.pod_resources_socket).parent): {"path": f"{kubelet}/pod-resources", "type": "Directory"},
+        told.device_plugin_files: {"name": files},
+    }
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    if given_files := values["devicePlugin"].get("files"):
+        made = only(objects, "ConfigMap", files)
+        assert (made["metadata"]["namespace"], made["data"]) == (names.NODE_NAMESPACE, given_files)
+
+
+@pytest.mark.parametrize("mode", ["off", False])
+def test_an_agent_that_is_no_device_plugin_has_no_right_to_label_nodes(mode: object, tmp_path: Path) -> None:
+    off = {"nodeAgent": {"enabled": True, "devicePlugin": {"mode": mode, "files": {"default": ""}}}}
+    rights = "moorage-node-agent-device-plugin"
+    for values, count in ((off, 0), (TABLE["node-agent-as-device-plugin"], 2)):
+        objects = rendered(tmp_path, values)
+        assert sum(each["metadata"]["name"] == rights for each in objects) == count
+        assert any(each["metadata"]["name"] == "moorage-device-plugin" for each in objects) == bool(count)
+
+
+def test_two_sources_of_the_device_plugins_files_are_refused(tmp_path: Path) -> None:
+    plugin = {"mode": "own", "files": {"default": ""}, "configMap": "x"}
+    file = written(tmp_path, {"nodeAgent": {"enabled": True, "devicePlugin": plugin}})
+    with pytest.raises(Refused, match=r"nodeAgent\.devicePlugin\.configMap: not allowed beside files"):
+        helm("template", "moorage", CHART, "-n", "kai-scheduler", "-f", file)
+
+
 def test_where_a_token_names_no_node_there_is_no_agent(tmp_path: Path) -> None:
     file = written(tmp_path, TABLE["node-agent"])
     with pytest.raises(Refused, match=r"Kubernetes v1\.31\.0 does not say on which node a token is used"):

@@ -15,9 +15,13 @@ import pytest
 
 from nodeagent.kubeletapi.deviceplugin import PLUGIN_SERVICE, AllocateRequest, AllocateResponse
 from tests.node.pods import Machine, Pod, eventually, pod
+from tools.cluster.deployment import Deployment
+from tools.cluster.nodeagent import NodeAgent
 from tools.controlplane import KUBELET
+from tools.node.gpus import MACHINE
 from tools.node.node import OWN_PLUGIN, PLUGIN
 from tools.node.registration import identity, registered
+from wire import names
 from wire.quantity import whole
 
 pytestmark = pytest.mark.node
@@ -123,6 +127,62 @@ def plugin(machine: Machine) -> Iterator[Plugin]:
     (machine.node.folder / "own-plugin-state").unlink(missing_ok=True)
     machine.node.start_again(PLUGIN)
     machine.node.wait_until_ready()
+
+
+@pytest.fixture
+def agent(machine: Machine, moorage: Deployment) -> Iterator[NodeAgent]:
+    """The agent as the device plug-in, in the place of the emulated one; afterwards that one again."""
+    del moorage  # has made the namespaces, rights and kinds
+    node = machine.node
+    own, kubelet = node.folder / "agent-plugin", node.folder / "kubelet"
+    files = own / "files"
+    files.mkdir(parents=True)
+    quiet = "moorage: {labels: false}\n"
+    (files / "default").write_text(quiet)
+    (files / "shared").write_text(quiet + SHARED)
+    further: dict[str, str | Path] = {
+        "device-plugin": "own",
+        "device-plugin-files": files,
+        "device-plugin-sockets": kubelet / "device-plugins",
+        "device-plugin-state": own / "run",
+        "device-plugin-cdi": own / "cdi",
+    }
+    node.kill(PLUGIN)
+    socket = kubelet / "pod-resources" / "kubelet.sock"
+    with NodeAgent(machine.plane, node.name, socket=socket, machine=node.folder / MACHINE, further=further) as made:
+        yield made
+        made.check()
+    machine.remove(*(one["metadata"]["name"] for one in machine.pods("default")))
+    node.set_gpus(node.gpus)
+    machine.plane.rest().call("PATCH", f"/api/v1/nodes/{node.name}", _labelled(None))
+    node.start_again(PLUGIN)
+    node.wait_until_ready()
+
+
+def _labelled(value: str | None) -> dict[str, Any]:
+    return {"metadata": {"labels": {names.NODE_AGENT_CONFIG: value}}}
+
+
+def test_the_agent_serves_the_node_by_its_label_and_tells_illness(machine: Machine, agent: NodeAgent) -> None:
+    rest, (first, second) = machine.plane.rest(), machine.devices
+    eventually(lambda: agent.log().count("kubelet has read the devices") or None, agent.log)
+    has(machine, 2)
+    machine.create(bound(machine, "by-the-agent", gpus=2))
+    assert machine.sees("by-the-agent") == {first, second}
+    machine.remove("by-the-agent")
+    machine.node.add_events(f"{first} 79")
+    has(machine, 1)
+
+    def health() -> dict[str, str] | None:
+        status = rest.call("GET", f"/apis/moorage.dev/v1alpha1/gpunodes/{machine.node.name}")["status"]
+        found = {card["uuid"]: card["health"]["state"] for card in status["cards"] if "health" in card}
+        return found or None
+
+    assert eventually(health, lambda: "the health of a GPU") == {first: "ill"}
+    rest.call("PATCH", f"/api/v1/nodes/{machine.node.name}", _labelled("shared"))
+    # Both replicas of the one that is well.
+    has(machine, 2, "nvidia.com/shared")
+    has(machine, 0)
 
 
 def test_it_takes_over_and_gives_back_under_running_pods(machine: Machine) -> None:

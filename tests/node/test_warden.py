@@ -70,7 +70,7 @@ def agent(machine: Machine, alone: Path) -> Iterator[NodeAgent]:
         machine.node.name,
         socket=machine.node.folder / "kubelet" / "pod-resources" / "kubelet.sock",
         machine=machine.node.folder / MACHINE,
-        further=[f"--warden-socket={alone}"],
+        further={"warden-socket": alone},
     )
     with made as running:
         yield running

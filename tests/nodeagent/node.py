@@ -20,7 +20,7 @@ from kube.events import EventRecorder
 from kube.memory.calls import AuditEntry
 from kube.memory.server import MemoryApiServer
 from kube.memory.types import MOORAGE
-from nodeagent.app import Agent
+from nodeagent.app import Agent, Plugin
 from nodeagent.core.card import Card
 from nodeagent.core.machine import Machine
 from nodeagent.core.witness import Outcome
@@ -113,7 +113,13 @@ class Scene:
         await anyio.sleep(self.takes_s)
         return self.machine[0]
 
-    async def start(self, warden: Connect | None = None, **settings: Any) -> anyio.CancelScope:
+    async def start(
+        self,
+        warden: Connect | None = None,
+        *,
+        plugin: Callable[[Scene], Plugin | None] = lambda _: None,
+        **settings: Any,
+    ) -> anyio.CancelScope:
         """Start an agent, as after the start of its process."""
         scope = anyio.CancelScope()
         events = self._events()
@@ -126,6 +132,7 @@ class Scene:
             observer=self.counted,
             warden=None if warden is None else (warden, events),
         )
+        self.agent.plugin = plugin(self)
 
         async def run(*, task_status: Any) -> None:
             with scope:

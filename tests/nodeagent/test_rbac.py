@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import anyio
 
+from nodeagent.pluginports import Observer
 from tests.binder.test_rbac import Right, granted
 from tests.nodeagent.node import AGENT, scene
 from tests.nodeagent.played import PlayedWarden
 from tests.nodeagent.test_limiting import BOOK, MINE
+from tests.nodeagent.test_ownplugin import Played
 
 
-async def test_the_agents_role_is_exactly_what_it_does() -> None:
+async def test_the_agents_role_is_exactly_what_it_does(tmp_path: Path) -> None:
+    async def says(observer: Observer) -> None:
+        observer.labelled({"nvidia.com/gpu.count": "2"})
+        observer.rival("nvidia.com/gpu", "another answers")
+        await anyio.sleep_forever()
+
+    played = Played(tmp_path)
+    played.does = says
     async with scene() as it:
         warden = PlayedWarden("GPU-a")
         await it.reserve("held", **BOOK)
-        await it.start(warden)
+        await it.start(warden, plugin=played.part_of)
         warden.holds[MINE] = 30_000
         await anyio.sleep(1.0)
         await warden.go_on(3, warden.deed(MINE, "ended"))

@@ -13,9 +13,9 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from tools.cluster.plane import ControlPlane
@@ -37,13 +37,19 @@ class NodeAgent:
     """``socket``: of kubelet's pod-resources API. ``machine``: the NVML stub's file of GPUs. ``further``: options."""
 
     def __init__(
-        self, plane: ControlPlane, node: str, *, socket: Path, machine: Path, further: Sequence[str] = ()
+        self,
+        plane: ControlPlane,
+        node: str,
+        *,
+        socket: Path,
+        machine: Path,
+        further: Mapping[str, str | Path] = MappingProxyType({}),
     ) -> None:
         self._plane = plane
         self._node = node
         self._socket = socket
         self._machine = machine
-        self._further = tuple(further)
+        self._further = further
         self._folder = tempfile.TemporaryDirectory(prefix="agent-")
         self._family = Family(Path(self._folder.name))
         self._port, self._metrics = free_port(), free_port()
@@ -101,8 +107,9 @@ class NodeAgent:
             "pod-resources-socket": self._socket,
             "health-probe-bind-address": f"{LOOPBACK}:{self._port}",
             "metrics-bind-address": f"{LOOPBACK}:{self._metrics}",
+            **self._further,
         }
-        flags = [*(f"--{key}={value}" for key, value in options.items()), *self._further]
+        flags = [f"--{key}={value}" for key, value in options.items()]
         command = [sys.executable, "-m", "cli.main", "node-agent", *flags]
         began = time.monotonic()
         self._child = self._family.start("agent", ["/usr/bin/env", *environment, *command])

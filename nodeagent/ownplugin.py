@@ -1,0 +1,94 @@
+"""The device plug-in as a part of the agent: started again when it ends, and never the end of the rest.
+
+``serve`` (nodeagent/serving.py with a machine) is passed in, so an agent without a plug-in loads nothing of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Final
+
+import anyio
+
+from nodeagent.labelling import Labelling
+from nodeagent.lifeofresource import Allocatable
+from nodeagent.pluginports import Observer, Sources
+from nodeagent.pluginreports import Reports
+from nodeagent.pluginsources import NodeSources
+from wire.crds.gpunode import CardHealth, Missing
+
+_log: Final = logging.getLogger(__name__)
+#: Between an end and the next start.
+_AGAIN_S: Final = 30.0
+
+#: Serves until cancelled.
+Serve = Callable[[Sources, Observer], Awaitable[None]]
+
+
+class OwnPlugin:
+    """An app.Plugin. ``allocatable`` asks kubelet for the resources that it knows; ``node_read``: the Node was read."""
+
+    mode: Final = "own"
+
+    def __init__(
+        self,
+        serve: Serve,
+        *,
+        said: NodeSources,
+        node_read: anyio.Event,
+        allocatable: Allocatable,
+        reports: Reports,
+        labelling: Labelling,
+    ) -> None:
+        self._serve = serve
+        self._node_read = node_read
+        self._said = said
+        self._sources = Sources(file=said.file, allocatable=allocatable, cleared=said.cleared)
+        self._reports = reports
+        self._labelling = labelling
+        reports.on_labels = labelling.want
+
+    @property
+    def rivals(self) -> int:
+        """How many resources another plug-in serves in the place of this one."""
+        return len(self._reports.rivals)
+
+    def missing(self) -> list[Missing]:
+        """Say what it can't do, and why."""
+        return self._reports.missing()
+
+    def card_health(self) -> Mapping[str, CardHealth]:
+        """Return the health of GPUs that are or were not well, by UUID."""
+        return self._reports.card_health
+
+    def follow(self, on_change: Callable[[], None]) -> None:
+        """Have a function called whenever ``missing`` or ``card_health`` have changed."""
+        self._reports.on_change = on_change
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        # A file of another node's would offer other resources for a moment.
+        if not self._said.is_known:
+            await self._node_read.wait()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._labelling.run)
+            while True:
+                try:
+                    self._reports.stopped("")
+                    await self._serve(self._sources, self._reports)
+                    why = "it ended"
+                except Exception as error:  # noqa: BLE001 - whatever it is, the rest of the agent goes on
+                    why = "; ".join(_told(error))
+                    _log.exception("the device plug-in has ended, and is started again in %.0f s", _AGAIN_S)
+                self._reports.stopped(f"{why}; started again in {_AGAIN_S:.0f} s")
+                await anyio.sleep(_AGAIN_S)
+
+
+def _told(error: BaseException) -> Iterator[str]:
+    """The texts of what was raised, those of a group each by itself."""
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _told(each)
+    else:
+        yield str(error) or type(error).__name__
