@@ -18,7 +18,18 @@ from kube.telemetry.logevents import LogEvent, about
 PATH: Final = "/log-level"
 LEVELS: Final = ("debug", "info", "warning", "error")
 #: Whose loggers have the level; those of libraries don't.
-PACKAGES: Final = ("admission", "binder", "cli", "gpu", "kube", "reservation", "scheduler", "simulator", "wire")
+PACKAGES: Final = (
+    "admission",
+    "binder",
+    "cli",
+    "gpu",
+    "kube",
+    "nodeagent",
+    "reservation",
+    "scheduler",
+    "simulator",
+    "wire",
+)
 DEFAULT_FOR_S: Final = 600
 LONGEST_FOR_S: Final = 86_400
 
