@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from cli.checks.agents import check_agents
 from cli.checks.cdi import check_cdi
+from cli.checks.deviceplugins import check_device_plugins
 from cli.checks.enforcement import check_enforcement
 from cli.checks.finding import Finding, Level
 from cli.checks.foreign import check_node_resources
@@ -48,6 +49,7 @@ def checks(*, runtime_class: str, clock: Clock) -> dict[str, Check]:
         "kept shares": check_vanished,
         "enforcement": check_enforcement,
         "node agents": check_agents,
+        "device plug-ins": check_device_plugins,
         "rights": check_rights,
         "leaders": check_leaders,
     }

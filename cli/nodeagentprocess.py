@@ -22,7 +22,7 @@ from cli.metrics.requests import CountedTransport
 from cli.metrics.tenants import show_tenants
 from cli.metrics.watches import count_watches, measured_lag
 from cli.refusing import BadInput
-from cli.settings.nodeagent import OWN, NodeAgentOptions
+from cli.settings.nodeagent import NodeAgentOptions
 from cli.version import VERSION
 from kube.client.api import Api
 from kube.client.clock import SystemClock
@@ -36,6 +36,7 @@ from nodeagent.reading import read_aside
 from nodeagent.settings import AgentSettings
 from nodeagent.wardenlink import WardenLink
 from wire import names
+from wire.crds.gpunode import PLUGIN_OWN
 
 
 def settings(options: NodeAgentOptions) -> AgentSettings:
@@ -79,7 +80,7 @@ async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
             observer=AgentCounted(registry),
             warden=(functools.partial(WardenLink, Path(path)), events) if (path := options.warden_socket) else None,
         )
-        if options.device_plugin == OWN:
+        if options.device_plugin == PLUGIN_OWN:
             from cli.agentplugin import own_plugin  # noqa: PLC0415 - with NVML it takes 15 MiB, which others are spared
 
             agent.plugin = own_plugin(options, agent, api, kubelet, events=events, clock=SystemClock(), rng=rng)

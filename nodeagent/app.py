@@ -22,10 +22,7 @@ from nodeagent.observing import Observer
 from nodeagent.publishing import Publishing
 from nodeagent.settings import AgentSettings
 from nodeagent.witnessing import Kubelet, Witnessing
-from wire.crds.gpunode import AgentStatus, CardHealth, Missing
-
-#: ``status.agent.pluginMode`` of an agent that is no device plug-in.
-PLUGIN_OFF = "off"
+from wire.crds.gpunode import PLUGIN_OFF, AgentStatus, CardHealth, Missing
 
 
 class Plugin(Protocol):

@@ -16,7 +16,7 @@ from nodeagent.lifeofresource import Allocatable
 from nodeagent.pluginports import Observer, Sources
 from nodeagent.pluginreports import Reports
 from nodeagent.pluginsources import NodeSources
-from wire.crds.gpunode import CardHealth, Missing
+from wire.crds.gpunode import PLUGIN_OWN, CardHealth, Missing
 
 _log: Final = logging.getLogger(__name__)
 #: Between an end and the next start.
@@ -29,7 +29,7 @@ Serve = Callable[[Sources, Observer], Awaitable[None]]
 class OwnPlugin:
     """An app.Plugin. ``allocatable`` asks kubelet for the resources that it knows; ``node_read``: the Node was read."""
 
-    mode: Final = "own"
+    mode: Final = PLUGIN_OWN
 
     def __init__(
         self,

@@ -9,10 +9,9 @@ from cli.settings.common import Address, Component
 from cli.settings.declaring import Setting
 from nodeagent.kubeletapi import deviceplugin
 from nodeagent.kubeletapi.podresources import SOCKET
+from wire.crds.gpunode import PLUGIN_OFF, PLUGIN_OWN
 
-OFF: Final = "off"
-OWN: Final = "own"
-MODES: Final = (OFF, OWN)
+_MODES: Final = (PLUGIN_OFF, PLUGIN_OWN)
 
 
 class NodeAgentOptions(Component, frozen=True, kw_only=True):
@@ -36,9 +35,9 @@ class NodeAgentOptions(Component, frozen=True, kw_only=True):
         str,
         Setting(
             help="own: offer the node's GPUs to kubelet, in the place of another device plug-in",
-            kind=kinds.choice(MODES),
+            kind=kinds.choice(_MODES),
         ),
-    ] = OFF
+    ] = PLUGIN_OFF
     device_plugin_files: Annotated[
         str, Setting(help="folder of the device plug-in's files; the Node's label names one", kind=kinds.FOLDER)
     ] = ""

@@ -17,6 +17,10 @@ _PERCENT = {"minimum": 0, "maximum": 100}
 MOST_CARDS = 64
 MOST_TENANTS = 1024
 
+#: ``status.agent.pluginMode``: another device plug-in serves the node, or the agent does.
+PLUGIN_OFF = "off"
+PLUGIN_OWN = "own"
+
 
 class SlicePlace(WireStruct, frozen=True, gc=False):
     """A MIG slice at its place on a GPU."""
