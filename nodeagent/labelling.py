@@ -18,7 +18,7 @@ from nodeagent.core.labels import changes
 from wire.core import Node
 
 _log: Final = logging.getLogger(__name__)
-#: Between two looks at the Node: whoever takes labels away gets them back so late, and two that differ don't race.
+#: Between two looks at the Node. Labels that were taken away come back then; two writers that differ don't race.
 _EVERY_S: Final = 30.0
 _AGAIN: Final = BackoffRange(first_s=2.0, most_s=120.0)
 

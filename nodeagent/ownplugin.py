@@ -78,7 +78,7 @@ class OwnPlugin:
                     self._reports.stopped("")
                     await self._serve(self._sources, self._reports)
                     why = "it ended"
-                except Exception as error:  # noqa: BLE001 - whatever it is, the rest of the agent goes on
+                except Exception as error:  # noqa: BLE001 - no error ends the rest of the agent
                     why = "; ".join(_told(error))
                     _log.exception("the device plug-in has ended, and is started again in %.0f s", _AGAIN_S)
                 self._reports.stopped(f"{why}; started again in {_AGAIN_S:.0f} s")
@@ -86,7 +86,7 @@ class OwnPlugin:
 
 
 def _told(error: BaseException) -> Iterator[str]:
-    """The texts of what was raised, those of a group each by itself."""
+    """The texts of what was raised, those of a group one by one."""
     if isinstance(error, BaseExceptionGroup):
         for each in error.exceptions:
             yield from _told(each)

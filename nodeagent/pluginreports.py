@@ -18,7 +18,7 @@ from wire.events import WARNING
 from wire.rfc3339 import rfc3339
 
 _log: Final = logging.getLogger(__name__)
-#: Of a file with more mistakes only so many are told.
+#: Mistakes of a file that an event names.
 _MOST_TOLD: Final = 4
 _PLUGIN: Final = "device-plugin"
 

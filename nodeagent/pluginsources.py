@@ -53,7 +53,7 @@ class NodeSources:
 
     def cleared(self) -> Collection[str]:
         """Return the UUIDs that the Node calls mended since the last call."""
-        # What was told of before has been taken by now: an agent that ends meanwhile is told again.
+        # The value of the last call was used by now. An agent that ends before this returns it again.
         self._keep(self._taken)
         before, self._taken = self._taken, self._now()
         return nodesaid.cleared(before, self._taken)

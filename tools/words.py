@@ -82,7 +82,7 @@ SPEAKING: Final = (
     "workloads",
 )
 #: Packages of which only the comments are held: their strings are what programs read, or what tests look for.
-COMMENTED: Final = ("bench", "docs", "tests")
+COMMENTED: Final = ("bench", "docs", "nodeagent", "tests")
 #: Notes on KAI's own code, for engineers.
 _NOT_HELD: Final = ("docs/reference/kai-contract.md",)
 _DOCS: Final = Path("docs")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from nodeagent.core.mistake import Mistake, shown
 from nodeagent.core.settings import MOST_IDS, PREFIX, All, Auto, Devices, Entry
 
-#: Most entries of a file: each card and each slice of 32 GPUs by itself.
+#: Most entries of a file: one for each card and each slice of 32 GPUs.
 _MOST_ENTRIES: Final = 256
 _NAME: Final = re.compile(r"(?:nvidia\.com/)?([A-Za-z0-9](?:[-A-Za-z0-9_.]{0,51}[A-Za-z0-9])?)", re.ASCII)
 _WHAT: Final = re.compile(r"gpu|mig-[0-9]+g\.[0-9]+gb(?:[.+-][a-z0-9.+-]*)?", re.ASCII)

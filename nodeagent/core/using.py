@@ -17,11 +17,11 @@ from nodeagent.core.judging import Key
 from nodeagent.core.samples import MIB, Sample
 
 _SECOND_NS: Final = 10**9
-#: What is told of: peaks and means of this time.
+#: Peaks and means are of this time.
 WINDOW_NS: Final = 300 * _SECOND_NS
 _BUCKET_NS: Final = 10 * _SECOND_NS
 STEP_PERCENT: Final = 5
-#: Use is told up to here; more is as much.
+#: Use above this is reported as this.
 MOST_PERCENT: Final = 1_000
 #: At most this much of its memory and of its SMs at every look of this time: idle.
 IDLE_PERCENT: Final = 5

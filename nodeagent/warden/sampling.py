@@ -19,7 +19,7 @@ from typing import Any, Final
 from nodeagent.core.samples import Device, Process, Sample
 from nodeagent.warden.processes import Processes
 
-#: Looks between which devices are not listed anew: they come and go with MIG only, or with a driver.
+#: Looks between which devices are not listed again: they come and go with MIG only, or with a driver.
 _LOOKS_A_LISTING: Final = 10
 
 
