@@ -55,6 +55,8 @@ class NodeSources:
         """Return the UUIDs that the Node calls mended since the last call."""
         # The value of the last call was used by now. An agent that ends before this returns it again.
         self._keep(self._taken)
+        if self._node() is None:
+            return ()
         before, self._taken = self._taken, self._now()
         return nodesaid.cleared(before, self._taken)
 

@@ -183,6 +183,7 @@ def test_the_agent_serves_the_node_by_its_label_and_tells_illness(machine: Machi
     # Both replicas of the one that is well.
     has(machine, 2, "nvidia.com/shared")
     has(machine, 0)
+    print("resident as a part of the agent, MiB:", agent.resident_kib() // 1024)
 
 
 def test_it_takes_over_and_gives_back_under_running_pods(machine: Machine) -> None:
@@ -213,13 +214,13 @@ def test_it_registers_again_with_each_kubelet_and_after_each_restart_of_its_own(
     kubelets = node.folder / "kubelet" / "device-plugins" / "kubelet.sock"
     plugin.machine.create(bound(plugin.machine, "stays"))
     seen = plugin.machine.sees("stays")
-    for _ in range(3):
+    for _ in range(2):
         before = identity(kubelets)
         node.kill(KUBELET)
         node.start_again(KUBELET)
         now = next_kubelet(kubelets, before)
         took_ms.append((plugin.said(registered(now)) - now[1]) // 1_000_000)
-    for _ in range(3):
+    for _ in range(2):
         node.kill(OWN_PLUGIN)
         began_ns = time.time_ns()
         node.start_again(OWN_PLUGIN)
@@ -264,16 +265,17 @@ def test_illness_is_told_to_kubelet_and_a_device_that_came_back_is_offered_again
 
 def test_kubelet_takes_the_device_that_a_reservation_waits_for(plugin: Plugin) -> None:
     machine, node = plugin.machine, plugin.node
-    for wanted in (machine.devices[1], machine.devices[0]):
-        node.kill(OWN_PLUGIN)
-        began_ns = time.time_ns()
-        plugin.start("--wanted", wanted)
-        plugin.said("is registered", after_ns=began_ns)
-        has(machine, 2)
-        name = f"wants-{wanted[-6:]}"
-        machine.create(bound(machine, name))
-        assert machine.sees(name) == {wanted}
-        machine.remove(name)
+    machine.create(bound(machine, "wants-any"))
+    (taken,) = machine.sees("wants-any")
+    machine.remove("wants-any")
+    (other,) = set(machine.devices) - {taken}
+    node.kill(OWN_PLUGIN)
+    began_ns = time.time_ns()
+    plugin.start("--wanted", other)
+    plugin.said("is registered", after_ns=began_ns)
+    has(machine, 2)
+    machine.create(bound(machine, "wants-other"))
+    assert machine.sees("wants-other") == {other}
 
 
 def test_a_file_that_changes_while_it_runs_changes_what_the_node_offers(plugin: Plugin) -> None:
@@ -366,7 +368,7 @@ def test_at_rest_it_costs_little(plugin: Plugin) -> None:
     plugin.start("--look-s", "10")
     plugin.said("is registered", after_ns=began_ns)
     before_s, began_s = plugin.cpu_s(), time.monotonic()
-    time.sleep(20)
+    time.sleep(5)
     part = (plugin.cpu_s() - before_s) / (time.monotonic() - began_s)
     print(f"at rest: {part:.2%} of a core; resident, MiB: {plugin.resident_mib()}")
     assert part < 0.05

@@ -58,8 +58,9 @@ def test_a_folder_that_is_not_there_is_told(seen: Seen) -> None:
 
 
 def test_a_word_of_the_administrators_counts_once_and_also_after_a_restart(seen: Seen) -> None:
-    seen.says(cleared="GPU-old")
     first = seen.sources()
+    assert not first.cleared()
+    seen.says(cleared="GPU-old")
     # It may be older than the illness.
     assert not first.cleared()
     seen.says(cleared="GPU-a")
