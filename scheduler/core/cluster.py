@@ -189,7 +189,15 @@ class Cluster(ClusterState):
         return plan
 
     def prepared(self, now_ns: int, limits: Limits = LIMITS) -> Snapshot:
-        """What the next decision reads: the backlog is brought up to date before."""
+        """What the next decision reads: the backlog is brought up to date before.
+
+        Where searches for devices go on, what depends on them is not sure any more, as after any event. Until then it
+        is: a decision that follows at once has time for the others of the namespace.
+        """
+        search_on_ns = self.backlog.search_on_ns
+        if search_on_ns is not None and search_on_ns <= now_ns:
+            self.backlog.search_on_ns = None
+            self._changed()
         snapshot = self.snapshot()
         self._touch_concerned(snapshot.doubts)
         file_touched(snapshot, now_ns)
@@ -210,6 +218,7 @@ class Cluster(ClusterState):
         berths_ns = self.backlog.berths.next_ns
         times = (
             self.backlog.next_ns,
+            self.backlog.search_on_ns,
             self.backlog.room.next_ns,
             berths_ns,
             recounts.next_ns(self.backlog, now_ns, limits.retold),

@@ -83,6 +83,8 @@ class Backlog:
         self.returning: Mapping[str, int] = {}
         #: When gangs below their minimum are judged.
         self.stale = stale.NEVER_LOOKED
+        #: When searches for devices go on that were cut short; None: none was.
+        self.search_on_ns: int | None = None
         #: When counts in verdicts are brought up to date next.
         self.recount_ns = 0
 

@@ -182,6 +182,17 @@ class WakeAt(msgspec.Struct, frozen=True):
         backlog.wake_at(self.at_ns, self.item)
 
 
+class SearchOn(msgspec.Struct, frozen=True):
+    """A search for devices was cut short: it goes on when this time has come, if nothing happens before."""
+
+    at_ns: int
+
+    def take(self, backlog: Backlog) -> None:
+        """Set the time, if none is set."""
+        if backlog.search_on_ns is None:
+            backlog.search_on_ns = self.at_ns
+
+
 class ClassFailed(msgspec.Struct, frozen=True):
     """A class fits nowhere; ``is_told``: judged now, else compared only (``Asleep.still_out``)."""
 

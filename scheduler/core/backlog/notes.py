@@ -33,6 +33,7 @@ from scheduler.core.backlog.learned import (
     Returning,
     RoomLooked,
     Said,
+    SearchOn,
     ShapeFailed,
     ShapeHeldBack,
     ShapeKeptOff,
@@ -118,6 +119,10 @@ class Notes:
     def wake_at(self, at_ns: int, item: str | Key) -> None:
         """Touch a pod or a gang when this time has come."""
         self.taken.append(WakeAt(at_ns, item))
+
+    def search_on(self, at_ns: int) -> None:
+        """Have searches for devices that were cut short go on when this time has come."""
+        self.taken.append(SearchOn(at_ns))
 
     # --- what fits nowhere ---------------------------------------------------------------------------------------
     def kept(self, cls: PodClass) -> Kept | None:

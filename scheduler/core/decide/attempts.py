@@ -147,7 +147,7 @@ class Attempts:
         verdict = self._explain(pod.cls, mask)
         self._spend_on_looks(pod)
         if self.classes.is_cut_short(pod.cls):
-            self.notes.wake_at(self.now_ns + SEARCHED_ON_NS, pod.uid)
+            self.notes.search_on(self.now_ns + SEARCHED_ON_NS)
         self.classes.failed(pod.cls, verdict)
         return verdict
 

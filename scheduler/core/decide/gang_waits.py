@@ -14,7 +14,7 @@ from scheduler.core.backlog.gang_lines import Alike, Lined, LineKey
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.waiting_gang import Until
 from scheduler.core.decide.attempts import Attempts
-from scheduler.core.decide.known_classes import NEVER, SEARCHED_ON_NS
+from scheduler.core.decide.known_classes import SEARCHED_ON_NS
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
@@ -161,12 +161,11 @@ class GangWaits:
 
     def _as_of_now(self, verdict: Verdict, asked: Hashable, charged: set[int], *, lacks: int = 1) -> KeptGang:
         """A verdict on the gang, as it can be kept: it holds for what nodes have now."""
-        snapshot, generation = self.attempts.snapshot, self.attempts.snapshot.generation
+        snapshot = self.attempts.snapshot
         if any(map(self.attempts.classes.is_cut_short, self.classes)):
-            generation = NEVER
-            self.wake_at(self.attempts.now_ns + SEARCHED_ON_NS)
+            self.attempts.notes.search_on(self.attempts.now_ns + SEARCHED_ON_NS)
         return snapshot.backlog.asleep.kept_gang(
-            verdict, asked=asked, classes=self.classes, charged=charged, generation=generation, lacks=lacks
+            verdict, asked=asked, classes=self.classes, charged=charged, generation=snapshot.generation, lacks=lacks
         )
 
     def may_start(self, kept: KeptGang) -> bool:

@@ -25,8 +25,6 @@ from scheduler.core.model.verdict import Verdict
 from scheduler.core.snapshot.statement import Statement
 
 T = TypeVar("T")
-#: Of a verdict that is not sure in any generation of the cluster.
-NEVER: Final = -1
 #: When a search for devices that was cut short goes on, if nothing happens before.
 SEARCHED_ON_NS: Final = 5_000_000_000
 
@@ -163,8 +161,7 @@ class KnownClasses:
         asleep, placer = self.snapshot.backlog.asleep, self.placer
         charged = set[int]() if placer is None else placer.statement.charged()
         closed = None if placer is None else placer.closed_by_rules(cls)
-        generation = NEVER if self.is_cut_short(cls) else self.snapshot.generation
-        return asleep.kept(cls, verdict, charged=charged, generation=generation, closed=closed)
+        return asleep.kept(cls, verdict, charged=charged, generation=self.snapshot.generation, closed=closed)
 
     def is_cut_short(self, cls: PodClass) -> bool:
         """Whether the search for devices for a class ended before all nodes were looked at: it goes on later."""

@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
+from scheduler.core.decide.known_classes import SEARCHED_ON_NS
 from scheduler.core.decide.placer import Placer
 from scheduler.core.model.plan import Bind, Explain, Gang, Prepare
 from scheduler.core.model.verdict import Code
@@ -198,6 +199,17 @@ def test_a_search_that_was_cut_short_goes_on_though_nothing_happens(is_gang: boo
         now_ns = plan.wake_at_ns
     assert turns > 1
     assert chosen(made.decide(now_ns))["p"][0] == "z"
+
+
+@pytest.mark.parametrize("is_gang", [False, True])
+def test_a_search_that_was_cut_short_leaves_the_next_decision_to_others_of_the_namespace(is_gang: bool) -> None:
+    made = _searching_long()
+    feed(made, *([pod_group("g", 1)] if is_gang else []), claiming("p", "c", group="g" if is_gang else ""))
+    feed(made, node("free", gpus=1), pod("late", gpus=1, created="2026-02-01T00:00:00Z"))
+    made.decide(0)
+    plan = made.decide(1)
+    assert [entry.placement.name for entry in plan.entries if isinstance(entry, Bind)] == ["late"]
+    assert plan.wake_at_ns == SEARCHED_ON_NS
 
 
 def test_a_search_that_was_cut_short_has_nobody_else_searched_for_again() -> None:
