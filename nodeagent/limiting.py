@@ -33,7 +33,7 @@ from wire.events import WARNING
 _log: Final = logging.getLogger(__name__)
 #: Between two looks at books: many pods join at a time, and a cap is needed when the first has started its program.
 _PAUSE_S: Final = 0.1
-#: Between two looks at what is told, where nothing changed but the time.
+#: Between two looks at what the GpuNode says, where only time has passed.
 _EVERY_S: Final = 10.0
 #: What only reports, or does not report, as ``status.agent.missing`` names it.
 _WHAT: Final = "memory caps"

@@ -17,7 +17,7 @@ from nodeagent.core.witness import Held, Outcome
 PACE: Final = ((5.0, 0.05), (60.0, 1.0))
 SELDOM_S: Final = 10.0
 #: A kubelet that starts admits its pods once more, and may refuse one that has been given a device by then already. A
-#: pod that was admitted before this kubelet, as far as is known, is told nothing new within that time.
+#: pod that was admitted before this kubelet, as far as is known, gets no new device within that time.
 SETTLES_S: Final = 10.0
 #: After a write that failed, doubled each time, up to SELDOM_S. Where a right is missing, which a person has to give,
 #: up to LONGEST_FORBIDDEN_S.

@@ -152,6 +152,8 @@ def test_who_sends_without_end_is_read_up_to_the_deadline(door: Door) -> None:
             agent.send(b" " * 65_536)
         except BlockingIOError:
             door.listener.wait(0)
+        except (BrokenPipeError, ConnectionResetError):
+            break  # on a fast machine all of it was sent: it is no message, and its sender was dropped
     door.listener.wait(until_ns)
     assert door.caps() is None
 
