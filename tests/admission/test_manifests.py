@@ -86,7 +86,13 @@ def test_every_key_under_our_prefix_that_a_pod_can_bear_is_named_by_a_policy() -
     text = json.dumps(policy_manifests())
     ours = {value for key, value in vars(names).items() if isinstance(value, str) and value.startswith("moorage.dev/")}
     of_namespaces = {names.VISIBLE_DEVICES_GUARD, names.DIALECTS, names.ADOPT}
-    of_nodes = {names.NODE_CARDS, names.NODE_ENFORCES, names.NODE_UUIDS}
+    of_nodes = {
+        names.NODE_CARDS,
+        names.NODE_ENFORCES,
+        names.NODE_UUIDS,
+        names.NODE_AGENT_CONFIG,
+        names.NODE_GPU_CLEARED,
+    }
     of_users = {names.REQUIRE_ENFORCEMENT, names.TRACEPARENT, names.MAX_RUNTIME}
     no_keys = {names.MOORAGE_PREFIX, names.CONDITION_LIMITS_ENFORCED, names.CONDITION_QUEUE_CLOSED}
     of_queues = {names.PATIENCE}
