@@ -69,7 +69,9 @@ def test_agent_and_warden_of_the_chart_meet_and_it_can_end_a_pods_process(cluste
     assert eventually(
         lambda: back_ends(machine), lambda: f"the agent to hear the warden: {machine.pods(names.NODE_NAMESPACE)}"
     ) == ["kill"]
-    machine.create(pod("victim", nodeName=machine.node.name))
+    victim = pod("victim", nodeName=machine.node.name)
+    victim["spec"]["containers"][0]["command"] = ["/usr/bin/python3", "-c", "import signal; signal.pause()"]
+    machine.create(victim)
     uid = machine.reached("victim", "Running")["metadata"]["uid"]
     said = machine.node.run(
         *(*CTR, "task", "exec", "--exec-id", "ends", container), "/usr/bin/python3", "-c", ENDS, uid
