@@ -16,6 +16,8 @@ import pytest
 
 from nodeagent.core.judging import Key
 from nodeagent.core.messages import Frames, Report, read_report, write_caps
+from nodeagent.warden.processes import Processes
+from nodeagent.warden.sampling import boot_ticks
 from tools.nvml_stub.build import LIBRARY, build
 
 ROOT = Path(__file__).parents[3]
@@ -81,7 +83,10 @@ class Groups:
         return self._make(self._root / "kubepods" / "burstable" / f"pod{pod}" / (name or uuid.uuid4().hex * 2))
 
     def start(self, group: Path, *command: str) -> subprocess.Popen[bytes]:
-        """A process that is in the group before its program runs."""
+        """A process that is in the group before its program runs, and older than a clock tick.
+
+        The warden takes none that may have started after the driver was asked.
+        """
         shell = f'echo $$ > {group}/cgroup.procs && exec "$@"'
         process = subprocess.Popen(["sh", "-c", shell, "sh", *(command or ("sleep", "600"))])  # noqa: S607 - of PATH
         self.started.append(process)
@@ -102,8 +107,10 @@ class Groups:
 
 
 def _runs(pid: int, group: Path) -> bool:
-    text = Path(f"/proc/{pid}/cgroup").read_text()
-    return str(group).rpartition("/")[2] in text and b"cgroup.procs" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    text, command = Path(f"/proc/{pid}/cgroup").read_text(), Path(f"/proc/{pid}/cmdline").read_bytes()
+    known = Processes().known(pid)
+    is_old = known is not None and known.started < boot_ticks()
+    return is_old and str(group).rpartition("/")[2] in text and b"cgroup.procs" not in command
 
 
 def hierarchy() -> Path | None:
