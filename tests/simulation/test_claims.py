@@ -17,7 +17,7 @@ from verification.hostile.scenario import Script, encode, scenario_of
 pytestmark = pytest.mark.thorough
 
 #: MOORAGE_CLAIMS=200: as many seeds, for a search; without it these.
-_SEEDS = range(1, 1 + (int(os.environ.get("MOORAGE_CLAIMS", "0")) or 25))
+_SEEDS = range(1, 1 + (int(os.environ.get("MOORAGE_CLAIMS", "0")) or 12))
 
 
 @pytest.mark.parametrize("seed", _SEEDS)
