@@ -32,8 +32,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     idle_s: float = 60.0
     gang: tuple[tuple[int, int], ...] = ((256, 100), (512, 512))
     gang_rounds: int = 3
-    #: Bars are for 500 nodes. There, on two cores at a load of 20, taking back all GPUs took 412 s.
-    batch: tuple[int, int] = (100, 2)
+    #: Bars are for 500 nodes: 3.4 minutes in all on two cores that do little else.
+    batch: tuple[int, int] = (500, 1)
     churn: tuple[int, int] = (100_000, 500)
     admission: tuple[tuple[float, float], ...] = ((100, 60), (1_000, 60))
     admission_cost: tuple[float, int] = (2.0, 15)
