@@ -2,8 +2,8 @@
 
 RBAC can't say "of your own node". The API server tells on which node the pod is to which a token is bound
 (``authentication.kubernetes.io/node-name``, since Kubernetes 1.32), and these policies compare. A token that names no
-node may do nothing. Who may say which device a reservation pod holds is in ``admission/policies.py``; here stands what
-the agent may not do to it.
+node may do nothing. The writers of a reservation pod's device are in ``admission/policies.py``; the policies here bound
+what an agent may change of the pod.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``moorage node-agent`` alone: one runs on each node, so it does not load what other components are told (12 MiB)."""
+"""``moorage node-agent`` alone: one runs on each node, so it loads no settings of other components (12 MiB)."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """``tolerance_mib``: so much above its cap a pod may have. ``tight_permille``: a device with less free is full.
+    """``tolerance_mib``: a pod may have this much above its cap. ``tight_permille``: a device with less free is full.
 
-    ``window_ns``, ``deeds_before_all``: with so many deeds in this time, all processes of the pod on the device go.
-    ``leaving_ns``: memory of a process that was told to end counts no more for so long. ``dry_run``: nothing is ended,
-    and each pod is told of once in ``window_ns``.
+    ``window_ns``, ``deeds_before_all``: after this many deeds within this time all processes of the pod on the device
+    are ended. ``leaving_ns``: for this long the memory of a process that got its signal is not counted. ``dry_run``:
+    nothing is ended, and each pod is reported once in ``window_ns``.
     """
 
     tolerance_mib: int = 64
