@@ -13,7 +13,6 @@ from typing import Final
 import anyio
 from anyio.abc import ByteStream
 
-from kube.client.clock import monotonic_ns
 from nodeagent.core.judging import Key
 from nodeagent.core.messages import Frames, MalformedMessage, Report, read_report, write_caps
 
@@ -24,7 +23,7 @@ _READ_BYTES: Final = 1 << 16
 
 
 class WardenLink:
-    """``report``: the last one, None before the first. ``on_report`` hears each, ``say`` why a connection ended."""
+    """``on_report`` hears each report, ``say`` why a connection ended."""
 
     def __init__(self, path: Path, *, on_report: Callable[[Report], None], say: Callable[[str], None]) -> None:
         self._path = path
@@ -33,18 +32,12 @@ class WardenLink:
         self._said = ""
         self._caps: Mapping[Key, int] = {}
         self._changed = anyio.Event()
-        self.report: Report | None = None
 
     def cap(self, caps: Mapping[Key, int]) -> None:
         """Have the warden go by these caps from now on."""
         if caps != self._caps:
             self._caps = dict(caps)
             self._changed.set()
-
-    def is_judging(self, within_ns: int) -> bool:
-        """Whether a warden that has the caps looked so lately; else nobody's cap is enforced by it."""
-        seen = self.report
-        return seen is not None and seen.caps is not None and monotonic_ns() - seen.sample.at_ns <= within_ns
 
     async def run(self) -> None:
         """Stay connected until cancelled."""
@@ -94,6 +87,6 @@ class WardenLink:
         frames = Frames()
         while True:
             for message in frames.cut(await stream.receive(_READ_BYTES)):
-                self.report = read_report(message)
+                report = read_report(message)
                 self._said = ""
-                self._on_report(self.report)
+                self._on_report(report)

@@ -1,6 +1,6 @@
 """The ids of devices that kubelet sees: the same as those of NVIDIA's device plugin.
 
-So one plug-in can take the place of the other while pods run: kubelet's notes of who has which device stay true.
+So one plug-in can take the place of the other while pods run: kubelet's checkpoint of devices stays true.
 """
 
 from __future__ import annotations

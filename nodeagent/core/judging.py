@@ -77,7 +77,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """``unjudged``: devices where nobody could be judged. ``suspects``: who is over his cap for the first look."""
+    """``unjudged``: devices on which nobody could be judged. ``suspects``: pods above their cap for the first look."""
 
     deeds: tuple[Deed, ...]
     history: History
@@ -86,7 +86,7 @@ class Judgement:
 
 
 def judge(sample: Sample, caps: Mapping[Key, int], history: History, rules: Rules) -> Judgement:
-    """Decide on one sample. ``caps``: in MiB, above 0; who is not in them has none."""
+    """Decide on one sample. ``caps``: in MiB, above 0; a pod that is not in them has no cap."""
     now_ns = sample.at_ns
     recent = _recent(history, now_ns, rules)
     deeds: list[Deed] = []
@@ -149,7 +149,7 @@ def _recent(history: History, now_ns: int, rules: Rules) -> History:
 
 
 def _remembered(recent: History, deeds: Sequence[Deed], over: set[Key], now_ns: int) -> History:
-    """Who was dealt with begins anew: it is over again only after two looks."""
+    """A pod of which processes were ended counts from the start: two looks above its cap before the next deed."""
     when = dict(recent.deeds)
     leaving = dict(recent.leaving)
     for deed in deeds:

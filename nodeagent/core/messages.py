@@ -1,7 +1,7 @@
 """What the agent and the warden send each other: JSON behind its length, in four bytes, the highest first.
 
 The agent sends caps, all of them each time; the warden a report for each look. Standard library only: the warden has no
-more. Nothing is believed that is not of this form and within these bounds, whoever sent it.
+more. A message of another form or beyond these bounds is refused, from any sender.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One look of the warden, and what it did. ``caps``: so many caps it goes by, None before it has been told any.
+    """One look of the warden, and what it did. ``caps``: how many it goes by, None before it was sent any.
 
     ``lost_deeds``: deeds that no agent was told of, since none listened. ``is_dry``: it ends nobody.
     """

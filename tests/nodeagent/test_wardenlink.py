@@ -19,7 +19,6 @@ from nodeagent.wardenlink import WardenLink
 
 POD = "3f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e"
 CAPS: dict[Key, int] = {(POD, "GPU-1"): 1024}
-SECOND = 10**9
 
 
 @dataclass
@@ -95,18 +94,13 @@ async def test_a_warden_that_was_started_again_is_sent_the_caps_again(tmp_path: 
         assert on.said == ["no warden: it closed the connection"]
 
 
-async def test_reports_come_up_and_say_whether_caps_are_enforced(tmp_path: Path) -> None:
+async def test_reports_come_up(tmp_path: Path) -> None:
     async with both(tmp_path) as on:
         await on.until_capped({})
-        assert not on.link.is_judging(SECOND)
-        await on.report(write_report(Report(Sample(time.monotonic_ns()))))
-        assert not on.link.is_judging(60 * SECOND)
-        now = Report(Sample(time.monotonic_ns()), caps=0)
-        await on.report(write_report(now))
-        assert on.heard[-1] == on.link.report == now
-        assert on.link.is_judging(60 * SECOND)
-        await on.report(write_report(Report(Sample(time.monotonic_ns() - 4 * SECOND), caps=0)))
-        assert not on.link.is_judging(3 * SECOND)
+        reports = [Report(Sample(time.monotonic_ns())), Report(Sample(time.monotonic_ns()), caps=0)]
+        for report in reports:
+            await on.report(write_report(report))
+        assert on.heard == reports
 
 
 async def test_what_is_no_report_ends_the_connection_and_the_next_one_works(tmp_path: Path) -> None:
