@@ -173,8 +173,10 @@ async def test_the_agent_writes_no_nodes_status_and_makes_and_deletes_none(clust
 # --- its GpuNode -------------------------------------------------------------------------------------------------
 
 
-def gpu_node(name: str, *, owner: str | None = None, **more: Any) -> Object:
-    owned = {"apiVersion": "v1", "kind": "Node", "name": owner or name, "uid": str(uuid.uuid4())}
+async def gpu_node(cluster: Cluster, name: str, *, owner: str | None = None, **more: Any) -> Object:
+    """A GpuNode of a node that is there: the garbage collector takes those of others away."""
+    uid = (await cluster.call("GET", f"/api/v1/nodes/{name}")).body["metadata"]["uid"]
+    owned = {"apiVersion": "v1", "kind": "Node", "name": owner or name, "uid": uid}
     return {
         "apiVersion": "moorage.dev/v1alpha1",
         "kind": "GpuNode",
@@ -185,7 +187,7 @@ def gpu_node(name: str, *, owner: str | None = None, **more: Any) -> Object:
 
 async def test_the_agent_makes_its_own_gpu_node_and_writes_its_status(cluster: Cluster) -> None:
     name = await node(cluster)
-    made = await as_agent(cluster, "POST", GPU_NODES, gpu_node(name), node=name)
+    made = await as_agent(cluster, "POST", GPU_NODES, await gpu_node(cluster, name), node=name)
     assert made.status == 201, made.message
     status = {"status": {"gpus": 8}}
     told = await as_agent(cluster, "PATCH", f"{GPU_NODES}/{name}/status", status, node=name)
@@ -198,7 +200,7 @@ async def test_the_agent_makes_its_own_gpu_node_and_writes_its_status(cluster: C
 @pytest.mark.parametrize("way", ["another", "no-claim", "no-owner", "another-owner", "spec"])
 async def test_the_agent_makes_no_other_gpu_node(cluster: Cluster, way: str) -> None:
     name = await node(cluster)
-    body = gpu_node(name, owner="another" if way == "another-owner" else None)
+    body = await gpu_node(cluster, name, owner="another" if way == "another-owner" else None)
     if way == "no-owner":
         del body["metadata"]["ownerReferences"]
     if way == "spec":
@@ -210,7 +212,7 @@ async def test_the_agent_makes_no_other_gpu_node(cluster: Cluster, way: str) -> 
 
 async def test_the_agent_writes_no_spec_of_its_gpu_node_and_deletes_none(cluster: Cluster) -> None:
     name = await node(cluster)
-    await cluster.call("POST", GPU_NODES, gpu_node(name))
+    await cluster.call("POST", GPU_NODES, await gpu_node(cluster, name))
     path = f"{GPU_NODES}/{name}"
     answers = [
         await as_agent(cluster, "PATCH", path, {"spec": {"mig": []}}, node=name),
