@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
 import pytest
@@ -19,6 +19,25 @@ SetScene = Callable[[Sequence[str]], AbstractAsyncContextManager[Scene]]
 SetLateScene = SetScene
 
 _numbers = itertools.count()
+#: How much of each component's log is shown with a test that failed.
+_LAST_LINES = 60
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the components said last with a test that failed: what is rare is not to be had again."""
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        for deployment in (each for each in item.funcargs.values() if isinstance(each, Deployment)):
+            report.sections += [(f"last lines of {name}", said) for name, said in _last_lines(deployment)]
+    return report
+
+
+def _last_lines(deployment: Deployment) -> Iterator[tuple[str, str]]:
+    for log in sorted(deployment.folder.glob("*.log")):
+        yield log.stem, "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import signal
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from fractions import Fraction
@@ -102,10 +104,19 @@ async def test_replicas_that_outlive_a_restore_end_by_themselves(
     replicas = {component: moorage.running[component] for component in EVERYBODY}
     settled = await restored(plane, undone)
 
-    async def have_ended() -> bool | None:
-        return all(child.process.poll() is not None for child in replicas.values()) or None
+    def at_work() -> list[str]:
+        return [component for component, child in replicas.items() if child.process.poll() is None]
 
-    await eventually(have_ended, "all replicas to end", within_s=PATIENCE_S)
+    async def have_ended() -> bool | None:
+        return not at_work() or None
+
+    try:
+        await eventually(have_ended, "all replicas to end", within_s=PATIENCE_S)
+    except AssertionError:
+        for component in at_work():
+            # Its log then says where it stands.
+            os.kill(moorage.pid(component), signal.SIGABRT)
+        raise
     for component, child in replicas.items():
         assert child.process.returncode == 0
         assert "the API server's history was set back" in moorage.log(component)

@@ -335,7 +335,8 @@ class Deployment:
         return self.folder / name
 
 
-_ENVIRONMENT = ("/usr/bin/env", f"PYTHONPATH={_ROOT}")
+#: SIGABRT has a process write where it stands.
+_ENVIRONMENT = ("/usr/bin/env", f"PYTHONPATH={_ROOT}", "PYTHONFAULTHANDLER=1")
 
 
 def _wait_for_port(port: int, what: str) -> None:
