@@ -106,9 +106,8 @@ class Replicas:
             if self.components[name].incarnations > 1:
                 self.started_again(incarnation)
             if election is None:
-                await group.start(replica.run)
-                task_status.started()
-                await stop.wait()
+                group.start_soon(_end_on, stop, group.cancel_scope)
+                await replica.run(task_status=task_status)
             else:
                 fence = election.fence
                 await take_part(replica, election=election, fence=fence, stop=stop, task_status=task_status)
@@ -129,6 +128,11 @@ class Replicas:
 
     def _rng(self, purpose: str) -> random.Random:
         return random.Random(f"{self.seed}/{purpose}")
+
+
+async def _end_on(stop: anyio.Event, scope: anyio.CancelScope) -> None:
+    await stop.wait()
+    scope.cancel()
 
 
 def _lease(role: Role) -> str:

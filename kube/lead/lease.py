@@ -12,7 +12,8 @@ What the libraries get wrong and what is done here instead:
   loop was blocked or the process was stopped meanwhile.
 - A lease that is ours and shows none of the renewals that we sent is of another history: etcd was restored from a
   snapshot. What we know has not happened there, so leadership is lost. A replica that waits notices it by the lease's
-  version, and has to begin again as well: caches take nothing for news that is older than what they know.
+  version, and has to begin again as well: caches take nothing for news that is older than what they know. Where the
+  lease was not read since the snapshot it says nothing; then the next list does (kube/lead/replica.py).
 - A new leader's work starts only when the old lease's full duration has passed since it was last seen to change, so
   that the old leader's last writes have landed or never will. Who gives a lease back knows better: if no write of his
   is left that may still land, the lease says no duration at all and the next one works at once; else it says how long.

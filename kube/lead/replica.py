@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 import anyio
@@ -15,6 +17,8 @@ from kube.lead.secondary import Secondary
 from kube.watch.reflector import Reflector
 from wire.recent import PERIOD_S
 
+_log: Final = logging.getLogger(__name__)
+
 #: How long work under way may take to end well once the process was told to end.
 FINISH_WITHIN_S: Final = 1.0
 
@@ -23,7 +27,10 @@ class Replica(Protocol):
     """A component of which several processes may run."""
 
     async def follow(self, *, task_status: TaskStatus[None] = ...) -> None:
-        """Keep in step with the cluster until cancelled, and write nothing. Started when in step."""
+        """Keep in step with the cluster, and write nothing. Started when in step.
+
+        Returns when the API server's history was set back: what is known may never have happened.
+        """
         ...
 
     async def lead(self, *, anew: bool = True) -> None:
@@ -57,6 +64,7 @@ class Follower(ABC):
 
     def __init__(self, followed: Sequence[Followed]) -> None:
         self._followed = followed
+        self._set_back = anyio.Event()
 
     @property
     def reflectors(self) -> list[Reflector[Any]]:
@@ -70,19 +78,30 @@ class Follower(ABC):
         return found
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Follow and work until cancelled, as the only one there is. Started when it works."""
+        """Follow and work, as the only one there is, as long as it can follow. Started when it works."""
         async with anyio.create_task_group() as tasks:
-            await tasks.start(self.follow)
+            await tasks.start(_follow, self, tasks.cancel_scope)
             tasks.start_soon(self._work)
             task_status.started()
 
     async def follow(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Keep in step with the cluster until cancelled. Started when all of it is there."""
+        """Keep in step with the cluster until its history is set back. Started when all of it is there."""
+        for reflector in self.reflectors:
+            reflector.on_set_back = partial(self._note_set_back, reflector.resource.plural)
         async with anyio.create_task_group() as tasks:
             for part in self._followed:
                 await tasks.start(part.run)
             tasks.start_soon(self._forget_regularly)
             task_status.started()
+            await self._set_back.wait()
+            tasks.cancel_scope.cancel()
+
+    def _note_set_back(self, kind: str, now: str, before: str) -> None:
+        if not self._set_back.is_set():
+            _log.warning(
+                "the list of %s has version %s and had %s: the API server's history was set back", kind, now, before
+            )
+            self._set_back.set()
 
     async def lead(self, *, anew: bool = True) -> None:
         """Work until cancelled; if asked, on nothing that was read before this."""
@@ -121,7 +140,9 @@ async def take_part(
     stop: anyio.Event,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Follow, and lead when it is our turn, until told to stop or the lease is lost. Started when it can lead.
+    """Follow, and lead when it is our turn, until told to stop, the lease is lost, or history is set back.
+
+    Started when it can lead.
 
     Nobody who is not in step takes part in the election, but it looks at the lease meanwhile: after a crash the old
     lease runs out while the first lists come, not after them. Without an election it leads at once, on its first lists:
@@ -135,11 +156,19 @@ async def take_part(
         async with anyio.create_task_group() as looking:
             if election:
                 looking.start_soon(election.observe)
-            await tasks.start(replica.follow)
+            await tasks.start(_follow, replica, tasks.cancel_scope)
             looking.cancel_scope.cancel()
         task_status.started()
         await (election.one_term(replica.lead) if election else replica.lead(anew=False))
         tasks.cancel_scope.cancel()
+
+
+async def _follow(
+    replica: Replica, until_not: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    """Follow; end what rests on it when that ends by itself."""
+    await replica.follow(task_status=task_status)
+    until_not.cancel()
 
 
 async def _end_on(stop: anyio.Event, replica: Replica, fence: WriteFence, scope: anyio.CancelScope) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +20,8 @@ from kube.memory.watchlog import Change, Log, Stored
 Object = dict[str, Any]
 
 _encode = msgspec.json.Encoder().encode
+#: By so much versions go on above a restore, as in docs/operate.md.
+_BUMP: Final = 1_000_000_000
 
 
 @dataclass(slots=True)
@@ -147,11 +149,12 @@ class Store:
             table.log.forget(self.compacted_rv)
 
     def restore(self, rv: int) -> None:
-        """Set all objects back to what they were at ``rv``, as a restored etcd has them; the counter goes on.
+        """Set all objects back to what they were at ``rv``, as a restored etcd has them; the counter goes on far above.
 
         Each has the version that it had then, which is older than the one that was seen last. Nothing can be watched or
         listed from before the restore (``etcdutl snapshot restore --bump-revision --mark-compacted``).
         """
+        self.rv += _BUMP
         for table in self.tables.values():
             before = table.at(max(rv, self.compacted_rv))
             for key in [key for key in table.keys if not _is_same(table.objects[key], before.get(key))]:

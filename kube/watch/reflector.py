@@ -6,6 +6,8 @@ are finite. What the loops of the field's libraries get wrong and this one does 
 - 410 Gone, as a status or as an ERROR event, means a new list, never the same version again.
 - A watch that ends is resumed from the last version seen; one that ends early is resumed after a back-off.
 - A connection that says nothing, not even bookmarks, is taken for dead.
+- A list after which the server's versions have jumped is of another history: etcd was restored from a snapshot. Whoever
+  keeps what it was shown before has to know that (``on_set_back``).
 - An object that does not decode stops nothing and is not forgotten: it stays in ``undecodable`` until it is replaced
   by one that decodes, or is gone.
 """
@@ -30,6 +32,7 @@ from kube.client.api import Api, check, selectors
 from kube.client.backoff import Backoff, BackoffRange
 from kube.client.resources import Resource
 from kube.watch.watching import Bookmarked, Deleted, Failed, Garbled, Upserted, WatchDecoder, WatchEvent
+from wire.versions import has_jumped
 
 T = TypeVar("T", bound=msgspec.Struct)
 T_contra = TypeVar("T_contra", bound=msgspec.Struct, contravariant=True)
@@ -141,6 +144,8 @@ class Reflector(Generic[T]):
         #: Called with the error of a list or a watch that failed, and with None when a list was
         #: taken or a watch is open. It judges the errors, so here each is logged at level DEBUG only.
         self.on_answer: Callable[[errors.ApiError | None], None] | None = None
+        #: Called with the version of a list and the one before it when history was set back in between.
+        self.on_set_back: Callable[[str, str], None] | None = None
         self.counts = ReflectorCounts()
         self.resource = resource
         #: When the server was heard last, by a list or a line of a watch (event loop's time).
@@ -236,7 +241,9 @@ class Reflector(Generic[T]):
         self.undecodable.clear()
         for bad in listing.undecoded:
             self._note_undecodable(bad.key, bad.error)
-        self._version = listing.resource_version
+        before, self._version = self._version, listing.resource_version
+        if self.on_set_back is not None and has_jumped(self._version, before):
+            self.on_set_back(self._version, before)
         self.heard_at = anyio.current_time()
         if self._lag is not None:
             self._lag.listed(self.resource.plural)

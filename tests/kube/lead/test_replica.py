@@ -62,6 +62,7 @@ class Clerk(Follower):
             )
         )
         self.began_with: list[set[str]] = []
+        self.ended = False
         self.forgot_at: list[float] = []
 
     @override
@@ -75,7 +76,10 @@ class Clerk(Follower):
     @override
     async def _work(self) -> None:
         self.began_with.append(set(self.nodes.there))
-        await anyio.sleep_forever()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.ended = True
 
 
 class Bench:
@@ -183,6 +187,48 @@ async def test_the_lease_of_a_process_that_is_gone_runs_out_while_the_first_list
     with anyio.move_on_after(60.0):
         await take_part(slow, election=election, fence=election.fence, stop=anyio.Event())
     assert 15.0 <= slow.works_at - begun < 15.5
+
+
+@pytest.mark.parametrize("is_elected", [True, False])
+@pytest.mark.parametrize("is_held_by_another", [True, False])
+async def test_a_replica_ends_when_it_lists_what_is_of_another_history(
+    *, is_elected: bool, is_held_by_another: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The snapshot has the lease as it was seen last, so that the lease says nothing."""
+    it = Bench()
+    clerk, rng = it.clerk(), random.Random(3)
+    holder = "other" if is_held_by_another else "new"
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 600, "renewTime": "1970-01-01T00:00:00.000000Z"}
+    await it.admin.create(LEASES, {"metadata": {"name": "l"}, "spec": spec}, namespace="ns")
+    election = LeaderElection(it.admin, namespace="ns", name="l", identity="new", clock=it.clock, rng=rng)
+    ended_at: list[float] = []
+
+    async def process() -> None:
+        elected = election if is_elected else None
+        await take_part(clerk, election=elected, fence=election.fence, stop=anyio.Event())
+        ended_at.append(anyio.current_time())
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(process)
+        await anyio.sleep(1.9)
+        assert ended_at == []
+        it.server.restore(it.server.resource_version, lambda _: True)
+        await anyio.sleep(2.0)
+        assert len(ended_at) == 1
+        assert "the API server's history was set back" in caplog.text
+        tasks.cancel_scope.cancel()
+
+
+async def test_the_only_one_stops_working_when_history_was_set_back() -> None:
+    it = Bench()
+    clerk = it.clerk()
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(clerk.run)
+        await anyio.sleep(1.0)
+        it.server.restore(it.server.resource_version, lambda _: True)
+        assert not clerk.ended
+        await anyio.sleep(2.0)
+        assert clerk.ended
 
 
 class OptionalNames(Names):

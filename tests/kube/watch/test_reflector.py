@@ -425,3 +425,25 @@ async def test_a_watch_that_a_busy_server_refuses_is_tried_again_when_it_says_or
     await made.run(20.0)
     assert made.watched() == ["10", "10"]
     assert least_s < made.gaps()[1] < least_s + 1.0
+
+
+JUMP = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("watched", "listed", "expected"),
+    [
+        ([], 12, []),
+        ([], 10 + JUMP, [(10 + JUMP, 10)]),
+        ([bookmark(JUMP)], 12 + JUMP, []),  # the watch brought it there, so the server did
+        ([bookmark(15)], 9 + JUMP, [(9 + JUMP, 15)]),
+    ],
+)
+async def test_a_list_whose_version_has_jumped_says_that_history_was_set_back(
+    watched: list[bytes], listed: int, expected: list[tuple[int, int]]
+) -> None:
+    made, told = bench(listing(10), listing(listed), watches=[Watch([*watched, EXPIRED]), FOREVER]), []
+    made.reflector.on_set_back = lambda now, before: told.append((int(now), int(before)))
+    await made.run(5.0)
+    assert made.cache.told == ["replace", "replace"]
+    assert told == expected

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Final
 import anyio
 from typing_extensions import override
 
-from kube.client.resources import LEASES
 from verification.hostile.faults.evictions import let_go
 from verification.hostile.faults.ground import Ground
 from verification.hostile.faults.objects import install
@@ -28,8 +27,6 @@ from wire import names
 #: are of what is undone (S12), and so are the record of intents (S13, S14) and claims (S15 to S17). S10 says no more.
 UNDONE: Final = frozenset({"S1", "S2", "S3", "S4", "S5", "S7", "S8", "S10", "S12", "S13", "S14", "S15", "S16", "S17"})
 _LOOK_S: Final = 0.25
-#: Within this many periods each replica has looked at its lease.
-_LOOKS: Final = 1.3
 
 
 class _Restored(Timed, frozen=True, kw_only=True):
@@ -82,37 +79,19 @@ class EtcdRestored(_Restored, frozen=True, kw_only=True, tag="etcd-restored"):
 class EtcdRestoredUnderWork(_Restored, frozen=True, kw_only=True, tag="etcd-restored-live"):
     """A restore under components that nobody stopped.
 
-    Those that have seen their lease renewed since the snapshot notice it, and begin again. Others can't notice it, and
-    are restarted by hand at the restore: without a lease, or with one that they look at so rarely. They place pods
-    before the machines have caught up, so ``UNDONE`` can't be held. Liveness is promised, and that nothing is left.
+    They notice it, by their lease or by the next list, and begin again. Until then, and until the machines have caught
+    up, they place pods where devices are used, so ``UNDONE`` can't be held. Liveness is promised, and that nothing is
+    left.
     """
 
     unpromised: ClassVar[frozenset[str]] = UNDONE
 
     @override
     async def _happen(self, ground: Ground) -> None:
-        snapshot, restores, leases = ground.server.resource_version, ground.server.restores, await _leases(ground)
-        election = ground.world.settings.election
-        looked_s = min(self.undone_s, _LOOKS * election.poll_s if election else 0.0)
-        await anyio.sleep(self.undone_s - looked_s)
-        renewed = {name for name, version in (await _leases(ground)).items() if version != leases.get(name, version)}
-        await anyio.sleep(looked_s)
-        if ground.server.restores != restores:
-            # What is restored now is what the other restore made of it, and its leases may have been seen by nobody.
-            renewed = set()
-        unaware = [each for each in ground.components.values() if not any(map(each.name.startswith, renewed))]
-        deaf = [each for each in unaware if ground.crash(each)]
+        snapshot = ground.server.resource_version
+        await anyio.sleep(self.undone_s)
         self._restore(ground, snapshot)
-        for component in deaf:
-            await ground.start_again(component, pause_s=0.0)
         await self._machines_caught_up(ground)
-
-
-async def _leases(ground: Ground) -> dict[str, str]:
-    """Versions of our components' leases, by role."""
-    found = await ground.insist(lambda: ground.api.list(LEASES, namespace=names.SYSTEM_NAMESPACE))
-    listed = [lease.metadata for lease in found.items] if found else []
-    return {meta.name.removeprefix("moorage-"): meta.resource_version for meta in listed}
 
 
 def _differences(ground: Ground) -> Iterator[str]:
