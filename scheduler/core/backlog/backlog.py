@@ -376,8 +376,8 @@ class Backlog:
         return [self._gangs[key] for key in self._awake_gangs]
 
     def of_class(self, cls: PodClass) -> Iterator[Shape]:
-        """Shapes of a class, one for each namespace, and for each pod that is apart."""
-        return (self._shapes[key] for key in self._of_class.get(cls, ()))
+        """Shapes of a class that wait for room on nodes. Those that their queues hold back say so, and nothing else."""
+        return (self._shapes[key] for key in self._of_class.get(cls, ()) if key not in self.quota_sleepers)
 
     def shapes(self) -> Iterator[Shape]:
         """All shapes, in no order."""
@@ -422,7 +422,7 @@ class Backlog:
 
     def waits_for_room(self, cls: PodClass) -> bool:
         """Whether pods alone of a class wait for room on nodes."""
-        return any(key not in self.quota_sleepers for key in self._of_class.get(cls, ()))
+        return any(True for _ in self.of_class(cls))
 
     def forget_others(self, now_ns: int) -> None:
         """Forget what is kept for classes and gangs of which no pod waits any more, once that is about half."""

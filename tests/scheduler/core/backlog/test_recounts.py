@@ -11,6 +11,7 @@ from scheduler.core.backlog.recounts import NOTHING
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import placements
 from scheduler.core.model.settings import Settings
+from scheduler.core.model.verdict import Code
 from tests.scheduler.core.filters.beside import HOST, anti_affinity, running, term, waiting
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, queue
 from wire import names
@@ -108,6 +109,21 @@ def test_a_class_that_queues_hold_back_is_not_counted_until_one_takes_it() -> No
     verdict = made.backlog.said.verdict("uid-a")
     assert verdict is not None
     assert [reason.nodes for reason in verdict.node_reasons] == [2]
+
+
+def test_a_pod_that_its_queue_holds_back_says_so_though_others_of_its_class_are_counted_again() -> None:
+    """A verdict on nodes would stay when the other pod, which is counted first, has got its place."""
+    first_of_b = pod("large", gpus=3, labels=B)
+    made = cluster(node(gpus=1), queue("a", gpu=(0, 1, 0), priority=200), queue("b", gpu=(2, 1, 2)), first_of_b)
+    feed(made, pod("p", gpus=2, labels=A), pod("q", gpus=2, labels=B, created=LATER))
+    made.decide(0)
+    feed(made, node("n2", gpus=1))
+    made.decide(2 * _SECOND_NS)
+    held_back, counted = made.backlog.said.verdict("uid-p"), made.backlog.said.verdict("uid-q")
+    assert held_back is not None
+    assert held_back.code is Code.OVER_LIMIT
+    assert counted is not None
+    assert [reason.nodes for reason in counted.node_reasons] == [2]
 
 
 @pytest.mark.parametrize("gang", [False, True])
