@@ -67,17 +67,18 @@ class Counting:
         self._settings = Settings(makes_room=may_make_room)
         self._about = about
         self._cluster = Cluster(self._settings)
+        self._read = self._cluster.list_reader()
         self._mounting: set[str] = set()
 
     def read_pod(self, pod: Pod) -> SeenPod:
         """Keep of a pod what is counted."""
-        seen = self._cluster.read_pod(pod)
-        if seen.record is None:
+        seen = self._read(pod)
+        record = seen.record
+        if record is None or not (record.claims or record.job):
             return seen
-        if seen.record.claims and not seen.record.node:
+        if record.claims and not record.node:
             self._mounting.add(seen.uid)
-        record = msgspec.structs.replace(seen.record, claims=(), job="", job_name="")
-        return msgspec.structs.replace(seen, record=record)
+        return msgspec.structs.replace(seen, record=msgspec.structs.replace(record, claims=(), job="", job_name=""))
 
     def count(
         self,

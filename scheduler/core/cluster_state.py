@@ -9,7 +9,7 @@ being lost:
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 
 import msgspec
 
@@ -18,6 +18,7 @@ from scheduler.core.assumed.assumed import Commits
 from scheduler.core.assumed.bind_requests import Key
 from scheduler.core.backlog.backlog import Backlog
 from scheduler.core.claims.cel import compile_selector
+from scheduler.core.convert.alike import AlikePods
 from scheduler.core.convert.bind_requests import bind_request_record
 from scheduler.core.convert.job_owners import Owners
 from scheduler.core.convert.nodes import node_record
@@ -190,12 +191,21 @@ class ClusterState:
         """Read a pod without taking it."""
         return self.interned(seen_pod(pod, self.settings, self.ledger.filters))
 
+    def list_reader(self) -> Callable[[Pod], SeenPod]:
+        """Return what reads the pods of one list without taking them: each content once."""
+        alike = AlikePods(self.settings, self.ledger.filters)
+        return lambda pod: self.interned(alike.read(pod))
+
     def interned(self, seen: SeenPod) -> SeenPod:
         """Return a pod that was read with the classes that this cluster has already."""
-        if seen.record is None:
+        record = seen.record
+        if record is None:
             return seen
-        moves_as = None if seen.record.moves_as is None else self._pods.intern(seen.record.moves_as)
-        record = msgspec.structs.replace(seen.record, cls=self._pods.intern(seen.record.cls), moves_as=moves_as)
+        cls = self._pods.intern(record.cls)
+        moves_as = None if record.moves_as is None else self._pods.intern(record.moves_as)
+        if cls is record.cls and moves_as is record.moves_as:
+            return seen
+        record = msgspec.structs.replace(record, cls=cls, moves_as=moves_as)
         return msgspec.structs.replace(seen, record=record)
 
     def upsert_pod(self, pod: Pod) -> None:

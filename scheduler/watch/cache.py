@@ -116,13 +116,13 @@ class Cache:
         if self.cluster.pod(pod.metadata.uid) is None:
             self._note_freed(known)
 
-    def read_pod(self, pod: Pod) -> Seen:
-        """Read a pod without taking it."""
+    def read_pod(self, pod: Pod, read: Callable[[Pod], SeenPod] | None = None) -> Seen:
+        """Read a pod without taking it. ``read``: what reads the pods of one list (Cluster.list_reader)."""
         group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
         has_succeeded = pod.status.phase == names.SUCCEEDED
         is_ours = pod.spec.scheduler_name == self.cluster.settings.scheduler_name
         return Seen(
-            pod=self.cluster.read_pod(pod),
+            pod=(read or self.cluster.read_pod)(pod),
             is_ours=is_ours,
             waiting=_waiting(pod) if is_ours and not pod.spec.node_name else None,
             finished=(pod.metadata.namespace, group) if group and has_succeeded else None,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import anyio.lowlevel
 
 from kube.watch.reflector import in_turns
-from scheduler.core.model.records import NodeRecord
+from scheduler.core.model.records import NodeRecord, SeenPod
 from scheduler.watch.cache import Cache, Seen
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
@@ -25,16 +25,23 @@ class PodSink:
         self._cache = cache
         #: Whether a list has been taken: nothing is decided before, so nobody reads the cache.
         self._is_read = False
+        #: Reads the pods of the list that comes now; None between two lists.
+        self._read: Callable[[Pod], SeenPod] | None = None
 
     def keep(self, obj: Pod) -> Seen | str:
         """What the cache keeps of a pod; of one that it knows in this very version no more than its UID."""
         meta = obj.metadata
         self._cache.traces.seen(obj)
         is_known = self._cache.cluster.has_seen(meta.uid, meta.resource_version)
-        return meta.uid if is_known else self._cache.read_pod(obj)
+        if is_known:
+            return meta.uid
+        if self._read is None:
+            self._read = self._cache.cluster.list_reader()
+        return self._cache.read_pod(obj, self._read)
 
     async def replace(self, kept: Sequence[Seen | str]) -> None:
         """Take a list: what is not in it is gone."""
+        self._read = None
         present = {one if isinstance(one, str) else one.pod.uid for one in kept}
         for uid in self._cache.cluster.pods_beside(present):
             self._cache.forget_pod(uid)

@@ -48,9 +48,27 @@ def readable_demand(pod: Pod) -> Demand:
     return _demand(pod, _readable)
 
 
+def of_status(pod: Pod) -> tuple[object, ...]:
+    """Return all of a pod's status that its demand depends on, as plain data."""
+    status = pod.status
+    if not status.container_statuses and not status.init_container_statuses and status.resources is None:
+        return _is_infeasible(pod), status.allocated_resources
+    return (
+        _is_infeasible(pod),
+        status.allocated_resources,
+        status.resources,
+        [(each.name, each.allocated_resources, each.resources) for each in status.container_statuses or ()],
+        [(each.name, each.allocated_resources, each.resources) for each in status.init_container_statuses or ()],
+    )
+
+
+def _is_infeasible(pod: Pod) -> bool:
+    return any(c.type == _RESIZE_PENDING and c.reason == _INFEASIBLE for c in pod.status.conditions or ())
+
+
 def _demand(pod: Pod, read: _Read) -> Demand:
     spec = pod.spec
-    is_infeasible = any(c.type == _RESIZE_PENDING and c.reason == _INFEASIBLE for c in pod.status.conditions or ())
+    is_infeasible = _is_infeasible(pod)
     amounts = _of_containers(pod, read, is_infeasible=is_infeasible)
     given = _given(pod.status.allocated_resources, pod.status.resources, read)
     if spec.resources is None:

@@ -5,8 +5,9 @@ What can't be read of a pod never stops the loop: it becomes the reason why that
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from sys import intern
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -56,6 +57,9 @@ _NOTHING = Translation(dialect=PLAIN, request=NO_GPU)
 _ENDED = {names.SUCCEEDED, names.FAILED}
 _S: Final = 1_000_000_000
 
+#: Makes the record of a pod.
+Read: TypeAlias = Callable[[Pod, Settings, Filters], PodRecord | None]
+
 
 def is_ours(pod: Pod, settings: Settings) -> bool:
     """Whether this scheduler places ``pod``."""
@@ -67,13 +71,24 @@ def is_reservation(pod: Pod, settings: Settings) -> bool:
     return reservation.is_reservation(pod, settings.reservation_namespace, app=settings.reservation_app)
 
 
-def seen_pod(pod: Pod, settings: Settings, filters: Filters = FILTERS) -> SeenPod:
-    """Read a pod: whether it runs, has ended, or holds a device for others."""
+def pod_record(pod: Pod, settings: Settings, filters: Filters = FILTERS) -> PodRecord | None:
+    """Read a pod; None if it doesn't matter: ended, or neither bound nor ours."""
+    if has_ended(pod.status):
+        return None
+    if pod.spec.node_name:
+        return _bound(pod, settings, filters)
+    if not is_ours(pod, settings) or pod.status.phase in _ENDED:
+        return None
+    return _waiting(pod, settings, filters)
+
+
+def seen_pod(pod: Pod, settings: Settings, filters: Filters = FILTERS, *, read: Read = pod_record) -> SeenPod:
+    """Read a pod: whether it runs, has ended, or holds a device for others. ``read``: what makes its record."""
     return SeenPod(
         uid=pod.metadata.uid,
         rv=pod.metadata.resource_version,
         has_ended=has_ended(pod.status),
-        record=pod_record(pod, settings, filters),
+        record=read(pod, settings, filters),
         reservation=reservation.read(pod) if is_reservation(pod, settings) else None,
         succeeded=_succeeded(pod),
     )
@@ -97,17 +112,6 @@ def _subgroup(meta: ObjectMeta) -> str:
     return intern((meta.labels or {}).get(names.SUBGROUP_LABEL, ""))
 
 
-def pod_record(pod: Pod, settings: Settings, filters: Filters = FILTERS) -> PodRecord | None:
-    """Read a pod; None if it doesn't matter: ended, or neither bound nor ours."""
-    if has_ended(pod.status):
-        return None
-    if pod.spec.node_name:
-        return _bound(pod, settings, filters)
-    if not is_ours(pod, settings) or pod.status.phase in _ENDED:
-        return None
-    return _waiting(pod, settings, filters)
-
-
 def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     found = asked_when_bound(pod)
     known = _NOTHING if isinstance(found, Refusal) else found
@@ -127,8 +131,13 @@ def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         held=_held(pod),
         has_legacy_slice=is_ours(pod, settings) and bool(constraints.legacy_slice(pod)),
         moves_as=_moves_as(pod, settings, filters) if settings.makes_room else None,
-        started_s=max(0, (rfc3339.parse_ns(pod.status.start_time or "") or 0) // _S),
+        started_s=started_s(pod),
     )
+
+
+def started_s(pod: Pod) -> int:
+    """When its node took a pod up (seconds of the wall clock); 0: not known."""
+    return max(0, (rfc3339.parse_ns(pod.status.start_time or "") or 0) // _S)
 
 
 def _moves_as(pod: Pod, settings: Settings, filters: Filters) -> PodClass | None:

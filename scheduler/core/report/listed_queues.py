@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from scheduler.core.assumed.assumed import Commits
+from scheduler.core.convert.alike import AlikePods
 from scheduler.core.convert.bind_requests import bind_request_record
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.pod_groups import pod_group_record
-from scheduler.core.convert.pods import seen_pod
 from scheduler.core.convert.queues import queue_record
 from scheduler.core.groups.succeeded import Succeeded
 from scheduler.core.model.elsewhere import Elsewhere
@@ -51,6 +51,7 @@ class ListedQueues:
 
     def __init__(self, pool: NodePool | None = None) -> None:
         self._settings = Settings(pool=pool)
+        self._alike = AlikePods(self._settings)
         self._pods = Pods()
         self._commits = Commits(self._pods, settings=self._settings, changed=_tell_nobody, touched=_tell_nobody)
         self._nodes: dict[str, NodeRecord] = {}
@@ -61,7 +62,7 @@ class ListedQueues:
 
     def read_pod(self, pod: Pod) -> SeenPod:
         """Keep of a pod what is counted."""
-        return self.interned(seen_pod(pod, self._settings))
+        return self.interned(self._alike.read(pod))
 
     def interned(self, seen: SeenPod) -> SeenPod:
         """Return a pod that was read with the classes that are kept here."""

@@ -84,6 +84,20 @@ async def test_a_pod_that_the_cache_knows_in_this_version_is_not_read_again() ->
     assert made.cluster.pod("uid-a") is before
 
 
+async def test_pods_of_one_list_that_are_alike_are_read_once() -> None:
+    _, sink = cache()
+    kept = [sink.keep(pod(name, gpus=2, labels={"app": "a"})) for name in "ab"]
+    one, other = (each.pod.record for each in kept if not isinstance(each, str))
+    assert one is not None
+    assert other is not None
+    assert one.labels is other.labels
+    await sink.replace(kept)
+    later = sink.keep(pod("c", gpus=2, labels={"app": "a"}))
+    assert not isinstance(later, str)
+    assert later.pod.record is not None
+    assert later.pod.record.labels is not one.labels  # of the list before nothing is kept
+
+
 async def test_an_answer_that_came_while_the_list_did_is_newer_than_the_list() -> None:
     made, sink = cache()
     first = pod("a", gpus=1)
