@@ -16,13 +16,14 @@ from wire import names
 
 pytestmark = pytest.mark.cluster
 
+_RACK = "example.com/rack"
 _THEIRS = ("scheduling.k8s.io", "v1alpha2")
 
 
 @pytest.fixture(scope="module")
 def gated_plane() -> Iterator[ControlPlane]:
-    gates = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
-    with ControlPlane(feature_gates=gates) as plane:
+    gates = ("GenericWorkload", "TopologyAwareWorkloadScheduling", "DRAWorkloadResourceClaims")
+    with ControlPlane(feature_gates=dict.fromkeys(gates, True)) as plane:
         yield plane
 
 
@@ -60,16 +61,31 @@ async def test_pods_of_a_pod_group_of_kubernetes_start_together(
         assert named == {"pg-kubernetes-llm"}
 
 
+async def test_pods_of_a_pod_group_with_a_topology_constraint_run_on_nodes_with_one_value_of_its_label(
+    gated_plane: ControlPlane, deployed: Deployment
+) -> None:
+    deployed.check()
+    async with scene(gated_plane, "workload-api-rack", ["3x2x80GiB"]) as on:
+        racks = {f"{on.namespace}-{number}": rack for number, rack in enumerate("abb")}
+        for name, rack in racks.items():
+            await on.core.patch_node(name, {"metadata": {"labels": {_RACK: rack}}})
+        constraints = {"topology": [{"key": _RACK}]}
+        await make_group(on, "racked", schedulingPolicy={"gang": {"minCount": 6}}, schedulingConstraints=constraints)
+        await on.create(*(member(f"r{number}", "racked") for number in range(6)))
+        pods = await on.running(6)
+        assert {racks[each["spec"]["nodeName"]] for each in pods.values()} == {"b"}
+
+
 async def test_a_pod_group_that_asks_for_more_keeps_its_pods_waiting_and_says_why(
     gated_plane: ControlPlane, deployed: Deployment
 ) -> None:
     deployed.check()
     async with scene(gated_plane, "workload-api-more", ["1x2x80GiB"]) as on:
         gang = {"gang": {"minCount": 1}}
-        constraints = {"topology": [{"key": "example.com/rack"}]}
-        await make_group(on, "rack", schedulingPolicy=gang, schedulingConstraints=constraints)
+        claims = [{"name": "switch", "resourceClaimName": "switch"}]
+        await make_group(on, "claiming", schedulingPolicy=gang, resourceClaims=claims)
         await make_group(on, "basic", schedulingPolicy={"basic": {}})
-        await on.create(member("alone", "basic"), member("racked", "rack"))
+        await on.create(member("alone", "basic"), member("claims", "claiming"))
         events = client.EventsV1Api(on.core.api_client)
 
         async def told() -> str | None:
@@ -78,6 +94,6 @@ async def test_a_pod_group_that_asks_for_more_keeps_its_pods_waiting_and_says_wh
             return next((each["note"] for each in found if each["reason"] == "PodGrouperWarning"), None)
 
         note = await eventually(told, "an event on the pod", within_s=PATIENCE_S)
-        assert note.startswith("PodGroup rack asks for what is not carried out: spec.schedulingConstraints")
+        assert note.startswith("PodGroup claiming asks for what is not carried out: spec.resourceClaims")
         pods = await on.running(1)
         assert [name for name, each in pods.items() if each["spec"].get("nodeName")] == ["alone"]

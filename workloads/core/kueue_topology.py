@@ -35,8 +35,11 @@ _Asked = Sequence[tuple[PodSet, TopologyConstraint | None]]
 def placed(case: Case, shape: Shape) -> Shape:
     """Return a shape with what templates ask for in Kueue's annotations. Raises Refused.
 
-    A template without a part of its own can ask only for what all templates of the workload ask for.
+    A template without a part of its own can ask only for what all templates of the workload ask for. What the PodGroup
+    of another scheduler asks for stands.
     """
+    if shape.topology is not None:
+        return shape
     written = topology_of(case.top)
     if written is not None and (written.required_topology_level or written.preferred_topology_level):
         return shape

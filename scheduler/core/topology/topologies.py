@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from scheduler.core.model.facts import Facts
-from scheduler.core.model.topology import LevelConstraint, TopologyRecord
+from scheduler.core.model.topology import LevelConstraint, TopologyLevel, TopologyRecord
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.topology.tree import Tree, tree_of
-from wire.names import ANY_TOPOLOGY
+from wire.names import ANY_TOPOLOGY, LABEL_ALONE
 
 #: The most lists of labels for which sorted nodes are kept; beyond that they are sorted again.
 _MOST_KEPT: Final = 8
@@ -40,8 +40,10 @@ class Topologies:
 
         A constraint on any Topology (``wire.names.ANY_TOPOLOGY``) means those that have its levels as labels. Of those
         whose labels are the same down to the lowest of these levels, which have the same domains, it is the first by
-        name.
+        name. A constraint on labels alone (``LABEL_ALONE``) needs no Topology.
         """
+        if asked.topology == LABEL_ALONE:
+            return (_of_labels(asked),)
         if asked.topology != ANY_TOPOLOGY:
             found = self.get(asked.topology)
             return () if found is None else (found,)
@@ -82,6 +84,12 @@ class Topologies:
                 del self._trees[next(iter(self._trees))]
             known = self._trees[key] = tree_of(ledger.in_order().nodes, topology.labels)
         return known
+
+
+def _of_labels(asked: LevelConstraint) -> TopologyRecord:
+    """A Topology of the labels that a constraint names, the required one above the preferred one."""
+    labels = dict.fromkeys(filter(None, (asked.required, asked.preferred)))
+    return TopologyRecord(asked.topology, tuple(map(TopologyLevel, labels)))
 
 
 def _by_name(facts: Facts[str, TopologyRecord]) -> dict[str, TopologyRecord]:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import Final
 
+from wire import names
+from wire.crds.podgroup import TopologyConstraint
 from workloads.core import fields
 from workloads.core.case import Case
 from workloads.core.values import Json, Shape
 
 _POLICY: Final = "spec.schedulingPolicy"
 _MIN_COUNT: Final = f"{_POLICY}.gang.minCount"
+_CONSTRAINTS: Final = "spec.schedulingConstraints"
+_TOPOLOGY: Final = f"{_CONSTRAINTS}.topology"
 
 
 def shape(group: Json, _: Case) -> Shape:
-    """`schedulingPolicy.gang.minCount`, or 1 with `basic`; its priority class."""
-    _refuse_beyond_a_minimum(group)
-    return Shape(minimum=_minimum(group), priority=fields.text(group, "spec.priorityClassName"))
+    """`schedulingPolicy.gang.minCount`, or 1 with `basic`; its priority class and topology constraint."""
+    _refuse_what_has_no_counterpart(group)
+    priority = fields.text(group, "spec.priorityClassName")
+    return Shape(minimum=_minimum(group), priority=priority, topology=_topology(group))
 
 
 def _minimum(group: Json) -> int:
@@ -28,10 +33,20 @@ def _minimum(group: Json) -> int:
     return minimum
 
 
-def _refuse_beyond_a_minimum(group: Json) -> None:
-    constraints = fields.mapping(group, "spec.schedulingConstraints")
-    if constraints:
-        raise fields.not_carried_out(group, "spec.schedulingConstraints", ", ".join(map(str, constraints)), "none")
+def _topology(group: Json) -> TopologyConstraint | None:
+    """The label that has to have one value on all nodes of the group: a level without a Topology. One is allowed."""
+    if others := fields.mapping(group, _CONSTRAINTS).keys() - {"topology"}:
+        raise fields.not_carried_out(group, _CONSTRAINTS, ", ".join(sorted(map(str, others))), "topology")
+    asked = fields.mappings(group, _TOPOLOGY)
+    if len(asked) > 1:
+        raise fields.not_carried_out(group, _TOPOLOGY, f"{len(asked)} constraints", "1")
+    keys = [fields.text(each, "key") for each in asked]
+    if not all(keys):
+        raise fields.malformed(group, f"{_TOPOLOGY}[0].key", "", "the key of a label of nodes")
+    return TopologyConstraint(topology=names.LABEL_ALONE, required_topology_level=keys[0]) if keys else None
+
+
+def _refuse_what_has_no_counterpart(group: Json) -> None:
     if claims := fields.mappings(group, "spec.resourceClaims"):
         named = ", ".join(fields.text(each, "name") for each in claims[:4])
         raise fields.not_carried_out(group, "spec.resourceClaims", named, "none")

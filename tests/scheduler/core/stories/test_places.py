@@ -124,6 +124,24 @@ def test_a_gang_that_names_any_topology_waits_while_none_or_several_have_the_lev
     assert len(_places(made.decide(0))) == 2
 
 
+def test_a_gang_that_names_a_label_alone_runs_on_nodes_with_one_value_of_it() -> None:
+    nodes = [*_nodes(a_x_1=1, a_y_1=2, b_x_1=2), node("without", gpus=8, labels={"zone": "c"})]
+    made = _gang(nodes, *_members(3), minimum=3, topologyConstraint=_asks("rack", topology="(label)"))
+    # Racks x of two zones are two domains of the Topology, and one of the label.
+    assert sorted(set(_places(made.decide(0)).values())) == ["a-x-1", "b-x-1"]
+
+
+def test_a_gang_that_names_a_label_alone_waits_until_one_value_has_room() -> None:
+    asks = _asks("row", topology="(label)")
+    made = _gang(_nodes(a_x_1=8), *_members(3), minimum=3, topologyConstraint=asks)
+    assert _places(made.decide(0)) == {}
+    feed(made, node("a-x-1", gpus=2, labels={"row": "1"}), node("a-x-2", gpus=1, labels={"row": "2"}))
+    verdict = _verdict(made.decide(0))
+    assert (verdict.code, verdict.topology and verdict.topology.level) == (Code.TOPOLOGY_NOT_SATISFIED, "row")
+    feed(made, node("a-x-2", gpus=1, labels={"row": "1"}))
+    assert len(_places(made.decide(0))) == 3
+
+
 def test_a_gang_waits_for_kueues_topologies_where_they_are_not_read_and_kais_have_no_such_level() -> None:
     made = _gang(_nodes(a_x_1=8), *_members(2), minimum=2, topologyConstraint=_asks("row", topology="*"))
     made.topologies.of_kueue.expect()

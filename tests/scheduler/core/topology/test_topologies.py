@@ -96,6 +96,16 @@ def test_a_level_of_any_topology_is_named_by_its_label_and_not_by_an_alias() -> 
     assert len(found.meant(LevelConstraint("t", "shelf"))) == 1
 
 
+@pytest.mark.parametrize(
+    ("required", "preferred", "labels"),
+    [("rack", "", ("rack",)), ("", "rack", ("rack",)), ("zone", "rack", ("zone", "rack")), ("rack", "rack", ("rack",))],
+)
+def test_a_constraint_on_labels_alone_needs_no_topology(required: str, preferred: str, labels: tuple[str, ...]) -> None:
+    found = _topologies({"a": "zone rack"}, {"b": "rack"})
+    (meant,) = found.meant(LevelConstraint("(label)", required, preferred))
+    assert meant.labels == labels
+
+
 def test_which_topologies_have_a_level_follows_every_change() -> None:
     found = _topologies({}, {"a": "zone rack"})
     asked = LevelConstraint("*", "rack")

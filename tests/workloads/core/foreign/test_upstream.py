@@ -7,6 +7,7 @@ import pytest
 from tests.workloads.core.foreign.objects import UPSTREAM, grouped, made, pod_group, refused
 from tests.workloads.objects import obj, pod
 from wire import names
+from wire.crds.podgroup import TopologyConstraint
 from workloads.core.values import Code, Nothing, Why
 
 MEMBER: dict[str, Any] = {"spec": {"schedulingGroup": {"podGroupName": "llm"}}}
@@ -29,6 +30,33 @@ def test_the_minimum_is_that_of_the_policy(spec: dict[str, Any], minimum: int) -
     assert (answer.pod_group.metadata.name, answer.pod_group.spec.min_member) == ("pg-kubernetes-llm", minimum)
 
 
+@pytest.mark.parametrize(
+    ("constraints", "topology"),
+    [
+        (
+            {"topology": [{"key": "example.com/rack"}]},
+            TopologyConstraint(topology="(label)", required_topology_level="example.com/rack"),
+        ),
+        ({"topology": []}, None),
+        ({}, None),
+    ],
+)
+def test_a_topology_constraint_is_a_required_level_without_a_topology(
+    constraints: dict[str, Any], topology: TopologyConstraint | None
+) -> None:
+    answer = made(pod(**MEMBER), group(schedulingConstraints=constraints))
+    assert answer.pod_group.spec.topology_constraint == topology
+
+
+def test_the_topology_constraint_of_the_pod_group_wins_over_annotations_of_a_template() -> None:
+    template = {"metadata": {"annotations": {names.KUEUE_REQUIRED: "example.com/block"}}}
+    job = obj("batch/v1", "Job", "j", spec={"template": template})
+    asked = group(schedulingConstraints={"topology": [{"key": "example.com/rack"}]})
+    topology = made(pod(job, **MEMBER), asked, owners=(job,)).pod_group.spec.topology_constraint
+    assert topology is not None
+    assert (topology.topology, topology.required_topology_level) == (names.LABEL_ALONE, "example.com/rack")
+
+
 def test_the_priority_class_is_that_of_the_pod_group() -> None:
     assert made(pod(**MEMBER), group(priorityClassName="high")).pod_group.spec.priority_class_name == "high"
 
@@ -37,9 +65,15 @@ def test_the_priority_class_is_that_of_the_pod_group() -> None:
     ("spec", "code", "field"),
     [
         (
-            {"schedulingConstraints": {"topology": [{"key": "rack"}]}},
+            {"schedulingConstraints": {"topology": [{"key": "rack"}, {"key": "row"}]}},
             Code.NOT_CARRIED_OUT,
-            "spec.schedulingConstraints",
+            "spec.schedulingConstraints.topology",
+        ),
+        ({"schedulingConstraints": {"power": []}}, Code.NOT_CARRIED_OUT, "spec.schedulingConstraints"),
+        (
+            {"schedulingConstraints": {"topology": [{"key": ""}]}},
+            Code.MALFORMED,
+            "spec.schedulingConstraints.topology[0].key",
         ),
         ({"resourceClaims": [{"name": "a", "resourceClaimName": "b"}]}, Code.NOT_CARRIED_OUT, "spec.resourceClaims"),
         ({"disruptionMode": "PodGroup"}, Code.NOT_CARRIED_OUT, "spec.disruptionMode"),
