@@ -1,6 +1,6 @@
-"""The emulated GPUs of a real node: a file that says which there are, and one that says which are ill.
+"""The emulated GPUs of a real node: files that say which there are, which are ill, and which are for claims alone.
 
-The first is in the NVML stub's own words (tools/nvml_stub), so what a container sees is a selection of its lines. Both
+The first is in the NVML stub's own words (tools/nvml_stub), so what a container sees is a selection of its lines. All
 are replaced as a whole and may change while the node runs. Standard library only, and nothing of ours: the runtime
 wrapper reads the same file at every start of a container.
 """
@@ -14,6 +14,9 @@ from pathlib import Path
 
 MACHINE = "machine"
 UNHEALTHY = "unhealthy"
+CLAIMABLE = "claimable"
+#: A file here, in a container, is a device that one of the pod's ResourceClaims has; its name is the UUID.
+CLAIMED = "/run/moorage-claimed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,11 @@ def write_unhealthy(folder: Path, uuids: Collection[str]) -> None:
     _replace(folder / UNHEALTHY, sorted(uuids))
 
 
+def write_claimable(folder: Path, uuids: Collection[str]) -> None:
+    """Say which devices the driver of ResourceClaims offers, and so the device plug-in does not."""
+    _replace(folder / CLAIMABLE, sorted(uuids))
+
+
 def read_machine(folder: Path) -> dict[str, str]:
     """Return UUID -> line of each device, in NVML's order."""
     lines = (folder / MACHINE).read_text().splitlines()
@@ -61,6 +69,12 @@ def read_machine(folder: Path) -> dict[str, str]:
 def read_unhealthy(folder: Path) -> frozenset[str]:
     """Return the UUIDs of ill devices."""
     return frozenset((folder / UNHEALTHY).read_text().split())
+
+
+def read_claimable(folder: Path) -> frozenset[str]:
+    """Return the UUIDs of devices for claims; none where that was not said."""
+    path = folder / CLAIMABLE
+    return frozenset(path.read_text().split()) if path.exists() else frozenset()
 
 
 def _replace(path: Path, lines: Sequence[str]) -> None:

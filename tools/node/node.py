@@ -110,6 +110,11 @@ class Node:
         """The node's address, in its own network."""
         return f"10.97.0.{self._number}"
 
+    @property
+    def plugged(self) -> int:
+        """How many of the devices the device plug-in offers."""
+        return len(self.gpus)
+
     def start(self) -> None:
         """Start everything, and return once the node is Ready and has its GPUs.
 
@@ -176,8 +181,7 @@ class Node:
     def start_own_plugin(self, *options: str) -> None:
         """Start Moorage's own device plug-in (tools/node/ownplugin.py); ``kill`` ends it by the name OWN_PLUGIN."""
         paths = [f"LD_LIBRARY_PATH={self.folder}", f"FAKE_NVML_STATE={self.folder / _gpus.MACHINE}"]
-        python = ["env", f"PYTHONPATH={':'.join([str(_ROOT), *sys.path])}", *paths, sys.executable]
-        self._programs[OWN_PLUGIN] = [*python, "-m", "tools.node.ownplugin", str(self.folder), *options]
+        self._programs[OWN_PLUGIN] = python("tools.node.ownplugin", str(self.folder), *options, variables=paths)
         self.start_again(OWN_PLUGIN)
 
     def check(self) -> None:
@@ -231,7 +235,7 @@ class Node:
         Raises ProcessDied, TimeoutError.
         """
         self._wait_until(self._containerd_serves, "containerd to serve")
-        what = f"node {self.name} to be ready with {len(self.gpus)} GPUs"
+        what = f"node {self.name} to be ready with {self.plugged} GPUs"
         has_plugin = self._has_its_plugin if self.gpus else lambda: True
         self._wait_until(lambda: self._is_registered() and has_plugin() and self.is_ready(), what)
 
@@ -239,7 +243,7 @@ class Node:
         """Whether the node says that it is ready, and all its devices are allocatable."""
         status = self.status().get("status", {})
         ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", ()))
-        return ready and int(status["allocatable"].get("nvidia.com/gpu", 0)) == len(self.gpus)
+        return ready and int(status["allocatable"].get("nvidia.com/gpu", 0)) == self.plugged
 
     def _boot(self, archives: Sequence[Path], *, plugin: bool = True) -> None:
         """Make the namespaces, and start all programs in them; what is on the API server is heard of last.
@@ -261,6 +265,7 @@ class Node:
         for archive in archives:
             self.run(*CTR, "images", "import", str(archive))
         self._note("images", began)
+        self._before_kubelet()
         family.start(KUBELET, self._inside(self._programs[KUBELET]))
         if self.gpus and plugin:
             family.start(PLUGIN, self._inside(self._programs[PLUGIN]))
@@ -272,6 +277,9 @@ class Node:
         if plugin:
             self.wait_until_ready()
         self._note("ready", began)
+
+    def _before_kubelet(self) -> None:
+        """Start what kubelet finds beside containerd: nothing, on most nodes."""
 
     def _connect(self) -> int:
         """Give the machine its way to the API server. Returns the process group that it goes through."""
@@ -311,7 +319,6 @@ class Node:
     def _command_lines(self, programs: Path) -> dict[str, list[str]]:
         folder = self.folder
         flags = settings.kubelet_flags(name=self.name, address=self.address, folder=folder, labels=self._labels)
-        plugin = [sys.executable, "-m", "tools.node.plugin", str(folder), "--folder", _PLUGIN_FOLDER]
         return {
             CONTAINERD: ["containerd", "--config", str(folder / "containerd.toml")],
             KUBELET: [str(programs / KUBELET), *flags],
@@ -319,7 +326,7 @@ class Node:
                 str(programs / KUBE_PROXY),
                 *settings.kube_proxy_flags(name=self.name, kubeconfig=self._plane.proxy_kubeconfig_path),
             ],
-            PLUGIN: ["env", f"PYTHONPATH={':'.join([str(_ROOT), *sys.path])}", *plugin],
+            PLUGIN: python("tools.node.plugin", str(folder), "--folder", _PLUGIN_FOLDER),
         }
 
     def _inside(self, command: Sequence[str]) -> list[str]:
@@ -371,6 +378,12 @@ class Node:
                 tails = "\n".join(f"{child.name}:\n{child.tail()}" for child in family.children)
                 raise TimeoutError(f"waited {_UP_WITHIN_S:.0f} s for {what}; the logs end:\n{tails}")
             time.sleep(_POLL_S)
+
+
+def python(module: str, *arguments: str, variables: Sequence[str] = ()) -> list[str]:
+    """Return the command line of a module of ours, with what can be imported here; ``variables``: ``NAME=VALUE``."""
+    path = f"PYTHONPATH={':'.join([str(_ROOT), *sys.path])}"
+    return ["env", path, *variables, sys.executable, "-m", module, *arguments]
 
 
 def _may_raise_scores() -> bool:

@@ -7,6 +7,7 @@ stub, and what it shows is a selection of the lines of the machine's file (tools
 
 - unset, empty or ``void``: no driver at all; ``none``: a driver without devices; ``all``: every device;
 - else UUIDs or indices, separated by commas; one that the machine does not have fails the container;
+- files in gpus.CLAIMED (mounts of CDI files, tools/node/dradriver.py) name devices beside those of the variable;
 - CDI names of the device plugin, ``k8s.device-plugin.nvidia.com/gpu=UUID``, as NVIDIA's mode ``auto``: if all are such.
 
 It imports nothing of ours but gpus.py: it runs before every container, without site-packages.
@@ -55,6 +56,22 @@ def selected(machine: Mapping[str, str], wanted: str) -> list[str] | None:
     return [line for line in machine.values() if line in chosen]
 
 
+def claimed(config: Mapping[str, Any]) -> list[str]:
+    """Return the UUIDs of devices that the container has by claims."""
+    targets = (Path(mount["destination"]) for mount in config.get("mounts", ()))
+    return [target.name for target in targets if str(target.parent) == gpus.CLAIMED]
+
+
+def with_claimed(machine: Mapping[str, str], lines: list[str] | None, uuids: Sequence[str]) -> list[str] | None:
+    """Return the lines of a container's devices with those of claims, in the machine's order. Raises UnknownDevice."""
+    if not uuids:
+        return lines
+    if unknown := [uuid for uuid in uuids if uuid not in machine]:
+        raise UnknownDevice(f"device error: {unknown[0]}: unknown device")
+    chosen = {*(lines or ()), *(machine[uuid] for uuid in uuids)}
+    return [line for line in machine.values() if line in chosen]
+
+
 def environment(config: Mapping[str, Any]) -> dict[str, str]:
     """Return the environment of a container's process; of a name that comes twice, the last one."""
     return dict(entry.partition("=")[::2] for entry in config["process"].get("env", ()))
@@ -91,6 +108,7 @@ def prepare(bundle: Path, *, machine: Mapping[str, str], library: Path) -> None:
     if not Path(config["root"]["path"]).is_absolute():
         config["root"]["path"] = str(bundle / config["root"]["path"])
     lines = selected(machine, environment(config).get(VISIBLE_DEVICES, ""))
+    lines = with_claimed(machine, lines, claimed(config))
     if lines is None:
         return
     state = bundle / "nvml-state"

@@ -3,7 +3,7 @@
 ``python -m tools.node.plugin GPUS [--folder SOCKETS] [--resource NAME]``
 As the one for real GPUs it advertises ``nvidia.com/gpu`` (or the given resource), tells the chosen devices by
 ``NVIDIA_VISIBLE_DEVICES`` and registers again whenever kubelet was restarted (which removes the plug-ins' sockets).
-``GPUS`` is a folder of tools/node/gpus.py; a change there is reported within 0.1 s.
+``GPUS`` is a folder of tools/node/gpus.py; a change there is reported within 0.1 s. Devices for claims are left out.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def serve(machine: Path, folder: Path, resource: str) -> None:
 
 def _serve_one(machine: Path, socket: Path, resource: str, kubelet: tuple[int, int]) -> None:
     """Serve for as long as this kubelet listens; return for its successor, or when it does not take us."""
-    plugin, folder = Plugin(lambda: _devices(machine)), socket.parent
+    plugin, folder = Plugin(lambda: healthy(machine)), socket.parent
     socket.unlink(missing_ok=True)
     server = grpc.server(ThreadPoolExecutor(_WORKERS), handlers=[plugin.service()])
     server.add_insecure_port(f"unix://{socket}")
@@ -142,9 +142,10 @@ def _serve_one(machine: Path, socket: Path, resource: str, kubelet: tuple[int, i
         server.stop(grace=None).wait()
 
 
-def _devices(machine: Path) -> dict[str, bool]:
-    ill = gpus.read_unhealthy(machine)
-    return {uuid: uuid not in ill for uuid in gpus.read_machine(machine)}
+def healthy(machine: Path) -> dict[str, bool]:
+    """Return UUID -> whether it is well, of each device that is not for claims."""
+    ill, others = gpus.read_unhealthy(machine), gpus.read_claimable(machine)
+    return {uuid: uuid not in ill for uuid in gpus.read_machine(machine) if uuid not in others}
 
 
 def _say(what: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tools.node.gpus import made_up, write_machine
-from tools.node.nvidia_runtime import UnknownDevice, environment, option, selected
+from tools.node.nvidia_runtime import UnknownDevice, claimed, environment, option, selected, with_claimed
 
 ROOT = Path(__file__).parents[3]
 KIND = "k8s.device-plugin.nvidia.com/gpu="
@@ -42,6 +42,34 @@ def test_a_container_sees_what_it_names(wanted: str, devices: list[str] | None) 
 def test_what_the_machine_does_not_have_is_refused(wanted: str) -> None:
     with pytest.raises(UnknownDevice, match="unknown device"):
         selected(MACHINE, wanted)
+
+
+def test_devices_of_claims_are_files_in_their_folder() -> None:
+    targets = ["/run/moorage-claimed/GPU-b", "/run/moorage-claimed", "/run/other/GPU-a", "/run/moorage-claimed/x/GPU-c"]
+    assert claimed({"mounts": [{"destination": target} for target in targets]}) == ["GPU-b"]
+    assert claimed({}) == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "by_claims", "devices"),
+    [
+        ("", [], None),
+        ("", ["GPU-b"], ["GPU-b"]),
+        ("none", ["GPU-b"], ["GPU-b"]),
+        ("GPU-c", ["GPU-a", "GPU-c"], ["GPU-a", "GPU-c"]),
+        ("none", [], []),
+    ],
+)
+def test_a_container_sees_devices_of_claims_beside_those_that_it_names(
+    wanted: str, by_claims: list[str], devices: list[str] | None
+) -> None:
+    lines = with_claimed(MACHINE, selected(MACHINE, wanted), by_claims)
+    assert (None if lines is None else [line.split()[1] for line in lines]) == devices
+
+
+def test_a_device_of_a_claim_that_the_machine_does_not_have_is_refused() -> None:
+    with pytest.raises(UnknownDevice, match="GPU-d: unknown device"):
+        with_claimed(MACHINE, None, ["GPU-a", "GPU-d"])
 
 
 def test_of_a_variable_that_comes_twice_the_last_one_counts() -> None:

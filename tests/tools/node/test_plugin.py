@@ -13,7 +13,7 @@ import pytest
 
 from nodeagent.kubeletapi import deviceplugin as deviceapi
 from tools.node import gpus
-from tools.node.plugin import Plugin, register
+from tools.node.plugin import Plugin, healthy, register
 from wire.protobuf import parts, strings
 
 GPUS = gpus.made_up("node-a", 2)
@@ -29,7 +29,7 @@ def machine(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def plugin(machine: Path) -> Plugin:
-    return Plugin(lambda: {uuid: uuid not in gpus.read_unhealthy(machine) for uuid in gpus.read_machine(machine)})
+    return Plugin(lambda: healthy(machine))
 
 
 @pytest.fixture
@@ -62,6 +62,13 @@ def test_each_change_is_told_once_and_as_a_whole(channel: grpc.Channel, plugin: 
     gpus.write_machine(machine, GPUS[1:])
     plugin.poll()
     assert devices(next(told)) == {UUIDS[1]: "Healthy"}
+
+
+def test_devices_for_claims_are_left_out(machine: Path) -> None:
+    gpus.write_unhealthy(machine, UUIDS[:1])
+    assert healthy(machine) == {UUIDS[0]: False, UUIDS[1]: True}
+    gpus.write_claimable(machine, UUIDS[1:])
+    assert healthy(machine) == {UUIDS[0]: False}
 
 
 def test_the_chosen_devices_are_told_by_environment(channel: grpc.Channel) -> None:
