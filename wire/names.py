@@ -115,8 +115,7 @@ KUEUE_MANAGED: Final = "kueue.x-k8s.io/managed"
 KUEUE_TOPOLOGY_GATE: Final = "kueue.x-k8s.io/topology"
 #: In `topologyConstraint.topology` of a PodGroup: the Topology that has the levels. No object can have this name.
 ANY_TOPOLOGY: Final = "*"
-#: In the same field: nodes with one value of the level's label are a domain, and no Topology is read. No object can
-#: have this name.
+#: In `topologyConstraint.topology` of a PodGroup: no Topology, nodes with one value of the level's label are a domain.
 LABEL_ALONE: Final = "(label)"
 #: Label of owners and pods: `preemptible` or `non-preemptible`.
 PREEMPTIBILITY_LABEL: Final = "kai.scheduler/preemptibility"
