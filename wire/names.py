@@ -105,8 +105,10 @@ KUEUE_PREFERRED: Final = "kueue.x-k8s.io/podset-preferred-topology"
 KUEUE_UNCONSTRAINED: Final = "kueue.x-k8s.io/podset-unconstrained-topology"
 #: Kueue's: templates with the same name are placed in one domain together.
 KUEUE_PODSET_GROUP: Final = "kueue.x-k8s.io/podset-group-name"
-#: Kueue's: level of a topology, one domain of which has to hold each slice of a template's pods. Refused.
+#: Kueue's: level of a topology, one domain of which has to hold each slice of a template's pods.
 KUEUE_SLICE_REQUIRED: Final = "kueue.x-k8s.io/podset-slice-required-topology"
+#: Kueue's: how many pods of a template make a slice; in a JobSet those of one Job.
+KUEUE_SLICE_SIZE: Final = "kueue.x-k8s.io/podset-slice-size"
 #: Kueue's: the same for slices in slices. Refused.
 KUEUE_SLICE_CONSTRAINTS: Final = "kueue.x-k8s.io/podset-slice-required-topology-constraints"
 #: Kueue's label of pods that it admits one by one, or as a group: "true".

@@ -17,7 +17,7 @@ import msgspec
 
 from wire import names
 from wire.crds.podgroup import SubGroup, TopologyConstraint
-from workloads.core import fields, podsets
+from workloads.core import fields, kueue_slices, podsets
 from workloads.core.case import Case
 from workloads.core.generic import topology_of
 from workloads.core.podsets import PodSet
@@ -26,8 +26,7 @@ from workloads.core.values import Json, Shape
 #: As long as the label of a level may be.
 _LONGEST: Final = 316
 _KINDS: Final = (names.KUEUE_REQUIRED, names.KUEUE_PREFERRED, names.KUEUE_UNCONSTRAINED)
-_NOT_CARRIED_OUT: Final = (names.KUEUE_SLICE_REQUIRED, names.KUEUE_SLICE_CONSTRAINTS)
-_READ: Final = frozenset({*_KINDS, *_NOT_CARRIED_OUT, names.KUEUE_PODSET_GROUP})
+_READ: Final = frozenset({*_KINDS, *kueue_slices.READ, names.KUEUE_SLICE_CONSTRAINTS, names.KUEUE_PODSET_GROUP})
 #: The templates of a workload, each with what it asks for.
 _Asked = Sequence[tuple[PodSet, TopologyConstraint | None]]
 
@@ -45,8 +44,9 @@ def placed(case: Case, shape: Shape) -> Shape:
         return shape
     if fields.labels_of(case.pod).get(names.KUEUE_MANAGED) == "true":
         return shape
-    topology = written.topology if written is not None else ""
-    asked = [(podset, _constraint(podset, topology or names.ANY_TOPOLOGY)) for podset in podsets.of(case)]
+    topology = (written.topology if written is not None else "") or names.ANY_TOPOLOGY
+    asked = [(podset, _constraint(podset, topology)) for podset in podsets.of(case)]
+    shape = _sliced(case, shape, topology)
     by_part = {podset.part: constraint for podset, constraint in asked if constraint is not None}
     if not by_part:
         return shape
@@ -65,6 +65,21 @@ def as_read(template: object) -> dict[str, Any]:
         return {}
     gates = [{"name": names.KUEUE_TOPOLOGY_GATE}] if _is_placed_by_kueue(template) else []
     return {"metadata": {"annotations": annotations}, "spec": {"schedulingGates": gates}}
+
+
+def _sliced(case: Case, shape: Shape, topology: str) -> Shape:
+    """Return a shape with the slices that templates ask for. Raises Refused."""
+    for podset in podsets.of(case):
+        level = fields.annotations_of(podset.template).get(names.KUEUE_SLICE_REQUIRED, "")
+        if not level or _is_placed_by_kueue(podset.template):
+            continue
+        _check_level(podset, names.KUEUE_SLICE_REQUIRED, level)
+        if _group(podset):
+            field = kueue_slices.field_of(podset, names.KUEUE_SLICE_REQUIRED)
+            raise fields.not_carried_out(podset.owner, field, level, f"without {names.KUEUE_PODSET_GROUP}")
+        constraint = TopologyConstraint(topology=topology, required_topology_level=level)
+        shape = kueue_slices.sliced(case, shape, podset, constraint)
+    return shape
 
 
 def _with(parts: Sequence[SubGroup], by_part: Mapping[str, TopologyConstraint]) -> Iterator[SubGroup]:
@@ -104,26 +119,32 @@ def _said(constraint: TopologyConstraint | None) -> str:
 
 
 def _constraint(podset: PodSet, topology: str) -> TopologyConstraint | None:
-    """Return what one template asks for. Raises Refused for more than one of the annotations, and for slices."""
+    """Return what one template asks for. Raises Refused for more than one of the annotations, and slices in slices."""
     annotations = fields.annotations_of(podset.template)
     found = [name for name in _KINDS if annotations.get(name)]
     if _is_placed_by_kueue(podset.template):
         return None
-    for name in _NOT_CARRIED_OUT:
-        if annotations.get(name):
-            raise fields.not_carried_out(podset.owner, _field(podset, name), annotations[name], "none")
+    if constraints := annotations.get(names.KUEUE_SLICE_CONSTRAINTS):
+        field = kueue_slices.field_of(podset, names.KUEUE_SLICE_CONSTRAINTS)
+        raise fields.not_carried_out(podset.owner, field, constraints, "none")
     if not found:
         return None
     if len(found) > 1:
-        raise fields.malformed(podset.owner, _field(podset, found[0]), annotations[found[0]], f"without {found[1]}")
+        field = kueue_slices.field_of(podset, found[0])
+        raise fields.malformed(podset.owner, field, annotations[found[0]], f"without {found[1]}")
     name, level = found[0], annotations[found[0]]
     if name == names.KUEUE_UNCONSTRAINED:
         return None
-    if len(level) > _LONGEST:
-        raise fields.malformed(podset.owner, _field(podset, name), level, "the label of a level of a Topology")
+    _check_level(podset, name, level)
     if name == names.KUEUE_REQUIRED:
         return TopologyConstraint(topology=topology, required_topology_level=level)
     return TopologyConstraint(topology=topology, preferred_topology_level=level)
+
+
+def _check_level(podset: PodSet, name: str, level: str) -> None:
+    if len(level) > _LONGEST:
+        field = kueue_slices.field_of(podset, name)
+        raise fields.malformed(podset.owner, field, level, "the label of a level of a Topology")
 
 
 def _is_placed_by_kueue(template: Json) -> bool:
@@ -135,7 +156,3 @@ def _is_placed_by_kueue(template: Json) -> bool:
 
 def _group(podset: PodSet) -> str:
     return fields.annotations_of(podset.template).get(names.KUEUE_PODSET_GROUP, "")
-
-
-def _field(podset: PodSet, name: str) -> str:
-    return f"{podset.place}.metadata.annotations[{name}]".lstrip(".")

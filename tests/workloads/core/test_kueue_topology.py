@@ -138,7 +138,7 @@ def test_templates_without_parts_can_ask_for_the_same_only() -> None:
         (job({REQUIRED: "r" * 317}), "allowed: the label of a level of a Topology"),
         (
             job({**IN_BLOCK, "kueue.x-k8s.io/podset-slice-required-topology": RACK}),
-            "metadata.annotations[kueue.x-k8s.io/podset-slice-required-topology] is example.com/rack; allowed: none",
+            "annotations[kueue.x-k8s.io/podset-slice-required-topology] is example.com/rack; allowed: in a JobSet",
         ),
         (job({"kueue.x-k8s.io/podset-slice-required-topology-constraints": "[]"}), "allowed: none"),
         (

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from wire import gangs, names
 from wire.crds.podgroup import SubGroup, TopologyConstraint
-from wire.goint import parse_int
 from workloads.core import fields
 from workloads.core.case import Case
 from workloads.core.parts import bounded
@@ -35,7 +34,7 @@ def shape(case: Case) -> Shape:
     parts.append(SubGroup(name=_WORKER, min_sub_group=-(-workers // size)))
     parts.extend(_segments(case.top, full, workers, size))
     if part == _WORKER:
-        part = f"{_WORKER}-{_index(case) // size}"
+        part = f"{_WORKER}-{kubeflow.replica_index(case) // size}"
     return Shape(parts=tuple(parts), part=part)
 
 
@@ -70,12 +69,3 @@ def _segments(job: Json, count: int, workers: int, size: int) -> Iterator[SubGro
             min_member=max(0, min(size, workers - index * size)),
             topology_constraint=constraint if asks else None,
         )
-
-
-def _index(case: Case) -> int:
-    text = fields.labels_of(case.pod).get(gangs.KUBEFLOW_REPLICA_INDEX, "")
-    number = parse_int(text)
-    if number is None or number < 0:
-        field = f"metadata.labels[{gangs.KUBEFLOW_REPLICA_INDEX}]"
-        raise fields.malformed(case.pod, field, text or None, "a number of 0 or more")
-    return number
