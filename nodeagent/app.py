@@ -17,6 +17,7 @@ from kube.client.api import Api
 from kube.events import EventRecorder
 from kube.watch.reflector import Reflector
 from nodeagent.cards import Cards, Read
+from nodeagent.core.telling import health_of
 from nodeagent.limiting import Connect, Limiting
 from nodeagent.observing import Observer
 from nodeagent.publishing import Publishing
@@ -116,6 +117,7 @@ class Agent:
     def missing(self) -> list[Missing]:
         """Say what the agent can't do here, and why."""
         found = [Missing(what="devices", why=self.cards.trouble)] if self.cards.trouble else []
+        found += [Missing(what=f"GPU {one.index}", why=one.why) for one in self.cards.unknown]
         parts = [part for part in (self.limiting, self.plugin) if part is not None]
         return [*found, *(each for part in parts for each in part.missing())]
 
@@ -142,6 +144,5 @@ class Agent:
             plugin_mode=PLUGIN_OFF if plugin is None else plugin.mode,
             missing=self.missing() or None,
         )
-        self.publishing.tell(cards=self.cards.cards, agent=agent)
-        if plugin is not None:
-            self.publishing.tell(health=plugin.card_health())
+        health = health_of(self.cards.lost, {} if plugin is None else plugin.card_health())
+        self.publishing.tell(cards=self.cards.cards, agent=agent, health=health)

@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 
 from nodeagent.core.card import Card
-from nodeagent.core.machine import Machine
+from nodeagent.core.machine import Lost, Machine
 from reservation.device import Device, Unreadable
 
 _log: Final = logging.getLogger(__name__)
@@ -26,6 +26,8 @@ class Cards:
         self._read = read
         self._every_s = every_s
         self._machine = Machine((), {})
+        self._lost: Mapping[str, tuple[Card, str]] = {}
+        self._memory_mib: Mapping[str, int] = {}
         self._looked_s = 0.0
         self._lock = anyio.Lock()
         self._wanted = anyio.Event()
@@ -37,12 +39,29 @@ class Cards:
 
     @property
     def cards(self) -> tuple[Card, ...]:
-        """All cards; those of the last look that succeeded."""
-        return self._machine.cards
+        """All cards, those of the last look that succeeded; lost ones as they were known before."""
+        lost = [card for card, _ in self._lost.values()]
+        return tuple(sorted((*self._machine.cards, *lost), key=lambda card: card.index))
+
+    @property
+    def lost(self) -> Mapping[str, str]:
+        """Why the driver can't describe a GPU any more, by the UUID that it had."""
+        return {uuid: why for uuid, (_, why) in self._lost.items()}
+
+    @property
+    def unknown(self) -> tuple[Lost, ...]:
+        """GPUs that were lost before the agent could read which they are."""
+        known = {card.index for card, _ in self._lost.values()}
+        return tuple(one for one in self._machine.lost if one.index not in known)
+
+    @property
+    def memory_mib(self) -> Mapping[str, int]:
+        """Memory of GPUs and MIG slices by UUID, as far as the driver tells; of a lost GPU as it was."""
+        return self._memory_mib
 
     @property
     def devices(self) -> Mapping[str, Device]:
-        """GPUs and MIG slices by UUID."""
+        """GPUs and MIG slices by UUID; none of a lost GPU."""
         return self._machine.devices
 
     async def run(self) -> None:
@@ -62,13 +81,22 @@ class Cards:
             if isinstance(found, Unreadable):
                 self.trouble = found.message
             else:
-                self._machine, self.trouble, self.are_known = found, "", True
+                self._take(found)
             if before == (self._machine, self.trouble):
                 return
         if self.trouble:
             _log.warning("the GPUs can't be read: %s", self.trouble)
+        for one in self._machine.lost:
+            _log.warning("GPU %d can't be read: %s", one.index, one.why)
         if self.on_change is not None:
             self.on_change()
+
+    def _take(self, found: Machine) -> None:
+        self._lost = found.lost_of(self.cards)
+        lost = {uuid for card, _ in self._lost.values() for uuid in (card.uuid, *card.slices)}
+        kept = {uuid: mib for uuid, mib in self._memory_mib.items() if uuid in lost}
+        self._memory_mib = kept | {uuid: one.mem_mib for uuid, one in found.devices.items() if one.mem_mib}
+        self._machine, self.trouble, self.are_known = found, "", True
 
     def look_for(self, uuid: str) -> None:
         """Have the driver asked again, where a device was not there at the last look and that is some time ago.

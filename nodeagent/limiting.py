@@ -126,8 +126,7 @@ class Limiting:
                     await self._changed.wait()
 
     def _hold(self) -> None:
-        memory_mib = {uuid: one.mem_mib for uuid, one in self._cards.devices.items() if one.mem_mib}
-        self._link.cap(self.standing.hold(self.books.reservations.values(), memory_mib))
+        self._link.cap(self.standing.hold(self.books.reservations.values(), self._cards.memory_mib))
 
     def _tell(self) -> None:
         self._publishing.tell(tenants=tenants(self.standing.tenants(monotonic_ns())))

@@ -3,6 +3,8 @@
 ``python -m nodeagent.nvml`` prints them as JSON. It is a process of its own (nodeagent/reading.py): pynvml and the
 driver's library take 15 MiB, and a driver that hangs keeps its callers for ever. The driver is asked, and let go again:
 who holds it open stops its upgrade.
+
+A GPU that has fallen off its bus is still counted, and answers nothing: the others are read all the same.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any, Final
 import pynvml
 
 from nodeagent.core.card import Card
-from nodeagent.core.machine import Machine
+from nodeagent.core.machine import Lost, Machine
 from reservation.device import Device, Unreadable
 from reservation.nvml import QuestionFailed, ask, ask_if_supported, is_cut, minor_of, named, session, slice_at
 
@@ -25,15 +27,21 @@ PCI_DEVICES: Final = Path("/sys/bus/pci/devices")
 
 
 def read() -> Machine | Unreadable:
-    """Read all GPUs and their MIG slices. Blocks."""
+    """Read all GPUs that answer, and their MIG slices. Blocks."""
+    found: list[tuple[Card, list[Device]]] = []
+    lost: list[Lost] = []
     try:
         with session():
             count: int = ask("get device count", pynvml.nvmlDeviceGetCount)
-            found = [_card(index) for index in range(count)]
+            for index in range(count):
+                try:
+                    found.append(_card(index))
+                except QuestionFailed as failure:
+                    lost.append(Lost(index, str(failure)))
     except QuestionFailed as failure:
         return Unreadable(str(failure))
     devices = {device.uuid: device for _, of_card in found for device in of_card}
-    return Machine(tuple(card for card, _ in found), devices)
+    return Machine(tuple(card for card, _ in found), devices, tuple(lost))
 
 
 def _card(index: int) -> tuple[Card, list[Device]]:

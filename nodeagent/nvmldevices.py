@@ -56,20 +56,22 @@ class NvmlDevices:
         """Look at all devices. Raises Unreadable."""
         self._open()
         try:
-            handles = [pynvml.nvmlDeviceGetHandleByIndex(at) for at in range(pynvml.nvmlDeviceGetCount())]
-            cards = [self._card(at, handle) for at, handle in enumerate(handles)]
+            listed = self._listed()
         except pynvml.NVMLError as error:
             self._close()
             raise Unreadable(f"can't list GPUs: {error}") from error
-        by_uuid = dict(zip((card.uuid for card in cards), handles, strict=True))
+        cards = [card for card, _ in listed]
+        by_uuid = {card.uuid: handle for card, handle in listed}
         slices = [(one, handle) for card in cards if card.has_mig for one, handle in _slices(card, by_uuid[card.uuid])]
         self._register(by_uuid.items())
+        # One that comes back is registered once more.
+        self._registered &= by_uuid.keys()
         self._known = tuple(by_uuid)
         looks = {uuid: self._look(handle) for uuid, handle in by_uuid.items()}
         looks |= {one.uuid: self._look(handle, is_slice=True) for one, handle in slices}
         islands = _islands(list(by_uuid.items()))
         places = {card.uuid: (islands[card.uuid], -1 if card.numa is None else card.numa) for card in cards}
-        handle = handles[-1] if handles else None
+        handle = listed[-1][1] if listed else None
         return Reading(
             cards=cards, slices=[one for one, _ in slices], looks=looks, places=places, driver=_driver_itself(handle)
         )
@@ -107,6 +109,20 @@ class NvmlDevices:
         self._registered.clear()
         for end in (partial(pynvml.nvmlEventSetFree, events), pynvml.nvmlShutdown):
             _told(end)
+
+    def _listed(self) -> list[tuple[Card, Any]]:
+        """The GPUs that answer, with their handles: a lost one is left out. Raises NVMLError if none of them does."""
+        found: list[tuple[Card, Any]] = []
+        failed: pynvml.NVMLError | None = None
+        for at in range(pynvml.nvmlDeviceGetCount()):
+            try:
+                handle = pynvml.nvmlDeviceGetHandleByIndex(at)
+                found.append((self._card(at, handle), handle))
+            except pynvml.NVMLError as error:
+                failed = error
+        if failed is not None and not found:
+            raise failed
+        return found
 
     def _card(self, index: int, handle: Any) -> Card:
         memory = _told(partial(pynvml.nvmlDeviceGetMemoryInfo, handle))

@@ -31,6 +31,7 @@ PAUSE_S: Final = 2.0
 #: Between two writes of use alone.
 USE_PAUSE_S: Final = 300.0
 WELL: Final = "well"
+ILL: Final = "ill"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,14 @@ def _card(card: Card, told: Told) -> CardStatus:
         profiles=list(told.profiles.get(card.uuid, ())) or None,
         slices=sorted(card.slices) or None,
     )
+
+
+def health_of(lost: Mapping[str, str], judged: Mapping[str, CardHealth]) -> dict[str, CardHealth]:
+    """Return the health that is told, by UUID: as the device plug-in judged it, else of GPUs that the driver lost.
+
+    ``lost``: the driver's words.
+    """
+    return {uuid: CardHealth(state=ILL, reason=why) for uuid, why in lost.items()} | dict(judged)
 
 
 def tenants(uses: Iterable[TenantUse]) -> tuple[TenantStatus, ...]:

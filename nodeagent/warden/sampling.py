@@ -77,13 +77,23 @@ class Sampler:
             if not self._is_open:
                 self._nvml.nvmlInit()
                 self._is_open = True
-            for index in range(self._nvml.nvmlDeviceGetCount()):
-                card = self._nvml.nvmlDeviceGetHandleByIndex(index)
-                self._places += [self._place(handle, known, is_slice=is_slice) for handle, is_slice in self._of(card)]
+            self._find(self._nvml.nvmlDeviceGetCount(), known)
         except self._nvml.NVMLError as error:
             self._is_open = False
             self._places = []
             raise DriverAway(str(error)) from error
+
+    def _find(self, count: int, known: dict[str, _Place]) -> None:
+        """List the devices; a GPU that is lost is left out. Raises NVMLError if none answers."""
+        failed: list[Exception] = []
+        for index in range(count):
+            try:
+                card = self._nvml.nvmlDeviceGetHandleByIndex(index)
+                self._places += [self._place(handle, known, is_slice=is_slice) for handle, is_slice in self._of(card)]
+            except self._nvml.NVMLError as error:
+                failed.append(error)
+        if failed and len(failed) == count:
+            raise failed[0]
         self._looks_left = _LOOKS_A_LISTING
 
     def _place(self, handle: Any, known: dict[str, _Place], *, is_slice: bool) -> _Place:

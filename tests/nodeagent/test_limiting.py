@@ -11,7 +11,7 @@ from gpu.book import Book, Entry, render
 from kube.client.resources import EVENTS, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
-from nodeagent.core.machine import Machine
+from nodeagent.core.machine import Lost, Machine
 from nodeagent.core.standing import STALE_NS
 from reservation.device import Device, Unreadable
 from tests.nodeagent.node import AGENT, CARDS, Scene, scene
@@ -91,6 +91,20 @@ async def test_a_card_that_appears_later_has_its_caps_then() -> None:
         it.machine[0] = Machine(CARDS[:1], {"GPU-a": Device("GPU-a", 3, 81559)})
         await anyio.sleep(5.0)
         assert warden.caps == {MINE: 20_000}
+
+
+async def test_caps_on_a_gpu_that_the_driver_has_lost_stay_until_its_reservation_goes() -> None:
+    async with scene() as it:
+        warden = PlayedWarden("GPU-a")
+        await it.reserve(**BOOK)
+        await it.start(warden, cards_every_s=5.0)
+        await anyio.sleep(1.0)
+        it.machine[0] = Machine(CARDS[1:], {"GPU-b": Device("GPU-b", 1, 81559)}, (Lost(0, "GPU is lost"),))
+        await anyio.sleep(60.0)
+        assert warden.caps == {MINE: 20_000}
+        await it.api.delete(PODS, "r", namespace=names.RESERVATION_NAMESPACE, grace_s=0)
+        await anyio.sleep(1.0)
+        assert warden.caps == {}
 
 
 @pytest.mark.parametrize(("cap_all", "capped"), [(False, {POD: 20_000}), (True, {POD: 20_000, OTHER: 20_389})])

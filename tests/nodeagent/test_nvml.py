@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.core.card import Card
-from nodeagent.core.machine import Machine
+from nodeagent.core.machine import Lost, Machine
 from nodeagent.nvml import numa_node
 from reservation.device import Device, Unreadable
 from tools.nvml_stub.build import build
@@ -31,7 +31,7 @@ def read(stub: Path, folder: Path, *lines: str) -> Machine | Unreadable:
     done = subprocess.run(
         [sys.executable, "-c", _READ], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
-    known = {"Machine": Machine, "Card": Card, "Device": Device, "Unreadable": Unreadable}
+    known = {"Machine": Machine, "Lost": Lost, "Card": Card, "Device": Device, "Unreadable": Unreadable}
     found: Machine | Unreadable = eval(done.stdout, known)  # noqa: S307 - our own repr
     return found
 
@@ -54,7 +54,6 @@ def test_what_the_driver_does_not_tell_is_left_open(stub: Path, tmp_path: Path) 
     ("line", "said"),
     [
         ("fail nvmlInitWithFlags 9", "unable to initialize NVML"),
-        ("fail nvmlDeviceGetUUID 15", "unable to get device uuid"),
         ("fail nvmlDeviceGetCount_v2 999", "unable to get device count"),
     ],
 )
@@ -62,6 +61,26 @@ def test_a_driver_that_fails_is_unreadable_and_says_at_what(stub: Path, tmp_path
     found = read(stub, tmp_path, "gpu GPU-a NVIDIA_H100 81559 3", line)
     assert isinstance(found, Unreadable)
     assert found.message.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("lost GPU-a", "unable to get device handle: GPU is lost"),
+        ("fail nvmlDeviceGetUUID 15", "unable to get device uuid: GPU is lost"),
+    ],
+)
+def test_a_gpu_that_does_not_answer_is_lost(stub: Path, tmp_path: Path, line: str, why: str) -> None:
+    assert read(stub, tmp_path, "gpu GPU-a NVIDIA_H100 81559 3", line) == Machine((), {}, (Lost(0, why),))
+
+
+def test_the_others_are_read_where_one_is_lost(stub: Path, tmp_path: Path) -> None:
+    cards = [f"gpu GPU-{name} NVIDIA_H100 81559 {number}" for number, name in enumerate("abc")]
+    found = read(stub, tmp_path, *cards, "mig MIG-x GPU-b 4864", "lost GPU-b")
+    assert isinstance(found, Machine)
+    assert [(card.uuid, card.index) for card in found.cards] == [("GPU-a", 0), ("GPU-c", 2)]
+    assert list(found.devices) == ["GPU-a", "GPU-c"]
+    assert [one.index for one in found.lost] == [1]
 
 
 @pytest.mark.parametrize(("told", "node"), [("1\n", 1), ("0\n", 0), ("-1\n", None), ("", None)])

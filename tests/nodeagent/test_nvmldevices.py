@@ -43,7 +43,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told(library: Path, tmp_path: Path, *states: str) -> list[Any]:
     state, module = tmp_path / "state", tmp_path / "module"
-    module.mkdir()
+    module.mkdir(parents=True)
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, str(state), str(module)],
         input="".join(json.dumps(one) + "\n" for one in states),
@@ -92,6 +92,20 @@ def test_a_card_that_does_not_answer_is_read_and_one_that_is_gone_is_not_listed(
     )
     assert [look["answers"] for look in lost["looks"].values()] == [False, False]
     assert list(gone["looks"]) == ["GPU-a"]
+
+
+def test_a_gpu_that_is_lost_is_not_listed_and_the_others_are_and_have_their_events(
+    library: Path, tmp_path: Path
+) -> None:
+    lost, (back, _), (_, faults) = told(
+        library, tmp_path, f"{TWO}lost GPU-a\n", TWO, f"{TWO}event GPU-a 48\nevent GPU-b 48\n"
+    )
+    assert [(card["uuid"], card["index"]) for card in lost[0]["cards"]] == [("GPU-b", 1)]
+    assert list(lost[0]["looks"]) == ["GPU-b"]
+    assert [card["uuid"] for card in back["cards"]] == ["GPU-a", "GPU-b"]
+    assert [one["card"] for one in faults] == ["GPU-a", "GPU-b"]
+    (none,) = told(library, tmp_path / "none", f"{TWO}lost GPU-a\nlost GPU-b\n")
+    assert none == "can't list GPUs: GPU is lost"
 
 
 def test_a_driver_that_went_and_came_back_is_opened_again(library: Path, tmp_path: Path) -> None:

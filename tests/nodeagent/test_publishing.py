@@ -11,9 +11,10 @@ from kube.client.resources import GPU_NODES, NODES
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
 from kube.memory.types import MOORAGE
-from nodeagent.core.machine import Machine
+from nodeagent.core.machine import Lost, Machine
 from reservation.device import Unreadable
-from tests.nodeagent.node import AGENT, CARDS, NODE, Scene, scene
+from tests.nodeagent.node import AGENT, CARDS, MACHINE, NODE, Scene, scene
+from wire import names
 from wire.crds.gpunode import CardHealth, TenantStatus
 
 
@@ -52,6 +53,40 @@ async def test_an_agent_whose_driver_does_not_answer_says_so_and_keeps_the_cards
         await anyio.sleep(310.0)
         status = (await it.gpu_node()).status
         assert (status.gpus, status.agent.missing) == (1, None)
+
+
+async def test_a_lost_gpu_is_told_with_the_drivers_words_and_the_others_are_used_as_before() -> None:
+    async with scene() as it:
+        await it.start()
+        await anyio.sleep(1.0)
+        why = "unable to get device handle: GPU is lost"
+        it.machine[0] = Machine(CARDS[:1], {CARDS[0].uuid: MACHINE.devices[CARDS[0].uuid]}, (Lost(1, why),))
+        await anyio.sleep(310.0)
+        status = (await it.gpu_node()).status
+        assert (status.gpus, status.healthy, status.agent.missing) == (2, 1, None)
+        assert [(card.uuid, card.health) for card in status.cards or ()] == [
+            ("GPU-a", None),
+            ("GPU-b", CardHealth(state="ill", reason=why)),
+        ]
+        it.kubelet.given = {"r": ("GPU-a",)}
+        await it.reserve()
+        await anyio.sleep(1.0)
+        assert (await it.annotations())[names.RESERVE_FOR_GPU_INDEX] == "GPU-a"
+        it.machine[0] = MACHINE
+        await anyio.sleep(310.0)
+        assert (await it.gpu_node()).status.healthy == 2
+
+
+async def test_a_gpu_that_was_lost_before_the_agent_started_is_told_by_its_index() -> None:
+    async with scene() as it:
+        it.machine[0] = Machine(CARDS[:1], {}, (Lost(1, "unable to get device handle: GPU is lost"),))
+        await it.start()
+        await anyio.sleep(1.0)
+        status = (await it.gpu_node()).status
+        assert status.gpus == 1
+        assert [(each.what, each.why) for each in status.agent.missing or ()] == [
+            ("GPU 1", "unable to get device handle: GPU is lost")
+        ]
 
 
 async def test_many_changes_become_one_write_and_use_waits_five_minutes() -> None:

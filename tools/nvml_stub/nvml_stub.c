@@ -9,6 +9,8 @@
  *                                    for events returns each line once in every process
  *     proc PID UUID MIB|na SM        a compute process on the device or slice, with SM percent of it; na: the driver
  *                                    does not tell how much memory it has
+ *     lost UUID                      the device has fallen off its bus: it is counted, and every call on it or on its
+ *                                    slices, and the question for its handle by index, answers "GPU is lost"
  *     fail FUNCTION CODE             that function, by its exported name, returns this nvmlReturn_t
  *
  * A missing file answers "driver not loaded" (9), a malformed one "unknown error" (999) and a line on stderr.
@@ -37,7 +39,7 @@ enum {
     UNKNOWN = 999,
 };
 
-enum { MAX_GPUS = 32, MAX_SLICES_OF_GPU = 7, MAX_FAILURES = 32, MAX_EVENTS = 256, MAX_PROCS = 1024, WORD = 96 };
+enum { MAX_GPUS = 32, MAX_SLICES_OF_GPU = 7, MAX_FAILURES = 32, MAX_EVENTS = 256, MAX_PROCS = 1024, MAX_LOST = 32, WORD = 96 };
 
 typedef struct {
     char uuid[WORD];
@@ -78,6 +80,8 @@ typedef struct {
     unsigned int event_count;
     proc_t procs[MAX_PROCS];
     unsigned int proc_count;
+    char lost[MAX_LOST][WORD];
+    unsigned int lost_count;
 } state_t;
 
 typedef struct {
@@ -160,6 +164,8 @@ static int read_line(state_t *state, const char *line) {
         return read_event(&state->events[state->event_count++], line);
     if (strcmp(word, "proc") == 0 && state->proc_count < MAX_PROCS)
         return read_proc(&state->procs[state->proc_count++], line);
+    if (strcmp(word, "lost") == 0 && state->lost_count < MAX_LOST)
+        return sscanf(line, " lost %95s %c", state->lost[state->lost_count++], &rest) == 1;
     if (strcmp(word, "fail") == 0 && state->failure_count < MAX_FAILURES) {
         unsigned int i = state->failure_count++;
         return sscanf(line, " fail %95s %d %c", state->failures[i].function, &state->failures[i].code, &rest) == 2;
@@ -174,6 +180,7 @@ static int read_state(state_t *state) {
     int result = SUCCESS;
     /* What has not been counted is not read, so only the counts have to be cleared. */
     state->gpu_count = state->slice_count = state->failure_count = state->event_count = state->proc_count = 0;
+    state->lost_count = 0;
     if (!file)
         return DRIVER_NOT_LOADED;
     while (result == SUCCESS && fgets(line, sizeof line, file))
@@ -206,6 +213,14 @@ static const gpu_t *find(const state_t *state, const char *uuid) {
     return NULL;
 }
 
+/* Whether a device, or the one that a slice is a part of, does not answer any more. */
+static int is_lost(const state_t *state, const gpu_t *gpu) {
+    for (unsigned int i = 0; i < state->lost_count; i++)
+        if (strcmp(state->lost[i], gpu->uuid) == 0 || strcmp(state->lost[i], gpu->parent) == 0)
+            return 1;
+    return 0;
+}
+
 static int enter_device(state_t *state, const char *function, handle_t handle, const gpu_t **gpu) {
     int result = enter(state, function, 1);
     if (result != SUCCESS)
@@ -213,7 +228,7 @@ static int enter_device(state_t *state, const char *function, handle_t handle, c
     if (!handle)
         return INVALID_ARGUMENT;
     *gpu = find(state, handle->uuid);
-    return *gpu ? SUCCESS : GPU_IS_LOST;
+    return *gpu && !is_lost(state, *gpu) ? SUCCESS : GPU_IS_LOST;
 }
 
 /* For what slices have not: an index and a minor number of their own, and slices. */
@@ -311,6 +326,8 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned int index, handle_t *handle) {
         return result;
     if (index >= state.gpu_count)
         return INVALID_ARGUMENT;
+    if (is_lost(&state, &state.gpus[index]))
+        return GPU_IS_LOST;
     *handle = handle_of(state.gpus[index].uuid);
     return *handle ? SUCCESS : UNKNOWN;
 }

@@ -100,6 +100,22 @@ def test_a_device_that_fails_is_left_out_and_the_others_are_not(machine: Machine
     assert sorted(by_uuid(sampler.look(13))) == ["GPU-a", "GPU-b"]
 
 
+def test_a_gpu_that_is_lost_before_it_was_listed_stops_no_look_at_the_others(
+    machine: Machine, sampler: Sampler
+) -> None:
+    machine.more = ["lost GPU-a"]
+    machine.write()
+    assert [list(by_uuid(sampler.look(number))) for number in range(12)] == [["GPU-b"]] * 12
+    machine.more = ["lost GPU-a", "lost GPU-b"]
+    machine.write()
+    assert sampler.look(12).unread == ("GPU-b",)
+    with pytest.raises(DriverAway, match="GPU is lost"):
+        sampler.look(13)
+    machine.more = []
+    machine.write()
+    assert sorted(by_uuid(sampler.look(14))) == ["GPU-a", "GPU-b"]
+
+
 def test_slices_are_looked_at_in_place_of_their_card(machine: Machine, proc: Path, sampler: Sampler) -> None:
     put(proc, 71, cgroup=at(POD))
     machine.more = ["mig MIG-x GPU-b 9856", "mig MIG-y GPU-b 9856"]
