@@ -97,13 +97,14 @@ class Agent:
         return [self.witnessing.reflector, self.publishing.nodes, self.publishing.gpu_nodes]
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Work until cancelled. Started when the driver was asked and the node's reservation pods are known."""
-        await self.cards.look()
-        self._tell()
+        """Work until cancelled. Started when the node's reservation pods are known.
+
+        Nothing but the GpuNode waits for the driver: one that hangs takes a minute.
+        """
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.publishing.nodes.run)
             tasks.start_soon(self.publishing.gpu_nodes.run)
-            tasks.start_soon(self.publishing.run)
+            tasks.start_soon(self._publish)
             tasks.start_soon(self.cards.run)
             tasks.start_soon(self.witnessing.run)
             if self.plugin is not None:
@@ -120,6 +121,11 @@ class Agent:
         found += [Missing(what=f"GPU {one.index}", why=one.why) for one in self.cards.unknown]
         parts = [part for part in (self.limiting, self.plugin) if part is not None]
         return [*found, *(each for part in parts for each in part.missing())]
+
+    async def _publish(self) -> None:
+        """Write the GpuNode: what an agent before this one saw stays in it until the driver was asked."""
+        await self.cards.asked.wait()
+        await self.publishing.run()
 
     def _limiting(self, connect: Connect, events: EventRecorder) -> Limiting:
         return Limiting(

@@ -31,6 +31,8 @@ class Cards:
         self._looked_s = 0.0
         self._lock = anyio.Lock()
         self._wanted = anyio.Event()
+        #: Set when the driver has answered, or was found not to.
+        self.asked = anyio.Event()
         self.on_change: Callable[[], None] | None = None
         #: Why the driver could not be asked at the last look; "": it could.
         self.trouble = "the driver was not asked yet"
@@ -65,7 +67,8 @@ class Cards:
         return self._machine.devices
 
     async def run(self) -> None:
-        """Look again now and then, and where a device is looked for, until cancelled."""
+        """Look at once, now and then, and where a device is looked for, until cancelled."""
+        await self.look()
         while True:
             with anyio.move_on_after(self._every_s):
                 await self._wanted.wait()
@@ -82,6 +85,7 @@ class Cards:
                 self.trouble = found.message
             else:
                 self._take(found)
+            self.asked.set()
             if before == (self._machine, self.trouble):
                 return
         if self.trouble:

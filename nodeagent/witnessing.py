@@ -169,6 +169,10 @@ class Witnessing:
         """Judge an answer, and write what follows."""
         verdict = self._judge(before, given)
         if verdict.outcome is Outcome.UNKNOWN_DEVICE:
+            if not self._cards.asked.is_set():
+                # The agent was just started: nobody can say yet which devices there are.
+                self._asking.postpone(before.uid, anyio.current_time())
+                return
             self._cards.look_for(_first(given))
         if verdict.outcome is Outcome.TOLD and not self._asking.may_tell(before.uid, anyio.current_time()):
             if not before.is_witnessed:

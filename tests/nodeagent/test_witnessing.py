@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
@@ -269,6 +271,32 @@ async def test_a_driver_that_hangs_keeps_no_other_pod_waiting() -> None:
         assert names.WITNESS in await it.annotations("beside")
         await anyio.sleep(600.0)
         assert it.looks < 12
+
+
+async def test_an_agent_whose_driver_hangs_at_its_start_reads_reservations_and_kubelet_at_once() -> None:
+    async with scene() as it:
+        first = await it.start()
+        await anyio.sleep(1.0)
+        first.cancel()
+        it.takes_s = 60.0
+        it.kubelet.given = {"new": ("GPU-a",), "same": ("GPU-b",)}
+        witnessed: dict[str, Any] = {names.RESERVE_FOR_GPU_INDEX: "GPU-b", names.WITNESS: names.WITNESS_KUBELET}
+        await it.reserve("gone", **witnessed)
+        await it.reserve("same", **witnessed)
+        began_s = anyio.current_time()
+        await it.start()
+        assert anyio.current_time() - began_s < 1.0
+        await it.reserve("new")
+        await anyio.sleep(10.0)
+        # kubelet knows no such pod any more: that needs no driver.
+        assert names.WITNESS not in await it.annotations("gone")
+        assert await it.annotations("same") == witnessed
+        assert await it.annotations("new") == {}
+        assert Outcome.UNKNOWN_DEVICE not in it.counted.outcomes
+        # What the agent before it saw stays.
+        assert (await it.gpu_node()).status.gpus == 2
+        await anyio.sleep(53.0)
+        assert await it.annotations("new") == TOLD
 
 
 @pytest.mark.parametrize("status", [403, 409, 422, 500])
