@@ -136,6 +136,8 @@ class Limiting:
 
     def _hear(self, report: Report) -> None:
         before, self._report = self._report, report
+        if (together := report.told_together) and not (before and before.told_together):
+            _log.warning("there are too many processes for a report: %d of them are told together", together)
         for tenancy, done in self.standing.hear(report):
             said = note(done)
             _log.warning("pod %s is above its memory cap: %s", tenancy.pod, said)

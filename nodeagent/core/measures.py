@@ -87,7 +87,7 @@ def _device(device: Device, asked_nano: int, keys: Collection[Key]) -> DeviceMea
 def _tenant(one: Tenancy, processes: Collection[Process]) -> TenantMeasures:
     return TenantMeasures(
         one,
-        len(processes),
+        sum(process.count for process in processes),
         _sum(process.used_bytes for process in processes),
         _sum(process.sm_percent for process in processes),
         one.cap_mib * MIB or None,

@@ -19,8 +19,6 @@ from nodeagent.core.samples import Device, Process, Sample
 MOST_BYTES: Final = 4 << 20
 #: Caps that a warden keeps: more than a node can have pods, on each of its devices.
 MOST_CAPS: Final = 20_000
-#: Processes of a device that are reported, the largest: what is judged are all of them.
-MOST_PROCESSES: Final = 500
 _MOST_MIB: Final = 1 << 30
 _LENGTH: Final = 4
 _POD: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -33,10 +31,14 @@ class MalformedMessage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a deed: for each of its victims, in their order, one of nodeagent/warden/ending.py's words."""
+    """What became of a deed: for each of its victims, in their order, one of nodeagent/warden/ending.py's words.
+
+    ``more``: how many victims there were beside those that are told.
+    """
 
     deed: Deed
     outcomes: tuple[str, ...] = ()
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,11 @@ class Report:
     caps: int | None = None
     lost_deeds: int = 0
     is_dry: bool = False
+
+    @property
+    def told_together(self) -> int:
+        """How many processes are not told one by one, since there are too many."""
+        return sum(one.count for device in self.sample.devices for one in device.processes if not one.pid)
 
 
 class Frames:
@@ -77,8 +84,18 @@ class Frames:
 
 def framed(said: Any) -> bytes:
     """Write a message."""
-    body = json.dumps(said, separators=(",", ":")).encode()
+    body = _json(said)
     return len(body).to_bytes(_LENGTH, "big") + body
+
+
+def size_of(done: Done) -> int:
+    """Bytes that a deed takes in a report."""
+    return len(_json(_written_done(done))) + 1
+
+
+def _json(said: Any) -> bytes:
+    """Names of processes have any sign: six bytes for each, or twelve, would be escapes of JSON."""
+    return json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
 
 
 def write_caps(caps: Mapping[Key, int]) -> bytes:
@@ -148,26 +165,34 @@ def read_report(message: bytes) -> Report:
 
 
 def _written_process(one: Process) -> list[Any]:
-    return [one.pid, one.started, one.used_bytes, one.sm_percent, one.pod_uid, one.container, one.name]
+    told = [one.pid, one.started, one.used_bytes, one.sm_percent, one.pod_uid, one.container, one.name]
+    # Left out where it is 1: an agent of before knows no count.
+    return told if one.count == 1 else [*told, one.count]
 
 
 def _written_device(device: Device) -> list[Any]:
-    largest = sorted(device.processes, key=lambda one: -(one.used_bytes or 0))[:MOST_PROCESSES]
-    processes = [_written_process(one) for one in largest]
+    processes = [_written_process(one) for one in device.processes]
     return [device.uuid, device.total_bytes, device.used_bytes, device.sm_percent, processes]
 
 
 def _written_done(done: Done) -> list[Any]:
     deed = done.deed
-    victims = [_written_process(one) for one in deed.victims[:MOST_PROCESSES]]
+    victims = [_written_process(one) for one in deed.victims]
     told = [deed.pod_uid, deed.device, deed.used_bytes, deed.cap_mib, deed.action.value, deed.is_dry, victims]
-    return [told, done.outcomes[:MOST_PROCESSES]]
+    return [told, done.outcomes, done.more] if done.more else [told, done.outcomes]
 
 
 def _read_process(said: Any) -> Process:
-    pid, started, used_bytes, sm_percent, pod, container, name = said
+    pid, started, used_bytes, sm_percent, pod, container, name, *count = said
     return Process(
-        _whole(pid), _whole(started), _known(used_bytes), _known(sm_percent), _word(pod), _word(container), _word(name)
+        _whole(pid),
+        _whole(started),
+        _known(used_bytes),
+        _known(sm_percent),
+        _word(pod),
+        _word(container),
+        _word(name),
+        _one_of(count, 1),
     )
 
 
@@ -183,7 +208,7 @@ def _read_device(said: Any) -> Device:
 
 
 def _read_done(said: Any) -> Done:
-    (pod, device, used_bytes, cap_mib, action, is_dry, victims), outcomes = said
+    (pod, device, used_bytes, cap_mib, action, is_dry, victims), outcomes, *more = said
     deed = Deed(
         _word(pod),
         _word(device),
@@ -193,7 +218,14 @@ def _read_done(said: Any) -> Done:
         tuple(map(_read_process, victims)),
         is_dry is True,
     )
-    return Done(deed, tuple(map(_word, outcomes)))
+    return Done(deed, tuple(map(_word, outcomes)), _one_of(more, 0))
+
+
+def _one_of(said: list[Any], default: int) -> int:
+    """A number that may be left out."""
+    if len(said) > 1:
+        raise MalformedMessage(f"{_shown(said)}: one number is allowed")
+    return _whole(said[0]) if said else default
 
 
 def _object(message: bytes) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def note(done: Done) -> str:
     if not deed.victims:
         return above
     process = f"process {_printable(deed.victims[0].name) or 'without a name'}"
-    more = f"; so for {others} more" if (others := len(deed.victims) - 1) else ""
+    more = f"; so for {others} more" if (others := len(deed.victims) - 1 + done.more) else ""
     return f"{above}: {process} {_became(done)}{more}"
 
 

@@ -17,6 +17,7 @@ class Process:
     PID and start time together name a process: a PID alone is used again. ``used_bytes``: None if the driver does not
     tell. ``sm_percent``: its part of the device's SMs since the last look, None if the driver does not tell.
     ``pod_uid``: "" for a process that is no pod's, or that had ended when it was looked up. ``name``: for people.
+    ``count``: for how many processes of the pod it stands, which are told together; then it has no PID (0).
     """
 
     pid: int
@@ -26,6 +27,7 @@ class Process:
     pod_uid: str = ""
     container: str = ""
     name: str = ""
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)

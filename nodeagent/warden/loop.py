@@ -14,6 +14,7 @@ from typing import Final
 
 from nodeagent.core.judging import Deed, History, Judgement, Rules, judge
 from nodeagent.core.messages import Done, Report, write_report
+from nodeagent.core.reporting import bounded, fitting, told
 from nodeagent.core.samples import MIB, Sample
 from nodeagent.warden.ending import Ending
 from nodeagent.warden.listening import Listener
@@ -103,7 +104,7 @@ class Warden:
         return Done(deed, outcomes)
 
     def _keep(self, done: list[Done]) -> None:
-        self._kept += done
+        self._kept += map(told, done)
         over = len(self._kept) - _MOST_KEPT
         if over > 0:
             self._lost += over
@@ -111,9 +112,11 @@ class Warden:
 
     def _report(self, sample: Sample, judgement: Judgement, caps: int | None) -> None:
         unjudged = tuple(sorted(judgement.unjudged))
-        report = Report(sample, tuple(self._kept), unjudged, caps, self._lost, self._rules.dry_run)
+        sent = fitting(self._kept)
+        done = tuple(self._kept[:sent])
+        report = Report(bounded(sample), done, unjudged, caps, self._lost, self._rules.dry_run)
         if self._listener.send(write_report(report)):
-            self._kept.clear()
+            del self._kept[:sent]
 
     def _tell_unjudged(self, unjudged: frozenset[str]) -> None:
         for uuid in sorted(unjudged - self._unjudged):
