@@ -35,6 +35,11 @@ _LABEL_PREFIXES: Final = (
     "nvidia.com/cuda.runtime",
     "nvidia.com/mig-",
 )
+#: What the agent says of a pod, up to the name of the process (nodeagent/core/overuse.py).
+CAP_NOTE: Final = "^[0-9]+ MiB of (GPU|MIG)-[A-Za-z0-9-]+ are in use, the cap is [0-9]+ MiB(: process .{1,200})?$"
+_POD_UID: Final = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+#: Metadata by which other controllers are steered.
+_OF_OTHERS: Final = ("labels", "annotations", "ownerReferences", "finalizers")
 #: Annotations of a Node that the agent writes.
 _ANNOTATIONS: Final = (names.NODE_UUIDS, names.NODE_CARDS, names.NODE_ENFORCES_SEEN)
 
@@ -115,7 +120,10 @@ def own_reservations(agent: str, namespace: str) -> cel.Manifest:
 def own_events(agent: str) -> cel.Manifest:
     """The agent says in its own name, and in its node's, what became of processes of pods, and what its Node has.
 
-    Which node a pod is on, a policy can't know: an Event of the agent may be about any pod.
+    Which node a pod is on, a policy can't know: an Event of the agent may be about any pod. Objects that a policy may
+    read as parameters all have to allow a request, so "one of the books names the pod" can't be asked of them, and the
+    one that is the node's own, its GpuNode, is the agent's to write. What an Event may say is bounded instead. A
+    finalizer on it would keep a user's namespace from being deleted.
     """
     node = cel.claim(NODE_CLAIM)
     return cel.policy(
@@ -124,7 +132,9 @@ def own_events(agent: str) -> cel.Manifest:
         conditions={"agent": f"request.userInfo.username == {cel.text(agent)}"},
         variables={
             "kind": "object == null ? '' : object.?regarding.kind.orValue('')",
-            "pod": f"variables.kind == 'Pod' && object.reason == {cel.text(names.REASON_MEMORY_EXCEEDED)}",
+            "pod": f"variables.kind == 'Pod' && object.reason == {cel.text(names.REASON_MEMORY_EXCEEDED)}"
+            f" && object.regarding.?uid.orValue('').matches({cel.text(_POD_UID)})"
+            f" && object.?note.orValue('').matches({cel.text(CAP_NOTE)})",
             "node": f"variables.kind == 'Node' && {node} == [object.regarding.name]",
         },
         validations=[
@@ -134,6 +144,12 @@ def own_events(agent: str) -> cel.Manifest:
                 f" && {node} == [object.?reportingInstance.orValue('')]"
                 " && (variables.pod || variables.node)",
                 "'the agent of a node may make Events in its own name, about memory caps and its Node only'",
+            ),
+            (
+                "object != null && !has(object.related) && !has(object.series) && object.?type.orValue('') == 'Warning'"
+                " && object.?note.orValue('').size() <= 1024"
+                f" && {' && '.join(f'!has(object.metadata.{each})' for each in _OF_OTHERS)}",
+                "'an Event of the agent of a node has no labels, annotations, owners or finalizers'",
             ),
         ],
     )

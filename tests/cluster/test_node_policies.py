@@ -227,7 +227,7 @@ async def test_the_agent_writes_no_spec_of_its_gpu_node_and_deletes_none(cluster
 
 def event(cluster: Cluster) -> Object:
     """One about a pod's memory cap, as the agent of node n1 makes it."""
-    about = {"apiVersion": "v1", "kind": "Pod", "namespace": cluster.namespace, "name": "p", "uid": "u"}
+    about = {"apiVersion": "v1", "kind": "Pod", "namespace": cluster.namespace, "name": "p", "uid": str(uuid.uuid4())}
     return {
         "metadata": {"name": f"p.{uuid.uuid4().hex[:16]}", "namespace": cluster.namespace},
         "eventTime": "2026-01-01T00:00:00.000000Z",
@@ -237,7 +237,7 @@ def event(cluster: Cluster) -> Object:
         "reason": names.REASON_MEMORY_EXCEEDED,
         "type": "Warning",
         "regarding": about,
-        "note": "x",
+        "note": "9000 MiB of GPU-5e2b1c00 are in use, the cap is 8000 MiB: process a:b was killed",
     }
 
 
@@ -256,13 +256,38 @@ async def test_the_agent_says_that_a_pod_is_above_its_cap(cluster: Cluster) -> N
         ({"reportingController": "kubelet"}, "n1"),
         ({"reason": "Killing"}, "n1"),
         ({"kind": "Secret"}, "n1"),
+        ({"note": "Your session has ended: log in at https://example.com"}, "n1"),
+        ({"note": "1 MiB of GPU-a are in use, the cap is 1 MiB. Log in at https://example.com"}, "n1"),
+        ({"note": "1 MiB of GPU-a are in use, the cap is 1 MiB: process " + "a" * 201}, "n1"),
+        ({"note": ""}, "n1"),
+        ({"type": "Normal"}, "n1"),
+        ({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:00.000000Z"}}, "n1"),
+        ({"related": {"apiVersion": "v1", "kind": "Pod", "name": "q", "namespace": "other"}}, "n1"),
+        ({"uid": "u"}, "n1"),
     ],
 )
 async def test_the_agent_says_nothing_in_the_name_of_others(cluster: Cluster, more: Object, claim: str | None) -> None:
     body = event(cluster)
-    (body["regarding"] if "kind" in more else body).update(more)
+    (body["regarding"] if more.keys() & {"kind", "uid"} else body).update(more)
     path = f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events"
     answer = await as_agent(cluster, "POST", path, body, node=claim)
+    assert answer.is_refused_by_policy, answer.message
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"finalizers": ["example.com/kept"]},
+        {"labels": {"a": "b"}},
+        {"annotations": {"a": "b"}},
+        {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]},
+    ],
+)
+async def test_an_event_of_the_agent_steers_no_other_controller(cluster: Cluster, metadata: Object) -> None:
+    body = event(cluster)
+    body["metadata"].update(metadata)
+    path = f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events"
+    answer = await as_agent(cluster, "POST", path, body, node="n1")
     assert answer.is_refused_by_policy, answer.message
 
 

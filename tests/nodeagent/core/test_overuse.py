@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from admission.nodepolicies import CAP_NOTE
 from nodeagent.core.judging import Action, Deed
 from nodeagent.core.messages import Done
 from nodeagent.core.overuse import note
@@ -35,3 +38,10 @@ def test_use_cap_and_what_became_of_the_largest_process_are_said(of: Done, said:
 @pytest.mark.parametrize("word", [ending.ENDED, ending.ASKED, ending.GONE, ending.OTHER, ending.REFUSED])
 def test_each_outcome_of_the_warden_has_words(word: str) -> None:
     assert "unknown" not in note(done(word))
+
+
+@pytest.mark.parametrize("word", [ending.ENDED, ending.ASKED, ending.GONE, ending.OTHER, ending.REFUSED, "?"])
+@pytest.mark.parametrize("is_dry", [False, True])
+def test_every_note_is_of_the_form_that_the_policy_of_events_allows(word: str, *, is_dry: bool) -> None:
+    for names in ((), ("a: b" * 16,), ("\n" * 64, *["x"] * 10_000)):
+        assert re.match(CAP_NOTE, note(done(word, names=names, dry=is_dry))) is not None
