@@ -27,6 +27,8 @@ class Cause(enum.Enum):
     CARD_TOO_SMALL = "CardTooSmall"
     #: The device that was opened is not one that the pod names by index or UUID.
     OTHER_DEVICE = "OtherDevice"
+    #: The node does not say any more that it has memory caps by the driver, which the pod's containers read.
+    NOT_ENFORCED = "NotEnforced"
     #: The pod is gone, ended, or is another of that name.
     POD_GONE = "PodGone"
     #: The pod is bound by somebody else.

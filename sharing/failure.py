@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gpu.cause import Cause
+from gpu.enforcement import DRIVER_CAP
 from gpu.handover import PlannedDevice
 from gpu.pinning import Identity, Pin
 
@@ -19,6 +20,11 @@ class Failure(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 def smaller_than_asked(device: PlannedDevice, card_mib: int) -> Failure:
     """Return the failure of a card that holds less than was asked of it."""
     return Failure(cause=Cause.CARD_TOO_SMALL, detail=f"{device.mem_mib} MiB asked, the device has {card_mib} MiB")
+
+
+def caps_lost(node: str) -> Failure:
+    """Return the failure of a node that lost its word on memory caps by the driver after it was chosen."""
+    return Failure(cause=Cause.NOT_ENFORCED, detail=f"node {node} does not say {DRIVER_CAP} any more")
 
 
 def other_than_asked(pin: Pin, device: Identity) -> Failure:

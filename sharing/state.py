@@ -8,7 +8,7 @@ ends with its process; what it leaves in books is the collector's to judge.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -82,7 +82,7 @@ class World(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``reservations`` by group: newest view, None when none is known; ``lost``: groups whose reservation was seen to go.
     ``verified``: (reservation UID, device UUID) of which no other claim was found by quorum reads.
     ``request_gone``: the BindRequest was seen to go. ``late``: the time to learn a device, or to see all members of
-    the gang, is over.
+    the gang, is over. ``enforces``: what the node holds pods to (gpu/enforcement.py); None: the node is not known.
     """
 
     pod: PodView | None = None
@@ -92,6 +92,7 @@ class World(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     verified: frozenset[tuple[str, str]] = frozenset()
     request_gone: bool = False
     late: bool = False
+    enforces: Collection[str] | None = None
 
 
 class Join(msgspec.Struct, frozen=True, gc=False):

@@ -19,13 +19,14 @@ import msgspec
 
 from gpu import bound, pinning
 from gpu.cause import Cause
+from gpu.enforcement import DRIVER_CAP
 from gpu.grant import DeviceGrant, Grant
 from gpu.handover import PlannedDevice
 from gpu.pinning import Identity, Pin
 from gpu.request import MemoryAsk, charge_nano
 from gpu.reservation import Reservation
 from sharing import outcome
-from sharing.failure import Failure, other_than_asked, smaller_than_asked
+from sharing.failure import Failure, caps_lost, other_than_asked, smaller_than_asked
 from sharing.pods import PodView
 from sharing.state import (
     Action,
@@ -117,11 +118,23 @@ def _hopeless(state: State, world: World) -> Failure | None:
         failure = outcome.unwilling(state, world.pod)
         if failure is not None:
             return failure
-    for device, pin in zip(state.attempt.devices, _pins(state, _newest(state.pod, world.pod)), strict=True):
+    pod = _newest(state.pod, world.pod)
+    if _lost_caps(state, world, pod):
+        return caps_lost(state.attempt.node)
+    for device, pin in zip(state.attempt.devices, _pins(state, pod), strict=True):
         failure_of = _direct_failure if state.attempt.is_direct else _device_failure
         if (failure := failure_of(state, world, device, pin)) is not None:
             return failure
     return None
+
+
+def _lost_caps(state: State, world: World, pod: PodView | None) -> bool:
+    """Whether containers read caps by the driver and the node does not say any more that it has them.
+
+    They would run without a limit there, or not start.
+    """
+    taken = pod.taken(state.attempt.alternative) if pod is not None else None
+    return taken is not None and taken.driver_caps and world.enforces is not None and DRIVER_CAP not in world.enforces
 
 
 def _pins(state: State, pod: PodView | None) -> Sequence[Pin]:
@@ -292,6 +305,8 @@ def _bind(state: State, world: World) -> Next:
     for pin, holder in zip(_pins(state, pod), held, strict=True):
         if (other := _other_device(pin, holder)) is not None:
             return Next(outcome.fail(state, other))
+    if _lost_caps(state, world, pod):
+        return Next(outcome.fail(state, caps_lost(state.attempt.node)))
     grant = _grant(state, held)
     if pod.config_maps and state.attempt.devices and not state.has_config_maps:
         return Next(state, (WriteConfigMaps(grant, taken.request, pod.config_maps),))

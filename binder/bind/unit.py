@@ -144,4 +144,5 @@ class Unit:
             verified=frozenset((r.uid, r.uuid) for r in held.values() if r and (r.uid, r.uuid) in view.verified),
             request_gone=not view.has_request(attempt.id),
             late=anyio.current_time() >= self._deadline,
+            enforces=view.enforces.get(attempt.node),
         )

@@ -23,6 +23,7 @@ _WORDS = {
     Cause.DEVICE_CLAIMED: "the device is claimed twice",
     Cause.CARD_TOO_SMALL: "the device has less memory than the pod asked",
     Cause.OTHER_DEVICE: "the device is not one that the pod names; the next one is tried",
+    Cause.NOT_ENFORCED: "the node has no memory caps by the driver any more",
     Cause.POD_GONE: "the pod is gone",
     Cause.BOUND_ELSEWHERE: "the pod is bound already",
     Cause.REQUEST_CHANGED: "the pod's request changed",

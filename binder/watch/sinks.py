@@ -9,6 +9,7 @@ import msgspec
 from binder.core.reservation_pod import ReservationTemplate
 from binder.telemetry.tracing import Traces, Untraced
 from binder.watch.view import View
+from gpu import enforcement
 from gpu import reservation as reservations
 from gpu.cards import cards_mib
 from gpu.reservation import Reservation
@@ -126,7 +127,8 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     """A node: whether it is cordoned, whether its cards differ in memory, and what devices its device plugins have.
 
     ``devices``: GPUs and MIG slices by resource; None: it tells nothing of what it has. ``card_mib``: memory of its
-    smallest card, 0 if unknown. ``registration``: None while its kubelet is silent.
+    smallest card, 0 if unknown. ``registration``: None while its kubelet is silent. ``enforces``: what it can hold pods
+    to, in words.
     """
 
     name: str
@@ -135,6 +137,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     devices: Mapping[str, int] | None = None
     card_mib: int = 0
     registration: Registration | None = None
+    enforces: tuple[str, ...] = ()
 
 
 class NodeSink:
@@ -155,6 +158,7 @@ class NodeSink:
             _devices(obj),
             smallest_mib,
             machines.registration(obj),
+            enforcement.listed(annotations.get(names.NODE_ENFORCES)).known,
         )
 
     async def replace(self, kept: Sequence[NodeView]) -> None:
@@ -185,6 +189,7 @@ class NodeSink:
         else:
             self._view.uneven.discard(node.name)
         self._view.cards_mib[node.name] = node.card_mib
+        self._view.enforces[node.name] = node.enforces
         if self._view.note_machine(node.name, node.registration) or was is not node.is_cordoned:
             self._view.mark_node(node.name)
 
@@ -193,6 +198,7 @@ class NodeSink:
         self._view.devices.pop(name, None)
         self._view.uneven.discard(name)
         self._view.cards_mib.pop(name, None)
+        self._view.enforces.pop(name, None)
         self._view.note_machine(name, None)
         self._view.mark_node(name)
 

@@ -53,6 +53,8 @@ class View:
         self.machines: dict[str, Heard] = {}
         #: Node -> resource -> how many such devices device plugins have there, unhealthy ones too, as far as it tells.
         self.devices: dict[str, Mapping[str, int]] = {}
+        #: Node -> what it holds pods to, in words (gpu/enforcement.py).
+        self.enforces: dict[str, tuple[str, ...]] = {}
         #: Nodes whose cards differ in memory.
         self.uneven: set[str] = set()
         #: Node -> memory of its smallest card, where it says that.

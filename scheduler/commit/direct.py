@@ -174,6 +174,7 @@ class Direct:
     def _world(self, sharer: Sharer) -> World:
         """The pod as it is known, and what the books' answers showed. Nothing is waited for."""
         is_verified = self._cache.cluster.is_verified
+        node = self._cache.cluster.node(sharer.state.attempt.node)
         return World(
             pod=sharer.pod,
             pod_deleted=sharer.pod is None,
@@ -182,6 +183,7 @@ class Direct:
                 (held.uid, held.uuid) for held in sharer.held.values() if is_verified(held.uid, held.uuid)
             ),
             late=True,
+            enforces=None if node is None else node.enforces,
         )
 
     async def _carry_all(self, sharers: Sequence[Sharer], moves: Sequence[Next]) -> None:

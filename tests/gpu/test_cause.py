@@ -7,6 +7,7 @@ import pytest
 from gpu.cause import Cause, blames_node, is_silence, taught_device
 
 LEARNED = {Cause.CARD_TOO_SMALL, Cause.OTHER_DEVICE}
+NODES = {Cause.RESERVATION_LOST, Cause.DEVICE_CLAIMED, Cause.REFUSED, Cause.NOT_JOINABLE, Cause.NOT_ENFORCED}
 SILENT = {Cause.RESERVATION_SILENT, Cause.RESERVATION_FAILED}
 
 
@@ -17,9 +18,7 @@ def test_the_cause_is_the_first_word_of_a_text(cause: Cause, detail: str) -> Non
     assert taught_device(because) is (cause in LEARNED)
     assert is_silence(because) is (cause in SILENT)
     # Of the node's own are those by which kubelet or a device there was in the way.
-    assert blames_node(because) is (
-        cause in SILENT | {Cause.RESERVATION_LOST, Cause.DEVICE_CLAIMED, Cause.REFUSED, Cause.NOT_JOINABLE}
-    )
+    assert blames_node(because) is (cause in SILENT | NODES)
 
 
 @pytest.mark.parametrize("because", ["", "group g: CardTooSmall", "an older version's word"])

@@ -200,6 +200,32 @@ def test_a_device_that_the_pod_does_not_name_fails_the_attempt_before_anything_i
             assert not any(isinstance(action, PostBinding) for action in move.actions)
 
 
+@pytest.mark.parametrize(
+    ("enforces", "driver_caps", "is_bound"),
+    [
+        (("memory-cap=driver",), True, True),
+        (("memory-cap", "memory-cap/hard"), True, False),
+        ((), True, False),
+        ((), False, True),
+        (None, True, True),  # the node is not known: it may have the word
+    ],
+)
+def test_a_node_that_lost_its_caps_by_the_driver_gets_no_pod_whose_containers_read_them(
+    enforces: tuple[str, ...] | None, *, driver_caps: bool, is_bound: bool
+) -> None:
+    request = GpuRequest((ContainerRequest(MAIN, (FractionAsk(made.HALF),)),))
+    translation = Translation(dialect="hami", request=request, driver_caps=driver_caps)
+    asks = pod(request=request, recorded=translation)
+    around = world(pod=asks, reservations={"g": reservation("g", ONE)}, enforces=enforces)
+    for phase in (Phase.PREPARE, Phase.BIND):
+        for seen, read in [(asks, None), (None, asks)]:
+            move = one(state(joined=joined(ONE), pod=read, phase=phase), msgspec.structs.replace(around, pod=seen))
+            assert any(isinstance(action, PostBinding) for action in move.actions) is is_bound
+            assert (move.state.failure is None) is is_bound
+            if move.state.failure is not None:
+                assert move.state.failure.cause is Cause.NOT_ENFORCED
+
+
 @pytest.mark.parametrize("charged", [333_333_333, 333_333_334], ids=["this version", "an older one, rounded up"])
 def test_a_memory_ask_is_bound_whichever_way_it_was_charged_and_its_grant_says_the_lower_charge(charged: int) -> None:
     asks = attempt(devices=(PlannedDevice("g", charged, mem_mib=8192),))

@@ -61,6 +61,39 @@ async def test_a_pod_waits_for_a_node_whose_driver_caps_and_its_containers_read_
         assert told(world, "a") == []
 
 
+async def test_a_node_that_loses_the_word_while_a_pod_is_being_bound_does_not_get_it() -> None:
+    async with stage.stage("1x2x40GiB", settings=SETTINGS) as world:
+        await annotate(world, "memory-cap=driver")
+        await create(world, asking("a", 3000))
+        await settle(0.5)
+        # Its reservation is there, and its device is not told yet.
+        assert writes(world, "binder", "pods")
+        assert not writes(world, "binder", "pods", "binding")
+        await annotate(world, "memory-cap")
+        await settle(60)
+        assert phases(world) == {"a": "Pending"}
+        assert writes(world, "binder", "pods", "binding") == []
+        because = find(world, "a")["metadata"]["annotations"][names.FENCED_BECAUSE]
+        assert because == "NotEnforced: node node-0 does not say memory-cap=driver any more"
+        assert "1 node(s) have no GPU memory caps by the driver" in stage.waits_because(world, "a")
+        await annotate(world, "memory-cap=driver")
+        await settle(60)
+        assert phases(world) == {"a": "Running"}
+        assert limits(world, "a") == [(0, 3000)]
+
+
+async def test_a_further_share_on_a_node_with_the_word_is_bound_by_the_scheduler() -> None:
+    async with stage.stage("1x2x40GiB", settings=SETTINGS) as world:
+        await annotate(world, "memory-cap=driver")
+        await create(world, asking("a", 3000))
+        await settle(30)
+        await create(world, asking("b", 3000))
+        await settle(30)
+        assert phases(world) == {"a": "Running", "b": "Running"}
+        assert len(writes(world, "binder", "pods", "binding")) == 1
+        assert limits(world, "b") == [(0, 3000)]
+
+
 async def test_no_write_comes_on_top() -> None:
     counts = []
     for settings in (WorldSettings(seed=1), SETTINGS):
