@@ -11,6 +11,7 @@ from typing import Final
 
 from gpu.reservation import Reservation
 from nodeagent.core.caps import Tenancy, caps, tenancies
+from nodeagent.core.formerdevices import FormerDevices, with_former
 from nodeagent.core.judging import Key
 from nodeagent.core.measures import Deeds, Measures, counted, measures
 from nodeagent.core.messages import Done, Report
@@ -42,6 +43,9 @@ class Standing:
     def __init__(self, *, cap_all: bool = False) -> None:
         self._cap_all = cap_all
         self._held: tuple[Tenancy, ...] = ()
+        self._devices = FormerDevices()
+        #: All who may have a cap.
+        self._capped: tuple[Tenancy, ...] = ()
         self._using = Using()
         self._report: Report | None = None
         self._told: dict[str, int] = {}
@@ -49,8 +53,10 @@ class Standing:
 
     def hold(self, reservations: Iterable[Reservation], memory_mib: Mapping[str, int]) -> dict[Key, int]:
         """Take in all reservations of the node, and its devices' memory by UUID. Returns the caps for the warden."""
-        self._held = tenancies(reservations, memory_mib, cap_all=self._cap_all)
-        return caps(self._held)
+        there = tuple(reservations)
+        self._held = tenancies(there, memory_mib, cap_all=self._cap_all)
+        self._capped = with_former(self._held, self._devices.take(there, self._held))
+        return caps(self._capped)
 
     def hear(self, report: Report) -> list[tuple[Tenancy, Done]]:
         """Take a report in. Returns deeds that pods are to be told of by an event, at most one a minute and pod."""
@@ -59,7 +65,7 @@ class Standing:
         self.deeds = counted(self.deeds, report.done)
         now_ns = report.sample.at_ns
         self._told = {uid: at_ns for uid, at_ns in self._told.items() if now_ns - at_ns < _TOLD_NS}
-        held = {one.key: one for one in self._held}
+        held = {one.key: one for one in self._capped}
         found: list[tuple[Tenancy, Done]] = []
         for done in report.done:
             tenancy = held.get((done.deed.pod_uid, done.deed.device))

@@ -34,6 +34,15 @@ def test_caps_are_for_who_has_one() -> None:
     assert Standing(cap_all=True).hold(HELD, MEMORY) == {(POD, CARD): 30_000, (OTHER, CARD): 40_000}
 
 
+def test_a_tenant_stays_capped_where_it_runs_and_is_told_of_deeds_there() -> None:
+    made = standing()
+    moved = [reservation({POD: entry(nano=250_000_000, cap_mib=30_000)}, "GPU-2")]
+    assert made.hold(moved, MEMORY) == {(POD, CARD): 30_000, (POD, "GPU-2"): 30_000}
+    assert [tenancy.device for tenancy, _ in made.hear(report(0, deed()))] == [CARD]
+    # It holds a share of the other device alone.
+    assert [one.tenancy.device for one in made.tenants(0)] == ["GPU-2"]
+
+
 def test_without_a_warden_tenants_are_known_and_their_use_is_not() -> None:
     made = standing()
     assert [(one.tenancy.pod_uid, one.memory_percent, one.enforced) for one in made.tenants(0)] == [
