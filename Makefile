@@ -71,7 +71,7 @@ help:
 	@echo 'make docs          the documentation as a site, in build/site'
 	@echo 'make settings      renew the tables of docs/settings.md, which are made from the code'
 	@echo 'make metrics       renew the tables of docs/metrics.md'
-	@echo 'make reference     renew those of docs/reference: custom resources, names, events, workloads'
+	@echo 'make reference     renew those of docs/reference: custom resources, names, events, workloads, XIDs'
 	@echo 'make clean         remove environments and caches (not the programs of the control plane)'
 
 demo: $(RUN_READY)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from admission.objects.texts import TEXTS
+from nodeagent.core.xids import CATALOGUE, EXCEPTIONS, Cure, Xid, counts, cure_of
 from scheduler.status import advice
 from scheduler.status.anchors import anchor
 from scheduler.status.reasons import KIND_WORDS
@@ -122,6 +123,21 @@ def checks() -> Iterator[str]:
     yield from _table(head, rows)
 
 
+def xids() -> Iterator[str]:
+    """What each XID of NVIDIA's catalogue does to a GPU that the device plug-in offers."""
+    yield "\n"
+    head = ("XID", "what it is", "NVIDIA's action", "the GPU", "why not by NVIDIA's action")
+    yield from _table(head, (_xid(line) for line in CATALOGUE))
+
+
+def _xid(line: Xid) -> tuple[str, ...]:
+    numbers = str(line.first) if line.first == line.last else f"{line.first} to {line.last}"
+    healed = "until no process has it" if cure_of(line.first) is Cure.IDLE else "until it was reset"
+    effect = f"ill {healed}" if counts(line.first) else "stays well"
+    _, why = EXCEPTIONS.get(line.first, (False, ""))
+    return numbers, line.meaning, _code(line.action) if line.action else "none", effect, why
+
+
 def _workload(row: Kind) -> tuple[str, ...]:
     group = f"{row.api_group}/" if row.api_group else ""
     name = _code(f"{row.kind}.{group}{', '.join(row.versions) or '*'}") if row.kind else "any other kind"
@@ -140,6 +156,7 @@ def _workload(row: Kind) -> tuple[str, ...]:
 
 
 PAGES: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
+    "xids.md": xids,
     "crds.md": crds,
     "names.md": names,
     "events.md": events,

@@ -1,16 +1,18 @@
 """When a device is ill, and when it is well again: a step function over the driver's events and looks at the device.
 
 NVIDIA's plugin never calls a device well again. Here a cause has to be gone, and then a time has to pass without a
-sign. Which XIDs count: NVIDIA's plugin v0.20 and its two variables. What cures them: NVIDIA's XID catalogue and its
-"GPU memory error management"; not seen on real hardware yet.
+sign. Which XIDs count, and what cures them: nodeagent/core/xids.py, by NVIDIA's catalogue, and the two variables of
+NVIDIA's plugin v0.20. Row remapping: NVIDIA's "GPU memory error management". Not seen on real hardware yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
+
+from nodeagent.core import xids
+from nodeagent.core.xids import Cure
 
 _SECOND_NS: Final = 1_000_000_000
 #: A device that is ill this often within this time is taken out.
@@ -27,17 +29,6 @@ class State(Enum):
     ILL = "ill"
     HEALING = "healing"
     OUT = "out"
-
-
-class Cure(Enum):
-    """What shows that a cause is gone, beside a driver that asks for nothing."""
-
-    #: The device answers again.
-    ANSWER = "answer"
-    #: No process has the device: the fault stayed in those that had it.
-    IDLE = "idle"
-    #: The device was reset, or the driver loaded again.
-    RESET = "reset"
 
 
 class RecoveryAction(Enum):
@@ -60,25 +51,6 @@ class RecoveryAction(Enum):
         return next((each for each in cls if each.value == number), cls.OTHER)
 
 
-#: XIDs of programs: the device is as well as before.
-IGNORED_XIDS: Final = frozenset({13, 31, 43, 45, 68, 109})
-#: Faults that the driver contained. All others need a reset.
-_CONTAINED: Final = frozenset({63, 64, 92, 94})
-#: For people, those that are met most.
-_MEANINGS: Final[Mapping[int, str]] = {
-    48: "double-bit ECC error",
-    63: "row remapping recorded",
-    64: "row remapping failed",
-    74: "NVLink error",
-    79: "GPU has fallen off the bus",
-    92: "high rate of single-bit ECC errors",
-    94: "contained memory error",
-    95: "uncontained memory error",
-    119: "GSP does not answer",
-    120: "GSP error",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Which XIDs count, and how long a device rests. None: all of them."""
@@ -91,7 +63,7 @@ class Rules:
         """Whether an XID makes a device ill. One that is named as counted counts, wherever else it is named."""
         if self.counted is None or xid in self.counted:
             return True
-        return self.ignored is not None and xid not in self.ignored and xid not in IGNORED_XIDS
+        return self.ignored is not None and xid not in self.ignored and xids.counts(xid)
 
 
 #: With these a program that starts can use the device.
@@ -147,9 +119,9 @@ def on_xid(health: Health, xid: int, now_ns: int, *, rules: Rules, driver: str =
     """Take an XID of the driver. ``driver``: as in Look, when the event came."""
     if not rules.counts(xid):
         return health
-    meaning = _MEANINGS.get(xid, "")
+    meaning = xids.meaning_of(xid)
     reason = f"Xid{xid}: {meaning}" if meaning else f"Xid{xid}"
-    return _ill(health, reason, now_ns, cure=Cure.IDLE if xid in _CONTAINED else Cure.RESET, driver=driver)
+    return _ill(health, reason, now_ns, cure=xids.cure_of(xid), driver=driver)
 
 
 def on_fault(health: Health, reason: str, now_ns: int, *, driver: str = "") -> Health:

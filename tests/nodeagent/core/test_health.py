@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.core.health import (
-    IGNORED_XIDS,
     Health,
     Look,
     RecoveryAction,
@@ -58,8 +57,9 @@ FAILED = replace(WELL, remap_failed=True)
     [
         ([], State.WELL),
         ([WELL, WELL], State.WELL),
-        *(([xid], State.WELL) for xid in sorted(IGNORED_XIDS)),
+        *(([xid], State.WELL) for xid in (13, 31, 32, 45, 109, 154)),
         ([48], State.ILL),
+        ([64], State.ILL),
         ([79], State.ILL),
         ([999], State.ILL),
         ([LOST], State.WELL),
@@ -91,6 +91,9 @@ def test_what_makes_a_device_ill(steps: list[Any], state: State) -> None:
         ([63, PENDING], State.ILL),
         ([63, IDLE], State.HEALING),
         ([92, RELOADED], State.HEALING),
+        ([64, IDLE], State.ILL),
+        # A reset that the driver reports as done is no new fault.
+        ([79, LOST, WELL, 154], State.HEALING),
         # Others need a reset or a driver that was loaded again.
         ([48, IDLE], State.ILL),
         ([48, WELL, WELL, IDLE], State.ILL),
@@ -160,6 +163,12 @@ def test_which_xids_count_is_said_as_to_nvidias_plugin(
 ) -> None:
     rules = Rules(ignored, counted)
     assert {xid: not after(xid, rules=rules).is_well for xid in counts} == counts
+
+
+def test_an_xid_of_programs_that_is_made_to_count_is_over_when_no_process_has_the_device() -> None:
+    rules = Rules(counted=frozenset({31}))
+    assert after(31, WELL, rules=rules).state is State.ILL
+    assert after(31, IDLE, rules=rules).state is State.HEALING
 
 
 def test_an_ill_device_keeps_its_first_reason() -> None:
