@@ -14,6 +14,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from kube.client.api import Api
+from kube.client.clock import Clock
 from kube.events import EventRecorder
 from kube.watch.reflector import Reflector
 from nodeagent.cards import Cards, Read
@@ -76,7 +77,7 @@ class Agent:
         self._settings = settings
         self.cards = Cards(read, every_s=settings.cards_every_s)
         self.publishing = Publishing(api, node=settings.node, rng=rng)
-        self.limiting = None if warden is None else self._limiting(*warden)
+        self.limiting = None if warden is None else self._limiting(*warden, clock=api.clock)
         self.witnessing = Witnessing(
             api,
             kubelet,
@@ -127,12 +128,13 @@ class Agent:
         await self.cards.asked.wait()
         await self.publishing.run()
 
-    def _limiting(self, connect: Connect, events: EventRecorder) -> Limiting:
+    def _limiting(self, connect: Connect, events: EventRecorder, *, clock: Clock) -> Limiting:
         return Limiting(
             connect,
             events,
             cards=self.cards,
             publishing=self.publishing,
+            clock=clock,
             cap_all=self._settings.cap_all,
             on_change=self._tell,
         )

@@ -7,12 +7,12 @@ is capped.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 import anyio
 
-from kube.client.clock import monotonic_ns
+from kube.client.clock import Clock, monotonic_ns
 from kube.events import EventRecorder
 from kube.watch.signal import Signal
 from nodeagent.books import Books
@@ -22,13 +22,14 @@ from nodeagent.core.judging import Key
 from nodeagent.core.measures import Deeds, Measures
 from nodeagent.core.messages import Report
 from nodeagent.core.overuse import note
-from nodeagent.core.standing import BY_KILLING, Standing
+from nodeagent.core.standing import BY_KILLING, Standing, TenantUse
 from nodeagent.core.telling import tenants
 from nodeagent.publishing import Publishing
 from wire import names
 from wire.core import ObjectReference
 from wire.crds.gpunode import Missing
 from wire.events import WARNING
+from wire.rfc3339 import rfc3339
 
 _log: Final = logging.getLogger(__name__)
 #: Between two looks at books: many pods join at a time, and a cap is needed when the first has started its program.
@@ -69,17 +70,21 @@ class Limiting:
         *,
         cards: Cards,
         publishing: Publishing,
+        clock: Clock,
         cap_all: bool = False,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._events = events
         self._cards = cards
         self._publishing = publishing
+        self._clock = clock
         self._on_change = on_change
         self._changed = Signal()
         self._report: Report | None = None
         self._said = "no warden has reported yet"
         self._told = (False, "")
+        #: Since when tenants have been idle: by the event loop's clock, and in wall time as it was then.
+        self._idle: dict[Key, tuple[int, str]] = {}
         self.books = Books(self._changed)
         self.standing = Standing(cap_all=cap_all)
         self._link = connect(on_report=self._hear, say=self._say)
@@ -129,10 +134,22 @@ class Limiting:
         self._link.cap(self.standing.hold(self.books.reservations.values(), self._cards.memory_mib))
 
     def _tell(self) -> None:
-        self._publishing.tell(tenants=tenants(self.standing.tenants(monotonic_ns())))
+        uses = self.standing.tenants(monotonic_ns())
+        self._publishing.tell(tenants=tenants(uses, self._idle_since(uses)))
         if self._told != (state := self._state()):
             self._told = state
             self._on_change()
+
+    def _idle_since(self, uses: Iterable[TenantUse]) -> dict[Key, str]:
+        """The same time for a tenant as long as it stays idle, also where the wall clock is set meanwhile."""
+        idle = {one.tenancy.key: one.idle_since_ns for one in uses if one.idle_since_ns is not None}
+        behind_ns = self._clock.now_ns() - monotonic_ns()
+        known = self._idle
+        self._idle = {
+            key: known[key] if key in known and known[key][0] == at_ns else (at_ns, rfc3339(at_ns + behind_ns))
+            for key, at_ns in idle.items()
+        }
+        return {key: text for key, (_, text) in self._idle.items()}
 
     def _hear(self, report: Report) -> None:
         before, self._report = self._report, report

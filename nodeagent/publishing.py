@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import anyio
+import msgspec
 from typing_extensions import override
 
 from kube.client.api import Api
@@ -21,6 +22,7 @@ from nodeagent.core.telling import Told, patch, status, write_at_s
 from nodeagent.observing import Observer
 from wire.core import Node
 from wire.crds.gpunode import GpuNodeStatus
+from wire.rfc3339 import rfc3339
 from wire.versions import is_older
 
 _log: Final = logging.getLogger(__name__)
@@ -105,7 +107,7 @@ class Publishing:
         if self._gpu_node.found is None:
             # Without its Node it would stay for ever.
             return None if self._node.found is None else 0.0
-        stored = self._gpu_node.found.status
+        stored = _undated(self._gpu_node.found.status)
         meant, made_of_it = self._written
         return write_at_s(status(self.told), meant if stored == made_of_it else stored, self._last_s)
 
@@ -115,8 +117,9 @@ class Publishing:
                 self._gpu_node.found = await self._api.create(GPU_NODES, _made(self._node.found))
                 self._last_s = None
             wanted = status(self.told)
-            stored = await self._api.patch(GPU_NODES, self._name, patch(wanted), subresource="status")
-            self._gpu_node.found, self._written = stored, (wanted, stored.status)
+            body = patch(wanted, rfc3339(self._api.clock.now_ns()))
+            stored = await self._api.patch(GPU_NODES, self._name, body, subresource="status")
+            self._gpu_node.found, self._written = stored, (wanted, _undated(stored.status))
         except NotFound:
             # It was deleted meanwhile, or its kind was: the watch says so.
             await self._pause("it is not there")
@@ -133,6 +136,11 @@ class Publishing:
         wait_s = self._backoff.fail()
         _log.warning("GpuNode %s could not be written: %s; again in %.1f s", self._name, why, wait_s)
         await anyio.sleep(wait_s)
+
+
+def _undated(stored: GpuNodeStatus) -> GpuNodeStatus:
+    """Without the time of its write, by which two statuses are not told apart."""
+    return msgspec.structs.replace(stored, reported_at=None)
 
 
 def _made(node: Node) -> dict[str, Any]:

@@ -28,12 +28,15 @@ _MOST_PERCENT: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class TenantUse:
-    """A tenant as others are told of it. Percent of its share, 100 at most; None: not known. ``enforced``: by what."""
+    """A tenant as others are told of it. Percent of its share, 100 at most; None: not known. ``enforced``: by what.
+
+    ``idle_since_ns``: by the clock of samples; None: it is not idle.
+    """
 
     tenancy: Tenancy
     memory_percent: int | None = None
     sm_percent: int | None = None
-    idle_s: int = 0
+    idle_since_ns: int | None = None
     enforced: str = ""
 
 
@@ -108,6 +111,6 @@ def _told(one: Tenancy, use: Use | None, *, is_judged: bool) -> TenantUse:
         one,
         min(use.memory_peak_percent, _MOST_PERCENT),
         None if sm is None else min(sm, _MOST_PERCENT),
-        use.idle_s,
+        use.idle_since_ns,
         enforced,
     )

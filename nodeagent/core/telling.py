@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from nodeagent.core.card import Card
+from nodeagent.core.judging import Key
 from nodeagent.core.standing import TenantUse
 from wire.crds.gpunode import (
     MOST_CARDS,
@@ -80,8 +81,8 @@ def health_of(lost: Mapping[str, str], judged: Mapping[str, CardHealth]) -> dict
     return {uuid: CardHealth(state=ILL, reason=why) for uuid, why in lost.items()} | dict(judged)
 
 
-def tenants(uses: Iterable[TenantUse]) -> tuple[TenantStatus, ...]:
-    """Return what is told of tenants."""
+def tenants(uses: Iterable[TenantUse], idle_since: Mapping[Key, str]) -> tuple[TenantStatus, ...]:
+    """Return what is told of tenants. ``idle_since``: since when those that are idle have been, in wall time."""
     return tuple(
         TenantStatus(
             pod_uid=one.tenancy.pod_uid,
@@ -89,6 +90,7 @@ def tenants(uses: Iterable[TenantUse]) -> tuple[TenantStatus, ...]:
             card=one.tenancy.device,
             memory_percent=one.memory_percent,
             sm_percent=one.sm_percent,
+            idle_since=idle_since.get(one.tenancy.key),
             enforced=one.enforced,
         )
         for one in uses
@@ -108,9 +110,12 @@ def write_at_s(wanted: GpuNodeStatus, written: GpuNodeStatus, last_s: float | No
     return last_s + (USE_PAUSE_S if is_use else PAUSE_S)
 
 
-def patch(wanted: GpuNodeStatus) -> dict[str, Any]:
-    """Return a merge patch of the status: what is not said any more is taken away, what others say stays."""
-    return {"status": _filled(wanted)}
+def patch(wanted: GpuNodeStatus, at: str) -> dict[str, Any]:
+    """Return a merge patch of the status: what is not said any more is taken away, what others say stays.
+
+    ``at``: the time of the write, which no write is made for.
+    """
+    return {"status": {**_filled(wanted), "reportedAt": at}}
 
 
 def _filled(part: msgspec.Struct) -> dict[str, Any]:
@@ -124,7 +129,7 @@ def _filled(part: msgspec.Struct) -> dict[str, Any]:
 
 def _without_use(of: GpuNodeStatus) -> GpuNodeStatus:
     limited = [
-        msgspec.structs.replace(tenant, memory_percent=None, sm_percent=None)
+        msgspec.structs.replace(tenant, memory_percent=None, sm_percent=None, idle_since=None)
         for tenant in of.tenants or ()
         if tenant.enforced
     ]

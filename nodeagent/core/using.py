@@ -36,12 +36,12 @@ _LONGEST_GAP_NS: Final = 60 * _SECOND_NS
 class Use:
     """Percent of the tenant's share, up to the next step; a share may be passed. None: the driver does not tell.
 
-    ``idle_s``: for how long it has been idle; 0 if it is not, has not been for long, or holds too little.
+    ``idle_since_ns``: since when it has been idle; None if it is not, has not been for long, or holds too little.
     """
 
     memory_peak_percent: int
     sm_mean_percent: int | None
-    idle_s: int = 0
+    idle_since_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _use(tenant: _Tenant, now_ns: int) -> Use:
     return Use(
         _step(max((one.memory_percent for one in recent), default=0)),
         _step(-(-sum(one.sm_sum for one in recent) // looks)) if looks else None,
-        idle_ns // _SECOND_NS if idle_ns >= IDLE_NS and tenant.nano >= IDLE_NANO else 0,
+        tenant.busy_ns if idle_ns >= IDLE_NS and tenant.nano >= IDLE_NANO else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import anyio
@@ -14,11 +15,13 @@ from kube.memory.faults import NOTHING, Fault
 from nodeagent.core.machine import Lost, Machine
 from nodeagent.core.standing import STALE_NS
 from reservation.device import Device, Unreadable
+from simulator.virtualtime import VirtualClock
 from tests.nodeagent.node import AGENT, CARDS, Scene, scene
 from tests.nodeagent.played import PlayedWarden
 from wire import names
 from wire.crds.gpunode import TenantStatus
 from wire.events import Event
+from wire.rfc3339 import parse_ns
 
 POD = "3f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e"
 OTHER = "00000000-1111-4222-8333-444444444444"
@@ -162,7 +165,9 @@ async def test_use_alone_is_written_every_five_minutes_at_most_and_a_steady_one_
         await warden.go_on(400)
         writes = status_writes(it)
         await warden.go_on(3600)
-        assert status_writes(it) == writes
+        # The pod that uses nothing is idle after half an hour, and that is written once.
+        assert status_writes(it) == writes + 1
+        writes += 1
         for turn in range(120):
             warden.holds[MINE] = 5_000 + 10_000 * (turn % 2)
             await warden.go_on(30)
@@ -274,3 +279,35 @@ async def test_deeds_and_measures_are_there_to_be_shown_and_without_a_warden_the
         await it.start()
         await anyio.sleep(5.0)
         assert it.agent.limiting is None
+
+
+async def test_who_is_idle_is_told_with_one_time_since_when_and_a_steady_one_costs_one_write() -> None:
+    async with scene() as it:
+        warden = PlayedWarden("GPU-a")
+        await it.reserve(**told(p=entry("p", cap_mib=20_000)))
+        await it.start(warden)
+        began_ns = VirtualClock(asyncio.get_running_loop()).now_ns()
+        await warden.go_on(1790)
+        assert (await tenants(it))["team/p"].idle_since is None
+        writes = status_writes(it)
+        await warden.go_on(7200)
+        (one,) = (await tenants(it)).values()
+        assert one.idle_since is not None
+        since_ns = parse_ns(one.idle_since)
+        assert since_ns is not None
+        assert abs(since_ns - began_ns) <= 2 * 10**9
+        assert status_writes(it) == writes + 1
+        warden.holds[MINE] = 10_000
+        await warden.go_on(400)
+        assert (await tenants(it))["team/p"].idle_since is None
+
+
+async def test_the_gpu_node_says_when_it_was_written() -> None:
+    async with scene() as it:
+        await it.start(PlayedWarden("GPU-a"))
+        await anyio.sleep(1.0)
+        first = (await it.gpu_node()).status.reported_at
+        assert parse_ns(first or "") is not None
+        writes = status_writes(it)
+        await anyio.sleep(3600.0)
+        assert ((await it.gpu_node()).status.reported_at, status_writes(it)) == (first, writes)

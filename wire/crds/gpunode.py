@@ -92,7 +92,14 @@ class TenantStatus(WireStruct, frozen=True, gc=False):
     ] = None
     sm_percent: Annotated[
         Int32 | None,
-        Meta(description="Mean use of the multiprocessors, in percent, in steps of 5.", extra_json_schema=_PERCENT),
+        Meta(
+            description="Mean use of the multiprocessors, in percent of its share, in steps of 5.",
+            extra_json_schema=_PERCENT,
+        ),
+    ] = None
+    idle_since: Annotated[
+        Time | None,
+        Meta(description="Since when it has used 5 percent at most of a quarter of a GPU or more; absent: not idle."),
     ] = None
     enforced: Annotated[
         str, Meta(description="What caps its memory: `driver`, `mps`, `kill`, `hami-core`, or empty: nothing.")
@@ -129,6 +136,9 @@ class GpuNodeStatus(WireStruct, frozen=True, gc=False):
         Meta(description="Pods with shares of these GPUs.", extra_json_schema={"maxItems": MOST_TENANTS}),
     ] = None
     agent: AgentStatus = AgentStatus()
+    reported_at: Annotated[
+        Time | None, Meta(description="When this was written. A status that says the same is not written again.")
+    ] = None
 
 
 class GpuNode(WireStruct, frozen=True, gc=False):

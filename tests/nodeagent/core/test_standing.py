@@ -54,8 +54,8 @@ def test_without_a_warden_tenants_are_known_and_their_use_is_not() -> None:
 
 def test_with_one_their_use_is_of_their_share() -> None:
     other, mine = standing(report()).tenants(0)
-    assert other == TenantUse(other.tenancy, 0, 0, 0, "")
-    assert mine == TenantUse(mine.tenancy, 50, 40, 0, "kill")
+    assert other == TenantUse(other.tenancy, 0, 0, None, "")
+    assert mine == TenantUse(mine.tenancy, 50, 40, None, "kill")
     assert len(standing(report()).measures(0).tenants) == 2
 
 

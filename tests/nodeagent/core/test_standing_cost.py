@@ -47,7 +47,7 @@ def test_a_report_each_second_costs_the_agent_less_than_the_rest_of_half_a_perce
         # As nodeagent/limiting.py looks at books and tells, where nothing but the use changes.
         if number % 10 == 0:
             standing.hold(books(), memory_mib)
-            assert len(tenants(standing.tenants(number * SECOND))) == len(PODS)
+            assert len(tenants(standing.tenants(number * SECOND), {})) == len(PODS)
     report_ms = (time.process_time() - began_s) / LOOKS * 1e3
     print(f"{report_ms:.2f} ms of CPU a report")
     assert report_ms <= MOST_MS

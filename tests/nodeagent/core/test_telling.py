@@ -76,6 +76,7 @@ BEFORE = _tenants(ONE, TWO)
     [
         (BEFORE, None),
         (_tenants(_used(ONE, 95), TWO), USE_PAUSE_S),
+        (_tenants(msgspec.structs.replace(ONE, idle_since="2026-01-01T00:00:00Z"), TWO), USE_PAUSE_S),
         (_tenants(ONE), USE_PAUSE_S),
         (_tenants(ONE, TWO, _used(msgspec.structs.replace(TWO, pod="team/new"), 5)), USE_PAUSE_S),
         (_tenants(TWO), PAUSE_S),
@@ -86,7 +87,20 @@ BEFORE = _tenants(ONE, TWO)
         (status(replace(TOLD, agent=AgentStatus(version="2"))), PAUSE_S),
         (status(replace(TOLD, profiles={"GPU-b": [MigProfile(name="3g.20gb", size=4, starts=[0, 4])]})), PAUSE_S),
     ],
-    ids=["same", "use", "gone", "came", "limited-gone", "not-limited", "limited", "well", "card", "agent", "profile"],
+    ids=[
+        "same",
+        "use",
+        "idle",
+        "gone",
+        "came",
+        "limited-gone",
+        "not-limited",
+        "limited",
+        "well",
+        "card",
+        "agent",
+        "profile",
+    ],
 )
 def test_use_is_written_every_five_minutes_and_everything_else_soon(
     wanted: GpuNodeStatus, pause_s: float | None
@@ -100,15 +114,22 @@ def test_a_patch_takes_away_what_is_not_said_any_more_and_leaves_what_a_later_ve
     stored = msgspec.to_builtins(status(Told(cards=CARDS, agent=missing)))
     stored["agent"]["new"] = stored["new"] = 1
     wanted = status(Told(agent=AgentStatus(version="2")))
-    for key, value in patch(wanted)["status"].items():
+    for key, value in patch(wanted, "2026-01-01T00:00:00Z")["status"].items():
         if key == "agent":
             stored["agent"] = {**stored["agent"], **value}
         else:
             stored[key] = value
     left = {key: value for key, value in stored.items() if value is not None}
     left["agent"] = {key: value for key, value in left["agent"].items() if value is not None}
-    assert left == {"gpus": 0, "healthy": 0, "new": 1, "agent": {"version": "2", "pluginMode": "", "new": 1}}
-    assert msgspec.convert(left, GpuNodeStatus) == wanted
+    assert left == {
+        "gpus": 0,
+        "healthy": 0,
+        "new": 1,
+        "agent": {"version": "2", "pluginMode": "", "new": 1},
+        "reportedAt": "2026-01-01T00:00:00Z",
+    }
+    stored_again = msgspec.convert(left, GpuNodeStatus)
+    assert msgspec.structs.replace(stored_again, reported_at=None) == wanted
 
 
 def test_lists_are_no_longer_than_the_api_server_takes() -> None:

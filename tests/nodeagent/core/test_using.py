@@ -72,7 +72,13 @@ def test_what_is_steady_does_not_change() -> None:
 
 def idle_s(minutes: int, *, used: tuple[int | None, int | None] = (10, 1), held: Tenancy = QUARTER) -> int:
     using = after(*(look(minute * MINUTE // 2, used) for minute in range(2 * minutes + 1)), held=held)
-    return using.uses(minutes * MINUTE)[held.key].idle_s
+    return seconds(using, minutes * MINUTE, held)
+
+
+def seconds(using: Using, now_ns: int, held: Tenancy = QUARTER) -> int:
+    """For how long it has been idle; 0: it is not."""
+    since_ns = using.uses(now_ns)[held.key].idle_since_ns
+    return 0 if since_ns is None else (now_ns - since_ns) // SECOND
 
 
 @pytest.mark.parametrize(
@@ -93,13 +99,13 @@ def test_small_shares_are_never_idle() -> None:
 
 def test_one_busy_look_begins_anew() -> None:
     looks = [look(number * MINUTE // 2, (10, 25 if number == 30 else 0)) for number in range(121)]
-    assert after(*looks).uses(60 * MINUTE)[KEY].idle_s == 45 * 60
+    assert seconds(after(*looks), 60 * MINUTE) == 45 * 60
 
 
 def test_a_time_without_looks_is_not_idle() -> None:
     """The warden or the driver was away."""
     looks = [look(number * MINUTE // 2, (10, 0)) for number in range(121) if not 30 < number < 34]
-    assert after(*looks).uses(60 * MINUTE)[KEY].idle_s == 43 * 60
+    assert seconds(after(*looks), 60 * MINUTE) == 43 * 60
 
 
 def test_a_device_that_could_not_be_read_changes_nothing_and_one_that_is_let_go_is_forgotten() -> None:
@@ -112,7 +118,7 @@ def test_a_device_that_could_not_be_read_changes_nothing_and_one_that_is_let_go_
 def test_a_share_of_another_size_begins_anew() -> None:
     looks = [look(number * MINUTE // 2, (10, 0)) for number in range(121)]
     using = after(*looks).after(look(61 * MINUTE, (10, 0)), [Tenancy("pod-a", "t/p", "GPU-1", 500_000_000, 2000)])
-    assert using.uses(61 * MINUTE)[KEY].idle_s == 0
+    assert seconds(using, 61 * MINUTE) == 0
 
 
 USED = st.tuples(st.none() | st.integers(0, 5_000), st.none() | st.integers(0, 100))
