@@ -1,0 +1,139 @@
+"""What tenants use of their shares, as the agent of their node reports it, and whether that is about now.
+
+A GpuNode is written when something changes, so its age says nothing. What does is whether the agent's pod is Ready:
+else its numbers are of the past, and are shown to nobody as current (docs/node-agent.md).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from gpu.share import NANO_PER_DEVICE
+from wire import names
+from wire.core import Pod
+from wire.crds.gpunode import GpuNode, TenantStatus
+from wire.rfc3339 import parse_ns
+
+_READY: Final = "Ready"
+#: How well a back end holds a cap (docs/enforcement.md), by the word of ``status.tenants[].enforced``.
+STRENGTHS: Final[Mapping[str, str]] = {"driver": "hard", "kill": "after", "mps": "soft", "hami-core": "soft"}
+#: What ``status.agent.missing`` calls the limits that a warden judges.
+CAPS: Final = "memory caps"
+_NO_WARDEN: Final = "the agent works without a warden, which measures use"
+_NONE_YET: Final = "the warden of the node has not reported"
+
+#: UID of a pod, UUID of a device.
+Key = tuple[str, str]
+
+
+class State(enum.Enum):
+    """How far a report counts."""
+
+    CURRENT = "current"
+    #: The agent's pod is not Ready, or there is none.
+    STALE = "stale"
+    #: Nobody may say whether the agent works: its pods can't be read.
+    UNSURE = "unsure"
+
+
+class Agent(msgspec.Struct, frozen=True, gc=False):
+    """An agent's pod. ``since``: RFC 3339, since when it is Ready or not; "": not known."""
+
+    is_ready: bool
+    since: str = ""
+
+
+class TenantUse(msgspec.Struct, frozen=True, gc=False):
+    """Use of a share of one device, in percent of the share, 100 at most; None: not known.
+
+    ``idle_since``: RFC 3339, "" where it is not idle. ``enforced``: what caps its memory now, "" for nothing.
+    """
+
+    memory_percent: int | None = None
+    sm_percent: int | None = None
+    idle_since: str = ""
+    enforced: str = ""
+
+    @property
+    def strength(self) -> str:
+        """How well its memory cap holds: ``hard``, ``after``, ``soft``; "" for no cap that is enforced."""
+        return STRENGTHS.get(self.enforced, "")
+
+
+class NodeUse(msgspec.Struct, frozen=True):
+    """The report of a node. Without ``tenants`` of a stale one: they were, and nobody knows what is.
+
+    ``since``: of a stale report since when it is, "" where nobody knows. ``why``: why use is not measured there, "".
+    """
+
+    state: State
+    tenants: Mapping[Key, TenantUse] = msgspec.field(default_factory=dict)
+    since: str = ""
+    why: str = ""
+
+
+def is_agent(pod: Pod) -> bool:
+    """Whether a pod is the agent of its node. Only administrators make pods in that namespace."""
+    return (
+        pod.metadata.namespace == names.NODE_NAMESPACE
+        and pod.spec.service_account_name == names.NODE_AGENT_SERVICE_ACCOUNT
+        and bool(pod.spec.node_name)
+    )
+
+
+def agents(pods: Iterable[Pod]) -> dict[str, Agent]:
+    """Return the agent of each node that has one, by node. Of several (one is replaced) a Ready one counts."""
+    found: dict[str, Agent] = {}
+    for pod in pods:
+        if is_agent(pod):
+            ready = next((c for c in pod.status.conditions or () if c.type == _READY), None)
+            one = Agent(ready is not None and ready.status == "True", (ready and ready.last_transition_time) or "")
+            before = found.get(pod.spec.node_name)
+            found[pod.spec.node_name] = one if before is None or one.is_ready else before
+    return found
+
+
+def node_use(report: GpuNode, known: Mapping[str, Agent] | None) -> NodeUse:
+    """Read the report of a node. ``known``: agents by node; None: they can't be read."""
+    if known is None:
+        state = State.UNSURE
+    else:
+        agent = known.get(report.metadata.name)
+        if agent is None or not agent.is_ready:
+            return NodeUse(State.STALE, since=(agent and agent.since) or report.status.reported_at or "")
+        state = State.CURRENT
+    tenants = {(one.pod_uid, one.card): _tenant(one) for one in report.status.tenants or ()}
+    return NodeUse(state, tenants, why="" if _is_measured(tenants.values()) else _why(report))
+
+
+def _tenant(one: TenantStatus) -> TenantUse:
+    since = one.idle_since or ""
+    enforced = one.enforced if one.enforced in STRENGTHS else ""
+    return TenantUse(one.memory_percent, one.sm_percent, since if parse_ns(since) is not None else "", enforced)
+
+
+def _is_measured(tenants: Iterable[TenantUse]) -> bool:
+    uses = list(tenants)
+    return not uses or any(one.memory_percent is not None for one in uses)
+
+
+def _why(report: GpuNode) -> str:
+    missing = next((each.why for each in report.status.agent.missing or () if each.what == CAPS), None)
+    if missing is None:
+        return _NONE_YET if report.status.agent.back_ends else _NO_WARDEN
+    return missing or _NONE_YET
+
+
+def idle_nano_seconds(nano: int, since: str, now_ns: int) -> int:
+    """How much an idle share has cost so far, in nano-GPU times seconds; 0 where the times make no sense."""
+    since_ns = parse_ns(since)
+    return 0 if since_ns is None else nano * max(0, now_ns - since_ns) // NANO_PER_DEVICE
+
+
+def is_idle(use: NodeUse, one: TenantUse) -> bool:
+    """Whether somebody may be told that this tenant is idle: only of what a report says of now."""
+    return bool(one.idle_since) and use.state is not State.STALE
