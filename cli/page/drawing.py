@@ -5,7 +5,7 @@ A node is counted from what is on it now and nothing else, so what is shown can'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ from cli.page.values import (
     UnusableLine,
 )
 from cli.queueing.pools import pool_of
+from gpu.nodeuse import Key, NodeUse, TenantUse
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
 from scheduler.core.report.node_view import DeviceView, NodeView, TenantView
@@ -50,6 +51,7 @@ _NAMES: Final = frozenset(
     | {"parent", "display_name", "owner"}
 )
 _MOST_ASKS: Final = 64
+_NO_USE: Final = TenantUse()
 
 
 class Drawn(msgspec.Struct, frozen=True):
@@ -59,8 +61,13 @@ class Drawn(msgspec.Struct, frozen=True):
     pods: tuple[PodLine, ...]
 
 
-def draw_node(node: Node | None, pods: Sequence[Pod], requests: Sequence[BindRequest]) -> Drawn:
-    """Draw a node (None: there is none of that name) with its pods and those on their way to it."""
+def draw_node(
+    node: Node | None, pods: Sequence[Pod], requests: Sequence[BindRequest], reported: NodeUse | None = None
+) -> Drawn:
+    """Draw a node (None: there is none of that name) with its pods and those on their way to it.
+
+    ``reported``: what its agent says of use; None: nothing.
+    """
     found = Found(nodes=[node] if node else [], pods=pods, requests=requests)
     cluster = fed(Cluster(SETTINGS), found)
     seen = survey(found, settings=SETTINGS, cluster=cluster)
@@ -70,7 +77,7 @@ def draw_node(node: Node | None, pods: Sequence[Pod], requests: Sequence[BindReq
         return Drawn(None, lines)
     use = next(iter(use_of_pools(cluster.refresh()).values()), Use())
     product = (node.metadata.labels or {}).get(names.NODE_GPU_PRODUCT, "")
-    return Drawn(_card(seen.nodes[0], use, product), lines)
+    return Drawn(_card(seen.nodes[0], use, product, reported), lines)
 
 
 def draw_waiting(pod: Pod) -> PodLine | None:
@@ -202,7 +209,8 @@ def _cut(drawn: _Line) -> _Line:
     return msgspec.structs.replace(drawn, **cut) if cut else drawn
 
 
-def _card(view: NodeView, use: Use, product: str) -> NodeCard:
+def _card(view: NodeView, use: Use, product: str, reported: NodeUse | None) -> NodeCard:
+    used = reported.tenants if reported is not None else {}
     return NodeCard(
         name=view.name,
         product=product,
@@ -218,12 +226,15 @@ def _card(view: NodeView, use: Use, product: str) -> NodeCard:
         idle_nano=use.free,
         pieces_nano=use.pieces,
         stranded_nano=use.stranded,
-        devices=tuple(map(_device, view.devices)),
+        devices=tuple(_device(device, used) for device in view.devices),
         slices=tuple(Slices(profile=one.profile, total=one.total, used=one.used) for one in view.slices),
+        use=reported.state.value if reported is not None else "",
+        use_since=reported.since if reported is not None else "",
+        use_why=reported.why[:_LONGEST_TEXT] if reported is not None else "",
     )
 
 
-def _device(view: DeviceView) -> Device:
+def _device(view: DeviceView, used: Mapping[Key, TenantUse]) -> Device:
     return Device(
         kind=view.kind.value,
         number=view.number,
@@ -238,11 +249,11 @@ def _device(view: DeviceView) -> Device:
         modes=view.modes,
         compute_percent=view.compute_percent,
         resource="" if view.is_gpu else view.resource,
-        tenants=tuple(map(_tenant, view.tenants)),
+        tenants=tuple(_tenant(tenant, used.get((tenant.uid, view.uuid), _NO_USE)) for tenant in view.tenants),
     )
 
 
-def _tenant(view: TenantView) -> Tenant:
+def _tenant(view: TenantView, used: TenantUse) -> Tenant:
     return Tenant(
         namespace=view.namespace,
         name=view.name,
@@ -251,4 +262,9 @@ def _tenant(view: TenantView) -> Tenant:
         mem_mib=view.mem_mib,
         is_on_its_way=view.is_on_its_way,
         is_kept=view.is_kept,
+        memory_percent=used.memory_percent,
+        sm_percent=used.sm_percent,
+        idle_since=used.idle_since,
+        enforced=used.enforced,
+        strength=used.strength,
     )

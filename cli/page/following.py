@@ -15,11 +15,12 @@ from cli.page.drawing import draw_event
 from cli.page.objects import Objects, kept, kept_queue, newest, placed
 from cli.page.values import EventLine
 from kube.client.api import Api
-from kube.client.resources import BIND_REQUESTS, EVENTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
+from kube.client.resources import BIND_REQUESTS, EVENTS, GPU_NODES, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from kube.watch.reflector import Reflector
 from wire import names
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
+from wire.crds.gpunode import GpuNode
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 from wire.events import Event
@@ -106,7 +107,7 @@ class Following:
 
     ``namespaces``: follow these alone, by four watches each, for who may not read all. Nodes, and the pods that hold
     devices for shares, are missed there, too, where they can't be read. ``leaders``: whose leases are read, too; None:
-    nobody's.
+    nobody's. ``has_use``: follow what agents report of their nodes, too.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class Following:
         rng: random.Random,
         namespaces: Sequence[str] = (),
         leaders: Leaders | None = None,
+        has_use: bool = False,
     ) -> None:
         self._api = api
         self._objects = objects
@@ -134,7 +136,10 @@ class Following:
         self._needed = [*([] if namespaces else nodes), *(pods for pods, *_ in each)]
         #: Of some namespaces: what they stand on. Missed where it can't be read, but waited for until that is known.
         self._beneath = [*nodes, *holders] if namespaces else []
-        self._wanted = [one for _, *rest in each for one in rest] + following([(QUEUES, _queues(objects))], _ALL)
+        of_cluster: list[tuple[Resource[Any], Held[Any, Any, Any]]] = [(QUEUES, _queues(objects))]
+        if has_use:
+            of_cluster.append((GPU_NODES, _gpu_nodes(objects)))
+        self._wanted = [one for _, *rest in each for one in rest] + following(of_cluster, _ALL)
         self.is_in_step = False
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -199,7 +204,7 @@ async def _settled(followed: Sequence[Reflector[Any]]) -> None:
             await anyio.sleep(_LOOK_AGAIN_S)
 
 
-def _name(obj: Node) -> str:
+def _name(obj: Node | GpuNode) -> str:
     return obj.metadata.name
 
 
@@ -240,6 +245,17 @@ def _requests(objects: Objects, where: str) -> Held[BindRequest, BindRequest, tu
         put=objects.put_request,
         drop=objects.drop_request,
         known=lambda: (each for each in objects.requests if where in {_ALL, each[0]}),
+    )
+
+
+def _gpu_nodes(objects: Objects) -> Held[GpuNode, GpuNode, str]:
+    return Held(
+        keep=_itself,
+        key=_name,
+        key_of=_name,
+        put=objects.put_gpu_node,
+        drop=objects.drop_gpu_node,
+        known=lambda: objects.gpu_nodes,
     )
 
 

@@ -123,7 +123,9 @@ class Frames:
     def _draw_node(self, name: str, nodes: _News[str, NodeCard], pods: _News[str, PodLine]) -> None:
         """Draw a node and its pods. One that it knew and knows no more is marked itself."""
         objects = self.objects
-        drawn = draw_node(objects.nodes.get(name), objects.pods_for(name), objects.headed_to(name))
+        drawn = draw_node(
+            objects.nodes.get(name), objects.pods_for(name), objects.headed_to(name), objects.use_on(name)
+        )
         nodes.put(name, as_far_as_known(drawn.card, objects.namespaces))
         here = frozenset(line.uid for line in drawn.pods)
         for line in drawn.pods:

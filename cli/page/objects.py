@@ -15,9 +15,11 @@ import msgspec
 from cli.inspection.surveying import matters
 from cli.page.drawing import group_of
 from cli.page.values import EventLine
+from gpu.nodeuse import NodeUse, agents, node_use
 from wire import names
 from wire.core import Node, ObjectMeta, Pod
 from wire.crds.bindrequest import BindRequest
+from wire.crds.gpunode import GpuNode
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue, QueueStatus
 
@@ -55,6 +57,8 @@ class Objects:
         self.requests: dict[Key, BindRequest] = {}
         self.groups: dict[Key, PodGroup] = {}
         self.queues: dict[str, Queue] = {}
+        #: What agents report of their nodes, by node.
+        self.gpu_nodes: dict[str, GpuNode] = {}
         #: The newest, by namespace/name, in the order in which they came.
         self.events: dict[str, EventLine] = {}
         self.marks = Marks()
@@ -89,6 +93,14 @@ class Objects:
             if (pod := self.pod(request.metadata.namespace, request.spec.pod_name)) is not None:
                 here[pod.metadata.uid] = pod
         return list(here.values())
+
+    def use_on(self, node: str) -> NodeUse | None:
+        """What tenants use there, as its agent reports it; None: no agent has reported."""
+        report = self.gpu_nodes.get(node)
+        if report is None:
+            return None
+        reads_agents = self.namespaces is None or names.NODE_NAMESPACE in self.namespaces
+        return node_use(report, agents(self.pods_on(node)) if reads_agents else None)
 
     def members(self, group: Key) -> list[Pod]:
         """Pods that name a PodGroup."""
@@ -173,6 +185,19 @@ class Objects:
         if self.queues.pop(name, None) is not None:
             self.marks.queues[name] = None
             self._on_change()
+
+    def put_gpu_node(self, report: GpuNode) -> None:
+        """Take what the agent of a node reports now."""
+        name = report.metadata.name
+        known = self.gpu_nodes.get(name)
+        self.gpu_nodes[name] = report
+        if known is None or known.status != report.status:
+            self._mark_node(name)
+
+    def drop_gpu_node(self, name: str) -> None:
+        """A report is gone."""
+        if self.gpu_nodes.pop(name, None) is not None:
+            self._mark_node(name)
 
     def put_event(self, event: EventLine) -> None:
         """Take an event; the one that came first makes room for it."""

@@ -26,6 +26,14 @@ class Tenant(PageStruct, frozen=True, gc=False):
     #: No such pod exists, and its share is kept until its node confirms that its containers ended.
     is_kept: bool = False
     is_hidden: bool = False
+    #: Use in percent of the share, as the agent of the node reports it; None: not known.
+    memory_percent: int | None = None
+    sm_percent: int | None = None
+    #: Since when it is idle, "" where it is not.
+    idle_since: str = ""
+    #: What caps its memory, and how well; "" for nothing.
+    enforced: str = ""
+    strength: str = ""
 
 
 class Device(PageStruct, frozen=True, gc=False):
@@ -66,7 +74,8 @@ class NodeCard(PageStruct, frozen=True, gc=False):
 
     ``product``, ``node_pool``: what its labels say of its GPUs, and of who decides on it. ``stranded_nano``: free, and
     for nobody. ``is_partly_known``: not all pods were read (cli/page/partial.py); then at least so much is used, and
-    ``unknown_nano`` is idle or others'.
+    ``unknown_nano`` is idle or others'. ``use``: how far the report of its agent counts (gpu/nodeuse.py), "" without
+    one; ``use_since``: of a stale one since when; ``use_why``: why use is not measured there.
     """
 
     name: str
@@ -87,6 +96,9 @@ class NodeCard(PageStruct, frozen=True, gc=False):
     unknown_nano: int = 0
     devices: tuple[Device, ...] = ()
     slices: tuple[Slices, ...] = ()
+    use: str = ""
+    use_since: str = ""
+    use_why: str = ""
 
 
 class PodLine(PageStruct, frozen=True, gc=False):

@@ -35,6 +35,7 @@ def add_command(commands: _Commands) -> None:
     parser.add_argument("--by", choices=COLOURS, default=COLOURS[0], help="whose shares have one letter and colour")
     parser.add_argument("--details", action="store_true", help="begin with a line for each device")
     parser.add_argument("--queues", action="store_true", help="begin with the tree of queues, not the map")
+    parser.add_argument("--use", action="store_true", help="begin with use of shares, idle ones first")
     parser.add_argument("--once", action="store_true", help="show it once and end")
     parser.add_argument("--simulate", action="store_true", help="show a simulated cluster at work; needs no cluster")
     parser.add_argument(
@@ -53,6 +54,8 @@ def add_command(commands: _Commands) -> None:
 def _top(arguments: argparse.Namespace) -> int:
     if arguments.nodes and not arguments.simulate:
         raise BadInput("--nodes: allowed with --simulate")
+    if arguments.use and arguments.queues:
+        raise BadInput("--use: not with --queues; give one of them")
     selection.namespaces(arguments)
     selection.refuse_labels(arguments, _ALL_COUNT)
     from cli.top import process  # noqa: PLC0415 - lazily, so that --help costs nothing

@@ -28,6 +28,7 @@ from cli.seeding import rng
 from cli.top import keys
 from cli.top.colours import COLOURS
 from cli.top.screen import Letters, Screen, View, screen
+from kube.client.clock import Clock
 from kube.client.config import plain
 from kube.client.retry import TRIES
 from kube.watch.signal import Signal
@@ -55,9 +56,12 @@ async def _run(arguments: argparse.Namespace) -> int:
         api = cluster.api(dated, tries=TRIES)
         some = selection.namespaces(arguments)
         watching = None if arguments.simulate else leaders
-        following = Following(api, publishing.objects, rng=rng(), namespaces=some, leaders=watching)
+        following = Following(
+            api, publishing.objects, rng=rng(), namespaces=some, leaders=watching, has_use=arguments.use
+        )
         unusable = Unusable(publishing.objects)
-        top = Top(publishing, following, View(_PLAIN_WIDTH, _EVERYTHING, **_how(arguments)), unusable)
+        view = View(_PLAIN_WIDTH, _EVERYTHING, has_use=arguments.use, **_how(arguments))
+        top = Top(publishing, following, view, unusable, clock=api.clock)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(following.run)
             with anyio.move_on_after(_READ_WITHIN_S):
@@ -84,7 +88,7 @@ async def _run(arguments: argparse.Namespace) -> int:
 
 def _how(arguments: argparse.Namespace) -> dict[str, Any]:
     """How it begins."""
-    return {"by": arguments.by, "details": arguments.details, "queues": arguments.queues}
+    return {"by": arguments.by, "details": arguments.details, "queues": arguments.queues, "use": arguments.use}
 
 
 @asynccontextmanager
@@ -106,11 +110,18 @@ class Top:
     """What is looked at, and how."""
 
     def __init__(
-        self, publishing: Publishing, following: Following, view: View, unusable: Unusable | None = None
+        self,
+        publishing: Publishing,
+        following: Following,
+        view: View,
+        unusable: Unusable | None = None,
+        *,
+        clock: Clock,
     ) -> None:
         self.publishing = publishing
         self._unusable = unusable or Unusable(publishing.objects)
         self._following = following
+        self._clock = clock
         self._letters = Letters()
         self.view = view
         self._page = 1
@@ -122,7 +133,7 @@ class Top:
         notes = list(self._following.idle())
         notes += [f"not read: {trouble}" for trouble in self._following.troubles()]
         notes += [f"the API server has said nothing for {silent_s} s"] if silent_s else []
-        view = msgspec.structs.replace(self.view, has_nodes=self._following.has_nodes)
+        view = msgspec.structs.replace(self.view, has_nodes=self._following.has_nodes, now_ns=self._clock.now_ns())
         made = screen(self.publishing.frames.whole(), self._letters, view, notes=notes, unusable=self._unusable.found)
         self.view = msgspec.structs.replace(self.view, top=made.top)
         self._page = made.page
@@ -147,7 +158,9 @@ class Top:
         elif key == "d":
             self.view = msgspec.structs.replace(self.view, details=not self.view.details, top=0)
         elif key == "u":
-            self.view = msgspec.structs.replace(self.view, queues=not self.view.queues, top=0)
+            self.view = msgspec.structs.replace(self.view, queues=not self.view.queues, use=False, top=0)
+        elif key == "i" and self.view.has_use:
+            self.view = msgspec.structs.replace(self.view, use=not self.view.use, queues=False, top=0)
         elif key == "b":
             other = next(by for by in COLOURS if by != self.view.by)
             self.view = msgspec.structs.replace(self.view, by=other)

@@ -23,6 +23,7 @@ from cli.page.values import Changes, Device, NodeCard, PodLine, Tenant
 from cli.printable import line
 from cli.queueing.pools import DEFAULT
 from cli.top.queues import queue_lines
+from cli.top.use import use_lines
 from gpu.share import NANO_PER_DEVICE
 from wire.crds.podgroup import DEFAULT_NODE_POOL
 
@@ -52,6 +53,11 @@ class View(msgspec.Struct, frozen=True):
     has_nodes: bool = True
     #: Whether queues are shown, and not the map.
     queues: bool = False
+    #: Whether use of shares is shown, and not the map; whether it is followed at all.
+    use: bool = False
+    has_use: bool = False
+    #: The time of the API server.
+    now_ns: int = 0
 
 
 class Screen(msgspec.Struct, frozen=True):
@@ -91,8 +97,8 @@ def screen(
     nodes, heads = _by_pool(shown.nodes)
     # First, so that the owners with most GPUs get the first letters.
     legend = _legend(nodes, owners)
-    queues = list(queue_lines(shown.queues, view.width)) if view.queues else []
-    count = len(queues) if view.queues else sum(_height(node, view, heads) for node in nodes)
+    listed = _listed(shown, view)
+    count = sum(_height(node, view, heads) for node in nodes) if listed is None else len(listed)
     waiting = sorted((pod for pod in shown.pods if pod.waits and not pod.node), key=lambda pod: (pod.created, pod.uid))
     room = max(1, view.height - _FRAME - len(notes) - bool(unusable))
     for_waiting = min(len(waiting), room // 3)
@@ -103,15 +109,25 @@ def screen(
         *([_unusable(unusable)] if unusable else []),
         legend,
         Text(),
-        *(queues[top : top + page] if view.queues else _map(nodes, owners, view, heads, top=top, page=page)),
+        *(_map(nodes, owners, view, heads, top=top, page=page) if listed is None else listed[top : top + page]),
         Text(),
         *_waiting(waiting, for_waiting, view.width),
         *(Text(line(note), style="yellow") for note in notes),
-        _foot(top, page, count),
+        _foot(top, page, count, view),
     ]
     for each in lines:
         each.truncate(view.width, overflow="ellipsis")
     return Screen(lines, top, page)
+
+
+def _listed(shown: Changes, view: View) -> list[Text] | None:
+    """What is shown in place of the map; None: the map."""
+    if view.queues:
+        return list(queue_lines(shown.queues, view.width))
+    if not view.use:
+        return None
+    queue_of = {pod.uid: pod.queue for pod in shown.pods}
+    return list(use_lines(shown.nodes, queue_of, by=view.by, now_ns=view.now_ns, width=view.width))
 
 
 # --- sums --------------------------------------------------------------------------------------------------------
@@ -335,9 +351,9 @@ def _why(pod: PodLine) -> str:
     return line(said) or "nobody has looked at it yet"
 
 
-def _foot(top: int, page: int, count: int) -> Text:
+def _foot(top: int, page: int, count: int, view: View) -> Text:
     where = f"lines {top + 1}-{min(top + page, count)} of {count}   " if count > page else ""
-    return Text(where + _KEYS, style="dim")
+    return Text(where + _KEYS + ("   i: use" if view.has_use else ""), style="dim")
 
 
 def _cut(text: str, width: int) -> str:

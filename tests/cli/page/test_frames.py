@@ -21,7 +21,8 @@ from cli.podfiles import FoundPod, read
 from scheduler.core.report.fragmentation import Cause
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, node, pod, pod_group, reservation
 from wire import names
-from wire.core import ObjectMeta, ObjectReference, Pod
+from wire.core import Condition, ObjectMeta, ObjectReference, Pod, PodSpec, PodStatus
+from wire.crds.gpunode import GpuNode, GpuNodeStatus, TenantStatus
 from wire.crds.queue import Queue, QueueResource, QueueResources, QueueSpec
 from wire.events import Event, EventSeries
 
@@ -516,3 +517,63 @@ def test_what_was_counted_again_and_is_the_same_is_told_once() -> None:
         told += [line.why for line in drawn(frames).unusable]
     assert frames.revision == 1
     assert told == ["CPU is short beside the GPU"] * 2
+
+
+def report(**tenants: TenantStatus) -> GpuNode:
+    return GpuNode(metadata=ObjectMeta(name="n1"), status=GpuNodeStatus(tenants=list(tenants.values())))
+
+
+def agent(ready: str = "True") -> Pod:
+    return Pod(
+        metadata=ObjectMeta(name="agent", namespace=names.NODE_NAMESPACE, uid="agent"),
+        spec=PodSpec(node_name="n1", service_account_name=names.NODE_AGENT_SERVICE_ACCOUNT),
+        status=PodStatus(
+            conditions=[Condition(type="Ready", status=ready, last_transition_time="2026-01-01T00:00:00Z")]
+        ),
+    )
+
+
+def test_a_tenant_has_the_use_that_the_agent_of_its_node_reports_while_that_works() -> None:
+    shared = bound(pod("a", fraction="0.5"), "n1", ("g", HALF))
+    held = reservation("g", book={shared.metadata.uid: HALF}, uuid="GPU-a", index=0)
+    used = TenantStatus(
+        pod_uid=shared.metadata.uid, card="GPU-a", memory_percent=15, sm_percent=5, idle_since="2026-01-01T00:00:00Z",
+        enforced="kill",
+    )  # fmt: skip
+    store = Objects()
+    frames = Frames(store, "e")
+    for each in (node(gpus=1), shared, held):
+        put(store, each)
+
+    def shown() -> tuple[str, list[tuple[object, ...]]]:
+        (card,) = drawn(frames).nodes
+        tenants = [tenant for device in card.devices for tenant in device.tenants]
+        return card.use, [(t.memory_percent, t.sm_percent, t.idle_since, t.enforced, t.strength) for t in tenants]
+
+    nothing: tuple[object, ...] = (None, None, "", "", "")
+    assert shown() == ("", [nothing])
+    store.put_gpu_node(report(a=used))
+    assert shown() == ("stale", [nothing])
+    put(store, agent())
+    assert shown() == ("current", [(15, 5, "2026-01-01T00:00:00Z", "kill", "after")])
+    put(store, agent("False"))
+    assert shown() == ("stale", [nothing])
+    assert frames.nodes["n1"].use_since == "2026-01-01T00:00:00Z"
+    put(store, agent())
+    shown()
+    revision = frames.revision
+    # A report that says the same is drawn and changes nothing.
+    again = report(a=used)
+    store.put_gpu_node(msgspec.structs.replace(again, status=msgspec.structs.replace(again.status, reported_at="x")))
+    assert shown()[0] == "current"
+    assert frames.revision == revision
+    store.drop_gpu_node("n1")
+    assert shown() == ("", [nothing])
+
+
+def test_who_reads_some_namespaces_alone_can_not_say_whether_an_agent_works() -> None:
+    store = Objects()
+    store.namespaces = frozenset({"ns"})
+    put(store, node(gpus=1))
+    store.put_gpu_node(report())
+    assert drawn(Frames(store, "e")).nodes[0].use == "unsure"

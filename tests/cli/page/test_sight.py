@@ -56,6 +56,17 @@ def test_a_share_of_others_stays_where_it_is_and_as_large() -> None:
     assert (device.used_nano, device.free_nano) == (NANO, 0)
 
 
+def test_what_others_use_is_not_told() -> None:
+    def using(tenant: Tenant) -> Tenant:
+        return msgspec.structs.replace(tenant, memory_percent=7, sm_percent=9, idle_since="x", enforced="kill")
+
+    (card,) = WHOLE.nodes
+    devices = tuple(msgspec.structs.replace(d, tenants=tuple(map(using, d.tenants))) for d in card.devices)
+    used = msgspec.structs.replace(WHOLE, nodes=(msgspec.structs.replace(card, devices=devices),))
+    ((device,),) = [card.devices for card in seen(used, ANN).nodes]
+    assert [(t.memory_percent, t.enforced) for t in device.tenants] == [(7, "kill"), (None, "")]
+
+
 def test_what_is_ones_own_is_told() -> None:
     told = seen(WHOLE, ANN)
     assert [line.name for line in told.pods] == ["mine"]

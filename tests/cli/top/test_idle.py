@@ -36,6 +36,6 @@ async def test_it_says_that_nobody_schedules_by_the_time_all_is_read(looks: bool
     async with anyio.create_task_group() as tasks:
         await tasks.start(following.run)
         await following.settled()
-        drawn = "\n".join(line.plain for line in Top(publishing, following, View(100, 20)).drawn().lines)
+        drawn = "\n".join(line.plain for line in Top(publishing, following, View(100, 20), clock=clock).drawn().lines)
         assert ("no scheduler has worked here yet" in drawn) == looks
         tasks.cancel_scope.cancel()

@@ -1,0 +1,138 @@
+"""Use of shares as lines of a terminal: who is idle, what each pod uses of what it holds, sums. Pure.
+
+Without an agent there is one line that says so. Of a node whose agent is dead nothing is shown as current.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from cli.inspection import uses
+from cli.inspection.telling import gpus_up, percent_up
+from cli.inspection.uses import Row, Sum
+from cli.page.values import Device, NodeCard
+from cli.printable import line
+from gpu.nodeuse import STRENGTHS, State
+from scheduler.core.report.node_view import Kind
+
+_GAP: Final = "  "
+_PODS: Final = ("POD", "NODE", "GPU", "SHARE", "MEMORY", "SM", "LIMIT", "IDLE SINCE")
+_SUMS: Final = ("SHARES", "HELD", "IDLE", "MEMORY", "SM", "NOT KNOWN")
+#: Longer names are cut: pods and nodes of a row have to fit on one line.
+_LONGEST: Final = 40
+_NO_QUEUE: Final = "no queue"
+
+
+def use_lines(
+    nodes: Sequence[NodeCard], queue_of: Mapping[str, str], *, by: str, now_ns: int, width: int
+) -> Iterator[Text]:
+    """Tables of pods, of namespaces or queues (``by``), and of nodes, then what is not known and why.
+
+    ``queue_of``: the queue of each pod, by UID. ``width``: of the terminal; names are cut to fit.
+    """
+    if not any(node.use for node in nodes):
+        yield Text(uses.NO_AGENTS, style="yellow")
+        return
+    rows = [row for node in nodes if node.use for row in _rows(node)]
+    longest = min(_LONGEST, max(12, width // 4))
+    told = uses.in_order((row for row in rows if row.state is not State.STALE), now_ns)
+    yield from _table(_PODS, [(_pod(row, now_ns, longest), row.is_idle) for row in told])
+    yield Text()
+
+    def owner(row: Row) -> str:
+        return (queue_of.get(row.uid, "") or _NO_QUEUE) if by == "queue" else row.namespace
+
+    for title, of in ((by.upper(), owner), ("NODE", lambda row: row.node)):
+        yield from _table((title, *_SUMS), [(_sum(one, longest), False) for one in uses.sums(rows, of)])
+        yield Text()
+    yield from (Text(note, style="yellow") for note in _notes(nodes, now_ns))
+    yield Text(
+        "Percent are of the share: peak of memory, mean of SM, of 5 minutes. Written every 5 minutes.", style="dim"
+    )
+
+
+def _rows(node: NodeCard) -> Iterator[Row]:
+    """The shares of a node that have a name."""
+    for device in node.devices:
+        if device.kind != Kind.SHARED.value:
+            continue
+        for tenant in device.tenants:
+            if not tenant.is_hidden and not tenant.is_kept:
+                yield Row(
+                    namespace=tenant.namespace,
+                    name=tenant.name,
+                    uid=tenant.uid,
+                    node=node.name,
+                    device=_place(device),
+                    nano=tenant.nano,
+                    state=State(node.use),
+                    memory_percent=tenant.memory_percent,
+                    sm_percent=tenant.sm_percent,
+                    idle_since=tenant.idle_since,
+                    enforced=tenant.enforced,
+                )
+
+
+def _place(device: Device) -> str:
+    return str(device.number) if device.number >= 0 else device.uuid
+
+
+def _pod(row: Row, now_ns: int, longest: int) -> tuple[str, ...]:
+    return (
+        _cut(f"{row.namespace}/{row.name}", longest),
+        _cut(row.node, longest),
+        _cut(row.device, longest),
+        percent_up(row.nano),
+        uses.percent(row.memory_percent),
+        uses.percent(row.sm_percent),
+        uses.limit(row.enforced, STRENGTHS.get(row.enforced, "")),
+        uses.idle(row.nano, row.idle_since, now_ns) if row.is_idle else "-",
+    )
+
+
+def _sum(one: Sum, longest: int) -> tuple[str, ...]:
+    return (
+        _cut(one.name, longest),
+        str(one.shares),
+        gpus_up(one.nano),
+        gpus_up(one.idle_nano),
+        uses.percent(one.memory_percent),
+        uses.percent(one.sm_percent),
+        str(one.unknown),
+    )
+
+
+def _notes(nodes: Sequence[NodeCard], now_ns: int) -> Iterator[str]:
+    """What is not known of use, and why."""
+    yield from (line(uses.stale(node.name, node.use_since, now_ns)) for node in nodes if node.use == State.STALE.value)
+    yield from (f"{line(node.name)}: use is not measured: {line(node.use_why)}" for node in nodes if node.use_why)
+    silent = [node.name for node in nodes if not node.use]
+    if silent:
+        yield f"without an agent: {', '.join(map(line, silent))}"
+    if any(node.use == State.UNSURE.value for node in nodes):
+        yield "whether the agents work is not known: pods of their namespace were not read"
+    whole = sum(device.kind == Kind.WHOLE.value for node in nodes for device in node.devices)
+    if whole:
+        yield f"{whole} GPUs are given out whole: what their pods use is not measured"
+
+
+def _table(head: Sequence[str], rows: Iterable[tuple[Sequence[str], bool]]) -> Iterator[Text]:
+    """Columns as wide as what is in them; a row that is marked is yellow."""
+    there = list(rows)
+    widths = [max(cell_len(row[at]) for row in (head, *(cells for cells, _ in there))) for at in range(len(head))]
+    yield Text(_joined(head, widths), style="dim")
+    for cells, is_marked in there:
+        yield Text(_joined(cells, widths), style="yellow" if is_marked else "")
+
+
+def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return _GAP.join(cell + " " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)).rstrip()
+
+
+def _cut(text: str, width: int) -> str:
+    said = line(text)
+    return said if len(said) <= width else f"{said[: width - 1]}…"
