@@ -11,17 +11,24 @@
  *                                    does not tell how much memory it has
  *     lost UUID                      the device has fallen off its bus: it is counted, and every call on it or on its
  *                                    slices, and the question for its handle by index, answers "GPU is lost"
+ *     profile GPU ID NAME MEM_MIB SIZE MOST START[,START...]   a profile of GPU instances of the device, whose MIG mode is
+ *                                    on then: of SIZE memory slices, MOST of them at once, each at one of the starts
+ *     gi GPU ID PROFILE START        a GPU instance
+ *     ci GPU GI ID UUID              the compute instance of a GPU instance, which has all of it: a MIG slice
  *     fail FUNCTION CODE             that function, by its exported name, returns this nvmlReturn_t
  *
+ * Functions that make and destroy instances change the file, in place; others wait meanwhile only if they do too.
  * A missing file answers "driver not loaded" (9), a malformed one "unknown error" (999) and a line on stderr.
  * A handle names a UUID: when its device leaves the file, calls on it answer "GPU is lost" (15).
  * Not thread-safe, and only the functions that Moorage uses. Layouts and codes: NVML API reference.
  */
 
-#define _DEFAULT_SOURCE /* usleep */
+#define _DEFAULT_SOURCE /* usleep, flock */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,11 +42,14 @@ enum {
     DRIVER_NOT_LOADED = 9,
     TIMEOUT = 10,
     GPU_IS_LOST = 15,
+    IN_USE = 19,
+    INSUFFICIENT_RESOURCES = 23,
     ARGUMENT_VERSION_MISMATCH = 25,
     UNKNOWN = 999,
 };
 
 enum { MAX_GPUS = 32, MAX_SLICES_OF_GPU = 7, MAX_FAILURES = 32, MAX_EVENTS = 256, MAX_PROCS = 1024, MAX_LOST = 32, WORD = 96 };
+enum { MAX_STARTS = 8, MAX_PROFILES = 64, MAX_INSTANCES = MAX_GPUS * MAX_SLICES_OF_GPU, MAX_STATE = 1 << 16 };
 
 typedef struct {
     char uuid[WORD];
@@ -47,7 +57,21 @@ typedef struct {
     unsigned long long mem_mib;
     unsigned int minor;
     char parent[WORD]; /* of a slice: the device that it is a part of; else "" */
+    unsigned int gpu_instance, compute_instance; /* NO_INSTANCE: of a "mig" line */
 } gpu_t;
+
+typedef struct {
+    char gpu[WORD];
+    unsigned int id;
+    char name[WORD];
+    unsigned long long mem_mib;
+    unsigned int size, most, starts[MAX_STARTS], start_count;
+} profile_t;
+
+typedef struct {
+    char gpu[WORD];
+    unsigned int id, profile, start;
+} gpu_instance_t;
 
 typedef struct {
     char uuid[WORD];
@@ -82,6 +106,10 @@ typedef struct {
     unsigned int proc_count;
     char lost[MAX_LOST][WORD];
     unsigned int lost_count;
+    profile_t profiles[MAX_PROFILES];
+    unsigned int profile_count;
+    gpu_instance_t instances[MAX_INSTANCES];
+    unsigned int instance_count;
 } state_t;
 
 typedef struct {
@@ -142,6 +170,26 @@ static int read_proc(proc_t *proc, const char *line) {
     return *end == '\0' && mib[0] >= '0' && mib[0] <= '9';
 }
 
+static int read_profile(profile_t *profile, const char *line) {
+    char starts[WORD], rest, *at = starts;
+    if (sscanf(line, " profile %95s %u %95s %llu %u %u %95s %c", profile->gpu, &profile->id, profile->name,
+               &profile->mem_mib, &profile->size, &profile->most, starts, &rest) != 7)
+        return 0;
+    for (profile->start_count = 0; profile->start_count < MAX_STARTS && *at >= '0' && *at <= '9';) {
+        profile->starts[profile->start_count++] = (unsigned int)strtoul(at, &at, 10);
+        if (*at == ',')
+            at++;
+    }
+    return *at == '\0' && profile->start_count > 0;
+}
+
+static int read_slice(gpu_t *slice, const char *line) {
+    char rest;
+    slice->name[0] = '\0';
+    slice->gpu_instance = slice->compute_instance = NO_INSTANCE;
+    return sscanf(line, " mig %95s %95s %llu %c", slice->uuid, slice->parent, &slice->mem_mib, &rest) == 3;
+}
+
 static int read_line(state_t *state, const char *line) {
     char word[WORD], rest;
     if (sscanf(line, "%95s", word) != 1 || word[0] == '#')
@@ -157,8 +205,18 @@ static int read_line(state_t *state, const char *line) {
         return 1;
     }
     if (strcmp(word, "mig") == 0 && state->slice_count < MAX_GPUS * MAX_SLICES_OF_GPU) {
+        return read_slice(&state->slices[state->slice_count++], line);
+    }
+    if (strcmp(word, "profile") == 0 && state->profile_count < MAX_PROFILES)
+        return read_profile(&state->profiles[state->profile_count++], line);
+    if (strcmp(word, "gi") == 0 && state->instance_count < MAX_INSTANCES) {
+        gpu_instance_t *gi = &state->instances[state->instance_count++];
+        return sscanf(line, " gi %95s %u %u %u %c", gi->gpu, &gi->id, &gi->profile, &gi->start, &rest) == 4;
+    }
+    if (strcmp(word, "ci") == 0 && state->slice_count < MAX_GPUS * MAX_SLICES_OF_GPU) {
         gpu_t *slice = &state->slices[state->slice_count++];
-        return sscanf(line, " mig %95s %95s %llu %c", slice->uuid, slice->parent, &slice->mem_mib, &rest) == 3;
+        return sscanf(line, " ci %95s %u %u %95s %c", slice->parent, &slice->gpu_instance, &slice->compute_instance,
+                      slice->uuid, &rest) == 4;
     }
     if (strcmp(word, "event") == 0 && state->event_count < MAX_EVENTS)
         return read_event(&state->events[state->event_count++], line);
@@ -173,6 +231,38 @@ static int read_line(state_t *state, const char *line) {
     return 0;
 }
 
+static const profile_t *profile_of(const state_t *state, const char *gpu, unsigned int id) {
+    for (unsigned int i = 0; i < state->profile_count; i++)
+        if (strcmp(state->profiles[i].gpu, gpu) == 0 && state->profiles[i].id == id)
+            return &state->profiles[i];
+    return NULL;
+}
+
+static const gpu_instance_t *instance_of(const state_t *state, const char *gpu, unsigned int id) {
+    for (unsigned int i = 0; i < state->instance_count; i++)
+        if (strcmp(state->instances[i].gpu, gpu) == 0 && state->instances[i].id == id)
+            return &state->instances[i];
+    return NULL;
+}
+
+/* Name and memory of the slices that are compute instances: of their profile. */
+static int name_slices(state_t *state) {
+    for (unsigned int i = 0; i < state->slice_count; i++) {
+        gpu_t *slice = &state->slices[i];
+        const gpu_instance_t *gi;
+        const profile_t *profile;
+        if (slice->gpu_instance == NO_INSTANCE)
+            continue;
+        gi = instance_of(state, slice->parent, slice->gpu_instance);
+        profile = gi ? profile_of(state, gi->gpu, gi->profile) : NULL;
+        if (!profile)
+            return 0;
+        slice->mem_mib = profile->mem_mib;
+        snprintf(slice->name, sizeof slice->name, "Stub MIG %.80s", profile->name);
+    }
+    return 1;
+}
+
 static int read_state(state_t *state) {
     const char *path = getenv("FAKE_NVML_STATE");
     FILE *file = path ? fopen(path, "r") : NULL;
@@ -181,6 +271,7 @@ static int read_state(state_t *state) {
     /* What has not been counted is not read, so only the counts have to be cleared. */
     state->gpu_count = state->slice_count = state->failure_count = state->event_count = state->proc_count = 0;
     state->lost_count = 0;
+    state->profile_count = state->instance_count = 0;
     if (!file)
         return DRIVER_NOT_LOADED;
     while (result == SUCCESS && fgets(line, sizeof line, file))
@@ -189,7 +280,7 @@ static int read_state(state_t *state) {
             result = UNKNOWN;
         }
     fclose(file);
-    return result;
+    return result == SUCCESS && !name_slices(state) ? UNKNOWN : result;
 }
 
 /* What stands before every function: the file's contents, and the failure asked for. */
@@ -243,6 +334,13 @@ static const gpu_t *slice_of(const state_t *state, const gpu_t *gpu, unsigned in
         if (strcmp(state->slices[i].parent, gpu->uuid) == 0 && index-- == 0)
             return &state->slices[i];
     return NULL;
+}
+
+static int has_mig(const state_t *state, const gpu_t *gpu) {
+    for (unsigned int i = 0; i < state->profile_count; i++)
+        if (strcmp(state->profiles[i].gpu, gpu->uuid) == 0)
+            return 1;
+    return slice_of(state, gpu, 0) != NULL;
 }
 
 /* Handles live as long as the process: a UUID keeps its handle, as with the driver. */
@@ -300,6 +398,10 @@ const char *nvmlErrorString(int code) {
         return "Driver Not Loaded";
     case GPU_IS_LOST:
         return "GPU is lost";
+    case IN_USE:
+        return "In use by another client";
+    case INSUFFICIENT_RESOURCES:
+        return "Insufficient Resources";
     default:
         return "Unknown Error";
     }
@@ -419,7 +521,7 @@ int nvmlDeviceGetMigMode(handle_t handle, unsigned int *current, unsigned int *p
     const gpu_t *gpu;
     int result = enter_gpu(&state, "nvmlDeviceGetMigMode", handle, &gpu);
     if (result == SUCCESS)
-        *current = *pending = slice_of(&state, gpu, 0) != NULL;
+        *current = *pending = has_mig(&state, gpu);
     return result;
 }
 
@@ -602,4 +704,313 @@ int nvmlDeviceGetUtilizationRates(handle_t handle, rates_t *rates) {
             rates->gpu += state.procs[i].sm;
     rates->gpu = rates->gpu < 100 ? rates->gpu : 100;
     return SUCCESS;
+}
+
+/* --- MIG instances ------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    char gpu[WORD];
+    unsigned int gi, ci;
+} *instance_handle_t;
+
+typedef struct {
+    unsigned int start, size;
+} placement_t;
+
+typedef struct {
+    handle_t device;
+    unsigned int id, profile;
+    placement_t placement;
+} gpu_instance_info_t;
+
+typedef struct {
+    unsigned int version, id, is_p2p, slice_count, instance_count, multiprocessors, copy, decoders, encoders, jpeg, ofa;
+    unsigned long long memory_mb;
+    char name[WORD];
+} gpu_instance_profile_t;
+
+typedef struct {
+    unsigned int version, id, slice_count, instance_count, multiprocessors, copy, decoders, encoders, jpeg, ofa;
+    char name[WORD];
+} compute_instance_profile_t;
+
+/* Slices of the compute instance profiles, by their number. */
+static const unsigned int COMPUTE_SLICES[] = {1, 2, 3, 4, 7, 8, 6};
+enum { COMPUTE_PROFILES = sizeof COMPUTE_SLICES / sizeof COMPUTE_SLICES[0] };
+
+static unsigned int slices_of(const profile_t *profile) { return (unsigned int)strtoul(profile->name, NULL, 10); }
+
+static instance_handle_t instance_handle(const char *gpu, unsigned int gi, unsigned int ci) {
+    static struct {
+        char gpu[WORD];
+        unsigned int gi, ci;
+    } handles[4096];
+    static unsigned int used;
+    for (unsigned int i = 0; i < used; i++)
+        if (strcmp(handles[i].gpu, gpu) == 0 && handles[i].gi == gi && handles[i].ci == ci)
+            return (instance_handle_t)&handles[i];
+    if (used == sizeof handles / sizeof handles[0])
+        return NULL;
+    strcpy(handles[used].gpu, gpu);
+    handles[used].gi = gi;
+    handles[used].ci = ci;
+    return (instance_handle_t)&handles[used++];
+}
+
+static int enter_instance(state_t *state, const char *function, instance_handle_t handle, const gpu_instance_t **gi,
+                          const profile_t **profile) {
+    int result = enter(state, function, 1);
+    if (result != SUCCESS)
+        return result;
+    if (!handle)
+        return INVALID_ARGUMENT;
+    *gi = instance_of(state, handle->gpu, handle->gi);
+    *profile = *gi ? profile_of(state, (*gi)->gpu, (*gi)->profile) : NULL;
+    return *profile ? SUCCESS : NOT_FOUND;
+}
+
+/* Add a line to the file, or take out those that begin with one, of as many words. */
+static int change_state(const char *added, const char *removed) {
+    static char before[MAX_STATE], after[2 * MAX_STATE];
+    const char *path = getenv("FAKE_NVML_STATE");
+    int file = path ? open(path, O_RDWR) : -1, result = UNKNOWN;
+    size_t kept = 0, length;
+    ssize_t size;
+    if (file < 0)
+        return DRIVER_NOT_LOADED;
+    flock(file, LOCK_EX);
+    size = read(file, before, sizeof before - 1);
+    if (size >= 0 && (size_t)size < sizeof before - 1) {
+        before[size] = '\0';
+        for (char *line = before; *line; line += length) {
+            char *end = strchr(line, '\n');
+            size_t text = end ? (size_t)(end - line) : strlen(line);
+            int goes = text == 0 || (removed && strncmp(line, removed, strlen(removed)) == 0);
+            length = text + (end ? 1 : 0);
+            if (goes)
+                continue;
+            memcpy(after + kept, line, text);
+            kept += text;
+            after[kept++] = '\n';
+        }
+        if (added) {
+            memcpy(after + kept, added, strlen(added));
+            kept += strlen(added);
+        }
+        /* Never shorter: a reader in between sees no rest of what was there. */
+        while (kept < (size_t)size)
+            after[kept++] = '\n';
+        if (pwrite(file, after, kept, 0) == (ssize_t)kept)
+            result = SUCCESS;
+    }
+    close(file);
+    return result;
+}
+
+int nvmlDeviceGetGpuInstanceId(handle_t handle, unsigned int *id) {
+    state_t state;
+    const gpu_t *gpu;
+    int result = enter_device(&state, "nvmlDeviceGetGpuInstanceId", handle, &gpu);
+    if (result == SUCCESS && gpu->gpu_instance == NO_INSTANCE)
+        return NOT_SUPPORTED;
+    if (result == SUCCESS)
+        *id = gpu->gpu_instance;
+    return result;
+}
+
+int nvmlDeviceGetComputeInstanceId(handle_t handle, unsigned int *id) {
+    state_t state;
+    const gpu_t *gpu;
+    int result = enter_device(&state, "nvmlDeviceGetComputeInstanceId", handle, &gpu);
+    if (result == SUCCESS && gpu->compute_instance == NO_INSTANCE)
+        return NOT_SUPPORTED;
+    if (result == SUCCESS)
+        *id = gpu->compute_instance;
+    return result;
+}
+
+int nvmlDeviceGetGpuInstanceProfileInfoV(handle_t handle, unsigned int id, gpu_instance_profile_t *info) {
+    state_t state;
+    const gpu_t *gpu;
+    const profile_t *profile;
+    int result = enter_gpu(&state, "nvmlDeviceGetGpuInstanceProfileInfoV", handle, &gpu);
+    if (result != SUCCESS)
+        return result;
+    if (info->version != (sizeof *info | 2u << 24))
+        return ARGUMENT_VERSION_MISMATCH;
+    profile = profile_of(&state, gpu->uuid, id);
+    if (!profile)
+        return NOT_SUPPORTED;
+    info->id = profile->id;
+    info->slice_count = slices_of(profile);
+    info->instance_count = profile->most;
+    info->memory_mb = profile->mem_mib;
+    snprintf(info->name, sizeof info->name, "MIG %.80s", profile->name);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetGpuInstancePossiblePlacements_v2(handle_t handle, unsigned int id, placement_t *places,
+                                                  unsigned int *count) {
+    state_t state;
+    const gpu_t *gpu;
+    const profile_t *profile;
+    int result = enter_gpu(&state, "nvmlDeviceGetGpuInstancePossiblePlacements_v2", handle, &gpu);
+    if (result != SUCCESS)
+        return result;
+    profile = profile_of(&state, gpu->uuid, id);
+    if (!profile)
+        return NOT_SUPPORTED;
+    *count = profile->start_count;
+    for (unsigned int i = 0; places && i < profile->start_count; i++)
+        places[i] = (placement_t){profile->starts[i], profile->size};
+    return SUCCESS;
+}
+
+int nvmlDeviceGetGpuInstances(handle_t handle, unsigned int profile, instance_handle_t *instances,
+                              unsigned int *count) {
+    state_t state;
+    const gpu_t *gpu;
+    int result = enter_gpu(&state, "nvmlDeviceGetGpuInstances", handle, &gpu);
+    if (result != SUCCESS)
+        return result;
+    *count = 0;
+    for (unsigned int i = 0; i < state.instance_count; i++)
+        if (strcmp(state.instances[i].gpu, gpu->uuid) == 0 && state.instances[i].profile == profile)
+            instances[(*count)++] = instance_handle(gpu->uuid, state.instances[i].id, NO_INSTANCE);
+    return SUCCESS;
+}
+
+int nvmlGpuInstanceGetInfo(instance_handle_t handle, gpu_instance_info_t *info) {
+    state_t state;
+    const gpu_instance_t *gi;
+    const profile_t *profile;
+    int result = enter_instance(&state, "nvmlGpuInstanceGetInfo", handle, &gi, &profile);
+    if (result == SUCCESS)
+        *info = (gpu_instance_info_t){handle_of(gi->gpu), gi->id, gi->profile, {gi->start, profile->size}};
+    return result;
+}
+
+/* What a GPU instance takes of the memory slices, as bits. */
+static unsigned int bits_of(const profile_t *profile, unsigned int start) {
+    return ((1u << profile->size) - 1) << start;
+}
+
+int nvmlDeviceCreateGpuInstanceWithPlacement(handle_t handle, unsigned int id, const placement_t *place,
+                                             instance_handle_t *made) {
+    state_t state;
+    const gpu_t *gpu;
+    const profile_t *profile;
+    char line[512];
+    unsigned int taken = 0, same = 0, is_place = 0, number = 1;
+    int result = enter_gpu(&state, "nvmlDeviceCreateGpuInstanceWithPlacement", handle, &gpu);
+    if (result != SUCCESS)
+        return result;
+    profile = profile_of(&state, gpu->uuid, id);
+    if (!profile)
+        return NOT_SUPPORTED;
+    for (unsigned int i = 0; i < profile->start_count; i++)
+        is_place |= profile->starts[i] == place->start && profile->size == place->size;
+    if (!is_place)
+        return INVALID_ARGUMENT;
+    for (unsigned int i = 0; i < state.instance_count; i++) {
+        const profile_t *its = profile_of(&state, gpu->uuid, state.instances[i].profile);
+        if (strcmp(state.instances[i].gpu, gpu->uuid) != 0 || !its)
+            continue;
+        taken |= bits_of(its, state.instances[i].start);
+        same += state.instances[i].profile == id;
+    }
+    if (taken & bits_of(profile, place->start) || same >= profile->most)
+        return INSUFFICIENT_RESOURCES;
+    while (instance_of(&state, gpu->uuid, number))
+        number++;
+    snprintf(line, sizeof line, "gi %s %u %u %u\n", gpu->uuid, number, id, place->start);
+    *made = instance_handle(gpu->uuid, number, NO_INSTANCE);
+    return change_state(line, NULL);
+}
+
+int nvmlGpuInstanceDestroy(instance_handle_t handle) {
+    state_t state;
+    const gpu_instance_t *gi;
+    const profile_t *profile;
+    char line[512];
+    int result = enter_instance(&state, "nvmlGpuInstanceDestroy", handle, &gi, &profile);
+    if (result != SUCCESS)
+        return result;
+    for (unsigned int i = 0; i < state.slice_count; i++)
+        if (strcmp(state.slices[i].parent, gi->gpu) == 0 && state.slices[i].gpu_instance == gi->id)
+            return IN_USE;
+    snprintf(line, sizeof line, "gi %s %u ", gi->gpu, gi->id);
+    return change_state(NULL, line);
+}
+
+int nvmlGpuInstanceGetComputeInstanceProfileInfoV(instance_handle_t handle, unsigned int number, unsigned int engine,
+                                                  compute_instance_profile_t *info) {
+    state_t state;
+    const gpu_instance_t *gi;
+    const profile_t *profile;
+    int result = enter_instance(&state, "nvmlGpuInstanceGetComputeInstanceProfileInfoV", handle, &gi, &profile);
+    if (result != SUCCESS)
+        return result;
+    if (info->version != (sizeof *info | 2u << 24))
+        return ARGUMENT_VERSION_MISMATCH;
+    if (engine != 0 || number >= COMPUTE_PROFILES || COMPUTE_SLICES[number] > slices_of(profile))
+        return NOT_SUPPORTED;
+    info->id = number;
+    info->slice_count = COMPUTE_SLICES[number];
+    info->instance_count = slices_of(profile) / COMPUTE_SLICES[number];
+    return SUCCESS;
+}
+
+/* Only the one that has all of the GPU instance can be made. */
+int nvmlGpuInstanceCreateComputeInstance(instance_handle_t handle, unsigned int number, instance_handle_t *made) {
+    state_t state;
+    const gpu_instance_t *gi;
+    const profile_t *profile;
+    char line[512];
+    int result = enter_instance(&state, "nvmlGpuInstanceCreateComputeInstance", handle, &gi, &profile);
+    if (result != SUCCESS)
+        return result;
+    if (number >= COMPUTE_PROFILES || COMPUTE_SLICES[number] != slices_of(profile))
+        return NOT_SUPPORTED;
+    for (unsigned int i = 0; i < state.slice_count; i++)
+        if (strcmp(state.slices[i].parent, gi->gpu) == 0 && state.slices[i].gpu_instance == gi->id)
+            return INSUFFICIENT_RESOURCES;
+    snprintf(line, sizeof line, "ci %s %u 0 MIG-%s-%u-0\n", gi->gpu, gi->id, gi->gpu, gi->id);
+    *made = instance_handle(gi->gpu, gi->id, 0);
+    return change_state(line, NULL);
+}
+
+int nvmlGpuInstanceGetComputeInstances(instance_handle_t handle, unsigned int number, instance_handle_t *instances,
+                                       unsigned int *count) {
+    state_t state;
+    const gpu_instance_t *gi;
+    const profile_t *profile;
+    int result = enter_instance(&state, "nvmlGpuInstanceGetComputeInstances", handle, &gi, &profile);
+    if (result != SUCCESS)
+        return result;
+    *count = 0;
+    if (number >= COMPUTE_PROFILES || COMPUTE_SLICES[number] != slices_of(profile))
+        return SUCCESS;
+    for (unsigned int i = 0; i < state.slice_count; i++)
+        if (strcmp(state.slices[i].parent, gi->gpu) == 0 && state.slices[i].gpu_instance == gi->id)
+            instances[(*count)++] = instance_handle(gi->gpu, gi->id, state.slices[i].compute_instance);
+    return SUCCESS;
+}
+
+int nvmlComputeInstanceDestroy(instance_handle_t handle) {
+    state_t state;
+    const gpu_instance_t *gi;
+    const profile_t *profile;
+    char line[512];
+    int result = enter_instance(&state, "nvmlComputeInstanceDestroy", handle, &gi, &profile);
+    if (result != SUCCESS)
+        return result;
+    for (unsigned int i = 0; i < state.slice_count; i++) {
+        const gpu_t *slice = &state.slices[i];
+        int is_it = strcmp(slice->parent, gi->gpu) == 0 && slice->gpu_instance == gi->id;
+        if (is_it && procs_on(&state, slice))
+            return IN_USE;
+    }
+    snprintf(line, sizeof line, "ci %s %u %u ", gi->gpu, gi->id, handle->ci);
+    return change_state(NULL, line);
 }
