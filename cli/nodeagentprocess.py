@@ -47,11 +47,14 @@ def settings(options: NodeAgentOptions) -> AgentSettings:
         raise BadInput("--traces-endpoint: the node agent sends no traces; take it out")
     if options.cap_all and not options.warden_socket:
         raise BadInput("--cap-all: nobody caps without a warden; give --warden-socket, or take it out")
+    if options.mig_on_demand and options.device_plugin != PLUGIN_OWN:
+        raise BadInput("--mig-on-demand: only its own device plug-in can withdraw a slice; give --device-plugin=own")
     return AgentSettings(
         node=options.node_name,
         version=VERSION,
         pod_resources=Path(options.pod_resources_socket),
         cap_all=options.cap_all,
+        mig_on_demand=options.mig_on_demand,
     )
 
 

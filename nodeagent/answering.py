@@ -26,9 +26,13 @@ from nodeagent.kubeletapi.service import Refusal
 
 @dataclass(slots=True)
 class Surroundings:
-    """What is known beside the devices. ``wanted``: UUIDs that waiting reservations are opened for."""
+    """What is known beside the devices. ``wanted``: UUIDs that waiting reservations are opened for.
+
+    ``withdrawn``: UUIDs of slices that are about to be destroyed.
+    """
 
     wanted: Callable[[], Collection[str]] = tuple
+    withdrawn: Callable[[], Collection[str]] = tuple
     places: Mapping[str, Place] = field(default_factory=dict)
     #: Below it the node's device files are seen.
     root: Path = Path("/")
@@ -45,7 +49,8 @@ class ResourceAnswers:
 
     def devices(self) -> bytes:
         """List the devices of now; none when the resource has gone."""
-        listed = self._offering.listed(self._name) if self._name in self._offering.resources else ()
+        is_there = self._name in self._offering.resources
+        listed = self._offering.listed(self._name, self._around.withdrawn()) if is_there else ()
         return DeviceList([Device(*each) for each in listed]).encode()
 
     def preferred(self, request: PreferredRequest) -> PreferredResponse:
@@ -69,13 +74,15 @@ class ResourceAnswers:
     def allocate(self, request: AllocateRequest) -> AllocateResponse:
         """Give devices to containers. Raises Refusal: unknown or ill ones, or too many."""
         served, settings = self._served()
-        ill = self._offering.ill
+        ill, withdrawn = self._offering.ill, self._around.withdrawn()
         given = []
         for chosen in request.containers:
             # kubelet may not have read the last list yet.
             devices = [served.by_id[each] for each in chosen if each in served.by_id]
             if sick := next((one for one in devices if one.uuid in ill or one.card in ill), None):
                 raise Refusal(f"invalid allocation request for {self._name!r}: {uuid_of(sick.uuid)} is ill")
+            if going := next((one for one in devices if one.uuid in withdrawn), None):
+                raise Refusal(f"invalid allocation request for {self._name!r}: {going.uuid} is being destroyed")
             found = allocate(
                 chosen,
                 resource=self._name,

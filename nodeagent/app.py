@@ -17,6 +17,8 @@ from kube.client.api import Api
 from kube.client.clock import Clock
 from kube.events import EventRecorder
 from kube.watch.reflector import Reflector
+from kube.watch.signal import Signal
+from nodeagent.books import Books
 from nodeagent.cards import Cards, Read
 from nodeagent.core.telling import health_of
 from nodeagent.limiting import Connect, Limiting
@@ -78,6 +80,12 @@ class Agent:
         self.cards = Cards(read, every_s=settings.cards_every_s)
         self.publishing = Publishing(api, node=settings.node, rng=rng)
         self.limiting = None if warden is None else self._limiting(*warden, clock=api.clock)
+        #: The node's reservations, where MIG slices are made and destroyed.
+        self.books = Books(Signal()) if settings.mig_on_demand else None
+        also = [
+            *([] if self.limiting is None else [self.limiting.books]),
+            *([] if self.books is None else [self.books]),
+        ]
         self.witnessing = Witnessing(
             api,
             kubelet,
@@ -85,7 +93,7 @@ class Agent:
             node=settings.node,
             kubelet_every_s=settings.kubelet_every_s,
             rng=rng,
-            also=() if self.limiting is None else (self.limiting.books,),
+            also=also,
         )
         self.witnessing.observer = self.publishing.observer = observer or Observer()
         self.cards.on_change = self._on_cards
@@ -109,7 +117,7 @@ class Agent:
             tasks.start_soon(self.cards.run)
             tasks.start_soon(self.witnessing.run)
             if self.plugin is not None:
-                self.plugin.follow(self._tell)
+                self.plugin.follow(self.tell)
                 tasks.start_soon(self.plugin.run)
             await tasks.start(self.witnessing.reflector.run)
             if self.limiting is not None:
@@ -136,15 +144,16 @@ class Agent:
             publishing=self.publishing,
             clock=clock,
             cap_all=self._settings.cap_all,
-            on_change=self._tell,
+            on_change=self.tell,
         )
 
     def _on_cards(self) -> None:
         if self.limiting is not None:
             self.limiting.look()
-        self._tell()
+        self.tell()
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Have the GpuNode say what is known now."""
         plugin = self.plugin
         agent = AgentStatus(
             version=self._settings.version,

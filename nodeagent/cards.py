@@ -102,6 +102,10 @@ class Cards:
         self._memory_mib = kept | {uuid: one.mem_mib for uuid, one in found.devices.items() if one.mem_mib}
         self._machine, self.trouble, self.are_known = found, "", True
 
+    def look_again(self) -> None:
+        """Have the driver asked again soon: MIG slices were made or destroyed."""
+        self._wanted.set()
+
     def look_for(self, uuid: str) -> None:
         """Have the driver asked again, where a device was not there at the last look and that is some time ago.
 

@@ -1,6 +1,6 @@
 """MIG slices of the machine's GPUs through NVML: which there are and can be, making and destroying them.
 
-Every call blocks; they are made in the thread in which the driver is asked. On emulated devices only so far.
+On emulated devices only so far.
 Source: NVML API reference, Multi Instance GPU Management.
 """
 
@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import anyio
+import anyio.to_thread
 import pynvml
 
 from gpu.miglayout import MOST_MEMORY_SLICES, Place, Profile
-from nodeagent.core.mig.card import Present, Spot
+from nodeagent.core.mig.card import CardSlices, NotDone, Present, Spot
 from reservation.nvml import QuestionFailed, ask, ask_if_supported, ask_unless, is_cut, session
 
+_T = TypeVar("_T")
 _MOST_PLACES: Final = 64
+#: Without a persistence daemon the driver takes a second or two a GPU.
+_ANSWER_WITHIN_S: Final = 60.0
 _PREFIX: Final = "MIG "
 _NOTHING: Final = frozenset(
     {
@@ -30,18 +35,6 @@ _NOTHING: Final = frozenset(
     }
 )
 _SLICES_OF_NAME: Final = re.compile(r"([0-9]+)g\.", re.ASCII)
-
-
-class NotDone(Exception):
-    """Raised when the driver refuses to read, make or destroy; the text has its words."""
-
-
-@dataclass(frozen=True, slots=True)
-class CardSlices:
-    """The slices of a GPU in MIG mode, and the profiles that its driver offers, by name."""
-
-    present: tuple[Present, ...]
-    profiles: Mapping[str, Profile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +48,7 @@ class _Kind:
 
 
 class MigCards:
-    """A carver's driver. NVML is open for the time of a call."""
+    """NVML is open for the time of a call, which blocks."""
 
     def read(self) -> Mapping[str, CardSlices]:
         """Return the slices of all GPUs whose MIG mode is on, by UUID. Raises NotDone."""
@@ -102,6 +95,39 @@ class MigCards:
                 )
         except QuestionFailed as failure:
             raise NotDone(str(failure)) from failure
+
+
+class AskedAside:
+    """The same for the agent's loop: in a thread of its own, one question at a time of all that share ``one_question``.
+
+    Raises NotDone for a driver that does not answer in time, too.
+    """
+
+    def __init__(
+        self, cards: MigCards, one_question: anyio.CapacityLimiter, *, within_s: float = _ANSWER_WITHIN_S
+    ) -> None:
+        self._cards = cards
+        self._one = one_question
+        self._within_s = within_s
+
+    async def read(self) -> Mapping[str, CardSlices]:
+        """Return the slices of all GPUs whose MIG mode is on, by UUID."""
+        return await self._asked(self._cards.read)
+
+    async def destroy(self, card: str, spot: Spot) -> None:
+        """Destroy a slice."""
+        await self._asked(partial(self._cards.destroy, card, spot))
+
+    async def make(self, card: str, spot: Spot) -> None:
+        """Make a slice."""
+        await self._asked(partial(self._cards.make, card, spot))
+
+    async def _asked(self, question: Callable[[], _T]) -> _T:
+        try:
+            with anyio.fail_after(self._within_s):
+                return await anyio.to_thread.run_sync(question, limiter=self._one, abandon_on_cancel=True)
+        except TimeoutError as error:
+            raise NotDone(f"the driver did not answer within {self._within_s:g} s") from error
 
 
 def _handle(card: str) -> Any:

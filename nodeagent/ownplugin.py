@@ -11,9 +11,10 @@ from typing import Final
 
 import anyio
 
+from nodeagent.carving import Carver
 from nodeagent.labelling import Labelling
 from nodeagent.lifeofresource import Allocatable
-from nodeagent.pluginports import Observer, Sources
+from nodeagent.pluginports import Observer, Slices, Sources
 from nodeagent.pluginreports import Reports
 from nodeagent.pluginsources import NodeSources
 from wire.crds.gpunode import PLUGIN_OWN, CardHealth, Missing
@@ -21,6 +22,9 @@ from wire.crds.gpunode import PLUGIN_OWN, CardHealth, Missing
 _log: Final = logging.getLogger(__name__)
 #: Between an end and the next start.
 _AGAIN_S: Final = 30.0
+
+#: ``status.agent.missing``: what.
+_CARVING: Final = "mig-on-demand"
 
 #: Serves until cancelled.
 Serve = Callable[[Sources, Observer], Awaitable[None]]
@@ -40,11 +44,14 @@ class OwnPlugin:
         allocatable: Allocatable,
         reports: Reports,
         labelling: Labelling,
+        carver: Carver | None = None,
     ) -> None:
         self._serve = serve
         self._node_read = node_read
         self._said = said
-        self._sources = Sources(file=said.file, allocatable=allocatable, cleared=said.cleared)
+        self._carver = carver
+        slices = Slices() if carver is None else carver
+        self._sources = Sources(file=said.file, allocatable=allocatable, cleared=said.cleared, slices=slices)
         self._reports = reports
         self._labelling = labelling
         reports.on_labels = labelling.want
@@ -56,7 +63,8 @@ class OwnPlugin:
 
     def missing(self) -> list[Missing]:
         """Say what it can't do, and why."""
-        return self._reports.missing()
+        trouble = "" if self._carver is None else self._carver.trouble
+        return [*self._reports.missing(), *([Missing(what=_CARVING, why=trouble)] if trouble else [])]
 
     def card_health(self) -> Mapping[str, CardHealth]:
         """Return the health of GPUs that are or were not well, by UUID."""
@@ -73,6 +81,8 @@ class OwnPlugin:
             await self._node_read.wait()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._labelling.run)
+            if self._carver is not None:
+                tasks.start_soon(self._carve, self._carver)
             while True:
                 try:
                     self._reports.stopped("")
@@ -83,6 +93,15 @@ class OwnPlugin:
                     _log.exception("the device plug-in has ended, and is started again in %.0f s", _AGAIN_S)
                 self._reports.stopped(f"{why}; started again in {_AGAIN_S:.0f} s")
                 await anyio.sleep(_AGAIN_S)
+
+    async def _carve(self, carver: Carver) -> None:
+        """Carve until cancelled; after an error again."""
+        while True:
+            try:
+                await carver.run()
+            except Exception:  # noqa: BLE001 - as above
+                _log.exception("MIG slices are not made, and are looked at again in %.0f s", _AGAIN_S)
+            await anyio.sleep(_AGAIN_S)
 
 
 def _told(error: BaseException) -> Iterator[str]:

@@ -97,15 +97,33 @@ class Intervals:
     life: Pace = field(default_factory=Pace)
 
 
+class Slices:
+    """MIG slices that stay as they are. nodeagent/carving.py has those that don't."""
+
+    @property
+    def withdrawn(self) -> frozenset[str]:
+        """UUIDs that are not to be given to a pod."""
+        return frozenset()
+
+    @property
+    def generation(self) -> int:
+        """Another number after slices were made or destroyed."""
+        return 0
+
+    def taken(self, generation: int) -> None:
+        """Hear that the driver was read since that generation, and its slices are listed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
     """What is asked again and again. ``file``: the settings file, None for none, or why it can't be told.
 
     ``wanted``: UUIDs of GPUs that waiting reservations are opened for. ``cleared``: UUIDs that an administrator has
-    called mended since the last call.
+    called mended since the last call. ``slices``: what makes and destroys MIG slices.
     """
 
     file: Callable[[], Path | Mistake | None]
     allocatable: Allocatable
     wanted: Callable[[], Collection[str]] = tuple
     cleared: Callable[[], Collection[str]] = tuple
+    slices: Slices = Slices()  # noqa: RUF009 - without state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from kube.watch.signal import Signal
 from nodeagent.core.telling import Told, patch, status, write_at_s
 from nodeagent.observing import Observer
 from wire.core import Node
-from wire.crds.gpunode import GpuNodeStatus
+from wire.crds.gpunode import GpuNode, GpuNodeStatus
 from wire.rfc3339 import rfc3339
 from wire.versions import is_older
 
@@ -73,6 +73,8 @@ class Publishing:
         #: What was written last, and what the API server made of it: an older definition leaves fields out.
         self._written = (GpuNodeStatus(), GpuNodeStatus())
         self.told = Told()
+        #: Called with the GpuNode that is there, or none, before anything is written.
+        self.before_first: Callable[[GpuNode | None], None] | None = None
         self.observer = Observer()
         selector = f"metadata.name={node}"
         self.nodes = Reflector(api, NODES, self._node, field_selector=selector, rng=rng)
@@ -82,6 +84,12 @@ class Publishing:
     def node(self) -> Node | None:
         """The Node as it was seen last; None before, and when it was deleted."""
         found: Node | None = self._node.found
+        return found
+
+    @property
+    def gpu_node(self) -> GpuNode | None:
+        """The GpuNode as it was seen last; None before, and when it was deleted."""
+        found: GpuNode | None = self._gpu_node.found
         return found
 
     def tell(self, **parts: Any) -> None:
@@ -94,6 +102,8 @@ class Publishing:
     async def run(self) -> None:
         """Write until cancelled."""
         await self.gpu_nodes.synced.wait()
+        if self.before_first is not None:
+            self.before_first(self._gpu_node.found)
         while True:
             due_s = self._due_s()
             if due_s is not None and due_s <= anyio.current_time():

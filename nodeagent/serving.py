@@ -77,12 +77,13 @@ class _Plugin:
         self._intervals = intervals
         self._kept = read_state(places.state)
         self._offering = Offering(environment, self._kept)
-        self._around = Surroundings(wanted=sources.wanted, root=places.root)
+        self._around = Surroundings(wanted=sources.wanted, withdrawn=lambda: sources.slices.withdrawn, root=places.root)
         self._lives: dict[str, tuple[LifeOfResource, anyio.CancelScope]] = {}
         self._driver = Driver()
         self._told: tuple[object, ...] = ()
         self._cdi_for: tuple[object, ...] = ()
         self._cdi_problem = ""
+        self._generation = 0
         #: NVML is asked in one thread.
         self._one = one_question
 
@@ -112,8 +113,11 @@ class _Plugin:
         if self._cdi_problem:
             # The program may be there now.
             self._told = ()
+        generation = self._sources.slices.generation
         reading = await self._asked(self._machine.read)
         self._offering.take_machine(reading.cards, reading.slices)
+        self._sources.slices.taken(generation)
+        self._generation = generation
         self._offering.take_looks(reading.looks, monotonic_ns())
         self._around.places, self._driver = reading.places, reading.driver
         self._observer.unreadable("")
@@ -140,6 +144,7 @@ class _Plugin:
         looked_s = anyio.current_time()
         while True:
             is_due = anyio.current_time() - looked_s >= self._intervals.look_s
+            is_due |= self._sources.slices.generation != self._generation
             try:
                 for fault in await self._asked(partial(self._machine.faults, self._intervals.wait_s)):
                     self._offering.take_fault(fault, monotonic_ns())
@@ -164,7 +169,7 @@ class _Plugin:
         """Bring services, kept state and observer to what the state is now."""
         offering = self._offering
         state = (offering.resources, offering.ill, offering.mistakes, offering.settings, dict(offering.health))
-        now = (*state, self._driver)
+        now = (*state, self._driver, self._sources.slices.withdrawn)
         if now == self._told:
             return
         self._told = now

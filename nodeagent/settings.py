@@ -17,6 +17,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     pod_resources: Path = Path(SOCKET)
     #: A tenant whose entry has no memory cap is capped at its share.
     cap_all: bool = False
+    #: MIG slices are made and destroyed as the GpuNode asks for.
+    mig_on_demand: bool = False
     #: Between two looks at the machine's cards: they change when slices are made or a card fails.
     cards_every_s: float = 300.0
     #: Between two looks at which kubelet listens.

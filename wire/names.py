@@ -243,6 +243,9 @@ NODE_ENFORCES_SEEN: Final = "moorage.dev/enforces-seen"
 NODE_AGENT_CONFIG: Final = "moorage.dev/agent-config"
 #: Node annotation: UUIDs of GPUs that an administrator calls mended, joined by commas; each new value counts once.
 NODE_GPU_CLEARED: Final = "moorage.dev/gpu-cleared"
+#: Label of a node: with ``dynamic`` its MIG slices are made and destroyed on demand (docs/mig.md).
+NODE_MIG: Final = "moorage.dev/mig"
+MIG_DYNAMIC: Final = "dynamic"
 #: Label of a node: the lowest level of a Topology.
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 #: Zone of a node or of a volume.
@@ -338,6 +341,8 @@ REASON_KAI_AT_WORK: Final = "KAIAtWork"
 REASON_CONFIG_REFUSED: Final = "AgentConfigRefused"
 #: On a Node: another device plug-in serves a resource there, so the agent's does not.
 REASON_PLUGIN_RIVAL: Final = "PluginRival"
+#: On a Node: the driver refused to make or destroy a MIG slice; the message has its words.
+REASON_CARVING_FAILED: Final = "CarvingFailed"
 #: Health of a device in a container's status (KEP-4680).
 UNHEALTHY: Final = "Unhealthy"
 UNEXPECTED_ADMISSION_ERROR: Final = "UnexpectedAdmissionError"

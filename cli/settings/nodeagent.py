@@ -50,6 +50,10 @@ class NodeAgentOptions(Component, frozen=True, kw_only=True):
     device_plugin_cdi: Annotated[
         str, Setting(help="folder of the device plug-in's CDI file, where its file asks for one", kind=kinds.FOLDER)
     ] = "/var/run/cdi"
+    mig_on_demand: Annotated[
+        bool,
+        Setting(help="make and destroy MIG slices as the GpuNode asks for", kind=kinds.SWITCH),
+    ] = False
     health_probe_bind_address: Annotated[
         Address | None, Setting(help="answer /healthz and /readyz there", kind=kinds.ADDRESS, default="nowhere")
     ] = None

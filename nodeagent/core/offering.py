@@ -90,9 +90,9 @@ class Offering:
         """By UUID, of devices that are or were ill; all others are well."""
         return self._health
 
-    def listed(self, name: str) -> Sequence[tuple[str, bool, int | None]]:
-        """Each id of a resource, whether it is healthy, and its NUMA node."""
-        return list(listed(self.resources[name].resource, self.ill))
+    def listed(self, name: str, withdrawn: Collection[str] = ()) -> Sequence[tuple[str, bool, int | None]]:
+        """Each id of a resource, whether it is healthy, and its NUMA node. ``withdrawn``: UUIDs that nobody gets."""
+        return list(listed(self.resources[name].resource, self.ill.union(withdrawn)))
 
     def remembered(self) -> Remembered:
         """What has to be known after a start."""

@@ -15,6 +15,7 @@ import msgspec
 
 from nodeagent.core.card import Card
 from nodeagent.core.judging import Key
+from nodeagent.core.mig.reporting import CardReport
 from nodeagent.core.standing import TenantUse
 from wire.crds.gpunode import (
     MOST_CARDS,
@@ -23,7 +24,6 @@ from wire.crds.gpunode import (
     CardHealth,
     CardStatus,
     GpuNodeStatus,
-    MigProfile,
     TenantStatus,
 )
 
@@ -37,11 +37,11 @@ ILL: Final = "ill"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """All that the parts of the agent know of the node. ``health``, ``profiles``: by the card's UUID."""
+    """All that the parts of the agent know of the node. ``health``, ``slices``: by the card's UUID."""
 
     cards: Sequence[Card] = ()
     health: Mapping[str, CardHealth] = field(default_factory=dict)
-    profiles: Mapping[str, Sequence[MigProfile]] = field(default_factory=dict)
+    slices: Mapping[str, CardReport] = field(default_factory=dict)
     tenants: Sequence[TenantStatus] = ()
     agent: AgentStatus = AgentStatus()  # noqa: RUF009 - frozen
 
@@ -60,6 +60,7 @@ def status(told: Told) -> GpuNodeStatus:
 
 
 def _card(card: Card, told: Told) -> CardStatus:
+    slices = told.slices.get(card.uuid, CardReport())
     return CardStatus(
         uuid=card.uuid,
         index=card.index,
@@ -68,8 +69,10 @@ def _card(card: Card, told: Told) -> CardStatus:
         numa=card.numa,
         health=told.health.get(card.uuid),
         mig=card.has_mig,
-        profiles=list(told.profiles.get(card.uuid, ())) or None,
+        profiles=list(slices.profiles) or None,
         slices=sorted(card.slices) or None,
+        layout=None if slices.layout is None else list(slices.layout),
+        carving=slices.carving,
     )
 
 

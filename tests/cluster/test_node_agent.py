@@ -37,6 +37,13 @@ PODS = f"/api/v1/namespaces/{names.RESERVATION_NAMESPACE}/pods"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 COUNT = "nvidia.com/gpu.count"
 TWICE = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, rename: nvidia.com/twice, replicas: 2}]}}"
+MIG_CARD = (
+    "gpu GPU-a NVIDIA_H100_80GB_HBM3 81559 5\n"
+    "profile GPU-a 0 1g.10gb 9856 1 7 0,1,2,3,4,5,6\n"
+    "profile GPU-a 1 2g.20gb 19968 2 3 0,2,4\n"
+    "gi GPU-a 3 0 0\n"
+    "ci GPU-a 3 0 MIG-x\n"
+)
 GPU_NODES = "/apis/moorage.dev/v1alpha1/gpunodes"
 
 
@@ -218,6 +225,64 @@ async def test_an_agent_that_is_the_device_plugin_serves_by_its_nodes_label_and_
             agent.__exit__(None, None, None)
 
 
+async def test_mig_slices_are_made_as_the_gpu_node_asks(
+    control_plane: ControlPlane, rest: Rest, tmp_path: Path
+) -> None:
+    node = f"node-{uuid.uuid4().hex[:8]}"
+    rest.call("POST", "/api/v1/nodes", {"metadata": {"name": node, "labels": {names.NODE_MIG: names.MIG_DYNAMIC}}})
+    (tmp_path / MACHINE).write_text(MIG_CARD)
+    plugins = tmp_path / "p"
+    plugins.mkdir()
+    further: dict[str, str | Path] = {
+        "device-plugin": "own",
+        "device-plugin-sockets": plugins,
+        "device-plugin-state": tmp_path / "run",
+        "device-plugin-cdi": tmp_path / "cdi",
+        "device-plugin-files": tmp_path / "files",
+        "mig-on-demand": "true",
+    }
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "default").write_text("version: v1\nflags: {migStrategy: mixed}\n")
+    socket, played = tmp_path / "kubelet.sock", PlayedKubelet()
+    async with listening(played, socket), kubelet(plugins) as registry:
+        agent = NodeAgent(control_plane, node, socket=socket, machine=tmp_path / MACHINE, further=further)
+        await anyio.to_thread.run_sync(agent.__enter__)
+        try:
+            first = await registry.next()
+            assert (first.resource, await first.healthy()) == ("nvidia.com/mig-1g.10gb", {"MIG-x": True})
+            assert await eventually(lambda: _layout(rest, node), "a layout") == [("1g.10gb", 0, False)]
+
+            played.pods = [PodDevices("team", "a", (Devices("nvidia.com/mig-1g.10gb", ("MIG-x",)),))]
+            _ask(rest, node, "1", ("2g.20gb", 0))
+            refused = await eventually(lambda: _carved(rest, node, "1"), "the refusal")
+            assert refused == {"attempt": "1", "state": "refused", "why": "kubelet gave 1g.10gb at 0 to a pod"}
+
+            _ask(rest, node, "2", ("1g.10gb", 0), ("2g.20gb", 2))
+            assert await eventually(lambda: _carved(rest, node, "2"), "the slice") == {"attempt": "2", "state": "done"}
+            second = await registry.next()
+            assert second.resource == "nvidia.com/mig-2g.20gb"
+            assert _layout(rest, node) == [("1g.10gb", 0, True), ("2g.20gb", 2, False)]
+
+            played.pods = []
+            _ask(rest, node, "3")
+            await first.until(lambda found: not found.get("MIG-x", False))
+            assert await eventually(lambda: _carved(rest, node, "3"), "no slices") == {"attempt": "3", "state": "done"}
+            assert _layout(rest, node) == []
+
+            text = f"{MIG_CARD.partition('gi ')[0]}fail nvmlDeviceCreateGpuInstanceWithPlacement 999\n"
+            (tmp_path / MACHINE).write_text(text)
+            _ask(rest, node, "4", ("1g.10gb", 0))
+            words = "create 1g.10gb at 0: unable to create the GPU instance: Unknown Error"
+            failed = await eventually(lambda: _carved(rest, node, "4"), "the failure")
+            assert failed == {"attempt": "4", "state": "failed", "why": words}
+            event = await eventually(lambda: _event(rest, node), "the event")
+            assert (event["reason"], event["note"]) == (names.REASON_CARVING_FAILED, f"MIG slices of GPU-a: {words}")
+            agent.check()
+            assert agent.stop() == 0
+        finally:
+            agent.__exit__(None, None, None)
+
+
 async def test_its_token_makes_events_about_its_own_node_and_about_no_other(
     control_plane: ControlPlane, rest: Rest, tmp_path: Path
 ) -> None:
@@ -275,3 +340,26 @@ def _status(rest: Rest, node: str) -> dict[str, Any] | None:
     code, _ = rest.send("GET", f"{GPU_NODES}/{node}")
     status = rest.call("GET", f"{GPU_NODES}/{node}").get("status", {}) if code == 200 else {}
     return status if status.get("cards") else None
+
+
+def _ask(rest: Rest, node: str, attempt: str, *layout: tuple[str, int]) -> None:
+    places = [{"profile": profile, "start": start} for profile, start in layout]
+    wanted = {"mig": [{"uuid": "GPU-a", "attempt": attempt, "layout": places}]}
+    rest.call("PATCH", f"{GPU_NODES}/{node}", {"spec": wanted})
+
+
+def _carved(rest: Rest, node: str, attempt: str) -> dict[str, Any] | None:
+    """What became of an attempt that has ended."""
+    (card,) = (_status(rest, node) or {}).get("cards", ({},))
+    found = {key: value for key, value in (card.get("carving") or {}).items() if value}
+    return found if found.get("attempt") == attempt and found["state"] != "underway" else None
+
+
+def _layout(rest: Rest, node: str) -> list[tuple[str, int, bool]] | None:
+    (card,) = (_status(rest, node) or {}).get("cards", ({},))
+    layout = card.get("layout")
+    return (
+        None
+        if layout is None
+        else [(each["profile"], each.get("start", 0), each.get("inUse", False)) for each in layout]
+    )

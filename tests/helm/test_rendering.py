@@ -251,6 +251,24 @@ def test_two_sources_of_the_device_plugins_files_are_refused(tmp_path: Path) -> 
         helm("template", "moorage", CHART, "-n", "kai-scheduler", "-f", file)
 
 
+def test_an_agent_that_makes_mig_slices_has_the_driver_s_right_to_it_and_no_other_one_has(tmp_path: Path) -> None:
+    for is_on in (False, True):
+        plugin = {"mode": "own", "migOnDemand": is_on}
+        objects = rendered(tmp_path, {"nodeAgent": {"enabled": True, "devicePlugin": plugin}})
+        daemons = only(objects, "DaemonSet", "moorage-node-agent")
+        (container,) = daemons["spec"]["template"]["spec"]["containers"]
+        assert ("--mig-on-demand" in container["args"]) is is_on
+        assert ("NVIDIA_MIG_CONFIG_DEVICES" in {each["name"] for each in container["env"]}) is is_on
+        added = container["securityContext"]["capabilities"].get("add", [])
+        assert (added, container["securityContext"]["allowPrivilegeEscalation"]) == (["SYS_ADMIN"] * is_on, is_on)
+
+
+def test_mig_slices_are_made_by_the_agent_s_own_device_plugin_only(tmp_path: Path) -> None:
+    file = written(tmp_path, {"nodeAgent": {"enabled": True, "devicePlugin": {"migOnDemand": True}}})
+    with pytest.raises(Refused, match=r"nodeAgent\.devicePlugin\.migOnDemand: only the agent's own device plug-in"):
+        helm("template", "moorage", CHART, "-n", "kai-scheduler", "-f", file)
+
+
 def test_where_a_token_names_no_node_there_is_no_agent(tmp_path: Path) -> None:
     file = written(tmp_path, TABLE["node-agent"])
     with pytest.raises(Refused, match=r"Kubernetes v1\.31\.0 does not say on which node a token is used"):

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 from grpclib.exceptions import GRPCError
+from typing_extensions import override
 
 from nodeagent.core.health import Look, State
 from nodeagent.core.mistake import Mistake
@@ -25,7 +26,7 @@ from nodeagent.kubeletapi.deviceplugin import (
 )
 from nodeagent.kubeletapi.service import PluginService
 from nodeagent.lifeofresource import Pace
-from nodeagent.pluginports import Intervals, Places, Sources, Unreadable
+from nodeagent.pluginports import Intervals, Places, Slices, Sources, Unreadable
 from nodeagent.serving import serve
 from tests.conftest import AnyioBackend
 from tests.nodeagent.core.machine import card, uuid
@@ -59,6 +60,7 @@ class Node:
         self.wanted: Collection[str] = ()
         self.cleared: Collection[str] = ()
         self.intervals = QUICK
+        self.slices = Slices()
         self.unnamed: Mistake | None = None
 
     async def allocatable(self) -> Collection[str] | None:
@@ -76,6 +78,7 @@ class Node:
             allocatable=self.allocatable,
             wanted=lambda: self.wanted,
             cleared=lambda: self.cleared,
+            slices=self.slices,
         )
         async with anyio.create_task_group() as tasks:
 
@@ -105,6 +108,54 @@ async def test_it_registers_and_lists_and_allocates(node: Node) -> None:
         given = await plugin.call("Allocate", AllocateRequest(((uuid(1),),)).encode())
         environment = AllocateResponse.decode(given).containers[0].environment
         assert environment == {"NVIDIA_VISIBLE_DEVICES": uuid(1)}
+
+
+class Withdrawn(Slices):
+    """Slices of which a test says which are withdrawn, and when some were made or destroyed."""
+
+    def __init__(self) -> None:
+        self.uuids: frozenset[str] = frozenset()
+        self.number = 0
+        self.taken_at: list[int] = []
+
+    @property
+    @override
+    def withdrawn(self) -> frozenset[str]:
+        return self.uuids
+
+    @property
+    @override
+    def generation(self) -> int:
+        return self.number
+
+    @override
+    def taken(self, generation: int) -> None:
+        self.taken_at.append(generation)
+
+
+async def test_a_withdrawn_device_is_unhealthy_and_given_to_nobody(node: Node) -> None:
+    node.slices = slices = Withdrawn()
+    async with kubelet(node.plugins) as registry, node.plugin():
+        plugin = await registry.next()
+        assert await plugin.healthy() == BOTH
+        slices.uuids = frozenset({uuid(1)})
+        with pytest.raises(GRPCError, match=f"{uuid(1)} is being destroyed"):
+            await plugin.call("Allocate", AllocateRequest(((uuid(1),),)).encode())
+        assert await plugin.until(lambda found: not found[uuid(1)]) == {uuid(0): True, uuid(1): False}
+        slices.uuids = frozenset()
+        assert await plugin.until(lambda found: found[uuid(1)]) == BOTH
+
+
+async def test_the_driver_is_read_again_after_slices_were_made(node: Node) -> None:
+    node.slices = slices = Withdrawn()
+    node.intervals = replace(QUICK, look_s=3600)
+    async with kubelet(node.plugins) as registry, node.plugin():
+        plugin = await registry.next()
+        assert await plugin.healthy() == BOTH
+        node.machine.cards.append(card(2))
+        slices.number = 7
+        assert await plugin.until(lambda found: uuid(2) in found) == {**BOTH, uuid(2): True}
+    assert slices.taken_at == [0, 7]
 
 
 async def test_kubelet_is_advised_to_take_the_card_that_a_reservation_waits_for(node: Node) -> None:

@@ -41,7 +41,7 @@ class MigLayout(WireStruct, frozen=True, gc=False):
 
 
 class GpuNodeSpec(WireStruct, frozen=True, gc=False):
-    """What a node is asked to change. Reserved: no component writes or reads it yet."""
+    """What a node is asked to change."""
 
     mig: Annotated[
         list[MigLayout] | None, Meta(description="Wanted MIG slices.", extra_json_schema={"maxItems": MOST_CARDS})
@@ -62,6 +62,25 @@ class MigProfile(WireStruct, frozen=True, gc=False):
     name: Annotated[str, Meta(description="Profile, as in 3g.40gb.")]
     size: Annotated[Int32, Meta(description="Memory slices that it takes.")] = 0
     starts: Annotated[list[Int32] | None, Meta(description="First memory slices at which it can be made.")] = None
+    most: Annotated[Int32, Meta(description="How many the GPU takes at once.")] = 0
+
+
+class SliceStatus(WireStruct, frozen=True, gc=False):
+    """A MIG slice of a GPU."""
+
+    profile: Annotated[str, Meta(description="Profile, as in 3g.40gb.")]
+    start: Annotated[Int32, Meta(description="First memory slice.")] = 0
+    size: Annotated[Int32, Meta(description="Memory slices that it takes.")] = 0
+    uuid: Annotated[str, Meta(description="UUID; empty: it can't be given to a pod.")] = ""
+    in_use: Annotated[bool, Meta(description="Whether a pod, a reservation or a process has it.")] = False
+
+
+class CarvingStatus(WireStruct, frozen=True, gc=False):
+    """What became of the layout that `spec.mig` asks for."""
+
+    attempt: Annotated[str, Meta(description="Its `attempt`.")] = ""
+    state: Annotated[str, Meta(description="`underway`, `done`, `refused` (nothing was changed) or `failed`.")] = ""
+    why: Annotated[str, Meta(description="Why it was refused or has failed.")] = ""
 
 
 class CardStatus(WireStruct, frozen=True, gc=False):
@@ -78,6 +97,11 @@ class CardStatus(WireStruct, frozen=True, gc=False):
     mig: Annotated[bool, Meta(description="Whether its MIG mode is on.")] = False
     profiles: Annotated[list[MigProfile] | None, Meta(description="MIG profiles that it offers.")] = None
     slices: Annotated[list[str] | None, Meta(description="UUIDs of its MIG slices.")] = None
+    layout: Annotated[
+        list[SliceStatus] | None,
+        Meta(description="Its MIG slices at their places, where the agent makes them (`--mig-on-demand`)."),
+    ] = None
+    carving: CarvingStatus | None = None
 
 
 class TenantStatus(WireStruct, frozen=True, gc=False):

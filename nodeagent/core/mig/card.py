@@ -47,6 +47,18 @@ class Present:
         return Place(self.spot.start, self.size)
 
 
+class NotDone(Exception):
+    """Raised by a driver that refuses to read, make or destroy slices; the text has its words."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardSlices:
+    """The slices of a GPU in MIG mode, and the profiles that its driver offers, by name."""
+
+    present: tuple[Present, ...]
+    profiles: Mapping[str, Profile]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """One look at a GPU. Each part was asked at ``at_ns`` or later.
@@ -70,7 +82,9 @@ class Seen:
         return frozenset(each.spot for each in self.present if each.is_slice)
 
     def user_of(self, present: Present) -> str:
-        """Say who uses a GPU instance; "" if nobody does."""
+        """Say who uses a GPU instance; "" if nobody does. One that is cut otherwise than slices are is somebody's."""
+        if present.uuids and not present.is_slice:
+            return f"{present.spot} has other compute instances than one of its size"
         if present.has_process:
             return f"a process uses {present.spot}"
         for uuid in present.uuids:

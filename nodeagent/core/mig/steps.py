@@ -176,7 +176,7 @@ def _make_again(carving: Carving, seen: Seen) -> Step:
 def _going(layout: Iterable[Spot], seen: Seen) -> list[Present]:
     """GPU instances that the layout does not have. One without compute instance stays where its slice is to be."""
     wanted = frozenset(layout)
-    return [each for each in seen.present if each.spot not in wanted or not (each.is_slice or not each.uuids)]
+    return [each for each in seen.present if each.spot not in wanted or (each.uuids and not each.is_slice)]
 
 
 def _coming(layout: Iterable[Spot], seen: Seen) -> list[Spot]:

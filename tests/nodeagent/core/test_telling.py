@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from nodeagent.core.card import Card
+from nodeagent.core.mig.reporting import CardReport
 from nodeagent.core.telling import PAUSE_S, USE_PAUSE_S, Told, patch, status, write_at_s
 from wire.crds.gpunode import AgentStatus, CardHealth, GpuNodeStatus, MigProfile, Missing, TenantStatus
 
@@ -85,7 +86,10 @@ BEFORE = _tenants(ONE, TWO)
         (status(replace(TOLD, health={})), PAUSE_S),
         (status(replace(TOLD, cards=CARDS[:1])), PAUSE_S),
         (status(replace(TOLD, agent=AgentStatus(version="2"))), PAUSE_S),
-        (status(replace(TOLD, profiles={"GPU-b": [MigProfile(name="3g.20gb", size=4, starts=[0, 4])]})), PAUSE_S),
+        (
+            status(replace(TOLD, slices={"GPU-b": CardReport((MigProfile(name="3g.20gb", size=4, starts=[0, 4]),))})),
+            PAUSE_S,
+        ),
     ],
     ids=[
         "same",

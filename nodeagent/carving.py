@@ -1,0 +1,232 @@
+"""Makes the MIG slices of this machine's GPUs those that its GpuNode asks for (nodeagent/core/mig/steps.py).
+
+Where it runs, the status of the GpuNode shows each GPU's slices at their places and what became of an attempt. The
+device plug-in does not offer what is in ``withdrawn``, and looks at the driver again when ``generation`` has changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import anyio
+from typing_extensions import override
+
+from kube.client.clock import monotonic_ns
+from nodeagent.core.advertising import uuid_of
+from nodeagent.core.mig.card import Ask, CardSlices, NotDone, Seen, Spot
+from nodeagent.core.mig.reporting import CardReport, ask_of, outcome_of, report, reported
+from nodeagent.core.mig.steps import Carving, Destroy, Make, Outcome, done, due, failed, step
+from nodeagent.kubeletapi.client import Life, Unanswered
+from nodeagent.kubeletapi.podresources import Devices, PodDevices
+from nodeagent.pluginports import Slices
+from wire.crds.gpunode import GpuNode
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Kubelet(Protocol):
+    """The pod-resources API (nodeagent/kubeletapi/client.py)."""
+
+    def life(self) -> Life:
+        """Tell one kubelet from the next."""
+        ...
+
+    async def list(self) -> tuple[PodDevices, ...]:
+        """Return what all pods were given. Raises Unanswered."""
+        ...
+
+    async def allocatable(self) -> tuple[Devices, ...]:
+        """Return all devices that kubelet would give. Raises Unanswered."""
+        ...
+
+
+class Driver(Protocol):
+    """The GPUs' driver (nodeagent/migcards.py). All calls raise NotDone."""
+
+    async def read(self) -> Mapping[str, CardSlices]:
+        """Return the slices of all GPUs whose MIG mode is on, by UUID."""
+        ...
+
+    async def destroy(self, card: str, spot: Spot) -> None:
+        """Destroy a slice."""
+        ...
+
+    async def make(self, card: str, spot: Spot) -> None:
+        """Make a slice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarvingPace:
+    """Seconds: between two looks for something to do, between two looks at rest, between two steps."""
+
+    poll_s: float = 1.0
+    rest_s: float = 5.0
+    step_s: float = 0.5
+
+
+class Carver(Slices):
+    """``gpu_node``: the node's GpuNode as it was seen last; None: no layout is asked for, or none may be.
+
+    ``booked``: UUIDs that reservations name. ``told`` is called when a report or ``trouble`` has changed, ``heard``
+    with what becomes of an attempt.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        kubelet: Kubelet,
+        *,
+        gpu_node: Callable[[], GpuNode | None],
+        booked: Callable[[], Collection[str]],
+        told: Callable[[], None],
+        heard: Callable[[str, Outcome], None],
+        pace: CarvingPace | None = None,
+        now_ns: Callable[[], int] = monotonic_ns,
+    ) -> None:
+        self._driver = driver
+        self._kubelet = kubelet
+        self._gpu_node = gpu_node
+        self._booked = booked
+        self._now_ns = now_ns
+        self._told = told
+        self._heard = heard
+        self._pace = pace or CarvingPace()
+        self._carvings: dict[str, Carving] = {}
+        self._outcomes: dict[str, Outcome] = {}
+        self._life: Life = None
+        self._life_since_ns = 0
+        #: Slices that were destroyed, and by which generation: the plug-in may list them still.
+        self._gone: dict[str, int] = {}
+        self._generation = 0
+        #: By the GPU's UUID, of those in MIG mode.
+        self.reports: Mapping[str, CardReport] = {}
+        #: Why driver or kubelet did not answer last; "": they did.
+        self.trouble = ""
+
+    @property
+    @override
+    def withdrawn(self) -> frozenset[str]:
+        return frozenset(self._gone).union(*(each.withdrawn for each in self._carvings.values()))
+
+    @property
+    @override
+    def generation(self) -> int:
+        return self._generation
+
+    @override
+    def taken(self, generation: int) -> None:
+        self._gone = {uuid: since for uuid, since in self._gone.items() if since > generation}
+
+    def seed(self, found: GpuNode | None) -> None:
+        """Take what an agent before this one reported."""
+        for card in (found.status.cards or ()) if found is not None else ():
+            if card.carving is not None:
+                self._outcomes.setdefault(card.uuid, outcome_of(card.carving))
+            if card.layout is not None or card.carving is not None:
+                self.reports = {card.uuid: reported(card), **self.reports}
+        self._told()
+
+    async def run(self) -> None:
+        """Carve until cancelled. What was begun goes on with the next call."""
+        while True:
+            await self._round()
+            wait_s = self._pace.step_s if self._carvings else self._pace.rest_s
+            due_s = anyio.current_time() + wait_s
+            while anyio.current_time() < due_s:
+                await anyio.sleep(min(self._pace.poll_s, wait_s))
+                if self._asks():
+                    break
+
+    def _asks(self) -> dict[str, Ask]:
+        """What is due, by the GPU's UUID."""
+        found = self._gpu_node()
+        asked = () if found is None else found.spec.mig or ()
+        return {each.uuid: ask for each in asked if (ask := due(ask_of(each), self._outcomes.get(each.uuid)))}
+
+    async def _round(self) -> None:
+        """Look at all GPUs, and do one step of each."""
+        asks, seen = self._asks(), await self._look()
+        for uuid in sorted({*asks, *self._carvings}):
+            await self._step(uuid, asks.get(uuid), seen.get(uuid))
+        self._report(seen)
+
+    async def _step(self, uuid: str, ask: Ask | None, seen: Seen | None) -> None:
+        found = step(self._carvings.get(uuid), ask, seen, self._now_ns())
+        self._keep(uuid, found.carving)
+        if found.outcome is not None:
+            self._outcomes[uuid] = found.outcome
+            _log.info("MIG layout of %s: %s %s", uuid, found.outcome.state.value, found.outcome.why)
+            self._heard(uuid, found.outcome)
+        if found.action is not None and found.carving is not None:
+            self._keep(uuid, await self._do(uuid, found.carving, found.action))
+
+    def _keep(self, uuid: str, carving: Carving | None) -> None:
+        if carving is None:
+            self._carvings.pop(uuid, None)
+        else:
+            self._carvings[uuid] = carving
+
+    async def _do(self, uuid: str, carving: Carving, action: Destroy | Make) -> Carving:
+        if isinstance(action, Destroy):
+            # Also if the driver does it and does not answer.
+            self._gone |= dict.fromkeys(action.present.uuids, self._generation + 1)
+        try:
+            if isinstance(action, Destroy):
+                await self._driver.destroy(uuid, action.present.spot)
+            else:
+                await self._driver.make(uuid, action.spot)
+        except NotDone as error:
+            _log.warning("MIG layout of %s: %s", uuid, error)
+            return failed(carving, action, str(error))
+        finally:
+            self._generation += 1
+        return done(carving)
+
+    async def _look(self) -> dict[str, Seen]:
+        """Ask kubelet, then the driver: a pod that kubelet does not list by then has no process either."""
+        at_ns = self._now_ns()
+        life = self._kubelet.life()
+        if life != self._life:
+            self._life, self._life_since_ns = life, at_ns
+        try:
+            offered = _uuids(await self._kubelet.allocatable())
+            given = _uuids(each for pod in await self._kubelet.list() for each in pod.devices)
+            cards = await self._driver.read()
+        except (Unanswered, NotDone) as error:
+            self._say(str(error))
+            return {}
+        self._say("")
+        return {
+            uuid: Seen(
+                at_ns=at_ns,
+                present=card.present,
+                profiles=card.profiles,
+                given=given,
+                offered=offered,
+                booked=frozenset(self._booked()),
+                kubelet_since_ns=self._life_since_ns,
+            )
+            for uuid, card in cards.items()
+        }
+
+    def _say(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self._told()
+
+    def _report(self, seen: Mapping[str, Seen]) -> None:
+        """Show what was seen; of a GPU that does not answer what was seen before."""
+        now = {uuid: report(one, self._outcomes.get(uuid)) for uuid, one in seen.items()}
+        if not seen:
+            now = {uuid: one.with_outcome(self._outcomes.get(uuid)) for uuid, one in self.reports.items()}
+        if now != self.reports:
+            self.reports = now
+            self._told()
+
+
+def _uuids(devices: Iterable[Devices]) -> frozenset[str]:
+    return frozenset(uuid_of(one) for each in devices for one in each.ids)
