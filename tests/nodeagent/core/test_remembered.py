@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.core.health import Cure, Health, State
+from nodeagent.core.health import Health, State
 from nodeagent.core.remembered import Remembered, decoded, encoded, with_seats, with_unlisted
+from nodeagent.core.xids import Cure
 from tests.nodeagent.core.machine import card, part, uuid
 
 
