@@ -43,6 +43,7 @@ def add_command(commands: _Commands) -> None:
     parser.add_argument(
         "-f", "--filename", action="append", default=[], metavar="FILE", help="with queue: read files, not a cluster"
     )
+    parser.add_argument("--use", action="store_true", help="show use of shares, as node agents report it")
     selection.add(parser, default="the context's, for pods", labels="objects")
     output.add(parser)
     connection.add(parser)
@@ -73,6 +74,8 @@ def put_right(arguments: argparse.Namespace) -> None:
         raise BadInput(f"inspect cluster takes no name; did you mean inspect node {arguments.names[0]}?")
     if arguments.filename and arguments.what != QUEUE:
         raise BadInput("-f: allowed with queue; pods and nodes are read from a cluster")
+    if arguments.use and (arguments.what in {GROUP, QUEUE} or arguments.format == ALIYUN):
+        raise BadInput("--use: allowed with cluster, node and pod, and not with --format aliyun")
     _check_selection(arguments)
     connection.refuse_beside_files(arguments)
     output.check(arguments)

@@ -106,7 +106,12 @@ async def _looked(api: Api, arguments: argparse.Namespace, own_namespace: str) -
         found = await reading.read_nodes(api, arguments.names)
     else:
         found = await reading.read_cluster(api, labels=labels)
-    return survey(found, namespaces=some)
+    seen = survey(found, namespaces=some)
+    if not arguments.use:
+        return seen
+    from cli.inspection import usereading  # noqa: PLC0415 - for those who ask for it
+
+    return await usereading.with_use(api, seen)
 
 
 async def _labelled(api: Api, seen: Inspection, labels: str) -> Inspection:

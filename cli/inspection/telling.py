@@ -9,7 +9,8 @@ import msgspec
 
 from cli.inspection.fragments import unusable_sheets
 from cli.inspection.sheets import Cell, Sheet
-from cli.inspection.values import GivenView, Inspection, PodView
+from cli.inspection.useviews import COLUMNS, UseCells, idle_sheets, note_sheets
+from cli.inspection.values import GivenView, Inspection, PodView, UseView
 from gpu.share import NANO_PER_DEVICE, memory_from_nano
 from scheduler.core.report.node_view import DeviceView, Kind, NodeView, TenantView
 from scheduler.status.reasons import closed_text
@@ -55,22 +56,40 @@ def cluster_sheets(seen: Inspection, *, wide: bool = False) -> list[Sheet]:
                 folds=("POD",),
             )
         )
-    return sheets
+    return [*sheets, *_idle(seen), *_notes(seen)]
 
 
 def node_sheets(seen: Inspection, *, wide: bool = False) -> list[Sheet]:
     """A table for each node: a line for each device, or for each of its tenants."""
     pods = {pod.uid: pod for pod in seen.pods}
-    return [_devices(node, pods, wide=wide) for node in seen.nodes]
+    uses = _uses(seen)
+    return [*(_devices(node, pods, uses, wide=wide) for node in seen.nodes), *_notes(seen)]
 
 
 def pod_sheets(seen: Inspection, *, wide: bool = False) -> list[Sheet]:
     """A line for each pod."""
-    columns = ["POD", "PHASE", "NODE", "DIALECT", "ASKS", "GOT", "WHY"]
+    uses = _uses(seen)
+    columns = ["POD", "PHASE", "NODE", "DIALECT", "ASKS", "GOT", *(COLUMNS if uses else ()), "WHY"]
     columns += ["UUID", "GROUP", "RESERVATION", "PODGROUP"] if wide else []
-    rows = [_pod(pod, wide=wide) for pod in seen.pods]
-    spare, prose = ("DIALECT", "ASKS", "GOT", "PHASE"), ("ASKS", "GOT", "WHY")
-    return [Sheet(columns=columns, rows=rows, spare=spare, prose=prose, folds=("POD",))]
+    rows = [_pod(pod, uses, wide=wide) for pod in seen.pods]
+    spare, prose = ("DIALECT", "ASKS", "GOT", "PHASE"), ("ASKS", "GOT", "USE", "WHY")
+    return [Sheet(columns=columns, rows=rows, spare=spare, prose=prose, folds=("POD",)), *_notes(seen)]
+
+
+def _uses(seen: Inspection) -> UseCells | None:
+    """Cells of use; None where it was not asked for, or no agent has reported."""
+    cells = UseCells(seen.use) if isinstance(seen.use, UseView) else None
+    return cells if cells is not None and cells.has_any else None
+
+
+def _idle(seen: Inspection) -> list[Sheet]:
+    return idle_sheets(seen.use) if isinstance(seen.use, UseView) else []
+
+
+def _notes(seen: Inspection) -> list[Sheet]:
+    """What is not known of use."""
+    nodes = {node.name for node in seen.nodes} | {pod.node for pod in seen.pods if pod.given}
+    return note_sheets(seen.use, sorted(nodes)) if isinstance(seen.use, UseView) else []
 
 
 # --- nodes -------------------------------------------------------------------------------------------------------
@@ -161,12 +180,12 @@ def _tenants(nodes: Iterable[NodeView]) -> set[str]:
 # --- devices -----------------------------------------------------------------------------------------------------
 
 
-def _devices(node: NodeView, pods: Mapping[str, PodView], *, wide: bool) -> Sheet:
-    columns = ["GPU", "MEMORY", "STATE", "USED", "FREE", "POD", "SHARE", "DIALECT", "ASKS"]
+def _devices(node: NodeView, pods: Mapping[str, PodView], uses: UseCells | None, *, wide: bool) -> Sheet:
+    columns = ["GPU", "MEMORY", "STATE", "USED", "FREE", "POD", "SHARE", *(COLUMNS if uses else ()), "DIALECT", "ASKS"]
     columns += ["UUID", "GROUP", "RESERVATION"] if wide else []
     said = _state(node).text
     address = f" ({node.address})" if wide and node.address else ""
-    rows = [row for device in node.devices for row in _device(device, pods, wide=wide)]
+    rows = [row for device in node.devices for row in _device(device, pods, uses, wide=wide)]
     pool = f", node pool {node.node_pool}" if node.node_pool else ""
     title = f"{node.name}{address}: {said}{pool}, {node.gpus} GPUs, {gpus_up(node.used_nano)} used"
     slices = "".join(f", MIG {one.profile}: {one.used} of {one.total} used" for one in node.slices)
@@ -175,13 +194,15 @@ def _devices(node: NodeView, pods: Mapping[str, PodView], *, wide: bool) -> Shee
         columns=columns,
         rows=rows,
         spare=("DIALECT", "MEMORY", "ASKS", "FREE", "USED"),
-        prose=("STATE", "ASKS"),
+        prose=("STATE", "USE", "ASKS"),
         folds=("GPU", "POD", "SHARE"),
         of=("NODE", node.name),
     )
 
 
-def _device(device: DeviceView, pods: Mapping[str, PodView], *, wide: bool) -> Iterator[list[Cell]]:
+def _device(
+    device: DeviceView, pods: Mapping[str, PodView], uses: UseCells | None, *, wide: bool
+) -> Iterator[list[Cell]]:
     """A line for the device with its first tenant, and one for each further tenant."""
     head = [
         Cell(_place(device)),
@@ -191,7 +212,8 @@ def _device(device: DeviceView, pods: Mapping[str, PodView], *, wide: bool) -> I
         Cell(_NONE if device.closed else _amount(device.free_nano, device, up=False)),
     ]
     tail = [Cell(device.uuid or _NONE), Cell(device.group or _NONE), Cell(device.reservation or _NONE)] if wide else []
-    tenants = [_tenant(tenant, pods) for tenant in device.tenants] or [[Cell(_NONE)] * 4]
+    none = [Cell(_NONE)] * (4 if uses is None else 4 + len(COLUMNS))
+    tenants = [_tenant(tenant, pods, device, uses) for tenant in device.tenants] or [none]
     yield [*head, *tenants[0], *tail]
     for further in tenants[1:]:
         yield [*map(_again, head), *further, *map(_again, tail)]
@@ -201,11 +223,12 @@ def _again(cell: Cell) -> Cell:
     return msgspec.structs.replace(cell, repeats=True)
 
 
-def _tenant(tenant: TenantView, pods: Mapping[str, PodView]) -> list[Cell]:
+def _tenant(tenant: TenantView, pods: Mapping[str, PodView], device: DeviceView, uses: UseCells | None) -> list[Cell]:
     pod = pods.get(tenant.uid)
     said = " (on its way)" if tenant.is_on_its_way else " (kept: its pod is gone)" if tenant.is_kept else ""
     words = asked(pod) if pod else (Cell(_UNKNOWN), Cell(_UNKNOWN))
-    return [Cell(_name(tenant)), Cell(_part(tenant) + said), *words]
+    use = uses.of([(tenant.uid, device.uuid)]) if uses is not None else []
+    return [Cell(_name(tenant)), Cell(_part(tenant) + said), *use, *words]
 
 
 def _name(tenant: TenantView) -> str:
@@ -250,7 +273,7 @@ def _amount(nano: int, device: DeviceView, *, up: bool) -> str:
 # --- pods --------------------------------------------------------------------------------------------------------
 
 
-def _pod(pod: PodView, *, wide: bool) -> list[Cell]:
+def _pod(pod: PodView, uses: UseCells | None, *, wide: bool) -> list[Cell]:
     phase = pod.phase or "Pending"
     cells = [
         Cell(f"{pod.namespace}/{pod.name}"),
@@ -258,6 +281,7 @@ def _pod(pod: PodView, *, wide: bool) -> list[Cell]:
         Cell(pod.node or _NONE),
         *asked(pod),
         Cell(_got(pod)),
+        *(uses.of((pod.uid, given.uuid) for given in pod.given) if uses is not None else ()),
         why(pod),
     ]
     if wide:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpu.nodeuse import State
 from scheduler.core.report.fragmentation import Cause
 from scheduler.core.report.node_view import NodeView
 
@@ -113,11 +114,46 @@ class UnusableView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="
     nano: int
 
 
+class TenantUseView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """What a pod uses of its share of a device, in percent of the share; null: not known.
+
+    ``idle_since``: RFC 3339, "" where it is not idle. ``enforced``, ``strength``: what caps its memory, and how well.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    uuid: str
+    nano: int
+    memory_percent: int | None = None
+    sm_percent: int | None = None
+    idle_since: str = ""
+    enforced: str = ""
+    strength: str = ""
+
+
+class NodeUseView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """The report of a node's agent (gpu/nodeuse.py): since when a stale one is, and why there are no numbers."""
+
+    node: str
+    state: State
+    since: str = ""
+    why: str = ""
+    tenants: tuple[TenantUseView, ...] = ()
+
+
+class UseView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """Reports of the nodes that are shown, as of ``at``. Nodes without an agent have none."""
+
+    at: str
+    nodes: tuple[NodeUseView, ...] = ()
+
+
 class Inspection(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """All of it. ``unusable``: of all nodes together, by cause; none where not all is read that is on them.
 
     ``unread``: what could not be read, and so is missing here.
-    ``warnings``: which of the components do not work (cli/leaders.py).
+    ``warnings``: which of the components do not work (cli/leaders.py). ``use``: with ``--use`` only.
     """
 
     nodes: tuple[NodeView, ...] = ()
@@ -127,3 +163,4 @@ class Inspection(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
     unusable: tuple[UnusableView, ...] = ()
     unread: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    use: UseView | msgspec.UnsetType = msgspec.UNSET

@@ -15,15 +15,17 @@ import pytest
 import yaml
 
 from cli import inspect, inspectprocess
-from cli.inspection.values import Inspection
+from cli.inspection.values import Inspection, UseView
 from cli.leaders import Leaders
 from cli.main import main, plugin_parser
 from cli.refusing import BadInput
 from kube.client.clock import SystemClock
 from kube.client.errors import Forbidden
-from kube.client.resources import NODES, POD_GROUPS, PODS, QUEUES
+from kube.client.resources import GPU_NODES, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
+from kube.memory.types import MOORAGE
+from simulator.seeding import SERVICE_ACCOUNTS
 from simulator.world import World
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage
@@ -530,3 +532,46 @@ async def test_the_documents_show_what_is_printed(capsys: pytest.CaptureFixture[
 def test_kubectl_finds_the_plugin_by_its_name() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
     assert scripts["kubectl-moorage"] == "cli.main:kubectl"
+
+
+async def test_use_is_read_where_it_is_asked_for_and_as_far_as_one_may() -> None:
+    async with stage.stage("1x2x24GiB") as world:
+        await create(world, share("half"))
+        await settle()
+        (pod_view,) = (await looked(world, "pod", "half")).pods
+        (given,), uid = pod_view.given, pod_view.uid
+        tenant = {"podUID": uid, "pod": f"{TEAM}/half", "card": given.uuid, "memoryPercent": 15, "smPercent": 5}
+        world.server.define(MOORAGE[0])
+        await world.api.create(GPU_NODES, {"metadata": {"name": "node-0"}})
+        await world.api.patch(GPU_NODES, "node-0", {"status": {"tenants": [tenant]}}, subresource="status")
+        agent = {"nodeName": "node-0", "serviceAccountName": names.NODE_AGENT_SERVICE_ACCOUNT}
+        account = {"metadata": {"name": names.NODE_AGENT_SERVICE_ACCOUNT}}
+        await world.api.create(NAMESPACES, {"metadata": {"name": names.NODE_NAMESPACE}})
+        await world.api.create(SERVICE_ACCOUNTS, account, namespace=names.NODE_NAMESPACE)
+        body = {"metadata": {"name": "agent"}, "spec": {**agent, "containers": [{"name": "c", "image": "i"}]}}
+        await world.api.create(PODS, body, namespace=names.NODE_NAMESPACE)
+
+        async def read(*given: str) -> tuple[str, list[int | None], int]:
+            seen = await looked(world, *given, "--use")
+            assert isinstance(seen.use, UseView)
+            (only,) = seen.use.nodes
+            return only.state.value, [one.memory_percent for one in only.tenants], len(seen.unread)
+
+        condition = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        status = {"status": {"conditions": [condition]}}
+        await world.api.patch(PODS, "agent", status, namespace=names.NODE_NAMESPACE, subresource="status")
+        assert await read() == ("stale", [None], 0)
+        condition["status"] = "True"
+        await world.api.patch(PODS, "agent", status, namespace=names.NODE_NAMESPACE, subresource="status")
+        for what in ([], ["node", "node-0"], ["pod"], ["pod", "half"]):
+            assert await read(*what) == ("current", [15], 0)
+        world.server.faults.on_request.append(refuse("pods", names.NODE_NAMESPACE))
+        assert await read("pod") == ("unsure", [15], 1)
+        world.server.faults.on_request.append(refuse("gpunodes"))
+        seen = await looked(world, "pod", "--use")
+        assert isinstance(seen.use, UseView)
+        assert (seen.use.nodes, [each for each in seen.unread if each.startswith("gpunodes")]) == (
+            (),
+            ["gpunodes (what pods use): you may not read this"],
+        )
+        assert not isinstance((await looked(world, "pod")).use, UseView)
