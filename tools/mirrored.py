@@ -39,6 +39,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/backlog/learned.py": "tests/scheduler/core/backlog/test_notes.py",
     "scheduler/core/backlog/waiting_gang.py": "tests/scheduler/core/backlog/test_backlog.py",
     "scheduler/core/cluster_state.py": "tests/scheduler/core/test_cluster.py",
+    "scheduler/core/model/extended_resource.py": "tests/scheduler/core/claims/test_backed.py",
     "scheduler/core/claims/asks.py": "tests/scheduler/core/claims/test_allocating.py",
     "scheduler/core/convert/constraints.py": "tests/scheduler/core/convert/test_blockers.py",
     "scheduler/core/convert/device_env.py": "tests/scheduler/core/convert/test_blockers.py",

@@ -339,6 +339,21 @@ class PodResourceClaimStatus(WireStruct, frozen=True, gc=False):
     resource_claim_name: str | None = None
 
 
+class ContainerExtendedResourceRequest(WireStruct, frozen=True, gc=False):
+    """A request of a ResourceClaim whose devices a container gets as an extended resource."""
+
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class PodExtendedResourceClaimStatus(WireStruct, frozen=True, gc=False):
+    """The ResourceClaim that a scheduler made for a pod's extended resources (KEP-5004)."""
+
+    resource_claim_name: str = ""
+    request_mappings: list[ContainerExtendedResourceRequest] | None = None
+
+
 class PodStatus(WireStruct, frozen=True, gc=False):
     phase: str = ""
     reason: str = ""
@@ -352,6 +367,8 @@ class PodStatus(WireStruct, frozen=True, gc=False):
     nominated_node_name: str = ""
     #: ResourceClaims that were made for it from templates.
     resource_claim_statuses: list[PodResourceClaimStatus] | None = None
+    #: The one that a scheduler made for its extended resources.
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
     #: When its node took it up.
     start_time: str | None = None
 

@@ -266,6 +266,10 @@ BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 #: Finalizer of an allocated ResourceClaim, which kube-controller-manager takes off.
 CLAIM_FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+#: Annotation of a ResourceClaim that a scheduler made for a pod's extended resources: "true".
+EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
+#: An extended resource of this prefix asks for devices of the DeviceClass that it goes on with.
+DEVICE_CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 #: Provisioner of a StorageClass whose volumes are all made by people.
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 #: The taint of a cordoned node.

@@ -18,6 +18,7 @@ from wire.core import (
     Condition,
     ConfigMapKeySelector,
     Container,
+    ContainerExtendedResourceRequest,
     ContainerPort,
     ContainerState,
     ContainerStateTerminated,
@@ -33,6 +34,7 @@ from wire.core import (
     ObjectMeta,
     OwnerReference,
     Pod,
+    PodExtendedResourceClaimStatus,
     PodSpec,
     PodStatus,
     ResourceRequirements,
@@ -127,7 +129,7 @@ def _pod(pod: Pod) -> Pod:
             scheduling_group=_SOMETHING if spec.scheduling_group else None,
             resources=_amounts(spec.resources),
         ),
-        status=_status(pod.status),
+        status=_status(pod.status, is_bound=bool(pod.spec.node_name)),
     )
 
 
@@ -191,7 +193,7 @@ def _amounts(resources: ResourceRequirements | None) -> ResourceRequirements | N
     return None if resources is None else msgspec.structs.replace(resources, claims=None)
 
 
-def _status(status: PodStatus) -> PodStatus:
+def _status(status: PodStatus, *, is_bound: bool) -> PodStatus:
     return PodStatus(
         phase=status.phase,
         conditions=_conditions(status.conditions, _CONDITIONS, with_reason=True),
@@ -200,7 +202,18 @@ def _status(status: PodStatus) -> PodStatus:
         resources=_amounts(status.resources),
         allocated_resources=status.allocated_resources,
         resource_claim_statuses=status.resource_claim_statuses,
+        extended_resource_claim_status=_by_claim(status.extended_resource_claim_status) if is_bound else None,
         start_time=status.start_time,
+    )
+
+
+def _by_claim(status: PodExtendedResourceClaimStatus | None) -> PodExtendedResourceClaimStatus | None:
+    """Which resources of a pod that runs are devices of a claim; the claim itself is in no snapshot."""
+    if status is None:
+        return None
+    mapped = {each.resource_name for each in status.request_mappings or ()}
+    return PodExtendedResourceClaimStatus(
+        request_mappings=[ContainerExtendedResourceRequest(resource_name=each) for each in sorted(mapped)]
     )
 
 

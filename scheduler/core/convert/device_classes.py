@@ -20,6 +20,7 @@ def device_class_record(written: DeviceClass) -> DeviceClassRecord:
     configs = ((each.opaque.driver, each.opaque.parameters) for each in written.spec.config or () if each.opaque)
     return DeviceClassRecord(
         name=written.metadata.name,
+        created=written.metadata.creation_timestamp or "",
         selectors=selectors,
         configs=tuple((driver, msgspec.json.encode(parameters).decode()) for driver, parameters in configs),
         extended_resource=written.spec.extended_resource_name or "",

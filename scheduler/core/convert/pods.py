@@ -24,6 +24,7 @@ from scheduler.core.convert import (
     claim_uses,
     constraints,
     device_env,
+    extended_asks,
     in_tree_volumes,
     inline_disks,
     job_owners,
@@ -116,7 +117,7 @@ def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     found = asked_when_bound(pod)
     known = _NOTHING if isinstance(found, Refusal) else found
     cls = PodClass(
-        demand=requests.readable_demand(pod),
+        demand=extended_asks.by_claim(requests.readable_demand(pod), pod),
         request=known.request,
         wishes=known.wishes,
         driver_caps=known.driver_caps,
@@ -148,7 +149,7 @@ def _moves_as(pod: Pod, settings: Settings, filters: Filters) -> PodClass | None
     """
     if not is_ours(pod, settings) or is_reservation(pod, settings) or not controller_uid(pod.metadata):
         return None
-    if pod.spec.resource_claims or (pod.spec.volumes and volumes.claims_of(pod)):
+    if pod.spec.resource_claims or extended_asks.claim_name(pod) or (pod.spec.volumes and volumes.claims_of(pod)):
         return None
     if (pod.metadata.annotations or {}).get(names.DO_NOT_DISRUPT) == "true":
         return None
@@ -176,7 +177,7 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     hand_over = device_env.hand_over(pod, request)
     problem = problem or device_env.taken_back(pod, request)
     cls = PodClass(
-        demand=demand,
+        demand=extended_asks.by_claim(demand, pod),
         request=request,
         constraints=_shared_constraints(pod, found.cards, enforced, filters),
         by_config_map=Source.CONFIG_MAP in hand_over,
@@ -201,6 +202,8 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         job=job,
         job_name=job_name,
         recorded=own if isinstance(own, Translation) else None,
+        extended_asks=extended_asks.extended_asks(pod) if demand.gpus or demand.extended else (),
+        extended_claim=extended_asks.claim_name(pod),
         blocker=blocker(
             pod,
             cls,

@@ -10,7 +10,7 @@ from scheduler.core.convert.controllers import controller_uid
 from scheduler.core.convert.device_classes import read_selectors
 from scheduler.core.model.device_allocation import ClaimAllocation, DeviceResult, ResourceClaimRecord
 from scheduler.core.model.device_need import AttributeRule, DeviceAsk, DeviceNeed, DeviceRequest, DeviceToleration
-from wire import resource
+from wire import names, resource
 from wire.quantity import MalformedQuantity, parse_nano
 from wire.resource import AllocationResult, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 
@@ -43,6 +43,7 @@ def resource_claim_record(claim: ResourceClaim) -> ResourceClaimRecord:
         uid=meta.uid,
         resource_version=meta.resource_version,
         owner=controller_uid(meta),
+        is_extended=(meta.annotations or {}).get(names.EXTENDED_RESOURCE_CLAIM) == "true",
         is_leaving=meta.deletion_timestamp is not None,
         need=need,
         unsupported=unsupported,

@@ -68,7 +68,8 @@ class ResourceClaimRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A ResourceClaim. ``need`` None: what it asks can't be read or is not supported, and ``unsupported`` says what.
 
     ``allocation`` None: it has none yet. ``reserved_for``: UIDs of the pods that may use it; ``others``: how many
-    consumers are not pods. ``owner``: UID of the pod that it was made for from a template, "" if none.
+    consumers are not pods. ``owner``: UID of the pod that it was made for, "" if none: from a template, or
+    (``is_extended``) by a scheduler, for extended resources of the pod.
     """
 
     namespace: str
@@ -76,6 +77,7 @@ class ResourceClaimRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     uid: str = ""
     resource_version: str = ""
     owner: str = ""
+    is_extended: bool = False
     is_leaving: bool = False
     need: DeviceNeed | None = None
     unsupported: str = ""

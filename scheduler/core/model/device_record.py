@@ -105,9 +105,13 @@ class SliceRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class DeviceClassRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A DeviceClass. ``configs``: drivers and their parameters as JSON, in order. ``wrong``: why none can use it."""
+    """A DeviceClass. ``configs``: drivers and their parameters as JSON, in order. ``wrong``: why none can use it.
+
+    ``extended_resource``: pods may ask for its devices by this name, "" if there is none. ``created``: as written.
+    """
 
     name: str
+    created: str = ""
     selectors: tuple[str, ...] = ()
     configs: tuple[tuple[str, str], ...] = ()
     extended_resource: str = ""

@@ -6,7 +6,7 @@ interned, so that one is compared by identity and its hash is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from gpu.slices import slice_resource
 from gpu.translation import Place, Translation, Wishes
 from scheduler.core.model.claim_use import ResourceClaimUse
 from scheduler.core.model.device_need import DeviceNeed
+from scheduler.core.model.extended_resource import Backed, ExtendedAsk
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree
 from scheduler.core.model.pod_preferences import PodPreferences, WeightedTerm
 from scheduler.core.model.pod_rules import HostPort, InlineDisk, PodRules
@@ -44,11 +45,26 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=Tru
     extended: tuple[tuple[str, int], ...] = ()
     #: By how much ``mem_mib`` is more than what is asked: queues count bytes.
     mem_rounding_bytes: int = 0
+    #: Extended resources that devices of a claim stand for: queues count them, and nodes don't.
+    claimed: tuple[tuple[str, int], ...] = ()
 
     @property
     def mem_bytes(self) -> int:
         """Memory as it is asked."""
         return self.mem_mib * 2**20 - self.mem_rounding_bytes
+
+    def by_claim(self, resources: Collection[str]) -> Demand:
+        """The same, with these extended resources from devices of a claim."""
+        gpus = ((names.GPU_RESOURCE, self.gpus),) if self.gpus and names.GPU_RESOURCE in resources else ()
+        moved = (*gpus, *(each for each in self.extended if each[0] in resources))
+        if not moved:
+            return self
+        return msgspec.structs.replace(
+            self,
+            gpus=0 if gpus else self.gpus,
+            extended=tuple(each for each in self.extended if each[0] not in resources),
+            claimed=tuple(sorted((*self.claimed, *moved))),
+        )
 
 
 class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -114,6 +130,8 @@ class Constraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_onl
     volumes: tuple[VolumeRule, ...] = ()
     #: Where its allocated ResourceClaims can be used: terms of each of which one has to hold.
     allocated: tuple[tuple[Term, ...], ...] = ()
+    #: Extended resources, and whether the node's device plugin has to offer them, or must not.
+    sources: tuple[tuple[str, bool], ...] = ()
     #: What filters have read by themselves, by kind (filters/filter.py).
     asks: tuple[tuple[str, Any], ...] = ()
 
@@ -152,6 +170,10 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     unbound: tuple[VolumeNeed, ...] = ()
     #: What its ResourceClaims that are not allocated ask of devices.
     devices: tuple[DeviceNeed, ...] = ()
+    #: How a claim may give it extended resources, on nodes whose device plugins don't offer them.
+    backed: tuple[Backed, ...] = ()
+    #: Of a way: which of these it is. The last of ``devices`` is its need.
+    backing: Backed | None = None
     #: Where pods are that keep this one off (anti_affinity.py).
     avoids: Domains = frozenset()
     #: Terms of pods that wait themselves and would keep this one off (anti_affinity.py).
@@ -170,7 +192,32 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     max_runtime_s: int = 0
 
     def ways(self) -> tuple[PodClass, ...]:
-        """A class for each of its requests, best first, with the nodes that this one is for."""
+        """A class for each of its requests, best first, with the nodes that this one is for.
+
+        Each of them comes once for each source of its extended resources: device plugins first, then claims.
+        """
+        ways = self._ways_of_requests()
+        if not self.backed:
+            return ways
+        return tuple(each for way in ways for each in way.ways_by_source())
+
+    def ways_by_source(self) -> Iterator[PodClass]:
+        """The same requests, for nodes that offer its extended resources and for those that a claim serves."""
+        names_ = dict.fromkeys(name for way in self.backed for name in way.resources)
+        for backing in (None, *self.backed):
+            by_claim = frozenset(() if backing is None else backing.resources)
+            yield msgspec.structs.replace(
+                self,
+                demand=self.demand.by_claim(by_claim),
+                constraints=msgspec.structs.replace(
+                    self.constraints, sources=tuple((name, name not in by_claim) for name in names_)
+                ),
+                devices=self.devices if backing is None else (*self.devices, backing.need),
+                backed=(),
+                backing=backing,
+            )
+
+    def _ways_of_requests(self) -> tuple[PodClass, ...]:
         if not self.places:
             alone = (msgspec.structs.replace(self, request=each, alternatives=()) for each in self.alternatives)
             return (self, *alone)
@@ -187,6 +234,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
 
     def all_constraints(self) -> tuple[Constraints, ...]:
         """The constraints of all ways, each once."""
+        if self.backed:
+            return tuple(dict.fromkeys(way.constraints for way in self.ways()))
         if not self.places:
             return (self.constraints,)
         return tuple(dict.fromkeys(msgspec.structs.replace(self.constraints, place=place) for place in self.places))
@@ -257,6 +306,9 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     unbound_claims: tuple[tuple[str, str], ...] = ()
     #: ResourceClaims that it uses.
     resource_claims: tuple[ResourceClaimUse, ...] = ()
+    #: Of one that waits: the extended resources of its containers, and the claim for them that its status names.
+    extended_asks: tuple[ExtendedAsk, ...] = ()
+    extended_claim: str = ""
     #: Of one that waits and was judged by them (resource_claims.py), name and UID: those that are allocated with its
     #: placement, one for each of the class's ``devices``; and those that are allocated, and not reserved for it yet.
     to_allocate: tuple[tuple[str, str], ...] = ()

@@ -94,7 +94,7 @@ def _held_nano(pod: PodRecord, at: int, part: Held, card_mib: int) -> int:
 
 
 def _with_parts(demand: Demand, nano: int) -> Resources:
-    whole = demand.gpus + sum(devices_of(name) * amount for name, amount in demand.extended)
+    whole = demand.gpus + sum(devices_of(name) * amount for name, amount in (*demand.extended, *demand.claimed))
     return Resources(demand.cpu_milli, demand.mem_bytes, whole * NANO_PER_DEVICE + nano)
 
 

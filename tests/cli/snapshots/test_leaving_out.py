@@ -38,6 +38,7 @@ KEPT = {
     "spec.volumes.persistentVolumeClaim.claimName",
     *(f"spec.resourceClaims.{name}" for name in ("name", "resourceClaimName", "resourceClaimTemplateName")),
     *(f"status.resourceClaimStatuses.{name}" for name in ("name", "resourceClaimName")),
+    "status.extendedResourceClaimStatus.requestMappings.resourceName",
     "status.phase",
     "status.startTime",
 }

@@ -1,0 +1,71 @@
+"""Extended resources of a pod, container by container, and the claim that its status names for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from scheduler.core.model.extended_resource import ExtendedAsk
+from scheduler.core.model.records import Demand
+from wire import names
+from wire.core import Container, Pod
+from wire.quantity import MalformedQuantity, bytes_up
+
+#: A claim has 32 requests at most (resource/v1), one for each.
+MOST_ASKS: Final = 32
+_ALWAYS: Final = "Always"
+_NATIVE: Final = "kubernetes.io/"
+
+
+def extended_asks(pod: Pod) -> tuple[ExtendedAsk, ...]:
+    """What each container requests; nothing if it is more than a claim can have."""
+    found: list[ExtendedAsk] = []
+    init = pod.spec.init_containers or ()
+    for index, container in enumerate((*init, *pod.spec.containers)):
+        is_brief = index < len(init) and container.restart_policy != _ALWAYS
+        found += _of(container, index, is_brief=is_brief)
+        if len(found) > MOST_ASKS:
+            return ()
+    return tuple(found)
+
+
+def _of(container: Container, index: int, *, is_brief: bool) -> Iterator[ExtendedAsk]:
+    resources = container.resources
+    # The API server writes what is limited and not requested as requested.
+    asked = resources.requests if resources.limits is None else {**resources.limits, **(resources.requests or {})}
+    if not asked or not any(map(is_extended, asked)):
+        return
+    for place, name in enumerate(sorted(asked)):
+        if is_extended(name) and (amount := _amount(asked[name])):
+            yield ExtendedAsk(
+                container=container.name, index=index, resource=name, place=place, amount=amount, is_brief=is_brief
+            )
+
+
+def is_extended(resource: str) -> bool:
+    """Whether devices of a driver may stand for a resource: one of a domain that is not Kubernetes' own."""
+    if resource.startswith(names.DEVICE_CLASS_PREFIX):
+        return True
+    return "/" in resource and _NATIVE not in resource and not resource.startswith("requests.")
+
+
+def _amount(written: str | float) -> int:
+    """What can't be read keeps the pod waiting anyway (demand.py)."""
+    try:
+        return bytes_up(written)
+    except MalformedQuantity:
+        return 0
+
+
+def claim_name(pod: Pod) -> str:
+    """The claim that a pod's status names for its extended resources, "" if none."""
+    status = pod.status.extended_resource_claim_status
+    return "" if status is None else status.resource_claim_name
+
+
+def by_claim(demand: Demand, pod: Pod) -> Demand:
+    """What a pod takes of its node, without the resources that its status maps to requests of a claim."""
+    status = pod.status.extended_resource_claim_status
+    if status is None:
+        return demand
+    return demand.by_claim(frozenset(each.resource_name for each in status.request_mappings or ()))
