@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 import msgspec
 
 from gpu.fences import fencing
@@ -14,6 +17,7 @@ from wire import names
 from wire.core import Binding, ObjectMeta, ObjectReference, Pod
 from wire.rfc3339 import rfc3339
 
+NOTHING: Final[Mapping[str, object]] = {}
 #: A freshly bound pod's status is written by its kubelet at the same time.
 _MOST_MEETINGS = 5
 
@@ -85,12 +89,22 @@ def named_at(reason: str, rv: str) -> str:
     return f"{reason}-{rv}"
 
 
-async def fence(api: Api, pod: Identity, *, rv: str, attempt: str, text: FenceText, clock: Clock) -> Pod | None:
+async def fence(
+    api: Api,
+    pod: Identity,
+    *,
+    rv: str,
+    attempt: str,
+    text: FenceText,
+    clock: Clock,
+    status: Mapping[str, object] = NOTHING,
+) -> Pod | None:
     """Change the pod at exactly ``rv``, so that a Binding at ``rv`` that is still on its way must fail.
 
     The same write tells the user (condition PodBound=False, kai-contract 5.2) and, by its annotation, the scheduler
     why the attempt ended. A status patch, because metadata persists with it and one write must do.
     ``attempt`` is another one than that of the pod's last fence, or the one whose Binding can't be at ``rv``.
+    ``status``: what else of the status the write changes.
     Returns the pod, or None when it was not at ``rv`` any more. Raises ApiError when no clear answer came, a Conflict
     with a pod that is still at ``rv`` among them: asked again at once, the server would just say so again.
     """
@@ -99,7 +113,7 @@ async def fence(api: Api, pod: Identity, *, rv: str, attempt: str, text: FenceTe
         return None
     annotations = {**fencing(current.metadata.annotations, attempt), names.FENCED_BECAUSE: text.because}
     condition = _condition("False", names.REASON_BINDING_ERROR, text.message, clock)
-    patch = {"metadata": {"annotations": annotations}, "status": _with_condition(current, condition)}
+    patch = {"metadata": {"annotations": annotations}, "status": {**status, **_with_condition(current, condition)}}
     try:
         return await api.patch(
             PODS, pod.name, patch, namespace=pod.namespace, subresource="status", uid=pod.uid, resource_version=rv

@@ -150,6 +150,8 @@ def claims_of(pod: PodFacts) -> Iterator[tuple[str, str | None]]:
     made = {each["name"]: each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
     for entry in pod.raw["spec"].get("resourceClaims") or ():
         yield entry["name"], entry.get("resourceClaimName") or made.get(entry["name"])
+    if name := (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"):
+        yield "extended resources", name
 
 
 def volumes_of(pod: PodFacts) -> Iterator[str]:
@@ -161,4 +163,4 @@ def volumes_of(pod: PodFacts) -> Iterator[str]:
 
 def has_claims(pod: PodFacts) -> bool:
     """Whether a pod has claims of either kind."""
-    return bool(pod.raw["spec"].get("resourceClaims")) or any(True for _ in volumes_of(pod))
+    return any(True for _ in claims_of(pod)) or any(True for _ in volumes_of(pod))

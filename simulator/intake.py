@@ -152,9 +152,12 @@ class Intake:
     def _allocate(self, pod: Pod) -> Refusal | None:
         uid = pod.metadata.uid
         lent: list[Device] = []
+        by_claim = _by_claim(pod)
         for kind, container in environment.containers_of(pod):
             is_lending = kind == environment.INIT and container.restart_policy != "Always"
             for resource, count in self._asked(container):
+                if (container.name, resource) in by_claim:
+                    continue
                 if self.offered.get(resource) == 0:
                     return _rejected(f"{_NONE_HEALTHY} {resource}")
                 given = self.manager.allocate(uid, container.name, count, resource=resource, lent=lent)
@@ -175,6 +178,13 @@ class Intake:
         if held := self.manager.held_by_pod(uid):
             devices = tuple(device.uuid for device in held)
             self.witness.record(Held(at_s=anyio.current_time(), node=self.shape.name, pod_uid=uid, devices=devices))
+
+
+def _by_claim(pod: Pod) -> set[tuple[str, str]]:
+    """Container and resource, where devices of a claim stand for an extended resource: no plugin is asked for them."""
+    status = pod.status.extended_resource_claim_status
+    mappings = (status.request_mappings if status is not None else None) or ()
+    return {(each.container_name, each.resource_name) for each in mappings}
 
 
 def _shortage(shortage: Shortage, resource: str) -> Refusal:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import anyio
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from kube.binding import Identity
 from kube.client.api import Api
 from kube.client.resources import RESOURCE_CLAIMS
+from scheduler.commit import extended_writes
 from scheduler.commit.until_written import NotWritten, until_written
 from scheduler.core.convert.claim_allocations import written
 from scheduler.core.convert.resource_claims import resource_claim_record
@@ -30,6 +31,14 @@ from wire.resource import ResourceClaim
 #: Finds a DeviceClass by name.
 Classes = Callable[[str], DeviceClassRecord | None]
 
+
+class Written(NamedTuple):
+    """A claim (UID) as of the version in which the pod is reserved."""
+
+    uid: str
+    version: str
+
+
 _CHANGED: Final = "ClaimChanged: ResourceClaim {}: {}"
 
 
@@ -41,19 +50,18 @@ async def allocate(
     *,
     limiter: anyio.CapacityLimiter,
     is_wanted: Callable[[Placement], bool],
-) -> str:
-    """Write an allocation and the pod's reservation, until the server has answered; return the version written.
+) -> Written | None:
+    """Write an allocation and the pod's reservation, until the server has answered; return what was written.
 
-    "" if nobody wants it any more. Raises NotWritten.
+    A claim that does not exist is made first. None if nobody wants it any more. Raises NotWritten.
     """
-    version = await until_written(
+    return await until_written(
         _Allocating(api, placement, choice, classes).write,
         named=f"ResourceClaim {choice.claim}",
         changed="ClaimChanged",
         limiter=limiter,
         is_wanted=partial(is_wanted, placement),
     )
-    return version or ""
 
 
 async def leave(api: Api, pod: Identity, claim: ResourceClaim) -> ResourceClaim:
@@ -78,14 +86,17 @@ class _Allocating:
     classes: Classes
     is_sent: bool = False
 
-    async def write(self) -> str:
+    async def write(self) -> Written:
         api, placement, choice = self.api, self.placement, self.choice
-        claim = await api.get(RESOURCE_CLAIMS, choice.claim, namespace=placement.namespace)
+        if choice.made is None:
+            claim = await api.get(RESOURCE_CLAIMS, choice.claim, namespace=placement.namespace)
+        else:
+            claim = await extended_writes.make(api, placement, choice.claim, choice.made)
         _check(claim, choice)
         users = claim.status.reserved_for or []
         if any(each.uid == placement.pod_uid for each in users):
             if self.is_sent:
-                return claim.metadata.resource_version
+                return _written(claim)
             # Seen late. The process that wrote it may have a withdrawal at this version on its way (rule 5).
             raise NotWritten(_CHANGED.format(choice.claim, "it is reserved for the pod already"), is_overtaken=True)
         if len(users) >= MOST_USERS:
@@ -97,13 +108,17 @@ class _Allocating:
         if claim.status.allocation is None:
             status["allocation"] = msgspec.to_builtins(written(choice.allocation, claim, self.classes))
         self.is_sent = True
-        claim = await _write(api, claim, {"status": status}, subresource="status")
-        return claim.metadata.resource_version
+        return _written(await _write(api, claim, {"status": status}, subresource="status"))
+
+
+def _written(claim: ResourceClaim) -> Written:
+    return Written(claim.metadata.uid, claim.metadata.resource_version)
 
 
 def _check(claim: ResourceClaim, choice: ClaimChoice) -> None:
     """Raise NotWritten if a claim is not what was decided on."""
-    if claim.metadata.uid != choice.claim_uid or claim.metadata.deletion_timestamp is not None:
+    is_other = choice.made is None and claim.metadata.uid != choice.claim_uid
+    if is_other or claim.metadata.deletion_timestamp is not None:
         raise NotWritten(_CHANGED.format(choice.claim, "it is gone"), is_overtaken=True)
     found = resource_claim_record(claim).allocation
     if found is None and choice.is_allocated:

@@ -2,7 +2,8 @@
 
 Those are claims of pods that don't fit with them, that another process reserved, for a version of the pod that is past,
 or whose devices an earlier claim has (docs/design/claims.md, rules 4 to 7). The claims are read, then the pod is
-fenced, then each claim is written at the version that was read.
+fenced, then each claim is written at the version that was read. Claims that were made for extended resources of the pod
+are deleted.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from kube.client.api import Api
 from kube.client.clock import Clock, monotonic_ns
 from kube.client.errors import ApiError, Conflict, NotFound
 from kube.client.resources import RESOURCE_CLAIMS
-from scheduler.commit import claim_writes
+from scheduler.commit import claim_writes, extended_writes
+from scheduler.core.convert import extended_asks
 from scheduler.core.model.device_allocation import ResourceClaimRecord
 from scheduler.core.model.records import PodRecord
 from scheduler.watch.cache import Cache
@@ -76,7 +78,7 @@ class LeavingClaims:
         is_in_vain = claims.is_own(pod.uid)
         claims.note_leaving(pod.uid)
         try:
-            left = await self._leave(pod, claims.reserved_for(pod))
+            left = await self._leave(pod, claims.held(pod))
             if is_in_vain:
                 self._cache.cluster.commits.overtaken(pod.uid, _IN_VAIN, now_ns=monotonic_ns())
             claims.note_left(pod.uid, left)
@@ -106,6 +108,9 @@ class LeavingClaims:
         if not await self._fence(identity):
             return left
         for claim in read:
+            if extended_writes.is_for(claim, pod.uid):
+                await extended_writes.remove(self._api, claim)
+                continue
             is_reserved = any(each.uid == pod.uid for each in claim.status.reserved_for or ())
             try:
                 seen = await claim_writes.leave(self._api, identity, claim) if is_reserved else claim
@@ -130,7 +135,15 @@ class LeavingClaims:
             return False
         rv = pod.metadata.resource_version
         attempt = binding.named_at("claims", rv)
-        fenced = await binding.fence(self._api, identity, rv=rv, attempt=attempt, text=_TEXT, clock=self._clock)
+        fenced = await binding.fence(
+            self._api,
+            identity,
+            rv=rv,
+            attempt=attempt,
+            text=_TEXT,
+            clock=self._clock,
+            status=extended_writes.NO_CLAIM if extended_asks.claim_name(pod) else binding.NOTHING,
+        )
         if fenced is None:
             raise _Changed
         self._cache.note_pod(fenced)

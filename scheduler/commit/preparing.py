@@ -19,9 +19,11 @@ import anyio
 from kube.client.api import Api
 from kube.client.clock import monotonic_ns
 from kube.telemetry.logevents import LogEvent, about
-from scheduler.commit import claim_writes, volume_writes
+from scheduler.commit import claim_writes, extended_writes, volume_writes
+from scheduler.commit.claim_writes import Written
 from scheduler.commit.until_written import NotWritten
 from scheduler.core.model.claim_choice import ClaimChoice
+from scheduler.core.model.extended_resource import ClaimToMake
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.volume_need import VolumeChoice
 from scheduler.watch.cache import Cache
@@ -66,6 +68,8 @@ class Preparing:
         self._timeout_s = timeout_s
         self._limiter = anyio.CapacityLimiter(in_flight)
         self._is_stopped = False
+        #: Versions of pods (UIDs) whose status names a claim that was made for them.
+        self._versions: dict[str, str] = {}
         #: Who waits for a claim (namespace, name) or a volume (name) to change, by its number.
         self._waiting: dict[Hashable, dict[int, _Watch]] = {}
         cache.on_stored = self._changed
@@ -97,6 +101,7 @@ class Preparing:
         else:
             self._note(failed, beside=_uids_of(placements))
         for placement in placements:
+            self._versions.pop(placement.pod_uid, None)
             self._cache.cluster.commits.release(placement.pod_uid, attempt=placement.number)
         self._cache.wake.set()
 
@@ -151,24 +156,37 @@ class Preparing:
         """Allocate a ResourceClaim and reserve it, and wait until the watch shows that."""
         classes = self._cache.cluster.claims.inventory.classes.get
         try:
-            version = await claim_writes.allocate(
+            written = await claim_writes.allocate(
                 self._api, placement, choice, classes, limiter=self._limiter, is_wanted=self._is_under_way
             )
+            if choice.made is not None and written is not None:
+                await self._name_in_status(placement, choice, choice.made)
         except NotWritten as error:
             raise _NotBound(
                 _Failed(placement, choice.claim_uid, str(error), is_overtaken=error.is_overtaken)
             ) from error
         watch = _Watch()
-        while self._is_under_way(placement) and not self._is_reserved(placement, choice, version):
+        while written and self._is_under_way(placement) and not self._is_reserved(placement, choice, written):
             with self._watching(watch, (placement.namespace, choice.claim)), anyio.move_on_after(_LOOK_S):
                 await watch.event.wait()
             watch.event = anyio.Event()
 
-    def _is_reserved(self, placement: Placement, choice: ClaimChoice, version: str) -> bool:
+    async def _name_in_status(self, placement: Placement, choice: ClaimChoice, made: ClaimToMake) -> None:
+        """Write into the pod's status which claim was made for it. That is the version by which it is bound."""
+        pod = await extended_writes.name_in_status(
+            self._api, placement, choice.claim, made, limiter=self._limiter, is_wanted=self._is_under_way
+        )
+        if pod is not None:
+            self._versions[placement.pod_uid] = pod.metadata.resource_version
+            self._cache.note_pod(pod)
+
+    def _is_reserved(self, placement: Placement, choice: ClaimChoice, written: Written) -> bool:
         """Whether what was written is seen. Raises _NotBound if a later write has taken it back."""
         claim = self._cache.cluster.claims.claims.get((placement.namespace, choice.claim))
-        is_gone = claim is None or claim.uid != choice.claim_uid
-        if claim is not None and not is_gone and is_older(claim.resource_version, version):
+        if claim is None and choice.made is not None:
+            return False  # it is not seen yet; if it is gone already, the time for it ends
+        is_gone = claim is None or claim.uid != written.uid
+        if claim is not None and not is_gone and is_older(claim.resource_version, written.version):
             return False
         if claim is None or is_gone or placement.pod_uid not in claim.reserved_for:
             because = f"ClaimChanged: ResourceClaim {choice.claim} is not reserved any more"
@@ -180,8 +198,9 @@ class Preparing:
         cluster = self._cache.cluster
         for placement in placements:
             pod = cluster.pod(placement.pod_uid)
-            if pod is not None and pod.resource_claims:
-                cluster.claims.note_own(placement.pod_uid, placement.rv)
+            version = self._versions.pop(placement.pod_uid, placement.rv)
+            if pod is not None and (pod.resource_claims or pod.extended_claim):
+                cluster.claims.note_own(placement.pod_uid, version)
 
     def _is_under_way(self, placement: Placement) -> bool:
         commits = self._cache.cluster.commits

@@ -130,7 +130,7 @@ class Taken(NamedTuple):
 def _taken(pod: PodFacts) -> Taken:
     """Count a version of a pod once: a node's pods are counted again for each change of one of them."""
     if not pod.counted:
-        devices = {name: demand(pod, name) for name in devices_named(pod)}
+        devices = {name: demand(pod, name) for name in devices_named(pod) - by_claim(pod)}
         pod.counted.append(Taken(demand(pod, "cpu", per=MILLI), demand(pod, "memory", per=MIB), devices, pod.grants))
     taken: Taken = pod.counted[0]
     return taken
@@ -245,6 +245,17 @@ def devices_named(pod: PodFacts) -> set[str]:
     spec = pod.raw["spec"]
     containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
     return {name for container in containers for name in _resources(container) if _is_device(name)}
+
+
+def by_claim(pod: PodFacts) -> set[str]:
+    """Extended resources that a pod has by a claim, as its status says: no device plugin gives them."""
+    status = (pod.raw.get("status") or {}).get("extendedResourceClaimStatus") or {}
+    return {each["resourceName"] for each in status.get("requestMappings") or ()}
+
+
+def whole_gpus(pod: PodFacts) -> int:
+    """Whole GPUs that a device plugin gives a pod."""
+    return 0 if names.GPU_RESOURCE in by_claim(pod) else demand(pod, names.GPU_RESOURCE)
 
 
 def _is_device(resource: str) -> bool:

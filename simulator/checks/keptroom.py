@@ -22,7 +22,6 @@ from simulator.checks.limits import Limits
 from simulator.checks.standing import ON_ITS_WAY_S, Moment, Record, Standing
 from simulator.facts import PodFacts
 from simulator.violations import Findings
-from wire import names
 
 _GPUS: Final = "GPUs"
 _CPU: Final = "milli CPU"
@@ -188,4 +187,4 @@ def _demands(pod: PodFacts) -> Amounts:
 
 def _whole(pod: PodFacts) -> Amounts:
     cpu, memory = counting.demand(pod, "cpu", per=counting.MILLI), counting.demand(pod, "memory", per=counting.MIB)
-    return Counter({_GPUS: counting.demand(pod, names.GPU_RESOURCE), _CPU: cpu, _MEMORY: memory})
+    return Counter({_GPUS: counting.whole_gpus(pod), _CPU: cpu, _MEMORY: memory})

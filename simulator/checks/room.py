@@ -49,7 +49,7 @@ class Room:
             if grant.group in room.shared:
                 free, card_mib = room.shared[grant.group]
                 room.shared[grant.group] = (free + grant.nano, card_mib)
-        room.gpus += counting.demand(pod, names.GPU_RESOURCE)
+        room.gpus += counting.whole_gpus(pod)
         room.pods += 1
         room.cpu_milli += counting.demand(pod, "cpu", per=counting.MILLI)
         room.mem_mib += counting.demand(pod, "memory", per=counting.MIB)

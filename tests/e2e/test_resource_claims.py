@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from kubernetes_asyncio import client
 
-from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, share
+from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, share
 from tests.e2e.conftest import SetScene
 
 pytestmark = pytest.mark.cluster
 
 _GROUP, _VERSION = "resource.k8s.io", "v1"
+_ANNOTATION = {"resource.kubernetes.io/extended-resource-claim": "true"}
 
 
 class _Devices:
@@ -23,17 +24,39 @@ class _Devices:
         self.scene = made
         self.nodes = [f"{made.namespace}-{number}" for number in range(2)]
         self.driver = f"{made.namespace}.example.com"
+        self.resource = f"{self.driver}/device"
         self._api = client.CustomObjectsApi(made.core.api_client)
 
     async def offer(self) -> None:
         """Publish the class and the slices."""
         selector = {"cel": {"expression": f"device.driver == '{self.driver}'"}}
-        await self._create("deviceclasses", {"metadata": {"name": self.driver}, "spec": {"selectors": [selector]}})
+        offered = {"selectors": [selector], "extendedResourceName": self.resource}
+        await self._create("deviceclasses", {"metadata": {"name": self.driver}, "spec": offered})
         for node, model in zip(self.nodes, ("small", "large"), strict=True):
             devices = [{"name": f"d{n}", "attributes": {"model": {"string": model}}} for n in range(2)]
             pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
             spec = {"driver": self.driver, "nodeName": node, "pool": pool, "devices": devices}
             await self._create("resourceslices", {"metadata": {"name": f"{node}-devices"}, "spec": spec})
+
+    async def create_for(self, owner: Pod) -> str:
+        """Create a claim for extended resources of a pod, as another scheduler does; return its name."""
+        meta = owner["metadata"]
+        reference: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": meta["name"],
+            "uid": meta["uid"],
+            "controller": True,
+        }
+        name = f"{meta['name']}-extended-resources-other"
+        body = {
+            "apiVersion": f"{_GROUP}/{_VERSION}",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "annotations": _ANNOTATION, "ownerReferences": [reference]},
+            "spec": self._spec(1, ""),
+        }
+        await self._api.create_namespaced_custom_object(_GROUP, _VERSION, self.scene.namespace, "resourceclaims", body)
+        return name
 
     async def take_away(self) -> None:
         """Delete what does not go with the namespace."""
@@ -157,3 +180,55 @@ async def test_a_gang_gets_all_of_its_devices_or_none(devices: _Devices) -> None
     await devices.scene.running(3)
     assert len(await devices.given()) == 3
     await _until_users(devices, "m0", "m1", "m2")
+
+
+def _asking(devices: _Devices, name: str, count: int = 1) -> Pod:
+    made = pod(name)
+    made["spec"]["containers"][0]["resources"] = {"limits": {devices.resource: str(count)}}
+    return made
+
+
+async def test_devices_stand_for_an_extended_resource_of_a_pod(devices: _Devices) -> None:
+    await devices.scene.create(_asking(devices, "p", 2))
+    running = (await devices.scene.running(1))["p"]
+    (claim,) = await devices.claims()
+    assert claim["metadata"]["annotations"] == _ANNOTATION
+    status = running["status"]["extendedResourceClaimStatus"]
+    assert status["resourceClaimName"] == claim["metadata"]["name"]
+    assert [each["resourceName"] for each in status["requestMappings"]] == [devices.resource]
+    node = running["spec"]["nodeName"]
+    assert await devices.given() == {(node, "d0"), (node, "d1")}
+    await devices.scene.create(_asking(devices, "q", 2))
+    await devices.scene.running(2)
+    await devices.scene.create(_asking(devices, "r"))
+    await devices.scene.says("r", "cannot allocate all claims")
+    await devices.scene.delete("p")
+    await devices.scene.gone(["p"])
+    assert set(await devices.scene.running(2)) == {"q", "r"}
+    await _until_users(devices, "q", "r")
+
+
+async def test_a_gang_gets_extended_resources_by_claims_for_all_members_or_none(devices: _Devices) -> None:
+    await devices.scene.create(_asking(devices, "holder", 2))
+    await devices.scene.running(1)
+    await devices.scene.create_gang("g", 3, *(_asking(devices, f"m{number}") for number in range(3)))
+    await devices.scene.says("m0", "cannot allocate all claims")
+    assert len(await devices.claims()) == 1
+    await devices.scene.delete("holder")
+    await devices.scene.gone(["holder"])
+    await devices.scene.running(3)
+    await _until_users(devices, "m0", "m1", "m2")
+
+
+async def test_a_claim_that_another_scheduler_made_for_a_pod_is_deleted_before_the_pod_gets_its_own(
+    devices: _Devices,
+) -> None:
+    wanted = _asking(devices, "p")
+    wanted["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
+    await devices.scene.create(wanted)
+    other = await devices.create_for(await devices.scene.pod("p"))
+    body = [{"op": "remove", "path": "/spec/schedulingGates"}]
+    await devices.scene.core.patch_namespaced_pod("p", devices.scene.namespace, body)
+    running = (await devices.scene.running(1))["p"]
+    (claim,) = await devices.claims()
+    assert claim["metadata"]["name"] == running["status"]["extendedResourceClaimStatus"]["resourceClaimName"] != other

@@ -71,7 +71,10 @@ class Commits:
             raise LookupError(f"pod {placement.namespace}/{placement.name} ({placement.pod_uid}) is not known")
         if pod.node:
             return
-        self._flights.begin(placement, state, pod.cls.demand)
+        demand = pod.cls.demand
+        for choice in placement.claims:
+            demand = demand if choice.made is None else demand.by_claim(choice.made.resources)
+        self._flights.begin(placement, state, demand)
 
     def open(self, placement: Placement) -> None:
         """Charge a share that goes to the binder, which makes its devices known to those that ``hold`` for it."""

@@ -226,7 +226,7 @@ class Asleep:
         ``lacks``: how many of its members found no place, where all others that it needs did.
         """
         found = set(classes)
-        asks_one = len(found) == 1 and not any(cls.alternatives or cls.places for cls in found)
+        asks_one = len(found) == 1 and not any(cls.alternatives or cls.places or cls.backed for cls in found)
         is_countable = asks_one and not any(cls.request.is_shared for cls in found)
         rows, is_apart = frozenset(charged), any(map(depends_on_all, found))
         has_rules = any(map(asks_others, found))
@@ -300,6 +300,6 @@ class Asleep:
 
 def depends_on_all(cls: PodClass) -> bool:
     """Whether what a class can use is not said by the ledger and other pods: but by devices that it names, volumes."""
-    return bool(cls.uuids or cls.not_uuids or cls.attached or cls.unbound or cls.devices) or any(
+    return bool(cls.uuids or cls.not_uuids or cls.attached or cls.unbound or cls.devices or cls.backed) or any(
         ask.index >= 0 for one in cls.requests() for ask in one.shared
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from scheduler.core.claims.pools import Pool, Run, make_pool
@@ -59,6 +60,14 @@ class NodePool:
             raise SelectorFailed(str(answer))
         return answer
 
+    def takes_any(self, expressions: tuple[str, ...]) -> bool:
+        """Whether selectors take a device; one that they can't judge is none."""
+        for number in range(len(self.devices)):
+            with suppress(SelectorFailed):
+                if self.takes(expressions, number):
+                    return True
+        return False
+
     def _judge(self, expressions: tuple[str, ...], number: int) -> bool | SelectorFailed:
         try:
             return self._selectors.take(expressions, self.devices[number].kind)
@@ -111,6 +120,10 @@ class InventoryView:
         """The class of this name."""
         return self._classes.get(name)
 
+    def has_any(self, node: NodeRecord, expressions: tuple[str, ...]) -> bool:
+        """Whether a node reaches a device that these selectors take, in use or not."""
+        return any(pool.takes_any(expressions) for pool in self.pools_on(node))
+
     def missing(self, needs: Iterable[DeviceNeed]) -> str | None:
         """The first class that these needs name and that does not exist."""
         asked = (ask.device_class for need in needs for ask in need.asks())
@@ -162,6 +175,8 @@ class Inventory:
         #: Pools by node, and those whose devices any node may reach.
         self._at: dict[str, dict[PoolId, Pool]] = {}
         self._roaming: dict[PoolId, Pool] = {}
+        #: Another one whenever a class is new, different or gone.
+        self.classes_version = 0
         self._view: InventoryView | None = None
         self._kept: _Kept = {}
         #: By node, while the classes stay as they are.
@@ -184,6 +199,7 @@ class Inventory:
         return self._view
 
     def _class_changed(self, _: DeviceClassRecord) -> None:
+        self.classes_version += 1
         self._view = None
         self._answers = {}
         self._tell(None)

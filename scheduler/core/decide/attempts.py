@@ -261,7 +261,8 @@ class Attempts:
         if self.snapshot.supposes_nodes or not self.limits.explains:
             return Verdict(code=Code.NO_NODE_FITS)
         placer, settings = self.placer, self.snapshot.settings
-        first = {way.constraints: way for way in reversed(placer.ways(cls))} if cls.places else {cls.constraints: cls}
+        differs = cls.places or cls.backed
+        first = {way.constraints: way for way in reversed(placer.ways(cls))} if differs else {cls.constraints: cls}
         rankings = [placer.ranking(way) for way in reversed(first.values())]
         return explain_ways(placer.statement, rankings, settings=settings, mask=mask)
 

@@ -84,7 +84,7 @@ class DomainRooms:
             for row, amount in statement.amounts(cls.demand):
                 asked[row] += amount * count
         free = statement.table.free
-        is_plain = all(not cls.alternatives for cls in self._counts)
+        is_plain = all(not (cls.alternatives or cls.backed) for cls in self._counts)
         return [
             (Slots(self._bound.tree, np.where(usable, np.maximum(free[row], 0), 0)), amount)
             for row, amount in asked.items()

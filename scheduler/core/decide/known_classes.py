@@ -166,7 +166,9 @@ class KnownClasses:
     def is_cut_short(self, cls: PodClass) -> bool:
         """Whether the search for devices for a class ended before all nodes were looked at: it goes on later."""
         statement = self._statement()
-        return bool(cls.devices) and statement is not None and statement.allocating.is_cut_short(cls.devices)
+        if statement is None or not (cls.devices or cls.backed):
+            return False
+        return any(statement.allocating.is_cut_short(way.devices) for way in cls.ways() if way.devices)
 
     def _statement(self) -> Statement | None:
         return None if self.placer is None else self.placer.statement

@@ -120,23 +120,24 @@ class Placer:
                 continue
             if parts is not None and self._opens_by_exclusion(cls, position, parts):
                 return None
-            chosen = None if parts is None else self._chosen(pod, position)
+            chosen = None if parts is None else self._chosen(pod, cls, position)
             if parts is not None and chosen is not None:
                 attached = volumes_to_come.of_pod(pod, self.statement.attaching.limited_driver)
                 self.statement.place(
                     position, pod, cls.demand, parts, attached=attached, claims=_alone(pod), chosen=chosen
                 )
-                placed = self._placement(pod, position, parts, asks=ranking.asks, alternative=number)
+                alternative = number // (1 + len(pod.cls.backed))
+                placed = self._placement(pod, position, parts, asks=ranking.asks, alternative=alternative)
                 return msgspec.structs.replace(placed, **chosen._asdict()) if any(chosen) else placed
             ranking.strike(position)
         return None
 
-    def _chosen(self, pod: PodRecord, position: int) -> Chosen | None:
+    def _chosen(self, pod: PodRecord, way: PodClass, position: int) -> Chosen | None:
         """Choose for its claims that are not bound or allocated; None if the node has nothing for one."""
-        if not (pod.cls.unbound or pod.cls.devices or pod.to_reserve):
+        if not (way.unbound or way.devices or pod.to_reserve):
             return NOTHING_CHOSEN
         volumes = self._volumes(pod, position)
-        claims = None if volumes is None else self._claims(pod, position)
+        claims = None if volumes is None else self._claims(pod, way, position)
         return None if volumes is None or claims is None else Chosen(volumes, claims)
 
     def _volumes(self, pod: PodRecord, position: int) -> tuple[VolumeChoice, ...] | None:
@@ -153,12 +154,14 @@ class Placer:
             for (claim, uid), need, volume in zip(pod.unbound_claims, needs, chosen, strict=True)
         )
 
-    def _claims(self, pod: PodRecord, position: int) -> tuple[ClaimChoice, ...] | None:
+    def _claims(self, pod: PodRecord, way: PodClass, position: int) -> tuple[ClaimChoice, ...] | None:
         """Choose devices for its ResourceClaims that are not allocated; None if the node has none for one."""
-        if not (pod.cls.devices or pod.to_reserve):
+        if not (way.devices or pod.to_reserve):
             return ()
-        chosen = self.statement.allocating.choose(position, pod.cls.devices)
-        return None if isinstance(chosen, DeviceRefusal) else self.statement.allocating.choices(pod, chosen)
+        chosen = self.statement.allocating.choose(position, way.devices)
+        if isinstance(chosen, DeviceRefusal):
+            return None
+        return self.statement.allocating.choices(pod, chosen, way.backing)
 
     def _opens_by_exclusion(self, cls: PodClass, position: int, parts: tuple[Part, ...]) -> bool:
         """Whether devices in use would serve more of the shares if the pod excluded none (exclusions.py)."""

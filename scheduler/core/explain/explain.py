@@ -21,6 +21,7 @@ from scheduler.core.explain.shortfall import missing
 from scheduler.core.explain.units import GPU_MEMORY, GPU_SHARE, UNITS, Lack, unit
 from scheduler.core.filters.place import Place
 from scheduler.core.filters.registry import OK
+from scheduler.core.filters.resource_source import ResourceSource
 from scheduler.core.model.records import PodClass
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
@@ -94,8 +95,9 @@ def explain_ways(statement: Statement, rankings: Sequence[Ranking], *, settings:
         for reason in verdict.node_reasons:
             key, known = (reason.kind, reason.resource), counts.get((reason.kind, reason.resource), 0)
             counts[key] = max(known, reason.nodes) if reason.kind in filters.numbers else known + reason.nodes
-    place = filters.number(Place)
-    counts[Place.kind, ""] = int(np.count_nonzero(np.logical_and.reduce([each.eligible == place for each in rankings])))
+    for apart in (Place, ResourceSource):
+        out = [each.eligible == filters.number(apart) for each in rankings]
+        counts[apart.kind, ""] = int(np.count_nonzero(np.logical_and.reduce(out)))
     reasons = (NodeReason(kind, resource, nodes) for (kind, resource), nodes in counts.items() if nodes)
     return Verdict(
         code=Code.NO_NODE_FITS,
@@ -175,7 +177,8 @@ def _card_lacks(statement: Statement, cls: PodClass, pool: Pool) -> list[Lack]:
     nothing = np.zeros(len(statement.nodes), np.int64)
     mig = table.extra[MIG] > 0
     multiplied = (table.extra[MULTIPLIED] > 0) & ~mig
-    short = ~_has_room(statement, cls, pool) & ~mig & ~multiplied
+    by_claim = statement.allocating.gives(names.GPU_RESOURCE, table.total[GPUS] == 0)
+    short = ~_has_room(statement, cls, pool) & ~mig & ~multiplied & ~by_claim
     blind = np.zeros(len(statement.nodes), np.bool_)
     if any(not isinstance(ask, FractionAsk) for ask in asks):
         blind = short & (table.extra[LARGEST_CARD] == 0) & (table.total[GPUS] > 0)
@@ -184,6 +187,7 @@ def _card_lacks(statement: Statement, cls: PodClass, pool: Pool) -> list[Lack]:
     return [
         Lack("mig", "", "", mig, nothing),
         Lack("multiplied", "", "", multiplied, nothing),
+        Lack("claims-only", "", "", by_claim, nothing),
         Lack("no-gpu-memory-label", "", "", blind, nothing),
         Lack(INSUFFICIENT, resource, unit(resource), short, missing(statement, cls, pool, short)),
     ]

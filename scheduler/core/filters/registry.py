@@ -26,6 +26,7 @@ from scheduler.core.filters.pod_affinity import PodAffinity
 from scheduler.core.filters.pod_anti_affinity import PodAntiAffinity
 from scheduler.core.filters.pod_rule import Part, PodRule
 from scheduler.core.filters.readiness import Readiness
+from scheduler.core.filters.resource_source import ResourceSource
 from scheduler.core.filters.spread import SpreadLabel, TopologySpread
 from scheduler.core.filters.taints import Cordon, Taints
 from scheduler.core.filters.volume_places import VolumeAffinity, VolumeZone
@@ -140,6 +141,7 @@ FILTERS: Final = Filters(
         Enforcement(),
         DriverCaps(),
         Place(),
+        ResourceSource(),
         SpreadLabel(),
         TopologySpread(),
         PodAffinity(),

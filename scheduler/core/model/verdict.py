@@ -140,7 +140,9 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     more volumes of a CSI driver) | ``volume-binding`` (no volume for a claim that is not bound, and none is made there)
     | ``volume-space`` (there is no space for one) | ``claim-place`` (an allocated ResourceClaim can't be used there) |
     ``claim-devices`` (no devices for a ResourceClaim) | ``claim-pool`` (a pool of devices is incomplete or invalid) |
+    ``claims-only`` (no device plugin offers GPUs there, and claims give them) |
     ``claim-selector`` (a selector of a ResourceClaim has no answer there) | ``claim-search`` (the search was cut) |
+    ``resource-source`` (the node's device plugins offer some of the extended resources that a claim could give) |
     ``others-anti-affinity`` (a pod is there, or in the same domain, that keeps it off) |
     ``berth`` (it is kept for another group, which the verdict's ``berth`` names).
     ``resource``: Kubernetes name, or ``gpu-share`` / ``gpu-memory`` for parts of a device.

@@ -18,7 +18,9 @@ from scheduler.core.filters.requirements import holds
 from scheduler.core.model.claim_choice import ClaimChoice
 from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusal, RefusalCode
 from scheduler.core.model.device_need import DeviceNeed, ResourceClaimKey
+from scheduler.core.model.extended_resource import Backed
 from scheduler.core.model.records import NodeRecord, PodRecord
+from scheduler.core.nodes.extended_claims import made_choice
 from scheduler.core.nodes.resource_claims import MOST_USERS, ResourceClaims
 from scheduler.core.nodes.table import Bools, Selection
 
@@ -94,6 +96,19 @@ class ClaimStatement:
         kinds = [KINDS.get(each.code, "claim-devices") if isinstance(each, DeviceRefusal) else "" for each in judged]
         return {kind: np.array([each == kind for each in kinds], np.bool_) for kind in sorted({*KINDS.values()})}
 
+    def gives(self, resource: str, among: Bools) -> Bools:
+        """On which of these nodes devices stand for an extended resource, free ones or not."""
+        found: Bools = np.zeros(len(self._nodes), np.bool_)
+        name = self._claims.extended.class_of(resource)
+        if name is None:
+            return found
+        view = self._claims.inventory.view()
+        record = view.device_class(name)
+        if record is not None:
+            for position in np.flatnonzero(among).tolist():
+                found[position] = view.has_any(self._nodes[position], record.selectors)
+        return found
+
     def choose(self, position: int, needs: Sequence[DeviceNeed]) -> Chosen | DeviceRefusal:
         """The devices for these needs on one node; or why it has none."""
         if needs is not self._asked:
@@ -150,8 +165,13 @@ class ClaimStatement:
                 return name
         return ""
 
-    def choices(self, pod: PodRecord, chosen: Chosen) -> tuple[ClaimChoice, ...]:
-        """What is to be written for a pod: the claims that were chosen for, and those that it only joins."""
+    def choices(self, pod: PodRecord, chosen: Chosen, backing: Backed | None = None) -> tuple[ClaimChoice, ...]:
+        """What is to be written for a pod: the claims that were chosen for, and those that it only joins.
+
+        ``backing``: extended resources that a claim gives it; the last one chosen is for that.
+        """
+        if backing is not None:
+            return (*self.choices(pod, chosen[:-1]), made_choice(pod, backing, chosen[-1]))
         new = tuple(
             ClaimChoice(claim=name, claim_uid=uid, allocation=allocation, key=self._key(pod, name))
             for (name, uid), allocation in zip(pod.to_allocate, chosen, strict=True)

@@ -21,10 +21,12 @@ from scheduler.core.convert.claim_uses import MOST_CLAIMS
 from scheduler.core.model.claim_use import ResourceClaimUse
 from scheduler.core.model.device_allocation import ResourceClaimRecord
 from scheduler.core.model.device_need import DeviceNeed, ResourceClaimKey
+from scheduler.core.model.extended_resource import Backed
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.allocation_order import AllocationOrder
+from scheduler.core.nodes.extended_claims import ExtendedClaims
 from wire.versions import is_older
 
 #: What a verdict names while a kind can't be read.
@@ -49,6 +51,9 @@ class ResourceClaims:
             self._claim_changed, read_changed=self._all_changed
         )
         self.inventory = Inventory(lambda _: self._all_changed(), read_changed=self._all_changed, compiler=compiler)
+        #: Claims for extended resources, and the version of the classes that it knows.
+        self.extended = ExtendedClaims(self._concern_again)
+        self._classes_seen = 0
         #: Devices of claims that are allocated, as far as is seen; and which claim was allocated first.
         self.taken = Taken()
         self.order = AllocationOrder()
@@ -71,11 +76,18 @@ class ResourceClaims:
     # --- what is seen ------------------------------------------------------------------------------------------------
     def put_pod(self, pod: PodRecord) -> None:
         """Take a pod as it is now. One that has a node waits for no claims any more."""
-        if not pod.resource_claims:
+        if not (pod.resource_claims or pod.extended_asks or pod.extended_claim or pod.uid in self._pods):
             return
         if pod.node:
             self.drop_pod(pod.uid)
             return
+        self.extended.put_pod(pod)
+        if pod.resource_claims or self.extended.concern(pod):
+            self._put_user(pod)
+        else:
+            self._drop_user(pod.uid)
+
+    def _put_user(self, pod: PodRecord) -> None:
         before = self._pods.get(pod.uid)
         if before is not None and before.resource_claims != pod.resource_claims:
             self._leave_users(before)
@@ -93,12 +105,22 @@ class ResourceClaims:
 
     def drop_pod(self, uid: str) -> None:
         """A pod is gone, or has a node."""
+        self.extended.drop_pod(uid)
+        self._drop_user(uid)
+
+    def _drop_user(self, uid: str) -> None:
         pod = self._pods.pop(uid, None)
         self._own.pop(uid, None)
         self._reserved.pop(uid, None)
         self._leaving.pop(uid, None)
         if pod is not None:
             self._leave_users(pod)
+
+    def _concern_again(self, pods: Iterable[PodRecord]) -> None:
+        """Other classes stand for the extended resources of these pods."""
+        for pod in pods:
+            self.put_pod(pod)
+            self._touched(pod.uid)
 
     def _leave_users(self, pod: PodRecord) -> None:
         for use in pod.resource_claims:
@@ -111,6 +133,7 @@ class ResourceClaims:
 
     def _claim_changed(self, record: ResourceClaimRecord) -> None:
         before, now = self._uid_of.pop(record.key, None), self.claims.get(record.key)
+        owners = {*self.extended.put_claim(record.key, now)}
         concerned = {record.key}
         if before is not None and (now is None or now.uid != before):
             concerned |= self._sharing(before)
@@ -129,6 +152,8 @@ class ResourceClaims:
         for uid in [uid for key in concerned for uid in self._users.get(key, ())]:
             self._note_reserved(self._pods[uid])
             self._touched(uid)
+        owners.update(self.extended.owner(key) for key in concerned)
+        self._concern_again([pod for uid in sorted(owners) if (pod := self.extended.asking(uid)) is not None])
         if self._pods:
             self._told()
 
@@ -150,7 +175,7 @@ class ResourceClaims:
         return {key for each in found if (key := self._key_of.get(each)) is not None}
 
     def _note_reserved(self, pod: PodRecord) -> None:
-        if self.reserved_for(pod):
+        if self.held(pod) or pod.extended_claim:
             self._reserved[pod.uid] = None
         else:
             self._reserved.pop(pod.uid, None)
@@ -161,17 +186,20 @@ class ResourceClaims:
         left, pod = self._leaving.get(uid), self._pods.get(uid)
         if left is None:
             return
-        held = () if pod is None else self.reserved_for(pod)
+        held = () if pod is None else self.held(pod)
         if not any(_is_of_before(claim, left.get(claim.uid)) for claim in held):
             del self._leaving[uid]
 
     def _all_changed(self) -> None:
         self._has_changed_for_all = True
-        if self._pods:
+        if self._pods or self._classes_seen != self.inventory.classes_version:
             self._told()
 
     def touch_all(self) -> None:
         """Touch all pods that wait, if something that all depend on has changed."""
+        if self._classes_seen != self.inventory.classes_version:
+            self._classes_seen = self.inventory.classes_version
+            self.extended.put_classes(self.inventory.classes.all())
         if self._has_changed_for_all:
             self._has_changed_for_all = False
             for uid in self._pods:
@@ -219,14 +247,27 @@ class ResourceClaims:
 
     def reserved_for(self, pod: PodRecord) -> list[ResourceClaimRecord]:
         """The claims that a pod uses and that are reserved for it, each once."""
-        names = dict.fromkeys(use.name for use in pod.resource_claims)
+        names = dict.fromkeys(use.name for use in self.uses(pod))
         found = (self.claims.get((pod.namespace, name)) for name in names)
         return [claim for claim in found if claim is not None and pod.uid in claim.reserved_for]
+
+    def held(self, pod: PodRecord) -> list[ResourceClaimRecord]:
+        """What is to be given back if a pod can't be bound: claims that are reserved for it, or were made for it."""
+        made = (self.claims.get(key) for key in self.extended.of(pod.uid))
+        unreserved = [claim for claim in made if claim is not None and pod.uid not in claim.reserved_for]
+        return [*self.reserved_for(pod), *unreserved]
+
+    def uses(self, pod: PodRecord) -> tuple[ResourceClaimUse, ...]:
+        """The claims of a pod, with those that were made for its extended resources."""
+        made = self.extended.of(pod.uid)
+        return (*pod.resource_claims, *(ResourceClaimUse(name, name, is_own=True) for _, name in made))
 
     def is_usable(self, pod: PodRecord) -> bool:
         """Whether a pod can be bound by what is reserved for it."""
         is_own = self._own.get(pod.uid) == pod.rv and pod.uid not in self._leaving
-        return is_own and not any(self._has_earlier(claim.uid) for claim in self.reserved_for(pod))
+        if not (is_own and self.extended.is_whole(pod)):
+            return False
+        return not any(self._has_earlier(claim.uid) for claim in self.reserved_for(pod))
 
     def _has_earlier(self, uid: str) -> bool:
         """Whether another claim has a device of this claim (UID), and was not surely allocated later."""
@@ -236,12 +277,12 @@ class ResourceClaims:
     # --- what decisions read -----------------------------------------------------------------------------------------
     def judged(self, pod: PodRecord) -> PodRecord:
         """A pod that waits, with what its claims ask, or with the reason why they keep it waiting."""
-        if not pod.resource_claims or pod.blocker is not None:
+        if pod.blocker is not None or not (pod.resource_claims or pod.uid in self._pods):
             return pod
         obstacle = self._obstacle(pod)
         if obstacle is not None:
             return msgspec.structs.replace(pod, blocker=obstacle)
-        claims = [self.claims.get((pod.namespace, use.name)) for use in pod.resource_claims]
+        claims = [self.claims.get((pod.namespace, use.name)) for use in self.uses(pod)]
         used = list({claim.key: claim for claim in claims if claim is not None}.values())
         needed = [claim for claim in used if claim.allocation is None]
         allocated = [claim for claim in used if claim.allocation is not None]
@@ -249,6 +290,7 @@ class ResourceClaims:
         cls = msgspec.structs.replace(
             pod.cls,
             devices=tuple(need for claim in needed if (need := self._need(claim)) is not None),
+            backed=self._ways(pod),
             constraints=msgspec.structs.replace(
                 pod.cls.constraints, allocated=tuple(dict.fromkeys(terms for terms in places if terms is not None))
             ),
@@ -262,6 +304,11 @@ class ResourceClaims:
             to_reserve=tuple((claim.name, claim.uid) for claim in allocated if pod.uid not in claim.reserved_for),
         )
 
+    def _ways(self, pod: PodRecord) -> tuple[Backed, ...]:
+        """How claims may give a pod its extended resources, as far as it is known which devices there are."""
+        kinds = (self.claims, self.inventory.slices, self.inventory.classes)
+        return self.extended.ways(pod) if all(kind.is_current for kind in kinds) else ()
+
     def _need(self, claim: ResourceClaimRecord) -> DeviceNeed | None:
         """What a claim asks; one that several pods use is chosen for once, for all of them."""
         is_alone = claim.owner or len(self._users.get(claim.key, ())) < 2
@@ -272,8 +319,8 @@ class ResourceClaims:
         if len(pod.resource_claims) > MOST_CLAIMS:
             return _unsupported(f"more than {MOST_CLAIMS} ResourceClaims")
         if not self.claims.is_current:
-            return _not_read(_CLAIMS)
-        found = (self._wrong(pod, use) for use in pod.resource_claims)
+            return _not_read(_CLAIMS) if pod.resource_claims or self.extended.has_trace(pod) else None
+        found = (self._wrong(pod, use) for use in self.uses(pod))
         wrong = next((verdict for verdict in found if verdict is not None), None)
         if wrong is not None:
             return wrong

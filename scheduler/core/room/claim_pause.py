@@ -14,6 +14,7 @@ from typing import Final
 
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.room import FailedClaim
+from scheduler.core.nodes.extended_claims import made_uid
 
 _FIRST_S: Final = 300
 _LONGEST_S: Final = 14_400
@@ -54,4 +55,5 @@ def _pause_s(times: int) -> int:
 
 def _to_be_bound(pod: PodRecord) -> Iterable[str]:
     """UIDs of the claims that are to be bound, allocated, or reserved for a pod once it has a place."""
-    return (uid for _, uid in (*pod.unbound_claims, *pod.to_allocate, *pod.to_reserve))
+    made = (("", made_uid(pod.uid)),) if pod.cls.backed else ()
+    return (uid for _, uid in (*pod.unbound_claims, *pod.to_allocate, *pod.to_reserve, *made))

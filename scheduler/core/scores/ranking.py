@@ -89,6 +89,11 @@ class Ranking:
         #: Whether every resource asked is one that some node has.
         self.known = all(name in resources for name, _ in cls.demand.extended)
         self._amounts = statement.amounts(cls.demand)
+        if cls.backing is not None:
+            # Where pods or reservations hold devices of a plugin that is away, less than nothing is left: the driver's
+            # devices may be the same ones.
+            by_claim = [(resources.index(name), 0) for name in cls.backing.resources if name in resources]
+            self._amounts = [*self._amounts, *by_claim]
         self._own = dict(self._amounts)
         reservation = ((CPU, settings.reservation_cpu_milli), (MEMORY, settings.reservation_mem_mib), (PODS, 1))
         asked = self._own

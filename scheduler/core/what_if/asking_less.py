@@ -102,7 +102,7 @@ def _step(what: str, now: int) -> int:
 # --- what a class requests -------------------------------------------------------------------------------------------
 def _requested(cls: PodClass) -> dict[str, int]:
     """The amounts that can be changed."""
-    if cls.alternatives or cls.places:
+    if cls.alternatives or cls.places or cls.backed:
         return {}
     demand, shared = cls.demand, _plain(cls.request)
     found = {GPUS: demand.gpus, CPU: demand.cpu_milli, MEMORY: demand.mem_mib}

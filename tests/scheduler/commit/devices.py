@@ -21,10 +21,11 @@ DRIVER = "gpu.example.com"
 
 
 @asynccontextmanager
-async def devices(world: World, *counts: int) -> AsyncIterator[ClaimController]:
-    """A class for all devices, and so many of them on each node in order."""
+async def devices(world: World, *counts: int, resource: str = "") -> AsyncIterator[ClaimController]:
+    """A class for all devices, and so many of them on each node in order. ``resource``: that the class stands for."""
     made = world.resource_claims
-    await made.api.create(DEVICE_CLASSES, {"metadata": {"name": "gpu"}, "spec": {}})
+    spec = {"extendedResourceName": resource} if resource else {}
+    await made.api.create(DEVICE_CLASSES, {"metadata": {"name": "gpu"}, "spec": spec})
     for node, count in zip(sorted(world.nodes.kubelets), counts, strict=True):
         if count:
             await offer(made, node, count)
