@@ -14,6 +14,7 @@ from cli.checks.finding import Finding, Level
 from cli.checks.foreign import check_node_resources
 from cli.checks.multiplied import check_multiplied
 from cli.checks.namespaces import check_namespaces
+from cli.checks.nodereports import reports_check
 from cli.checks.policies import check_budget, check_policies
 from cli.checks.reader import CantLook, Reader
 from cli.checks.rights import check_rights
@@ -49,6 +50,7 @@ def checks(*, runtime_class: str, clock: Clock) -> dict[str, Check]:
         "kept shares": check_vanished,
         "enforcement": check_enforcement,
         "node agents": check_agents,
+        "node reports": reports_check(clock),
         "device plug-ins": check_device_plugins,
         "rights": check_rights,
         "leaders": check_leaders,

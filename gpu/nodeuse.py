@@ -107,7 +107,7 @@ def node_use(report: GpuNode, known: Mapping[str, Agent] | None) -> NodeUse:
             return NodeUse(State.STALE, since=(agent and agent.since) or report.status.reported_at or "")
         state = State.CURRENT
     tenants = {(one.pod_uid, one.card): _tenant(one) for one in report.status.tenants or ()}
-    return NodeUse(state, tenants, why="" if _is_measured(tenants.values()) else _why(report))
+    return NodeUse(state, tenants, why="" if _is_measured(tenants.values()) else why_no_caps(report))
 
 
 def _tenant(one: TenantStatus) -> TenantUse:
@@ -121,7 +121,8 @@ def _is_measured(tenants: Iterable[TenantUse]) -> bool:
     return not uses or any(one.memory_percent is not None for one in uses)
 
 
-def _why(report: GpuNode) -> str:
+def why_no_caps(report: GpuNode) -> str:
+    """Why nothing measures or caps tenants there, as its agent says."""
     missing = next((each.why for each in report.status.agent.missing or () if each.what == CAPS), None)
     if missing is None:
         return _NONE_YET if report.status.agent.back_ends else _NO_WARDEN
