@@ -68,6 +68,7 @@ def own_plugin(
         reports=Reports(events, clock, node=node, seen=lambda: publishing.node),
         labelling=Labelling(api, node=node, seen=lambda: publishing.node, rng=rng),
         carver=carver,
+        wanted=agent.wanted,
     )
 
 

@@ -5,6 +5,7 @@ The scheduler looks for such a device, and the binder compares the one that it w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -41,6 +42,31 @@ class Pin(msgspec.Struct, frozen=True, gc=False):
 
 
 ANY_DEVICE: Final = Pin()
+
+
+#: UUIDs in a hint: a pod may name more, and more devices a node has not.
+_MOST_NAMED: Final = 64
+_UUID: Final = re.compile(r"(?:GPU|MIG)-[A-Za-z0-9-]{1,76}")
+_INDEX: Final = re.compile(r"[0-9]{1,4}", re.ASCII)
+
+
+def hint(pin: Pin) -> str:
+    """Write which devices are wanted, for a device plug-in that may choose one; "" where none is named.
+
+    A UUID counts before the index. What is left out costs a search that takes longer.
+    """
+    if pin.uuids:
+        sound = [uuid for uuid in pin.uuids if _UUID.fullmatch(uuid) and uuid not in pin.not_uuids]
+        return ",".join(sound[:_MOST_NAMED])
+    return str(pin.index) if pin.index >= 0 else ""
+
+
+def hinted(text: str) -> Pin:
+    """Read a hint. Never raises: what is none names no device."""
+    if _INDEX.fullmatch(text):
+        return Pin(index=int(text))
+    named = text.split(",", _MOST_NAMED)[:_MOST_NAMED]
+    return Pin(uuids=tuple(uuid for uuid in named if _UUID.fullmatch(uuid)))
 
 
 def pin(ask: SharedAsk, cards: Cards) -> Pin:

@@ -16,16 +16,18 @@ from anyio.abc import TaskStatus
 from kube.client.api import Api
 from kube.client.clock import Clock
 from kube.events import EventRecorder
-from kube.watch.reflector import Reflector
+from kube.watch.reflector import Reflector, Sink
 from kube.watch.signal import Signal
 from nodeagent.books import Books
 from nodeagent.cards import Cards, Read
 from nodeagent.core.telling import health_of
 from nodeagent.limiting import Connect, Limiting
 from nodeagent.observing import Observer
+from nodeagent.opening import Opening
 from nodeagent.publishing import Publishing
 from nodeagent.settings import AgentSettings
 from nodeagent.witnessing import Kubelet, Witnessing
+from wire.core import Pod
 from wire.crds.gpunode import PLUGIN_OFF, AgentStatus, CardHealth, Missing
 
 
@@ -82,7 +84,9 @@ class Agent:
         self.limiting = None if warden is None else self._limiting(*warden, clock=api.clock)
         #: The node's reservations, where MIG slices are made and destroyed.
         self.books = Books(Signal()) if settings.mig_on_demand else None
-        also = [
+        self._opening = Opening()
+        also: list[Sink[Pod, Any]] = [
+            self._opening,
             *([] if self.limiting is None else [self.limiting.books]),
             *([] if self.books is None else [self.books]),
         ]
@@ -123,6 +127,10 @@ class Agent:
             if self.limiting is not None:
                 tasks.start_soon(self.limiting.run)
             task_status.started()
+
+    def wanted(self) -> frozenset[str]:
+        """UUIDs of GPUs that reservations of this node are opened for."""
+        return self._opening.wanted(self.cards.cards)
 
     def missing(self) -> list[Missing]:
         """Say what the agent can't do here, and why."""

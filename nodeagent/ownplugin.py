@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Final
 
 import anyio
@@ -31,7 +31,10 @@ Serve = Callable[[Sources, Observer], Awaitable[None]]
 
 
 class OwnPlugin:
-    """An app.Plugin. ``allocatable`` asks kubelet for the resources that it knows; ``node_read``: the Node was read."""
+    """An app.Plugin. ``allocatable`` asks kubelet for the resources that it knows; ``node_read``: the Node was read.
+
+    ``wanted``: UUIDs of GPUs that reservations wait for.
+    """
 
     mode: Final = PLUGIN_OWN
 
@@ -45,13 +48,16 @@ class OwnPlugin:
         reports: Reports,
         labelling: Labelling,
         carver: Carver | None = None,
+        wanted: Callable[[], Collection[str]] = tuple,
     ) -> None:
         self._serve = serve
         self._node_read = node_read
         self._said = said
         self._carver = carver
         slices = Slices() if carver is None else carver
-        self._sources = Sources(file=said.file, allocatable=allocatable, cleared=said.cleared, slices=slices)
+        self._sources = Sources(
+            file=said.file, allocatable=allocatable, cleared=said.cleared, wanted=wanted, slices=slices
+        )
         self._reports = reports
         self._labelling = labelling
         reports.on_labels = labelling.want

@@ -68,13 +68,18 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
         ``caps``: for each of the devices, or empty: none is written.
         """
-        place, device = next((at, device) for at, device in enumerate(self.devices) if device.group == group)
+        place = self.number_of(group)
+        device = self.devices[place]
         pod = f"{self.namespace}/{self.pod_name}"
         cap = caps[place] if len(caps) == len(self.devices) else NO_CAP
         entry = Entry(
             device.nano, self.id, rv, since, pod, grace_s, device.mode, device.compute_percent, cap.mib, cap.nano
         )
         return Tenant(self.pod_uid, entry, resource=device.resource)
+
+    def number_of(self, group: str) -> int:
+        """Which of the devices is this group's."""
+        return next(at for at, device in enumerate(self.devices) if device.group == group)
 
     def asks_same(self, pod: PodView) -> bool:
         """Whether a pod still asks what was decided on; one whose request can't be read does not."""

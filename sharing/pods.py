@@ -16,6 +16,7 @@ from gpu.ended import has_ended
 from gpu.fences import fences
 from gpu.grant import Grant
 from gpu.memorycaps import Cap, MemoryCaps, caps
+from gpu.pinning import Pin
 from gpu.refusal import Refusal
 from gpu.request import NO_GPU, GpuRequest
 from gpu.translation import Translation
@@ -91,6 +92,12 @@ class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         """Whether the request of this number names devices by index or UUID."""
         taken = self.taken(number)
         return taken is not None and not all(pin.is_any for pin in pinning.pins(taken))
+
+    def pin(self, number: int, device: int) -> Pin:
+        """What the request of this number says of one of its shared devices."""
+        taken = self.taken(number)
+        found = pinning.pins(taken) if taken is not None else ()
+        return found[device] if device < len(found) else pinning.ANY_DEVICE
 
     def was_fenced_for(self, attempt: str) -> bool:
         """Whether this attempt was withdrawn, last or before another one."""

@@ -163,6 +163,9 @@ DEVICE_INDEX: Final = "moorage.dev/device"
 DEVICE_MEMORY: Final = "moorage.dev/device-memory-mib"
 #: On a reservation pod: who told its device before its process ran. Values: WITNESS_KUBELET.
 WITNESS: Final = "moorage.dev/witness"
+#: On a reservation pod: which devices its first tenant names, by UUIDs with commas between them or by index. A hint for
+#: the device plug-in of the node agent (gpu/pinning.py).
+OPENED_FOR: Final = "moorage.dev/opened-for"
 #: The node agent, as kubelet answered.
 WITNESS_KUBELET: Final = "kubelet"
 #: Finalizer of a reservation pod: kept while its book has live entries.

@@ -19,7 +19,7 @@ from binder.settings import BinderSettings
 from binder.telemetry import reasons
 from binder.telemetry.tracing import Traces
 from binder.watch.view import View
-from gpu import bound
+from gpu import bound, pinning
 from gpu.cause import Cause
 from gpu.reservation import Reservation
 from kube import binding, books
@@ -125,7 +125,8 @@ class Carrier:
         since = self._clock.now_ns() // 1_000_000_000
         caps = pod.caps(state.attempt.alternative, self._settings.memory_caps)
         tenant = state.attempt.tenant(group, state.rv, since=since, grace_s=pod.grace_s, caps=caps)
-        return await self._desk.join(group, state.attempt.node, tenant)
+        opened_for = pinning.hint(pod.pin(state.attempt.alternative, state.attempt.number_of(group)))
+        return await self._desk.join(group, state.attempt.node, tenant, opened_for=opened_for)
 
     async def _verify(self, group: str) -> Outcome:
         held = self._view.reservations.get(group)

@@ -30,13 +30,16 @@ async def make(
     group: str,
     book: Book,
     resource: str,
+    opened_for: str = "",
 ) -> Reservation | Failed:
     """Create the reservation pod with this book, or find the one that is there, whose book may be another.
 
     A creation whose outcome is unknown is done again: the name tells whether it had landed. Raises ApiError when the
     server can't be asked.
     """
-    manifest = reservation_pod.manifest(template, node=node, group=group, book=book, resource=resource)
+    manifest = reservation_pod.manifest(
+        template, node=node, group=group, book=book, resource=resource, opened_for=opened_for
+    )
     held: Reservation | None = None
     while held is None:
         try:

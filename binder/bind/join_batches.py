@@ -39,6 +39,8 @@ class _Waiting:
     """A join that waits for its answer."""
 
     tenant: Tenant
+    #: Which devices it names (gpu/pinning.py, hint).
+    opened_for: str = ""
     answer: JoinedAs | Failed | None = None
     answered: anyio.Event = field(default_factory=anyio.Event)
 
@@ -53,12 +55,13 @@ class Desk:
         self._queues: dict[str, list[_Waiting]] = {}
         self._making = anyio.CapacityLimiter(settings.make_at_once)
 
-    async def join(self, group: str, node: str, tenant: Tenant) -> JoinedAs | Failed:
+    async def join(self, group: str, node: str, tenant: Tenant, *, opened_for: str = "") -> JoinedAs | Failed:
         """Enter the book of this group; the reservation pod is made when there is none.
 
-        Goes on until the API server has answered.
+        ``opened_for``: which devices the tenant names, as a new reservation says it. Goes on until the API server has
+        answered.
         """
-        waiting = _Waiting(tenant)
+        waiting = _Waiting(tenant, opened_for)
         queue = self._queues.get(group)
         if queue is not None:
             queue.append(waiting)
@@ -141,6 +144,7 @@ class Desk:
                 group=group,
                 book=first,
                 resource=resource,
+                opened_for=next((waiting.opened_for for waiting in batch if waiting.opened_for), ""),
             )
         if isinstance(held, Failed):
             return held

@@ -47,9 +47,18 @@ _TOLERATIONS = [{"operator": "Exists"}]
 
 
 def manifest(
-    template: ReservationTemplate, *, node: str, group: str, book: Book, resource: str = names.GPU_RESOURCE
+    template: ReservationTemplate,
+    *,
+    node: str,
+    group: str,
+    book: Book,
+    resource: str = names.GPU_RESOURCE,
+    opened_for: str = "",
 ) -> dict[str, Any]:
-    """Return the object to create. ``resource``: of which kind the device is (gpu/slices.py)."""
+    """Return the object to create. ``resource``: of which kind the device is (gpu/slices.py).
+
+    ``opened_for``: which devices its first tenant names (gpu/pinning.py, hint), "" for any.
+    """
     own = {name: amount for name, amount in template.resources.items() if not is_device_resource(name)}
     amounts = {**own, resource: "1"}
     container = {
@@ -78,7 +87,10 @@ def manifest(
         spec["runtimeClassName"] = template.runtime_class
     if template.priority_class:
         spec["priorityClassName"] = template.priority_class
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(template, node, group, book), "spec": spec}
+    metadata = _metadata(template, node, group, book)
+    if opened_for:
+        metadata["annotations"][names.OPENED_FOR] = opened_for
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def _metadata(template: ReservationTemplate, node: str, group: str, book: Book) -> dict[str, Any]:

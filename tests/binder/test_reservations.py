@@ -7,10 +7,12 @@ from typing import Any
 import anyio
 import pytest
 
-from gpu import grant
+from gpu import grant, record
 from gpu import reservation as reservations
 from gpu.book import Entry, Tenant
 from gpu.memorycaps import MemoryCaps
+from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest
+from gpu.translation import Cards, Translation
 from kube import books
 from kube.client.errors import NotFound
 from kube.client.resources import EVENTS, NODES, PODS
@@ -547,3 +549,23 @@ async def test_a_server_that_is_away_for_a_while_costs_only_time() -> None:
         assert anyio.current_time() > until_s
         with pytest.raises(NotFound):
             await it.api.get(PODS, "no such", namespace=TEAM)
+
+
+@pytest.mark.parametrize(
+    ("cards", "index", "opened_for"),
+    [(Cards(uuids=("GPU-7", "GPU-8")), -1, "GPU-7,GPU-8"), (Cards(), 3, "3"), (Cards(not_uuids=("GPU-7",)), -1, None)],
+)
+async def test_a_new_reservation_says_which_device_its_first_tenant_names(
+    cards: Cards, index: int, opened_for: str | None
+) -> None:
+    ask = FractionAsk(HALF, index=index)
+    request = GpuRequest((ContainerRequest(ContainerRef(ContainerKind.REGULAR, 0), (ask,)),))
+    recorded: dict[str, Any] = {
+        names.GPU_RECORD: record.render(Translation(dialect="hami", request=request, cards=cards))
+    }
+    async with cluster() as it:
+        it.kubelet.silent = {"node-1"}
+        await it.hand_over(await it.pod(fraction="", **recorded), "g")
+        await anyio.sleep(5)
+        held = await it.reservation()
+        assert (held.metadata.annotations or {}).get(names.OPENED_FOR) == opened_for

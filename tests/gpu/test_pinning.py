@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.pinning import Identity, Pin, pins
+from gpu.pinning import Identity, Pin, hint, hinted, pins
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk
 from gpu.translation import Cards, Translation
 
@@ -48,3 +48,28 @@ def test_each_device_of_a_request_has_its_own_index_and_the_uuids_of_the_pod() -
         Pin(3, ("GPU-a", "GPU-b"), ("GPU-b",)),
         Pin(-1, ("GPU-a", "GPU-b"), ("GPU-b",)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("pin", "text"),
+    [
+        (Pin(), ""),
+        (Pin(not_uuids=("GPU-a",)), ""),
+        (Pin(index=0), "0"),
+        (Pin(index=3, uuids=("GPU-a",)), "GPU-a"),
+        (Pin(uuids=("GPU-a", "MIG-b")), "GPU-a,MIG-b"),
+        (Pin(uuids=("GPU-a", "GPU-b"), not_uuids=("GPU-a",)), "GPU-b"),
+        (Pin(uuids=("not one", "GPU-a")), "GPU-a"),
+        (Pin(uuids=tuple(f"GPU-{number}" for number in range(100))), ",".join(f"GPU-{each}" for each in range(64))),
+    ],
+)
+def test_a_hint_names_what_is_wanted_and_is_read_as_it_was_written(pin: Pin, text: str) -> None:
+    assert hint(pin) == text
+    assert hint(hinted(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "GPU-a/../b", "-1", "12345", "\u0663", "GPU-" + "a" * 100_000, "," * 100_000]
+)
+def test_what_is_no_hint_names_no_device(text: str) -> None:
+    assert hinted(text).is_any

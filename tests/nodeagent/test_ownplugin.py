@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -66,6 +67,7 @@ class Played:
             allocatable=self.known,
             reports=Reports(events, clock, node=NODE, seen=lambda: publishing.node),
             labelling=Labelling(once, node=NODE, seen=lambda: publishing.node, rng=random.Random(6)),
+            wanted=it.agent.wanted,
         )
 
 
@@ -172,3 +174,19 @@ async def test_without_an_api_server_it_waits_for_its_node_only_where_it_never_s
             assert played.sources is not None
             for _ in range(2):
                 played.sources.cleared()
+
+
+async def test_it_is_told_which_gpus_reservations_of_its_node_are_opened_for(played: Played) -> None:
+    async with scene() as it:
+        first: dict[str, Any] = {names.OPENED_FOR: "1"}
+        second: dict[str, Any] = {names.OPENED_FOR: "GPU-a"}
+        await it.reserve(**first)
+        await it.reserve("elsewhere", node="node-b", **second)
+        await it.start(plugin=played.part_of)
+        await anyio.sleep(1.0)
+        assert played.sources is not None
+        assert played.sources.wanted() == {"GPU-b"}
+        it.kubelet.given = {"r": ("GPU-b",)}
+        await anyio.sleep(30.0)
+        assert (await it.annotations())[names.RESERVE_FOR_GPU_INDEX] == "GPU-b"
+        assert played.sources.wanted() == set()

@@ -65,7 +65,7 @@ def test_of_many_processes_the_largest_are_told_and_the_sums_stay_true(devices: 
         for counter, device in zip(by_pod, (before, after), strict=True):
             for one in device.processes:
                 counter[one.pod_uid] += one.used_bytes or 0
-        # Nobody is said to use more than it does; all of a pod's is told, or belongs to nobody.
+        # No pod has more than it uses; what a pod uses is its own item, or belongs to nobody.
         assert all(used <= by_pod[0][uid] for uid, used in by_pod[1].items() if uid)
         if pods <= 64 and devices < 448:
             assert by_pod[0] == by_pod[1]
