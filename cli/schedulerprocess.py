@@ -65,6 +65,7 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         use_source=_use_source(options),
         evictions_per_s=options.evictions_per_second,
         pricing=PricingSettings(in_thread=True),
+        follows_use=True,
     )
 
 

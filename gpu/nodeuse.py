@@ -68,12 +68,15 @@ class NodeUse(msgspec.Struct, frozen=True):
     """The report of a node. Without ``tenants`` of a stale one: they were, and nobody knows what is.
 
     ``since``: of a stale report since when it is, "" where nobody knows. ``why``: why use is not measured there, "".
+    ``has_limits``: something there caps tenants; ``why_no_limit``: else why not, as the agent says.
     """
 
     state: State
     tenants: Mapping[Key, TenantUse] = msgspec.field(default_factory=dict)
     since: str = ""
     why: str = ""
+    has_limits: bool = False
+    why_no_limit: str = ""
 
 
 def is_agent(pod: Pod) -> bool:
@@ -107,7 +110,14 @@ def node_use(report: GpuNode, known: Mapping[str, Agent] | None) -> NodeUse:
             return NodeUse(State.STALE, since=(agent and agent.since) or report.status.reported_at or "")
         state = State.CURRENT
     tenants = {(one.pod_uid, one.card): _tenant(one) for one in report.status.tenants or ()}
-    return NodeUse(state, tenants, why="" if _is_measured(tenants.values()) else why_no_caps(report))
+    has_limits = bool(report.status.agent.back_ends)
+    return NodeUse(
+        state,
+        tenants,
+        why="" if _is_measured(tenants.values()) else why_no_caps(report),
+        has_limits=has_limits,
+        why_no_limit="" if has_limits else why_no_caps(report),
+    )
 
 
 def _tenant(one: TenantStatus) -> TenantUse:

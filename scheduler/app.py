@@ -34,6 +34,7 @@ from scheduler.report.standing import Standing
 from scheduler.room.evicting import Evictor
 from scheduler.room.making import MakingRoom
 from scheduler.settings import SchedulerSettings
+from scheduler.status.caps_in_place import CapsInPlace
 from scheduler.status.clashing_claims import ClashingClaims
 from scheduler.status.enforcing import Enforcing
 from scheduler.status.group_status import PodGroupStatuses
@@ -54,6 +55,7 @@ from scheduler.upkeep.stale_gangs import Releasing
 from scheduler.watch.budget_labels import BudgetLabels
 from scheduler.watch.cache import Cache
 from scheduler.watch.kueue_topologies import KueueTopologies
+from scheduler.watch.node_uses import NodeUses
 from scheduler.watch.sinks import NodeSink, PodGroupSink, PodSink, RequestSink
 from scheduler.watch.watched import budgets, secondary
 
@@ -93,8 +95,10 @@ class Scheduler(Follower):
         self.cache = cache = Cache(decided, traces=self._traces)
         of = _Means(api, cache, settings=settings, clock=clock, rng=rng, events=events, observer=self._observer)
         self._scaling = _scaling(of)
+        #: What agents report of use; None: nobody follows it.
+        self.uses = NodeUses(api, rng=rng) if settings.follows_use else None
         cdi = CdiNames(api, settings.cdi)
-        super().__init__(_followed(of, self._scaling, cdi))
+        super().__init__((*_followed(of, self._scaling, cdi), *(() if self.uses is None else (self.uses,))))
         handed = HandedOver(api, cache, clock=clock, orphan_s=settings.orphan_s)
         direct = Direct(
             api,
@@ -113,6 +117,7 @@ class Scheduler(Follower):
         self._recounting = Recounting(cache, self._observer)
         cache.on_waited = self._waited
         self._enforcing = _enforcing(of)
+        self._caps = None if self.uses is None else CapsInPlace(api, cache, self.uses, clock=clock, events=events)
         self._evictor = Evictor(api, per_s=settings.evictions_per_s)
         self._releasing = _releasing(of, self._evictor)
         self._remarking = Remarking(cache, events)
@@ -177,6 +182,8 @@ class Scheduler(Follower):
             if self._suggesting is not None:
                 tasks.start_soon(self._suggesting.run)
             tasks.start_soon(self._enforcing.run)
+            if self._caps is not None:
+                tasks.start_soon(self._caps.run)
             tasks.start_soon(self._releasing.run)
             tasks.start_soon(self._remarking.run)
             tasks.start_soon(self._answering.run)

@@ -104,7 +104,8 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``evictions_per_s``: of all kinds together; twice as many at once after a pause. ``settle_s``: so long a node that
     came from another node pool takes nobody (scheduler/upkeep/joining_nodes.py).
     ``queue_use``: which use of queues over time counts in their fair shares; None: none. ``use_source``: who knows it;
-    None: the scheduler counts. ``pricing``: for the strategy ``priced``.
+    None: the scheduler counts. ``pricing``: for the strategy ``priced``. ``follows_use``: pods are told of limits that
+    agents of nodes have seen, and explanations name idle shares.
     """
 
     decisions: Settings = Settings()
@@ -128,3 +129,4 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     pricing: PricingSettings = PricingSettings()
     evictions_per_s: int = 300
     settle_s: float = 15.0
+    follows_use: bool = False

@@ -302,7 +302,8 @@ VISIBLE_DEVICES_NONE: Final = "void"
 CONDITION_POD_SCHEDULED: Final = "PodScheduled"
 #: Whether the binder has bound the pod; False with ``BindingError`` where an attempt failed.
 CONDITION_POD_BOUND: Final = "PodBound"
-#: On a bound pod, False where its node can't hold it to what it wishes (docs/enforcement.md).
+#: On a bound pod, False where its node can't hold it to what it wishes, True where its agent saw that it does
+#: (docs/enforcement.md).
 CONDITION_LIMITS_ENFORCED: Final = "moorage.dev/GPULimitsEnforced"
 #: KAI's, on a Queue: whether ``spec.parentQueue`` names a queue that does not exist.
 CONDITION_QUEUE_ORPHAN: Final = "Orphan"
@@ -324,6 +325,8 @@ REASON_BOUND: Final = "Bound"
 REASON_NOT_ENFORCED: Final = "NotEnforced"
 #: Something that the pod says got another meaning than it reads, or is given instead.
 REASON_UNDERSTOOD: Final = "GPURequestUnderstood"
+#: A memory cap that was in place, or should be, is not; the message says why.
+REASON_LIMITS_NOT_IN_PLACE: Final = "GPULimitsNotInPlace"
 #: The pod has more memory of a GPU than its cap; the message says what the node's warden did.
 REASON_MEMORY_EXCEEDED: Final = "GPUMemoryExceeded"
 #: A PodGroup has a ``stalenessGracePeriod`` that is no duration; it counts as not set.

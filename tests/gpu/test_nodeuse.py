@@ -31,13 +31,14 @@ def agent(node: str = "node-a", ready: str = "True", since: str | None = THEN, *
 
 
 def test_a_report_is_current_while_the_agent_of_its_node_is_ready() -> None:
-    seen = node_use(report(BUSY, IDLE), agents([agent()]))
+    seen = node_use(report(BUSY, IDLE, agent=AgentStatus(back_ends=["kill"])), agents([agent()]))
     assert seen == NodeUse(
         State.CURRENT,
         {
             ("u1", "GPU-a"): TenantUse(50, 40, "", "kill"),
             ("u2", "GPU-a"): TenantUse(0, 0, THEN, ""),
         },
+        has_limits=True,
     )
     assert [one.strength for one in seen.tenants.values()] == ["after", ""]
     assert [is_idle(seen, one) for one in seen.tenants.values()] == [False, True]
@@ -88,7 +89,8 @@ def test_who_may_not_read_agents_can_not_say_whether_a_report_is_current() -> No
 )
 def test_a_report_without_numbers_says_why(status: AgentStatus, why: str) -> None:
     known = {"node-a": Agent(is_ready=True)}
-    assert node_use(report(UNMEASURED, agent=status), known).why == why
+    seen = node_use(report(UNMEASURED, agent=status), known)
+    assert (seen.why, seen.has_limits or seen.why_no_limit == why) == (why, True)
     assert node_use(report(UNMEASURED, BUSY, agent=status), known).why == ""
     assert node_use(report(agent=status), known).why == ""
 

@@ -1,0 +1,186 @@
+"""Tells bound pods whether their memory caps are in place, as the agent of their node has seen it.
+
+One condition, that of scheduler/status/enforcing.py, which writes it first: a report comes after that. It is written on
+change only, 20 pods a second at most. A report counts while the agent of the node works; after five minutes without one
+it is taken back, so a new version of agents changes no pod.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from gpu.capsinplace import BY_REPORT, NOT_IN_PLACE, Told, caps_condition
+from gpu.enforcement import DRIVER_CAP, MEMORY_CAP, lacking
+from gpu.nodeuse import NodeUse, State
+from gpu.reservation import Reservation
+from gpu.share import mib_of_fraction
+from gpu.telling import unenforced_text
+from kube import binding
+from kube.binding import Identity
+from kube.client.api import Api
+from kube.client.clock import Clock
+from kube.client.errors import ApiError, NotFound
+from kube.client.resources import PODS
+from kube.events import EventRecorder
+from scheduler.core.model.records import PodRecord
+from scheduler.watch.cache import Cache
+from scheduler.watch.node_uses import NodeUses
+from wire import names
+from wire.core import Condition, ObjectReference, Pod
+from wire.events import WARNING
+from wire.rfc3339 import parse_ns, rfc3339
+
+_log: Final = logging.getLogger(__name__)
+#: Between two looks.
+_EVERY_S: Final = 5.0
+#: After this time without its cap in place a pod says so.
+GRACE_S: Final = 30.0
+#: An agent that does not work for this time is not just being replaced.
+SILENT_NS: Final = 300 * 10**9
+#: Between two pods: 20 a second.
+_PAUSE_S: Final = 0.05
+
+
+class CapsInPlace:
+    """Writes the condition GPULimitsEnforced by reports. It ends when cancelled."""
+
+    def __init__(self, api: Api, cache: Cache, uses: NodeUses, *, clock: Clock, events: EventRecorder) -> None:
+        self._api = api
+        self._cache = cache
+        self._uses = uses
+        self._clock = clock
+        self._events = events
+        #: Pod UID -> what it says, or what there was nothing to take back of.
+        self._said: dict[str, Told] = {}
+        #: Pod UID -> since when its cap has not been in place (event loop's time).
+        self._missing: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Tell pods until cancelled."""
+        self._said.clear()
+        while True:
+            if not self._uses.reports:
+                await self._uses.changed.wait()  # most clusters have no agents: nothing is done there
+            await self._look()
+            await anyio.sleep(_EVERY_S)
+
+    async def _look(self) -> None:
+        due = dict(self._due())
+        for gone in [uid for uid in self._said if uid not in due]:
+            del self._said[gone]
+        for gone in [uid for uid in self._missing if uid not in due]:
+            del self._missing[gone]
+        for uid, told in due.items():
+            if told is None or self._said.get(uid) == told:
+                continue
+            await self._tell(uid, told)
+            await anyio.sleep(_PAUSE_S)
+
+    def _due(self) -> Iterator[tuple[str, Told | None]]:
+        """What is to be said of each bound pod with a cap on a node with a report; None: nothing yet."""
+        for uid, (node, caps) in self._capped().items():
+            record, use = self._cache.cluster.pod(uid), self._uses.use_on(node)
+            if record is None or record.node != node or record.is_elsewhere or record.deleting or use is None:
+                continue
+            yield uid, self._ripe(uid, caps_condition(node, uid, caps, use, lacks=self._lacks(record)), use)
+
+    def _ripe(self, uid: str, told: Told | None, use: NodeUse) -> Told | None:
+        """The same once it has been so for long enough."""
+        if told is None or told.reason != NOT_IN_PLACE:
+            self._missing.pop(uid, None)
+        elif anyio.current_time() - self._missing.setdefault(uid, anyio.current_time()) < GRACE_S:
+            return None
+        if use.state is State.STALE:
+            since_ns = parse_ns(use.since)
+            return told if since_ns is None or self._clock.now_ns() - since_ns >= SILENT_NS else None
+        return told
+
+    def _capped(self) -> dict[str, tuple[str, dict[str, int]]]:
+        """Pod UID -> its node, and its caps in MiB by device, as books have them."""
+        found: dict[str, tuple[str, dict[str, int]]] = {}
+        for held in self._cache.reservations.values():
+            if held.book is None or not held.uuid or held.node not in self._uses.reports:
+                continue
+            for uid, entry in held.book.entries.items():
+                if entry.cap_mib or entry.cap_nano:
+                    found.setdefault(uid, (held.node, {}))[1][held.uuid] = entry.cap_mib or _mib(held, entry.cap_nano)
+        return found
+
+    def _lacks(self, record: PodRecord) -> str:
+        """What the pod wishes beside a memory cap and its node can't do, as its administrator says."""
+        node = self._cache.cluster.node(record.node)
+        if node is None:
+            return ""
+        words = lacking(record.cls.wishes, node.enforces, by_driver=record.cls.driver_caps)
+        others = [word for word in words if word not in {MEMORY_CAP, DRIVER_CAP}]
+        return unenforced_text(record.cls.request, record.cls.wishes, others) if others else ""
+
+    async def _tell(self, uid: str, told: Told) -> None:
+        record = self._cache.cluster.pod(uid)
+        if record is None:
+            return
+        try:
+            pod = await binding.read(self._api, Identity(record.namespace, record.name, uid))
+            if pod is not None and pod.spec.node_name == record.node and _differs(pod, told):
+                self._cache.note_pod(await self._patch(pod, told))
+                self._note(pod, told)
+        except NotFound:
+            pass
+        except ApiError as error:
+            _log.debug("pod %s was not told whether its caps are in place: %s", uid, error)
+            return
+        self._said[uid] = told
+
+    def _note(self, pod: Pod, told: Told) -> None:
+        if told.reason != NOT_IN_PLACE:
+            return
+        about = ObjectReference(
+            api_version="v1", kind="Pod", namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid
+        )
+        self._events.record(
+            about, reason=names.REASON_LIMITS_NOT_IN_PLACE, action="Enforcing", note=told.message, type=WARNING
+        )
+
+    async def _patch(self, pod: Pod, told: Told) -> Pod:
+        others = [each for each in pod.status.conditions or [] if each.type != names.CONDITION_LIMITS_ENFORCED]
+        before = _condition(pod)
+        is_same_status = before is not None and before.status == told.status
+        since = before.last_transition_time if before is not None and is_same_status else None
+        condition: dict[str, Any] = {
+            "type": names.CONDITION_LIMITS_ENFORCED,
+            "status": told.status,
+            "reason": told.reason,
+            "message": told.message,
+            "lastTransitionTime": since or rfc3339(self._clock.now_ns()),
+        }
+        meta = pod.metadata
+        return await self._api.patch(
+            PODS,
+            meta.name,
+            {"status": {"conditions": [*msgspec.to_builtins(others), condition]}},
+            namespace=meta.namespace,
+            subresource="status",
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+        )
+
+
+def _mib(held: Reservation, cap_nano: int) -> int:
+    return mib_of_fraction(cap_nano, held.mem_mib) if held.mem_mib else 0
+
+
+def _condition(pod: Pod) -> Condition | None:
+    return next((c for c in pod.status.conditions or () if c.type == names.CONDITION_LIMITS_ENFORCED), None)
+
+
+def _differs(pod: Pod, told: Told) -> bool:
+    """Whether the pod is to be written. A correction is of what a report said, and of nothing else."""
+    before = _condition(pod)
+    if told.is_correction and (before is None or before.reason not in BY_REPORT):
+        return False
+    return before is None or (before.status, before.reason, before.message) != (told.status, told.reason, told.message)

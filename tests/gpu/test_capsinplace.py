@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+
+from gpu.capsinplace import Told, caps_condition
+from gpu.nodeuse import NodeUse, State, TenantUse
+
+CAPS = {"GPU-b": 5_000, "GPU-a": 20_000}
+CAP = "20000 MiB on GPU-a and 5000 MiB on GPU-b"
+
+
+def use(a: str = "kill", b: str = "kill") -> NodeUse:
+    tenants = {("u", "GPU-a"): TenantUse(enforced=a), ("u", "GPU-b"): TenantUse(enforced=b)}
+    return NodeUse(State.CURRENT, tenants, has_limits=True)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "reason", "how"),
+    [
+        ("kill", "kill", "EnforcedByKilling", "processes above it are ended (strength: after)"),
+        ("driver", "driver", "EnforcedByDriver", "the driver refuses what is beyond it (strength: hard)"),
+        ("driver", "kill", "EnforcedByKilling", "processes above it are ended (strength: after)"),
+        ("mps", "kill", "EnforcedByMPS", "MPS limits each process, and a program can pass it (strength: soft)"),
+        (
+            "driver", "hami-core", "EnforcedByHamiCore",
+            "a preloaded library limits it, and a program can pass it (strength: soft)",
+        ),
+    ],
+)  # fmt: skip
+def test_a_cap_that_is_in_place_is_told_with_its_number_and_the_weakest_strength(
+    a: str, b: str, reason: str, how: str
+) -> None:
+    assert caps_condition("n", "u", CAPS, use(a, b)) == Told("True", reason, f"Memory cap of {CAP}: {how}")
+
+
+def test_one_device_without_a_limit_is_enough_to_say_so() -> None:
+    assert caps_condition("n", "u", CAPS, use("kill", "")) == Told(
+        "False", "NotInPlace", f"A memory cap of {CAP} is not enforced now: the agent reports no limit"
+    )
+    none = NodeUse(State.CURRENT, why_no_limit="no warden: gone")
+    assert caps_condition("n", "u", CAPS, none) == Told(
+        "False", "NotInPlace", f"A memory cap of {CAP} is not enforced now: no warden: gone", is_correction=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (NodeUse(State.STALE, since="T"), "does not work since T"),
+        (NodeUse(State.STALE), "does not work"),
+        (NodeUse(State.UNSURE, use().tenants, has_limits=True), "does not work"),
+    ],
+)
+def test_what_a_dead_agent_said_is_only_taken_back(seen: NodeUse, said: str) -> None:
+    assert caps_condition("n", "u", CAPS, seen) == Told(
+        "Unknown",
+        "AgentNotReady",
+        f"Whether a memory cap of {CAP} is enforced is not known: the agent of node n {said}",
+        is_correction=True,
+    )
+
+
+def test_a_cap_in_place_does_not_hide_what_else_the_node_can_not_do() -> None:
+    told = caps_condition("n", "u", {"GPU-a": 0}, use(), lacks="mode mps")
+    assert told == Told(
+        "False",
+        "NotEnforced",
+        "Node n does not enforce mode mps: kept as bookkeeping only. "
+        "Memory cap of its share of GPU-a: processes above it are ended (strength: after)",
+    )
+
+
+def test_who_has_no_cap_is_told_nothing() -> None:
+    assert caps_condition("n", "u", {}, use()) is None

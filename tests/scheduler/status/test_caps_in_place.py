@@ -1,0 +1,155 @@
+"""The condition of pods with memory caps, by what agents report: on change, not for long, and never by a dead one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from binder.settings import BinderSettings
+from gpu.memorycaps import MemoryCaps
+from kube.client.resources import EVENTS, GPU_NODES, NAMESPACES, PODS
+from kube.memory.faults import Fault
+from kube.memory.types import MOORAGE
+from scheduler.settings import SchedulerSettings
+from simulator.seeding import SERVICE_ACCOUNTS
+from simulator.virtualtime import VirtualClock
+from simulator.world import World, WorldSettings
+from tests.scheduler import stage
+from tests.scheduler.stage import TEAM, create, find, is_call, settle, share, writes
+from wire import names
+from wire.rfc3339 import rfc3339
+
+SETTINGS = WorldSettings(
+    seed=1,
+    scheduler=SchedulerSettings(memory_caps=MemoryCaps.ALL, follows_use=True),
+    binder=BinderSettings(memory_caps=MemoryCaps.ALL),
+)
+
+
+@asynccontextmanager
+async def node_with_agent(enforced: str = "kill") -> AsyncIterator[World]:
+    """One node with an agent, and pod a, which has half of its GPU and a cap."""
+    async with stage.stage("1x1x40GiB", settings=SETTINGS, before=lambda w: w.server.define(MOORAGE[0])) as world:
+        await world.api.create(NAMESPACES, {"metadata": {"name": names.NODE_NAMESPACE}})
+        account = {"metadata": {"name": names.NODE_AGENT_SERVICE_ACCOUNT}}
+        await world.api.create(SERVICE_ACCOUNTS, account, namespace=names.NODE_NAMESPACE)
+        spec = {
+            "nodeName": "node-0",
+            "serviceAccountName": names.NODE_AGENT_SERVICE_ACCOUNT,
+            "containers": [{"name": "c", "image": "i"}],
+        }
+        await world.api.create(PODS, {"metadata": {"name": "agent"}, "spec": spec}, namespace=names.NODE_NAMESPACE)
+        await world.api.create(GPU_NODES, {"metadata": {"name": "node-0"}})
+        await ready(world, "True")
+        await create(world, share("a", mps="false"))
+        await settle(30)
+        await report(world, enforced)
+        await settle(60)
+        yield world
+
+
+async def ready(world: World, status: str) -> None:
+    condition = {
+        "type": "Ready",
+        "status": status,
+        "lastTransitionTime": rfc3339(VirtualClock(asyncio.get_running_loop()).now_ns()),
+    }
+    body = {"status": {"conditions": [condition]}}
+    await world.api.patch(PODS, "agent", body, namespace=names.NODE_NAMESPACE, subresource="status")
+
+
+async def report(world: World, enforced: str, *, why: str = "") -> None:
+    (held,) = (await world.api.list(PODS, namespace=names.RESERVATION_NAMESPACE)).items
+    card = (held.metadata.annotations or {})[names.RESERVE_FOR_GPU_INDEX]
+    tenant = {"podUID": find(world, "a")["metadata"]["uid"], "pod": f"{TEAM}/a", "card": card, "enforced": enforced}
+    agent: dict[str, Any] = {"backEnds": ["kill"] if enforced else None, "missing": None}
+    if why:
+        agent["missing"] = [{"what": "memory caps", "why": why}]
+    status = {"tenants": [tenant], "agent": agent}
+    await world.api.patch(GPU_NODES, "node-0", {"status": status}, subresource="status")
+
+
+def told(world: World) -> list[tuple[str, str]]:
+    found = find(world, "a")["status"].get("conditions") or []
+    return [(c["status"], c["reason"]) for c in found if c["type"] == names.CONDITION_LIMITS_ENFORCED]
+
+
+def count(world: World) -> int:
+    return len(writes(world, "scheduler", "pods", "status"))
+
+
+async def test_a_cap_that_the_agent_saw_in_place_is_told_once() -> None:
+    async with node_with_agent() as world:
+        assert told(world) == [("True", "EnforcedByKilling")]
+        before = len(world.server.write_log)
+        await settle(3600)
+        assert len(world.server.write_log) == before
+        kinds = {c["type"] for c in find(world, "a")["status"]["conditions"]}
+        assert {"Ready", names.CONDITION_POD_SCHEDULED} <= kinds
+
+
+async def test_a_warden_that_is_gone_is_told_of_after_half_a_minute_with_an_event() -> None:
+    async with node_with_agent() as world:
+        await report(world, "", why="no warden: it closed the connection")
+        await settle(20)
+        assert told(world) == [("True", "EnforcedByKilling")]
+        await settle(30)
+        assert told(world) == [("False", "NotInPlace")]
+        events = await world.api.list(EVENTS, namespace=TEAM)
+        (note,) = [each.note for each in events.items if each.reason == names.REASON_LIMITS_NOT_IN_PLACE]
+        assert note.endswith("is not enforced now: no warden: it closed the connection")
+        await report(world, "kill")
+        await settle(30)
+        assert told(world) == [("True", "EnforcedByKilling")]
+
+
+async def test_a_short_pause_of_a_warden_changes_no_pod() -> None:
+    async with node_with_agent() as world:
+        written = count(world)
+        for _ in range(5):
+            await report(world, "")
+            await settle(20)
+            await report(world, "kill")
+            await settle(20)
+        assert count(world) == written
+
+
+async def test_an_agent_that_does_not_work_for_minutes_makes_it_unknown_and_a_new_one_at_once_does_not() -> None:
+    async with node_with_agent() as world:
+        written = count(world)
+        await ready(world, "False")
+        await settle(200)
+        await ready(world, "True")
+        await settle(600)
+        assert (told(world), count(world)) == ([("True", "EnforcedByKilling")], written)
+        await ready(world, "False")
+        await settle(400)
+        assert told(world) == [("Unknown", "AgentNotReady")]
+        await ready(world, "True")
+        await settle(60)
+        assert told(world) == [("True", "EnforcedByKilling")]
+        assert count(world) == written + 2
+
+
+async def test_where_nothing_caps_and_nothing_did_no_pod_is_told() -> None:
+    async with node_with_agent("") as world:
+        await settle(600)
+        assert told(world) == []
+        await ready(world, "False")
+        await settle(900)
+        assert told(world) == []
+
+
+@pytest.mark.parametrize("fault", [Fault(refuse_with=500), Fault(refuse_with=409), Fault(lost="answer", breaks=True)])
+async def test_a_write_that_failed_is_repeated(fault: Fault) -> None:
+    async with node_with_agent() as world:
+        hits = is_call("scheduler", "patch", "pods", "status")
+        left = [fault] * (1 if fault.is_carried_out else 3)
+        world.server.faults.on_request.append(lambda call: left.pop() if left and hits(call) else None)
+        await report(world, "", why="x")
+        await settle(120)
+        assert (told(world), left) == ([("False", "NotInPlace")], [])
