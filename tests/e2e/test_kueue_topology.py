@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from kubernetes_asyncio import client
 
-from tests.e2e.cluster import PATIENCE_S, eventually, pod, scene
+from tests.e2e.cluster import pod, scene
+from tests.e2e.grouped import Workloads
+from tests.e2e.workloads import owner
 from tools.cluster.deployment import GROUPING, Deployment, Options
 from tools.cluster.plane import ControlPlane
-from wire import names
+from wire import gangs, names
 
 pytestmark = pytest.mark.cluster
 
 RACK = "example.com/rack"
-_KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_TOPOLOGIES = "/apis/kueue.x-k8s.io/v1beta2/topologies"
 _CRD: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -47,20 +48,15 @@ _TOPOLOGY = {
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    """A control plane of its own, which serves Kueue's kind from the start: it is looked for every minute only."""
+    """A control plane of these tests' own, which serves Kueue's kind from the start: it is looked for every minute."""
     with ControlPlane() as started:
+        started.apply(json.dumps(_CRD))
+        started.apply(json.dumps(_TOPOLOGY))
         yield started
 
 
-@pytest.fixture
-async def moorage(plane: ControlPlane) -> Any:
-    plane.rest().call("POST", _KINDS, _CRD)
-
-    async def is_served() -> bool | None:
-        return plane.rest().send("GET", _TOPOLOGIES, None)[0] == 200 or None
-
-    await eventually(is_served, "Kueue's Topologies to be served", within_s=PATIENCE_S)
-    plane.rest().call("POST", _TOPOLOGIES, _TOPOLOGY)
+@pytest.fixture(scope="module")
+def moorage(plane: ControlPlane) -> Iterator[Deployment]:
     with Deployment(plane, Options(arguments={"binder": ["--idle-s", "1"]}, components=GROUPING)) as deployment:
         yield deployment
         deployment.check()
@@ -83,3 +79,27 @@ async def test_the_pods_of_a_job_run_in_one_rack_of_kueues_topology(plane: Contr
         pods = await on.running(4)
         assert {racks[each["spec"]["nodeName"]] for each in pods.values()} == {"b"}
         await jobs.delete_namespaced_job("train", on.namespace, propagation_policy="Background")
+
+
+async def test_the_pods_of_each_job_of_a_job_set_run_in_one_rack(plane: ControlPlane, moorage: Deployment) -> None:
+    moorage.check()
+    async with scene(plane, "slices", ["4x1x80GiB"]) as on:
+        at = Workloads(on)
+        await at.define("jobset.x-k8s.io", "JobSet", "jobsets", "v1alpha2")
+        racks = {f"{on.namespace}-{number}": rack for number, rack in enumerate("aabb")}
+        for name, rack in racks.items():
+            await on.core.patch_node(name, {"metadata": {"labels": {RACK: rack}}})
+        template = {"metadata": {"annotations": {names.KUEUE_SLICE_REQUIRED: RACK}}, "spec": pod("any")["spec"]}
+        workers = {"name": "workers", "replicas": 2, "template": {"spec": {"parallelism": 3, "template": template}}}
+        top = await at.make(owner("jobset.x-k8s.io/v1alpha2", "JobSet", "set", {"replicatedJobs": [workers]}))
+        for index in range(2):
+            labels = {gangs.JOBSET_REPLICATED_JOB: "workers", gangs.JOBSET_JOB_INDEX: str(index)}
+            await at.job(f"set-workers-{index}", 3, above=top, pod_labels=labels)
+        pods = await on.running(6)
+        used: dict[str, set[str]] = {}
+        for each in pods.values():
+            index = each["metadata"]["labels"][gangs.JOBSET_JOB_INDEX]
+            used.setdefault(index, set()).add(racks[each["spec"]["nodeName"]])
+        # Together they need three of the nodes, so packed without slices one Job would be in both racks.
+        assert sorted(map(sorted, used.values())) == [["a"], ["b"]]
+        await at.end_jobs()
