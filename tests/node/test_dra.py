@@ -169,6 +169,40 @@ def test_a_claim_by_template_has_its_devices_for_as_long_as_its_pod(
     _are_prepared(node, machine, claim)
 
 
+def test_pods_that_share_a_claim_see_its_device_and_the_last_one_gives_it_back(
+    machine: Machine, node: ClaimNode, name: str
+) -> None:
+    machine.plane.apply(json.dumps(_claim(name)))
+    pods = [f"{name}-{number}" for number in range(2)]
+    machine.create(*(_using(each, name) for each in pods))
+    first, second = (machine.sees(each) for each in pods)
+    assert len(first) == 1
+    assert first == second
+    machine.remove(pods[0])
+    _are_prepared(node, machine, name)
+    machine.remove(pods[1])
+    _are_prepared(node, machine)
+
+
+def test_devices_pass_from_pods_that_have_ended_to_the_next_and_are_never_prepared_twice(
+    machine: Machine, node: ClaimNode, name: str
+) -> None:
+    machine.plane.apply(json.dumps(_claim(name, is_template=True)))
+    pods = [f"{name}-{number}" for number in range(6)]
+    for each in pods:
+        wanted = _using(each, template=name)
+        wanted["spec"]["containers"][0]["command"] = ["/usr/bin/python3", "-c", _TELLS_ITS_CLAIMS]
+        machine.create(wanted)
+    for each in pods:
+        machine.reached(each, "Succeeded")
+    # A claim that was made for a pod goes when the pod has ended.
+    eventually(lambda: not _claims(machine) or None, lambda: f"claims to go: {_claims(machine)}")
+    _are_prepared(node, machine)
+    told = node.driver_log()
+    assert sum(f"has prepared {NAMESPACE}/{each}-" in told for each in pods) == len(pods)
+    assert "another claim has" not in told
+
+
 def test_a_gang_starts_when_there_are_devices_for_all_of_its_claims(
     machine: Machine, node: ClaimNode, name: str
 ) -> None:

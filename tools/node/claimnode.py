@@ -42,6 +42,10 @@ class ClaimNode(Node):
         files = self.run("sh", "-c", f"cd {cdi.FOLDER} 2>/dev/null && ls").split()
         return {file.partition("_")[2].removesuffix(".json") for file in files if file.endswith(".json")}
 
+    def driver_log(self) -> str:
+        """What the driver's present life has written."""
+        return (self.folder / f"{DRIVER}.log").read_text()
+
     @override
     def _write_files(self, folder: Path, library: Path) -> None:
         super()._write_files(folder, library)

@@ -49,7 +49,11 @@ class Driver:
 
     def prepare(self, claims: Sequence[messages.Claim]) -> dict[str, Sequence[messages.Prepared] | str]:
         """Prepare claims, or say why not. A claim may be prepared already."""
-        return {claim.uid: self._prepared(claim) for claim in claims}
+        answers = {claim.uid: self._prepared(claim) for claim in claims}
+        for claim in claims:
+            if isinstance(why := answers[claim.uid], str):
+                _say(f"can't prepare {claim.namespace}/{claim.name}: {why}")
+        return answers
 
     def unprepare(self, claims: Sequence[messages.Claim]) -> list[str]:
         """Give back what claims have, if they have something."""
