@@ -47,6 +47,8 @@ LWS_GROUP_INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
 LWS_WORKER_INDEX: Final = "leaderworkerset.sigs.k8s.io/worker-index"
 #: An annotation: the number of pods of a group.
 LWS_SIZE: Final = "leaderworkerset.sigs.k8s.io/size"
+#: Of pods of an Indexed Job.
+JOB_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 KUBEFLOW_JOB_NAME: Final = "training.kubeflow.org/job-name"
 KUBEFLOW_REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
 KUBEFLOW_REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"

@@ -50,6 +50,15 @@ def read_count(obj: Json, field: str, text: str) -> int:
     return number
 
 
+def index(pod: Json, label: str) -> int:
+    """Read a pod's number among its like from a label, from 0 on."""
+    text = labels_of(pod).get(label, "")
+    number = parse_int(text)
+    if number is None or number < 0:
+        raise malformed(pod, f"metadata.labels[{label}]", text or None, "a number of 0 or more")
+    return number
+
+
 def mappings(obj: Json, path: str) -> Sequence[Json]:
     """Return a list of objects at a path; empty if absent."""
     value = at(obj, path)

@@ -1,9 +1,9 @@
 """Kueue's slices of a template's pods: `podset-slice-required-topology`, with `podset-slice-size`.
 
 Each slice is a part of the PodGroup that has to be in one domain of the level. In a JobSet a slice is the pods of one
-Job, which are a part anyway. In a PyTorchJob a slice is a fixed number of pods, by their index, as KAI's segments are;
-where the workload asks for segments, these stand. Other kinds, and slices of other sizes, are refused.
-Source: Kueue's KEP-2724, "Two-level Topology Aware scheduling" and "PodSet Slice size validation".
+Job, which are a part anyway. In a PyTorchJob and an Indexed Job a slice is a fixed number of pods, by their index, as
+KAI's segments are; where a PyTorchJob asks for segments, these stand. Other kinds, and slices of other sizes, are
+refused. Source: Kueue's KEP-2724, "Two-level Topology Aware scheduling" and "PodSet Slice size validation".
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from wire import names
+from wire import gangs, names
 from wire.crds.podgroup import SubGroup, TopologyConstraint
 from workloads.core import fields
 from workloads.core.case import Case
@@ -23,16 +23,23 @@ from workloads.core.rules import kubeflow
 from workloads.core.values import Shape
 
 READ: Final = (names.KUEUE_SLICE_REQUIRED, names.KUEUE_SLICE_SIZE)
+#: Fields of a Job's spec that are read for slices.
+OF_JOBS: Final = ("parallelism", "completions", "completionMode")
+_PODS, _COMPLETIONS, _MODE = OF_JOBS
+_INDEXED: Final = "Indexed"
+#: The parts of a Job are named after it.
+_SLICE: Final = "slice"
 _PARALLELISM: Final = "template.spec.parallelism"
 
 
 def sliced(case: Case, shape: Shape, podset: PodSet, constraint: TopologyConstraint) -> Shape:
     """Return a shape whose parts are slices of a template's pods, each under the constraint. Raises Refused."""
-    rule = _BY_KIND.get(fields.text(case.top, "kind"))
+    api_group = fields.text(case.top, "apiVersion").partition("/")[0]
+    rule = _BY_KIND.get((api_group, fields.text(case.top, "kind")))
     made = None if rule is None else rule(case, shape, podset, constraint)
     if made is None:
         field, level = field_of(podset, names.KUEUE_SLICE_REQUIRED), constraint.required_topology_level
-        allowed = f"in a {' or '.join(_BY_KIND)}, on a template that has a part"
+        allowed = f"in a {' or '.join(kind for _, kind in _BY_KIND)}, without another scheduler's gang"
         raise fields.not_carried_out(podset.owner, field, level, allowed)
     return made
 
@@ -67,27 +74,54 @@ def _of_replicas(case: Case, shape: Shape, podset: PodSet, constraint: TopologyC
     replicas = {role.lower(): number for role, number in kubeflow.replicas(case).items()}.get(podset.part)
     if part is None or replicas is None:
         return None
-    size = _size(podset)
-    if size is None or replicas % size:
-        allowed = f"a divisor of {replicas}, the replicas"
-        raise fields.malformed(podset.owner, field_of(podset, names.KUEUE_SLICE_SIZE), size, allowed)
+    size = _divisor(podset, replicas)
     bounded(case.top, shape.parts, replicas // size)
-    parent = msgspec.structs.replace(part, min_member=None, min_sub_group=-(-(part.min_member or 0) // size))
+    least = part.min_member or 0
+    parent = msgspec.structs.replace(part, min_member=None, min_sub_group=-(-least // size))
     parts = [parent if each is part else each for each in shape.parts]
-    parts += _slices(part, replicas // size, size, constraint)
+    for number in range(replicas // size):
+        # Whole ones first, then the rest of the minimum; what is elastic has minimum 0.
+        minimum = max(0, min(size, least - number * size))
+        name = _name(part.name, number)
+        parts.append(SubGroup(name=name, parent=part.name, min_member=minimum, topology_constraint=constraint))
     is_its_own = shape.part == podset.part
-    name = _name(podset.part, kubeflow.replica_index(case) // size) if is_its_own else shape.part
+    name = (
+        _name(podset.part, fields.index(case.pod, gangs.KUBEFLOW_REPLICA_INDEX) // size) if is_its_own else shape.part
+    )
     # All parts start together, which is the minimum that was told by pods.
     return msgspec.structs.replace(shape, minimum=None, parts=tuple(parts), part=name)
 
 
-def _slices(part: SubGroup, count: int, size: int, constraint: TopologyConstraint) -> Iterator[SubGroup]:
-    """Yield the slices of a part: whole ones first, then the rest of its minimum; what is elastic has minimum 0."""
-    least = part.min_member or 0
-    for number in range(count):
-        minimum = max(0, min(size, least - number * size))
-        name = _name(part.name, number)
-        yield SubGroup(name=name, parent=part.name, min_member=minimum, topology_constraint=constraint)
+def _of_indexes(case: Case, shape: Shape, podset: PodSet, constraint: TopologyConstraint) -> Shape | None:
+    """A slice is a fixed number of the pods of an Indexed Job, by their index; all of them start together."""
+    job = case.top
+    if shape.name:
+        return None
+    if (mode := fields.text(job, f"spec.{_MODE}")) != _INDEXED:
+        raise fields.malformed(job, f"spec.{_MODE}", mode or None, f"{_INDEXED}, with slices")
+    pods = fields.count(job, f"spec.{_PODS}", 1) or 0
+    if (completions := fields.count(job, f"spec.{_COMPLETIONS}", pods)) != pods:
+        raise fields.not_carried_out(job, f"spec.{_COMPLETIONS}", str(completions), f"{pods}, the parallelism")
+    if fields.annotated_count(job, names.BATCH_MIN_MEMBER) != pods:
+        written = fields.annotations_of(job).get(names.BATCH_MIN_MEMBER)
+        allowed = f"{pods}, the parallelism: slices start together"
+        raise fields.malformed(job, f"metadata.annotations[{names.BATCH_MIN_MEMBER}]", written, allowed)
+    size = _divisor(podset, pods)
+    bounded(job, (), pods // size)
+    slices = (
+        SubGroup(name=_name(_SLICE, number), min_member=size, topology_constraint=constraint)
+        for number in range(pods // size)
+    )
+    part = _name(_SLICE, fields.index(case.pod, gangs.JOB_COMPLETION_INDEX) // size)
+    return msgspec.structs.replace(shape, minimum=None, parts=tuple(slices), part=part)
+
+
+def _divisor(podset: PodSet, pods: int) -> int:
+    """`podset-slice-size`. Raises Refused for one that does not divide the number of pods."""
+    size = _size(podset)
+    if size is None or pods % size:
+        raise fields.malformed(podset.owner, field_of(podset, names.KUEUE_SLICE_SIZE), size, f"a divisor of {pods}")
+    return size
 
 
 def _has_parts(shape: Shape, podset: PodSet) -> bool:
@@ -115,4 +149,9 @@ def _size(podset: PodSet) -> int | None:
 
 
 _Rule: TypeAlias = Callable[[Case, Shape, PodSet, TopologyConstraint], Shape | None]
-_BY_KIND: Final[Mapping[str, _Rule]] = {"JobSet": _of_jobs, "PyTorchJob": _of_replicas}
+#: By API group and kind.
+_BY_KIND: Final[Mapping[tuple[str, str], _Rule]] = {
+    ("jobset.x-k8s.io", "JobSet"): _of_jobs,
+    ("kubeflow.org", "PyTorchJob"): _of_replicas,
+    ("batch", "Job"): _of_indexes,
+}

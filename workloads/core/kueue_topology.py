@@ -56,15 +56,18 @@ def placed(case: Case, shape: Shape) -> Shape:
     return msgspec.structs.replace(shape, parts=tuple(_with(shape.parts, by_part)))
 
 
-def as_read(template: object) -> dict[str, Any]:
-    """Return what of a template is read here; nothing if it asks for nothing."""
+def as_read(spec: Json) -> dict[str, Any]:
+    """Return what of the spec of an owner with a template is read here; nothing if the template asks for nothing."""
+    template = fields.at(spec, "template")
     if not isinstance(template, Mapping):
         return {}
     annotations = {name: text for name, text in fields.annotations_of(template).items() if name in _READ}
     if not annotations:
         return {}
     gates = [{"name": names.KUEUE_TOPOLOGY_GATE}] if _is_placed_by_kueue(template) else []
-    return {"metadata": {"annotations": annotations}, "spec": {"schedulingGates": gates}}
+    of_slices = kueue_slices.OF_JOBS if names.KUEUE_SLICE_REQUIRED in annotations else ()
+    kept = {name: spec[name] for name in of_slices if name in spec}
+    return {**kept, "template": {"metadata": {"annotations": annotations}, "spec": {"schedulingGates": gates}}}
 
 
 def _sliced(case: Case, shape: Shape, topology: str) -> Shape:

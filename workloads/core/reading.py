@@ -65,7 +65,7 @@ def key_of(pod: Json) -> str:
 def owner_as_read(obj: Json) -> dict[str, Any]:
     """Return what the rules read of an owner: its metadata, and its spec where the rule of its kind needs that.
 
-    Of the spec of any other kind only what its template asks for in Kueue's annotations is kept.
+    Of the spec of any other kind only what its template asks for in Kueue's annotations is kept, and what that needs.
     """
     api_version, kind = fields.text(obj, "apiVersion"), fields.text(obj, "kind")
     kept: dict[str, Any] = {
@@ -75,8 +75,8 @@ def owner_as_read(obj: Json) -> dict[str, Any]:
     }
     if needs_spec(api_version, kind) and obj.get("spec") is not None:
         kept["spec"] = obj["spec"]
-    elif template := kueue_topology.as_read(fields.at(obj, "spec.template")):
-        kept["spec"] = {"template": template}
+    elif spec := kueue_topology.as_read(fields.at(obj, "spec")):
+        kept["spec"] = spec
     return kept
 
 

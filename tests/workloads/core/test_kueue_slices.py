@@ -8,6 +8,7 @@ import pytest
 
 from tests.workloads.objects import chained, obj, pod
 from workloads.core.grouping import group
+from workloads.core.reading import owner_as_read
 from workloads.core.telling import told
 from workloads.core.values import Group, Json, Refusal
 
@@ -15,6 +16,8 @@ BLOCK, RACK = "example.com/block", "example.com/rack"
 LEVEL, SIZE = "kueue.x-k8s.io/podset-slice-required-topology", "kueue.x-k8s.io/podset-slice-size"
 IN_BLOCK = {"kueue.x-k8s.io/podset-required-topology": BLOCK}
 TOGETHER = {"kueue.x-k8s.io/podset-group-name": "all"}
+INDEX = "batch.kubernetes.io/job-completion-index"
+QUEUE = {"kai.scheduler/queue": "q"}
 GATES = [{"name": "kueue.x-k8s.io/topology"}]
 #: Name, parent, minimum of pods, minimum of parts, required level.
 Part = tuple[str, str | None, int | None, int | None, str]
@@ -43,6 +46,12 @@ def pytorch(
     specs.setdefault(role, {"replicas": 1})["template"] = template(worker)
     elastic = {} if least is None else {"elasticPolicy": {"minReplicas": least}}
     return obj("kubeflow.org/v1", "PyTorchJob", "job", spec={"pytorchReplicaSpecs": specs, **elastic}, **of)
+
+
+def indexed(of_template: dict[str, str], *, least: str | None = "6", **of_spec: Any) -> dict[str, Any]:
+    spec = {"parallelism": 6, "completions": 6, "completionMode": "Indexed", "template": template(of_template)}
+    annotations = {} if least is None else {"kai.scheduler/batch-min-member": least}
+    return obj("batch/v1", "Job", "job", spec={**spec, **of_spec}, annotations=annotations)
 
 
 def replica(index: int, role: str = "worker") -> dict[str, str]:
@@ -115,6 +124,17 @@ def test_the_first_slices_have_the_minimum_of_an_elastic_job() -> None:
     ]
 
 
+def test_slices_of_an_indexed_job_are_pods_by_their_index() -> None:
+    owner = owner_as_read(indexed({LEVEL: RACK, SIZE: "3", **IN_BLOCK}))
+    found = grouped(owner, {INDEX: "4"})
+    assert found.part == "slice-1"
+    assert parts(owner, {INDEX: "0"}) == [(f"slice-{number}", None, 3, None, RACK) for number in range(2)]
+    spec = found.pod_group.spec
+    assert (spec.min_member, spec.min_sub_group) == (None, None), "all slices start together"
+    assert spec.topology_constraint is not None
+    assert spec.topology_constraint.required_topology_level == BLOCK
+
+
 def test_the_topology_is_that_of_kais_annotation_or_the_one_that_has_the_level() -> None:
     for of_owner, topology in (({}, "*"), ({"kai.scheduler/topology": "hall"}, "hall")):
         listed = grouped(jobset({LEVEL: RACK}, annotations=of_owner)).pod_group.spec.sub_groups or ()
@@ -147,11 +167,25 @@ def test_slices_that_kueue_has_placed_are_no_parts_with_a_level() -> None:
         (jobset({LEVEL: "r" * 317}), "allowed: the label of a level of a Topology"),
         (jobset({LEVEL: RACK, **IN_BLOCK, **TOGETHER}), "allowed: without kueue.x-k8s.io/podset-group-name"),
         (pytorch({LEVEL: RACK}), f"Worker.template.metadata.annotations[{SIZE}] is absent; allowed: a divisor of 6"),
-        (pytorch({LEVEL: RACK, SIZE: "4"}), f"annotations[{SIZE}] is 4; allowed: a divisor of 6, the replicas"),
-        (pytorch({LEVEL: RACK, SIZE: "1"}, role="Chief"), "allowed: in a JobSet or PyTorchJob, on a template that has"),
+        (pytorch({LEVEL: RACK, SIZE: "4"}), f"annotations[{SIZE}] is 4; allowed: a divisor of 6"),
+        (pytorch({LEVEL: RACK, SIZE: "1"}, role="Chief"), "allowed: in a JobSet or PyTorchJob or Job"),
         (pytorch({LEVEL: RACK, SIZE: "1"}, replicas=100_000), "allowed: at most"),
+        (indexed({LEVEL: RACK}), f"spec.template.metadata.annotations[{SIZE}] is absent; allowed: a divisor of 6"),
+        (indexed({LEVEL: RACK, SIZE: "4"}), f"annotations[{SIZE}] is 4; allowed: a divisor of 6"),
+        (indexed({LEVEL: RACK, SIZE: "2"}, completions=8), "spec.completions is 8; allowed: 6, the parallelism"),
         (
-            obj("batch/v1", "Job", "job", spec={"template": template({LEVEL: RACK, SIZE: "2"})}),
+            indexed({LEVEL: RACK, SIZE: "2"}, completionMode="NonIndexed"),
+            "spec.completionMode is 'NonIndexed'; allowed",
+        ),
+        (indexed({LEVEL: RACK, SIZE: "2"}, least=None), "batch-min-member] is absent; allowed: 6, the parallelism"),
+        (indexed({LEVEL: RACK, SIZE: "2"}, least="4"), "batch-min-member] is '4'; allowed: 6, the parallelism"),
+        (
+            indexed({LEVEL: RACK, SIZE: "1"}, least="100000", parallelism=100_000, completions=100_000),
+            "allowed: at most",
+        ),
+        (indexed({LEVEL: RACK, SIZE: "2"}), f"metadata.labels[{INDEX}] is absent; allowed: a number of 0 or more"),
+        (
+            obj("apps/v1", "StatefulSet", "set", spec={"template": template({LEVEL: RACK, SIZE: "2"})}, labels=QUEUE),
             f"spec.template.metadata.annotations[{LEVEL}] is example.com/rack; allowed: in a JobSet or PyTorchJob",
         ),
     ],
@@ -162,8 +196,11 @@ def test_other_slices_are_refused_with_their_field(owner: Json, said: str) -> No
     assert said in told(found)
 
 
-def test_slices_are_refused_where_another_schedulers_gang_has_no_parts() -> None:
+@pytest.mark.parametrize("is_of_a_job", [False, True])
+def test_slices_are_refused_in_another_schedulers_gang(is_of_a_job: bool) -> None:
     words = {"gang.scheduling.koordinator.sh/name": "g", "gang.scheduling.koordinator.sh/min-available": "2"}
-    found = group(*chained(pod(annotations={**words, LEVEL: RACK, SIZE: "2"})))
+    slices = {LEVEL: RACK, SIZE: "2"}
+    owners = [indexed(slices, least=None)] if is_of_a_job else []
+    found = group(*chained(pod(annotations={**words, **slices}), *owners))
     assert isinstance(found, Refusal)
-    assert "allowed: in a JobSet or PyTorchJob" in told(found)
+    assert "allowed: in a JobSet or PyTorchJob or Job, without another scheduler's gang" in told(found)

@@ -136,10 +136,6 @@ def test_templates_without_parts_can_ask_for_the_same_only() -> None:
         ),
         (job({PREFERRED: RACK, UNCONSTRAINED: "true"}), f"allowed: without {UNCONSTRAINED}"),
         (job({REQUIRED: "r" * 317}), "allowed: the label of a level of a Topology"),
-        (
-            job({**IN_BLOCK, "kueue.x-k8s.io/podset-slice-required-topology": RACK}),
-            "annotations[kueue.x-k8s.io/podset-slice-required-topology] is example.com/rack; allowed: in a JobSet",
-        ),
         (job({"kueue.x-k8s.io/podset-slice-required-topology-constraints": "[]"}), "allowed: none"),
         (
             jobset(leader={**IN_RACK, **TOGETHER}, workers={**IN_RACK, **TOGETHER}, others=IN_RACK),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from wire import gangs
-from wire.goint import parse_int
 from workloads.core import fields
 from workloads.core.case import Case
 from workloads.core.values import Shape
@@ -35,13 +33,3 @@ def replicas(case: Case) -> dict[str, int]:
             case.top, field, None, f"replica types {', '.join(case.kind.required) or 'with replicas'}"
         )
     return found
-
-
-def replica_index(case: Case) -> int:
-    """Return which of the replicas of its type a pod is, from 0 on. Raises Refused."""
-    text = fields.labels_of(case.pod).get(gangs.KUBEFLOW_REPLICA_INDEX, "")
-    number = parse_int(text)
-    if number is None or number < 0:
-        field = f"metadata.labels[{gangs.KUBEFLOW_REPLICA_INDEX}]"
-        raise fields.malformed(case.pod, field, text or None, "a number of 0 or more")
-    return number

@@ -34,7 +34,7 @@ def shape(case: Case) -> Shape:
     parts.append(SubGroup(name=_WORKER, min_sub_group=-(-workers // size)))
     parts.extend(_segments(case.top, full, workers, size))
     if part == _WORKER:
-        part = f"{_WORKER}-{kubeflow.replica_index(case) // size}"
+        part = f"{_WORKER}-{fields.index(case.pod, gangs.KUBEFLOW_REPLICA_INDEX) // size}"
     return Shape(parts=tuple(parts), part=part)
 
 
