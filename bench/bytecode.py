@@ -12,7 +12,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_EVERYTHING = "import cli.main, cli.schedulerprocess, cli.binderprocess, cli.admissionprocess"
+_EVERYTHING = (
+    "import cli.main, cli.schedulerprocess, cli.binderprocess, cli.admissionprocess, cli.nodeagentprocess, "
+    "cli.agentplugin, nodeagent.warden.main"
+)
 
 
 @contextmanager

@@ -8,11 +8,16 @@ from pathlib import Path
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def cpu_s(pid: int) -> float:
+def cpu_s(pid: int | str) -> float:
     """User and system time of all its threads so far, in seconds (steps of 10 ms)."""
     # The name of the program, in parentheses, may hold anything; what follows it is fixed.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def main_thread_cpu_s(pid: int) -> float:
+    """User and system time of its first thread so far, in seconds (steps of 10 ms)."""
+    return cpu_s(f"{pid}/task/{pid}")
 
 
 def cores() -> list[int]:

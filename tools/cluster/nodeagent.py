@@ -128,6 +128,11 @@ class NodeAgent:
         """What it counts."""
         return self._get(self._metrics, "/metrics")[1]
 
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._running().process.pid
+
     def resident_kib(self) -> int:
         """Resident memory, as the kernel counts it."""
         return self._running().resident_kib()
