@@ -15,10 +15,11 @@ from typing import Any, Final
 import msgspec
 
 from simulator import shape
+from simulator.shape import NodeShape
 from verification.hostile import contending, queueing
 from verification.hostile.actions import Action, ChangePodGroup, CreatePod, CreatePodGroup, DeletePod, EditPod
 from verification.hostile.faults import drawing
-from verification.hostile.faults.kinds import Fault
+from verification.hostile.faults.kinds import OF_AGENTS, OF_ROOM, Fault
 from verification.hostile.pool_actions import MoveGroup, MoveNode, MovePod, MoveQueue
 from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.scenario import Scenario, Switches
@@ -40,6 +41,9 @@ _STRAY_QUEUES, _STRAY_PODS = 0.1, 0.15
 #: Part of the runs in which schedulers keep nodes for groups that have waited this long.
 _KEEPS_NODES: Final = 0.6
 _PATIENCES_S: Final = (10.0, 30.0)
+#: Parts of the runs in which nodes have agents, and in which each pool has two replicas of its scheduler.
+_HAS_AGENTS: Final = 0.4
+_HAS_REPLICAS: Final = 0.3
 
 
 class Mix(enum.Enum):
@@ -62,9 +66,18 @@ def scenario(
     actions += [each for number in range(PODS) for each in _pod(rng, number)]
     actions += [each for number in range(_GANGS) for each in _gang(rng, number)]
     actions += _moves(rng, [machine.name for machine in machines], 0 if is_calm else _MOVES)
-    faults = drawing.draw(rng, machines, kinds=() if is_calm else kinds, duration_s=_DURATION_S)
+    settings = _surroundings(seed, machines) if not is_calm else Switches(pools=(POOL,))
+    faults = drawing.draw(
+        rng,
+        machines,
+        kinds=() if is_calm else kinds,
+        schedulers=settings.schedulers,
+        duration_s=_DURATION_S,
+        about=_about(settings, mix),
+    )
     faults = tuple(_of_either(rng, faults))
-    settings = Switches(pools=(POOL,), event_delay_s=0.0 if is_calm else rng.choice([0.0, 0.0, 0.5]))
+    if not is_calm:
+        settings = msgspec.structs.replace(settings, event_delay_s=rng.choice([0.0, 0.0, 0.5]))
     if mix is not Mix.FREE:
         teams = random.Random(f"{seed}/pools/{mix.name}")
         actions = _in_queues(teams, mix, actions)
@@ -81,6 +94,21 @@ def scenario(
         faults=faults,
         calm_s=max(ends_s),
     )
+
+
+def _surroundings(seed: int, machines: Sequence[NodeShape]) -> Switches:
+    """Replicas that elect a leader for each pool, and nodes that have agents."""
+    rng = random.Random(f"{seed}/pools/surroundings")
+    schedulers = 2 if rng.random() < _HAS_REPLICAS else 1
+    part = rng.choice((0.5, 1.0)) if rng.random() < _HAS_AGENTS else 0.0
+    agents = tuple(machine.name for machine in machines if rng.random() < part)
+    return Switches(pools=(POOL,), schedulers=schedulers, election=schedulers > 1, agents=agents)
+
+
+def _about(settings: Switches, mix: Mix) -> list[frozenset[str]]:
+    """Kinds of faults that only some runs can have. Where teams take from each other room is made."""
+    are_there = {OF_ROOM: mix is Mix.CONTENDED, OF_AGENTS: settings.agents}
+    return [kinds for kinds, is_there in are_there.items() if is_there]
 
 
 def _labels(rng: random.Random) -> dict[str, str]:
@@ -125,13 +153,14 @@ def _moves(rng: random.Random, nodes: Sequence[str], count: int) -> Iterator[Act
 
 
 def _of_either(rng: random.Random, faults: Sequence[Fault]) -> Sequence[Fault]:
-    """Half of the faults of a scheduler are the other one's."""
-    fields = ("component", "user")
+    """Half of the faults of a scheduler, or of its role, are the other one's."""
+    fields = ("component", "user", "role")
     moved: list[Fault] = []
     for fault in faults:
-        field = next((each for each in fields if getattr(fault, each, "") == _SCHEDULER), "")
+        field = next((each for each in fields if getattr(fault, each, "").startswith(_SCHEDULER)), "")
         is_others = bool(field) and rng.random() < 0.5
-        moved.append(msgspec.structs.replace(fault, **{field: _OTHER}) if is_others else fault)
+        name = _OTHER + getattr(fault, field, "").removeprefix(_SCHEDULER)
+        moved.append(msgspec.structs.replace(fault, **{field: name}) if is_others else fault)
     return moved
 
 
