@@ -16,6 +16,7 @@ import msgspec
 
 from gpu.ended import has_ended
 from scheduler.core.convert import demand
+from scheduler.core.convert.extended_asks import claim_name
 from scheduler.core.convert.pods import is_ours, pod_record, seen_pod, started_s
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.records import PodRecord, SeenPod
@@ -68,7 +69,9 @@ class AlikePods:
     def _content(self, pod: Pod) -> bytes | None:
         """All that is read of a pod but its own fields; None if it is not kept, or its claims are its own."""
         spec, meta = pod.spec, pod.metadata
-        if spec.resource_claims or any(volume.ephemeral is not None for volume in spec.volumes or ()):
+        if spec.resource_claims or claim_name(pod):
+            return None
+        if any(volume.ephemeral is not None for volume in spec.volumes or ()):
             return None
         if has_ended(pod.status) or not (spec.node_name or is_ours(pod, self._settings)):
             return None

@@ -120,6 +120,10 @@ STATUS: Final[dict[str, list[Any]]] = {
     "allocatedResources": [None, {"cpu": "8"}],
     "nominatedNodeName": ["", "n1"],
     "resourceClaimStatuses": [None, [{"name": "r", "resourceClaimName": "r-1"}]],
+    "extendedResourceClaimStatus": [None, *({
+        "resourceClaimName": name,
+        "requestMappings": [{"containerName": "main", "resourceName": resource, "requestName": "r0"}],
+    } for name, resource in [("c-1", "nvidia.com/gpu"), ("c-2", "nvidia.com/gpu"), ("c-1", "example.com/nic")])],
     "startTime": [None, "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"],
 }  # fmt: skip
 
