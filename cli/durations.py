@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from cli.refusing import BadInput
+
 ALLOWED: Final = "a number with ms, s, m or h as in 250ms, 30s, 5m, 1h"
 LONGEST_S: Final = 366 * 86_400.0
 
@@ -23,3 +25,11 @@ def seconds(text: str) -> float:
     if value > LONGEST_S:
         raise ValueError(f"{text!r} is more than a year; allowed: {ALLOWED}")
     return value
+
+
+def of_option(option: str, text: str) -> float:
+    """Read the value of an option in seconds. Raises BadInput."""
+    try:
+        return seconds(text)
+    except ValueError as error:
+        raise BadInput(f"{option}: {error}") from error

@@ -357,10 +357,7 @@ def _demo(arguments: argparse.Namespace) -> int:
 def _seconds(option: str, text: str) -> float:
     from cli import durations  # noqa: PLC0415 - lazily, as above
 
-    try:
-        return durations.seconds(text)
-    except ValueError as error:
-        raise BadInput(f"{option}: {error}") from error
+    return durations.of_option(option, text)
 
 
 if __name__ == "__main__":

@@ -84,10 +84,8 @@ class Folder:
         try:
             with self._reader(key + _HELD) as reader:
                 fcntl.flock(reader, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
+        except OSError as error:
+            return isinstance(error, BlockingIOError)
         return False
 
     def sweep(self) -> None:

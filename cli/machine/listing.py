@@ -40,9 +40,8 @@ def _listed(gpu: Gpu) -> dict[str, Any]:
         }
         for key, one in sorted(gpu.book.entries.items(), key=lambda item: pid_of(item[0]))
     ]
-    free_nano = 0 if gpu.why_closed else gpu.book.free_nano
-    about = {"index": gpu.index, "uuid": gpu.uuid, "memMiB": gpu.mem_mib, "freeNano": free_nano}
-    return {**about, "whyClosed": gpu.why_closed, "commands": commands}
+    about = {"index": gpu.index, "uuid": gpu.uuid, "memMiB": gpu.mem_mib, "whyClosed": gpu.why_closed}
+    return {**about, "freeNano": 0 if gpu.why_closed else gpu.book.free_nano, "commands": commands}
 
 
 def _rows(gpu: dict[str, Any]) -> list[list[str]]:

@@ -26,36 +26,37 @@ from kube.client.clock import SystemClock
 from reservation.device import Unreadable
 from reservation.nvml import installed
 
-#: As sysexits.h has it (EX_TEMPFAIL): the same may succeed later.
-_NO_ROOM: Final = 75
-_CANNOT_START, _NOT_FOUND = 126, 127
+#: The first as sysexits.h has it (EX_TEMPFAIL): the same may succeed later. The others as shells have them.
+_NO_ROOM, _CANNOT_START, _NOT_FOUND = 75, 126, 127
 #: Where a kubelet remembers the devices of its plug-ins. NVIDIA's plug-in and its forks name them by UUID.
 _CHECKPOINT: Final = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
-_IDS: Final = ("GPU-", "MIG-")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return only where it was not started, or list GPUs."""
     # Bad input is refused on any machine, before the GPUs are read.
-    wanted = None if arguments.list else (requested(arguments.gpus, arguments.gpu_memory), _wait_s(arguments.wait))
+    wanted = None if arguments.list else requested(arguments.gpus, arguments.gpu_memory)
+    wait_s = durations.of_option("--wait", arguments.wait)
     found = installed()
     if isinstance(found, Unreadable):
-        return _said(f"the GPUs can't be read: {found.message}", 1)
-    closed = ("", "its MIG mode is on")
-    gpus = [Gpu(at, device.uuid, device.mem_mib or 0, closed[is_cut]) for at, (device, is_cut) in enumerate(found)]
+        return _said(f"the GPUs can't be read: {found.message}; check NVIDIA's driver with nvidia-smi", 1)
+    gpus = [Gpu(at, one.uuid, one.mem_mib or 0, ("", "its MIG mode is on")[cut]) for at, (one, cut) in enumerate(found)]
     site = Site(gpus, Folder(Path(arguments.folder)), Processes())
     if wanted is None:
         print_list(site.standing(), form=arguments.output, has_headers=not arguments.no_headers)
         return 0
-    return _start(arguments, site, *wanted)
+    return _start(arguments, site, wanted, wait_s)
 
 
 def _start(arguments: argparse.Namespace, site: Site, ask: Ask, wait_s: float) -> int:
     if not arguments.beside_kubelet and (why := why_refused()):
         raise BadInput(f"--beside-kubelet: missing; {why}")
-    path = shutil.which(arguments.command[0])
+    name: str = arguments.command[0]
+    path = shutil.which(name)
+    if path is None and os.sep in name and Path(name).exists():
+        return _said(f"{name}: not an executable file", _CANNOT_START)
     if path is None:
-        return _said(f"{arguments.command[0]}: command not found", _NOT_FOUND)
+        return _said(f"{name}: command not found", _NOT_FOUND)
     who = line(f"{os.environ.get('LOGNAME') or os.getuid()}/{Path(path).name}")[:64]
     try:
         Path(arguments.folder).mkdir(parents=True, exist_ok=True)
@@ -72,13 +73,6 @@ def _start(arguments: argparse.Namespace, site: Site, ask: Ask, wait_s: float) -
     given = "; ".join(f"{decimal(gpu.charged_nano)} of GPU {gpu.index} ({gpu.uuid})" for gpu in found)
     _said(f"{given}; limits are not enforced")
     return _become(path, arguments.command, environment(found))
-
-
-def _wait_s(text: str) -> float:
-    try:
-        return durations.seconds(text)
-    except ValueError as error:
-        raise BadInput(f"--wait: {error}") from error
 
 
 def environment(gpus: Sequence[Gpu]) -> dict[str, str]:
@@ -102,7 +96,9 @@ def why_refused(checkpoint: Path = _CHECKPOINT) -> str:
     """Return why the kubelet of this machine may give out its GPUs, so that two would keep accounts; "" if not."""
     try:
         registered = json.loads(checkpoint.read_bytes())["Data"]["RegisteredDevices"] or {}
-        gpus = sorted(name for name, ids in registered.items() if any(str(each).startswith(_IDS) for each in ids))
+        gpus = sorted(
+            name for name, ids in registered.items() if any(str(each).startswith(("GPU-", "MIG-")) for each in ids)
+        )
     except FileNotFoundError:
         return ""
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

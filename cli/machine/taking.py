@@ -50,7 +50,7 @@ class Site:
                 if found.is_for_ever or (left := until - now()) <= 0:
                     return found
                 if found != told:
-                    tell(f"waits: {found.shown()}")
+                    tell(f"waiting: {found.shown()}")
                 told = found
                 sleep(min(_LOOK_S, left))
             self._write(key, found)
@@ -60,7 +60,7 @@ class Site:
         try:
             book = self._folder.book(gpu.uuid)
         except (MalformedBook, OSError) as error:
-            return msgspec.structs.replace(gpu, why_closed=f"{gpu.uuid}.json can't be read ({error})")
+            return msgspec.structs.replace(gpu, why_closed=f"{gpu.uuid}.json can't be read ({error}); remove it")
         dead = [Tenant(key, entry) for key, entry in book.entries.items() if not self._is_alive(key, entry)]
         return msgspec.structs.replace(gpu, book=leave(book, dead))
 

@@ -44,7 +44,7 @@ class Shell:
         self._started.append(made)
         assert made.stderr is not None
         line = made.stderr.readline()
-        assert ("waits" in line) is waits, line
+        assert ("waiting" in line) is waits, line
         return made
 
     def run(self, *arguments: str) -> tuple[int, str, str]:
@@ -75,6 +75,9 @@ def test_a_command_gets_a_share_of_a_gpu(shell: Shell) -> None:
     code, out, err = shell.run("--gpus", "0.5", "--", sys.executable, "-c", program, "--gpus", "2", "--", "-v")
     assert (code, out) == (7, "0.500 ['--gpus', '2', '--', '-v']\n")
     assert err == "0.500 of GPU 0 (GPU-a); limits are not enforced"
+    # -- may be left out: what follows the command is its own.
+    code, out, _ = shell.run("--gpus", "0.5", sys.executable, "-c", program, "--gpus", "2", "--", "-v")
+    assert (code, out) == (7, "0.500 ['--gpus', '2', '--', '-v']\n")
     _, out, _ = shell.run("--gpus", "0.5", "--", "grep", "SigIgn", "/proc/self/status")
     ignored = int(out.split()[1], 16)
     assert not ignored & (1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGTSTP - 1))
@@ -132,12 +135,16 @@ def masked(table: str) -> list[list[str]]:
     ("arguments", "code", "told"),
     [
         (["--", "true"], 2, "--gpus: missing; give a part as in 0.5"),
-        (["--gpus", "0.5"], 2, "COMMAND: missing; give it after --"),
+        (["--gpus", "0.5"], 2, "COMMAND: missing; give it last, as in moorage run --gpus 0.5 -- python train.py"),
+        (["--gpus", "0.5", "--"], 2, "COMMAND: missing"),
         (["--list", "--", "true"], 2, "--list: not with a command"),
-        (["--gpus", "0.5", "true", "--lr", "3"], 2, "unrecognized arguments: --lr"),
+        (["--list", "--gpus", "1"], 2, "--list: not with a command, --gpus or --gpu-memory"),
+        (["--gpus", "0.5", "--lr", "3", "true"], 2, "unrecognized arguments: --lr"),
+        (["true", "--gpus", "0.5"], 2, "--gpus: missing"),
         (["--gpus", "3", "--", "true"], 2, "--gpus, --gpu-memory: 3 whole GPUs requested, suitable"),
         (["--gpus", "1", "--wait", "soon", "--", "true"], 2, "--wait: 'soon' is not a number with ms, s, m or h"),
         (["--gpus", "1", "--", "no-such-program"], 127, "no-such-program: command not found"),
+        (["--gpus", "1", "--", "./pyproject.toml"], 126, "./pyproject.toml: not an executable file"),
         (["--gpus", "1", "--folder", "/proc/books", "--", "true"], 2, "--folder: /proc/books can't be used: No"),
     ],
     ids=str,
@@ -160,7 +167,8 @@ def test_a_program_that_the_kernel_does_not_start_takes_no_share(shell: Shell, t
 
 def test_a_machine_without_a_driver_says_so(shell: Shell) -> None:
     shell.state.unlink()
-    assert shell.run("--list") == (1, "", "the GPUs can't be read: unable to initialize NVML: Driver Not Loaded")
+    why = "the GPUs can't be read: unable to initialize NVML: Driver Not Loaded"
+    assert shell.run("--list") == (1, "", f"{why}; check NVIDIA's driver with nvidia-smi")
     # Bad input is refused before the driver is asked.
     assert shell.run("--gpus", "1.5", "--", "true")[0] == 2
     assert shell.run("--gpus", "0.5", "--wait", "soon", "--", "true")[0] == 2

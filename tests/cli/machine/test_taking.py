@@ -111,8 +111,8 @@ def test_who_waits_gets_it_at_the_next_look_and_says_why_it_waits_once_a_reason(
     assert machine.take(HALF, 600, hours) == [0]
     assert hours.now_s == 160
     assert machine.told == [
-        "waits: 0.5 of a GPU requested, no GPU has that free, the most is 0",
-        "waits: 0.5 of a GPU requested, no GPU has that free, the most is 0.25",
+        "waiting: 0.5 of a GPU requested, no GPU has that free, the most is 0",
+        "waiting: 0.5 of a GPU requested, no GPU has that free, the most is 0.25",
     ]
 
 
