@@ -1,8 +1,9 @@
 """``python -m tools.realgpu --out FOLDER``: try on a machine with a real GPU what tests have seen on emulated ones.
 
-It needs Python, nvidia-ml-py and the driver; no Kubernetes, network or CUDA toolkit. Each row runs in a process of its
-own, so a driver that hangs costs one row. After ``--within`` seconds no further row begins. Nothing of the GPU is
-changed but a memory limit of a control group of its own. Exit code 1: a row did not end as expected.
+It needs Python, nvidia-ml-py and the driver; no Kubernetes, network or CUDA toolkit. Three rows need Moorage's
+dependencies as well. Each row runs in a process of its own, so a driver that hangs costs one row. After ``--within``
+seconds no further row begins. Nothing of the GPU is changed but a memory limit of a control group of its own. Exit code
+1: a row did not end as expected, or did not answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Rows about faults, and about a share without a cluster."""
+"""Rows about health and faults, and about a share without a cluster. They need Moorage's dependencies."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -18,6 +19,23 @@ from tools.realgpu.outcome import Outcome, judged, not_possible
 _IDLE_S: Final = 1.0
 _FAULT_WITHIN_S: Final = 10.0
 _MOORAGE: Final = "from cli.main import main; raise SystemExit(main())"
+
+
+def health() -> Outcome:
+    """Look as the device plug-in does: whether GPUs answer, and tell recovery action and row remapping."""
+    reading = NvmlDevices().read()
+    looks = {uuid: dataclasses.asdict(look) for uuid, look in reading.looks.items()}
+    for look in looks.values():
+        look["recovery"] = look["recovery"] and look["recovery"].name
+    seen = {
+        "cards": [dataclasses.asdict(card) for card in reading.cards],
+        "slices": [dataclasses.asdict(one) for one in reading.slices],
+        "looks": looks,
+        "places (NVLink island, NUMA node)": dict(reading.places),
+        "driver": dataclasses.asdict(reading.driver),
+    }
+    tells = [look["answers"] and None not in (look["recovery"], look["remap_failed"]) for look in looks.values()]
+    return judged(seen, is_as_expected=bool(tells) and all(tells))
 
 
 def fault() -> Outcome:

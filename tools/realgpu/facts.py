@@ -1,8 +1,7 @@
-"""Rows that only read: the machine, what the device plug-in sees of its GPUs, and where MIG slices may lie."""
+"""Rows that only read: the machine, and where MIG slices may lie."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import platform
 import shutil
@@ -14,7 +13,6 @@ from typing import Any, Final
 
 import pynvml
 
-from nodeagent.nvmldevices import NvmlDevices
 from tools.realgpu.outcome import Outcome, Verdict, judged, not_possible
 
 _MIB: Final = 1 << 20
@@ -50,23 +48,6 @@ def machine() -> Outcome:
         "nvidia-ctk": _version("nvidia-ctk", "--version"),
     }
     return Outcome(Verdict.SEEN, seen)
-
-
-def health() -> Outcome:
-    """Look as the device plug-in does: whether GPUs answer, and tell recovery action and row remapping."""
-    reading = NvmlDevices().read()
-    looks = {uuid: dataclasses.asdict(look) for uuid, look in reading.looks.items()}
-    for look in looks.values():
-        look["recovery"] = look["recovery"] and look["recovery"].name
-    seen = {
-        "cards": [dataclasses.asdict(card) for card in reading.cards],
-        "slices": [dataclasses.asdict(one) for one in reading.slices],
-        "looks": looks,
-        "places (NVLink island, NUMA node)": dict(reading.places),
-        "driver": dataclasses.asdict(reading.driver),
-    }
-    tells = [look["answers"] and None not in (look["recovery"], look["remap_failed"]) for look in looks.values()]
-    return judged(seen, is_as_expected=bool(tells) and all(tells))
 
 
 def placements() -> Outcome:

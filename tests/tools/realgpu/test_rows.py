@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 
 from tests.nodeagent.warden.conftest import ROOT, hierarchy
@@ -118,6 +119,19 @@ def test_a_driver_that_hangs_costs_its_row_and_no_row_begins_after_the_time(mach
     assert rows["machine"]["why"].startswith("nothing within")
     assert rows["health"]["why"] == "no time was left"
     assert code == 1
+
+
+def test_most_rows_need_no_package_but_nvidias(tmp_path: Path) -> None:
+    """Without the packages of this environment: -S leaves them out."""
+    (tmp_path / "pynvml.py").symlink_to(pynvml.__file__)
+    modules = {row.what.partition(".")[0] for row in ROWS if row.what} - {"events"}
+    program = "".join(f"import tools.realgpu.{one}\n" for one in {*modules, "hold", "__main__"})
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"{program}import nodeagent.warden.main"],
+        cwd=ROOT, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert modules == {"facts", "sampling", "limits"}
 
 
 def test_a_row_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
