@@ -29,7 +29,14 @@ from scheduler.core.model.room import RoomSettings
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues.use_over_time import UsePeriod
 from scheduler.report.inspecting import Inspected, Inspecting
-from scheduler.settings import InspectSettings, PricingSettings, ScalingSettings, SchedulerSettings, UseSource
+from scheduler.settings import (
+    CarvingSettings,
+    InspectSettings,
+    PricingSettings,
+    ScalingSettings,
+    SchedulerSettings,
+    UseSource,
+)
 from wire import names
 
 _NS: Final = 1_000_000_000
@@ -57,6 +64,7 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         decisions=decisions,
         broken_gang_s=options.default_staleness_grace_period,
         scaling=scaling if options.cluster_autoscaling else None,
+        carving=CarvingSettings() if options.mig_on_demand else None,
         object_status=options.object_status,
         suggestions=options.suggestions,
         cdi=options.cdi_enabled,

@@ -7,8 +7,9 @@ with fresh lists (kube/lead/replica.py).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from typing import Protocol
 
 import anyio
 from typing_extensions import override
@@ -23,6 +24,7 @@ from kube.lead.secondary import Secondary
 from kube.telemetry.tracing import Tracer
 from kube.watch.reflector import Reflector
 from scheduler.autoscale.scaling import Scaling
+from scheduler.carving.carving import Carving
 from scheduler.commit.direct import Direct
 from scheduler.commit.gangs import Gangs
 from scheduler.commit.handed import HandedOver
@@ -58,6 +60,14 @@ from scheduler.watch.kueue_topologies import KueueTopologies
 from scheduler.watch.node_uses import NodeUses
 from scheduler.watch.sinks import NodeSink, PodGroupSink, PodSink, RequestSink
 from scheduler.watch.watched import budgets, secondary
+
+
+class Part(Protocol):
+    """Work that goes on beside the decisions."""
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +107,10 @@ class Scheduler(Follower):
         self._scaling = _scaling(of)
         #: What agents report of use; None: nobody follows it.
         self.uses = NodeUses(api, rng=rng) if settings.follows_use else None
+        self._carving = None if settings.carving is None else Carving(api, cache, settings=settings.carving, rng=rng)
         cdi = CdiNames(api, settings.cdi)
-        super().__init__((*_followed(of, self._scaling, cdi), *(() if self.uses is None else (self.uses,))))
+        also = () if self.uses is None else (self.uses,)
+        super().__init__((*_followed(of, self._scaling, self._carving, cdi), *also))
         handed = HandedOver(api, cache, clock=clock, orphan_s=settings.orphan_s)
         direct = Direct(
             api,
@@ -151,6 +163,8 @@ class Scheduler(Follower):
             self._group_statuses.want(explained)
         if self._scaling is not None:
             self._scaling.decided()
+        if self._carving is not None:
+            self._carving.decided()
 
     @override
     def _forget_gone(self) -> None:
@@ -179,33 +193,35 @@ class Scheduler(Follower):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._recounting.run)
             tasks.start_soon(self._status.run)
-            if self._suggesting is not None:
-                tasks.start_soon(self._suggesting.run)
             tasks.start_soon(self._enforcing.run)
-            if self._caps is not None:
-                tasks.start_soon(self._caps.run)
             tasks.start_soon(self._releasing.run)
             tasks.start_soon(self._remarking.run)
             tasks.start_soon(self._answering.run)
             tasks.start_soon(self._joining.run)
-            if self._scaling is not None:
-                tasks.start_soon(self._scaling.run)
-            if self._queue_use is not None:
-                tasks.start_soon(self._queue_use.run)
+            for part in self._chosen():
+                tasks.start_soon(part.run)
             if self._uses_prices:
                 self._pricing.begin()  # the first decision goes by the pods that run
                 tasks.start_soon(self._pricing.run)
-            if self._queue_statuses is not None:
-                tasks.start_soon(self._queue_statuses.run)
-            if self._group_statuses is not None:
-                tasks.start_soon(self._group_statuses.run)
-            if self._budget_labels is not None:
-                tasks.start_soon(self._budget_labels.run)
             tasks.start_soon(self._evictor.run)
             if self._making is not None:
                 await self._making.begin()  # what is kept for holders is charged before the first decision
                 tasks.start_soon(self._making.run)
             tasks.start_soon(self._cycle.run)
+
+    def _chosen(self) -> Iterator[Part]:
+        """What settings have it do."""
+        parts: tuple[Part | None, ...] = (
+            self._suggesting,
+            self._caps,
+            self._scaling,
+            self._carving,
+            self._queue_use,
+            self._queue_statuses,
+            self._group_statuses,
+            self._budget_labels,
+        )
+        return (part for part in parts if part is not None)
 
 
 def _traces(tracer: Tracer | None, settings: SchedulerSettings) -> Traces:
@@ -217,13 +233,14 @@ def _scaling(of: _Means) -> Scaling | None:
     return None if asked is None else Scaling(of.api, of.cache, clock=of.clock, settings=asked)
 
 
-def _followed(of: _Means, scaling: Scaling | None, cdi: CdiNames) -> tuple[Followed, ...]:
+def _followed(of: _Means, scaling: Scaling | None, carving: Carving | None, cdi: CdiNames) -> tuple[Followed, ...]:
     """What is read before anything is decided: what safety rests on, and each decision needs.
 
     In this order: a pod whose PodGroup, BindRequest or claim is not known yet is not taken for one without it.
     """
     api, cache, rng = of.api, of.cache, of.rng
     kinds = (*secondary(cache), budgets(cache)) if of.settings.decisions.makes_room else secondary(cache)
+    kinds = kinds if carving is None else (*kinds, carving.kind)
     return (
         Reflector(api, NODES, NodeSink(cache), rng=rng),  # what there is to give
         Reflector(api, POD_GROUPS, PodGroupSink(cache), rng=rng),  # devices that a plan promises to a gang

@@ -22,6 +22,19 @@ if TYPE_CHECKING:
     from scheduler.core.scores.score import Scores
 
 
+class CarvingSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How MIG slices are made for pods (docs/mig.md). Times in seconds of the event loop's clock.
+
+    ``rest_s``: between two changes of a GPU. ``patience_s``: until its agent takes a change up. ``shown_s``: until its
+    Node shows what was done. ``look_s``: changes within this time are looked at together.
+    """
+
+    rest_s: float = 60.0
+    patience_s: float = 60.0
+    shown_s: float = 30.0
+    look_s: float = 1.0
+
+
 class ScalingSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How autoscalers are asked for nodes (docs/design/autoscaling.md). Times in seconds of the event loop's clock.
 
@@ -119,6 +132,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     answer_s: float = 10.0
     prepare_s: float = 120.0
     scaling: ScalingSettings | None = None
+    carving: CarvingSettings | None = None
     object_status: bool = True
     suggestions: bool = False
     cdi: Cdi = Cdi.AUTO

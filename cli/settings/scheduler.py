@@ -185,6 +185,10 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
         ),
     ] = False
     scaling_pod_image: Annotated[str, Setting(help="of those pods", kind=kinds.IMAGE)] = _SCALING.image
+    mig_on_demand: Annotated[
+        bool,
+        Setting(help="have node agents make MIG slices for pods that wait for them", kind=kinds.SWITCH),
+    ] = False
     gpu_memory_to_fraction_ratio: Annotated[
         int,
         Setting(

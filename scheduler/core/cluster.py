@@ -28,6 +28,7 @@ from scheduler.core.model.resources import Resources
 from scheduler.core.model.room import Intent, RoomFacts
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.stale import Stale
+from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.queues.berths import is_starved
@@ -46,6 +47,7 @@ from scheduler.core.scores.score import Scores
 from scheduler.core.scores.typical import ARRIVAL
 from scheduler.core.snapshot.counting import count_node
 from scheduler.core.snapshot.supposed import AS_IT_IS, Supposed
+from wire import names
 
 
 @dataclass(slots=True)
@@ -297,6 +299,32 @@ class Cluster(ClusterState):
     def node_names(self) -> list[str]:
         """Names of all nodes, sorted."""
         return sorted(self._nodes)
+
+    def free_slices(self, name: str) -> dict[str, int]:
+        """How many MIG slices of a node nobody has, by resource; below zero where more are used than are there."""
+        node = self._nodes.get(name)
+        if node is None:
+            return {}
+        used = self._count(name).extended
+        there = {each for each, _ in node.capacity.extended} | used.keys()
+        amounts = dict(node.capacity.extended)
+        slices = (each for each in there if each.startswith(names.MIG_RESOURCE_PREFIX))
+        return {each: amounts.get(each, 0) - used.get(each, 0) for each in slices}
+
+    def say(self, uids: Sequence[str], verdict: Verdict, pod_group: tuple[str, str] | None) -> None:
+        """Have pods say this as long as they wait, until ``say_no_more``."""
+        self.backlog.said.say(uids, verdict, pod_group, lasts=True)
+        self._changed()
+
+    def say_no_more(self, uids: Iterable[str]) -> None:
+        """Have pods say again what decisions say of them."""
+        for uid in uids:
+            self.backlog.said.release(uid)
+            self.backlog.touch(uid)
+            pod = self._pods.records.get(uid)
+            if pod is not None and pod.pod_group:
+                self.backlog.touch_gang(pod.namespace, pod.pod_group)
+        self._changed()
 
     def will_fit(self, intent: Intent) -> bool:
         """Whether a standing intent's holders that wait fit at their places once all its victims are gone."""

@@ -9,7 +9,7 @@ being lost:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import msgspec
 
@@ -39,6 +39,7 @@ from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.nodes.resource_claims import ResourceClaims
+from scheduler.core.nodes.slice_caps import SliceCaps
 from scheduler.core.nodes.storage import Storage
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import Row
@@ -98,6 +99,7 @@ class ClusterState:
         self.sightings = Sightings()
         #: Nodes to be counted again.
         self._marked: dict[str, None] = {}
+        self._slice_caps = SliceCaps()
         #: Nodes as decisions have counted them (decide/snapshot.py).
         self._counted: dict[str, tuple[Supposed, Occupancy]] = {}
         #: Pods and gangs that wait, and what they wait for; ``prepared`` brings it up to date.
@@ -125,7 +127,13 @@ class ClusterState:
         return node_record(node, with_images=bool(self.settings.weights.images))
 
     def _put_node(self, record: NodeRecord) -> bool:
-        return self._take_node(self._joining(record))
+        return self._take_node(self._joining(self._slice_caps.capped(record)))
+
+    def cap_slices(self, name: str, caps: Mapping[str, int]) -> None:
+        """Cap what counts of a node's resources, also where its Node says more; empty: what that says counts."""
+        known = self._nodes.get(name)
+        if known is not None:
+            self._take_node(self._joining(self._slice_caps.put(known, caps)))
 
     def _joining(self, record: NodeRecord) -> NodeRecord:
         """A node as it was read, marked if it has just come to this pool."""
@@ -169,6 +177,7 @@ class ClusterState:
         """Forget a node; what is known to be on it stays known."""
         if self._nodes.pop(name, None) is not None:
             self.ledger.drop(name)
+            self._slice_caps.forget(name)
             self.joining.pop(name, None)
             self.others.nodes_changed()
             self.commits.probation.forget_node(name)

@@ -36,6 +36,8 @@ OF_CODES: Final[Mapping[Code, str]] = {
     Code.WAITING_FOR_DEVICE: _WAIT,
     Code.WAITS_FOR_ROOM: "Nothing: pods that it may take from are ending. `explain` lists them.",
     Code.WAITS_FOR_BERTH: "Nothing: nodes are kept for it, and it starts when enough of the pods there have ended.",
+    Code.CARVING_UNDER_WAY: "Nothing: the agent of the node makes [MIG slices](mig.md), within a minute.",
+    Code.NO_CARD_CAN_BE_CARVED: "Wait until slices come free, or offer more GPUs ([MIG slices](mig.md)).",
     Code.CLAIM_NOT_FOUND: _MEND_CLAIM,
     Code.CLAIM_NOT_MADE: _WAIT,
     Code.CLAIM_NOT_OWN: "Delete the claim of that name, which another pod left.",

@@ -269,6 +269,13 @@ def _message(verdict: Verdict, words: Mapping[str, str]) -> str:  # noqa: C901, 
             return f"Waiting for an idle GPU reservation to be removed: {verdict.detail}"
         case Code.WAITS_FOR_ROOM:
             return _waits_for_room(verdict)
+        case Code.CARVING_UNDER_WAY:
+            return f"MIG slices are being made for it on {verdict.detail}"
+        case Code.NO_CARD_CAN_BE_CARVED:
+            return (
+                f"No GPU can be cut into {verdict.detail} now so that it starts: slices in use are in the way, "
+                "GPUs rest after a change, or it can't be on their nodes"
+            )
         case Code.WAITS_FOR_BERTH:
             return _waits_for_berth(verdict.berth or BerthCause(holder="", since_s=0))
         case _:

@@ -59,6 +59,11 @@ class Code(enum.Enum):
     WAITS_FOR_ROOM = "WaitsForRoom"
     #: It has waited so long that nodes are kept for it until it fits there: ``berth`` names them.
     WAITS_FOR_BERTH = "WaitsForBerth"
+    #: MIG slices are being made for it: ``detail`` names the nodes.
+    CARVING_UNDER_WAY = "CarvingUnderWay"
+    #: It waits for the MIG slices that ``detail`` names, and on none of the GPUs that are offered for it they can be
+    #: made now so that it starts.
+    NO_CARD_CAN_BE_CARVED = "NoCardCanBeCarved"
     #: A PersistentVolumeClaim that the pod mounts is not there: ``detail`` names it, as all that follow do.
     CLAIM_NOT_FOUND = "ClaimNotFound"
     #: The claim of a generic ephemeral volume has not been made yet.

@@ -41,13 +41,13 @@ class Endpoint:
     def resource(self) -> str:
         return self.request.resource
 
-    async def devices(self) -> Devices:
+    async def devices(self, *, within_s: float | None = 60) -> Devices:
         """Wait for the next list."""
-        with anyio.fail_after(60):
+        with anyio.fail_after(within_s):
             return await self._lists.receive()
 
-    async def healthy(self) -> dict[str, bool]:
-        return {name: device.is_healthy for name, device in (await self.devices()).items()}
+    async def healthy(self, *, within_s: float | None = 60) -> dict[str, bool]:
+        return {name: device.is_healthy for name, device in (await self.devices(within_s=within_s)).items()}
 
     async def until(self, wanted: Callable[[dict[str, bool]], bool]) -> dict[str, bool]:
         """Wait for a list of this kind."""
@@ -84,9 +84,9 @@ class Registry:
         self._tasks = tasks
         self._came, self._comes = anyio.create_memory_object_stream[Endpoint](100)
 
-    async def next(self) -> Endpoint:
+    async def next(self, *, within_s: float | None = 60) -> Endpoint:
         """Wait for the next plug-in that registers, and until its devices were read."""
-        with anyio.fail_after(60):
+        with anyio.fail_after(within_s):
             endpoint = await self._comes.receive()
             await endpoint.heard.wait()
             return endpoint

@@ -132,6 +132,17 @@ TEXTS = [
         id="waits-for-room-that-was-made",
     ),
     pytest.param(
+        Verdict(code=Code.CARVING_UNDER_WAY, detail="n1, n2"),
+        "MIG slices are being made for it on n1, n2",
+        id="carving",
+    ),
+    pytest.param(
+        Verdict(code=Code.NO_CARD_CAN_BE_CARVED, detail="1 nvidia.com/mig-7g.80gb"),
+        "No GPU can be cut into 1 nvidia.com/mig-7g.80gb now so that it starts: slices in use are in the way, "
+        "GPUs rest after a change, or it can't be on their nodes",
+        id="no-card-can-be-carved",
+    ),
+    pytest.param(
         Verdict(code=Code.GANG_NOT_READY, required=3, present=2, gated=1),
         "Job is not ready for scheduling. Waiting for 3 pods, currently 2 exist, 1 are gated",
         id="gang-not-ready",

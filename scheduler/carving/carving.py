@@ -1,0 +1,224 @@
+"""Has MIG slices made for pods that wait for them: asks the agents of nodes by ``spec.mig`` of their GpuNodes.
+
+Decisions never wait for this. Now and then it looks at the pods that were last said to wait, and at what GpuNodes show
+(docs/mig.md). An agent refuses what it can't do safely, so what is known here may be old.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import anyio
+
+from kube.client.api import Api
+from kube.client.clock import monotonic_ns
+from kube.client.errors import ApiError, Conflict, NotFound
+from kube.client.resources import GPU_NODES
+from kube.lead.secondary import Kind
+from kube.watch.signal import Signal
+from scheduler.core.carving.attempts import PREFIX, Attempts, Withdraw, caps_of
+from scheduler.core.carving.choosing import Carve, choose
+from scheduler.core.carving.wanting import SliceWant, slice_wants
+from scheduler.core.convert.gpu_nodes import mig_node
+from scheduler.core.model.mig_card import MigLayoutAsked, MigNode
+from scheduler.core.model.verdict import Code, Verdict
+from scheduler.settings import CarvingSettings
+from scheduler.watch.cache import Cache
+from wire.crds.gpunode import GpuNode
+from wire.versions import is_older
+
+_log: Final = logging.getLogger(__name__)
+#: So much longer than its thinking, at least, is the pause after a look.
+_PAUSE_PER_LOOK: Final = 10
+#: Nodes that a pod's condition names.
+_MOST_NAMES: Final = 3
+
+
+class Carving:
+    """Asks for slices, and takes back what no agent takes up."""
+
+    def __init__(self, api: Api, cache: Cache, *, settings: CarvingSettings, rng: random.Random) -> None:
+        self._api = api
+        self._cache = cache
+        self._settings = settings
+        self._rng = rng
+        self._wake = Signal()
+        self._sink = GpuNodeSink(self._wake)
+        self._attempts = Attempts(rest_s=settings.rest_s, patience_s=settings.patience_s, shown_s=settings.shown_s)
+        #: Pods (UIDs) that say something of this, and nodes whose slices are capped.
+        self._said: dict[str, Verdict] = {}
+        self._capped: set[str] = set()
+        self._has_decided = False
+        self._thought_s = 0.0
+
+    @property
+    def kind(self) -> Kind[GpuNode]:
+        """What keeps it in step with GpuNodes."""
+        return Kind(GPU_NODES, self._sink, "no MIG slices are made for pods")
+
+    def decided(self) -> None:
+        """A decision was made: other pods may wait now."""
+        self._has_decided = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Look whenever something has changed, until cancelled."""
+        while True:
+            await self._wait()
+            await anyio.sleep(max(self._settings.look_s, _PAUSE_PER_LOOK * self._thought_s))
+            await self.look()
+
+    async def _wait(self) -> None:
+        at_s = self._attempts.next_s()
+        with anyio.move_on_after(None if at_s is None else max(0.0, at_s - anyio.current_time())):
+            await self._wake.wait()
+
+    async def look(self) -> None:
+        """Ask for what is wanted now, and take back what was in vain."""
+        if not self._has_decided:
+            return
+        began_s = anyio.current_time()
+        nodes = self._sink.nodes
+        withdrawals = self._attempts.observe(nodes, now_s=began_s)
+        carves, none = self._think(nodes, began_s)
+        self._thought_s = anyio.current_time() - began_s
+        # Charged before anything is awaited: no decision in between places anybody on what goes.
+        asked = [(carve, self._begin(carve)) for carve in carves]
+        self._cap()
+        self._say(none)
+        for withdraw in withdrawals:
+            await self._withdraw(withdraw)
+        for carve, attempt in asked:
+            await self._ask(carve, attempt)
+        self._cap()
+
+    def _think(self, nodes: dict[str, MigNode], now_s: float) -> tuple[Sequence[Carve], Sequence[SliceWant]]:
+        if not nodes:
+            return (), ()
+        cluster, now_ns = self._cache.cluster, monotonic_ns()
+        explained = cluster.backlog.said.all()
+        wants = slice_wants(cluster, explained, now_ns=now_ns, covered=self._attempts.covered())
+        found = choose(cluster, wants, nodes, busy=self._attempts.busy(now_s), now_ns=now_ns)
+        return found.carves, found.none
+
+    def _begin(self, carve: Carve) -> str:
+        node = self._cache.cluster.node(carve.node)
+        attempt = f"{PREFIX}{self._rng.getrandbits(64):016x}"
+        there = () if node is None else node.capacity.extended
+        self._attempts.begin(carve, attempt, caps_of(carve, there), now_s=anyio.current_time())
+        return attempt
+
+    def _cap(self) -> None:
+        """Have slices that are about to go count no more."""
+        caps = self._attempts.caps()
+        for name in sorted(self._capped | caps.keys()):
+            self._cache.cluster.cap_slices(name, caps.get(name, {}))
+        if self._capped or caps:
+            self._cache.wake.set()
+        self._capped = set(caps)
+
+    def _say(self, none: Iterable[SliceWant]) -> None:
+        """Have pods say that slices are being made for them, or that none can be made."""
+        cluster, now = self._cache.cluster, dict[str, tuple[Verdict, tuple[str, str] | None]]()
+        nodes: dict[str, set[str]] = {}
+        for one in self._attempts.in_flight.values():
+            for uid in one.uids:
+                nodes.setdefault(uid, set()).add(one.node)
+        for uid, names in nodes.items():
+            pod = cluster.pod(uid)
+            if pod is not None and not pod.node:
+                group = (pod.namespace, pod.pod_group) if pod.pod_group else None
+                now[uid] = Verdict(code=Code.CARVING_UNDER_WAY, detail=_listed(sorted(names))), group
+        for want in none:
+            verdict = Verdict(code=Code.NO_CARD_CAN_BE_CARVED, detail=want.text)
+            now |= dict.fromkeys(want.uids, (verdict, want.pod_group))
+        if gone := self._said.keys() - now.keys():
+            cluster.say_no_more(sorted(gone))
+        said = cluster.backlog.said
+        news = {uid: each for uid, each in now.items() if said.verdict(uid) != each[0]}
+        for uid, (verdict, group) in sorted(news.items()):
+            cluster.say([uid], verdict, group)
+        self._said = {uid: verdict for uid, (verdict, _) in now.items()}
+        if gone or news:
+            self._cache.wake.set()
+
+    async def _ask(self, carve: Carve, attempt: str) -> None:
+        node = self._sink.nodes.get(carve.node)
+        wanted = MigLayoutAsked(carve.cut.uuid, attempt, carve.cut.layout)
+        if node is None or not await self._write(node, carve.cut.uuid, wanted):
+            self._attempts.drop(carve.cut.uuid, now_s=anyio.current_time())
+            return
+        _log.info("MIG slices of %s on %s are asked for: %s", carve.cut.uuid, carve.node, carve.cut.layout)
+
+    async def _withdraw(self, what: Withdraw) -> None:
+        node = self._sink.nodes.get(what.node)
+        asked = None if node is None else node.asked_of(what.uuid)
+        if node is not None and asked is not None and asked.attempt == what.attempt:
+            _log.warning("the agent on %s did not make MIG slices of %s: withdrawn", what.node, what.uuid)
+            await self._write(node, what.uuid, None)
+
+    async def _write(self, node: MigNode, uuid: str, wanted: MigLayoutAsked | None) -> bool:
+        """Write what is asked of one GPU, at exactly the version that was looked at; return whether it was written."""
+        asked = [each for each in node.asked if each.uuid != uuid]
+        asked += [] if wanted is None else [wanted]
+        body = {"spec": {"mig": [_entry(each) for each in asked] or None}}
+        try:
+            self._sink.upsert(await self._api.patch(GPU_NODES, node.name, body, resource_version=node.rv))
+        except (Conflict, NotFound):
+            return False  # it changed meanwhile: the watch says how
+        except ApiError as error:
+            _log.warning("GpuNode %s could not be written: %s", node.name, error)
+            return False
+        return True
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    shown = ", ".join(names[:_MOST_NAMES])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _entry(asked: MigLayoutAsked) -> dict[str, Any]:
+    layout = [{"profile": profile, "start": start} for profile, start in asked.layout]
+    return {"uuid": asked.uuid, "attempt": asked.attempt, "layout": layout}
+
+
+class GpuNodeSink:
+    """Follows GpuNodes. Those without a GPU in MIG mode are not kept."""
+
+    def __init__(self, wake: Signal) -> None:
+        self._wake = wake
+        self.nodes: dict[str, MigNode] = {}
+
+    def keep(self, obj: GpuNode) -> MigNode:
+        """What is kept of a GpuNode."""
+        return mig_node(obj)
+
+    async def replace(self, kept: Sequence[MigNode]) -> None:
+        """Take a list: what is not in it is gone."""
+        self.nodes = {node.name: node for node in kept if node.cards}
+        self._wake.set()
+
+    def upsert(self, obj: GpuNode) -> None:
+        """Take a GpuNode, from the watch or as the answer to a write."""
+        node, known = self.keep(obj), self.nodes.get(obj.metadata.name)
+        if known is not None and is_older(node.rv, known.rv):
+            return
+        if node.cards:
+            self.nodes[node.name] = node
+        else:
+            self.nodes.pop(node.name, None)
+        self._wake.set()
+
+    def delete(self, obj: GpuNode) -> None:
+        """Take a GpuNode's last state."""
+        self.nodes.pop(obj.metadata.name, None)
+        self._wake.set()
+
+    def in_step(self, is_in_step: bool) -> None:
+        """Take whether changes come in. What is known stays: agents refuse what is not true any more."""
+        if is_in_step:
+            self._wake.set()

@@ -1,0 +1,141 @@
+"""Attempts at cutting GPUs: which are under way, for whom, and which GPUs rest.
+
+Pure: what GpuNodes show and the time go in. An attempt is one of ours if its id begins with our prefix; others, that
+administrators wrote, are waited for and left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from scheduler.core.carving.choosing import Carve
+from scheduler.core.model.mig_card import DONE, UNDER_WAY, MigCard, MigNode
+
+PREFIX: Final = "moorage-"
+
+
+class InFlight(msgspec.Struct, kw_only=True):
+    """An attempt. ``caps``: what counts of the node's slices until it has ended. ``done_s``: when it was done."""
+
+    node: str
+    uuid: str
+    attempt: str
+    since_s: float
+    uids: tuple[str, ...] = ()
+    caps: dict[str, int] = {}
+    done_s: float | None = None
+
+
+class Withdraw(msgspec.Struct, frozen=True):
+    """Take an attempt back that the agent did not take up."""
+
+    node: str
+    uuid: str
+    attempt: str
+
+
+@dataclass(slots=True)
+class Attempts:
+    """``rest_s``: of a GPU after each attempt. ``patience_s``: until the agent shows an attempt.
+
+    ``shown_s``: for so long the slices of an attempt that was done are waited for: kubelet tells its Node's resources
+    every ten seconds. ``longest_rest_s``: after failures the rest is doubled up to this.
+    """
+
+    rest_s: float = 60.0
+    patience_s: float = 60.0
+    longest_s: float = 600.0
+    shown_s: float = 30.0
+    longest_rest_s: float = 3600.0
+    in_flight: dict[str, InFlight] = field(default_factory=dict)
+    _rest_until_s: dict[str, float] = field(default_factory=dict)
+    _failures: dict[str, int] = field(default_factory=dict)
+
+    def begin(self, carve: Carve, attempt: str, caps: Mapping[str, int], *, now_s: float) -> None:
+        """Take an attempt that is asked for from now on."""
+        uuid = carve.cut.uuid
+        one = InFlight(node=carve.node, uuid=uuid, attempt=attempt, since_s=now_s, uids=carve.uids, caps=dict(caps))
+        self.in_flight[uuid] = one
+
+    def drop(self, uuid: str, *, now_s: float) -> None:
+        """Take that an attempt could not be asked for, or was withdrawn: the GPU rests, longer each time."""
+        self.in_flight.pop(uuid, None)
+        failures = self._failures[uuid] = self._failures.get(uuid, 0) + 1
+        self._rest_until_s[uuid] = now_s + min(self.rest_s * 2 ** min(failures - 1, 16), self.longest_rest_s)
+
+    def busy(self, now_s: float) -> set[str]:
+        """GPUs (UUIDs) that can't be cut now."""
+        return {*self.in_flight, *(uuid for uuid, until in self._rest_until_s.items() if until > now_s)}
+
+    def covered(self) -> set[str]:
+        """Pods (UIDs) for which slices are being made."""
+        return {uid for one in self.in_flight.values() for uid in one.uids}
+
+    def caps(self) -> dict[str, dict[str, int]]:
+        """What counts of each node's slices; of several attempts there the least."""
+        found: dict[str, dict[str, int]] = {}
+        for one in self.in_flight.values():
+            of_node = found.setdefault(one.node, {})
+            for resource, most in one.caps.items():
+                of_node[resource] = min(of_node.get(resource, most), most)
+        return {node: caps for node, caps in found.items() if caps}
+
+    def next_s(self) -> float | None:
+        """When time alone changes something."""
+        times = [*self._rest_until_s.values()]
+        times += [one.since_s + self.patience_s for one in self.in_flight.values() if one.done_s is None]
+        times += [one.done_s + self.shown_s for one in self.in_flight.values() if one.done_s is not None]
+        return min(times, default=None)
+
+    def observe(self, nodes: Mapping[str, MigNode], *, now_s: float) -> list[Withdraw]:
+        """Take what GpuNodes show; return what to take back."""
+        self._rest_until_s = {uuid: until for uuid, until in self._rest_until_s.items() if until > now_s}
+        cards = {card.uuid: (node, card) for node in nodes.values() for card in node.cards}
+        self._failures = {uuid: number for uuid, number in self._failures.items() if uuid in cards}
+        for uuid, (node, card) in cards.items():
+            self._adopt(uuid, node, card, now_s)
+        withdrawn = (self._look(one, cards.get(one.uuid), now_s) for one in list(self.in_flight.values()))
+        return [each for each in withdrawn if each is not None]
+
+    def _adopt(self, uuid: str, node: MigNode, card: MigCard, now_s: float) -> None:
+        """Take an attempt that another scheduler, or somebody else, asked for."""
+        asked = node.asked_of(uuid)
+        is_open = asked is not None and (asked.attempt != card.attempt or card.state == UNDER_WAY)
+        if asked is not None and is_open and uuid not in self.in_flight and uuid not in self._rest_until_s:
+            self.in_flight[uuid] = InFlight(node=node.name, uuid=uuid, attempt=asked.attempt, since_s=now_s)
+
+    def _look(self, one: InFlight, found: tuple[MigNode, MigCard] | None, now_s: float) -> Withdraw | None:
+        if found is None:
+            self.drop(one.uuid, now_s=now_s)
+            return None
+        card = found[1]
+        if one.done_s is not None:
+            if now_s >= one.done_s + self.shown_s:
+                del self.in_flight[one.uuid]
+            return None
+        if card.attempt == one.attempt and card.state != UNDER_WAY:
+            self._end(one, card, now_s)
+            return None
+        waits_s = self.longest_s if card.attempt == one.attempt else self.patience_s
+        if now_s < one.since_s + waits_s:
+            return None
+        self.drop(one.uuid, now_s=now_s)
+        return Withdraw(one.node, one.uuid, one.attempt) if one.attempt.startswith(PREFIX) else None
+
+    def _end(self, one: InFlight, card: MigCard, now_s: float) -> None:
+        if card.state != DONE:
+            self.drop(one.uuid, now_s=now_s)
+            return
+        one.done_s = now_s
+        self._failures.pop(one.uuid, None)
+        self._rest_until_s[one.uuid] = now_s + self.rest_s
+
+
+def caps_of(carve: Carve, extended: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """What counts of a node's slices while those of a cut go."""
+    there = dict(extended)
+    return {resource: max(0, there.get(resource, 0) - number) for resource, number in carve.cut.gone}

@@ -1,0 +1,74 @@
+"""Which pods wait for MIG slices, by what the last decision said of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from gpu.slices import slice_resource
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import Explain
+from scheduler.core.model.records import PodRecord
+from scheduler.core.model.verdict import Code
+from wire import names
+
+#: Verdicts that other slices can change.
+_FOR_WANT_OF_SLICES: Final = frozenset({Code.NO_NODE_FITS, Code.GANG_INCOMPLETE, Code.NO_CARD_CAN_BE_CARVED})
+#: Pods of a gang that are looked at, and slices that one group may want: as many as 64 GPUs have.
+_MOST_PODS: Final = 512
+_MOST_SLICES: Final = 512
+
+
+class SliceWant(msgspec.Struct, frozen=True, gc=False):
+    """Slices that a pod alone, or the members of a gang together, wait for. ``resources``: each with its number."""
+
+    uids: tuple[str, ...]
+    pod_group: tuple[str, str] | None
+    resources: tuple[tuple[str, int], ...]
+
+    @property
+    def text(self) -> str:
+        """``2 nvidia.com/mig-1g.10gb, 1 nvidia.com/mig-3g.40gb``."""
+        return ", ".join(f"{number} {name}" for name, number in self.resources)
+
+
+def slice_wants(
+    cluster: Cluster, explained: Iterable[Explain], *, now_ns: int, covered: Container[str]
+) -> list[SliceWant]:
+    """Return what is wanted, by priority and then by age. ``covered``: UIDs of pods for which slices are being made."""
+    found: list[tuple[tuple[int, str, str], SliceWant]] = []
+    for entry in explained:
+        if entry.verdict.code not in _FOR_WANT_OF_SLICES:
+            continue
+        groups = [entry.pods] if entry.pod_group is not None else [(uid,) for uid in entry.pods]
+        for uids in groups:
+            pods = [pod for uid in uids[:_MOST_PODS] if (pod := _waiting(cluster, uid, now_ns)) is not None]
+            wanted = Counter[str]()
+            for pod in pods:
+                wanted.update(dict(_asked(pod)))
+            if wanted and wanted.total() <= _MOST_SLICES and not any(pod.uid in covered for pod in pods):
+                want = SliceWant(tuple(pod.uid for pod in pods), entry.pod_group, tuple(sorted(wanted.items())))
+                found.append((min((-pod.priority, pod.created, pod.uid) for pod in pods), want))
+    return [want for _, want in sorted(found, key=lambda each: each[0])]
+
+
+def _waiting(cluster: Cluster, uid: str, now_ns: int) -> PodRecord | None:
+    """The pod, if it waits and may be placed now."""
+    pod, setback = cluster.pod(uid), cluster.setback(uid)
+    if pod is None or pod.node or pod.gated or (setback is not None and now_ns < setback.until_ns):
+        return None
+    return pod
+
+
+def _asked(pod: PodRecord) -> Iterator[tuple[str, int]]:
+    """Slices that a pod takes: whole ones, and one to share for each part of one that it asks for."""
+    asked = Counter({name: amount for name, amount in pod.cls.demand.extended if _is_slice(name)})
+    asked.update(slice_resource(ask.profile) for ask in pod.cls.request.shared if ask.profile)
+    yield from asked.items()
+
+
+def _is_slice(name: str) -> bool:
+    return name.startswith(names.MIG_RESOURCE_PREFIX)

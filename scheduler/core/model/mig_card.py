@@ -1,0 +1,65 @@
+"""GPUs in MIG mode as GpuNodes show them: their slices, and what was asked for of them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpu.miglayout import Profile
+from gpu.slices import slice_resource
+
+#: ``status.cards[].carving.state`` of a GpuNode.
+UNDER_WAY = "underway"
+DONE = "done"
+REFUSED = "refused"
+FAILED = "failed"
+
+
+class MigSlice(msgspec.Struct, frozen=True, gc=False):
+    """A slice at its place. ``is_whole``: a layout can name it."""
+
+    profile: str
+    start: int
+    size: int
+    in_use: bool
+    is_whole: bool = True
+
+    @property
+    def resource(self) -> str:
+        """What pods ask for."""
+        return slice_resource(self.profile)
+
+
+class MigLayoutAsked(msgspec.Struct, frozen=True, gc=False):
+    """An entry of ``spec.mig``: profile and first memory slice of all slices that a GPU is to have."""
+
+    uuid: str
+    attempt: str
+    layout: tuple[tuple[str, int], ...]
+
+
+class MigCard(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU. ``is_ready``: its MIG mode is on, it is well, and its slices are known.
+
+    ``attempt``, ``state``: of ``status.cards[].carving``.
+    """
+
+    uuid: str
+    is_ready: bool
+    profiles: dict[str, Profile] = {}
+    slices: tuple[MigSlice, ...] = ()
+    attempt: str = ""
+    state: str = ""
+    why: str = ""
+
+
+class MigNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node's GPUs, and all that its GpuNode asks for."""
+
+    name: str
+    rv: str
+    cards: tuple[MigCard, ...] = ()
+    asked: tuple[MigLayoutAsked, ...] = ()
+
+    def asked_of(self, uuid: str) -> MigLayoutAsked | None:
+        """What is asked of a GPU."""
+        return next((each for each in self.asked if each.uuid == uuid), None)

@@ -1,0 +1,186 @@
+"""Slices are asked for, charged and told of; what no agent takes up is withdrawn."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from kube.client.api import Api
+from kube.client.resources import GPU_NODES
+from kube.client.retry import Retry
+from kube.memory.server import MemoryApiServer
+from kube.memory.types import MOORAGE
+from scheduler.carving.carving import Carving
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import Explain
+from scheduler.core.model.verdict import Code
+from scheduler.settings import CarvingSettings
+from scheduler.watch.cache import Cache
+from simulator.virtualtime import VirtualClock
+from tests.scheduler.core.carving.cards import OFFERED, ONE, SEVEN, TWO
+from tests.scheduler.core.objects import cluster, commit, node, pod
+
+PROFILES = [
+    {"name": "1g.10gb", "size": 1, "starts": [0, 1, 2, 3, 4, 5, 6], "most": 7},
+    {"name": "2g.20gb", "size": 2, "starts": [0, 2, 4], "most": 3},
+    {"name": "7g.80gb", "size": 8, "starts": [0], "most": 1},
+]
+SLICE = {"profile": "1g.10gb", "start": 0, "size": 1, "uuid": "MIG-x"}
+
+
+@dataclass
+class Scene:
+    server: MemoryApiServer
+    api: Api
+    cluster: Cluster
+    carving: Carving
+
+    async def gpu_node(self) -> Any:
+        return await self.api.get(GPU_NODES, "n1")
+
+    async def follow(self) -> None:
+        """The watch brings what is stored."""
+        self.carving.kind.sink.upsert(await self.gpu_node())
+
+    async def show(self, **card: Any) -> None:
+        """The agent writes the status of its only GPU."""
+        known = {"uuid": "GPU-a", "mig": True, "profiles": PROFILES, "layout": [SLICE]}
+        status = {"status": {"cards": [{**known, **card}]}}
+        await self.api.patch(GPU_NODES, "n1", status, subresource="status")
+        await self.follow()
+
+    async def asked(self) -> list[tuple[str, list[tuple[str, int]]]]:
+        found = (await self.gpu_node()).spec.mig or []
+        return [(each.attempt, [(place.profile, place.start) for place in each.layout]) for each in found]
+
+    def decide(self) -> list[str]:
+        """Decide until nobody more is placed; names of those that were."""
+        placed: list[str] = []
+        while True:
+            plan = self.cluster.decide(0)
+            news = [entry for entry in plan.entries if isinstance(entry, Explain)]
+            self.cluster.told(news)
+            if len(news) == len(plan.entries):
+                self.carving.decided()
+                return placed
+            commit(self.cluster, plan)
+            placed += [entry.placement.name for entry in plan.entries if not isinstance(entry, Explain)]  # type: ignore[union-attr]  # placements alone
+
+    def says(self, name: str = "p") -> tuple[Code, str] | None:
+        verdict = self.cluster.backlog.said.verdict(f"uid-{name}")
+        return None if verdict is None else (verdict.code, verdict.detail)
+
+
+async def scene(*pods: Any) -> Scene:
+    clock = VirtualClock(asyncio.get_running_loop())
+    server = MemoryApiServer(clock=clock, rng=random.Random(1), extra_types=MOORAGE, auto_namespaces=True)
+    api = Api(server.transport("scheduler"), retry=Retry(random.Random(1)))
+    made = cluster(node("n1", gpus=0, labels=OFFERED, extended={ONE: "1"}), *pods)
+    carving = Carving(api, Cache(made), settings=CarvingSettings(), rng=random.Random(2))
+    await api.create(GPU_NODES, {"metadata": {"name": "n1"}})
+    it = Scene(server, api, made, carving)
+    await it.show()
+    return it
+
+
+WANTS_ALL = pod("p", extended={SEVEN: "1"})
+
+
+async def test_a_pod_s_slice_is_asked_for_and_what_goes_is_given_to_nobody_else() -> None:
+    it = await scene(WANTS_ALL)
+    assert it.decide() == []
+    await it.carving.look()
+    ((attempt, layout),) = await it.asked()
+    assert (attempt.startswith("moorage-"), layout) == (True, [("7g.80gb", 0)])
+    assert it.cluster.free_slices("n1") == {}
+    it.cluster.upsert_pod(pod("late", extended={ONE: "1"}))
+    assert it.decide() == []
+    assert it.says() == (Code.CARVING_UNDER_WAY, "n1")
+    assert it.cluster.validate() == []
+
+
+async def test_after_the_agent_is_done_the_pod_starts_and_nothing_more_is_asked() -> None:
+    it = await scene(WANTS_ALL)
+    it.decide()
+    await it.carving.look()
+    ((attempt, _),) = await it.asked()
+    seven = {"profile": "7g.80gb", "start": 0, "size": 8, "uuid": "MIG-y"}
+    await it.show(layout=[seven], carving={"attempt": attempt, "state": "done"})
+    await it.carving.look()
+    assert it.says() == (Code.CARVING_UNDER_WAY, "n1")
+    it.cluster.upsert_node(node("n1", gpus=0, labels=OFFERED, extended={SEVEN: "1"}))
+    assert it.decide() == ["p"]
+    await anyio.sleep(100)
+    await it.carving.look()
+    assert [each for each, _ in await it.asked()] == [attempt]
+    assert it.cluster.validate() == []
+
+
+async def test_what_the_agent_refuses_counts_again_and_the_pod_is_told_that_none_can_be_made_for_now() -> None:
+    it = await scene(WANTS_ALL)
+    it.decide()
+    await it.carving.look()
+    ((attempt, _),) = await it.asked()
+    await it.show(carving={"attempt": attempt, "state": "refused", "why": "a pod has it"})
+    await it.carving.look()
+    it.decide()
+    await it.carving.look()
+    it.decide()
+    assert it.cluster.free_slices("n1") == {ONE: 1}
+    assert it.says() == (Code.NO_CARD_CAN_BE_CARVED, f"1 {SEVEN}")
+    await anyio.sleep(61)
+    await it.carving.look()
+    assert [each for each, _ in await it.asked()] != [attempt]
+
+
+async def test_an_attempt_that_no_agent_takes_up_is_withdrawn_after_a_minute() -> None:
+    it = await scene(WANTS_ALL)
+    it.decide()
+    await it.carving.look()
+    await anyio.sleep(59)
+    await it.carving.look()
+    assert len(await it.asked()) == 1
+    await anyio.sleep(2)
+    await it.carving.look()
+    assert await it.asked() == []
+    assert it.cluster.free_slices("n1") == {ONE: 1}
+
+
+async def test_a_gpu_node_that_changed_meanwhile_is_not_overwritten() -> None:
+    it = await scene(WANTS_ALL)
+    it.decide()
+    by_hand = {"mig": [{"uuid": "GPU-a", "attempt": "by-hand", "layout": []}]}
+    await it.api.patch(GPU_NODES, "n1", {"spec": by_hand})
+    await it.carving.look()
+    assert [each for each, _ in await it.asked()] == ["by-hand"]
+    assert it.cluster.free_slices("n1") == {ONE: 1}
+
+
+async def test_what_is_asked_of_other_gpus_stays() -> None:
+    it = await scene(WANTS_ALL)
+    it.decide()
+    other = {"mig": [{"uuid": "GPU-b", "attempt": "by-hand", "layout": [{"profile": "2g.20gb", "start": 2}]}]}
+    await it.api.patch(GPU_NODES, "n1", {"spec": other})
+    await it.follow()
+    await it.carving.look()
+    assert [layout for _, layout in await it.asked()] == [[("2g.20gb", 2)], [("7g.80gb", 0)]]
+
+
+async def test_a_pod_that_gives_up_meanwhile_says_nothing_and_another_says_what_decisions_say() -> None:
+    it = await scene(WANTS_ALL, pod("q", extended={TWO: "1"}, cpu="100"))
+    it.decide()
+    await it.carving.look()
+    it.decide()
+    assert it.says("q") == (Code.NO_CARD_CAN_BE_CARVED, f"1 {TWO}")
+    it.cluster.remove_pod("uid-p")
+    await it.show(mig=False)
+    await it.carving.look()
+    it.decide()
+    assert it.says("p") is None
+    found = it.says("q")
+    assert found is not None
+    assert found[0] is Code.NO_NODE_FITS

@@ -1,0 +1,110 @@
+"""An attempt ends as its GpuNode shows; one that nobody takes up is withdrawn, and its GPU rests longer each time."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler.core.carving.attempts import Attempts, Withdraw, caps_of
+from scheduler.core.carving.choosing import Carve
+from scheduler.core.carving.cutting import CardCut
+from scheduler.core.model.mig_card import MigLayoutAsked, MigNode
+from tests.scheduler.core.carving.cards import ONE, TWO, card
+
+CUT = CardCut(uuid="GPU-a", layout=(("2g.20gb", 0),), gone=((ONE, 2),), new=((TWO, 1),), cost=(2, 0, 8))
+CARVE = Carve("n1", CUT, ("uid-p",))
+
+
+def begun(attempt: str = "moorage-1") -> Attempts:
+    attempts = Attempts()
+    attempts.begin(CARVE, attempt, caps_of(CARVE, [(ONE, 3)]), now_s=0.0)
+    return attempts
+
+
+def shows(attempt: str = "", state: str = "", asked: str = "") -> dict[str, MigNode]:
+    wanted = (MigLayoutAsked("GPU-a", asked, (("2g.20gb", 0),)),) if asked else ()
+    return {"n1": MigNode(name="n1", rv="1", cards=(card("GPU-a", attempt=attempt, state=state),), asked=wanted)}
+
+
+def test_what_goes_does_not_count_and_its_pods_are_covered() -> None:
+    attempts = begun()
+    assert attempts.caps() == {"n1": {ONE: 1}}
+    assert (attempts.covered(), attempts.busy(0.0)) == ({"uid-p"}, {"GPU-a"})
+
+
+def test_of_several_attempts_on_a_node_the_least_counts() -> None:
+    attempts = begun()
+    other = Carve("n1", CardCut(uuid="GPU-b", layout=(), gone=((ONE, 1),), new=(), cost=(0, 0, 0)), ())
+    attempts.begin(other, "moorage-2", caps_of(other, [(ONE, 1)]), now_s=0.0)
+    assert attempts.caps() == {"n1": {ONE: 0}}
+
+
+def test_after_an_attempt_that_was_done_its_slices_are_waited_for_and_the_gpu_rests() -> None:
+    attempts = begun()
+    assert attempts.observe(shows("moorage-1", "done"), now_s=5.0) == []
+    assert (attempts.covered(), attempts.caps()) == ({"uid-p"}, {"n1": {ONE: 1}})
+    assert attempts.observe(shows("moorage-1", "done"), now_s=35.0) == []
+    assert (attempts.covered(), attempts.caps()) == (set(), {})
+    assert (attempts.busy(64.9), attempts.busy(65.0)) == ({"GPU-a"}, set())
+
+
+@pytest.mark.parametrize("state", ["refused", "failed"])
+def test_after_a_refusal_the_gpu_rests_longer_each_time(state: str) -> None:
+    attempts, now_s = begun(), 0.0
+    for rest_s in (60.0, 120.0, 240.0):
+        assert attempts.observe(shows("moorage-1", state), now_s=now_s) == []
+        assert (attempts.covered(), attempts.caps()) == (set(), {})
+        assert (attempts.busy(now_s + rest_s - 0.1), attempts.busy(now_s + rest_s)) == ({"GPU-a"}, set())
+        now_s += rest_s
+        attempts.begin(CARVE, "moorage-1", {}, now_s=now_s)
+
+
+def test_the_rest_is_bounded_and_a_success_ends_its_growth() -> None:
+    attempts = begun()
+    for _ in range(100):
+        attempts.drop("GPU-a", now_s=0.0)
+    assert attempts.next_s() == attempts.longest_rest_s
+    attempts.begin(CARVE, "moorage-1", {}, now_s=4000.0)
+    attempts.observe(shows("moorage-1", "done"), now_s=4000.0)
+    attempts.observe(shows(), now_s=4100.0)
+    attempts.drop("GPU-a", now_s=5000.0)
+    assert attempts.next_s() == 5060.0
+
+
+def test_an_attempt_that_no_agent_shows_is_withdrawn_after_a_minute() -> None:
+    attempts = begun()
+    assert attempts.observe(shows("another", "done", asked="moorage-1"), now_s=59.9) == []
+    assert attempts.observe(shows("another", "done"), now_s=60.0) == [Withdraw("n1", "GPU-a", "moorage-1")]
+    assert attempts.covered() == set()
+
+
+def test_one_that_is_under_way_is_waited_for_longer() -> None:
+    attempts = begun()
+    assert attempts.observe(shows("moorage-1", "underway", asked="moorage-1"), now_s=599.0) == []
+    withdrawn = attempts.observe(shows("moorage-1", "underway", asked="moorage-1"), now_s=600.0)
+    assert withdrawn == [Withdraw("n1", "GPU-a", "moorage-1")]
+
+
+def test_an_attempt_whose_node_is_gone_is_forgotten() -> None:
+    attempts = begun()
+    assert attempts.observe({}, now_s=1.0) == []
+    assert (attempts.covered(), attempts.caps()) == (set(), {})
+
+
+def test_a_scheduler_that_starts_waits_for_what_was_asked_before() -> None:
+    attempts = Attempts()
+    assert attempts.observe(shows(asked="moorage-1"), now_s=0.0) == []
+    assert attempts.busy(0.0) == {"GPU-a"}
+    assert attempts.observe(shows(asked="moorage-1"), now_s=60.0) == [Withdraw("n1", "GPU-a", "moorage-1")]
+
+
+def test_an_administrator_s_attempt_is_not_withdrawn() -> None:
+    attempts = Attempts()
+    attempts.observe(shows(asked="by-hand"), now_s=0.0)
+    assert attempts.observe(shows(asked="by-hand"), now_s=60.0) == []
+    assert attempts.busy(60.0) == {"GPU-a"}
+
+
+def test_what_has_ended_is_not_taken_for_open() -> None:
+    attempts = Attempts()
+    attempts.observe(shows("moorage-1", "refused", asked="moorage-1"), now_s=0.0)
+    assert attempts.busy(0.0) == set()

@@ -1,0 +1,52 @@
+"""A node's GPUs take as many of the missing slices as they can, where that destroys and loses least."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from scheduler.core.carving.cutting import CardCut, cuts
+from scheduler.core.model.mig_card import MigCard
+from tests.scheduler.core.carving.cards import ONE, SEVEN, THREE, TWO, card
+
+
+def layouts(found: list[CardCut]) -> list[tuple[str, list[str]]]:
+    return [(each.uuid, [f"{profile[:2]}@{start}" for profile, start in each.layout]) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("cards", "missing", "expected", "left"),
+    [
+        pytest.param([card("a")], {TWO: 1}, [("a", ["2g@0"])], {}, id="an empty GPU"),
+        pytest.param([card("a", "1g@0!")], {THREE: 1}, [("a", ["1g@0", "3g@4"])], {}, id="beside a slice in use"),
+        pytest.param([card("a", "1g@0!")], {SEVEN: 1}, [], {SEVEN: 1}, id="a slice in use is in the way"),
+        pytest.param([card("a", "1g@0")], {SEVEN: 1}, [("a", ["7g@0"])], {}, id="a free one goes"),
+        pytest.param([card("a", "1g@0"), card("b")], {SEVEN: 1}, [("b", ["7g@0"])], {}, id="where none goes"),
+        pytest.param([card("a"), card("b", "3g@0!")], {THREE: 1}, [("b", ["3g@0", "3g@4"])], {}, id="the fuller GPU"),
+        pytest.param([card("a"), card("b")], {SEVEN: 2}, [("a", ["7g@0"]), ("b", ["7g@0"])], {}, id="two GPUs"),
+        pytest.param([card("a")], {THREE: 3}, [("a", ["3g@0", "3g@4"])], {THREE: 1}, id="as many as it takes"),
+        pytest.param([card("a")], {"nvidia.com/mig-9g.90gb": 1}, [], {"nvidia.com/mig-9g.90gb": 1}, id="no such one"),
+        pytest.param([card("a")], {}, [], {}, id="nothing"),
+    ],
+)
+def test_cuts_of_a_node(
+    cards: list[MigCard],
+    missing: dict[str, int],
+    expected: list[tuple[str, list[str]]],
+    left: dict[str, int],
+) -> None:
+    found, rest = cuts(cards, Counter(missing), {})
+    assert (layouts(found), rest) == (expected, left)
+
+
+def test_what_goes_and_comes_is_counted() -> None:
+    (found,), _ = cuts([card("a", "1g@0", "1g@1", "1g@2!")], Counter({TWO: 1, ONE: 1}), {})
+    assert found.gone == ()
+    (found,), _ = cuts([card("a", *(f"1g@{at}" for at in range(7)))], Counter({TWO: 1, THREE: 1}), {})
+    assert sum(number for _, number in found.gone) >= 5
+    assert found.new == ((TWO, 1), (THREE, 1))
+
+
+def test_slices_that_pods_on_their_way_will_take_stay() -> None:
+    assert cuts([card("a", "1g@0")], Counter({SEVEN: 1}), {ONE: 1}) == ([], Counter({SEVEN: 1}))
