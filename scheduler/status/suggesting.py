@@ -157,7 +157,8 @@ class Suggesting:
         while line:
             due, _, key = line[0]
             group = self._groups.get(key)
-            if group is not None and group.due == due and bool(group.said) == (line is self._told):
+            is_next = group is not None and group.due == due and bool(group.said) == (line is self._told)
+            if is_next and group is not None and group.code in HOPEFUL:
                 return due, key
             heappop(line)
         return None

@@ -126,6 +126,17 @@ async def test_a_time_that_is_over_is_not_told_any_more() -> None:
         assert not told(world, "next").startswith("wait until")
 
 
+async def test_a_gang_that_lacks_pods_meanwhile_is_not_looked_at_and_keeps_nobody_from_being_told() -> None:
+    async with stage.stage("2x4x80GiB", settings=suggesting()) as world:
+        await create_gang(world, "train", 2, pod("train-0", gpus=8), pod("train-1", gpus=8))
+        await settle(20)
+        await world.api.delete(PODS, "train-0", namespace=stage.TEAM)
+        await create(world, pod("big", gpus=8))
+        await settle(60)
+        assert "Waiting for 2 pods" in waits_because(world, "train-1")
+        assert told(world, "big") == "request 4 GPUs per pod."
+
+
 async def test_where_nothing_helps_nothing_is_said() -> None:
     async with stage.stage("1x4x80GiB", settings=suggesting()) as world:
         await cordon(world, "node-0")
