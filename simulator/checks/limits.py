@@ -141,8 +141,8 @@ class Limits:
         before = self._sums.row(pod.uid)
         self._count(pod, at_s)
         row = self._row(pod)
-        if before is None:
-            if pod.node:
+        if before is None or (known is not None and known.has_ended and not pod.has_ended):
+            if pod.node:  # it is there again as it was, in a restored etcd: nobody has decided on it
                 self._entered_s[row.pool, row.queue] = at_s
         elif grown := [each for each in PER if row.used[each] > before.used[each]]:
             self._judge(pod, row, grown, at_s)

@@ -77,6 +77,15 @@ def test_a_terminating_pod_counts_until_it_is_gone() -> None:
     assert len(found(story(queue("a", limit=1), leaving, of("a", "q")))) == 1
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_had_ended_and_runs_again_was_decided_on_by_nobody(phase: str) -> None:
+    """As in a restored etcd, of which pods are seen one after another: those that had come since are there still."""
+    ended = of("a", "p", phase=phase)
+    told = story(queue("a", limit=1), of("a", "p"), ended, of("a", "q"))
+    assert found(told.sees(of("a", "p", phase="Running"))) == []
+    assert len(found(told.after(400).sees(of("a", "r")))) == 1
+
+
 @pytest.mark.parametrize(
     ("more", "is_found"),
     [
