@@ -34,6 +34,7 @@ from scheduler.status.suggestion_texts import BOUND_WORDS, KEPT_WORDS, edit_text
 
 #: Victims that a table has.
 _MOST_VICTIMS: Final = 20
+_IDLE: Final = "Pods that hold shares and use next to none of them; nothing is evicted for that:"
 #: What time alone ends.
 _FOR_A_WHILE: Final = frozenset({Bound.DELAY, Bound.CLAIMS})
 _RULES: Final = {
@@ -221,6 +222,9 @@ def group_sheets(view: GroupView) -> Iterator[Sheet]:
     for each in view.evictions:
         yield _victims(f"{each.message}:", each.victims)
     yield from _helps(view)
+    if view.idle:
+        rows = [[Cell(each.message)] for each in view.idle]
+        yield Sheet(title=_IDLE, columns=("IDLE",), rows=rows, prose=("IDLE",))
 
 
 def _after(text: str, words: int) -> str:

@@ -10,13 +10,18 @@ from collections.abc import Callable
 from typing import Final
 
 import anyio
+import msgspec
 
 from cli.explaining.budget import Budget
 from cli.explaining.questions import Asked
 from cli.explaining.stepping import Explaining
 from cli.explaining.supposing import Whole
+from cli.explaining.views import GroupView, HolderView
 from kube.client.clock import Clock, monotonic_ns
 from scheduler.core.cluster import Cluster
+
+#: (now, namespace) -> idle shares.
+Idle = Callable[[int, str], tuple[HolderView, ...]]
 
 #: A question is worked on for this time at most; what was found by then is the answer.
 MOST_S: Final = 8.0
@@ -29,15 +34,25 @@ _NOT_LEADING: Final = (
 
 
 class Judging:
-    """``is_leading``: whether decisions are made here; a replica that follows answers by what it has read."""
+    """``is_leading``: whether decisions are made here; a replica that follows answers by what it has read.
+
+    ``idle``: idle shares of one namespace, "" for all, at a time; None: nobody follows what agents report.
+    """
 
     def __init__(
-        self, cluster: Cluster, *, clock: Clock, is_leading: Callable[[], bool], budget: Budget | None = None
+        self,
+        cluster: Cluster,
+        *,
+        clock: Clock,
+        is_leading: Callable[[], bool],
+        budget: Budget | None = None,
+        idle: Idle | None = None,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._is_leading = is_leading
         self._budget = budget or Budget()
+        self._idle = idle
         self._turn = anyio.Lock()
 
     async def explain(self, asked: Asked) -> Whole:
@@ -55,7 +70,13 @@ class Judging:
                     found.explain_now(self._wall_s(), is_settled=self._is_settled())
                 break
         unread = (*(() if self._is_leading() else (_NOT_LEADING,)), *((found.left_out,) if found.left_out else ()))
-        return Whole(group=found.view(), unread=unread)
+        return Whole(group=self._with_idle(found.view(), asked), unread=unread)
+
+    def _with_idle(self, view: GroupView, asked: Asked) -> GroupView:
+        if self._idle is None or not view.waiting or view.starts:
+            return view
+        idle = self._idle(self._clock.now_ns(), "" if asked.sees_others else asked.namespace)
+        return msgspec.structs.replace(view, idle=idle)
 
     async def _slice(self, until: float, patience_s: float) -> float:
         """Wait until a slice may begin; return what is left of the patience with decisions."""

@@ -19,13 +19,16 @@ from admission.certificates.tls import load, server_context
 from admission.certs import YEAR_S, serving_certificate
 from cli.explaining.answering import MOST_QUESTIONS, Answering
 from cli.explaining.budget import Budget
-from cli.explaining.judging import Judging
+from cli.explaining.idle import idle_holders
+from cli.explaining.judging import Idle, Judging
 from cli.explaining.observing import Observer
 from cli.explaining.rights import Rights
+from cli.explaining.views import HolderView
 from kube.client.api import Api
 from kube.lead.replica import Replica
 from kube.serving import running
 from scheduler.app import Scheduler
+from scheduler.watch.node_uses import NodeUses
 
 _log: Final = logging.getLogger(__name__)
 
@@ -59,8 +62,17 @@ def explained(
         clock=api.clock,
         is_leading=lambda: scheduler.standing.is_leading,
         budget=Budget(observer=observer),
+        idle=None if scheduler.uses is None else _idle(scheduler, scheduler.uses),
     )
     return Explained(replica, Answering(judging.explain, Rights(api.unfenced()), observer), listener, context)
+
+
+def _idle(scheduler: Scheduler, uses: NodeUses) -> Idle:
+    def found(now_ns: int, namespace: str) -> tuple[HolderView, ...]:
+        held = scheduler.cache.reservations.values() if uses.reports else ()
+        return idle_holders(held, uses.use_on, now_ns=now_ns, namespace=namespace)
+
+    return found
 
 
 class Explained:

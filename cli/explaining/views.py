@@ -87,6 +87,17 @@ class HelpView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="came
     edits: tuple[EditView, ...]
 
 
+class HolderView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
+    """A pod that holds a share and uses next to none of it, as the agent of its node reports it."""
+
+    namespace: str
+    name: str
+    node: str
+    gpu_nano: int
+    idle_since: str
+    message: str
+
+
 class GroupView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):
     """A pod or a PodGroup. ``starts``: it would be placed now. ``supposed``: edits that were asked for."""
 
@@ -113,6 +124,8 @@ class GroupView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
     helps: tuple[HelpView, ...] = ()
     #: When it starts at the latest, if all ends are known: "" if not.
     starts_at_the_latest: str = ""
+    #: Idle shares, where agents report them. Nothing is evicted for it.
+    idle: tuple[HolderView, ...] = ()
     tried: int = 0
 
 

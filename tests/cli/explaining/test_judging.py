@@ -12,6 +12,8 @@ from cli.explaining import groups
 from cli.explaining.budget import Budget
 from cli.explaining.judging import MOST_S, Judging
 from cli.explaining.questions import Asked, Unanswered
+from cli.explaining.views import HolderView
+from cli.inspection.sheets import plain
 from kube.client.clock import SystemClock, monotonic_ns
 from scheduler.core.cluster import Cluster
 from scheduler.core.what_if import explanation
@@ -162,3 +164,28 @@ async def test_a_replica_that_follows_says_what_it_does_not_know() -> None:
     whole = await judging(waiting(), is_leading=False).explain(POD)
     assert whole.group.helps
     assert whole.unread[0].startswith("this replica of the scheduler does not lead")
+
+
+async def test_idle_shares_are_named_to_a_group_that_waits_and_of_others_only_to_who_may_see_them() -> None:
+    made = waiting()
+    decided(made)
+    asked_of: list[str] = []
+    holder = HolderView(namespace="x", name="n", node="n1", gpu_nano=1, idle_since="", message="x/n holds much")
+
+    def idle(_: int, namespace: str) -> tuple[HolderView, ...]:
+        asked_of.append(namespace)
+        return (holder,)
+
+    explains = Judging(made, clock=CLOCK, is_leading=lambda: True, idle=idle)
+    whole = await explains.explain(POD)
+    assert whole.group.idle == (holder,)
+    told = [line for sheet in groups.group_sheets(whole.group) for line in plain(sheet)]
+    assert told[-3:] == [
+        "Pods that hold shares and use next to none of them; nothing is evicted for that:",
+        "IDLE",
+        "x/n holds much",
+    ]
+    await explains.explain(msgspec.structs.replace(POD, sees_others=False))
+    assert asked_of == ["", "ns"]
+    # A group that starts needs nobody's.
+    assert not (await explains.explain(msgspec.structs.replace(POD, supposed=("members=1",)))).group.idle
