@@ -107,6 +107,7 @@ async def _follow(arguments: argparse.Namespace, settings: PageSettings, door: D
                     rng=rng(),
                     namespaces=some,
                     leaders=None if arguments.simulate else leaders,
+                    has_use=not some,
                 )
                 is_local = is_loopback(settings.listen[0])
                 access: Access = Open() if is_local else Reviewed(api)

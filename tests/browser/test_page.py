@@ -32,6 +32,8 @@ from tests.cli.page.reviews import RIGHTS, USERS, Reviewer
 from tests.cli.page.serving import Served, served
 from tools.browser.chromium import Tab
 from wire import names
+from wire.core import Condition, ObjectMeta, Pod, PodSpec, PodStatus
+from wire.crds.gpunode import GpuNode, GpuNodeStatus, TenantStatus
 
 pytestmark = pytest.mark.browser
 
@@ -262,6 +264,72 @@ async def test_free_gpus_that_fit_no_pod_are_below_the_sums_and_a_link_shows_the
         assert await tab.evaluate(ROWS) == [
             [each.cause.value, gpus_down(each.nano), CAUSE_WORDS[each.cause]] for each in left
         ]
+
+
+def agent(ready: str) -> Pod:
+    condition = Condition(type="Ready", status=ready, last_transition_time="2026-01-01T00:00:00Z")
+    return Pod(
+        metadata=ObjectMeta(name="agent", namespace=names.NODE_NAMESPACE, uid="agent"),
+        spec=PodSpec(node_name="n2", service_account_name=names.NODE_AGENT_SERVICE_ACCOUNT),
+        status=PodStatus(conditions=[condition]),
+    )
+
+
+async def using(cluster: Cluster) -> GpuNode:
+    """Have a reservation hold the shared device of n2; return what an agent there reports of its tenants."""
+    container = {"name": "c", "image": "i", "resources": {"limits": {names.GPU_RESOURCE: "1"}}}
+    metadata = {
+        "name": "r",
+        "labels": {names.APP_LABEL: names.RESERVATION_APP, names.GPU_GROUP_LABEL: "g-1"},
+        "annotations": {names.RESERVE_FOR_GPU_INDEX: "GPU-a", names.DEVICE_INDEX: "0", names.DEVICE_MEMORY: "1024"},
+    }
+    body = {"metadata": metadata, "spec": {"nodeName": "n2", "containers": [container]}}
+    await cluster._start(names.RESERVATION_NAMESPACE, body)
+    half = (await cluster.api.get(PODS, "half", namespace="team-a")).metadata.uid
+    third = (await cluster.api.get(PODS, "third", namespace="team-b")).metadata.uid
+    tenants = [
+        TenantStatus(pod_uid=half, card="GPU-a", memory_percent=5, sm_percent=0, idle_since="2026-01-01T00:00:00Z"),
+        TenantStatus(pod_uid=third, card="GPU-a", memory_percent=85, enforced="kill"),
+    ]
+    return GpuNode(metadata=ObjectMeta(name="n2"), status=GpuNodeStatus(tenants=tenants))
+
+
+async def test_use_is_beside_shares_and_idle_ones_are_listed_while_the_agent_of_the_node_works(
+    tab: Tab, faults: Faults
+) -> None:
+    cluster = await small()
+    async with page(cluster) as made:
+        report = await using(cluster)
+        await shown(tab, made.address, "#/map?idle=1")
+        panel = "document.querySelector('.idle-shares')"
+        assert await tab.evaluate(f"{panel}.hidden")
+        objects = made.publishing.objects
+        objects.put_pod(agent("True"))
+        objects.put_gpu_node(report)
+        await tab.until(f"!{panel}.hidden")
+        assert await tab.evaluate(f"{panel}.querySelector('summary').innerText") == "Idle shares: 0.5 GPUs"
+        ((pod, node, gpus, *_),) = await tab.evaluate(ROWS)
+        assert (pod, node, gpus) == ("team-a/half", "n2", "0.5")
+        titles = await tab.evaluate("[...document.querySelectorAll('.share')].map(s => s.title)")
+        (half,) = [title for title in titles if title.startswith("team-a/half ")]
+        assert "uses 5% of its memory, 0% of its SMs, idle since" in half
+        assert await tab.evaluate("[...document.querySelectorAll('.share .use')].map(u => u.style.width).sort()") == [
+            "5%",
+            "85%",
+        ]
+        assert await faults() == []
+        await tab.open("about:blank")
+        await shown(tab, made.address, "#/node/n2")
+        said = await tab.evaluate("document.querySelector('article').innerText")
+        assert "uses 85% of its memory, not known of its SMs" in said
+        assert "memory limit: after (kill)" in said
+        assert "reported by the agent of this node" in said
+        objects.put_pod(agent("False"))
+        await tab.until("document.querySelector('article').innerText.includes('has not worked for')")
+        assert "85%" not in await tab.evaluate("document.querySelector('article').innerText")
+        await tab.open("about:blank")
+        await shown(tab, made.address)
+        assert await tab.evaluate(f"{panel}.hidden")
 
 
 async def test_the_light_is_not_green_while_nobody_schedules(tab: Tab) -> None:

@@ -1,6 +1,6 @@
 // A node of the map: its name and how it stands, and each device with its tenants' shares to scale.
 import { deviceLink, el, link } from "./dom.js";
-import { NANO, deviceName, deviceText, gpusUp, hasPage, isUnsure, percentUp, tenantName, tenantState } from "./format.js";
+import { NANO, deviceName, deviceText, gpusUp, hasPage, isUnsure, percentUp, tenantName, tenantState, tenantUse } from "./format.js";
 
 //: A tenant of a large device is named inside it from this share on.
 const ROOM_FOR_A_NAME = 0.14 * NANO;
@@ -52,7 +52,8 @@ function device(node, one, place, look) {
 
 /** A share is a link to its pod. Keys reach it by the device's page, so that the map stays one stop of the Tab key. */
 function share(node, device, tenant, look) {
-  const text = `${tenantName(tenant)} ${percentUp(tenant.nano)}${tenantState(tenant)}`;
+  const use = tenantUse(tenant);
+  const text = `${tenantName(tenant)} ${percentUp(tenant.nano)}${tenantState(tenant)}${use ? `, ${use}` : ""}`;
   const label = `${text} of ${node.name} ${device}`;
   const made = hasPage(tenant)
     ? el("a", { href: link("pod", tenant.namespace, tenant.name), tabindex: "-1", title: text, "aria-label": label })
@@ -66,7 +67,15 @@ function share(node, device, tenant, look) {
     const name = tenant.isHidden ? "somebody" : tenant.name || tenant.uid;
     made.append(el("b", {}, name), el("i", {}, percentUp(tenant.nano)));
   }
+  if (use) made.append(useBar(tenant));
   return made;
+}
+
+/** How much of its memory a tenant uses, as a bar at the foot of its share. */
+function useBar(tenant) {
+  const bar = el("s", { class: "use", "aria-hidden": "true" });
+  bar.style.width = `${tenant.memoryPercent ?? 0}%`;
+  return bar;
 }
 
 function missing(why) {

@@ -65,6 +65,16 @@ export const tenantName = (tenant) =>
 /** What is to be said of a tenant beside its share; "" of one that is bound. */
 export const tenantState = (tenant) => (tenant.isOnItsWay ? ", on its way" : tenant.isKept ? ", kept: its pod is gone" : "");
 
+/** What a tenant uses of its share, as the agent of its node reports it; "" where nobody knows. */
+export function tenantUse(tenant) {
+  const { memoryPercent, smPercent } = tenant;
+  if (memoryPercent === undefined && smPercent === undefined) return "";
+  const percent = (value) => (value === undefined ? "not known" : `${value}%`);
+  const said = [`uses ${percent(memoryPercent)} of its memory`, `${percent(smPercent)} of its SMs`];
+  if (tenant.idleSince) said.push(`idle since ${clock(tenant.idleSince)}`);
+  return said.join(", ");
+}
+
 /** Whether a tenant is a pod with a page of its own. */
 export const hasPage = (tenant) => Boolean(tenant.name) && !tenant.isHidden && !tenant.isKept;
 
@@ -86,7 +96,8 @@ export function deviceText(device, place) {
   else said.push(device.kind === "whole" ? "whole" : "shared");
   if (used) said.push(`${percentUp(used)} used`);
   for (const tenant of device.tenants ?? []) {
-    said.push(`${tenantName(tenant)} ${percentUp(tenant.nano)}${tenantState(tenant)}`);
+    const use = tenantUse(tenant);
+    said.push(`${tenantName(tenant)} ${percentUp(tenant.nano)}${tenantState(tenant)}${use ? `, ${use}` : ""}`);
   }
   if (device.isPartlyKnown) said.push("the rest is not known");
   if (free && used && !device.closed?.length) said.push(`${percentDown(free)} free`);

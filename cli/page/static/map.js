@@ -3,6 +3,7 @@
 import { card } from "./card.js";
 import { el } from "./dom.js";
 import { ofGpu, tenantName } from "./format.js";
+import { IdlePanel } from "./idle.js";
 import { queueOf } from "./store.js";
 import { explain, sumUp } from "./summary.js";
 import { UnusablePanel } from "./unusable.js";
@@ -20,6 +21,7 @@ export class MapView {
     this.grid = el("ul", { class: "nodes", "aria-label": "Nodes with their GPUs" });
     this.summary = el("section", { class: "summary", "aria-label": "The cluster in sum" });
     this.unusable = new UnusablePanel(page);
+    this.idle = new IdlePanel(page);
     this.legend = el("section", { class: "legend", "aria-label": "Legend" });
     this.find = el("input", { type: "search", id: "find", placeholder: "node, pod or namespace", autocomplete: "off" });
     this.find.addEventListener("input", () => this.page.go({ find: this.find.value }));
@@ -32,6 +34,7 @@ export class MapView {
       el("h1", { class: "unseen", tabindex: "-1" }, this.title),
       this.summary,
       this.unusable.root,
+      this.idle.root,
       el("div", { class: "tools" }, this.legend, this.choices(), el("label", { class: "find" }, "Find ", this.find)),
       this.empty,
       this.grid,
@@ -128,6 +131,7 @@ export class MapView {
     const { store, query } = this.page;
     sumUp(this.summary, [...store.nodes.values()]);
     this.unusable.show(store.unusable.values());
+    this.idle.show([...store.nodes.values()]);
     const sums = new Map();
     for (const [name, shares] of this.shares) {
       if (store.nodes.has(name)) for (const [category, nano] of shares) add(sums, category, nano);

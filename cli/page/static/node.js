@@ -1,7 +1,8 @@
 // A node, device by device.
 import { states } from "./card.js";
 import { el, number, podLink, table } from "./dom.js";
-import { NANO, closedText, deviceName, gpusUp, hasPage, isUnsure, memory, percentDown, percentUp, tenantName, tenantState } from "./format.js";
+import { NANO, closedText, deviceName, gpusUp, hasPage, isUnsure, memory, percentDown, percentUp, span, tenantName, tenantState, tenantUse } from "./format.js";
+import { now } from "./time.js";
 import { View, listed, note } from "./view.js";
 
 /** A node's devices, one by one. */
@@ -23,6 +24,7 @@ export class NodeView extends View {
       ["GPUs", `${least}${gpusUp(node.usedNano ?? 0)} of ${node.gpus ?? 0} used`],
       ["Product", node.product ?? ""],
       ["Node pool", node.nodePool ?? ""],
+      ["Use", reported(node)],
       ["MIG", (node.slices ?? []).map((one) => `${one.profile}: ${least}${one.used} of ${one.total} used`).join(", ")],
     ];
     const rows = (node.devices ?? []).map((device, place) => {
@@ -58,7 +60,16 @@ export class NodeView extends View {
   tenant(tenant) {
     const name = hasPage(tenant) ? podLink(tenant.namespace, tenant.name) : tenantName(tenant);
     const amount = `${percentUp(tenant.nano)}${tenant.memMib ? `, ${memory(tenant.memMib)}` : ""}`;
-    return el("div", {}, name, " ", el("span", { class: "amount" }, amount, tenantState(tenant)));
+    const use = tenantUse(tenant);
+    const limit = tenant.strength ? `memory limit: ${tenant.strength} (${tenant.enforced})` : "";
+    return el(
+      "div",
+      {},
+      name,
+      " ",
+      el("span", { class: "amount" }, amount, tenantState(tenant)),
+      ...[use, limit].filter(Boolean).map((text) => el("div", { class: "amount" }, text)),
+    );
   }
 
   /** To scale, and in the map's colours. */
@@ -75,6 +86,16 @@ export class NodeView extends View {
     add(left, Math.max(0, NANO - (device.usedNano ?? 0)));
     return made;
   }
+}
+
+/** How far what is shown of use counts; "" where no agent has reported. */
+function reported(node) {
+  if (!node.use) return "";
+  const at = Date.parse(node.useSince ?? "");
+  const age = Number.isNaN(at) ? "" : ` for ${span(now() - at)}`;
+  if (node.use === "stale") return `not known: the agent of this node has not worked${age}`;
+  const sure = node.use === "unsure" ? "; whether its agent works is not known" : "";
+  return (node.useWhy ? `not measured: ${node.useWhy}` : "reported by the agent of this node, of 5 minutes") + sure;
 }
 
 /** What the numbers of devices are worth. */
