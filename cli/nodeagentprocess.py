@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import random
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -16,6 +17,7 @@ from cli import connections, seeding
 from cli.health import Health
 from cli.listening import listening
 from cli.metrics import serving
+from cli.metrics.compat import SYSTEMS, show_compat
 from cli.metrics.nodeagent import AgentCounted, show_cards
 from cli.metrics.registry import Registry
 from cli.metrics.requests import CountedTransport
@@ -49,6 +51,8 @@ def settings(options: NodeAgentOptions) -> AgentSettings:
         raise BadInput("--cap-all: nobody caps without a warden; give --warden-socket, or take it out")
     if options.mig_on_demand and options.device_plugin != PLUGIN_OWN:
         raise BadInput("--mig-on-demand: only its own device plug-in can withdraw a slice; give --device-plugin=own")
+    if compat_systems(options.compat_metrics) and not options.warden_socket:
+        raise BadInput("--compat-metrics: nothing is measured without a warden; give --warden-socket, or take it out")
     return AgentSettings(
         node=options.node_name,
         version=VERSION,
@@ -60,7 +64,7 @@ def settings(options: NodeAgentOptions) -> AgentSettings:
 
 async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
     """Run the agent until told to stop. Each step can be taken again, so nothing has to be ended well."""
-    chosen = settings(options)
+    chosen, compat = settings(options), compat_systems(options.compat_metrics)
     rng, registry, health = seeding.rng(), Registry(), Health()
     listener = listening("--health-probe-bind-address", options.health_probe_bind_address)
     shown = listening("--metrics-bind-address", options.metrics_bind_address)
@@ -92,6 +96,8 @@ async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
         show_cards(registry, agent)
         if agent.limiting is not None:
             show_tenants(registry, agent.limiting.measures, agent.limiting.deeds)
+            index = _indexes(agent)
+            show_compat(registry, compat, agent.limiting.measures, node=chosen.node, index_of=index)
 
         async def work() -> None:
             await agent.run(task_status=health)
@@ -99,6 +105,22 @@ async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
         tasks.start_soon(work)
         await stop.wait()
         tasks.cancel_scope.cancel()
+
+
+def compat_systems(text: str) -> tuple[str, ...]:
+    """Read ``--compat-metrics``. Raises BadInput."""
+    named = tuple(name for part in text.split(",") if (name := part.strip()))
+    unknown = sorted(set(named) - set(SYSTEMS))
+    if unknown:
+        raise BadInput(f"--compat-metrics {unknown[0]}: allowed are {' and '.join(SYSTEMS)}")
+    return named
+
+
+def _indexes(agent: Agent) -> Callable[[str], int | None]:
+    def index_of(uuid: str) -> int | None:
+        return next((card.index for card in agent.cards.cards if card.uuid == uuid), None)
+
+    return index_of
 
 
 def _events(transport: CountedTransport, rng: random.Random, *, node: str) -> EventRecorder:

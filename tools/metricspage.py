@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import yaml
 
+from cli.metrics.compat import COMPAT
 from cli.metrics.declared import COMPONENTS
 from cli.metrics.metric import Kind, Metric
 from cli.metrics.tenants import TENANTS
@@ -22,6 +23,8 @@ _BEGIN: Final = "<!-- made by make metrics from cli/metrics/declared.py -->"
 _END: Final = "<!-- end of what is made -->"
 _BEGIN_TENANTS: Final = "<!-- made by make metrics from cli/metrics/tenants.py -->"
 _END_TENANTS: Final = "<!-- end of tenants -->"
+_BEGIN_COMPAT: Final = "<!-- made by make metrics from cli/metrics/compat.py -->"
+_END_COMPAT: Final = "<!-- end of names of other systems -->"
 _BEGIN_ALERTS: Final = "<!-- made by make metrics from helm/moorage/alerts/moorage.yaml -->"
 _END_ALERTS: Final = "<!-- end of the alerts -->"
 
@@ -78,6 +81,7 @@ def rendered(page: str) -> str:
     """Return a page with its tables as they should be."""
     page = _between(page, _BEGIN, _END, tables())
     page = _between(page, _BEGIN_TENANTS, _END_TENANTS, "\n".join(_rows(TENANTS)))
+    page = _between(page, _BEGIN_COMPAT, _END_COMPAT, "\n".join(_rows(COMPAT)))
     return _between(page, _BEGIN_ALERTS, _END_ALERTS, alerts())
 
 

@@ -13,7 +13,9 @@ from typing import Final
 
 import msgspec
 
-_NAME: Final = re.compile(r"(moorage|kai)_[a-z][a-z0-9_]*[a-z0-9]")
+_NAME: Final = re.compile(r"(moorage|kai|hami|metagpu)_[a-z][a-z0-9_]*[a-z0-9]")
+#: Names of other systems are as they are (cli/metrics/compat.py).
+_OWN: Final = ("moorage_", "kai_")
 _LABEL: Final = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -40,7 +42,8 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"{self.name}: a metric's name is moorage_... or kai_... in snake_case")
-        if (self.kind is Kind.COUNTER) != self.name.endswith("_total"):
+        is_own = self.name.startswith(_OWN)
+        if (self.kind is Kind.COUNTER) != self.name.endswith("_total") and is_own:
             raise ValueError(f"{self.name}: counters end in _total, and nothing else does")
         if (self.kind is Kind.HISTOGRAM) != bool(self.buckets) or list(self.buckets) != sorted(set(self.buckets)):
             raise ValueError(f"{self.name}: histograms have rising buckets, and nothing else has any")

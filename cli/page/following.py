@@ -103,7 +103,7 @@ def _of_namespace(objects: Objects, where: str) -> Sinks:
 
 
 class Following:
-    """Watches of six kinds, or seven. Without nodes and pods there is no page; the rest is missed where it can't be read.
+    """Watches of six or seven kinds. There is no page without nodes and pods; others are missed where they can't be.
 
     ``namespaces``: follow these alone, by four watches each, for who may not read all. Nodes, and the pods that hold
     devices for shares, are missed there, too, where they can't be read. ``leaders``: whose leases are read, too; None:

@@ -31,6 +31,14 @@ class NodeAgentOptions(Component, frozen=True, kw_only=True):
         bool,
         Setting(help="cap shares without a memory cap at what they ask of the GPU", kind=kinds.SWITCH),
     ] = False
+    compat_metrics: Annotated[
+        str,
+        Setting(
+            help="show tenants under the names of these systems, too: hami, metagpu",
+            kind=kinds.text("NAMES", "hami, metagpu, or both with a comma"),
+            default="none",
+        ),
+    ] = ""
     device_plugin: Annotated[
         str,
         Setting(

@@ -34,6 +34,8 @@ def test_the_node_is_told_by_the_environment_as_the_chart_does() -> None:
     [
         ([], "--node-name: missing; give the name of the Node"),
         (["--node-name=n", "--cap-all"], "--cap-all: nobody caps without a warden; give --warden-socket"),
+        (["--node-name=n", "--compat-metrics=hami"], "--compat-metrics: nothing is measured without a warden"),
+        (["--node-name=n", "--compat-metrics=hami, dcgm"], "--compat-metrics dcgm: allowed are hami and metagpu"),
         (["--node-name=n", "--traces-endpoint=http://otel:4318"], "--traces-endpoint: the node agent sends no traces"),
     ],
 )

@@ -103,8 +103,10 @@ def test_a_gpu_node_keeps_every_field_of_its_status_and_shows_its_columns(
     card |= {"health": {"state": "ill", "reason": "XID 79", "since": "2026-01-01T00:00:00Z"}, "slices": ["MIG-b"]}
     card |= {"profiles": [{"name": "3g.40gb", "size": 4, "starts": [0, 4]}]}
     tenant = {"podUID": "u", "pod": "team-a/one", "card": "MIG-b", "memoryPercent": 95, "smPercent": 5}
+    tenant["idleSince"] = "2026-01-01T00:00:00Z"
     agent = {"version": "0.1.0", "backEnds": ["kill"], "pluginMode": "off", "missing": [{"what": "mps", "why": "off"}]}
     status = {"gpus": 1, "healthy": 0, "cards": [card], "tenants": [{**tenant, "enforced": "kill"}], "agent": agent}
+    status["reportedAt"] = "2026-01-01T00:00:00Z"
     path = f"{collection(DEFINITIONS['gpunodes'])}/crds-node/status?fieldValidation=Strict"
     assert rest.call("PUT", path, {**stored, "status": status})["status"] == status
     table = control_plane.kubectl("get", "gpunodes", "crds-node").splitlines()
