@@ -24,6 +24,7 @@ from typing import Final
 
 from simulator import facts
 from simulator.checks import counting, placing, telling
+from simulator.checks.apart import Apart
 from simulator.checks.asking import Asking
 from simulator.checks.at_rest import AtRest
 from simulator.checks.binding import Bindings
@@ -219,6 +220,7 @@ class Checker:
             rooms=placing.rooms(self.live.values(), self._nodes, self._devices),
             members=self._gangs.members(self.live),
             minimums=self._gangs.minimums,
+            apart=Apart.of(self.live.values()),
         )
 
     def fitting(self, scene: Scene) -> dict[str, str]:
@@ -226,7 +228,7 @@ class Checker:
         return self._at_rest.fitting(scene, self._gangs.uncounted)
 
     def kept_from(self, scene: Scene) -> Callable[[PodFacts], Collection[str]]:
-        """Return what gives the nodes that may be kept from a waiting pod for others of its pool."""
+        """Return what gives the nodes from which a waiting pod is kept, by berths of its pool or by other pods."""
         return self._at_rest.kept_from(scene)
 
     def _smallest_mib(self, node: str, pool: str) -> int:

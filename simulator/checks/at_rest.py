@@ -52,11 +52,16 @@ class AtRest:
         return {pod.uid: f"pod {pod.key} waits, and {where}" for pod, where in free}
 
     def kept_from(self, scene: Scene) -> Callable[[PodFacts], Collection[str]]:
-        """Return what gives the nodes that may be kept from a waiting pod for others of its pool."""
+        """Return what gives the nodes from which a waiting pod is kept, by berths of its pool or by other pods."""
         berths: dict[str, Berths] = {}
         for part, waiting in self.pools.parts(scene, self.waiting()):
             berths.update(dict.fromkeys((pod.uid for pod in waiting), self._berths(part, waiting)))
-        return lambda pod: berths[pod.uid].kept_from(pod) if pod.uid in berths else ()
+
+        def kept_from(pod: PodFacts) -> Collection[str]:
+            kept = berths[pod.uid].kept_from(pod) if pod.uid in berths else ()
+            return scene.apart.kept_from(pod).union(kept)
+
+        return kept_from
 
     def judge(self, scene: Scene, used: Collection[str], at_s: float) -> None:
         """Judge what pods say that wait (L3, S11), and for whom nodes are kept (L6). ``used``: nodes that have pods."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from simulator import facts, recorded
-from simulator.checks import counting, packing
+from simulator.checks import apart, counting, packing
 from simulator.checks.counting import NodeFacts, NodeUse
 from simulator.checks.room import Room, need_of, share_of
 from simulator.devices import Device
@@ -106,7 +106,7 @@ def fitting(
     *,
     kept_from: Callable[[PodFacts], Collection[str]] = lambda _: (),
 ) -> Iterator[tuple[PodFacts, str]]:
-    """Yield pods that wait though they fit, and where. ``kept_from``: nodes that may be kept from a pod for others."""
+    """Yield pods that wait though they fit, and where. ``kept_from``: nodes from which others may keep a pod."""
     gangs: set[Key] = set()
     #: What a pod needs -> the nodes on which that fits: thousands of pods that wait need a few different things.
     known: dict[Hashable, list[str]] = {}
@@ -180,7 +180,8 @@ def is_judged(pod: PodFacts, *, with_claims: bool = False) -> bool:
     asks_others = has_other_gpus or pod.asks_slices or not _COUNTED.issuperset(_resources(spec))
     mounts_claims = any(not _CLAIMS.isdisjoint(volume) for volume in spec.get("volumes") or ()) and not with_claims
     has_ports = any(port.get("hostPort") for each in spec.get("containers") or () for port in each.get("ports") or ())
-    constraints = [each for each in _CONSTRAINTS if spec.get(each) and not (with_claims and each == "resourceClaims")]
+    counted = {*(["resourceClaims"] if with_claims else ()), *(["affinity"] if _keeps_apart_alone(pod) else ())}
+    constraints = [each for each in _CONSTRAINTS if spec.get(each) and each not in counted]
     is_plain = not constraints and not asks_others and not mounts_claims
     is_plain = is_plain and not has_ports
     # Not counted here: what nodes enforce, and what a record asks, in several ways and of certain devices.
@@ -188,6 +189,11 @@ def is_judged(pod: PodFacts, *, with_claims: bool = False) -> bool:
     is_counted = not insists and names.GPU_RECORD not in pod.annotations
     is_plain = is_plain and _starts_alone(pod)
     return is_plain and is_counted and not pod.is_gated and facts.problem(pod) is None and is_admitted(pod)
+
+
+def _keeps_apart_alone(pod: PodFacts) -> bool:
+    """Whether its affinity is a rule that is counted (apart.py): members of a gang would keep each other off, too."""
+    return not pod.pod_group and apart.terms_of(pod.raw["spec"]) is not None
 
 
 def _resources(spec: Json) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Final
 
 from simulator import claimfacts, facts
 from simulator.checks import counting, placing
+from simulator.checks.apart import Apart
 from simulator.checks.counting import NodeFacts
 from simulator.checks.room import Room, need_of, share_of
 from simulator.facts import PodFacts, Verdict
@@ -50,18 +51,27 @@ _PASSING: Final = re.compile(
 )
 #: What would help, which is true as of when it was tried (docs/pending.md); the reason stands before it.
 _HINT: Final = re.compile(r" (This change|Each of these changes, alone,) lets it start \(tried, [^)]*\): .*", re.DOTALL)
+_APART: Final = "node(s) that other pods keep it off"
+_BY_OTHERS: Final = (
+    "node(s) didn't match pod anti-affinity rules",
+    "node(s) didn't satisfy existing pods anti-affinity rules",
+)
 _LEFT_OUT: Final = "node(s) are excluded for a while after a failed attempt"
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A cluster at rest, as the API server shows it. ``others``: nodes of other node pools, which are not in it."""
+    """A cluster at rest, as the API server shows it. ``others``: nodes of other node pools, which are not in it.
+
+    ``apart``: which nodes pods keep others off.
+    """
 
     nodes: Mapping[str, NodeFacts]
     rooms: list[Room]
     members: Mapping[Key, list[PodFacts]]
     minimums: Mapping[Key, Minimums]
     others: int = 0
+    apart: Apart = field(default_factory=Apart)
     #: What a pod needs -> how many usable nodes lack devices for it, as far as it was counted.
     short: dict[Hashable, int] = field(default_factory=dict)
 
@@ -114,16 +124,23 @@ def _wrong_nodes(pod: PodFacts, reasons: str, scene: Scene) -> Iterator[str]:
     }
     if _LEFT_OUT not in said:
         counted.update(_lacks(pod, scene))
+    if _LEFT_OUT not in said and placing.is_judged(pod):
+        yield from _wrong_number(_APART, sum(said.get(words, 0) for words in _BY_OTHERS), _kept_apart(pod, scene))
     for words, number in counted.items():
         yield from _wrong_number(words, said.get(words, 0), number)
+
+
+def _kept_apart(pod: PodFacts, scene: Scene) -> int:
+    """How many usable nodes other pods keep a pod off."""
+    return len(scene.apart.kept_from(pod).intersection(room.name for room in scene.rooms))
 
 
 def _lacks(pod: PodFacts, scene: Scene) -> Iterator[tuple[str, int]]:
     """How many usable nodes lack GPUs for a pod that asks whole ones, or a fraction of one.
 
-    Nodes that its claims rule out are not counted among them, so of a pod with claims that is not judged.
+    Nodes that its claims or other pods rule out are not counted among them, so of such a pod that is not judged.
     """
-    if claimfacts.has_claims(pod):
+    if claimfacts.has_claims(pod) or scene.apart.kept_from(pod):
         return
     ask, whole = share_of(pod), counting.demand(pod, names.GPU_RESOURCE)
     if ask is None and whole:

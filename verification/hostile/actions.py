@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 NAMESPACE: Final = "team"
 MAIN: Final = "main"
+#: The label by whose value pods keep apart.
+APART: Final = "apart"
 #: Our webhooks, as the API server names them to whom they refuse (simulator/hooks.py).
 _WEBHOOKS: Final = ("mutate.moorage.dev", "validate.moorage.dev")
 
@@ -49,7 +51,8 @@ class CreatePod(Act, frozen=True, kw_only=True, tag="create-pod"):
     containers end after this many seconds, and are not started again (None: they never end). ``node``: its maker
     names the node himself, past every scheduler. ``insist_s``: while the name is taken it is tried again for so
     long, as a controller does that replaces its pod. ``owner``: a ConfigMap that owns it, if it is there by then.
-    ``claims``: ResourceClaims by name, ``templates``: templates of them; ``volumes``: claims of volumes.
+    ``claims``: ResourceClaims by name, ``templates``: templates of them; ``volumes``: claims of volumes. ``apart``: the
+    value of the label APART of pods with which it never shares a node.
     """
 
     name: str
@@ -73,6 +76,7 @@ class CreatePod(Act, frozen=True, kw_only=True, tag="create-pod"):
     claims: tuple[str, ...] = ()
     templates: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
+    apart: str = ""
 
     @property
     def manifest(self) -> Json:
@@ -93,6 +97,9 @@ class CreatePod(Act, frozen=True, kw_only=True, tag="create-pod"):
             spec["priorityClassName"] = self.priority_class
         if self.gated:
             spec["schedulingGates"] = [{"name": "example.com/wait"}]
+        if self.apart:
+            term = {"labelSelector": {"matchLabels": {APART: self.apart}}, "topologyKey": names.HOSTNAME_LABEL}
+            spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
         spec |= self._claimed()
         metadata = {"name": self.name, "labels": dict(self.labels), "annotations": self._annotations()}
         return {"metadata": metadata, "spec": spec}

@@ -22,7 +22,7 @@ from kube.memory.calls import Call
 from simulator.facts import PodFacts
 from simulator.violations import Violation
 from simulator.witness import Record, Refused, Started
-from verification.hostile.actions import CreatePod, DeletePod, DeleteReservation
+from verification.hostile.actions import APART, CreatePod, DeletePod, DeleteReservation
 from verification.hostile.claim_actions import ClaimAction, PublishDevices
 from verification.hostile.faults import requests, watches
 from verification.hostile.queue_actions import CreateQueue
@@ -50,6 +50,8 @@ ROOM_BYTES: Final = 40 * 1024
 #: And for what there is of claims: claims and volumes stay; answers of slices are kept, for 64 requests a node.
 BYTES_PER_CLAIM: Final = 2 * 1024
 BYTES_PER_SLICE: Final = 16 * 1024
+#: And for each pod with a rule or its label: up to 64 classes are kept when nobody waits (measured: 0.6 KiB a pod).
+BYTES_PER_RULE: Final = 1024
 #: Requests of one component in one minute, under any fault: this many, or for each pod that is there the number below.
 #: While watches are late the binder reads a pod about once a second, in each book that it is in.
 REQUESTS_A_MINUTE: Final = 2000
@@ -130,6 +132,9 @@ class Oversight:
         allowed += ROOM_BYTES * self.scenario.settings.makes_room
         allowed += BYTES_PER_CLAIM * sum(isinstance(action, ClaimAction) for action in self.scenario.actions)
         allowed += BYTES_PER_SLICE * sum(isinstance(action, PublishDevices) for action in self.scenario.actions)
+        allowed += BYTES_PER_RULE * sum(
+            isinstance(each, CreatePod) and APART in each.labels for each in self.scenario.actions
+        )
         for name, scheduler in world.running.items():
             held = weight_bytes(scheduler)
             if held > allowed:

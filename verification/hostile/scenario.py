@@ -23,7 +23,7 @@ from simulator.checks.limits import Lateness
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
 from simulator.world import GANG_GRACE_S, WorldSettings
-from verification.hostile import claiming, contending, dialects, graces, queueing, timing, workload
+from verification.hostile import apart, claiming, contending, dialects, graces, queueing, timing, workload
 from verification.hostile.actions import Action
 from verification.hostile.faults import admission, drawing, machines, nodes, reservations
 from verification.hostile.faults.kinds import OF_AGENTS, OF_CLAIMS, OF_ROOM, Fault, unpromised
@@ -234,6 +234,7 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims:
         actions = contending.contended(room, shapes=nodes, duration_s=duration_s)
     claims = _rng(seed, "claims")
     actions = claiming.claimed(claims, actions, shapes=nodes, duration_s=duration_s, always=with_claims)
+    actions = apart.kept_apart(_rng(seed, "apart"), actions)
     settings = msgspec.structs.replace(settings, checks_queues=_has_queues(actions) and rng.random() < 0.5)
     rng = _rng(seed, "graces")
     if rng.random() < _SLOW_ENDS:
