@@ -36,6 +36,7 @@ from nodeagent.app import Agent
 from nodeagent.kubeletapi.client import PodResources
 from nodeagent.reading import read_aside
 from nodeagent.settings import AgentSettings
+from nodeagent.viewing import LONGEST_FOLDER
 from nodeagent.wardenlink import WardenLink
 from wire import names
 from wire.crds.gpunode import PLUGIN_OWN
@@ -53,12 +54,20 @@ def settings(options: NodeAgentOptions) -> AgentSettings:
         raise BadInput("--mig-on-demand: only its own device plug-in can withdraw a slice; give --device-plugin=own")
     if compat_systems(options.compat_metrics) and not options.warden_socket:
         raise BadInput("--compat-metrics: nothing is measured without a warden; give --warden-socket, or take it out")
+    if options.tenant_view and not options.warden_socket:
+        raise BadInput("--tenant-view: use is known from a warden; give --warden-socket, or take it out")
+    if (size := len(options.tenant_view.encode())) > LONGEST_FOLDER:
+        raise BadInput(
+            f"--tenant-view: {size} bytes; use a path of {LONGEST_FOLDER} at most, as that of a socket is short"
+        )
     return AgentSettings(
         node=options.node_name,
         version=VERSION,
         pod_resources=Path(options.pod_resources_socket),
         cap_all=options.cap_all,
         mig_on_demand=options.mig_on_demand,
+        view=Path(options.tenant_view) if options.tenant_view else None,
+        view_cdi=Path(options.tenant_view_cdi),
     )
 
 

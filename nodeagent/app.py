@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskStatus
 
 from kube.client.api import Api
-from kube.client.clock import Clock
+from kube.client.clock import Clock, monotonic_ns
 from kube.events import EventRecorder
 from kube.watch.reflector import Reflector, Sink
 from kube.watch.signal import Signal
@@ -26,6 +26,7 @@ from nodeagent.observing import Observer
 from nodeagent.opening import Opening
 from nodeagent.publishing import Publishing
 from nodeagent.settings import AgentSettings
+from nodeagent.viewing import Viewing
 from nodeagent.witnessing import Kubelet, Witnessing
 from wire.core import Pod
 from wire.crds.gpunode import PLUGIN_OFF, AgentStatus, CardHealth, Missing
@@ -82,6 +83,7 @@ class Agent:
         self.cards = Cards(read, every_s=settings.cards_every_s)
         self.publishing = Publishing(api, node=settings.node, rng=rng)
         self.limiting = None if warden is None else self._limiting(*warden, clock=api.clock)
+        self.viewing = self._viewing()
         #: The node's reservations, where MIG slices are made and destroyed.
         self.books = Books(Signal()) if settings.mig_on_demand else None
         self._opening = Opening()
@@ -126,7 +128,14 @@ class Agent:
             await tasks.start(self.witnessing.reflector.run)
             if self.limiting is not None:
                 tasks.start_soon(self.limiting.run)
+                tasks.start_soon(self._view, self.limiting)
             task_status.started()
+
+    async def _view(self, limiting: Limiting) -> None:
+        """Show tenants their shares, where that is wanted, once all tenants are known."""
+        if self.viewing is not None:
+            await limiting.held.wait()
+            await self.viewing.run()
 
     def wanted(self) -> frozenset[str]:
         """UUIDs of GPUs that reservations of this node are opened for."""
@@ -137,6 +146,8 @@ class Agent:
         found = [Missing(what="devices", why=self.cards.trouble)] if self.cards.trouble else []
         found += [Missing(what=f"GPU {one.index}", why=one.why) for one in self.cards.unknown]
         parts = [part for part in (self.limiting, self.plugin) if part is not None]
+        if self.viewing is not None and self.viewing.trouble:
+            found.append(Missing(what="tenants' view", why=self.viewing.trouble))
         return [*found, *(each for part in parts for each in part.missing())]
 
     async def _publish(self) -> None:
@@ -154,6 +165,20 @@ class Agent:
             cap_all=self._settings.cap_all,
             on_change=self.tell,
         )
+
+    def _viewing(self) -> Viewing | None:
+        limiting, folder = self.limiting, self._settings.view
+        if limiting is None or folder is None:
+            return None
+        standing = limiting.standing
+        viewing = Viewing(
+            tenants=lambda: standing.pods,
+            shares=lambda pod: standing.shares(pod, monotonic_ns()),
+            folder=folder,
+            cdi=self._settings.view_cdi,
+        )
+        limiting.on_hold = viewing.look
+        return viewing
 
     def _on_cards(self) -> None:
         if self.limiting is not None:

@@ -41,12 +41,17 @@ def generate(ctk_path: str, driver_root: str) -> bytes:
 
 
 def write(folder: Path, content: bytes) -> None:
-    """Put the file in its place, in one step. Raises NoCdi."""
-    fresh = folder / f".{_FILE}.new"
+    """Put the file of GPUs in its place. Raises NoCdi."""
+    put(folder, _FILE, content)
+
+
+def put(folder: Path, name: str, content: bytes) -> None:
+    """Put a file in its place, in one step. Raises NoCdi."""
+    fresh = folder / f".{name}.new"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         fresh.write_bytes(content)
-        fresh.replace(folder / _FILE)
+        fresh.replace(folder / name)
     except OSError as error:
         raise NoCdi(str(error)) from error
 

@@ -85,6 +85,9 @@ class Limiting:
         self._told = (False, "")
         #: Since when tenants have been idle: by the event loop's clock, and in wall time as it was then.
         self._idle: dict[Key, tuple[int, str]] = {}
+        #: Books and devices are known. From then on ``on_hold`` is called after each change.
+        self.held = anyio.Event()
+        self.on_hold: Callable[[], None] = lambda: None
         self.books = Books(self._changed)
         self.standing = Standing(cap_all=cap_all)
         self._link = connect(on_report=self._hear, say=self._say)
@@ -132,6 +135,8 @@ class Limiting:
 
     def _hold(self) -> None:
         self._link.cap(self.standing.hold(self.books.reservations.values(), self._cards.memory_mib))
+        self.held.set()
+        self.on_hold()
 
     def _tell(self) -> None:
         uses = self.standing.tenants(monotonic_ns())

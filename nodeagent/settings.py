@@ -15,6 +15,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     version: str = ""
     pod_resources: Path = Path(SOCKET)
+    #: Folder of tenants' sockets, on which they read their own shares; None: they have none. Needs a warden.
+    view: Path | None = None
+    #: Where the container runtime looks for CDI files.
+    view_cdi: Path = Path("/var/run/cdi")
     #: A tenant whose entry has no memory cap is capped at its share.
     cap_all: bool = False
     #: MIG slices are made and destroyed as the GpuNode asks for.

@@ -166,6 +166,10 @@ WITNESS: Final = "moorage.dev/witness"
 #: On a reservation pod: which devices its first tenant names, by UUIDs with commas between them or by index. A hint for
 #: the device plug-in of the node agent (gpu/pinning.py).
 OPENED_FOR: Final = "moorage.dev/opened-for"
+#: On a Node: "true" where its agent shows tenants their own shares, so their containers may be given the socket.
+NODE_TENANT_VIEW: Final = "moorage.dev/tenant-view"
+#: CDI name of what mounts a tenant's socket into its containers, before the pod's UID.
+VIEW_DEVICE_PREFIX: Final = "moorage.dev/view="
 #: The node agent, as kubelet answered.
 WITNESS_KUBELET: Final = "kubelet"
 #: Finalizer of a reservation pod: kept while its book has live entries.

@@ -39,6 +39,15 @@ class NodeAgentOptions(Component, frozen=True, kw_only=True):
             default="none",
         ),
     ] = ""
+    tenant_view: Annotated[
+        str,
+        Setting(
+            help="folder of tenants' sockets, which show them their own shares", kind=kinds.FOLDER, default="no sockets"
+        ),
+    ] = ""
+    tenant_view_cdi: Annotated[
+        str, Setting(help="folder of the CDI file that mounts the sockets", kind=kinds.FOLDER)
+    ] = "/var/run/cdi"
     device_plugin: Annotated[
         str,
         Setting(

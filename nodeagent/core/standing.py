@@ -13,9 +13,10 @@ from gpu.reservation import Reservation
 from nodeagent.core.caps import Tenancy, caps, tenancies
 from nodeagent.core.formerdevices import FormerDevices, with_former
 from nodeagent.core.judging import Key
-from nodeagent.core.measures import Deeds, Measures, counted, measures
+from nodeagent.core.measures import Deeds, Measures, TenantMeasures, counted, measures
 from nodeagent.core.messages import Done, Report
 from nodeagent.core.using import Use, Using
+from nodeagent.core.view import OwnShare
 
 #: What ends over-use here, as ``status.tenants[].enforced`` of a GpuNode says it.
 BY_KILLING: Final = "kill"
@@ -52,18 +53,25 @@ class Standing:
         self._using = Using()
         self._report: Report | None = None
         self._told: dict[str, int] = {}
+        self._of: dict[str, list[Tenancy]] = {}
+        #: Of the last report; None: nobody has asked yet.
+        self._measured: dict[Key, TenantMeasures] | None = None
         self.deeds: Deeds = {}
 
     def hold(self, reservations: Iterable[Reservation], memory_mib: Mapping[str, int]) -> dict[Key, int]:
         """Take in all reservations of the node, and its devices' memory by UUID. Returns the caps for the warden."""
         there = tuple(reservations)
         self._held = tenancies(there, memory_mib, cap_all=self._cap_all)
+        self._measured = None
+        self._of = {}
+        for one in self._held:
+            self._of.setdefault(one.pod_uid, []).append(one)
         self._capped = with_former(self._held, self._devices.take(there, self._held))
         return caps(self._capped)
 
     def hear(self, report: Report) -> list[tuple[Tenancy, Done]]:
         """Take a report in. Returns deeds that pods are to be told of by an event, at most one a minute and pod."""
-        self._report = report
+        self._report, self._measured = report, None
         self._using = self._using.after(report.sample, self._held)
         self.deeds = counted(self.deeds, report.done)
         now_ns = report.sample.at_ns
@@ -88,6 +96,23 @@ class Standing:
         uses = {} if report is None else self._using.uses(now_ns)
         judged = _judged(report)
         return [_told(one, uses.get(one.key), is_judged=one.device in judged) for one in self._held]
+
+    @property
+    def pods(self) -> frozenset[str]:
+        """UIDs of all that hold shares."""
+        return frozenset(one.pod_uid for one in self._held)
+
+    def shares(self, pod_uid: str, now_ns: int) -> tuple[OwnShare, ...]:
+        """What one pod holds, with its use where a report says that."""
+        report = self.fresh(now_ns)
+        judged = _judged(report)
+        if self._measured is None and report is not None:
+            self._measured = {one.tenancy.key: one for one in measures(report.sample, self._held).tenants}
+        measured = {} if report is None else self._measured or {}
+        return tuple(
+            OwnShare(one, measured.get(one.key), BY_KILLING if one.device in judged and one.cap_mib else "")
+            for one in self._of.get(pod_uid, ())
+        )
 
     def fresh(self, now_ns: int) -> Report | None:
         """The last report; None where it says nothing about now."""

@@ -36,12 +36,23 @@ def test_the_node_is_told_by_the_environment_as_the_chart_does() -> None:
         (["--node-name=n", "--cap-all"], "--cap-all: nobody caps without a warden; give --warden-socket"),
         (["--node-name=n", "--compat-metrics=hami"], "--compat-metrics: nothing is measured without a warden"),
         (["--node-name=n", "--compat-metrics=hami, dcgm"], "--compat-metrics dcgm: allowed are hami and metagpu"),
+        (["--node-name=n", "--tenant-view=/v"], "--tenant-view: use is known from a warden; give --warden-socket"),
+        (
+            ["--node-name=n", "--warden-socket=/w", f"--tenant-view=/{'v' * 60}"],
+            "--tenant-view: 61 bytes; use a path of 58",
+        ),
         (["--node-name=n", "--traces-endpoint=http://otel:4318"], "--traces-endpoint: the node agent sends no traces"),
     ],
 )
 def test_what_the_agent_can_not_do_without_and_does_not_do_is_refused(arguments: list[str], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         settings(options("node-agent", arguments))
+
+
+def test_tenants_have_no_sockets_unless_that_is_asked_for() -> None:
+    assert settings(options("node-agent", ["--node-name=n"])).view is None
+    told = settings(options("node-agent", ["--node-name=n", "--warden-socket=/w", "--tenant-view=/run/moorage/view"]))
+    assert (str(told.view), str(told.view_cdi)) == ("/run/moorage/view", "/var/run/cdi")
 
 
 def test_the_device_plugin_is_off_unless_it_is_asked_for() -> None:

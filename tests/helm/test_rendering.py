@@ -269,6 +269,23 @@ def test_mig_slices_are_made_by_the_agent_s_own_device_plugin_only(tmp_path: Pat
         helm("template", "moorage", CHART, "-n", "kai-scheduler", "-f", file)
 
 
+def test_an_agent_that_shows_tenants_their_shares_writes_their_sockets_and_the_cdi_file(tmp_path: Path) -> None:
+    values = {"nodeAgent": {"enabled": True, "tenantView": True, "warden": {"enabled": True}}}
+    spec = only(rendered(tmp_path, values), "DaemonSet", "moorage-node-agent")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    command, *given = container["args"]
+    told = options(command, given, {})
+    by_name = {each["name"]: each["hostPath"] for each in spec["volumes"]}
+    writable = {one["mountPath"]: by_name[one["name"]] for one in container["volumeMounts"] if not one.get("readOnly")}
+    assert writable == {
+        told.tenant_view: {"path": told.tenant_view, "type": "DirectoryOrCreate"},
+        told.tenant_view_cdi: {"path": told.tenant_view_cdi, "type": "DirectoryOrCreate"},
+    }
+    file = written(tmp_path, {"nodeAgent": {"enabled": True, "tenantView": True}})
+    with pytest.raises(Refused, match=r"nodeAgent\.tenantView: not allowed without nodeAgent\.warden\.enabled"):
+        helm("template", "moorage", CHART, "-n", "kai-scheduler", "-f", file)
+
+
 def test_where_a_token_names_no_node_there_is_no_agent(tmp_path: Path) -> None:
     file = written(tmp_path, TABLE["node-agent"])
     with pytest.raises(Refused, match=r"Kubernetes v1\.31\.0 does not say on which node a token is used"):

@@ -79,6 +79,27 @@ def test_a_cap_is_enforced_only_where_somebody_above_it_would_be_ended(last: Rep
     assert enforced(last, now_ns=now_ns) == {POD: "", OTHER: ""}
 
 
+def test_a_pod_is_shown_its_own_share_and_its_use_while_that_is_known() -> None:
+    made = standing()
+    assert made.pods == {POD, OTHER}
+    (mine,) = made.shares(POD, 0)
+    assert (mine.tenancy.pod_uid, mine.measured, mine.enforced) == (POD, None, "")
+    made.hear(report())
+    (mine,) = made.shares(POD, 0)
+    assert mine.measured is not None
+    assert (mine.measured.used_bytes, mine.measured.processes, mine.enforced) == (10_000 * MIB, 1, "kill")
+    (other,) = made.shares(OTHER, 0)
+    assert other.measured is not None
+    assert (other.measured.processes, other.enforced) == (0, "")
+    # Of the newest report, of the shares of now, and of no old report.
+    made.hear(report(1, mib=5_000))
+    assert [one.measured.used_bytes for one in made.shares(POD, 1) if one.measured] == [5_000 * MIB]
+    made.hold([], MEMORY)
+    assert made.shares(POD, 1) == made.shares("gone", 1) == ()
+    made.hold(HELD, MEMORY)
+    assert [one.measured for one in made.shares(POD, STALE_NS + 2)] == [None]
+
+
 def test_an_old_report_says_nothing_about_now() -> None:
     made = standing(report())
     assert made.measures(STALE_NS).tenants

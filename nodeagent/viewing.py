@@ -1,0 +1,164 @@
+"""Each tenant's own socket, on which it reads its share, cap and use (nodeagent/core/view.py).
+
+Who asks is which socket was opened: a tenant's containers have its folder, and no other, by CDI. A tenant is served one
+question at a time, and all tenants together a bounded number a second, each in its turn. So whatever a tenant sends, or
+does not read, it keeps itself waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import anyio
+from anyio.abc import SocketListener, SocketStream, TaskGroup
+
+from kube.watch.signal import Signal
+from nodeagent import cdifiles
+from nodeagent.core import viewfile
+from nodeagent.core.view import MOST_BYTES, OwnShare, answer, refusal, refused
+
+_log: Final = logging.getLogger(__name__)
+#: Bytes of the folder's path: that of a socket has 107 (unix(7)), with a pod's UID and the name of ours in it.
+LONGEST_FOLDER: Final = 107 - len(f"/{'u' * 36}/.{viewfile.SOCKET}")
+#: Tenants with a socket: more than a node has pods.
+MOST_TENANTS: Final = 1_024
+#: For a whole question, and for its answer.
+_WITHIN_S: Final = 1.0
+#: Between two answers to a tenant, and to any.
+_TENANT_PAUSE_S: Final = 0.05
+_PAUSE_S: Final = 0.005
+#: Connections of a tenant that wait in the kernel.
+_BACKLOG: Final = 4
+#: A tenant that is in no book any more keeps its folder so long: a container that has it can't be given another one.
+KEPT_S: Final = 60.0
+_EVERY_S: Final = 1.0
+
+
+class Viewing:
+    """``tenants`` names the pods that have shares, by UID; ``shares`` are those of one of them.
+
+    ``folder``: a folder of ours alone, at the same path for the container runtime. ``cdi``: where that looks for files.
+    """
+
+    def __init__(
+        self,
+        *,
+        tenants: Callable[[], Collection[str]],
+        shares: Callable[[str], Sequence[OwnShare]],
+        folder: Path,
+        cdi: Path,
+    ) -> None:
+        self._tenants = tenants
+        self._shares = shares
+        self._folder = folder
+        self._cdi = cdi
+        self._served: dict[str, anyio.CancelScope] = {}
+        #: When a tenant that is in no book any more was seen last.
+        self._gone_s: dict[str, float] = {}
+        self._turn = anyio.Lock()
+        self._written: frozenset[str] | None = None
+        self._changed = Signal()
+        #: Why tenants have no view; "": they have.
+        self.trouble = ""
+
+    def look(self) -> None:
+        """Have the tenants asked for again: a container may start a moment after its pod is in a book."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Serve until cancelled. To be started when ``tenants`` are known: folders of others are taken away."""
+        async with anyio.create_task_group() as tasks:
+            while True:
+                try:
+                    await self._follow(tasks)
+                except (OSError, cdifiles.NoCdi) as error:
+                    self._say(str(error))
+                else:
+                    self._say("")
+                with anyio.move_on_after(_EVERY_S):
+                    await self._changed.wait()
+
+    def _say(self, why: str) -> None:
+        if why and why != self.trouble:
+            _log.warning("tenants can't be shown their shares: %s", why)
+        self.trouble = why
+
+    async def _follow(self, tasks: TaskGroup) -> None:
+        """Bring sockets and file to what books say. Raises OSError, NoCdi."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.chmod(0o700)
+        wanted = self._wanted()
+        for pod in sorted(wanted - self._served.keys()):
+            await self._open(pod, tasks)
+        if wanted != self._written:
+            # A folder is there before the file names it, and goes after that.
+            cdifiles.put(self._cdi, viewfile.FILE, viewfile.content(PurePosixPath(self._folder), wanted))
+            self._written = wanted
+        for pod in self._served.keys() - wanted:
+            self._served.pop(pod).cancel()
+        for left in self._folder.iterdir():
+            if left.name not in wanted:
+                if left.is_dir() and not left.is_symlink():
+                    shutil.rmtree(left)
+                else:
+                    left.unlink()
+
+    def _wanted(self) -> frozenset[str]:
+        """Tenants of now, and for a while those of before."""
+        now_s = anyio.current_time()
+        there = {pod for pod in self._tenants() if viewfile.is_sound(pod)}
+        for pod in self._served:
+            if pod in there:
+                self._gone_s.pop(pod, None)
+            else:
+                self._gone_s.setdefault(pod, now_s)
+        self._gone_s = {pod: at_s for pod, at_s in self._gone_s.items() if now_s - at_s < KEPT_S}
+        return frozenset(sorted(there)[:MOST_TENANTS]) | self._gone_s.keys()
+
+    async def _open(self, pod: str, tasks: TaskGroup) -> None:
+        """Make a tenant's folder, or take the one that its containers have, and its socket in it."""
+        folder = self._folder / pod
+        folder.mkdir(exist_ok=True)
+        # Any user in the container may ask; no other user of the machine comes through the folder above.
+        folder.chmod(0o755)
+        fresh = folder / f".{viewfile.SOCKET}"
+        fresh.unlink(missing_ok=True)
+        listener = await anyio.create_unix_listener(fresh, mode=0o666, backlog=_BACKLOG)
+        fresh.replace(folder / viewfile.SOCKET)
+        scope = self._served[pod] = anyio.CancelScope()
+        tasks.start_soon(self._serve, pod, listener, scope)
+
+    async def _serve(self, pod: str, listener: SocketListener, scope: anyio.CancelScope) -> None:
+        """One question after the other."""
+        with scope:
+            async with listener:
+                while True:
+                    with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
+                        async with await listener.accept() as stream:
+                            await self._answer(pod, stream)
+                    await anyio.sleep(_TENANT_PAUSE_S)
+
+    async def _answer(self, pod: str, stream: SocketStream) -> None:
+        with anyio.move_on_after(_WITHIN_S):
+            question = await _read(stream)
+            async with self._turn:
+                status = refused(question)
+                said = answer(self._shares(pod)) if status is None else refusal(status)
+                await anyio.sleep(_PAUSE_S)
+            await stream.send(said)
+
+
+async def _read(stream: SocketStream) -> bytes:
+    """What comes before an empty line, or as much as is read at all. Raises EndOfStream."""
+    question = bytearray()
+    while len(question) < MOST_BYTES:
+        question += await stream.receive(MOST_BYTES - len(question))
+        head, is_end, _ = question.partition(b"\r\n\r\n")
+        if is_end:
+            return bytes(head)
+    return bytes(question)
