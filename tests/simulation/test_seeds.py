@@ -68,6 +68,10 @@ def test_every_invariant_holds_whatever_happens_and_every_state_of_the_protocol_
     assert set(missing(reached)) <= _RARE
 
 
+def test_changes_that_conditions_suggest_are_judged() -> None:
+    assert sum(_ran(seed).suggested[0] for seed in range(1, _LEAST + 1)) >= 100
+
+
 def _contended(scenario: Scenario) -> bool:
     return any(isinstance(action, CreateQueue) and action.name == "q-0" for action in scenario.actions)
 

@@ -57,6 +57,7 @@ _BY_WRITES: Final[Mapping[str, _Seen]] = {
     "bound by the binder": _wrote(BINDER, "create", "pods/binding"),
     "binding refused": _wrote("", "create", "pods/binding", code=409),
     "told why it waits": _wrote(SCHEDULER, "patch", "pods/status"),
+    "told what would help": _wrote(SCHEDULER, "patch", "pods/status", saying="lets it start (tried"),
     "held back at a limit": _wrote(SCHEDULER, "patch", "pods/status", saying="reached the allowable limit"),
     "held back at a quota": _wrote(SCHEDULER, "patch", "pods/status", saying="is over quota"),
     "queue can't be used": _wrote(SCHEDULER, "patch", "pods/status", saying="can't be used: "),

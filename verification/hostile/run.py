@@ -34,6 +34,7 @@ from verification.hostile.marks import Marks
 from verification.hostile.oversight import Oversight
 from verification.hostile.roommade import RoomCount, RoomMade
 from verification.hostile.scenario import Scenario
+from verification.hostile.suggested.judge import Suggested
 from verification.hostile.versions import Versions
 
 HANG: Final = "HANG"
@@ -72,6 +73,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[str, ...]
     #: For how many pods others were evicted.
     room: RoomMade = RoomMade()
+    #: How many suggested changes were judged, and how many of them no longer helped, but had a short time before.
+    suggested: tuple[int, int] = (0, 0)
 
     @property
     def broken(self) -> frozenset[str]:
@@ -91,6 +94,7 @@ class _Run:
     oversight: Oversight = field(init=False)
     marks: Marks = field(default_factory=Marks)
     room: RoomCount = field(default_factory=RoomCount)
+    suggested: Suggested = field(init=False)
     found: list[Violation] = field(default_factory=list)
     world: World | None = None
     pods: int = 0
@@ -98,6 +102,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.oversight = Oversight(self.scenario)
+        self.suggested = Suggested(self.scenario)
 
     async def go(self) -> None:
         """The whole run, on the event loop."""
@@ -123,6 +128,7 @@ class _Run:
             world.nodes.witness.listeners += [self.log.witnessed, self.oversight.witnessed]
             self.marks.attend(world)
             self.room.attend(world)
+            self.suggested.attend(world, clock)
             ground = Ground(world, versions)
             async with anyio.create_task_group() as group:
                 for action in scenario.actions:
@@ -201,6 +207,7 @@ class _Run:
             served={dialect: len(uids) for dialect, uids in sorted(self.oversight.served.items())},
             marks=tuple(sorted(self.marks.reached | self.room.made.marks)),
             room=self.room.made,
+            suggested=(self.suggested.judged, self.suggested.past),
         )
 
 

@@ -66,6 +66,8 @@ _CONTENDED: Final = 0.4
 _KEEPS_NODES: Final = 0.6
 _PATIENCES_S: Final = (1.0, 5.0, 5.0, 20.0, 60.0)
 _BERTHS_PERCENT: Final = (10, 30, 50, 100)
+#: Part of the runs in which pods are told what would let them start.
+_SUGGESTS: Final = 0.4
 #: Part of the runs in which nodes may have an agent, and then how likely each node has one.
 _HAS_AGENTS: Final = 0.4
 _HAS_AN_AGENT: Final = (0.5, 1.0, 1.0)
@@ -99,6 +101,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     #: Part of the GPUs that is kept for groups that have waited for ``patience_s``; 0 keeps none.
     berths_percent: int = 0
     patience_s: float = 600.0
+    #: Whether conditions of pods say what would let them start.
+    suggestions: bool = False
     #: Nodes that have an agent, by name.
     agents: tuple[str, ...] = ()
     #: How the words of other systems are read.
@@ -146,7 +150,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             kubelet=msgspec.structs.replace(kubelet, **timers.kubelet),
             admission=AdmissionSettings(hand_over=switches.hand_over, choices=Choices(dialects=switches.dialects)),
             scheduler=msgspec.structs.replace(
-                SchedulerSettings(decisions=self._decisions, scaling=scaling), **timers.scheduler
+                SchedulerSettings(decisions=self._decisions, scaling=scaling, suggestions=switches.suggestions),
+                **timers.scheduler,
             ),
             binder=msgspec.structs.replace(BinderSettings(), **timers.binder),
         )
@@ -244,6 +249,7 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims:
     if rng.random() < _OTHER_TIMERS:
         settings = msgspec.structs.replace(settings, timers=timing.draw(rng))
     settings = msgspec.structs.replace(settings, agents=_agents(_rng(seed, "agents"), nodes))
+    settings = msgspec.structs.replace(settings, suggestions=_rng(seed, "suggestions").random() < _SUGGESTS)
     faults = drawing.draw(
         _rng(seed, "faults"),
         nodes,

@@ -1,5 +1,6 @@
 """The planted bugs: one for each root cause of the field (R1-R12), those of KAI that are others still, of queues (Q),
-of room that is made (P), of nodes that are kept for groups (B), of node pools (N), and of ResourceClaims (C).
+of room that is made (P), of nodes that are kept for groups (B), of node pools (N), of ResourceClaims (C), and of
+suggested changes (S).
 
 Each is a faulty collaborator that takes the place of a right one. ``breaks`` names what its script must show broken.
 """
@@ -25,7 +26,7 @@ from simulator.hooks import Hook, hooks
 from simulator.parts import Parts
 from simulator.policies import Policy
 from simulator.replicas import BINDER, SCHEDULER
-from tests.simulation.planted import claims, clusters, desks, pools, queues, rooms, wires
+from tests.simulation.planted import claims, clusters, desks, pools, queues, rooms, suggestions, wires
 
 Json = dict[str, Any]
 
@@ -289,5 +290,15 @@ BUGS: Final[Mapping[str, Bug]] = {
         "a scheduler takes what is another one's",
         "a scheduler places pods on the nodes of all pools",
         _on(pools.UsesAllNodes, pools.USER),
+    ),
+    "S-standing": Bug(
+        "a suggestion that is not true",
+        "a change that was suggested is not tried again",
+        Parts(scheduler=partial(suggestions.suggesting_as, suggestions.TriesNothingAgain)),
+    ),
+    "S-untried": Bug(
+        "a suggestion that is not true",
+        "changes are suggested that were not tried",
+        Parts(scheduler=partial(suggestions.suggesting_as, suggestions.TriesNothing)),
     ),
 }

@@ -32,5 +32,6 @@ def test_every_root_cause_of_the_field_is_planted() -> None:
         "N",
         "P",
         "Q",
+        "S",
         *(f"R{number}" for number in range(1, 13)),
     }
