@@ -49,10 +49,12 @@ class BoundMetadata(msgspec.Struct, frozen=True, gc=False):
 _decoder = msgspec.json.Decoder(Grant)
 
 
-def shared_metadata(grant: Grant, request: GpuRequest, *, cdi: bool = False) -> BoundMetadata:
+def shared_metadata(grant: Grant, request: GpuRequest, *, cdi: bool = False, view_of: str = "") -> BoundMetadata:
     """What the Binding of a pod with shares of devices carries (kai-contract 1.1, 1.16; protocol.md, Hand-over).
 
     ``cdi``: what containers read names devices as CDI does. The grant has their UUIDs: it is what is read back.
+    ``view_of``: UID of the pod, where its containers are given the socket that shows them their own shares, which only
+    CDI can do; "": they are not.
     """
     annotations = {
         names.RECEIVED_RESOURCE_TYPE: names.RECEIVED_FRACTION,
@@ -61,7 +63,9 @@ def shared_metadata(grant: Grant, request: GpuRequest, *, cdi: bool = False) -> 
     }
     for container, devices in dealt(grant, request):
         uuids = (device.uuid for device in devices)
-        annotations[names.VISIBLE_DEVICES_PREFIX + container.key] = cdi_names.listed(uuids, cdi=cdi)
+        listed = cdi_names.listed(uuids, cdi=cdi)
+        with_view = f"{listed},{names.VIEW_DEVICE_PREFIX}{view_of}" if cdi and view_of else listed
+        annotations[names.VISIBLE_DEVICES_PREFIX + container.key] = with_view
     return BoundMetadata(group_labels([device.group for device in grant.devices]), annotations)
 
 

@@ -19,6 +19,8 @@ from wire import names
 
 #: Bytes of all keys and values (TotalAnnotationSizeLimitB of k8s.io/apimachinery).
 LARGEST: Final = 256 * 1024
+#: For a container: the CDI name of the socket that shows it its own share (gpu/grant.py).
+_PER_CONTAINER_VIEW: Final = len(names.VIEW_DEVICE_PREFIX) + 37
 #: For keys, the attempt and 8 earlier ones, the portion, and why an attempt failed: 512 characters of up to 4 bytes
 #: (binder/telemetry/reasons.py).
 _FIXED: Final = 4096
@@ -61,7 +63,9 @@ def cramped(annotations: Mapping[str, str] | None, translation: Translation) -> 
 def _of_ours(translation: Translation) -> int:
     """Bytes that a Binding and a fence write of any pod. A device on which several containers sit counts for each."""
     shares = _shares(translation.request)
-    return _FIXED + _PER_DEVICE * sum(map(len, shares)) + _PER_CONTAINER_CAPS * len(shares) * translation.driver_caps
+    views = _PER_CONTAINER_VIEW * sum(map(bool, shares))
+    caps = _PER_CONTAINER_CAPS * len(shares) * translation.driver_caps
+    return _FIXED + _PER_DEVICE * sum(map(len, shares)) + views + caps
 
 
 def _back(request: GpuRequest, translation: Translation) -> int:

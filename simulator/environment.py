@@ -87,6 +87,8 @@ def visible(value: str | None, devices: Sequence[Device]) -> tuple[Device, ...] 
     by_name |= {device.uuid: device for device in devices}
     shown: dict[str, Device] = {}
     for part in value.split(","):
+        if part.startswith(names.VIEW_DEVICE_PREFIX):
+            continue  # a mount, and no device
         device = by_name.get(part.strip().removeprefix(names.CDI_DEVICE_PREFIX))
         if device is None:
             return UnknownDevice(part)

@@ -109,7 +109,9 @@ def placed(pod: PodFacts, cards: Mapping[str, Device]) -> Placed | None:
     """Find the way that its Binding took; None where its devices are those of none, or none was asked."""
     shown = {
         key.removeprefix(names.VISIBLE_DEVICES_PREFIX): [
-            each.removeprefix(names.CDI_DEVICE_PREFIX) for each in value.split(",")
+            each.removeprefix(names.CDI_DEVICE_PREFIX)
+            for each in value.split(",")
+            if not each.startswith(names.VIEW_DEVICE_PREFIX)
         ]
         for key, value in pod.annotations.items()
         if key.startswith(names.VISIBLE_DEVICES_PREFIX)

@@ -173,6 +173,7 @@ class Carrier:
             at_ns=self._clock.now_ns(),
             cdi=self._cdi.is_on,
             labels=attempt.labels,
+            view_of=attempt.pod_uid if attempt.node in self._view.showing else "",
         )
         if state.tries:
             await anyio.sleep(_RETRY_S * 2**state.tries)

@@ -128,7 +128,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
 
     ``devices``: GPUs and MIG slices by resource; None: it tells nothing of what it has. ``card_mib``: memory of its
     smallest card, 0 if unknown. ``registration``: None while its kubelet is silent. ``enforces``: what it can hold pods
-    to, in words.
+    to, in words. ``shows_tenants``: its agent shows tenants their own shares.
     """
 
     name: str
@@ -138,6 +138,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     card_mib: int = 0
     registration: Registration | None = None
     enforces: tuple[str, ...] = ()
+    shows_tenants: bool = False
 
 
 class NodeSink:
@@ -159,6 +160,7 @@ class NodeSink:
             smallest_mib,
             machines.registration(obj),
             enforcement.listed(annotations.get(names.NODE_ENFORCES)).known,
+            annotations.get(names.NODE_TENANT_VIEW) == "true",
         )
 
     async def replace(self, kept: Sequence[NodeView]) -> None:
@@ -184,10 +186,11 @@ class NodeSink:
             self._view.devices.pop(node.name, None)
         else:
             self._view.devices[node.name] = node.devices
-        if node.is_uneven:
-            self._view.uneven.add(node.name)
-        else:
-            self._view.uneven.discard(node.name)
+        for nodes, is_one in ((self._view.uneven, node.is_uneven), (self._view.showing, node.shows_tenants)):
+            if is_one:
+                nodes.add(node.name)
+            else:
+                nodes.discard(node.name)
         self._view.cards_mib[node.name] = node.card_mib
         self._view.enforces[node.name] = node.enforces
         if self._view.note_machine(node.name, node.registration) or was is not node.is_cordoned:
@@ -197,6 +200,7 @@ class NodeSink:
         self._view.nodes.pop(name, None)
         self._view.devices.pop(name, None)
         self._view.uneven.discard(name)
+        self._view.showing.discard(name)
         self._view.cards_mib.pop(name, None)
         self._view.enforces.pop(name, None)
         self._view.note_machine(name, None)

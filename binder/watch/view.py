@@ -55,6 +55,8 @@ class View:
         self.devices: dict[str, Mapping[str, int]] = {}
         #: Node -> what it holds pods to, in words (gpu/enforcement.py).
         self.enforces: dict[str, tuple[str, ...]] = {}
+        #: Nodes whose agent shows tenants their own shares.
+        self.showing: set[str] = set()
         #: Nodes whose cards differ in memory.
         self.uneven: set[str] = set()
         #: Node -> memory of its smallest card, where it says that.

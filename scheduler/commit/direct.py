@@ -239,6 +239,7 @@ class Direct:
     async def _post(self, sharer: Sharer, action: PostBinding) -> Outcome:
         sharer.joined_s = sharer.joined_s or anyio.current_time()
         node, at_ns = sharer.placement.node, self._clock.now_ns()
+        known = self._cache.cluster.node(node)
         metadata = bound.metadata(
             action.taken,
             action.grant,
@@ -247,6 +248,7 @@ class Direct:
             at_ns=at_ns,
             cdi=self._cdi.is_on,
             labels={} if self._pool is None else self._pool.labels,
+            view_of=sharer.identity.uid if known is not None and known.shows_tenants else "",
         )
         posted = await binding.post(self._api, sharer.identity, rv=action.rv, node=node, metadata=metadata)
         if isinstance(posted, binding.NotAccepted):

@@ -50,6 +50,7 @@ def node_record(node: Node, *, with_images: bool = False) -> NodeRecord:
         is_multiplied=bool(multiplied(labels, annotations, offered_gpus(node))),
         declared_features=tuple(sorted(KNOWN.intersection(node.status.declared_features or ()))),
         enforces=enforcement.listed(annotations.get(names.NODE_ENFORCES)).known,
+        shows_tenants=annotations.get(names.NODE_TENANT_VIEW) == "true",
         images=_images(node) if with_images else (),
         uuids=_uuids(annotations.get(names.NODE_UUIDS, "")),
         devices=offered_gpus(node),

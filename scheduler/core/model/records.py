@@ -373,6 +373,7 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``smallest_card_mib`` and ``largest_card_mib``: memory of its cards, 0 if unknown. ``is_multiplied``: its plugin
     offers each GPU several times (gpu/multiplied.py). ``single_profile``: what its device plugin calls GPUs are MIG
     slices of this profile, "" if they are cards. ``enforces``: what it can hold pods to, in words (gpu/enforcement.py).
+    ``shows_tenants``: its agent shows tenants their own shares.
     """
 
     name: str
@@ -389,6 +390,7 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_multiplied: bool = False
     single_profile: str = ""
     enforces: tuple[str, ...] = ()
+    shows_tenants: bool = False
     #: Features of its kubelet that pods may need (``status.declaredFeatures``, KEP-5328), as far as a rule reads them.
     declared_features: tuple[str, ...] = ()
     #: Names of the images that are there and their bytes, where the settings count them.

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gpu.cdi import Cdi
-from kube.client.resources import PODS
+from kube.client.resources import NODES, PODS
 from kube.memory.faults import Fault, once
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
@@ -326,3 +326,30 @@ async def test_a_pod_whose_record_is_another_by_the_time_it_is_bound_is_not_boun
         await settle()
         assert phases(world)["b"] == "Running"
         assert written(world, "b")["env.moorage.dev/c0.CUDA_DEVICE_MEMORY_LIMIT_0"] == "2000m"
+
+
+@pytest.mark.parametrize(("cdi", "annotated"), [(Cdi.ON, "true"), (Cdi.ON, "false"), (Cdi.OFF, "true")])
+async def test_where_the_agent_shows_tenants_their_shares_containers_are_given_the_socket_of_their_pod(
+    cdi: Cdi, annotated: str
+) -> None:
+    plain = WorldSettings(seed=1)
+    settings = msgspec.structs.replace(
+        plain,
+        binder=msgspec.structs.replace(plain.binder, cdi=cdi),
+        scheduler=msgspec.structs.replace(plain.scheduler, cdi=cdi),
+    )
+    async with stage.stage("1x1x80GiB", settings=settings) as world:
+        patch = {"metadata": {"annotations": {names.NODE_TENANT_VIEW: annotated}}}
+        await world.api.patch(NODES, "node-0", patch)
+        await settle()
+        for name in ("by-the-binder", "direct"):
+            await create(world, share(name))
+            await settle()
+            found = find(world, name)
+            (device,) = json.loads(found["metadata"]["annotations"][names.GRANT])["devices"]
+            own = f",moorage.dev/view={found['metadata']['uid']}" if (cdi, annotated) == (Cdi.ON, "true") else ""
+            prefix = names.CDI_DEVICE_PREFIX if cdi is Cdi.ON else ""
+            assert found["metadata"]["annotations"][f"{names.VISIBLE_DEVICES_PREFIX}c0"] == (
+                f"{prefix}{device['uuid']}{own}"
+            )
+        assert set(phases(world).values()) == {"Running"}
