@@ -28,6 +28,8 @@ _MISTAKES: list[tuple[Rules, Config, str]] = [
     (replace(BUILT, clears_alone=False), replace(SHARED, left=Left(foreigners=1, crashes=1)), "C"),
     (replace(BUILT, withdraws=False), Config(
         places=(2, 1), devices=(0, 1), uses=(0, 1, 2), groups=((0, 1), (2,)), left=Left(timeouts=1)), "L1"),
+    (replace(BUILT, waits=False), replace(ONE, awaits=True), "C5"),
+    (replace(BUILT, whole=False), replace(GANG, awaits=True), "C"),
 ]  # fmt: skip
 
 

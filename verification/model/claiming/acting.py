@@ -12,6 +12,7 @@ from verification.model.claiming.state import (
     Claim,
     Config,
     Kind,
+    Report,
     Rules,
     Scheduler,
     Stage,
@@ -41,7 +42,8 @@ class Acting:
         if not open_:
             yield self._ended(world, number, attempt)
         for at in open_:
-            yield from self._next(world, number, at)
+            if attempt.choices[at].stage is not Stage.WRITTEN:
+                yield from self._next(world, number, at)
         for choice in attempt.choices if attempt.kind is Kind.PREPARE and not self._rules.whole else ():
             if choice.stage is Stage.WRITTEN and world.pods[choice.pod].node == NONE:
                 yield from self._bind(world, number, choice)
@@ -50,7 +52,14 @@ class Acting:
             yield self._with(world._replace(left=left), number, None, "!time is over for", f"s{number}")
 
     def _is_done(self, world: World, choice: Choice) -> bool:
-        return choice.stage is Stage.WRITTEN or world.pods[choice.pod].node != NONE
+        is_written = choice.stage is Stage.WRITTEN and not self._has_to_wait(world, choice)
+        return is_written or world.pods[choice.pod].node != NONE
+
+    def _has_to_wait(self, world: World, choice: Choice) -> bool:
+        """Whether the device that was reserved for a pod is not ready yet."""
+        claim = self._claim(world, choice)
+        is_pending = claim.report is Report.PENDING and choice.pod in claim.reserved
+        return self._rules.waits and choice.kind is Kind.PREPARE and is_pending
 
     def _ended(self, world: World, number: int, attempt: Attempt) -> Step:
         if attempt.kind is Kind.PREPARE and not self._rules.decides_again:
@@ -143,7 +152,8 @@ class Acting:
                 world = world._replace(broken="C4: what another scheduler has allocated is overwritten")
             at = 1 + max(each.at for each in world.claims) if claim.device == NONE else claim.at
             reserved = tuple(sorted({*claim.reserved, choice.pod}))
-            after = Claim(choice.device, reserved, at, claim.rv)
+            report = self._config.fresh if claim.device == NONE else claim.report
+            after = Claim(choice.device, reserved, at, claim.rv, report)
         after = after._replace(rv=claim.rv + 1)
         return world._replace(claims=changed(world.claims, self._config.uses[choice.pod], after))
 

@@ -11,6 +11,7 @@ from verification.model.claiming.state import (
     Choice,
     Config,
     Kind,
+    Report,
     Rules,
     Scheduler,
     World,
@@ -30,6 +31,7 @@ def decisions(config: Config, rules: Rules, world: World, scheduler: Scheduler) 
             for pod in held
             if (rules.own_only and (pod, world.pods[pod].rv) not in scheduler.own)
             or (rules.gives_back and is_later_double(world, config.uses[pod]))
+            or (rules.waits and world.claims[config.uses[pod]].report is not Report.READY)
         ]
         if unusable:
             yield _withdrawal(config, world, unusable)
@@ -49,7 +51,8 @@ def _placements(config: Config, world: World, waiting: list[int]) -> Iterator[tu
         number = config.uses[pod]
         claim = world.claims[number]
         if claim.device != NONE:
-            is_taken = is_later_double(world, number) and pod not in claim.reserved
+            is_out = is_later_double(world, number) or (claim.report is Report.FAILED and claim.reserved)
+            is_taken = is_out and pod not in claim.reserved
             options.append([] if is_taken else [claim.device])
         else:
             options.append([device for device in range(len(config.devices)) if device not in held])

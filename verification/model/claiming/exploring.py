@@ -14,8 +14,10 @@ from verification.model.claiming.state import (
     NONE,
     Attempt,
     Choice,
+    Claim,
     Config,
     Left,
+    Report,
     Rules,
     Stage,
     Step,
@@ -59,6 +61,15 @@ CLAIMING: Final = (
         places=(2,), devices=(0,), uses=(0, 1), groups=((0,), (1,)), schedulers=2, left=Left(edits=1, deletions=1))),
     NamedClaiming("claims: two leaders at once, one claim, two pods", Config(
         places=(2,), devices=(0,), uses=(0, 0), groups=((0,), (1,)), schedulers=2)),
+    NamedClaiming("claims: devices that have to get ready, one pod, all that can go wrong", Config(
+        awaits=True, left=Left(crashes=1, lates=1, foreigners=1, deletions=1, edits=1, timeouts=1, failures=1))),
+    NamedClaiming("claims: devices that have to get ready, a gang", Config(
+        uses=(0, 1), groups=((0, 1),), awaits=True, left=Left(crashes=1, timeouts=1, failures=1))),
+    NamedClaiming("claims: devices that have to get ready, one claim, two pods", Config(
+        places=(2,), devices=(0,), uses=(0, 0), groups=((0,), (1,)), awaits=True,
+        left=Left(crashes=1, foreigners=1, failures=1))),
+    NamedClaiming("claims: devices that have to get ready, two leaders at once", Config(
+        awaits=True, schedulers=2, left=Left(failures=1))),
 )  # fmt: skip
 
 
@@ -113,7 +124,7 @@ class Claiming:
         return choice._replace(seen=0 if is_seen else -1, pod_rv=0 if is_same else -1)
 
     def violation(self, world: World) -> str:
-        """C1 to C4 (docs/design/model.md)."""
+        """C1 to C5 (docs/design/model.md)."""
         for number, pod in enumerate(world.pods):
             if pod.node < 0:
                 continue
@@ -122,6 +133,8 @@ class Claiming:
                 return "C1: a pod is bound, and its claim is not reserved for it on its node"
             if is_later_double(world, self._config.uses[number]):
                 return "C2: a pod is bound with a device that an earlier claim has"
+            if claim.report is not Report.READY:
+                return "C5: a pod is bound, and the device of its claim is not ready"
         for group in self._config.groups:
             pods = [(pod, world.pods[pod].node, world.claims[self._config.uses[pod]]) for pod in group]
             if any(node >= 0 for _, node, _ in pods) and self._has_never_reserved(world, pods):
@@ -132,7 +145,7 @@ class Claiming:
         """Whether a member's claim has no device yet, though nobody has crashed, withdrawn or edited anything."""
         is_calm = world.left == self._config.left
         return is_calm and any(
-            node == NONE and pod not in world.claims[self._config.uses[pod]].reserved for pod, node, _ in pods
+            node == NONE and not _is_prepared(world.claims[self._config.uses[pod]], pod) for pod, node, _ in pods
         )
 
     def is_at_rest(self, world: World) -> bool:
@@ -152,6 +165,10 @@ class Claiming:
             lines.append(" ".join(map(str, next(found))))
         last = path[-1]
         return [*lines, *(f"= {part}" for part in (*last.claims, *last.pods, *last.schedulers, *last.late))]
+
+
+def _is_prepared(claim: Claim, pod: int) -> bool:
+    return pod in claim.reserved and claim.report is Report.READY
 
 
 def explore_claiming(config: Config, rules: Rules = BUILT, *, limit: int = 10_000_000) -> Result:

@@ -18,6 +18,14 @@ GONE: Final = -2
 FOREIGN: Final = -3
 
 
+class Report(enum.IntEnum):
+    """What a driver says of an allocated device."""
+
+    READY = 0
+    PENDING = 1
+    FAILED = 2
+
+
 class Claim(NamedTuple):
     """``device``: what is allocated; ``reserved``: pods in ``reservedFor``; ``at``: when the allocation was written."""
 
@@ -25,6 +33,7 @@ class Claim(NamedTuple):
     reserved: tuple[int, ...] = ()
     at: int = 0
     rv: int = 0
+    report: Report = Report.READY
 
 
 class Pod(NamedTuple):
@@ -86,6 +95,7 @@ class Left(NamedTuple):
     deletions: int = 0
     edits: int = 0
     timeouts: int = 0
+    failures: int = 0
 
 
 NEVER: Final = Left()
@@ -110,6 +120,7 @@ class Config:
     """``places``: pods that each node takes. ``devices``: the node of each. ``uses``: the claim of each pod.
 
     ``groups``: pods that start together. ``others``: claims of another scheduler, which does not look at ours.
+    ``awaits``: a device is not ready before its driver says so, once it is allocated.
     """
 
     places: tuple[int, ...] = (1, 1)
@@ -117,8 +128,14 @@ class Config:
     uses: tuple[int, ...] = (0,)
     groups: tuple[tuple[int, ...], ...] = ((0,),)
     others: int = 0
+    awaits: bool = False
     schedulers: int = 1
     left: Left = NEVER
+
+    @property
+    def fresh(self) -> Report:
+        """What is said of a device that was just allocated."""
+        return Report.PENDING if self.awaits else Report.READY
 
     @property
     def ours(self) -> int:
@@ -159,6 +176,8 @@ class Rules:
     clears_alone: bool = True
     #: Claims of pods that don't fit are withdrawn.
     withdraws: bool = True
+    #: No pod is bound before the devices of its claims are ready.
+    waits: bool = True
 
 
 BUILT: Final = Rules()

@@ -11,6 +11,7 @@ from verification.model.claiming.state import (
     Claim,
     Config,
     Pod,
+    Report,
     Scheduler,
     Step,
     World,
@@ -19,8 +20,11 @@ from verification.model.claiming.state import (
 
 
 def controllers(world: World) -> Iterator[Step]:
-    """Pods that are gone leave ``reservedFor``; with the last of them the allocation goes."""
+    """Pods that are gone leave ``reservedFor``; with the last of them the allocation goes. Devices get ready."""
     for number, claim in enumerate(world.claims):
+        if claim.report is Report.PENDING:
+            after = claim._replace(report=Report.READY, rv=claim.rv + 1)
+            yield ("driver has ready the device of", number), _put(world, number, after)
         left = tuple(pod for pod in claim.reserved if pod == FOREIGN or world.pods[pod].node != GONE)
         if left != claim.reserved:
             after = claim._replace(reserved=left) if left else Claim()
@@ -31,6 +35,11 @@ def faults(config: Config, world: World) -> Iterator[Step]:
     """What may go wrong, as often as is left."""
     yield from _another(config, world)
     left = world.left
+    for number, claim in enumerate(world.claims):
+        if left.failures and claim.report is Report.PENDING:
+            after = world._replace(left=left._replace(failures=left.failures - 1))
+            failed = claim._replace(report=Report.FAILED, rv=claim.rv + 1)
+            yield ("!driver fails with the device of", number), _put(after, number, failed)
     for number, pod in enumerate(world.pods):
         if left.deletions and pod.node != GONE:
             after = world._replace(left=left._replace(deletions=left.deletions - 1))
@@ -54,7 +63,7 @@ def _another(config: Config, world: World) -> Iterator[Step]:
     newest = 1 + max(claim.at for claim in world.claims)
     for number, claim in enumerate(world.claims):
         for device in range(len(config.devices)) if claim.device == NONE else ():
-            taken = Claim(device, (FOREIGN,), newest, claim.rv + 1)
+            taken = Claim(device, (FOREIGN,), newest, claim.rv + 1, config.fresh)
             yield ("!another allocates", number, device), _put(after, number, taken)
 
 
