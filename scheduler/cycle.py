@@ -78,7 +78,9 @@ class Cycle:
         self._direct = direct
         self._gangs = gangs
         self._handed = handed
-        self._preparing = Preparing(api, cache, timeout_s=settings.prepare_s, in_flight=settings.in_flight)
+        self._preparing = Preparing(
+            api, cache, timeout_s=settings.prepare_s, in_flight=settings.in_flight, tell_pending=direct.tell_pending
+        )
         self._leaving = LeavingClaims(api, cache, clock=api.clock)
         #: Takes who is to go for whom, and charges it at once.
         self.make_room: Callable[[MakeRoom | GiveUp], None] = _refuse

@@ -44,6 +44,8 @@ class ClaimFacts:
     deleting: bool
     #: Nodes (names) on which its devices can be used; None: any, or it names none.
     nodes: frozenset[str] | None
+    #: Conditions that its devices have to report before pods are bound, and don't.
+    pending: tuple[str, ...] = ()
     #: Its requests as they are written.
     requests: tuple[Json, ...] = field(repr=False, default=())
 
@@ -67,6 +69,7 @@ def claim(raw: Json) -> ClaimFacts:
         owner=owners[0] if owners else "",
         deleting=bool(meta.get("deletionTimestamp")),
         nodes=_nodes(allocation or {}),
+        pending=tuple(_pending(status)),
         requests=tuple(((raw.get("spec") or {}).get("devices") or {}).get("requests") or ()),
     )
 
@@ -76,6 +79,19 @@ def _devices(allocation: Json) -> Iterator[Held]:
         consumed = each.get("consumedCapacity")
         part = None if consumed is None else {name: amount(value) for name, value in consumed.items()}
         yield Held((each["driver"], each["pool"], each["device"]), bool(each.get("adminAccess")), part)
+
+
+def _pending(status: Json) -> Iterator[str]:
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    for each in results:
+        id_ = tuple(each.get(name) for name in ("driver", "pool", "device", "shareID"))
+        said = [
+            said
+            for said in status.get("devices") or ()
+            if tuple(said.get(name) for name in ("driver", "pool", "device", "shareID")) == id_
+        ]
+        true = {found["type"] for one in said for found in one.get("conditions") or () if found["status"] == "True"}
+        yield from (wanted for wanted in each.get("bindingConditions") or () if wanted not in true)
 
 
 def _nodes(allocation: Json) -> frozenset[str] | None:

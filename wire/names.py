@@ -339,6 +339,8 @@ REASON_MALFORMED_GROUP: Final = "MalformedPodGroup"
 REASON_EVICT: Final = "Evict"
 #: The reservation of a pod's device holds another device now; nobody is let on the lost one.
 REASON_GPU_LOST: Final = "GPULost"
+#: The pod has its devices, and waits until they report that they are ready.
+REASON_DEVICES_PENDING: Final = "BindingConditionsPending"
 #: On ResourceClaims: a device of the claim was given to another one, too.
 REASON_ALLOCATED_TWICE: Final = "DeviceAllocatedTwice"
 #: The pod has to leave its GPU: somebody else was given it, or its device plugin says that it is unhealthy.

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from wire.core import NodeSelector, ObjectMeta, WireStruct
+from wire.core import Condition, NodeSelector, ObjectMeta, WireStruct
 
 #: A quantity, as it is written.
 Written = str | int | float
@@ -128,9 +128,18 @@ class ResourceClaimConsumerReference(WireStruct, frozen=True, gc=False):
     uid: str = ""
 
 
+class AllocatedDeviceStatus(WireStruct, frozen=True, gc=False):
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    conditions: list[Condition] | None = None
+
+
 class ResourceClaimStatus(WireStruct, frozen=True, gc=False):
     allocation: AllocationResult | None = None
     reserved_for: list[ResourceClaimConsumerReference] | None = None
+    devices: list[AllocatedDeviceStatus] | None = None
 
 
 class ResourceClaim(WireStruct, frozen=True, gc=False):

@@ -72,7 +72,7 @@ async def leave(api: Api, pod: Identity, claim: ResourceClaim) -> ResourceClaim:
     left = [each for each in claim.status.reserved_for or () if each.uid != pod.uid]
     status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(left) if left else None}
     if not left:
-        status["allocation"] = None
+        status |= {"allocation": None, "devices": None}
     return await _write(api, claim, {"status": status}, subresource="status")
 
 
@@ -106,7 +106,8 @@ class _Allocating:
             claim = await _write(api, claim, {"metadata": {"finalizers": [*finalizers, names.CLAIM_FINALIZER]}})
         status: dict[str, Any] = {"reservedFor": [*msgspec.to_builtins(users), _consumer(placement)]}
         if claim.status.allocation is None:
-            status["allocation"] = msgspec.to_builtins(written(choice.allocation, claim, self.classes))
+            now_ns = api.clock.now_ns()
+            status["allocation"] = msgspec.to_builtins(written(choice.allocation, claim, self.classes, now_ns=now_ns))
         self.is_sent = True
         return _written(await _write(api, claim, {"status": status}, subresource="status"))
 

@@ -305,19 +305,18 @@ class Direct:
         self._cache.cluster.commits.settle(placement.pod_uid, attempt=placement.number)
         self._observer.ended(Ended.BOUND)
         self._cache.traces.attempted(placement, sharer.began_s, sharer.joined_s, None)
-        regarding = ObjectReference(
-            api_version="v1",
-            kind="Pod",
-            name=placement.name,
-            namespace=placement.namespace,
-            uid=placement.pod_uid,
-        )
         groups = [device.group for device in placement.devices]
         nano = sum(device.nano for device in placement.devices)
         told = {"node": placement.node, "groups": groups, "gpus_nano": nano, **self._trace(sharer)}
         _log.info("bound", extra=about(LogEvent.POD_BOUND, pod=sharer.place, **told))
         note = binding.scheduled_note(sharer.identity, placement.node, name_of(self._pool))
-        self._events.record(regarding, reason=names.REASON_SCHEDULED, action="Binding", note=note, is_final=True)
+        self._events.record(
+            _regarding(placement), reason=names.REASON_SCHEDULED, action="Binding", note=note, is_final=True
+        )
+
+    def tell_pending(self, placement: Placement, note: str) -> None:
+        """Say that a pod waits for its devices, which are allocated."""
+        self._events.record(_regarding(placement), reason=names.REASON_DEVICES_PENDING, action="Scheduling", note=note)
 
     def _give_back(self, sharer: Sharer, failure: Failure) -> None:
         """Give the charge back. Where nobody failed, the pod is decided on again."""
@@ -368,3 +367,13 @@ def _read(pod: Pod) -> PodView:
     asks = None if isinstance(found, Refusal) else found
     request = asks.request if asks is not None else None
     return msgspec.structs.replace(view(pod), request=request, recorded=asks, config_maps="")
+
+
+def _regarding(placement: Placement) -> ObjectReference:
+    return ObjectReference(
+        api_version="v1",
+        kind="Pod",
+        name=placement.name,
+        namespace=placement.namespace,
+        uid=placement.pod_uid,
+    )

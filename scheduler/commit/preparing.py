@@ -9,7 +9,7 @@ are allocated and reserved in the same step (docs/design/claims.md); leaving_cla
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -23,6 +23,7 @@ from scheduler.commit import claim_writes, extended_writes, volume_writes
 from scheduler.commit.claim_writes import Written
 from scheduler.commit.until_written import NotWritten
 from scheduler.core.model.claim_choice import ClaimChoice
+from scheduler.core.model.device_allocation import ResourceClaimRecord
 from scheduler.core.model.extended_resource import ClaimToMake
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.volume_need import VolumeChoice
@@ -36,6 +37,8 @@ _log: Final = logging.getLogger(__name__)
 #: A pod that goes meanwhile is noticed within this time.
 _LOOK_S: Final = 5.0
 _S: Final = 1_000_000_000
+#: Devices have this long to be ready for their pod once they are allocated, as with kube-scheduler.
+BINDING_S: Final = 600.0
 #: The most claims that are named in a line.
 _NAMED: Final = 3
 
@@ -60,10 +63,22 @@ class _NotBound(Exception):
 
 
 class Preparing:
-    """Has claims bound. ``timeout_s``: pods that start together wait so long for theirs."""
+    """Has claims bound. ``timeout_s``: pods that start together wait so long for theirs.
 
-    def __init__(self, api: Api, cache: Cache, *, timeout_s: float, in_flight: int) -> None:
+    ``tell_pending`` is called with pods whose devices are not ready yet.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        cache: Cache,
+        *,
+        timeout_s: float,
+        in_flight: int,
+        tell_pending: Callable[[Placement, str], None],
+    ) -> None:
         self._api = api
+        self._tell_pending = tell_pending
         self._cache = cache
         self._timeout_s = timeout_s
         self._limiter = anyio.CapacityLimiter(in_flight)
@@ -109,6 +124,7 @@ class Preparing:
         """Return the first failure, None if all are bound."""
         failures: list[_Failed] = []
         left = {**_volumes_of(placements), **_claims_of(placements)}
+        devices: dict[_Key, tuple[Placement, ClaimChoice]] = {}
         with anyio.move_on_after(self._timeout_s) as scope:
             async with anyio.create_task_group() as tasks:
 
@@ -117,6 +133,7 @@ class Preparing:
                     try:
                         if isinstance(choice, ClaimChoice):
                             await self._allocate(placement, choice)
+                            devices[key] = placement, choice
                         else:
                             await self._bind(placement, choice)
                     except _NotBound as error:
@@ -126,14 +143,62 @@ class Preparing:
 
                 for key in [*left]:
                     tasks.start_soon(bind, key)
-        if failures:
-            return failures[0]
-        if not scope.cancelled_caught or not left:
+        if not failures and scope.cancelled_caught and left:
+            named = ", ".join(sorted({claim for *_, claim in left})[:_NAMED])
+            because = f"VolumeTimeout: {len(left)} claims were not bound within {self._timeout_s:.0f} s: {named}"
+            placement, choice = next(iter(left.values()))
+            failures.append(_Failed(placement, choice.claim_uid, because))
+        return failures[0] if failures else await self._failed_devices(list(devices.values()))
+
+    async def _failed_devices(self, reserved: Sequence[tuple[Placement, ClaimChoice]]) -> _Failed | None:
+        """Wait until the devices of claims that are reserved are ready; return the first failure, None if all are."""
+        left = list(reserved)
+        for placement, choice in reserved:
+            self._note_pending(placement, choice)
+        with anyio.move_on_after(BINDING_S):
+            while left:
+                placement, choice = left[-1]
+                watch = _Watch()
+                try:
+                    while self._is_under_way(placement) and not self._is_ready(placement, choice):
+                        with self._watching(watch, *_keys(left)), anyio.move_on_after(_LOOK_S):
+                            await watch.event.wait()
+                        watch.event = anyio.Event()
+                        for each in left:  # one that fails is not waited for behind others
+                            if self._is_under_way(each[0]):
+                                self._is_ready(*each)
+                except _NotBound as error:
+                    return error.failed
+                left.pop()
+        if not left:
             return None
-        named = ", ".join(sorted({claim for *_, claim in left})[:_NAMED])
-        because = f"VolumeTimeout: {len(left)} claims were not bound within {self._timeout_s:.0f} s: {named}"
-        placement, choice = next(iter(left.values()))
-        return _Failed(placement, choice.claim_uid, because)
+        placement, choice = left[-1]
+        pending = ", ".join(self._claim(placement, choice).pending[:_NAMED])
+        because = f"BindingTimeout: within {BINDING_S:.0f} s devices of ResourceClaim {choice.claim} lack {pending}"
+        return _Failed(placement, choice.claim_uid, because, node=placement.node)
+
+    def _note_pending(self, placement: Placement, choice: ClaimChoice) -> None:
+        claim = self._cache.cluster.claims.claims.get((placement.namespace, choice.claim))
+        if claim is not None and claim.pending:
+            named = ", ".join(claim.pending[:_NAMED])
+            note = f"waiting on node {placement.node} for {named} (ResourceClaim {choice.claim})"
+            self._tell_pending(placement, note)
+
+    def _is_ready(self, placement: Placement, choice: ClaimChoice) -> bool:
+        """Whether devices of a claim report all that they have to. Raises _NotBound if one failed, or it was taken."""
+        claim = self._claim(placement, choice)
+        if claim.failure:
+            because = f"BindingFailed: ResourceClaim {choice.claim}: {claim.failure} is true"
+            raise _NotBound(_Failed(placement, choice.claim_uid, because, node=placement.node))
+        return not claim.pending
+
+    def _claim(self, placement: Placement, choice: ClaimChoice) -> ResourceClaimRecord:
+        """A claim that was reserved for a pod. Raises _NotBound if it is not any more."""
+        claim = self._cache.cluster.claims.claims.get((placement.namespace, choice.claim))
+        if claim is None or placement.pod_uid not in claim.reserved_for:
+            because = f"ClaimChanged: ResourceClaim {choice.claim} is not reserved any more"
+            raise _NotBound(_Failed(placement, choice.claim_uid, because, is_overtaken=True))
+        return claim
 
     async def _bind(self, placement: Placement, choice: VolumeChoice) -> None:
         watch = _VolumeWatch(placement, choice)
@@ -277,6 +342,10 @@ def _volumes_of(placements: Sequence[Placement]) -> dict[_Key, tuple[Placement, 
             if key not in found or found[key][0].node != choice.node == placement.node:
                 found[key] = placement, choice
     return found
+
+
+def _keys(reserved: Sequence[tuple[Placement, ClaimChoice]]) -> set[Hashable]:
+    return {(placement.namespace, choice.claim) for placement, choice in reserved}
 
 
 def _uids_of(placements: Sequence[Placement]) -> list[str]:

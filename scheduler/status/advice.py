@@ -51,6 +51,7 @@ OF_CODES: Final[Mapping[Code, str]] = {
     Code.RESOURCE_CLAIM_NOT_OWN: "Delete the ResourceClaim of that name, which another pod left.",
     Code.RESOURCE_CLAIM_LEAVING: "Wait until it is gone, then create it again.",
     Code.RESOURCE_CLAIM_IN_USE: "Use another ResourceClaim: 256 pods may use one.",
+    Code.RESOURCE_CLAIM_FAILED: "Look at `status.devices` of the claim; end the pods that use it.",
     Code.RESOURCE_CLAIM_GIVEN_BACK: _WAIT,
     Code.DEVICE_CLASS_NOT_FOUND: "Create the DeviceClass, or name another one in the claim.",
     Code.VOLUME_NOT_FOUND: "Create the volume, or bind the claim to another one.",

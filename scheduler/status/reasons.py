@@ -112,6 +112,7 @@ _PLAIN_WORDS: Final = {
     Code.RESOURCE_CLAIM_NOT_OWN: "resourceclaim {} was not created for this pod (pod is not owner)",
     Code.RESOURCE_CLAIM_LEAVING: 'resourceclaim "{}" is being deleted',
     Code.RESOURCE_CLAIM_IN_USE: 'resourceclaim in use: no more than 256 pods may use "{}"',
+    Code.RESOURCE_CLAIM_FAILED: 'a device of resourceclaim "{}" failed, and other pods use the claim',
     Code.RESOURCE_CLAIM_GIVEN_BACK: "its resourceclaims are given back, and allocated again",
     Code.DEVICE_CLASS_NOT_FOUND: "device class {} does not exist",
     Code.VOLUME_NOT_FOUND: 'node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s): "{}"',

@@ -82,6 +82,8 @@ class Prepared:
                 yield f"ResourceClaim {name or entry} is not there"
             elif claim.devices is None or pod.uid not in claim.reserved:
                 yield f"ResourceClaim {name} is not reserved for it"
+            elif claim.pending:
+                yield f"devices of ResourceClaim {name} lack {', '.join(claim.pending)}"
             elif on and claim.nodes is not None and on not in claim.nodes:
                 yield f"the devices of ResourceClaim {name} are on {', '.join(sorted(claim.nodes))}"
         for name in claimfacts.volumes_of(pod):

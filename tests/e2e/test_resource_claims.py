@@ -14,6 +14,7 @@ from tests.e2e.conftest import SetScene
 pytestmark = pytest.mark.cluster
 
 _GROUP, _VERSION = "resource.k8s.io", "v1"
+_ATTACHED, _BROKEN = "example.com/attached", "example.com/broken"
 _ANNOTATION = {"resource.kubernetes.io/extended-resource-claim": "true"}
 
 
@@ -25,6 +26,7 @@ class _Devices:
         self.nodes = [f"{made.namespace}-{number}" for number in range(2)]
         self.driver = f"{made.namespace}.example.com"
         self.resource = f"{self.driver}/device"
+        self._slices = [f"{node}-devices" for node in self.nodes]
         self._api = client.CustomObjectsApi(made.core.api_client)
 
     async def offer(self) -> None:
@@ -37,6 +39,35 @@ class _Devices:
             pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
             spec = {"driver": self.driver, "nodeName": node, "pool": pool, "devices": devices}
             await self._create("resourceslices", {"metadata": {"name": f"{node}-devices"}, "spec": spec})
+
+    async def offer_slow(self) -> None:
+        """Publish a device more on each node, that has to be attached before pods are bound."""
+        conditions = {"bindingConditions": [_ATTACHED], "bindingFailureConditions": [_BROKEN], "bindsToNode": True}
+        for node in self.nodes:
+            device = {"name": "s0", "attributes": {"model": {"string": "slow"}}, **conditions}
+            pool = {"name": f"{node}-slow", "generation": 1, "resourceSliceCount": 1}
+            spec = {"driver": self.driver, "nodeName": node, "pool": pool, "devices": [device]}
+            name = f"{node}-slow"
+            self._slices.append(name)
+            await self._create("resourceslices", {"metadata": {"name": name}, "spec": spec})
+
+    async def report(self, condition: str) -> None:
+        """Report a condition of all devices of the only claim, as their driver does."""
+        (claim,) = await self.claims()
+        now = "2026-01-01T00:00:00Z"
+        found = {"type": condition, "status": "True", "reason": "Done", "message": "", "lastTransitionTime": now}
+        devices = [
+            {"driver": self.driver, "pool": pool, "device": device, "conditions": [found]}
+            for pool, device in await self.given()
+        ]
+        await self._api.patch_namespaced_custom_object_status(
+            _GROUP,
+            _VERSION,
+            self.scene.namespace,
+            "resourceclaims",
+            claim["metadata"]["name"],
+            [{"op": "add", "path": "/status/devices", "value": devices}],
+        )
 
     async def create_for(self, owner: Pod) -> str:
         """Create a claim for extended resources of a pod, as another scheduler does; return its name."""
@@ -61,8 +92,8 @@ class _Devices:
     async def take_away(self) -> None:
         """Delete what does not go with the namespace."""
         await self._api.delete_cluster_custom_object(_GROUP, _VERSION, "deviceclasses", self.driver)
-        for node in self.nodes:
-            await self._api.delete_cluster_custom_object(_GROUP, _VERSION, "resourceslices", f"{node}-devices")
+        for name in self._slices:
+            await self._api.delete_cluster_custom_object(_GROUP, _VERSION, "resourceslices", name)
 
     async def _create(self, plural: str, body: dict[str, Any]) -> None:
         kinds = {"deviceclasses": "DeviceClass", "resourceslices": "ResourceSlice"}
@@ -232,3 +263,34 @@ async def test_a_claim_that_another_scheduler_made_for_a_pod_is_deleted_before_t
     running = (await devices.scene.running(1))["p"]
     (claim,) = await devices.claims()
     assert claim["metadata"]["name"] == running["status"]["extendedResourceClaimStatus"]["resourceClaimName"] != other
+
+
+async def test_a_pod_is_bound_when_its_device_is_attached(devices: _Devices) -> None:
+    await devices.offer_slow()
+    await devices.create("slow", model="slow", is_template=True)
+    await devices.scene.create(_using("p", template="slow"))
+    await _until_users(devices, "p")
+    (claim,) = await devices.claims()
+    assert claim["status"]["allocation"]["allocationTimestamp"]
+    assert not (await devices.scene.pod("p"))["spec"].get("nodeName")
+    await devices.report(_ATTACHED)
+    (found,) = await devices.given()
+    assert (await devices.scene.running(1))["p"]["spec"]["nodeName"] == found[0].removesuffix("-slow")
+
+
+async def test_a_pod_whose_device_fails_gets_another_one(devices: _Devices) -> None:
+    await devices.offer_slow()
+    await devices.create("slow", model="slow", is_template=True)
+    await devices.scene.create(_using("p", template="slow"))
+    await _until_users(devices, "p")
+    first = await devices.given()
+    await devices.report(_BROKEN)
+
+    async def is_another() -> bool | None:
+        found = await devices.given()
+        return (bool(found) and found != first) or None
+
+    await eventually(is_another, "another device for the claim", within_s=PATIENCE_S)
+    assert all("devices" not in each["status"] for each in await devices.claims())
+    await devices.report(_ATTACHED)
+    await devices.scene.running(1)

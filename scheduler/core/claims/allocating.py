@@ -22,7 +22,7 @@ from scheduler.core.claims.selectors import Cut, SelectorFailed
 from scheduler.core.claims.taken import Amounts, Taken
 from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusal, DeviceResult, RefusalCode
 from scheduler.core.model.device_need import DeviceAsk, DeviceNeed
-from scheduler.core.model.device_record import DeviceId
+from scheduler.core.model.device_record import DeviceId, DevicePlace
 from scheduler.core.model.records import NodeRecord
 
 #: Devices that are tried on a node before the search ends.
@@ -64,7 +64,7 @@ def allocate(
         return kept
     if not may_search:
         return DeviceRefusal(RefusalCode.SEARCH_CUT)
-    answer, effort = _answer(asked, view, pools, taken)
+    answer, effort = _answer(asked, view, pools, taken, node=node.name)
     spend(effort)
     if len(answers) >= _MOST_ANSWERS:
         answers.clear()
@@ -73,14 +73,14 @@ def allocate(
 
 
 def _answer(
-    needs: Sequence[DeviceNeed], view: InventoryView, pools: Sequence[NodePool], taken: Taken
+    needs: Sequence[DeviceNeed], view: InventoryView, pools: Sequence[NodePool], taken: Taken, *, node: str
 ) -> tuple[tuple[ClaimAllocation, ...] | DeviceRefusal, int]:
     """The answer, and the operations that it took."""
     effort, search = _SEARCHING + sum(len(pool.devices) for pool in pools) // _LOOKED_AT, None
     before = view.effort_spent
     answer: tuple[ClaimAllocation, ...] | DeviceRefusal
     try:
-        search = _Search(needs, Asks(needs, view, pools, taken), pools, taken)
+        search = _Search(needs, Asks(needs, view, pools, taken), pools, taken, node=node)
         answer = search.run()
     except Refused as refused:
         answer = refused.refusal
@@ -103,8 +103,11 @@ class _Step(NamedTuple):
 class _Search:
     """One search. What is chosen is charged here and taken back where it leads nowhere; ``taken`` stays as it is."""
 
-    def __init__(self, needs: Sequence[DeviceNeed], asks: Asks, pools: Sequence[NodePool], taken: Taken) -> None:
+    def __init__(
+        self, needs: Sequence[DeviceNeed], asks: Asks, pools: Sequence[NodePool], taken: Taken, *, node: str
+    ) -> None:
         self._needs = needs
+        self._node = node
         self._asks = asks
         whole = [pool for pool in pools if not pool.wrong]
         #: Devices that nobody has, and where somebody asks for admin access all of them.
@@ -153,11 +156,14 @@ class _Search:
         return tuple(
             ClaimAllocation(
                 results=tuple(result for result, _ in results),
-                terms=terms_of(candidate.place for _, candidate in results),
+                terms=terms_of(self._place(candidate) for _, candidate in results),
                 ways=tuple(ways),
             )
             for results, ways in zip(self._results, self._ways, strict=True)
         )
+
+    def _place(self, candidate: Candidate) -> DevicePlace:
+        return DevicePlace(node=self._node) if candidate.device.binds_to_node else candidate.place
 
     # --- steps: each charges a choice, yields where to go on, and takes it back --------------------------------------
     def _next(self, step: _Step) -> Iterator[_Step]:
@@ -296,4 +302,5 @@ def _result(ask: DeviceAsk, candidate: Candidate, part: Mapping[str, int]) -> De
         is_admin=ask.is_admin,
         tolerations=ask.tolerations,
         consumed=tuple(sorted(part.items())) if candidate.device.kind.is_shared else None,
+        awaited=candidate.device.awaited,
     )

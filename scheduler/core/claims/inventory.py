@@ -138,7 +138,8 @@ class InventoryView:
             return known[2]
         before = {id(each.pool): each for each in known[2]} if known is not None else {}
         made = []
-        for pool in sorted(candidates, key=lambda each: each.id):
+        # As kube-scheduler: devices for which nobody has to wait come first.
+        for pool in sorted(candidates, key=lambda each: (each.has_awaited, each.id)):
             reached = pool.reached(node)
             if not reached:
                 continue

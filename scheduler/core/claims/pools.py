@@ -26,6 +26,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     ``runs``: its devices in order; ``runs_at`` numbers those of one node, ``open_runs`` those that any node may reach.
     ``counters``: what its counter sets have, in nano. ``draws``: what devices draw from them, by name of those that do.
     ``repeated``: names that several devices have; on a node that reaches two of them, nothing can be taken.
+    ``has_awaited``: for some of its devices pods have to wait once they are allocated.
     """
 
     id: PoolId
@@ -38,6 +39,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     counters: Mapping[str, Mapping[str, int]] = {}
     draws: Mapping[str, Draws] = {}
     repeated: frozenset[str] = frozenset()
+    has_awaited: bool = False
 
     def reached(self, node: NodeRecord) -> list[Run]:
         """What a node reaches of it."""
@@ -75,6 +77,7 @@ def make_pool(pool_id: PoolId, slices: Collection[SliceRecord]) -> Pool:
         open_runs=tuple(number for node, number in named if not node),
         counters=counters,
         draws={device.name: device.draws for each in current for device in each.devices if device.draws},
+        has_awaited=any(device.awaited for each in current for device in each.devices),
         repeated=frozenset(name for name, count in names.items() if count > 1),
     )
 

@@ -16,6 +16,7 @@ from wire import resource
 from wire.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from wire.quantity import NANO, binary_text, decimal_text
 from wire.resource import AllocationResult, DeviceAllocationConfiguration, ResourceClaim
+from wire.rfc3339 import rfc3339
 
 #: A name space of our own for ids of parts of devices.
 _SHARES: Final = UUID("5c1e3f5e-3b0e-5d7a-9a53-6d6f6f726167")
@@ -24,10 +25,15 @@ _FROM_CLAIM: Final = "FromClaim"
 
 
 def written(
-    allocation: ClaimAllocation, claim: ResourceClaim, classes: Callable[[str], DeviceClassRecord | None]
+    allocation: ClaimAllocation,
+    claim: ResourceClaim,
+    classes: Callable[[str], DeviceClassRecord | None],
+    *,
+    now_ns: int = 0,
 ) -> AllocationResult:
     """The allocation of a claim as the API has it, with the parameters of classes and claim that apply.
 
+    ``now_ns``: since when it is waited for conditions of its devices.
     Ids of parts of shared devices follow from the claim's UID and their place in it, so that a repeated write is equal.
     """
     results = [_result(each, claim.metadata.uid, number) for number, each in enumerate(allocation.results)]
@@ -38,6 +44,7 @@ def written(
         node_selector=None
         if allocation.terms is None
         else NodeSelector(node_selector_terms=list(map(_term, allocation.terms))),
+        allocation_timestamp=rfc3339(now_ns) if any(each.awaited for each in allocation.results) else None,
     )
 
 
@@ -52,6 +59,8 @@ def _result(result: DeviceResult, claim_uid: str, number: int) -> resource.Devic
         tolerations=list(map(_toleration, result.tolerations)) or None,
         share_id=str(uuid5(_SHARES, f"{claim_uid}/{number}")) if is_shared else None,
         consumed_capacity={name: _quantity(nano) for name, nano in result.consumed or ()} or None,
+        binding_conditions=None if result.awaited is None else list(result.awaited.conditions) or None,
+        binding_failure_conditions=None if result.awaited is None else list(result.awaited.failures) or None,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from scheduler.core.convert import constraints
+from scheduler.core.convert import binding_conditions, constraints
 from scheduler.core.convert.controllers import controller_uid
 from scheduler.core.convert.device_classes import read_selectors
 from scheduler.core.model.device_allocation import ClaimAllocation, DeviceResult, ResourceClaimRecord
@@ -37,6 +37,7 @@ def resource_claim_record(claim: ResourceClaim) -> ResourceClaimRecord:
         unsupported = str(error)
     consumers = claim.status.reserved_for or ()
     pods = tuple(each.uid for each in consumers if each.resource == "pods" and not each.api_group)
+    pending, failure = binding_conditions.progress(claim.status)
     return ResourceClaimRecord(
         namespace=meta.namespace,
         name=meta.name,
@@ -50,6 +51,8 @@ def resource_claim_record(claim: ResourceClaim) -> ResourceClaimRecord:
         allocation=_allocation(claim.status.allocation),
         reserved_for=pods,
         others=len(consumers) - len(pods),
+        pending=pending,
+        failure=failure,
     )
 
 
@@ -147,6 +150,7 @@ def _result(written: resource.DeviceRequestAllocationResult) -> DeviceResult:
         tolerations=tuple(_tolerations(written.tolerations)),
         consumed=None if written.share_id is None else _consumed(written.consumed_capacity),
         share=written.share_id or "",
+        awaited=binding_conditions.awaited(written.binding_conditions, written.binding_failure_conditions),
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from scheduler.core.convert import constraints
+from scheduler.core.convert.binding_conditions import MOST_CONDITIONS, awaited
 from scheduler.core.model.device_record import (
     Capacity,
     DeviceKind,
@@ -81,17 +82,18 @@ def _device(device: Device, driver: str, *, of_device: bool) -> DeviceRecord:
         place=_place(device.node_name, is_everywhere=bool(device.all_nodes), selector=device.node_selector)
         if of_device
         else None,
+        awaited=awaited(device.binding_conditions, device.binding_failure_conditions),
+        binds_to_node=bool(device.binds_to_node),
         unsupported=unsupported,
     )
 
 
 def _unsupported(device: Device) -> Iterable[str]:
-    if device.binding_conditions:
-        yield "bindingConditions"
     if device.node_allocatable_resource_mappings:
         yield "nodeAllocatableResourceMappings"
-    if device.binds_to_node:
-        yield "bindsToNode"
+    for conditions in (device.binding_conditions, device.binding_failure_conditions):
+        if len(conditions or ()) > MOST_CONDITIONS:
+            yield f"more than {MOST_CONDITIONS} binding conditions"
 
 
 def _place(node: str | None, *, is_everywhere: bool, selector: NodeSelector | None) -> DevicePlace | None:

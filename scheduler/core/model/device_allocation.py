@@ -7,7 +7,7 @@ from enum import Enum
 import msgspec
 
 from scheduler.core.model.device_need import DeviceNeed, DeviceToleration, ResourceClaimKey
-from scheduler.core.model.device_record import DeviceId
+from scheduler.core.model.device_record import Awaited, DeviceId
 from scheduler.core.model.records import Term
 
 
@@ -15,7 +15,7 @@ class DeviceResult(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One device for one request (``request`` or ``request/subrequest``).
 
     ``consumed``: amounts in nano, by capacity, of a device that several claims may have; None: the whole device.
-    ``share``: which part of such a device it is, "" until the allocation is written.
+    ``share``: which part of such a device it is, "" until the allocation is written. ``awaited``: what pods wait for.
     """
 
     request: str
@@ -26,6 +26,7 @@ class DeviceResult(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     tolerations: tuple[DeviceToleration, ...] = ()
     consumed: tuple[tuple[str, int], ...] | None = None
     share: str = ""
+    awaited: Awaited | None = None
 
     @property
     def id(self) -> DeviceId:
@@ -69,7 +70,8 @@ class ResourceClaimRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     ``allocation`` None: it has none yet. ``reserved_for``: UIDs of the pods that may use it; ``others``: how many
     consumers are not pods. ``owner``: UID of the pod that it was made for, "" if none: from a template, or
-    (``is_extended``) by a scheduler, for extended resources of the pod.
+    (``is_extended``) by a scheduler, for extended resources of the pod. ``pending``: conditions of its devices that are
+    not true yet; ``failure``: one that says that a device can't be used, and where, "" if there is none.
     """
 
     namespace: str
@@ -84,6 +86,8 @@ class ResourceClaimRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     allocation: ClaimAllocation | None = None
     reserved_for: tuple[str, ...] = ()
     others: int = 0
+    pending: tuple[str, ...] = ()
+    failure: str = ""
 
     @property
     def key(self) -> ResourceClaimKey:

@@ -68,14 +68,26 @@ class DevicePlace(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 Draws = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
 
 
+class Awaited(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """Conditions of a device that have to be true before pods are bound with it, and those that tell a failure."""
+
+    conditions: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+
+
 class DeviceRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A device. ``place`` None: its slice's. ``unsupported``: a field that no rule reads, so that nobody gets it."""
+    """A device. ``place`` None: its slice's. ``unsupported``: a field that no rule reads, so that nobody gets it.
+
+    ``awaited`` None: its pod is bound at once. ``binds_to_node``: once allocated it can be used on one node only.
+    """
 
     name: str
     kind: DeviceKind
     taints: tuple[DeviceTaint, ...] = ()
     draws: Draws = ()
     place: DevicePlace | None = None
+    awaited: Awaited | None = None
+    binds_to_node: bool = False
     unsupported: str = ""
 
 

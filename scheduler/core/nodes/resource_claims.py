@@ -267,7 +267,10 @@ class ResourceClaims:
         is_own = self._own.get(pod.uid) == pod.rv and pod.uid not in self._leaving
         if not (is_own and self.extended.is_whole(pod)):
             return False
-        return not any(self._has_earlier(claim.uid) for claim in self.reserved_for(pod))
+        held = self.reserved_for(pod)
+        if any(claim.pending or claim.failure for claim in held):
+            return False
+        return not any(self._has_earlier(claim.uid) for claim in held)
 
     def _has_earlier(self, uid: str) -> bool:
         """Whether another claim has a device of this claim (UID), and was not surely allocated later."""
@@ -359,6 +362,8 @@ def _state(pod: PodRecord, use: ResourceClaimUse, claim: ResourceClaimRecord) ->
         return Code.RESOURCE_CLAIM_LEAVING
     if use.is_own and claim.owner != pod.uid:
         return Code.RESOURCE_CLAIM_NOT_OWN
+    if claim.failure and any(uid != pod.uid for uid in claim.reserved_for):
+        return Code.RESOURCE_CLAIM_FAILED
     is_full = len(claim.reserved_for) + claim.others >= MOST_USERS and pod.uid not in claim.reserved_for
     return Code.RESOURCE_CLAIM_IN_USE if is_full else None
 

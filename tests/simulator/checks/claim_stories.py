@@ -52,9 +52,11 @@ class ClaimStory:
         owner: str = "",
         count: int = 1,
         is_gone: bool = False,
+        awaits: str = "",
+        reports: str = "",
         **meta: Any,
     ) -> Self:
-        """A claim with these devices of a node, reserved for the pods ``by``."""
+        """A claim with these devices of a node, reserved for the pods ``by``; conditions that they have to report."""
         exactly = {"deviceClassName": "any", "allocationMode": "ExactCount", "count": count}
         owners = [{"kind": "Pod", "name": owner, "uid": f"uid-{owner}"}] if owner else []
         metadata = {"namespace": "team", "name": name, "uid": f"uid-{name}", "ownerReferences": owners, **meta}
@@ -62,7 +64,10 @@ class ClaimStory:
         status: dict[str, Any] = {"reservedFor": [{"name": user, "uid": f"uid-{user}"} for user in by.split()]}
         if devices:
             part = {"consumedCapacity": {"memory": f"{part_gib}Gi"}} if part_gib else {}
-            results = [{"request": "r", "driver": DRIVER, "pool": node, "device": device, **part} for device in devices]
+            ids = [{"driver": DRIVER, "pool": node, "device": device} for device in devices]
+            results = [{"request": "r", **each, "bindingConditions": awaits.split(), **part} for each in ids]
+            conditions = [{"type": each, "status": "True"} for each in reports.split()]
+            status["devices"] = [{**each, "conditions": conditions} for each in ids]
             term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
             status["allocation"] = {
                 "devices": {"results": results},

@@ -17,6 +17,11 @@ def test_a_pod_that_is_bound_by_a_claim_that_is_reserved_for_it_breaks_nothing()
     assert told().waits("p", "c").claim("c", "d0", by="p").binds("p", "c").broken == []
 
 
+def test_a_pod_that_is_bound_when_its_devices_have_reported_all_breaks_nothing() -> None:
+    made = told().waits("p", "c").claim("c", "d0", by="p", awaits="up on", reports="on up")
+    assert made.binds("p", "c").broken == []
+
+
 _NOT_RESERVED = "ResourceClaim c is not reserved for it"
 
 
@@ -28,8 +33,9 @@ _NOT_RESERVED = "ResourceClaim c is not reserved for it"
         (["d0"], {"by": "other"}, _NOT_RESERVED),
         (["d0"], {"by": "p", "node": "node-1"}, "the devices of ResourceClaim c are on node-1"),
         (["d0"], {"by": "p", "is_gone": True}, "ResourceClaim c is not there"),
+        (["d0"], {"by": "p", "awaits": "up on", "reports": "up"}, "devices of ResourceClaim c lack on"),
     ],
-    ids=["not allocated", "for nobody", "for another", "elsewhere", "gone"],
+    ids=["not allocated", "for nobody", "for another", "elsewhere", "gone", "not ready"],
 )
 def test_a_pod_that_is_bound_without_its_claim_breaks_s16(
     devices: list[str], told_of_claim: dict[str, Any], text: str

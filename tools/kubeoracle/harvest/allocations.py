@@ -23,8 +23,11 @@ from scheduler.core.model.records import Demand, NodeRecord
 from wire.quantity import parse_nano
 from wire.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 
-#: Features that a scheduler of Kubernetes 1.36 has by default, but for binding conditions, which are not built here.
-_EVERYTHING: Final = {"AdminAccess", "PrioritizedList", "PartitionableDevices", "DeviceTaints", "ConsumableCapacity"}
+#: Features that a scheduler of Kubernetes 1.36 has by default.
+_EVERYTHING: Final = {
+    *("AdminAccess", "PrioritizedList", "PartitionableDevices", "DeviceTaints", "ConsumableCapacity"),
+    "DeviceBindingAndStatus",
+}
 
 
 class InUse(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import pytest
 from scheduler.core.claims.allocating import allocate
 from scheduler.core.claims.taken import Taken
 from scheduler.core.model.device_allocation import DeviceRefusal, RefusalCode
+from scheduler.core.model.device_record import Awaited
 from scheduler.core.model.records import Requirement, Term
 from tests.scheduler.core.claims.expressions import attribute_is, model
 from tests.scheduler.core.claims.world import N1, allocated, has, inventory, taken
@@ -204,6 +205,23 @@ def test_where_all_devices_are_of_one_node_the_claim_stays_there() -> None:
     assert elsewhere.terms is None
 
 
+def test_a_device_that_binds_to_a_node_holds_its_claim_to_the_node_that_it_was_allocated_for() -> None:
+    made = inventory(devices("s", device("a", bindsToNode=True), device("b"), allNodes=True))
+    first, second = (_found(made, need(ask(count=count))) for count in (1, 2))
+    for found in (first, second):
+        (term,) = found[0].terms
+        assert [(each.key, each.values) for each in term.fields] == [("metadata.name", ("n1",))]
+
+
+def test_devices_for_which_nobody_has_to_wait_come_first() -> None:
+    slow = device("a", bindingConditions=["up"], bindingFailureConditions=["bad"])
+    made = inventory(devices("a", slow, nodeName="n1"), devices("b", device("b"), nodeName="n1"))
+    ((one,),) = ([each.results for each in _found(made, need(ask()))],)
+    assert [(each.device, each.awaited) for each in one] == [("b", None)]
+    (both,) = (each.results for each in _found(made, need(ask(count=2))))
+    assert [(each.device, each.awaited) for each in both] == [("b", None), ("a", Awaited(("up",), ("bad",)))]
+
+
 def test_devices_of_a_rack_are_for_its_nodes() -> None:
     term = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}]}
     made = inventory(devices("fabric", device("a"), nodeSelector=term))
@@ -240,7 +258,12 @@ def _found(made: Any, *needs: Any, at: str = "n1") -> Any:
             "33 devices",
         ),
         ([], ask(count=33), RefusalCode.TOO_MANY_RESULTS, "33 devices"),
-        ([devices("n1", device("a", bindsToNode=True))], ask(), RefusalCode.NO_DEVICES, ""),
+        (
+            [devices("n1", device("a", nodeAllocatableResourceMappings={"cpu": {}}))],
+            ask(),
+            RefusalCode.NO_DEVICES,
+            "",
+        ),
     ],
 )
 def test_a_refusal_says_why(records: list[Any], asked: dict[str, Any], code: RefusalCode, detail: str) -> None:

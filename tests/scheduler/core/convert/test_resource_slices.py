@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.model.device_record import Capacity, DevicePlace, DeviceTaint, Policy, Value
+from scheduler.core.model.device_record import Awaited, Capacity, DevicePlace, DeviceTaint, Policy, Value
 from scheduler.core.model.records import Requirement, Term
 from tests.scheduler.core.device_objects import DRIVER, device, devices
 from wire.quantity import NANO
@@ -71,11 +71,18 @@ def test_each_device_says_so_itself_where_the_slice_leaves_it_to_them() -> None:
     assert [each.place for each in devices("s", *listed).devices] == [None] * 4
 
 
+def test_what_pods_wait_for_is_read() -> None:
+    (read,) = devices(
+        "n1",
+        device("a", bindingConditions=["up"], bindingFailureConditions=["bad"], bindsToNode=True),
+    ).devices
+    assert (read.awaited, read.binds_to_node, read.unsupported) == (Awaited(("up",), ("bad",)), True, "")
+
+
 @pytest.mark.parametrize(
     ("field", "value", "named"),
     [
-        ("bindingConditions", ["attached"], "bindingConditions"),
-        ("bindsToNode", True, "bindsToNode"),
+        ("bindingConditions", ["a", "b", "c", "d", "e"], "more than 4 binding conditions"),
         ("nodeAllocatableResourceMappings", {"cpu": {}}, "nodeAllocatableResourceMappings"),
         ("capacity", {"memory": {"value": "much"}}, "quantity 'much'"),
         ("consumesCounters", [{"counterSet": "c", "counters": {"slices": {"value": "much"}}}], "quantity 'much'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler.core.cluster import Cluster
@@ -13,6 +14,7 @@ from tests.scheduler.core.device_objects import ask
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered, reserve
 from tests.scheduler.core.nodes.mounting import places, reasons, told
 from tests.scheduler.core.objects import Fed, changed, cluster, feed, node
+from wire.resource import ResourceClaim
 
 _NODES = (node("a", gpus=0), node("b", gpus=0))
 _OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
@@ -187,3 +189,35 @@ def test_a_list_that_shows_another_claim_with_the_device_of_a_reserved_one_takes
     with made.claims.order.listing():
         feed(made, claimed("theirs", on=("a", "d0")))
     assert told(made) == (Code.RESOURCE_CLAIM_GIVEN_BACK, "")
+
+
+def _reported(name: str, *conditions: str, by: tuple[str, ...] = ("uid-p",)) -> Any:
+    """A claim whose device has to report ``up``, and has reported these conditions."""
+    written = msgspec.to_builtins(claimed(name, on=("a", "d0"), by=by))
+    (result,) = written["status"]["allocation"]["devices"]["results"]
+    result |= {"bindingConditions": ["up"], "bindingFailureConditions": ["bad"]}
+    found = [{"type": each, "status": "True"} for each in conditions]
+    written["status"]["devices"] = [{key: result[key] for key in ("driver", "pool", "device")} | {"conditions": found}]
+    return msgspec.convert(written, ResourceClaim)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "is_bound"), [((), False), (("up",), True), (("up", "bad"), False)], ids=["pending", "ready", "bad"]
+)
+def test_a_pod_is_bound_once_the_devices_that_are_reserved_for_it_are_ready(
+    conditions: tuple[str, ...], is_bound: bool
+) -> None:
+    wanted = claiming("p", "c")
+    made = cluster(*_NODES, GPU, offered("a"), _reported("c", *conditions), wanted)
+    made.claims.note_own("uid-p", wanted.metadata.resource_version)
+    assert (places(made.decide(0)) == {"p": "a"}) is is_bound
+    assert is_bound or told(made) == (Code.RESOURCE_CLAIM_GIVEN_BACK, "")
+
+
+@pytest.mark.parametrize(("by", "is_tried"), [((), True), (("uid-q",), False)])
+def test_a_claim_whose_device_failed_is_joined_by_nobody_while_others_use_it(
+    by: tuple[str, ...], is_tried: bool
+) -> None:
+    made = cluster(*_NODES, GPU, offered("a"), _reported("c", "bad", by=by), claiming("p", "c"))
+    assert bool(chosen(made.decide(0))) is is_tried
+    assert is_tried or told(made) == (Code.RESOURCE_CLAIM_FAILED, "c")

@@ -1,0 +1,198 @@
+"""Pods are bound when the devices of their claims report that they are ready, and tried elsewhere when one fails."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from kube.client.resources import DEVICE_CLASSES, EVENTS, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kube.memory.calls import Call
+from simulator.claimcontroller import ClaimController
+from simulator.world import World
+from tests.scheduler import stage
+from tests.scheduler.commit.devices import DRIVER, claims_of, create_claim, create_template, given, users, using
+from tests.scheduler.stage import TEAM, bound, create, create_gang, find, phases, pod, settle
+from wire import names
+from wire.resource import ResourceClaim
+
+_UP, _BAD = "example.com/attached", "example.com/broken"
+
+
+@asynccontextmanager
+async def _stage(*counts: int, resource: str = "", **slices: Any) -> AsyncIterator[tuple[World, ClaimController]]:
+    """Nodes with so many devices each that have to be attached first. ``slices``: of each slice's spec."""
+    async with stage.stage(f"{len(counts)}x0") as world:
+        made = world.resource_claims
+        spec = {"extendedResourceName": resource} if resource else {}
+        await made.api.create(DEVICE_CLASSES, {"metadata": {"name": "gpu"}, "spec": spec})
+        for number, count in enumerate(counts):
+            conditions = {"bindingConditions": [_UP], "bindingFailureConditions": [_BAD], "bindsToNode": True}
+            written = {
+                "driver": DRIVER,
+                "pool": {"name": f"node-{number}", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": f"d{each}", **conditions} for each in range(count)],
+                **(slices or {"nodeName": f"node-{number}"}),
+            }
+            await made.api.create(RESOURCE_SLICES, {"metadata": {"name": f"of-{number}"}, "spec": written})
+        yield world, made
+
+
+async def _report(made: ClaimController, claim: ResourceClaim, *conditions: str) -> None:
+    """Report conditions of all devices of a claim as true, as its driver does."""
+    found = [{"type": each, "status": "True", "reason": "Done", "message": ""} for each in conditions]
+    devices = [{"driver": DRIVER, "pool": pool, "device": device, "conditions": found} for pool, device in given(claim)]
+    meta = claim.metadata
+    await made.api.patch(
+        RESOURCE_CLAIMS, meta.name, {"status": {"devices": devices}}, namespace=TEAM, subresource="status"
+    )
+
+
+async def _claim(made: ClaimController, name: str = "c") -> ResourceClaim:
+    return (await claims_of(made))[name]
+
+
+async def test_a_pod_is_bound_when_its_device_is_attached() -> None:
+    async with _stage(1) as (world, made):
+        await create_claim(made, "c")
+        await create(world, using(pod("p"), "c"))
+        await settle(300)
+        claim = await _claim(made)
+        assert (bound(world), users(claim)) == (set(), ["p"])
+        (event,) = [
+            each for each in (await world.api.list(EVENTS)).items if each.reason == names.REASON_DEVICES_PENDING
+        ]
+        assert event.note == f"waiting on node node-0 for {_UP} of device {DRIVER}/node-0/d0 (ResourceClaim c)"
+        allocation = claim.status.allocation
+        assert allocation is not None
+        assert allocation.allocation_timestamp
+        results = allocation.devices.results or ()
+        assert [(each.binding_conditions, each.binding_failure_conditions) for each in results] == [([_UP], [_BAD])]
+        await _report(made, claim, _UP)
+        await settle(20)
+        assert phases(world) == {"p": "Running"}
+
+
+async def test_a_device_of_many_nodes_belongs_to_the_node_that_it_was_attached_to() -> None:
+    async with _stage(1, 0, allNodes=True) as (world, made):
+        await create_claim(made, "c")
+        await create(world, using(pod("p"), "c"))
+        await settle(10)
+        claim = await _claim(made)
+        selector = claim.status.allocation.node_selector if claim.status.allocation is not None else None
+        assert selector is not None
+        fields = [field for term in selector.node_selector_terms or () for field in term.match_fields or ()]
+        assert [field.key for field in fields] == ["metadata.name"]
+        await _report(made, claim, _UP)
+        await settle(20)
+        assert find(world, "p")["spec"]["nodeName"] == (fields[0].values or [""])[0]
+
+
+async def test_a_device_that_fails_is_given_back_and_the_pod_runs_elsewhere() -> None:
+    async with _stage(1, 1) as (world, made):
+        await create_claim(made, "c")
+        await create(world, using(pod("p"), "c"))
+        await settle(10)
+        first = await _claim(made)
+        await _report(made, first, _BAD)
+        await settle(10)
+        second = await _claim(made)
+        assert (bound(world), given(first) != given(second)) == (set(), True)
+        await _report(made, second, _UP)
+        await settle(20)
+        assert phases(world) == {"p": "Running"}
+
+
+async def test_a_device_that_is_not_attached_in_time_is_given_back() -> None:
+    async with _stage(1, 1) as (world, made):
+        await create_claim(made, "c")
+        await create(world, using(pod("p"), "c"))
+        await settle(10)
+        first = given(await _claim(made))
+        await settle(560)
+        assert given(await _claim(made)) == first
+        await settle(60)
+        second = await _claim(made)
+        assert (bound(world), given(second) != first) == (set(), True)
+        await _report(made, second, _UP)
+        await settle(20)
+        assert phases(world) == {"p": "Running"}
+
+
+@pytest.mark.parametrize("last", [_UP, _BAD])
+async def test_no_member_of_a_gang_is_bound_before_the_devices_of_all_are_attached(last: str) -> None:
+    async with _stage(2, 1) as (world, made):
+        await create_template(made, "one")
+        await create_gang(world, "g", 3, *(using(pod(f"m{number}"), template="one") for number in range(3)))
+        await settle(10)
+        *first, other = (await claims_of(made)).values()
+        for claim in first:
+            await _report(made, claim, _UP)
+        await settle(100)
+        assert bound(world) == set()
+        await _report(made, other, last)
+        await settle(20)
+        assert bound(world) == ({"m0", "m1", "m2"} if last == _UP else set())
+        if last == _BAD:
+            reported = [each for claim in (await claims_of(made)).values() for each in claim.status.devices or ()]
+            assert reported == []
+
+
+async def test_a_pod_that_joins_a_claim_waits_for_its_device_as_well() -> None:
+    async with _stage(1) as (world, made):
+        await create_claim(made, "c")
+        await create(world, using(pod("p"), "c"))
+        await settle(10)
+        await create(world, using(pod("q"), "c"))
+        await settle(30)
+        assert bound(world) == set()
+        await _report(made, await _claim(made), _UP)
+        await settle(30)
+        assert phases(world) == {"p": "Running", "q": "Running"}
+
+
+async def test_a_device_that_fails_after_it_was_attached_is_given_back_before_the_binding() -> None:
+    async with _stage(1, 1) as (world, made):
+        await create_claim(made, "c")
+        seen: list[str] = []
+
+        def binds(call: Call) -> None:
+            if (call.user, call.subresource) == ("scheduler", "binding"):
+                seen.append(call.verb)
+
+        world.server.faults.on_request.append(binds)
+        await create(world, using(pod("p"), "c"))
+        await settle(10)
+        claim = await _claim(made)
+        await _report(made, claim, _UP)
+        await _report(made, claim, _UP, _BAD)
+        await settle(10)
+        assert (seen, (await _claim(made)).status.devices) == ([], None)
+        await _report(made, await _claim(made), _UP)
+        await settle(20)
+        assert phases(world) == {"p": "Running"}
+
+
+async def test_a_pod_that_goes_while_its_device_is_attached_leaves_nothing() -> None:
+    async with _stage(1) as (world, made):
+        await create_claim(made, "c")
+        await create_claim(made, "d")
+        await create(world, using(pod("p"), "c"))
+        await settle(10)
+        await world.api.delete(PODS, "p", namespace=TEAM)
+        await create(world, using(pod("q"), "d"))
+        await settle(30)
+        assert (given(await _claim(made)), users(await _claim(made, "d"))) == ([], ["q"])
+
+
+async def test_devices_for_extended_resources_are_waited_for() -> None:
+    async with _stage(1, resource=names.GPU_RESOURCE) as (world, made):
+        await create(world, pod("p", gpus=1))
+        await settle(100)
+        (claim,) = (await claims_of(made)).values()
+        assert bound(world) == set()
+        await _report(made, claim, _UP)
+        await settle(20)
+        assert phases(world) == {"p": "Running"}
