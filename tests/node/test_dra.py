@@ -26,6 +26,12 @@ _NODE = "node-with-claims"
 _LABELS = {"nvidia.com/gpu.memory": "81559", "nvidia.com/gpu.count": "4", "nvidia.com/gpu.present": "true"}
 _CLASS = "claimed"
 _CLAIMS = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims"
+_STAYS = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    signal.pause()
+"""
 _TELLS_ITS_CLAIMS = """
 import os
 print("claimed", *sorted(value for name, value in os.environ.items() if name.startswith("CLAIMED_GPU_")), flush=True)
@@ -201,6 +207,24 @@ def test_devices_pass_from_pods_that_have_ended_to_the_next_and_are_never_prepar
     told = node.driver_log()
     assert sum(f"has prepared {NAMESPACE}/{each}-" in told for each in pods) == len(pods)
     assert "another claim has" not in told
+
+
+def test_devices_of_a_pod_that_was_deleted_by_force_are_prepared_again_when_its_program_has_ended(
+    machine: Machine, node: ClaimNode, name: str
+) -> None:
+    machine.plane.apply(json.dumps(_claim(name, count=2, is_template=True)))
+    deaf = _using(f"{name}-deaf", template=name, terminationGracePeriodSeconds=30)
+    deaf["spec"]["containers"][0]["command"] = ["/usr/bin/python3", "-c", _TELLS_ITS_CLAIMS + _STAYS]
+    machine.create(deaf)
+    machine.reached(f"{name}-deaf", "Running")
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}-deaf"
+    machine.plane.rest().call("DELETE", path, {"gracePeriodSeconds": 0})
+    machine.create(_using(f"{name}-next", template=name))
+    assert machine.sees(f"{name}-next") == set(node.claimable)
+    (claim,) = _claims(machine)
+    _are_prepared(node, machine, claim)
+    told = node.driver_log()
+    assert told.index(f"has unprepared {NAMESPACE}/{name}-deaf") < told.index(f"has prepared {NAMESPACE}/{name}-next")
 
 
 def test_a_gang_starts_when_there_are_devices_for_all_of_its_claims(
