@@ -21,6 +21,7 @@ _SOCKET: Final = "/run/containerd/cdi.sock"
 class ClaimNode(Node):
     """``claimable``: how many of its GPUs, the last ones, the driver offers and the device plug-in does not.
 
+    Where it offers all of them there is no device plug-in.
     ``kill`` and ``start_again`` know the DRIVER as they know kubelet.
     """
 

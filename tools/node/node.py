@@ -236,7 +236,7 @@ class Node:
         """
         self._wait_until(self._containerd_serves, "containerd to serve")
         what = f"node {self.name} to be ready with {self.plugged} GPUs"
-        has_plugin = self._has_its_plugin if self.gpus else lambda: True
+        has_plugin = self._has_its_plugin if self.plugged else lambda: True
         self._wait_until(lambda: self._is_registered() and has_plugin() and self.is_ready(), what)
 
     def is_ready(self) -> bool:
@@ -267,7 +267,7 @@ class Node:
         self._note("images", began)
         self._before_kubelet()
         family.start(KUBELET, self._inside(self._programs[KUBELET]))
-        if self.gpus and plugin:
+        if self.plugged and plugin:
             family.start(PLUGIN, self._inside(self._programs[PLUGIN]))
             self._wait_until(self._has_its_plugin, "the device plug-in to be registered")
             self._note("devices", began)
