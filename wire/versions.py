@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: At 10,000 writes a second a server takes three hours for so many; who watches hears a version once a minute. A
+#: At 10,000 writes a second a server takes three hours for this number; a watch brings a version once a minute. A
 #: restored etcd goes on 1,000,000,000 above its snapshot (``--bump-revision``, as its documentation has it).
 _JUMP: Final = 100_000_000
 
@@ -15,5 +15,5 @@ def is_older(rv: str, than: str) -> bool:
 
 
 def has_jumped(rv: str, since: str) -> bool:
-    """Whether a server came from version ``since`` to ``rv`` otherwise than by writes: it was restored in between."""
+    """Whether ``rv`` is further from ``since`` than a server can write: it was restored in between."""
     return rv.isascii() and rv.isdigit() and since.isascii() and since.isdigit() and int(rv) - int(since) >= _JUMP

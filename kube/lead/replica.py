@@ -166,7 +166,7 @@ async def take_part(
 async def _follow(
     replica: Replica, until_not: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
 ) -> None:
-    """Follow; end what rests on it when that ends by itself."""
+    """Follow; when history was set back, cancel what rests on it."""
     await replica.follow(task_status=task_status)
     until_not.cancel()
 

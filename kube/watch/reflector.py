@@ -6,8 +6,8 @@ are finite. What the loops of the field's libraries get wrong and this one does 
 - 410 Gone, as a status or as an ERROR event, means a new list, never the same version again.
 - A watch that ends is resumed from the last version seen; one that ends early is resumed after a back-off.
 - A connection that says nothing, not even bookmarks, is taken for dead.
-- A list after which the server's versions have jumped is of another history: etcd was restored from a snapshot. Whoever
-  keeps what it was shown before has to know that (``on_set_back``).
+- A list whose version has jumped is of another history: etcd was restored from a snapshot. Replicas, which keep what
+  they were shown before, have to know that (``on_set_back``).
 - An object that does not decode stops nothing and is not forgotten: it stays in ``undecodable`` until it is replaced
   by one that decodes, or is gone.
 """
