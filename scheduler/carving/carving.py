@@ -21,6 +21,7 @@ from kube.lead.secondary import Kind
 from kube.watch.signal import Signal
 from scheduler.core.carving.attempts import PREFIX, Attempts, Withdraw, caps_of
 from scheduler.core.carving.choosing import Carve, choose
+from scheduler.core.carving.cutting import Cutter
 from scheduler.core.carving.wanting import SliceWant, slice_wants
 from scheduler.core.convert.gpu_nodes import mig_node
 from scheduler.core.model.mig_card import MigLayoutAsked, MigNode
@@ -33,6 +34,8 @@ from wire.versions import is_older
 _log: Final = logging.getLogger(__name__)
 #: So much longer than its thinking, at least, is the pause after a look.
 _PAUSE_PER_LOOK: Final = 10
+#: A group for which nothing could be cut is looked at again after this, in seconds, if anything has changed.
+_AGAIN_S: Final = 5.0
 #: Nodes that a pod's condition names.
 _MOST_NAMES: Final = 3
 
@@ -53,6 +56,10 @@ class Carving:
         self._capped: set[str] = set()
         self._has_decided = False
         self._thought_s = 0.0
+        self._cutter = Cutter()
+        #: Kinds of groups for which nothing could be cut: when that was (event loop's time).
+        self._in_vain: dict[object, float] = {}
+        self._has_more = False
 
     @property
     def kind(self) -> Kind[GpuNode]:
@@ -72,7 +79,10 @@ class Carving:
             await self.look()
 
     async def _wait(self) -> None:
-        at_s = self._attempts.next_s()
+        times = [self._attempts.next_s(), *(at_s + _AGAIN_S for at_s in self._in_vain.values())]
+        at_s = min((each for each in times if each is not None), default=None)
+        if self._has_more:
+            return
         with anyio.move_on_after(None if at_s is None else max(0.0, at_s - anyio.current_time())):
             await self._wake.wait()
 
@@ -101,8 +111,16 @@ class Carving:
         cluster, now_ns = self._cache.cluster, monotonic_ns()
         explained = cluster.backlog.said.all()
         wants = slice_wants(cluster, explained, now_ns=now_ns, covered=self._attempts.covered())
-        found = choose(cluster, wants, nodes, busy=self._attempts.busy(now_s), now_ns=now_ns)
-        return found.carves, found.none
+        before = {want.kind: self._in_vain[want.kind] for want in wants if want.kind in self._in_vain}
+        # Those that were not looked at lately come first: nobody's group holds up another's.
+        due = [want for want in wants if before.get(want.kind, -_AGAIN_S) + _AGAIN_S <= now_s]
+        due.sort(key=lambda want: before.get(want.kind, float("-inf")))
+        busy = self._attempts.busy(now_s)
+        found = choose(cluster, due, nodes, busy=busy, cutter=self._cutter, now_ns=now_ns)
+        self._in_vain = {**before, **{want.kind: now_s for want in found.none}}
+        self._has_more = bool(found.rest)
+        asked = {uid for carve in found.carves for uid in carve.uids}
+        return found.carves, [want for want in wants if want.kind in self._in_vain and not asked & {*want.uids}]
 
     def _begin(self, carve: Carve) -> str:
         node = self._cache.cluster.node(carve.node)

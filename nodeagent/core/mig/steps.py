@@ -149,7 +149,9 @@ def _cut(carving: Carving, seen: Seen) -> Step:
         is_sure = seen.at_ns - carving.clear_ns >= CLEAR_NS
         return Step(carving, Destroy(going[0]) if is_sure else None)
     user = next((user for each in going if (user := seen.user_of(each))), "")
-    return Step(replace(carving, clear_ns=None, error=user if carving.is_cutting else ""))
+    if user and not carving.is_cutting:
+        return _refuse(carving.ask, user)
+    return Step(replace(carving, clear_ns=None, error=user))
 
 
 def _is_clear(carving: Carving, going: Sequence[Present], seen: Seen) -> bool:

@@ -7,26 +7,28 @@ gangs as any. So nothing is cut for a pod that something else keeps waiting.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from scheduler.core.carving.cutting import CardCut, cuts
+from scheduler.core.carving.cutting import CardCut, Cutter, cuts
 from scheduler.core.carving.wanting import SliceWant
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.as_if import decide_as_if
 from scheduler.core.decide.changes import AnotherNode, Change, NoRoomMade, OnlyThese
-from scheduler.core.model.mig_card import MigCard, MigNode
+from scheduler.core.model.mig_card import MigNode
 from scheduler.core.model.plan import placements
 from scheduler.core.model.records import NodeRecord
 from wire import names
 
-#: Groups that are looked at, and nodes that are tried for one.
-_MOST_WANTS: Final = 16
-_MOST_TRIES: Final = 8
+#: Decisions as if slices were there in one look, and for one group.
+_MOST_TRIES: Final = 4
+_TRIES_FOR_ONE: Final = 3
+#: The device plug-in's strategy that names slices by their profile.
+_MIXED: Final = "mixed"
 #: Operations of about a microsecond that one try may do, as decisions count them.
 _MOST_OPERATIONS: Final = 60_000
 
@@ -41,10 +43,14 @@ class Carve(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """``carves`` for those that get slices; ``none``: those for which nothing can be cut now."""
+    """``carves`` for those that get slices; ``none``: those for which nothing can be cut now.
+
+    ``rest``: those for which there was no time in this look.
+    """
 
     carves: tuple[Carve, ...]
     none: tuple[SliceWant, ...]
+    rest: tuple[SliceWant, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +69,97 @@ class _Offer:
 
 
 def choose(
-    cluster: Cluster, wants: Sequence[SliceWant], nodes: Mapping[str, MigNode], *, busy: Container[str], now_ns: int
+    cluster: Cluster,
+    wants: Sequence[SliceWant],
+    nodes: Mapping[str, MigNode],
+    *,
+    busy: Container[str],
+    cutter: Cutter,
+    now_ns: int,
 ) -> Chosen:
-    """Choose for the first of these. ``busy``: UUIDs of GPUs that are cut now or rest. Leaves the cluster unchanged."""
-    offered = sorted(name for name in nodes if _is_offered(cluster.node(name)))
-    taken, carves, none = set[str](), list[Carve](), list[SliceWant]()
-    for want in wants[:_MOST_WANTS] if offered else ():
-        there = {name: _free_cards(nodes[name], busy, taken) for name in offered}
-        found = _for_one(cluster, want, there, now_ns)
-        if not found:
+    """Choose for those that there is time for. ``busy``: UUIDs of GPUs that are cut now or rest.
+
+    Leaves the cluster unchanged. A group of a kind for which nothing was found is not looked at again.
+    """
+    cutter.begin()
+    look = _Look(cluster, nodes, busy=busy, cutter=cutter, now_ns=now_ns)
+    carves, none, rest = list[Carve](), list[SliceWant](), list[SliceWant]()
+    failed = set[object]()
+    for want in wants if look.offered else ():
+        if want.kind in failed:
             none.append(want)
-        taken |= {carve.cut.uuid for carve in found}
+            continue
+        if not look.has_time:
+            rest.append(want)
+            continue
+        found = look.for_one(want)
         carves += found
-    return Chosen(tuple(carves), tuple(none))
+        if not found and look.has_time:
+            failed.add(want.kind)
+            none.append(want)
+        elif not found:
+            rest.append(want)
+    return Chosen(tuple(carves), tuple(none), tuple(rest))
+
+
+class _Look:
+    """One look at what could be cut."""
+
+    def __init__(
+        self, cluster: Cluster, nodes: Mapping[str, MigNode], *, busy: Container[str], cutter: Cutter, now_ns: int
+    ) -> None:
+        self._cluster = cluster
+        self._busy = busy
+        self._cutter = cutter
+        self._now_ns = now_ns
+        self._tries = _MOST_TRIES
+        self._taken: set[str] = set()
+        self._free: dict[str, dict[str, int]] = {}
+        self.offered = {name: nodes[name] for name in sorted(nodes) if _is_offered(cluster.node(name))}
+
+    @property
+    def has_time(self) -> bool:
+        """Whether more may be searched and tried."""
+        return self._tries > 0 and self._cutter.left > 0
+
+    def for_one(self, want: SliceWant) -> list[Carve]:
+        """Return what is cut for one group; nothing if that lets none of its pods start, or there is no time."""
+        offers = sorted(self._offers(want), key=_cost)
+        whole = list[tuple[_Offer, ...]]((one,) for one in offers if not one.left)[:_TRIES_FOR_ONE]
+        if not whole and want.pod_group is not None:
+            whole = [_together(offers, want)]
+        for tried in whole:
+            if not tried or self._tries <= 0:
+                break
+            self._tries -= 1
+            if _starts(self._cluster, want, tried, self._now_ns):
+                found = [Carve(one.node.name, each, want.uids) for one in tried for each in one.cuts]
+                self._taken |= {carve.cut.uuid for carve in found}
+                return found
+        return []
+
+    def _offers(self, want: SliceWant) -> Iterator[_Offer]:
+        for name, of_node in self.offered.items():
+            node = self._cluster.node(name)
+            cards = [card for card in of_node.cards if card.is_ready and not self._is_out(card.uuid)]
+            if node is None or not cards:
+                continue
+            free = self._free_of(name)
+            missing = Counter(dict(want.resources))
+            missing -= Counter({resource: max(0, number) for resource, number in free.items()})
+            shown = Counter(each.resource for card in cards for each in card.slices if not each.in_use)
+            spoken = {resource: number for resource, number in (shown - Counter(free)).items() if number > 0}
+            found, left = cuts(self._cutter, cards, missing, spoken)
+            if found:
+                yield _Offer(node, tuple(found), left)
+
+    def _is_out(self, uuid: str) -> bool:
+        return uuid in self._busy or uuid in self._taken
+
+    def _free_of(self, name: str) -> dict[str, int]:
+        if name not in self._free:
+            self._free[name] = self._cluster.free_slices(name)
+        return self._free[name]
 
 
 def _is_offered(node: NodeRecord | None) -> bool:
@@ -85,39 +169,8 @@ def _is_offered(node: NodeRecord | None) -> bool:
     return node.labels.get(names.NODE_MIG_STRATEGY) == _MIXED
 
 
-_MIXED: Final = "mixed"
-
-
-def _free_cards(node: MigNode, busy: Container[str], taken: Container[str]) -> list[MigCard]:
-    return [card for card in node.cards if card.is_ready and card.uuid not in busy and card.uuid not in taken]
-
-
-def _for_one(cluster: Cluster, want: SliceWant, there: Mapping[str, list[MigCard]], now_ns: int) -> list[Carve]:
-    offers = sorted((one for name, cards in there.items() if (one := _offer(cluster, name, cards, want))), key=_cost)
-    whole = list[tuple[_Offer, ...]]((one,) for one in offers if not one.left)[:_MOST_TRIES]
-    if not whole and want.pod_group is not None:
-        whole = [_together(offers, want)]
-    for tried in whole:
-        if len(tried) > 0 and _starts(cluster, want, tried, now_ns):
-            return [Carve(one.node.name, each, want.uids) for one in tried for each in one.cuts]
-    return []
-
-
 def _cost(offer: _Offer) -> tuple[int, tuple[int, ...], str]:
     return offer.cost
-
-
-def _offer(cluster: Cluster, name: str, cards: list[MigCard], want: SliceWant) -> _Offer | None:
-    node = cluster.node(name)
-    if node is None or not cards:
-        return None
-    free = cluster.free_slices(name)
-    missing = Counter(dict(want.resources))
-    missing -= Counter({resource: max(0, number) for resource, number in free.items()})
-    shown = Counter(each.resource for card in cards for each in card.slices if not each.in_use)
-    spoken = {resource: number for resource, number in (shown - Counter(free)).items() if number > 0}
-    found, left = cuts(cards, missing, spoken)
-    return _Offer(node, tuple(found), left) if found else None
 
 
 def _together(offers: Sequence[_Offer], want: SliceWant) -> tuple[_Offer, ...]:

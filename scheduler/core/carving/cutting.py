@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
 from gpu.miglayout import MOST_MEMORY_SLICES, Cut, Place, Slice, cut
 from gpu.slices import slice_resource
 from scheduler.core.model.mig_card import MigCard
+
+#: Searches in one look, and results that are kept.
+MOST_SEARCHES: Final = 32
+_MOST_KNOWN: Final = 4096
 
 
 class CardCut(msgspec.Struct, frozen=True):
@@ -23,8 +29,47 @@ class CardCut(msgspec.Struct, frozen=True):
     cost: tuple[int, int, int]
 
 
+@dataclass(slots=True)
+class Cutter:
+    """Searches GPUs for cuts, and knows those that it found: most GPUs are like another one.
+
+    ``left``: searches that may still be made in this look. One takes up to ten milliseconds.
+    """
+
+    left: int = 0
+    _known: dict[object, Cut | None] = field(default_factory=dict)
+
+    def begin(self, most: int = MOST_SEARCHES) -> None:
+        """Begin a look."""
+        self.left = most
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+
+    def best(self, slices: tuple[Slice, ...], card: MigCard, wanted: tuple[str, ...]) -> Cut | None:
+        """Return the cut with the most of what is wanted, in its order; None: there is none, or no time to search."""
+        key = (slices, tuple(card.profiles.items()), wanted)
+        if key not in self._known:
+            if self.left <= 0:
+                return None
+            self.left -= 1
+            self._known[key] = _search(slices, card, wanted)
+        return self._known[key]
+
+
+def _search(slices: Sequence[Slice], card: MigCard, wanted: Iterable[str]) -> Cut | None:
+    taken: list[str] = []
+    best: Cut | None = None
+    for profile in wanted:
+        if len(taken) == MOST_MEMORY_SLICES:
+            break
+        one = cut(slices, card.profiles, [*taken, profile])
+        if one is not None:
+            taken, best = [*taken, profile], one
+    return best
+
+
 def cuts(
-    cards: Iterable[MigCard], missing: Counter[str], spoken: Mapping[str, int]
+    cutter: Cutter, cards: Iterable[MigCard], missing: Counter[str], spoken: Mapping[str, int]
 ) -> tuple[list[CardCut], Counter[str]]:
     """Return cuts of a node's GPUs, and what they leave missing. ``spoken``: free slices that pods are on their way to.
 
@@ -34,7 +79,7 @@ def cuts(
     while left.total() and there:
         best: tuple[tuple[int, tuple[int, int, int]], CardCut, MigCard] | None = None
         for card in there:
-            one = _cut(card, left, spoken)
+            one = _cut(cutter, card, left, spoken)
             if one is not None:
                 rank = (-sum(number for _, number in one.new), one.cost)
                 if best is None or rank < best[0]:
@@ -47,25 +92,18 @@ def cuts(
     return found, +left
 
 
-def _cut(card: MigCard, missing: Counter[str], spoken: Mapping[str, int]) -> CardCut | None:
+def _cut(cutter: Cutter, card: MigCard, missing: Counter[str], spoken: Mapping[str, int]) -> CardCut | None:
     """As much of what is missing as the GPU takes beside its slices in use; None if that is nothing."""
     names = {slice_resource(profile): profile for profile in card.profiles}
     wanted = [names[resource] for resource in missing.elements() if resource in names]
     wanted = sorted(wanted, key=lambda profile: -_size(card, profile))[: 2 * MOST_MEMORY_SLICES]
     if any(not each.is_whole and each.in_use for each in card.slices):
         return None  # a layout can't name it, so it would be destroyed
-    slices = [
+    slices = tuple(
         Slice(each.profile, Place(each.start, each.size), each.in_use or bool(spoken.get(each.resource)))
         for each in card.slices
-    ]
-    taken: list[str] = []
-    best: Cut | None = None
-    for profile in wanted:
-        if len(taken) == MOST_MEMORY_SLICES:
-            break
-        one = cut(slices, card.profiles, [*taken, profile])
-        if one is not None:
-            taken, best = [*taken, profile], one
+    )
+    best = cutter.best(slices, card, tuple(wanted))
     return None if best is None else _card_cut(card, slices, best)
 
 

@@ -11,7 +11,7 @@ import msgspec
 from gpu.slices import slice_resource
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain
-from scheduler.core.model.records import PodRecord
+from scheduler.core.model.records import PodClass, PodRecord
 from scheduler.core.model.verdict import Code
 from wire import names
 
@@ -23,11 +23,20 @@ _MOST_SLICES: Final = 512
 
 
 class SliceWant(msgspec.Struct, frozen=True, gc=False):
-    """Slices that a pod alone, or the members of a gang together, wait for. ``resources``: each with its number."""
+    """Slices that a pod alone, or the members of a gang together, wait for. ``resources``: each with its number.
+
+    ``like``: pods alone for which the same can be said as for each other.
+    """
 
     uids: tuple[str, ...]
     pod_group: tuple[str, str] | None
     resources: tuple[tuple[str, int], ...]
+    like: tuple[PodClass, str, str] | None = None
+
+    @property
+    def kind(self) -> object:
+        """What one looks at once: the gang, or all pods alone that are alike."""
+        return self.pod_group or self.like or self.uids
 
     @property
     def text(self) -> str:
@@ -50,7 +59,9 @@ def slice_wants(
             for pod in pods:
                 wanted.update(dict(_asked(pod)))
             if wanted and wanted.total() <= _MOST_SLICES and not any(pod.uid in covered for pod in pods):
-                want = SliceWant(tuple(pod.uid for pod in pods), entry.pod_group, tuple(sorted(wanted.items())))
+                first = pods[0]
+                like = None if entry.pod_group is not None else (first.cls, first.namespace, first.queue)
+                want = SliceWant(tuple(pod.uid for pod in pods), entry.pod_group, tuple(sorted(wanted.items())), like)
                 found.append((min((-pod.priority, pod.created, pod.uid) for pod in pods), want))
     return [want for _, want in sorted(found, key=lambda each: each[0])]
 

@@ -184,3 +184,13 @@ async def test_a_pod_that_gives_up_meanwhile_says_nothing_and_another_says_what_
     found = it.says("q")
     assert found is not None
     assert found[0] is Code.NO_NODE_FITS
+
+
+async def test_pods_for_which_nothing_can_be_cut_hold_up_no_other() -> None:
+    hopeless = [pod(f"h{number}", extended={TWO: "1"}, cpu=str(100 + number), priority=9) for number in range(20)]
+    it = await scene(*hopeless, WANTS_ALL)
+    it.decide()
+    for _ in range(10):
+        await it.carving.look()
+        await anyio.sleep(1)
+    assert [layout for _, layout in await it.asked()] == [[("7g.80gb", 0)]]

@@ -59,19 +59,27 @@ def test_a_slice_is_destroyed_after_two_looks_that_show_it_free() -> None:
 @pytest.mark.parametrize(
     "look",
     [
-        pytest.param({"given": [A]}, id="a pod has it"),
         pytest.param({"offered": [A]}, id="kubelet offers it"),
-        pytest.param({"booked": [A]}, id="a reservation has it"),
         pytest.param({"kubelet_since_s": 104 + CLEAR_S - KUBELET_SETTLES_NS / SECOND_NS}, id="kubelet started"),
     ],
 )
-def test_a_look_that_shows_it_used_begins_the_wait_again(look: dict[str, object]) -> None:
+def test_a_look_that_shows_it_offered_begins_the_wait_again(look: dict[str, object]) -> None:
     first = on(under_way("1g@0", to=("2g@0",)), seen("1g@0", at_s=101)).carving
     assert first is not None
     between = on(first, seen("1g@0", at_s=101 + CLEAR_S, **look))  # type: ignore[arg-type]  # a table of keywords
     assert between.action is None
     assert between.carving is not None
     assert between.carving.clear_ns is None
+
+
+@pytest.mark.parametrize("look", [{"given": [A]}, {"booked": [A]}], ids=["a pod", "a reservation"])
+def test_an_attempt_whose_slice_is_taken_meanwhile_is_refused(look: dict[str, list[str]]) -> None:
+    first = on(under_way("1g@0", to=("2g@0",)), seen("1g@0", at_s=101)).carving
+    assert first is not None
+    found = on(first, seen("1g@0", at_s=101 + CLEAR_S, **look))  # type: ignore[arg-type]  # a table of keywords
+    assert found.carving is None
+    assert found.outcome is not None
+    assert found.outcome.state is State.REFUSED
 
 
 @pytest.mark.parametrize(

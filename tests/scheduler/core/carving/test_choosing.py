@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.carving.choosing import Chosen, choose
+from scheduler.core.carving.cutting import Cutter
 from scheduler.core.carving.wanting import slice_wants
 from scheduler.core.model.mig_card import MigNode
 from tests.scheduler.core.carving.cards import ONE, SEVEN, THREE, TWO, card, decided, mig_node, shown
@@ -16,7 +17,7 @@ def chosen(there: list[tuple[MigNode, Node]], *objects: object, busy: tuple[str,
     made, explained = decided(*(each for _, each in there), *objects)
     wants = slice_wants(made, explained, now_ns=0, covered=())
     before = made.validate()
-    found = choose(made, wants, {each.name: each for each, _ in there}, busy=busy, now_ns=0)
+    found = choose(made, wants, {each.name: each for each, _ in there}, busy=busy, cutter=Cutter(), now_ns=0)
     assert made.validate() == before == []
     return found
 
@@ -112,3 +113,14 @@ def test_a_gang_that_would_not_start_gets_nothing() -> None:
     members = [pod(f"m{number}", group="g", extended={SEVEN: "1"}) for number in range(2)]
     found = chosen(on(EMPTY), pod_group("g", 2), *members)
     assert (found.carves, len(found.none)) == ((), 1)
+
+
+def test_pods_that_are_alike_are_tried_once_and_no_more_than_there_is_time_for() -> None:
+    there = on(mig_node("n1", card("GPU-a")))
+    alike = [pod(f"a{number}", extended={TWO: "1"}, cpu="65") for number in range(50)]
+    others = [pod(f"b{number}", extended={TWO: "1"}, cpu=str(70 + number)) for number in range(10)]
+    found = chosen(there, *alike, *others)
+    assert found.carves == ()
+    assert {want.uids[0][4] for want in found.none} >= {"a"}
+    assert len(found.rest) == 10 - (len(found.none) - 50)
+    assert len(found.rest) >= 6

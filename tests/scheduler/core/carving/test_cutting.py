@@ -6,9 +6,15 @@ from collections import Counter
 
 import pytest
 
-from scheduler.core.carving.cutting import CardCut, cuts
+from scheduler.core.carving.cutting import CardCut, Cutter, cuts
 from scheduler.core.model.mig_card import MigCard
 from tests.scheduler.core.carving.cards import ONE, SEVEN, THREE, TWO, card
+
+
+def cutter(most: int = 32) -> Cutter:
+    made = Cutter()
+    made.begin(most)
+    return made
 
 
 def layouts(found: list[CardCut]) -> list[tuple[str, list[str]]]:
@@ -36,17 +42,28 @@ def test_cuts_of_a_node(
     expected: list[tuple[str, list[str]]],
     left: dict[str, int],
 ) -> None:
-    found, rest = cuts(cards, Counter(missing), {})
+    found, rest = cuts(cutter(), cards, Counter(missing), {})
     assert (layouts(found), rest) == (expected, left)
 
 
 def test_what_goes_and_comes_is_counted() -> None:
-    (found,), _ = cuts([card("a", "1g@0", "1g@1", "1g@2!")], Counter({TWO: 1, ONE: 1}), {})
+    (found,), _ = cuts(cutter(), [card("a", "1g@0", "1g@1", "1g@2!")], Counter({TWO: 1, ONE: 1}), {})
     assert found.gone == ()
-    (found,), _ = cuts([card("a", *(f"1g@{at}" for at in range(7)))], Counter({TWO: 1, THREE: 1}), {})
+    (found,), _ = cuts(cutter(), [card("a", *(f"1g@{at}" for at in range(7)))], Counter({TWO: 1, THREE: 1}), {})
     assert sum(number for _, number in found.gone) >= 5
     assert found.new == ((TWO, 1), (THREE, 1))
 
 
 def test_slices_that_pods_on_their_way_will_take_stay() -> None:
-    assert cuts([card("a", "1g@0")], Counter({SEVEN: 1}), {ONE: 1}) == ([], Counter({SEVEN: 1}))
+    assert cuts(cutter(), [card("a", "1g@0")], Counter({SEVEN: 1}), {ONE: 1}) == ([], Counter({SEVEN: 1}))
+
+
+def test_gpus_that_are_alike_are_searched_once_and_no_more_than_there_is_time_for() -> None:
+    made = cutter(2)
+    alike = [card(f"GPU-{number}") for number in range(100)]
+    found, left = cuts(made, alike, Counter({SEVEN: 2}), {})
+    # One search for two slices of which it takes one, one for the other.
+    assert (len(found), left, made.left) == (2, Counter(), 0)
+    assert cuts(made, [card("a", "1g@0!")], Counter({TWO: 1}), {}) == ([], Counter({TWO: 1}))
+    made.begin(1)
+    assert layouts(cuts(made, [card("a", "1g@0!")], Counter({TWO: 1}), {})[0]) == [("a", ["1g@0", "2g@2"])]

@@ -20,7 +20,7 @@ def found(*objects: object) -> list[SliceWant]:
 
 def test_a_pod_that_waits_for_slices_wants_them() -> None:
     (want,) = found(pod("p", extended={TWO: "1", ONE: "2"}))
-    assert want == SliceWant(("uid-p",), None, ((ONE, 2), (TWO, 1)))
+    assert (want.uids, want.pod_group, want.resources) == (("uid-p",), None, ((ONE, 2), (TWO, 1)))
     assert want.text == f"2 {ONE}, 1 {TWO}"
 
 
@@ -61,3 +61,11 @@ def test_the_most_urgent_come_first_and_then_the_oldest() -> None:
 def test_pods_for_which_slices_are_being_made_are_left_out() -> None:
     made, explained = decided(NODE, pod("p", extended={TWO: "1"}))
     assert slice_wants(made, explained, now_ns=0, covered={"uid-p"}) == []
+
+
+def test_pods_alone_that_ask_the_same_are_of_one_kind_and_each_gang_is_of_its_own() -> None:
+    alike = [pod(name, extended={TWO: "1"}) for name in "pq"]
+    other = pod("o", extended={TWO: "1"}, cpu="2")
+    assert len({want.kind for want in found(*alike, other)}) == 2
+    gangs = [pod_group(name, 1) for name in "gh"]
+    assert len({want.kind for want in found(*gangs, *(pod(f"m{n}", group=n, extended={TWO: "1"}) for n in "gh"))}) == 2
