@@ -97,7 +97,7 @@ class Viewing:
             await self._open(pod, tasks)
         if wanted != self._written:
             # A folder is there before the file names it, and goes after that.
-            cdifiles.put(self._cdi, viewfile.FILE, viewfile.content(PurePosixPath(self._folder), wanted))
+            self._write(wanted)
             self._written = wanted
         for pod in self._served.keys() - wanted:
             self._served.pop(pod).cancel()
@@ -107,6 +107,13 @@ class Viewing:
                     shutil.rmtree(left)
                 else:
                     left.unlink()
+
+    def _write(self, pods: Collection[str]) -> None:
+        """Put the file in its place; without tenants there is none, as a file without devices may be an error."""
+        if pods:
+            cdifiles.put(self._cdi, viewfile.FILE, viewfile.content(PurePosixPath(self._folder), pods))
+        else:
+            (self._cdi / viewfile.FILE).unlink(missing_ok=True)
 
     def _wanted(self) -> frozenset[str]:
         """Tenants of now, and for a while those of before."""

@@ -1,7 +1,8 @@
 """The CDI file that mounts each tenant's own folder into its containers, one device for each pod. Pure.
 
-Source: Container Device Interface, specification 0.6. The runtime refuses a container that names a device which is not
-in the file, and kubelet tries again: so a container never starts without the view that it was given.
+Source: Container Device Interface, specification 0.5, the first in which a device's name may begin with a digit.
+The runtime refuses a container that names a device which is not in the file, and kubelet tries again: so a container
+never starts without the view that it was given.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ FILE: Final = "moorage-view.json"
 #: In a container.
 MOUNTED_AT: Final = "/run/moorage/view"
 SOCKET: Final = "share.sock"
-_VERSION: Final = "0.6.0"
+_VERSION: Final = "0.5.0"
 _OPTIONS: Final = ("ro", "nosuid", "nodev", "noexec", "rbind", "rprivate")
 _ANY_DEVICE: Final = "GPU-0"
 

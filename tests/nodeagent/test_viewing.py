@@ -255,7 +255,7 @@ async def test_sockets_come_and_go_with_tenants_and_a_folder_that_a_container_ha
         # An agent that starts without them takes them away.
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(it.made().run)
-            await until(lambda: not (it.path(POD).exists() or it.listed()))
+            await until(lambda: not (it.path(POD).exists() or (short / "cdi" / FILE).exists()))
             tasks.cancel_scope.cancel()
 
 

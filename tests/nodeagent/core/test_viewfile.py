@@ -13,7 +13,7 @@ OTHER = "00000000-1111-4222-8333-444444444444"
 
 def test_each_pod_is_a_device_that_mounts_its_own_folder_and_no_other() -> None:
     said = json.loads(content(PurePosixPath("/run/moorage/view"), [POD, OTHER]))
-    assert (said["cdiVersion"], said["kind"]) == ("0.6.0", "moorage.dev/view")
+    assert (said["cdiVersion"], said["kind"]) == ("0.5.0", "moorage.dev/view")
     assert {device["name"]: device["containerEdits"] for device in said["devices"]} == {
         pod: {
             "mounts": [
