@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
+from msgspec.structs import replace
+
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.filing import obstacle
@@ -40,7 +42,7 @@ def pod_need(pod: PodRecord, attempts: Attempts) -> Need | None:
     if not _may_start([pod], attempts) or not _is_ready(pod, attempts):
         return None
     return Need(
-        pods=(pod,),
+        pods=(_by_plugins(pod),),
         queue=pod.queue,
         priority=pod.priority,
         is_fixed=is_fixed(pod, None),
@@ -67,7 +69,7 @@ def gang_need(key: Key, attempts: Attempts, served: Set[str] = _NOBODY) -> Need 
     if not state.is_reachable(ready) or (not state.has_choice(ready) and not _may_start(state.needed(ready), attempts)):
         return None
     return Need(
-        pods=tuple(ready),
+        pods=tuple(map(_by_plugins, ready)),
         group=group,
         quorum=state,
         queue=group.queue,
@@ -85,7 +87,7 @@ def member_need(pod: PodRecord, group: PodGroupRecord, attempts: Attempts) -> Ne
         return None
     members = attempts.snapshot.pods.members(group.namespace, group.name)
     return Need(
-        pods=(pod,),
+        pods=(_by_plugins(pod),),
         group=group,
         queue=group.queue,
         priority=min(pod.priority, *(member.priority for member in members)),
@@ -94,6 +96,14 @@ def member_need(pod: PodRecord, group: PodGroupRecord, attempts: Attempts) -> Ne
         delay_ns=group.delay_ns,
         paused_until_s=_paused_until_s([pod], attempts),
     )
+
+
+def _by_plugins(pod: PodRecord) -> PodRecord:
+    """A pod as it may be placed where device plugins offer its extended resources.
+
+    Nobody goes for devices of claims: what is kept for the pod is counted by what it requests of nodes.
+    """
+    return pod if not pod.cls.backed else replace(pod, cls=replace(pod.cls, backed=()))
 
 
 def _is_ready(pod: PodRecord, attempts: Attempts) -> bool:
