@@ -8,7 +8,7 @@ it is taken back, so a new version of agents changes no pod.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
@@ -70,24 +70,23 @@ class CapsInPlace:
             await anyio.sleep(_EVERY_S)
 
     async def _look(self) -> None:
-        due = dict(self._due())
-        for gone in [uid for uid in self._said if uid not in due]:
-            del self._said[gone]
-        for gone in [uid for uid in self._missing if uid not in due]:
-            del self._missing[gone]
-        for uid, told in due.items():
-            if told is None or self._said.get(uid) == told:
-                continue
-            await self._tell(uid, told)
-            await anyio.sleep(_PAUSE_S)
+        capped = self._capped()
+        for known in (self._said, self._missing):
+            for gone in known.keys() - capped.keys():
+                del known[gone]
+        for uid, (node, caps) in capped.items():
+            # Judged when its turn comes: many pods take a while.
+            told = self._due(uid, node, caps)
+            if told is not None and self._said.get(uid) != told:
+                await self._tell(uid, told)
+                await anyio.sleep(_PAUSE_S)
 
-    def _due(self) -> Iterator[tuple[str, Told | None]]:
-        """What is to be said of each bound pod with a cap on a node with a report; None: nothing yet."""
-        for uid, (node, caps) in self._capped().items():
-            record, use = self._cache.cluster.pod(uid), self._uses.use_on(node)
-            if record is None or record.node != node or record.is_elsewhere or record.deleting or use is None:
-                continue
-            yield uid, self._ripe(uid, caps_condition(node, uid, caps, use, lacks=self._lacks(record)), use)
+    def _due(self, uid: str, node: str, caps: Mapping[str, int]) -> Told | None:
+        """What is to be said of a bound pod with caps on a node with a report; None: nothing yet."""
+        record, use = self._cache.cluster.pod(uid), self._uses.use_on(node)
+        if record is None or record.node != node or record.is_elsewhere or record.deleting or use is None:
+            return None
+        return self._ripe(uid, caps_condition(node, uid, caps, use, lacks=self._lacks(record)), use)
 
     def _ripe(self, uid: str, told: Told | None, use: NodeUse) -> Told | None:
         """The same once it has been so for long enough."""
