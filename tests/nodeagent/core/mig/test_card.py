@@ -17,7 +17,12 @@ from tests.nodeagent.core.mig.cards import PROFILES, ask, present, seen, spot
         pytest.param(present("1g@0"), seen(booked=["MIG-1g@0"]), "a reservation has", id="a book"),
         pytest.param(present("1g@0", has_process=True), seen(), "a process uses", id="a process"),
         pytest.param(present("1g@0"), seen(given=["MIG-1g@1"]), "", id="a pod of another slice"),
-        pytest.param(present("2g@0", uuids=["a", "b"]), seen(), "2g.20gb at 0 has other compute instances", id="one that is cut otherwise"),
+        pytest.param(
+            present("2g@0", uuids=["a", "b"]),
+            seen(),
+            "2g.20gb at 0 has other compute instances",
+            id="one that is cut otherwise",
+        ),
     ],
 )
 def test_a_look_names_the_user_of_a_slice(one, look, user) -> None:  # type: ignore[no-untyped-def]  # a table of tests
