@@ -124,7 +124,7 @@ class _Start:
         found = self.list(POD_GROUPS, _group_objects(nodes), lambda group: group)
         with _Measured(self):
             self.cluster.replace_pod_groups(found)
-        found = self.list(PODS, _pod_objects(nodes), self.cluster.read_pod)
+        found = self.list(PODS, _pod_objects(nodes), self.cluster.list_reader())
         with _Measured(self):
             for seen in found:
                 self.cluster.take_pod(seen)

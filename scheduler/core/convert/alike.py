@@ -1,9 +1,9 @@
 """Reading the pods of a list, those of equal content once.
 
 Most pods of a long list come from few templates. What is read of a pod follows from its content, and only a few fields
-are its own: name, UID, version, creation, node and start. So a pod of which an equal one was read is that record with
-its own fields. Contents are compared as a whole, in bytes; nothing rests on a hash. Kept for the time of one list: a
-scheduler at rest keeps nothing of it.
+are its own: name, UID, version, creation, node and start, its gang and its owner. So a pod of which an equal one was
+read is that record with its own fields. Contents are compared as a whole, in bytes; nothing rests on a hash. Kept for
+the time of one list: a scheduler at rest keeps nothing of it.
 """
 
 from __future__ import annotations
@@ -16,26 +16,33 @@ import msgspec
 
 from gpu.ended import has_ended
 from scheduler.core.convert import demand
+from scheduler.core.convert.controllers import controller_uid
 from scheduler.core.convert.extended_asks import claim_name
+from scheduler.core.convert.job_owners import job_of
 from scheduler.core.convert.pods import is_ours, pod_record, seen_pod, started_s
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.records import PodRecord, SeenPod
 from scheduler.core.model.settings import Settings
-from wire import gangs
+from wire import gangs, names
 from wire.core import Pod, PodSpec, Volume
 
 #: Contents that are kept, and the longest one (bytes): 4 MiB in all at most.
 _MOST: Final = 1024
 _LONGEST: Final = 4096
-#: Labels and annotations that number the pods of one template. Only selectors of pods could read them.
-_NUMBERS: Final = frozenset(
+#: Labels and annotations that number the pods of one template, or name their Job. Only selectors of pods read them.
+_OWN: Final = frozenset(
     {
         "apps.kubernetes.io/pod-index",
+        "batch.kubernetes.io/controller-uid",
         "batch.kubernetes.io/job-completion-index",
+        "batch.kubernetes.io/job-name",
+        "controller-uid",
+        "job-name",
         "statefulset.kubernetes.io/pod-name",
         gangs.KUBEFLOW_REPLICA_INDEX,
     }
 )
+_GROUP: Final = frozenset({names.POD_GROUP_NAME})
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -78,7 +85,7 @@ class AlikePods:
         labels: Mapping[str, str] | None = meta.labels
         annotations: Mapping[str, str] | None = meta.annotations
         if not _selects_pods(spec):
-            labels, annotations = _unnumbered(labels), _unnumbered(annotations)
+            labels, annotations = _without(labels, _OWN), _without(annotations, _OWN)
         content = _encode(
             (
                 _of_template(spec),
@@ -86,8 +93,12 @@ class AlikePods:
                 pod.status.phase,
                 meta.namespace,
                 labels,
-                annotations,
-                meta.owner_references,
+                _without(annotations, _GROUP),
+                bool((meta.annotations or {}).get(names.POD_GROUP_NAME)),
+                [
+                    (each.api_version, each.kind, each.controller, bool(each.uid))
+                    for each in meta.owner_references or ()
+                ],
                 meta.deletion_timestamp is not None,
                 demand.of_status(pod),
             )
@@ -98,6 +109,7 @@ class AlikePods:
 def _as_of(known: PodRecord, pod: Pod) -> PodRecord:
     """What a pod is of which another one has the content."""
     meta, labels = pod.metadata, pod.metadata.labels or {}
+    job, job_name = ("", "") if pod.spec.node_name else job_of(meta.owner_references)
     return msgspec.structs.replace(
         known,
         uid=meta.uid,
@@ -106,6 +118,10 @@ def _as_of(known: PodRecord, pod: Pod) -> PodRecord:
         created=intern(meta.creation_timestamp or ""),
         node=intern(pod.spec.node_name),
         started_s=started_s(pod) if pod.spec.node_name else 0,
+        pod_group=intern((meta.annotations or {}).get(names.POD_GROUP_NAME, "")),
+        controller=controller_uid(meta),
+        job=job,
+        job_name=job_name,
         labels=known.labels if known.labels == labels else {intern(k): intern(v) for k, v in labels.items()},
     )
 
@@ -126,7 +142,7 @@ def _selects_pods(spec: PodSpec) -> bool:
     return spec.affinity is not None or bool(spec.topology_spread_constraints)
 
 
-def _unnumbered(written: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    if written is None or _NUMBERS.isdisjoint(written):
+def _without(written: Mapping[str, str] | None, keys: frozenset[str]) -> Mapping[str, str] | None:
+    if written is None or keys.isdisjoint(written):
         return written
-    return {key: value for key, value in written.items() if key not in _NUMBERS}
+    return {key: value for key, value in written.items() if key not in keys}

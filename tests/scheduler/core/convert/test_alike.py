@@ -43,16 +43,22 @@ META: Final[dict[str, list[Any]]] = {
     "resourceVersion": ["1", "2"],
     "generation": [0, 2],
     "labels": [
+        {"app": "a", "job-name": "j"}, {"app": "a", "job-name": "k"}, {"training.kubeflow.org/job-name": "k"},
         None, {}, {"app": "a"}, {"app": "a", names.QUEUE_LABEL: "team"}, {"app": "a", _INDEX: "0"},
         {"app": "a", _INDEX: "1"}, {names.SUBGROUP_LABEL: "s"}, {names.APP_LABEL: names.RESERVATION_APP},
     ],
     "annotations": [
         None, {names.GPU_FRACTION: "0.5"}, {names.GPU_FRACTION: "nonsense"}, {names.GPU_MEMORY: "100"}, {_INDEX: "3"},
-        {names.POD_GROUP_NAME: "g"}, {names.GRANT: _GRANT}, {names.DO_NOT_DISRUPT: "true"},
+        {names.POD_GROUP_NAME: "g"}, {names.POD_GROUP_NAME: "h"}, {names.POD_GROUP_NAME: ""},
+        {names.GRANT: _GRANT}, {names.DO_NOT_DISRUPT: "true"},
     ],
     "finalizers": [None, ["f"]],
     "ownerReferences": [
         None, [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j1", "controller": True}],
+        [{"apiVersion": "batch/v1", "kind": "Job", "name": "k", "uid": "j2", "controller": True}],
+        [{"apiVersion": "batch/v1", "kind": "Job", "name": "k", "uid": "j2"}],
+        [{"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "k", "uid": "p2", "controller": True}],
+        [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "", "controller": True}],
         [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r1", "controller": True}],
     ],
     "creationTimestamp": [None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"],
