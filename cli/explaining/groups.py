@@ -140,7 +140,8 @@ def _starting(explained: Explained) -> str:
     if explained.comes_later:
         return "fits now, but other groups that wait come first and would take the place"
     if outcome.room is not None:
-        return f"starts when pods that it may take from are evicted: {len(outcome.room.victims)}"
+        victims = len(outcome.room.victims)
+        return f"starts when {_count(victims, 'pod')} {'is' if victims == 1 else 'are'} evicted for it"
     if outcome.frees_device:
         return "starts when an idle GPU reservation is removed; the scheduler does that"
     return f"fits now, on node {outcome.placed[0].node}: the scheduler's next decision places it"
@@ -170,7 +171,11 @@ def _room(explained: Explained) -> RoomView | None:
                 )
                 for each in answer.kept
             )
-            why = "none was found that is enough" if answer.bound is None else BOUND_WORDS[answer.bound]
+            why = (
+                "no pods were found whose eviction would free enough"
+                if answer.bound is None
+                else BOUND_WORDS[answer.bound]
+            )
             until = f", until {time_text(answer.until_s)}" if answer.bound in _FOR_A_WHILE else ""
             return RoomView(is_possible=False, message=f"No pod is evicted for it: {why}{until}", kept=kept)
         case _:

@@ -34,7 +34,7 @@ _MOST_AGAIN_S: Final = 60.0
 _IN_VAIN: Final = "ClaimsGivenBack: its ResourceClaims were allocated, and it could not be bound with them"
 _TEXT: Final = FenceText(
     "ClaimsGivenBack: the pod can't be bound with the devices that its ResourceClaims have",
-    "Failed to bind pod: its ResourceClaims are given back, and it is decided on again",
+    "Failed to bind pod: its ResourceClaims are released, and it is scheduled again",
 )
 
 

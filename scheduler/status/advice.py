@@ -8,7 +8,6 @@ from typing import Final
 from scheduler.core.model.room import Kept
 from scheduler.core.model.verdict import Code
 
-_WAIT: Final = "Nothing: the scheduler goes on when that has come."
 _MEND_CLAIM: Final = "Mend the claim (`kubectl describe pvc NAME`); the pod is placed as soon as the claim is bound."
 _MEND_GROUP: Final = "Mend the PodGroup's `spec.subGroups`; the message names the subgroup."
 _RESERVATIONS: Final = "See [reservation pods](operate.md#reservation-pods-pile-up-or-do-not-start)."
@@ -22,7 +21,7 @@ OF_CODES: Final[Mapping[Code, str]] = {
     Code.WAITS_FOR_TURN: "Nothing: a large gang gets its turn within seconds.",
     Code.NO_POD_GROUP: "Create a PodGroup and name it in the pod template, or let Moorage [group](grouping.md).",
     Code.NOT_GROUPED: "Look for Events `PodGrouperWarning` of the pod, and whether `moorage-workloads` runs.",
-    Code.OWNER_NOT_SEEN: _WAIT,
+    Code.OWNER_NOT_SEEN: "Nothing: the pod is placed when the scheduler has received the Job.",
     Code.NOT_READ: "Grant the scheduler the right that its log names.",
     Code.POD_GROUP_NOT_FOUND: "Create the PodGroup, or mend annotation `pod-group-name`.",
     Code.GROUP_NAME_TWICE: _MEND_GROUP,
@@ -33,13 +32,13 @@ OF_CODES: Final[Mapping[Code, str]] = {
     Code.INVALID_REQUEST: "Mend the request; `moorage lint FILE` says the same without a cluster.",
     Code.NOT_ADMITTED: "Create the pod again while the admission webhook runs.",
     Code.BACKING_OFF: "Nothing: it is tried again. If it fails again and again, look at the node that is named.",
-    Code.WAITING_FOR_DEVICE: _WAIT,
-    Code.WAITS_FOR_ROOM: "Nothing: pods that it may take from are ending. `explain` lists them.",
+    Code.WAITING_FOR_DEVICE: "Nothing: the scheduler removes the reservation, then starts the pod.",
+    Code.WAITS_FOR_ROOM: "Nothing: pods were evicted for it, and it starts when they have ended. `explain` lists them.",
     Code.WAITS_FOR_BERTH: "Nothing: nodes are kept for it, and it starts when enough of the pods there have ended.",
     Code.CARVING_UNDER_WAY: "Nothing: the agent of the node makes [MIG slices](mig.md), within a minute.",
     Code.NO_CARD_CAN_BE_CARVED: "Wait until slices come free, or offer more GPUs ([MIG slices](mig.md)).",
     Code.CLAIM_NOT_FOUND: _MEND_CLAIM,
-    Code.CLAIM_NOT_MADE: _WAIT,
+    Code.CLAIM_NOT_MADE: "Nothing: the pod is placed when kube-controller-manager has created the claim.",
     Code.CLAIM_NOT_OWN: "Delete the claim of that name, which another pod left.",
     Code.CLAIM_LOST: _MEND_CLAIM,
     Code.CLAIM_LEAVING: _MEND_CLAIM,
@@ -52,7 +51,7 @@ OF_CODES: Final[Mapping[Code, str]] = {
     Code.RESOURCE_CLAIM_LEAVING: "Wait until it is gone, then create it again.",
     Code.RESOURCE_CLAIM_IN_USE: "Use another ResourceClaim: 256 pods may use one.",
     Code.RESOURCE_CLAIM_FAILED: "Look at `status.devices` of the claim; end the pods that use it.",
-    Code.RESOURCE_CLAIM_GIVEN_BACK: _WAIT,
+    Code.RESOURCE_CLAIM_GIVEN_BACK: "Nothing: the claims are allocated again, and the pod is placed then.",
     Code.DEVICE_CLASS_NOT_FOUND: "Create the DeviceClass, or name another one in the claim.",
     Code.VOLUME_NOT_FOUND: "Create the volume, or bind the claim to another one.",
     Code.OVER_LIMIT: "Raise the limit, use another queue, or wait until pods of the queue have ended.",
@@ -66,7 +65,7 @@ OF_CODES: Final[Mapping[Code, str]] = {
     Code.TOPOLOGY_LEVEL_NOT_FOUND: "Name a level that the Topology has.",
     Code.TOPOLOGY_AMBIGUOUS: "Name the Topology in annotation `kai.scheduler/topology` of the workload.",
     Code.TOPOLOGY_NOT_SATISFIED: "Prefer the level instead of requiring it, require a coarser one, or use fewer pods.",
-    Code.TOPOLOGY_SEARCH_CUT: "As above; of many unlike node-groups the first are tried.",
+    Code.TOPOLOGY_SEARCH_CUT: "The search ended before all nodes were tried: prefer the level, or use fewer pods.",
     Code.QUEUE_CLOSED: "Mend the field of the queue that the message names.",
 }
 

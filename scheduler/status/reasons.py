@@ -85,11 +85,13 @@ _PLAIN_WORDS: Final = {
         "The pod belongs to a {} and names no PodGroup yet: moorage-workloads makes it. If that takes longer, "
         "events PodGrouperWarning of the pod tell why"
     ),
-    Code.OWNER_NOT_SEEN: "Job {}, which owns the pod, was not seen yet: it may request a gang",
+    Code.OWNER_NOT_SEEN: (
+        "the scheduler has not received Job {} yet, which owns the pod and may require several pods to start together"
+    ),
     Code.NOT_READ: "the scheduler can't read {} and this pod depends on them: see the scheduler's log",
     Code.GROUP_NAME_TWICE: "{of}: several subgroups have the name {}; allowed: each name once",
     Code.GROUP_PARENT_NOT_FOUND: "{of}: the parent of subgroup {} does not exist; allowed: the name of another",
-    Code.GROUP_CYCLE: "{of}: subgroup {} is below itself; allowed as parent: a subgroup that is not below it",
+    Code.GROUP_CYCLE: "{of}: the parents of subgroup {} form a cycle; allowed: a parent that is not below it",
     Code.GROUP_TWO_MINIMUMS: "{of}: {about} has both minMember and minSubGroup; allowed: one of them",
     Code.GROUP_NO_CHILDREN: "{of}: subgroup {} has minSubGroup and no subgroups below it; allowed: minMember",
     Code.TOPOLOGY_NOT_FOUND: "topology {} doesn't exist: create it, or name another in topologyConstraint.topology",
@@ -113,7 +115,7 @@ _PLAIN_WORDS: Final = {
     Code.RESOURCE_CLAIM_LEAVING: 'resourceclaim "{}" is being deleted',
     Code.RESOURCE_CLAIM_IN_USE: 'resourceclaim in use: no more than 256 pods may use "{}"',
     Code.RESOURCE_CLAIM_FAILED: 'a device of resourceclaim "{}" failed, and other pods use the claim',
-    Code.RESOURCE_CLAIM_GIVEN_BACK: "its resourceclaims are given back, and allocated again",
+    Code.RESOURCE_CLAIM_GIVEN_BACK: "its resourceclaims are being released, and will be allocated again",
     Code.DEVICE_CLASS_NOT_FOUND: "device class {} does not exist",
     Code.VOLUME_NOT_FOUND: 'node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s): "{}"',
 }
@@ -133,7 +135,7 @@ _QUEUE_WORDS: Final = {
     Code.QUEUE_NOT_LEAF: "Queue {name} has queues below it and takes no pods itself: name one of those",
     Code.QUEUE_PARENT_NOT_FOUND: "Queue {name} can't be used: queue {at}, a parent of it, does not exist",
     Code.QUEUE_CYCLE: "Queue {name} can't be used: the parents of queue {at} form a cycle",
-    Code.QUEUE_TOO_DEEP: "Queue {name} can't be used: more than {deepest} queues stand above each other",
+    Code.QUEUE_TOO_DEEP: "Queue {name} can't be used: the tree of queues above it has more than {deepest} levels",
     Code.QUEUE_CLOSED: ("Queue {name} can't be used: spec.{field} of queue {at} is {value}; allowed: {allowed}"),
 }
 _AMOUNTS: Final = "-1 for no limit, or a number from 0 below 2^60 in its smallest unit"
@@ -288,7 +290,7 @@ def _waits_for_room(verdict: Verdict) -> str:
     where = f"node {verdict.detail}" if verdict.detail else "several nodes"
     left = verdict.required - verdict.present
     if not left:
-        return f"Room was made on {where}. Waiting until what {verdict.required} evicted pods used there is free"
+        return f"Room was made on {where}. Waiting for {verdict.required} evicted pods to release their resources"
     return f"Room is being made on {where}. Waiting for {left} of {verdict.required} pods to end there"
 
 

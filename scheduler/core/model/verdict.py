@@ -40,7 +40,7 @@ class Code(enum.Enum):
     GROUP_NAME_TWICE = "SubGroupNameTwice"
     #: The subgroup's parent is not there.
     GROUP_PARENT_NOT_FOUND = "SubGroupParentDoesNotExist"
-    #: The subgroup is below itself.
+    #: The subgroup's parents form a cycle.
     GROUP_CYCLE = "SubGroupCycle"
     #: It has a minimum of pods and one of subgroups.
     GROUP_TWO_MINIMUMS = "TwoMinimums"

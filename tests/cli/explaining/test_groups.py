@@ -121,7 +121,7 @@ def room(priority: int) -> Any:
 
 
 def test_who_is_evicted_for_it_and_what_protects_the_others() -> None:
-    assert lines(room(50))[0] == "Pod ns/p starts when pods that it may take from are evicted: 1."
+    assert lines(room(50))[0] == "Pod ns/p starts when 1 pod is evicted for it."
     told = lines(room(10))
     assert any(line.startswith("No pod is evicted for it: ") for line in told)
     assert "1      have the same priority or a higher one" in told

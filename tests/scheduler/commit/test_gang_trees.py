@@ -148,4 +148,4 @@ async def test_pods_of_a_group_that_contradicts_itself_wait_and_say_where() -> N
         await create_tree(world, parts, *of("a", 1))
         await settle(30)
         assert bound(world) == set()
-        assert "subgroup a is below itself" in waits_because(world, "a-0")
+        assert "the parents of subgroup a form a cycle" in waits_because(world, "a-0")

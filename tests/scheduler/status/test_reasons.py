@@ -128,7 +128,7 @@ TEXTS = [
     ),
     pytest.param(
         Verdict(code=Code.WAITS_FOR_ROOM, required=3, present=3),
-        "Room was made on several nodes. Waiting until what 3 evicted pods used there is free",
+        "Room was made on several nodes. Waiting for 3 evicted pods to release their resources",
         id="waits-for-room-that-was-made",
     ),
     pytest.param(
@@ -176,7 +176,7 @@ TEXTS = [
     ),
     pytest.param(
         Verdict(code=Code.GROUP_CYCLE, detail="a"),
-        "The PodGroup contradicts itself: subgroup a is below itself; allowed as parent: a subgroup that is not "
+        "The PodGroup contradicts itself: the parents of subgroup a form a cycle; allowed: a parent that is not "
         "below it",
         id="subgroup-cycle",
     ),
