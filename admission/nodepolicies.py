@@ -133,6 +133,7 @@ def own_events(agent: str) -> cel.Manifest:
         variables={
             "kind": "object == null ? '' : object.?regarding.kind.orValue('')",
             "pod": f"variables.kind == 'Pod' && object.reason == {cel.text(names.REASON_MEMORY_EXCEEDED)}"
+            " && object.?type.orValue('') == 'Warning'"
             f" && object.regarding.?uid.orValue('').matches({cel.text(_POD_UID)})"
             f" && object.?note.orValue('').matches({cel.text(CAP_NOTE)})",
             "node": f"variables.kind == 'Node' && {node} == [object.regarding.name]",
@@ -146,7 +147,7 @@ def own_events(agent: str) -> cel.Manifest:
                 "'the agent of a node may make Events in its own name, about memory caps and its Node only'",
             ),
             (
-                "object != null && !has(object.related) && !has(object.series) && object.?type.orValue('') == 'Warning'"
+                "object != null && !has(object.related) && !has(object.series)"
                 " && object.?note.orValue('').size() <= 1024"
                 f" && {' && '.join(f'!has(object.metadata.{each})' for each in _OF_OTHERS)}",
                 "'an Event of the agent of a node has no labels, annotations, owners or finalizers'",
