@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import lru_cache
+from operator import itemgetter
 from typing import Final
 
 from scheduler.core.model.extended_resource import ExtendedAsk
@@ -11,6 +12,7 @@ from wire import names
 from wire.core import Container, Pod
 from wire.quantity import MalformedQuantity, bytes_up
 
+Written = str | int | float
 #: A claim has 32 requests at most (resource/v1), one for each.
 MOST_ASKS: Final = 32
 _ALWAYS: Final = "Always"
@@ -29,17 +31,23 @@ def extended_asks(pod: Pod) -> tuple[ExtendedAsk, ...]:
     return tuple(found)
 
 
-def _of(container: Container, index: int, *, is_brief: bool) -> Iterator[ExtendedAsk]:
+def _of(container: Container, index: int, *, is_brief: bool) -> tuple[ExtendedAsk, ...]:
     resources = container.resources
     # The API server writes what is limited and not requested as requested.
     asked = resources.requests if resources.limits is None else {**resources.limits, **(resources.requests or {})}
-    if not asked or not any(map(is_extended, asked)):
-        return
-    for place, name in enumerate(sorted(asked)):
-        if is_extended(name) and (amount := _amount(asked[name])):
-            yield ExtendedAsk(
-                container=container.name, index=index, resource=name, place=place, amount=amount, is_brief=is_brief
-            )
+    return _read(container.name, index, tuple(asked.items()), is_brief) if asked else ()
+
+
+@lru_cache(maxsize=4096)
+def _read(
+    container: str, index: int, asked: tuple[tuple[str, Written], ...], is_brief: bool
+) -> tuple[ExtendedAsk, ...]:
+    """What many pods ask alike is kept once."""
+    return tuple(
+        ExtendedAsk(container=container, index=index, resource=name, place=place, amount=amount, is_brief=is_brief)
+        for place, (name, written) in enumerate(sorted(asked, key=itemgetter(0)))
+        if is_extended(name) and (amount := _amount(written))
+    )
 
 
 def is_extended(resource: str) -> bool:
@@ -49,7 +57,7 @@ def is_extended(resource: str) -> bool:
     return "/" in resource and _NATIVE not in resource and not resource.startswith("requests.")
 
 
-def _amount(written: str | float) -> int:
+def _amount(written: Written) -> int:
     """What can't be read keeps the pod waiting anyway (demand.py)."""
     try:
         return bytes_up(written)

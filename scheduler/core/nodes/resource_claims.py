@@ -84,7 +84,7 @@ class ResourceClaims:
         self.extended.put_pod(pod)
         if pod.resource_claims or self.extended.concern(pod):
             self._put_user(pod)
-        else:
+        elif pod.uid in self._pods:
             self._drop_user(pod.uid)
 
     def _put_user(self, pod: PodRecord) -> None:
