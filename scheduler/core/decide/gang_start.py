@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 from typing_extensions import override
 
+from gpu.request import GpuRequest, MemoryAsk
 from scheduler.core.decide import supposed_nodes
 from scheduler.core.decide.attempts import Attempts, Mark
 from scheduler.core.decide.domain_search import DomainSearch, Unsatisfied
@@ -86,12 +87,16 @@ def started(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts, *, su
     ``supposes_nodes``: those that fit nowhere get nodes of their own. Where members have unbound claims and one finds
     no place, all are tried once more. Those with the largest claims come first: a small claim may have taken the only
     volume or node that would do for a large one. Those that share a claim of one node go to nodes that may take all of
-    them: the first one may have chosen a node that is too small.
+    them: the first one may have chosen a node that is too small. Members that ask for memory are tried once more on the
+    largest cards, where they use least of their queue.
     """
     mark = attempts.checkpoint()
     start = _tried(ready, state, _Trying(Start(), attempts, attempts.accounts.checkpoint(), supposes_nodes))
-    if start.is_whole or start.held_back is not None or supposes_nodes:
+    if start.is_whole or supposes_nodes:
         return start
+    if start.held_back is not None:
+        attempts.rollback(mark)
+        return _started_on_large_cards(start, ready, state, attempts)
     if not any(pod.cls.unbound or pod.cls.devices for pod in ready):
         return start
     ordered = sorted(ready, key=_by_claims, reverse=True)
@@ -102,6 +107,32 @@ def started(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts, *, su
     trying = _TryingTogether(Start(), attempts, attempts.accounts.checkpoint(), False, makes_room=True, masks=masks)
     again = _tried(ordered, state, trying)
     return again if again.is_whole else start
+
+
+def _started_on_large_cards(held: Start, ready: Sequence[PodRecord], state: Quorum, attempts: Attempts) -> Start:
+    """The same for a gang that its queue ``held`` back; that start where this one isn't whole either.
+
+    Memory is a larger part of a smaller card. A member takes the best node, which may be one of those, and what is left
+    of the queue is then too little for the others.
+    """
+    asking = {cls for cls in dict.fromkeys(pod.cls for pod in ready) if any(map(_asks_memory, cls.requests()))}
+    masks = attempts.placer.by_card_size() if asking else []
+    if len(masks) == 1 or not asking:
+        return held
+    nodes = len(attempts.snapshot.ledger.row_of)
+    attempts.allowance.spend(ready[0].namespace, len(masks) * (_COUNTING + nodes // _NODES_PER_OPERATION))
+    trying = _TryingOnLargeCards(Start(), attempts, attempts.accounts.checkpoint(), False, asking, masks)
+    again = _tried(ready, state, trying)
+    if again.is_whole:
+        return again
+    if held.held_back is not None and again.held_back is not None:
+        least = held.held_back.use.or_less(again.held_back.use)
+        held.held_back = held.held_back._replace(use=least)
+    return held
+
+
+def _asks_memory(request: GpuRequest) -> bool:
+    return any(isinstance(ask, MemoryAsk) for ask in request.shared)
 
 
 def _for_all_users(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts) -> dict[PodClass, NodeMask]:
@@ -284,6 +315,33 @@ class _TryingWithin(_Trying):
         if isinstance(placed, Verdict):
             self._pass_over(placed)
         return Tried.PASSED
+
+
+@dataclass(slots=True)
+class _TryingOnLargeCards(_Trying):
+    """The same, where a member of the classes ``asking`` gets a place on nodes of the first of ``masks`` that takes it.
+
+    That it fits on none says nothing of its class.
+    """
+
+    asking: Container[PodClass]
+    masks: Sequence[NodeMask]
+
+    @override
+    def place(self, pod: PodRecord) -> Tried:
+        """Give a member a place."""
+        refused: HeldBack | None = None
+        for mask in self.masks if pod.cls in self.asking else (None,):
+            placed = self.attempts.place_within(pod, mask)
+            if isinstance(placed, Placement):
+                self.start.placed.append((pod, placed))
+                return Tried.PLACED
+            if isinstance(placed, HeldBack):
+                refused = refused or placed
+        if refused is None:
+            return Tried.PASSED
+        self._hold_back(refused)
+        return Tried.STOPPED
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -29,6 +30,9 @@ from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.copies import NOTHING_CHOSEN, Chosen
 from scheduler.core.snapshot.node_mask import NodeMask, all_but
 from scheduler.core.snapshot.statement import Part, Room, Statement
+
+#: Sizes of cards that are told apart.
+_MOST_SIZES: Final = 7
 
 
 class Placer:
@@ -92,6 +96,14 @@ class Placer:
         nodes = self.statement.nodes
         than = nodes[self.statement.position_of[name]].smallest_card_mib
         return np.array([node.smallest_card_mib > than for node in nodes], np.bool_)
+
+    def by_card_size(self) -> list[Bools]:
+        """Nodes by the memory of their cards, those with the largest first. The last ones are all others together."""
+        sizes = np.array([node.smallest_card_mib for node in self.statement.nodes], np.int64)
+        told_apart = np.unique(sizes[sizes > 0])[::-1][:_MOST_SIZES]
+        masks: list[Bools] = [sizes == size for size in told_apart]
+        others = ~np.isin(sizes, told_apart)
+        return [*masks, others] if others.any() else masks
 
     @property
     def has_idle(self) -> bool:

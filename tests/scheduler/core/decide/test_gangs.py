@@ -115,3 +115,48 @@ def test_a_gang_of_which_a_member_lacks_room_says_that_before_a_claim_that_anoth
     made = cluster(node("n1", 2), claim("data", "pv", modes=_ALONE), volume("pv"), pod_group("g", 3), *members)
     feed(made, *(pod(f"other{number}", gpus=1, group="g") for number in range(2)))
     assert told(made, "uid-m0")[0] is Code.GANG_INCOMPLETE
+
+
+def of_two_sizes(limit: float, *, large_cpu: str = "64", is_large_there: bool = True) -> Cluster:
+    """A gang of three of a queue with this limit; each takes an eighth of a large card, and half of a small one.
+
+    The node with the small cards is the better place by its fit: it has fewer of them.
+    """
+    made = cluster(queue("a", gpu=(limit, 1, limit)), pod_group("g", 3, queue="a"), node("small", 2, mem_mib=20_000))
+    if is_large_there:
+        feed(made, node("large", 8, mem_mib=80_000, cpu=large_cpu))
+    feed(made, *(pod(f"m{number}", mem=10_000, cpu="1", group="g") for number in range(3)))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("limit", "there", "expected"),
+    [
+        (0.375, {}, ["large", "large", "large"]),
+        (0.7, {}, ["large", "large", "large"]),
+        (0.374, {}, []),
+        (1.5, {}, ["small", "small", "small"]),
+        (0.75, {"large_cpu": "2"}, ["large", "large", "small"]),
+        (0.74, {"large_cpu": "2"}, []),
+        (0.75, {"is_large_there": False}, []),
+    ],
+)
+def test_members_that_ask_for_memory_start_on_larger_cards_where_their_queue_takes_them_there_only(
+    limit: float, there: dict[str, Any], expected: list[str]
+) -> None:
+    plan = of_two_sizes(limit, **there).decide(S)
+    assert sorted(placement.node for placement in placements(plan.entries)) == expected
+
+
+def test_a_gang_that_is_held_back_on_all_cards_starts_when_its_queue_takes_it_on_the_largest() -> None:
+    made = of_two_sizes(0.3)
+    assert placed(made, 1) == []
+    feed(made, queue("a", gpu=(0.7, 1, 0.7)))
+    assert placed(made, 2) == ["m0", "m1", "m2"]
+
+
+def test_a_gang_that_is_held_back_starts_when_a_node_with_larger_cards_comes() -> None:
+    made = of_two_sizes(0.7, is_large_there=False)
+    assert placed(made, 1) == []
+    feed(made, node("large", 1, mem_mib=80_000))
+    assert placed(made, 2) == ["m0", "m1", "m2"]
