@@ -19,7 +19,7 @@ from kube.client.errors import AlreadyExists, Conflict, NotFound
 from kube.client.resources import PODS, RESOURCE_CLAIMS
 from scheduler.commit.until_written import NotWritten, until_written
 from scheduler.core.convert import extended_asks
-from scheduler.core.convert.controllers import controller_uid
+from scheduler.core.convert.resource_claims import extended_for
 from scheduler.core.model.extended_resource import ClaimToMake
 from scheduler.core.model.plan import Placement
 from wire import names
@@ -45,9 +45,8 @@ async def make(api: Api, placement: Placement, name: str, made: ClaimToMake) -> 
 
 
 def is_for(claim: ResourceClaim, pod_uid: str) -> bool:
-    """Whether a claim was made for extended resources of a pod (UID)."""
-    is_extended = (claim.metadata.annotations or {}).get(names.EXTENDED_RESOURCE_CLAIM) == "true"
-    return is_extended and controller_uid(claim.metadata) == pod_uid
+    """Whether a claim was made for extended resources of a pod (UID), and nobody else uses it."""
+    return extended_for(claim) == pod_uid
 
 
 async def name_in_status(

@@ -44,7 +44,7 @@ def resource_claim_record(claim: ResourceClaim) -> ResourceClaimRecord:
         uid=meta.uid,
         resource_version=meta.resource_version,
         owner=controller_uid(meta),
-        is_extended=(meta.annotations or {}).get(names.EXTENDED_RESOURCE_CLAIM) == "true",
+        is_extended=bool(extended_for(claim)),
         is_leaving=meta.deletion_timestamp is not None,
         need=need,
         unsupported=unsupported,
@@ -54,6 +54,19 @@ def resource_claim_record(claim: ResourceClaim) -> ResourceClaimRecord:
         pending=pending,
         failure=failure,
     )
+
+
+def extended_for(claim: ResourceClaim) -> str:
+    """UID of the pod for whose extended resources a claim was made, "" if it is an ordinary one.
+
+    Anybody can write annotation and owner. Where somebody else uses the claim, it is an ordinary one: taking it away
+    would free devices that are in use.
+    """
+    meta = claim.metadata
+    if (meta.annotations or {}).get(names.EXTENDED_RESOURCE_CLAIM) != "true":
+        return ""
+    owner = controller_uid(meta)
+    return owner if all(each.uid == owner for each in claim.status.reserved_for or ()) else ""
 
 
 def _need(asked: resource.DeviceClaim) -> DeviceNeed:

@@ -38,8 +38,8 @@ class ExtendedClaims:
         self._classes: dict[str, str] = {}
         #: Pods that wait and ask for extended resources, by UID.
         self._asking: dict[str, PodRecord] = {}
-        #: Claims by UID of their pod, and the other way.
-        self._of: dict[str, dict[ResourceClaimKey, None]] = {}
+        #: Claims by namespace and UID of their pod, and the other way.
+        self._of: dict[tuple[str, str], dict[ResourceClaimKey, None]] = {}
         self._owners: dict[ResourceClaimKey, str] = {}
         self._ways: dict[tuple[ExtendedAsk, ...], tuple[Backed, ...]] = {}
 
@@ -68,12 +68,13 @@ class ExtendedClaims:
         owner = claim.owner if claim is not None and claim.is_extended else ""
         before = self._owners.pop(key, "")
         if before:
-            del self._of[before][key]
-            if not self._of[before]:
-                del self._of[before]
+            own = self._of[key[0], before]
+            del own[key]
+            if not own:
+                del self._of[key[0], before]
         if owner:
             self._owners[key] = owner
-            self._of.setdefault(owner, {})[key] = None
+            self._of.setdefault((key[0], owner), {})[key] = None
         return frozenset({before, owner} - {""})
 
     # --- what is asked -----------------------------------------------------------------------------------------------
@@ -89,25 +90,25 @@ class ExtendedClaims:
         """The pod (UID) that a claim was made for, "" if it was not made for extended resources."""
         return self._owners.get(key, "")
 
-    def of(self, uid: str) -> list[ResourceClaimKey]:
-        """Claims that were made for a pod (UID), the first ones."""
-        found = self._of.get(uid)
+    def of(self, pod: PodRecord) -> list[ResourceClaimKey]:
+        """Claims that were made for a pod, the first ones. One in another namespace is nobody's."""
+        found = self._of.get((pod.namespace, pod.uid))
         return [] if found is None else list(islice(found, _MOST_CLAIMS))
 
     def concern(self, pod: PodRecord) -> bool:
         """Whether a pod that waits has such a claim, or a status that names one, or may need one."""
-        return bool(pod.extended_claim) or pod.uid in self._of or self._is_backed(pod)
+        return self.has_trace(pod) or self._is_backed(pod)
 
     def _is_backed(self, pod: PodRecord) -> bool:
         return bool(self._classes) and any(each.resource in self._classes for each in pod.extended_asks)
 
     def has_trace(self, pod: PodRecord) -> bool:
         """Whether there is something to give back."""
-        return bool(pod.extended_claim) or pod.uid in self._of
+        return bool(pod.extended_claim) or (pod.namespace, pod.uid) in self._of
 
     def is_whole(self, pod: PodRecord) -> bool:
         """Whether the status of a pod names the only claim that was made for it; or there is neither."""
-        return [name for _, name in self.of(pod.uid)] == ([pod.extended_claim] if pod.extended_claim else [])
+        return [name for _, name in self.of(pod)] == ([pod.extended_claim] if pod.extended_claim else [])
 
     def ways(self, pod: PodRecord) -> tuple[Backed, ...]:
         """How claims may give a pod its extended resources; nothing if it has a claim already."""

@@ -253,13 +253,13 @@ class ResourceClaims:
 
     def held(self, pod: PodRecord) -> list[ResourceClaimRecord]:
         """What is to be given back if a pod can't be bound: claims that are reserved for it, or were made for it."""
-        made = (self.claims.get(key) for key in self.extended.of(pod.uid))
+        made = (self.claims.get(key) for key in self.extended.of(pod))
         unreserved = [claim for claim in made if claim is not None and pod.uid not in claim.reserved_for]
         return [*self.reserved_for(pod), *unreserved]
 
     def uses(self, pod: PodRecord) -> tuple[ResourceClaimUse, ...]:
         """The claims of a pod, with those that were made for its extended resources."""
-        made = self.extended.of(pod.uid)
+        made = self.extended.of(pod)
         return (*pod.resource_claims, *(ResourceClaimUse(name, name, is_own=True) for _, name in made))
 
     def is_usable(self, pod: PodRecord) -> bool:

@@ -222,6 +222,25 @@ async def test_a_claim_that_another_scheduler_made_for_the_pod_is_deleted() -> N
         assert _claim_status(world, "p")["resourceClaimName"] == name
 
 
+async def test_a_claim_that_another_pod_uses_is_kept_whoever_its_owner_is_said_to_be() -> None:
+    async with _stage(1, 0) as (world, made):
+        await create_claim(made, "c")
+        await create(world, using(pod("q"), "c"))
+        await settle(20)
+        await create(world, pod("p", gpus=1))
+        await settle(5)
+        uid = find(world, "p")["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True}
+        meta = {"annotations": {names.EXTENDED_RESOURCE_CLAIM: "true"}, "ownerReferences": [owner]}
+        await made.api.patch(RESOURCE_CLAIMS, "c", {"metadata": meta}, namespace=TEAM)
+        await settle(30)
+        claim = (await claims_of(made))["c"]
+        assert (given(claim), users(claim)) == ([("node-0", "d0")], ["q"])
+        assert claim.metadata.deletion_timestamp is None
+        assert phases(world) == {"p": "Pending", "q": "Running"}
+        assert "cannot allocate all claims" in waits_because(world, "p")
+
+
 async def test_a_pod_that_is_edited_after_its_claim_was_made_is_decided_on_again() -> None:
     async with _stage(1, 1) as (world, made):
         seen = _delays_first(world, "patch", "resourceclaims", "status")

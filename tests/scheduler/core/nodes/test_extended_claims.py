@@ -154,6 +154,21 @@ def test_a_pod_is_not_bound_with_any_other_claim_that_was_made_for_it(wanted: Po
     assert [each.name for each in made.claims.held_by_waiting()] == ["p"]
 
 
+@pytest.mark.parametrize(
+    "claim",
+    [
+        claimed("x", on=("b", "d0"), by=("uid-q",), **_MADE),
+        claimed("x", on=("b", "d0"), by=("uid-p", "uid-q"), **_MADE),
+        claimed("x", namespace="other", **_MADE),
+    ],
+    ids=["used by another pod", "used by both", "in another namespace"],
+)
+def test_a_claim_that_is_not_the_pod_s_alone_keeps_no_pod_waiting(claim: Any) -> None:
+    made = cluster(node("a", gpus=0), node("b", gpus=0), _class(), offered("a"), claim, pod("p", gpus=1))
+    assert made.claims.held_by_waiting() == []
+    assert chosen(made.decide(0)) == {"p": ("a", {_NAME: "d0"})}
+
+
 def test_a_pod_is_decided_on_again_when_its_claims_are_gone_and_its_status_names_none() -> None:
     wanted = _named(pod("p", gpus=1))
     made = cluster(node("a", gpus=0), _class(), offered("a"), claimed("x", **_MADE), wanted)
