@@ -8,8 +8,6 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-import anyio
-
 from cli.settings.nodeagent import NodeAgentOptions
 from kube.client.api import Api
 from kube.client.clock import Clock
@@ -22,6 +20,7 @@ from nodeagent.kubeletapi.client import PodResources
 from nodeagent.labelling import Labelling
 from nodeagent.migcards import AskedAside, MigCards
 from nodeagent.nvmldevices import NvmlDevices
+from nodeagent.onequestion import OneQuestion
 from nodeagent.ownplugin import OwnPlugin
 from nodeagent.pluginports import Observer, Places, Sources
 from nodeagent.pluginreports import Reports
@@ -47,7 +46,7 @@ def own_plugin(
     rng: random.Random,
 ) -> OwnPlugin:
     """Return the plug-in of an agent, by its settings and the variables of NVIDIA's plugin in its environment."""
-    machine, one_question = NvmlDevices(), anyio.CapacityLimiter(1)
+    machine, one_question = NvmlDevices(), OneQuestion()
     state = Path(options.device_plugin_state)
     places = Places(
         plugins=Path(options.device_plugin_sockets), state=state / "devices", cdi=Path(options.device_plugin_cdi)
@@ -78,7 +77,7 @@ def _carver(
     *,
     events: EventRecorder,
     node: str,
-    one_question: anyio.CapacityLimiter,
+    one_question: OneQuestion,
 ) -> Carver:
     """Return what makes MIG slices. The GpuNode says which, as long as the Node's label offers its GPUs for that."""
     publishing = agent.publishing

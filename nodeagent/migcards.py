@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-import anyio
-import anyio.to_thread
 import pynvml
 
 from gpu.miglayout import MOST_MEMORY_SLICES, Place, Profile
 from nodeagent.core.mig.card import CardSlices, NotDone, Present, Spot
+from nodeagent.onequestion import OneQuestion
 from reservation.nvml import QuestionFailed, ask, ask_if_supported, ask_unless, is_cut, session
 
 _T = TypeVar("_T")
@@ -100,12 +99,11 @@ class MigCards:
 class AskedAside:
     """The same for the agent's loop: in a thread of its own, one question at a time of all that share ``one_question``.
 
-    Raises NotDone for a driver that does not answer in time, too.
+    Raises NotDone for a driver that does not answer in time, too. As long as a change may still come about, all calls
+    do: nobody sees the GPU as it is not going to stay.
     """
 
-    def __init__(
-        self, cards: MigCards, one_question: anyio.CapacityLimiter, *, within_s: float = _ANSWER_WITHIN_S
-    ) -> None:
+    def __init__(self, cards: MigCards, one_question: OneQuestion, *, within_s: float = _ANSWER_WITHIN_S) -> None:
         self._cards = cards
         self._one = one_question
         self._within_s = within_s
@@ -124,8 +122,7 @@ class AskedAside:
 
     async def _asked(self, question: Callable[[], _T]) -> _T:
         try:
-            with anyio.fail_after(self._within_s):
-                return await anyio.to_thread.run_sync(question, limiter=self._one, abandon_on_cancel=True)
+            return await self._one.ask(question, within_s=self._within_s)
         except TimeoutError as error:
             raise NotDone(f"the driver did not answer within {self._within_s:g} s") from error
 

@@ -24,6 +24,7 @@ from nodeagent.core.mistake import Mistake
 from nodeagent.core.offering import Offering
 from nodeagent.core.settings import PluginSettings
 from nodeagent.lifeofresource import LifeOfResource
+from nodeagent.onequestion import OneQuestion
 from nodeagent.pluginfiles import read_file, read_state, version, write_state
 from nodeagent.pluginports import Intervals, Machine, Observer, Places, Sources, Unreadable
 
@@ -39,7 +40,7 @@ async def serve(
     places: Places,
     environment: Mapping[str, str],
     intervals: Intervals | None = None,
-    one_question: anyio.CapacityLimiter | None = None,
+    one_question: OneQuestion | None = None,
 ) -> None:
     """Serve a node's GPUs to kubelet until cancelled. ``one_question`` is shared by those that ask the same driver.
 
@@ -52,7 +53,7 @@ async def serve(
         places=places,
         environment=environment,
         intervals=intervals or Intervals(),
-        one_question=one_question or anyio.CapacityLimiter(1),
+        one_question=one_question or OneQuestion(),
     )
     async with anyio.create_task_group() as tasks:
         await plugin.run(tasks)
@@ -68,7 +69,7 @@ class _Plugin:
         places: Places,
         environment: Mapping[str, str],
         intervals: Intervals,
-        one_question: anyio.CapacityLimiter,
+        one_question: OneQuestion,
     ) -> None:
         self._machine = machine
         self._sources = sources
@@ -125,8 +126,7 @@ class _Plugin:
     async def _asked(self, question: Callable[[], _T]) -> _T:
         """Ask the driver. One that hangs keeps the only thread, so the next question fails too."""
         try:
-            with anyio.fail_after(self._intervals.answer_s):
-                return await anyio.to_thread.run_sync(question, limiter=self._one, abandon_on_cancel=True)
+            return await self._one.ask(question, within_s=self._intervals.answer_s)
         except TimeoutError as error:
             raise Unreadable(f"the driver did not answer within {self._intervals.answer_s:g} s") from error
 
