@@ -198,6 +198,8 @@ class Scheduler(Follower):
             tasks.start_soon(self._remarking.run)
             tasks.start_soon(self._answering.run)
             tasks.start_soon(self._joining.run)
+            if self._carving is not None:
+                self._carving.begin()  # what goes by attempts under way does not count in the first decision
             for part in self._chosen():
                 tasks.start_soon(part.run)
             if self._uses_prices:

@@ -19,8 +19,8 @@ from kube.client.errors import ApiError, Conflict, NotFound
 from kube.client.resources import GPU_NODES
 from kube.lead.secondary import Kind
 from kube.watch.signal import Signal
-from scheduler.core.carving.attempts import PREFIX, Attempts, Withdraw, caps_of
-from scheduler.core.carving.choosing import Carve, choose
+from scheduler.core.carving.attempts import PREFIX, Amounts, Attempts, Withdraw
+from scheduler.core.carving.choosing import Carve, choose, is_offered
 from scheduler.core.carving.cutting import Cutter
 from scheduler.core.carving.wanting import SliceWant, slice_wants
 from scheduler.core.convert.gpu_nodes import mig_node
@@ -66,6 +66,11 @@ class Carving:
         """What keeps it in step with GpuNodes."""
         return Kind(GPU_NODES, self._sink, "no MIG slices are made for pods")
 
+    def begin(self) -> None:
+        """Count out what goes by attempts that are under way: the first decision places nobody on that."""
+        self._attempts.observe(self._sink.nodes, now_s=anyio.current_time(), there=self._there)
+        self._cap()
+
     def decided(self) -> None:
         """A decision was made: other pods may wait now."""
         self._has_decided = True
@@ -92,7 +97,7 @@ class Carving:
             return
         began_s = anyio.current_time()
         nodes = self._sink.nodes
-        withdrawals = self._attempts.observe(nodes, now_s=began_s)
+        withdrawals = self._attempts.observe(nodes, now_s=began_s, there=self._there)
         carves, none = self._think(nodes, began_s)
         self._thought_s = anyio.current_time() - began_s
         # Charged before anything is awaited: no decision in between places anybody on what goes.
@@ -123,11 +128,14 @@ class Carving:
         return found.carves, [want for want in wants if want.kind in self._in_vain and not asked & {*want.uids}]
 
     def _begin(self, carve: Carve) -> str:
-        node = self._cache.cluster.node(carve.node)
         attempt = f"{PREFIX}{self._rng.getrandbits(64):016x}"
-        there = () if node is None else node.capacity.extended
-        self._attempts.begin(carve, attempt, caps_of(carve, there), now_s=anyio.current_time())
+        self._attempts.begin(carve, attempt, self._there(carve.node) or (), now_s=anyio.current_time())
         return attempt
+
+    def _there(self, name: str) -> Amounts | None:
+        """What a node offers; None if its GPUs are not offered for this."""
+        node = self._cache.cluster.node(name)
+        return node.capacity.extended if node is not None and is_offered(node) else None
 
     def _cap(self) -> None:
         """Have slices that are about to go count no more."""

@@ -6,16 +6,19 @@ administrators wrote, are waited for and left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from scheduler.core.carving.choosing import Carve
-from scheduler.core.model.mig_card import DONE, UNDER_WAY, MigCard, MigNode
+from scheduler.core.model.mig_card import DONE, UNDER_WAY, MigCard, MigLayoutAsked, MigNode
 
 PREFIX: Final = "moorage-"
+#: Resources, each with its number.
+Amounts: TypeAlias = Iterable[tuple[str, int]]
 
 
 class InFlight(msgspec.Struct, kw_only=True):
@@ -55,11 +58,18 @@ class Attempts:
     _rest_until_s: dict[str, float] = field(default_factory=dict)
     _failures: dict[str, int] = field(default_factory=dict)
 
-    def begin(self, carve: Carve, attempt: str, caps: Mapping[str, int], *, now_s: float) -> None:
-        """Take an attempt that is asked for from now on."""
-        uuid = carve.cut.uuid
-        one = InFlight(node=carve.node, uuid=uuid, attempt=attempt, since_s=now_s, uids=carve.uids, caps=dict(caps))
+    def begin(self, carve: Carve, attempt: str, there: Amounts, *, now_s: float) -> None:
+        """Take an attempt that is asked for from now on. ``there``: resources that the node offers."""
+        uuid, caps = carve.cut.uuid, self._caps_of(carve.node, carve.cut.gone, there)
+        one = InFlight(node=carve.node, uuid=uuid, attempt=attempt, since_s=now_s, uids=carve.uids, caps=caps)
         self.in_flight[uuid] = one
+
+    def _caps_of(self, node: str, gone: Amounts, there: Amounts) -> dict[str, int]:
+        """What counts of a node's slices while these go, beside those that go already."""
+        counted = dict(there)
+        for resource, most in self.caps().get(node, {}).items():
+            counted[resource] = min(counted.get(resource, most), most)
+        return {resource: max(0, counted.get(resource, 0) - number) for resource, number in gone}
 
     def drop(self, uuid: str, *, now_s: float) -> None:
         """Take that an attempt could not be asked for, or was withdrawn: the GPU rests, longer each time."""
@@ -91,22 +101,31 @@ class Attempts:
         times += [one.done_s + self.shown_s for one in self.in_flight.values() if one.done_s is not None]
         return min(times, default=None)
 
-    def observe(self, nodes: Mapping[str, MigNode], *, now_s: float) -> list[Withdraw]:
-        """Take what GpuNodes show; return what to take back."""
+    def observe(
+        self, nodes: Mapping[str, MigNode], *, now_s: float, there: Callable[[str], Amounts | None] = lambda _: None
+    ) -> list[Withdraw]:
+        """Take what GpuNodes show; return what to take back.
+
+        ``there``: resources that a node (by name) offers; None: nothing is cut on it.
+        """
         self._rest_until_s = {uuid: until for uuid, until in self._rest_until_s.items() if until > now_s}
         cards = {card.uuid: (node, card) for node in nodes.values() for card in node.cards}
         self._failures = {uuid: number for uuid, number in self._failures.items() if uuid in cards}
-        for uuid, (node, card) in cards.items():
-            self._adopt(uuid, node, card, now_s)
+        for node, card in cards.values():
+            self._adopt(node, card, there, now_s)
         withdrawn = (self._look(one, cards.get(one.uuid), now_s) for one in list(self.in_flight.values()))
         return [each for each in withdrawn if each is not None]
 
-    def _adopt(self, uuid: str, node: MigNode, card: MigCard, now_s: float) -> None:
-        """Take an attempt that another scheduler, or somebody else, asked for."""
-        asked = node.asked_of(uuid)
+    def _adopt(self, node: MigNode, card: MigCard, there: Callable[[str], Amounts | None], now_s: float) -> None:
+        """Take an attempt that another scheduler, or somebody else, asked for. Its slices that go count no more."""
+        uuid, asked = card.uuid, node.asked_of(card.uuid)
         is_open = asked is not None and (asked.attempt != card.attempt or card.state == UNDER_WAY)
-        if asked is not None and is_open and uuid not in self.in_flight and uuid not in self._rest_until_s:
-            self.in_flight[uuid] = InFlight(node=node.name, uuid=uuid, attempt=asked.attempt, since_s=now_s)
+        if asked is None or not is_open or uuid in self.in_flight or uuid in self._rest_until_s:
+            return
+        amounts = there(node.name)
+        caps = {} if amounts is None else self._caps_of(node.name, _going(card, asked), amounts)
+        one = InFlight(node=node.name, uuid=uuid, attempt=asked.attempt, since_s=now_s, caps=caps)
+        self.in_flight[uuid] = one
 
     def _look(self, one: InFlight, found: tuple[MigNode, MigCard] | None, now_s: float) -> Withdraw | None:
         if found is None:
@@ -135,7 +154,7 @@ class Attempts:
         self._rest_until_s[one.uuid] = now_s + self.rest_s
 
 
-def caps_of(carve: Carve, extended: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """What counts of a node's slices while those of a cut go."""
-    there = dict(extended)
-    return {resource: max(0, there.get(resource, 0) - number) for resource, number in carve.cut.gone}
+def _going(card: MigCard, asked: MigLayoutAsked) -> Amounts:
+    """Slices of a GPU that a layout does not have, by resource."""
+    going = (each for each in card.slices if each.is_whole and (each.profile, each.start) not in asked.layout)
+    return Counter(each.resource for each in going).items()

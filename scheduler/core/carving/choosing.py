@@ -115,7 +115,7 @@ class _Look:
         self._tries = _MOST_TRIES
         self._taken: set[str] = set()
         self._free: dict[str, dict[str, int]] = {}
-        self.offered = {name: nodes[name] for name in sorted(nodes) if _is_offered(cluster.node(name))}
+        self.offered = {name: nodes[name] for name in sorted(nodes) if is_offered(cluster.node(name))}
 
     @property
     def has_time(self) -> bool:
@@ -162,7 +162,7 @@ class _Look:
         return self._free[name]
 
 
-def _is_offered(node: NodeRecord | None) -> bool:
+def is_offered(node: NodeRecord | None) -> bool:
     """Whether its administrator offers its GPUs, and its device plug-in names slices by their profile."""
     if node is None or node.labels.get(names.NODE_MIG) != names.MIG_DYNAMIC:
         return False

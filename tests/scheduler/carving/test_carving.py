@@ -170,6 +170,36 @@ async def test_what_is_asked_of_other_gpus_stays() -> None:
     assert [layout for _, layout in await it.asked()] == [[("2g.20gb", 2)], [("7g.80gb", 0)]]
 
 
+async def test_what_goes_on_two_gpus_of_a_node_at_once_is_given_to_nobody() -> None:
+    it = await scene(pod("p", extended={TWO: "1"}), pod("q", extended={TWO: "1"}))
+    it.cluster.upsert_node(node("n1", gpus=0, labels=OFFERED, extended={ONE: "14"}))
+    full = [{**SLICE, "start": start, "uuid": f"MIG-{start}"} for start in range(7)]
+    cards = [{"uuid": uuid, "mig": True, "profiles": PROFILES, "layout": full} for uuid in ("GPU-a", "GPU-b")]
+    await it.api.patch(GPU_NODES, "n1", {"status": {"cards": cards}}, subresource="status")
+    await it.follow()
+    it.decide()
+    await it.carving.look()
+    assert len(await it.asked()) == 2
+    assert it.cluster.free_slices("n1") == {ONE: 10}
+    assert it.cluster.validate() == []
+
+
+async def test_a_new_leader_places_nobody_on_what_the_one_before_had_destroyed() -> None:
+    it = await scene(WANTS_ALL)
+    it.decide()
+    await it.carving.look()
+    await it.follow()
+    after = cluster(node("n1", gpus=0, labels=OFFERED, extended={ONE: "1"}), WANTS_ALL)
+    carving = Carving(it.api, Cache(after), settings=CarvingSettings(), rng=random.Random(3))
+    carving.kind.sink.upsert(await it.gpu_node())
+    carving.begin()
+    assert after.free_slices("n1") == {}
+    carving.decided()
+    await carving.look()
+    assert after.free_slices("n1") == {}
+    assert len(await it.asked()) == 1
+
+
 async def test_a_pod_that_gives_up_meanwhile_says_nothing_and_another_says_what_decisions_say() -> None:
     it = await scene(WANTS_ALL, pod("q", extended={TWO: "1"}, cpu="100"))
     it.decide()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.carving.attempts import Attempts, Withdraw, caps_of
+from scheduler.core.carving.attempts import Attempts, Withdraw
 from scheduler.core.carving.choosing import Carve
 from scheduler.core.carving.cutting import CardCut
 from scheduler.core.model.mig_card import MigLayoutAsked, MigNode
@@ -16,7 +16,7 @@ CARVE = Carve("n1", CUT, ("uid-p",))
 
 def begun(attempt: str = "moorage-1") -> Attempts:
     attempts = Attempts()
-    attempts.begin(CARVE, attempt, caps_of(CARVE, [(ONE, 3)]), now_s=0.0)
+    attempts.begin(CARVE, attempt, [(ONE, 3)], now_s=0.0)
     return attempts
 
 
@@ -31,10 +31,11 @@ def test_what_goes_does_not_count_and_its_pods_are_covered() -> None:
     assert (attempts.covered(), attempts.busy(0.0)) == ({"uid-p"}, {"GPU-a"})
 
 
-def test_of_several_attempts_on_a_node_the_least_counts() -> None:
+@pytest.mark.parametrize("there", [3, 1], ids=["before the first counts", "after it"])
+def test_what_goes_by_several_attempts_on_a_node_does_not_count(there: int) -> None:
     attempts = begun()
     other = Carve("n1", CardCut(uuid="GPU-b", layout=(), gone=((ONE, 1),), new=(), cost=(0, 0, 0)), ())
-    attempts.begin(other, "moorage-2", caps_of(other, [(ONE, 1)]), now_s=0.0)
+    attempts.begin(other, "moorage-2", [(ONE, there)], now_s=0.0)
     assert attempts.caps() == {"n1": {ONE: 0}}
 
 
@@ -55,7 +56,7 @@ def test_after_a_refusal_the_gpu_rests_longer_each_time(state: str) -> None:
         assert (attempts.covered(), attempts.caps()) == (set(), {})
         assert (attempts.busy(now_s + rest_s - 0.1), attempts.busy(now_s + rest_s)) == ({"GPU-a"}, set())
         now_s += rest_s
-        attempts.begin(CARVE, "moorage-1", {}, now_s=now_s)
+        attempts.begin(CARVE, "moorage-1", [], now_s=now_s)
 
 
 def test_the_rest_is_bounded_and_a_success_ends_its_growth() -> None:
@@ -63,7 +64,7 @@ def test_the_rest_is_bounded_and_a_success_ends_its_growth() -> None:
     for _ in range(100):
         attempts.drop("GPU-a", now_s=0.0)
     assert attempts.next_s() == attempts.longest_rest_s
-    attempts.begin(CARVE, "moorage-1", {}, now_s=4000.0)
+    attempts.begin(CARVE, "moorage-1", [], now_s=4000.0)
     attempts.observe(shows("moorage-1", "done"), now_s=4000.0)
     attempts.observe(shows(), now_s=4100.0)
     attempts.drop("GPU-a", now_s=5000.0)
@@ -95,6 +96,21 @@ def test_a_scheduler_that_starts_waits_for_what_was_asked_before() -> None:
     assert attempts.observe(shows(asked="moorage-1"), now_s=0.0) == []
     assert attempts.busy(0.0) == {"GPU-a"}
     assert attempts.observe(shows(asked="moorage-1"), now_s=60.0) == [Withdraw("n1", "GPU-a", "moorage-1")]
+
+
+@pytest.mark.parametrize("asked", ["moorage-1", "by-hand"])
+def test_what_goes_by_an_attempt_that_somebody_else_asked_for_does_not_count(asked: str) -> None:
+    attempts = Attempts()
+    layout = MigLayoutAsked("GPU-a", asked, (("2g.20gb", 0), ("1g.10gb", 2)))
+    there = {"n1": MigNode(name="n1", rv="1", cards=(card("GPU-a", "1g@0", "1g@1!", "1g@2"),), asked=(layout,))}
+    attempts.observe(there, now_s=0.0, there=lambda _: [(ONE, 5)])
+    assert attempts.caps() == {"n1": {ONE: 3}}
+
+
+def test_nothing_is_counted_out_on_a_node_whose_gpus_are_not_offered() -> None:
+    attempts = Attempts()
+    attempts.observe(shows(asked="by-hand"), now_s=0.0, there=lambda _: None)
+    assert attempts.caps() == {}
 
 
 def test_an_administrator_s_attempt_is_not_withdrawn() -> None:
