@@ -224,3 +224,29 @@ async def test_pods_for_which_nothing_can_be_cut_hold_up_no_other() -> None:
         await it.carving.look()
         await anyio.sleep(1)
     assert [layout for _, layout in await it.asked()] == [[("7g.80gb", 0)]]
+
+
+async def test_pods_in_front_that_get_nothing_keep_nobody_from_slices() -> None:
+    """Each of them wants more CPU than there is."""
+    hopeless = [pod(f"h{number:02}", extended={SEVEN: "1"}, cpu=f"{100 + number}", priority=9) for number in range(40)]
+    it = await scene(*hopeless, pod("p", extended={TWO: "1"}))
+    it.decide()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(it.carving.run)
+        await anyio.sleep(30)  # nothing changes meanwhile
+        tasks.cancel_scope.cancel()
+    it.decide()
+    assert [layout for _, layout in await it.asked()] == [[("1g.10gb", 0), ("2g.20gb", 2)]]
+    assert it.says() == (Code.CARVING_UNDER_WAY, "n1")
+    assert it.says("h00") == (Code.NO_CARD_CAN_BE_CARVED, f"1 {SEVEN}")
+
+
+async def test_nothing_is_said_where_no_gpu_is_offered() -> None:
+    it = await scene(WANTS_ALL)
+    it.cluster.upsert_node(node("n1", gpus=0, extended={ONE: "1"}))
+    it.decide()
+    await it.carving.look()
+    it.decide()
+    found = it.says()
+    assert found is not None
+    assert (found[0], await it.asked()) == (Code.NO_NODE_FITS, [])
