@@ -109,11 +109,13 @@ class Attempts:
         ``there``: resources that a node (by name) offers; None: nothing is cut on it.
         """
         self._rest_until_s = {uuid: until for uuid, until in self._rest_until_s.items() if until > now_s}
-        cards = {card.uuid: (node, card) for node in nodes.values() for card in node.cards}
-        self._failures = {uuid: number for uuid, number in self._failures.items() if uuid in cards}
+        # By node as well: what one agent says of another node's GPU does not count.
+        cards = {(node.name, card.uuid): (node, card) for node in nodes.values() for card in node.cards}
+        known = {uuid for _, uuid in cards}
+        self._failures = {uuid: number for uuid, number in self._failures.items() if uuid in known}
         for node, card in cards.values():
             self._adopt(node, card, there, now_s)
-        withdrawn = (self._look(one, cards.get(one.uuid), now_s) for one in list(self.in_flight.values()))
+        withdrawn = (self._look(one, cards.get((one.node, one.uuid)), now_s) for one in list(self.in_flight.values()))
         return [each for each in withdrawn if each is not None]
 
     def _adopt(self, node: MigNode, card: MigCard, there: Callable[[str], Amounts | None], now_s: float) -> None:

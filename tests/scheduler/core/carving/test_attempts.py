@@ -91,6 +91,14 @@ def test_an_attempt_whose_node_is_gone_is_forgotten() -> None:
     assert (attempts.covered(), attempts.caps()) == (set(), {})
 
 
+def test_what_the_agent_of_another_node_says_of_the_gpu_does_not_end_an_attempt() -> None:
+    attempts = begun()
+    other = MigNode(name="n2", rv="1", cards=(card("GPU-a", attempt="moorage-1", state="done"),))
+    attempts.observe({**shows(asked="moorage-1"), "n2": other}, now_s=1.0)
+    assert attempts.observe({**shows(asked="moorage-1"), "n2": other}, now_s=40.0) == []
+    assert attempts.caps() == {"n1": {ONE: 1}}
+
+
 def test_a_scheduler_that_starts_waits_for_what_was_asked_before() -> None:
     attempts = Attempts()
     assert attempts.observe(shows(asked="moorage-1"), now_s=0.0) == []
