@@ -67,7 +67,8 @@ class TenantUse(msgspec.Struct, frozen=True, gc=False):
 class NodeUse(msgspec.Struct, frozen=True):
     """The report of a node. Without ``tenants`` of a stale one: they were, and nobody knows what is.
 
-    ``since``: of a stale report since when it is, "" where nobody knows. ``why``: why use is not measured there, "".
+    ``since``: of a stale report since when the agent has not worked, "" where nobody knows: the time of the report's
+    last write is no such time. ``why``: why use is not measured there, "".
     ``has_limits``: something there caps tenants; ``why_no_limit``: else why not, as the agent says.
     """
 
@@ -107,7 +108,7 @@ def node_use(report: GpuNode, known: Mapping[str, Agent] | None) -> NodeUse:
     else:
         agent = known.get(report.metadata.name)
         if agent is None or not agent.is_ready:
-            return NodeUse(State.STALE, since=(agent and agent.since) or report.status.reported_at or "")
+            return NodeUse(State.STALE, since=agent.since if agent is not None else "")
         state = State.CURRENT
     tenants = {(one.pod_uid, one.card): _tenant(one) for one in report.status.tenants or ()}
     has_limits = bool(report.status.agent.back_ends)

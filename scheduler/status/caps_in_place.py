@@ -1,8 +1,8 @@
 """Tells bound pods whether their memory caps are in place, as the agent of their node has seen it.
 
 One condition, that of scheduler/status/enforcing.py, which writes it first: a report comes after that. It is written on
-change only, 20 pods a second at most. A report counts while the agent of the node works; after five minutes without one
-it is taken back, so a new version of agents changes no pod.
+change only, 20 pods a second at most. A report counts while the agent of the node works; after five minutes without an
+agent it is taken back, so a new version of agents changes no pod.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _EVERY_S: Final = 5.0
 #: After this time without its cap in place a pod says so.
 GRACE_S: Final = 30.0
 #: An agent that does not work for this time is not just being replaced.
-SILENT_NS: Final = 300 * 10**9
+SILENT_S: Final = 300
 #: Between two pods: 20 a second.
 _PAUSE_S: Final = 0.05
 
@@ -59,6 +59,8 @@ class CapsInPlace:
         self._said: dict[str, Told] = {}
         #: Pod UID -> since when its cap has not been in place (event loop's time).
         self._missing: dict[str, float] = {}
+        #: Pod UID -> since when the agent of its node has not worked, as seen here (event loop's time).
+        self._silent: dict[str, float] = {}
 
     async def run(self) -> None:
         """Tell pods until cancelled."""
@@ -71,7 +73,7 @@ class CapsInPlace:
 
     async def _look(self) -> None:
         capped = self._capped()
-        for known in (self._said, self._missing):
+        for known in (self._said, self._missing, self._silent):
             for gone in known.keys() - capped.keys():
                 del known[gone]
         for uid, (node, caps) in capped.items():
@@ -94,10 +96,14 @@ class CapsInPlace:
             self._missing.pop(uid, None)
         elif anyio.current_time() - self._missing.setdefault(uid, anyio.current_time()) < GRACE_S:
             return None
-        if use.state is State.STALE:
-            since_ns = parse_ns(use.since)
-            return told if since_ns is None or self._clock.now_ns() - since_ns >= SILENT_NS else None
-        return told
+        if use.state is not State.STALE:
+            self._silent.pop(uid, None)
+            return told
+        # An agent's pod that was just deleted or made does not say since when: what was seen here counts.
+        seen_s = anyio.current_time() - self._silent.setdefault(uid, anyio.current_time())
+        since_ns = parse_ns(use.since)
+        is_silent = seen_s >= SILENT_S or (since_ns is not None and self._clock.now_ns() - since_ns >= SILENT_S * 10**9)
+        return told if is_silent else None
 
     def _capped(self) -> dict[str, tuple[str, dict[str, int]]]:
         """Pod UID -> its node, and its caps in MiB by device, as books have them."""

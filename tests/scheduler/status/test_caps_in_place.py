@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from binder.settings import BinderSettings
@@ -133,6 +134,32 @@ async def test_an_agent_that_does_not_work_for_minutes_makes_it_unknown_and_a_ne
         await settle(60)
         assert told(world) == [("True", "EnforcedByKilling")]
         assert count(world) == written + 2
+
+
+async def test_a_new_version_of_agents_changes_no_pod_however_old_the_report() -> None:
+    async with node_with_agent() as world:
+        written = count(world)
+        old = rfc3339(VirtualClock(asyncio.get_running_loop()).now_ns() - 86_400 * 10**9)
+        await world.api.patch(GPU_NODES, "node-0", {"status": {"reportedAt": old}}, subresource="status")
+        spec = (await world.api.get(PODS, "agent", namespace=names.NODE_NAMESPACE)).spec
+        await world.api.delete(PODS, "agent", namespace=names.NODE_NAMESPACE)
+        await settle(20)
+        # The next one has no condition before kubelet has written one.
+        body = {"metadata": {"name": "agent"}, "spec": {**msgspec.to_builtins(spec), "nodeName": "node-0"}}
+        await world.api.create(PODS, body, namespace=names.NODE_NAMESPACE)
+        await settle(60)
+        await ready(world, "True")
+        await settle(600)
+        assert (told(world), count(world)) == ([("True", "EnforcedByKilling")], written)
+
+
+async def test_agents_that_are_taken_away_make_it_unknown_after_minutes() -> None:
+    async with node_with_agent() as world:
+        await world.api.delete(PODS, "agent", namespace=names.NODE_NAMESPACE)
+        await settle(280)
+        assert told(world) == [("True", "EnforcedByKilling")]
+        await settle(60)
+        assert told(world) == [("Unknown", "AgentNotReady")]
 
 
 async def test_where_nothing_caps_and_nothing_did_no_pod_is_told() -> None:
