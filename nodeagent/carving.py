@@ -47,7 +47,7 @@ class Driver(Protocol):
     """The GPUs' driver (nodeagent/migcards.py). All calls raise NotDone."""
 
     async def read(self) -> Mapping[str, CardSlices]:
-        """Return the slices of all GPUs whose MIG mode is on, by UUID."""
+        """Return the slices of all GPUs that answer and whose MIG mode is on, by UUID."""
         ...
 
     async def destroy(self, card: str, spot: Spot) -> None:
@@ -219,7 +219,7 @@ class Carver(Slices):
             self._told()
 
     def _report(self, seen: Mapping[str, Seen]) -> None:
-        """Show what was seen; of a GPU that does not answer what was seen before."""
+        """Show what was seen; while no GPU answers, or kubelet does not, what was seen before."""
         now = {uuid: report(one, self._outcomes.get(uuid)) for uuid, one in seen.items()}
         if not seen:
             now = {uuid: one.with_outcome(self._outcomes.get(uuid)) for uuid, one in self.reports.items()}

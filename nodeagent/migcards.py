@@ -50,18 +50,13 @@ class MigCards:
     """NVML is open for the time of a call, which blocks."""
 
     def read(self) -> Mapping[str, CardSlices]:
-        """Return the slices of all GPUs whose MIG mode is on, by UUID. Raises NotDone."""
+        """Return the slices of all GPUs whose MIG mode is on, by UUID. Raises NotDone.
+
+        A GPU that does not answer is left out, so that a lost one keeps no other from being changed.
+        """
         try:
             with session():
-                count: int = ask("get device count", pynvml.nvmlDeviceGetCount)
-                handles = [
-                    ask("get device handle", partial(pynvml.nvmlDeviceGetHandleByIndex, at)) for at in range(count)
-                ]
-                return {
-                    ask("get device uuid", partial(pynvml.nvmlDeviceGetUUID, handle)): _card(handle)
-                    for handle in handles
-                    if is_cut(handle)
-                }
+                return _all_that_answer(ask("get device count", pynvml.nvmlDeviceGetCount))
         except QuestionFailed as failure:
             raise NotDone(str(failure)) from failure
 
@@ -129,6 +124,22 @@ class AskedAside:
 
 def _handle(card: str) -> Any:
     return ask("get device handle", partial(pynvml.nvmlDeviceGetHandleByUUID, card))
+
+
+def _all_that_answer(count: int) -> dict[str, CardSlices]:
+    """Raises QuestionFailed if no GPU answers."""
+    found: dict[str, CardSlices] = {}
+    failures: list[QuestionFailed] = []
+    for at in range(count):
+        try:
+            handle = ask("get device handle", partial(pynvml.nvmlDeviceGetHandleByIndex, at))
+            if is_cut(handle):
+                found[ask("get device uuid", partial(pynvml.nvmlDeviceGetUUID, handle))] = _card(handle)
+        except QuestionFailed as failure:
+            failures.append(failure)
+    if failures and len(failures) == count:
+        raise failures[0]
+    return found
 
 
 def _card(handle: Any) -> CardSlices:

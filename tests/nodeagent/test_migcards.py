@@ -88,6 +88,14 @@ def test_slices_and_profiles_of_a_gpu_in_mig_mode_are_read(answers: Any) -> None
     assert sorted(profiles) == ["1g.10gb", "2g.20gb", "3g.40gb"]
 
 
+def test_the_others_are_read_where_a_gpu_is_lost(answers: Any) -> None:
+    lost = "gpu GPU-b NVIDIA_H100_80GB_HBM3 81559 6\nprofile GPU-b 0 1g.10gb 9856 1 7 0,1,2,3,4,5,6\nlost GPU-b\n"
+    (read,) = answers(f"{SLICES}{lost}", ("read",))
+    assert list(read) == ["GPU-a"]
+    (none,) = answers(f"{SLICES}lost GPU-a\n", ("read",))
+    assert none == "unable to get device handle: GPU is lost"
+
+
 def test_a_process_on_a_slice_is_seen(answers: Any) -> None:
     (read,) = answers(f"{SLICES}proc 12 MIG-y 100 0\n", ("read",))
     assert [one["has_process"] for one in read["GPU-a"]["present"]] == [False, True]
