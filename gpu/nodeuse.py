@@ -25,6 +25,7 @@ STRENGTHS: Final[Mapping[str, str]] = {"driver": "hard", "kill": "after", "mps":
 CAPS: Final = "memory caps"
 _NO_WARDEN: Final = "the agent works without a warden, which measures use"
 _NONE_YET: Final = "the warden of the node has not reported"
+_NOT_TOLD: Final = "the driver does not report it, or the warden has not reported yet"
 
 #: UID of a pod, UUID of a device.
 Key = tuple[str, str]
@@ -129,14 +130,14 @@ def _tenant(one: TenantStatus) -> TenantUse:
 
 def _is_measured(tenants: Iterable[TenantUse]) -> bool:
     uses = list(tenants)
-    return not uses or any(one.memory_percent is not None for one in uses)
+    return not uses or any(one.memory_percent is not None or one.sm_percent is not None for one in uses)
 
 
 def why_no_caps(report: GpuNode) -> str:
     """Why nothing measures or caps tenants there, as its agent says."""
     missing = next((each.why for each in report.status.agent.missing or () if each.what == CAPS), None)
     if missing is None:
-        return _NONE_YET if report.status.agent.back_ends else _NO_WARDEN
+        return _NOT_TOLD if report.status.agent.back_ends else _NO_WARDEN
     return missing or _NONE_YET
 
 

@@ -131,11 +131,9 @@ def _told(one: Tenancy, use: Use | None, *, is_judged: bool) -> TenantUse:
     enforced = BY_KILLING if is_judged and one.cap_mib else ""
     if use is None:
         return TenantUse(one, enforced=enforced)
-    sm = use.sm_mean_percent
-    return TenantUse(
-        one,
-        min(use.memory_peak_percent, _MOST_PERCENT),
-        None if sm is None else min(sm, _MOST_PERCENT),
-        use.idle_since_ns,
-        enforced,
-    )
+    memory, sm = _at_most_all(use.memory_peak_percent), _at_most_all(use.sm_mean_percent)
+    return TenantUse(one, memory, sm, use.idle_since_ns, enforced)
+
+
+def _at_most_all(percent: int | None) -> int | None:
+    return None if percent is None else min(percent, _MOST_PERCENT)

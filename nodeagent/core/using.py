@@ -34,22 +34,22 @@ _LONGEST_GAP_NS: Final = 60 * _SECOND_NS
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Percent of the tenant's share, up to the next step; a share may be passed. None: the driver does not tell.
+    """Percent of the tenant's share, up to the next step; a share may be passed. None: not known of these minutes.
 
     ``idle_since_ns``: since when it has been idle; None if it is not, has not been for long, or holds too little.
     """
 
-    memory_peak_percent: int
+    memory_peak_percent: int | None
     sm_mean_percent: int | None
     idle_since_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Bucket:
-    """Ten seconds. Percent of the share; ``sm_looks`` looks told the SMs."""
+    """Ten seconds. Percent of the share; ``sm_looks`` looks told the SMs. ``memory_percent`` None: no look told it."""
 
     number: int
-    memory_percent: int = 0
+    memory_percent: int | None = None
     sm_sum: int = 0
     sm_looks: int = 0
 
@@ -120,7 +120,7 @@ def _looked(
     last = before.buckets[-1] if before.buckets and before.buckets[-1].number == number else _Bucket(number)
     changed = replace(
         last,
-        memory_percent=max(last.memory_percent, memory or 0),
+        memory_percent=_peak((last.memory_percent, memory)),
         sm_sum=last.sm_sum + (sm or 0),
         sm_looks=last.sm_looks + (sm is not None),
     )
@@ -139,12 +139,18 @@ def _use(tenant: _Tenant, now_ns: int) -> Use:
     first = (now_ns - WINDOW_NS) // _BUCKET_NS
     recent = [one for one in tenant.buckets if one.number > first]
     looks = sum(one.sm_looks for one in recent)
-    idle_ns = tenant.seen_ns - tenant.busy_ns
+    memory = _peak(one.memory_percent for one in recent)
+    is_seen = now_ns - tenant.seen_ns <= _LONGEST_GAP_NS
+    is_idle = is_seen and tenant.seen_ns - tenant.busy_ns >= IDLE_NS and tenant.nano >= IDLE_NANO
     return Use(
-        _step(max((one.memory_percent for one in recent), default=0)),
+        None if memory is None else _step(memory),
         _step(-(-sum(one.sm_sum for one in recent) // looks)) if looks else None,
-        tenant.busy_ns if idle_ns >= IDLE_NS and tenant.nano >= IDLE_NANO else None,
+        tenant.busy_ns if is_idle else None,
     )
+
+
+def _peak(found: Iterable[int | None]) -> int | None:
+    return max((one for one in found if one is not None), default=None)
 
 
 def _step(percent: int) -> int:

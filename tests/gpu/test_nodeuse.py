@@ -85,7 +85,7 @@ def test_who_may_not_read_agents_can_not_say_whether_a_report_is_current() -> No
         ),
         (AgentStatus(missing=[Missing(what="memory caps", why="no warden: gone")]), "no warden: gone"),
         (AgentStatus(missing=[Missing(what="memory caps")]), "the warden of the node has not reported"),
-        (AgentStatus(back_ends=["kill"]), "the warden of the node has not reported"),
+        (AgentStatus(back_ends=["kill"]), "the driver does not report it, or the warden has not reported yet"),
     ],
 )
 def test_a_report_without_numbers_says_why(status: AgentStatus, why: str) -> None:
@@ -94,6 +94,8 @@ def test_a_report_without_numbers_says_why(status: AgentStatus, why: str) -> Non
     assert (seen.why, seen.has_limits or seen.why_no_limit == why) == (why, True)
     assert node_use(report(UNMEASURED, BUSY, agent=status), known).why == ""
     assert node_use(report(agent=status), known).why == ""
+    slow = TenantStatus(pod_uid="u1", pod="team/a", card="GPU-a", sm_percent=5)
+    assert node_use(report(slow, agent=status), known).why == ""
 
 
 def test_words_that_nobody_knows_are_no_limit_and_no_time() -> None:

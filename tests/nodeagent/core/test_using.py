@@ -43,7 +43,8 @@ def after(*samples: Sample, held: Tenancy = QUARTER) -> Using:
         (((10**9, 100),) * 4, Use(1000, 1000)),
         # The driver tells the memory and not the SMs, or neither.
         (((300, 10), (200, None)), Use(50, None)),
-        (((None, None),), Use(0, None)),
+        (((300, 10), (None, 5)), Use(None, 60)),
+        (((None, None),), Use(None, None)),
     ],
 )
 def test_use_is_of_the_share_up_to_the_next_step(used: tuple[tuple[int | None, int | None], ...], use: Use) -> None:
@@ -115,6 +116,17 @@ def test_a_device_that_could_not_be_read_changes_nothing_and_one_that_is_let_go_
     assert unread.after(look(2 * SECOND), []).uses(2 * SECOND) == {}
 
 
+def test_of_a_device_that_is_not_read_for_long_nothing_is_known_and_nobody_is_called_idle() -> None:
+    using = after(*(look(number * MINUTE // 2, (10, 0)) for number in range(121)))
+    assert using.uses(60 * MINUTE)[KEY] == Use(5, 0, 0)
+    unread = [look(60 * MINUTE + number * SECOND, device="GPU-2") for number in range(0, 360, 10)]
+    for sample in unread:
+        using = using.after(sample, [QUARTER])
+    assert using.uses(61 * MINUTE)[KEY] == Use(5, 0, 0)
+    assert using.uses(61 * MINUTE + SECOND)[KEY] == Use(5, 0, None)
+    assert using.uses(66 * MINUTE)[KEY] == Use(None, None, None)
+
+
 def test_a_share_of_another_size_begins_anew() -> None:
     looks = [look(number * MINUTE // 2, (10, 0)) for number in range(121)]
     using = after(*looks).after(look(61 * MINUTE, (10, 0)), [Tenancy("pod-a", "t/p", "GPU-1", 500_000_000, 2000)])
@@ -133,7 +145,8 @@ def test_use_is_always_a_step_and_never_below_what_was_used_last(
         now_ns += pause_s * SECOND
         using = using.after(look(now_ns, *used), [QUARTER])
         use = using.uses(now_ns)[KEY]
-        assert use.memory_peak_percent % 5 == 0 == (use.sm_mean_percent or 0) % 5
+        assert (use.memory_peak_percent or 0) % 5 == 0 == (use.sm_mean_percent or 0) % 5
         if all(mib is not None for mib, _ in used):
+            assert use.memory_peak_percent is not None
             assert use.memory_peak_percent >= min(sum(mib or 0 for mib, _ in used) / 10, 1_000)
         assert sum(len(tenant.buckets) for tenant in using.tenants.values()) <= 30
