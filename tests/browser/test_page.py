@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 from anyio.abc import SocketStream
 
@@ -317,16 +318,23 @@ async def test_use_is_beside_shares_and_idle_ones_are_listed_while_the_agent_of_
             "5%",
             "85%",
         ]
+        # For how long is as of now, with the next frame that comes.
+        await tab.evaluate("import('./time.js').then(time => time.stopAt(Date.parse('2026-01-01T03:00:00Z')))")
+        idle, busy = report.status.tenants or []
+        later = GpuNodeStatus(tenants=[idle, msgspec.structs.replace(busy, memory_percent=90)])
+        objects.put_gpu_node(msgspec.structs.replace(report, status=later))
+        await tab.until(f"{panel}.innerText.includes('(3 h)')")
+        assert [row[-1] for row in await tab.evaluate(ROWS)] == ["1.5"]
         assert await faults() == []
         await tab.open("about:blank")
         await shown(tab, made.address, "#/node/n2")
         said = await tab.evaluate("document.querySelector('article').innerText")
-        assert "uses 85% of its memory, not known of its SMs" in said
+        assert "uses 90% of its memory, not known of its SMs" in said
         assert "memory limit: after (kill)" in said
         assert "reported by the agent of this node" in said
         objects.put_pod(agent("False"))
         await tab.until("document.querySelector('article').innerText.includes('has not worked for')")
-        assert "85%" not in await tab.evaluate("document.querySelector('article').innerText")
+        assert "90%" not in await tab.evaluate("document.querySelector('article').innerText")
         await tab.open("about:blank")
         await shown(tab, made.address)
         assert await tab.evaluate(f"{panel}.hidden")

@@ -37,10 +37,10 @@ export class IdlePanel {
     if ((this.page.query.get("idle") === "1") !== open) this.page.go({ idle: open ? "1" : "" });
   }
 
-  /** Show idle shares of nodes; what is shown already stays, and the focus in it. */
+  /** Show idle shares of nodes; what is shown already stays, and the focus in it, as long as the ages are the same. */
   show(nodes) {
     const found = idleShares(nodes);
-    const told = JSON.stringify(found.map(({ node, tenant }) => [node.name, tenant.uid, tenant.nano, tenant.idleSince]));
+    const told = JSON.stringify(found.map(({ node, tenant, ms }) => [node.name, tenant.uid, tenant.nano, tenant.idleSince, span(ms)]));
     if (told === this.shown) return;
     this.shown = told;
     this.root.hidden = !found.length;
