@@ -21,6 +21,8 @@ from wire.rfc3339 import parse_ns
 _READY: Final = "Ready"
 #: How well a back end holds a cap (docs/enforcement.md), by the word of ``status.tenants[].enforced``.
 STRENGTHS: Final[Mapping[str, str]] = {"driver": "hard", "kill": "after", "mps": "soft", "hami-core": "soft"}
+#: Of what an agent says, in characters: it goes into conditions of pods.
+_LONGEST: Final = 300
 #: What ``status.agent.missing`` calls the limits that a warden judges.
 CAPS: Final = "memory caps"
 _NO_WARDEN: Final = "the agent works without a warden, which measures use"
@@ -138,7 +140,7 @@ def why_no_caps(report: GpuNode) -> str:
     missing = next((each.why for each in report.status.agent.missing or () if each.what == CAPS), None)
     if missing is None:
         return _NOT_TOLD if report.status.agent.back_ends else _NO_WARDEN
-    return missing or _NONE_YET
+    return missing[:_LONGEST] or _NONE_YET
 
 
 def idle_nano_seconds(nano: int, since: str, now_ns: int) -> int:

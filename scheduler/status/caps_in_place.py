@@ -44,6 +44,11 @@ GRACE_S: Final = 30.0
 SILENT_S: Final = 300
 #: Between two pods: 20 a second.
 _PAUSE_S: Final = 0.05
+#: Between two writes of a pod: at first, and at most, where a report changes again and again. After an hour of calm it
+#: is the first one again. So no node's report takes the turns of other nodes' pods.
+_FIRST_PAUSE_S: Final = 15.0
+_MOST_PAUSE_S: Final = 1_800.0
+_CALM_S: Final = 3_600.0
 
 
 class CapsInPlace:
@@ -61,6 +66,8 @@ class CapsInPlace:
         self._missing: dict[str, float] = {}
         #: Pod UID -> since when the agent of its node has not worked, as seen here (event loop's time).
         self._silent: dict[str, float] = {}
+        #: Pod UID -> its pause after the last write, and until when that lasts (event loop's time).
+        self._pauses: dict[str, tuple[float, float]] = {}
 
     async def run(self) -> None:
         """Tell pods until cancelled."""
@@ -73,7 +80,7 @@ class CapsInPlace:
 
     async def _look(self) -> None:
         capped = self._capped()
-        for known in (self._said, self._missing, self._silent):
+        for known in (self._said, self._missing, self._silent, self._pauses):
             for gone in known.keys() - capped.keys():
                 del known[gone]
         for uid, (node, caps) in capped.items():
@@ -91,19 +98,19 @@ class CapsInPlace:
         return self._ripe(uid, caps_condition(node, uid, caps, use, lacks=self._lacks(record)), use)
 
     def _ripe(self, uid: str, told: Told | None, use: NodeUse) -> Told | None:
-        """The same once it has been so for long enough."""
+        """The same once it has been so for long enough, and the pod was not just told something else."""
         if told is None or told.reason != NOT_IN_PLACE:
             self._missing.pop(uid, None)
         elif anyio.current_time() - self._missing.setdefault(uid, anyio.current_time()) < GRACE_S:
             return None
         if use.state is not State.STALE:
             self._silent.pop(uid, None)
-            return told
+            return told if self._may_write(uid) else None
         # An agent's pod that was just deleted or made does not say since when: what was seen here counts.
         seen_s = anyio.current_time() - self._silent.setdefault(uid, anyio.current_time())
         since_ns = parse_ns(use.since)
         is_silent = seen_s >= SILENT_S or (since_ns is not None and self._clock.now_ns() - since_ns >= SILENT_S * 10**9)
-        return told if is_silent else None
+        return told if is_silent and self._may_write(uid) else None
 
     def _capped(self) -> dict[str, tuple[str, dict[str, int]]]:
         """Pod UID -> its node, and its caps in MiB by device, as books have them."""
@@ -133,6 +140,7 @@ class CapsInPlace:
             pod = await binding.read(self._api, Identity(record.namespace, record.name, uid))
             if pod is not None and pod.spec.node_name == record.node and _differs(pod, told):
                 self._cache.note_pod(await self._patch(pod, told))
+                self._pause(uid)
                 self._note(pod, told)
         except NotFound:
             pass
@@ -140,6 +148,17 @@ class CapsInPlace:
             _log.debug("pod %s was not told whether its caps are in place: %s", uid, error)
             return
         self._said[uid] = told
+
+    def _may_write(self, uid: str) -> bool:
+        return uid not in self._pauses or anyio.current_time() >= self._pauses[uid][1]
+
+    def _pause(self, uid: str) -> None:
+        """Begin the pause after a write, twice as long as the one before."""
+        now_s = anyio.current_time()
+        last_s, until_s = self._pauses.get(uid, (0.0, 0.0))
+        is_first = not last_s or now_s >= until_s + _CALM_S
+        pause_s = _FIRST_PAUSE_S if is_first else min(2 * last_s, _MOST_PAUSE_S)
+        self._pauses[uid] = pause_s, now_s + pause_s
 
     def _note(self, pod: Pod, told: Told) -> None:
         if told.reason != NOT_IN_PLACE:

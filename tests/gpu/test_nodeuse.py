@@ -98,6 +98,12 @@ def test_a_report_without_numbers_says_why(status: AgentStatus, why: str) -> Non
     assert node_use(report(slow, agent=status), known).why == ""
 
 
+def test_what_an_agent_says_is_cut() -> None:
+    long = AgentStatus(missing=[Missing(what="memory caps", why="x" * 1_000_000)])
+    seen = node_use(report(UNMEASURED, agent=long), {"node-a": Agent(is_ready=True)})
+    assert (len(seen.why), len(seen.why_no_limit)) == (300, 300)
+
+
 def test_words_that_nobody_knows_are_no_limit_and_no_time() -> None:
     odd = TenantStatus(pod_uid="u", card="c", memory_percent=5, idle_since="yesterday", enforced="magic")
     (one,) = node_use(report(odd), None).tenants.values()

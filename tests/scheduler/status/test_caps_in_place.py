@@ -162,6 +162,20 @@ async def test_agents_that_are_taken_away_make_it_unknown_after_minutes() -> Non
         assert told(world) == [("Unknown", "AgentNotReady")]
 
 
+async def test_a_report_that_changes_all_the_time_changes_a_pod_ever_more_seldom() -> None:
+    """As the token of an agent could have it, which was taken from its node."""
+    async with node_with_agent() as world:
+        before = count(world)
+        for _ in range(90):
+            await report(world, "driver")
+            await settle(20)
+            await report(world, "kill")
+            await settle(20)
+        assert 5 < count(world) - before < 12
+        await settle(1_800)
+        assert told(world) == [("True", "EnforcedByKilling")]
+
+
 async def test_where_nothing_caps_and_nothing_did_no_pod_is_told() -> None:
     async with node_with_agent("") as world:
         await settle(600)
