@@ -175,7 +175,7 @@ class Carving:
         node = self._sink.nodes.get(carve.node)
         wanted = MigLayoutAsked(carve.cut.uuid, attempt, carve.cut.layout)
         if node is None or not await self._write(node, carve.cut.uuid, wanted):
-            self._attempts.drop(carve.cut.uuid, now_s=anyio.current_time())
+            self._attempts.drop(carve.node, carve.cut.uuid, now_s=anyio.current_time())
             return
         _log.info("MIG slices of %s on %s are asked for: %s", carve.cut.uuid, carve.node, carve.cut.layout)
 

@@ -1,7 +1,8 @@
 """Attempts at cutting GPUs: which are under way, for whom, and which GPUs rest.
 
 Pure: what GpuNodes show and the time go in. An attempt is one of ours if its id begins with our prefix; others, that
-administrators wrote, are waited for and left alone.
+administrators wrote, are waited for and left alone. What a GpuNode shows counts for its own node's GPUs alone, whatever
+UUIDs it names.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from scheduler.core.carving.choosing import Carve
-from scheduler.core.model.mig_card import DONE, UNDER_WAY, MigCard, MigLayoutAsked, MigNode
+from scheduler.core.model.mig_card import DONE, UNDER_WAY, Gpu, MigCard, MigLayoutAsked, MigNode
 
 PREFIX: Final = "moorage-"
 #: Resources, each with its number.
@@ -31,6 +32,11 @@ class InFlight(msgspec.Struct, kw_only=True):
     uids: tuple[str, ...] = ()
     caps: dict[str, int] = {}
     done_s: float | None = None
+
+    @property
+    def gpu(self) -> Gpu:
+        """Of which GPU."""
+        return self.node, self.uuid
 
 
 class Withdraw(msgspec.Struct, frozen=True):
@@ -54,15 +60,15 @@ class Attempts:
     longest_s: float = 600.0
     shown_s: float = 30.0
     longest_rest_s: float = 3600.0
-    in_flight: dict[str, InFlight] = field(default_factory=dict)
-    _rest_until_s: dict[str, float] = field(default_factory=dict)
-    _failures: dict[str, int] = field(default_factory=dict)
+    in_flight: dict[Gpu, InFlight] = field(default_factory=dict)
+    _rest_until_s: dict[Gpu, float] = field(default_factory=dict)
+    _failures: dict[Gpu, int] = field(default_factory=dict)
 
     def begin(self, carve: Carve, attempt: str, there: Amounts, *, now_s: float) -> None:
         """Take an attempt that is asked for from now on. ``there``: resources that the node offers."""
         uuid, caps = carve.cut.uuid, self._caps_of(carve.node, carve.cut.gone, there)
         one = InFlight(node=carve.node, uuid=uuid, attempt=attempt, since_s=now_s, uids=carve.uids, caps=caps)
-        self.in_flight[uuid] = one
+        self.in_flight[one.gpu] = one
 
     def _caps_of(self, node: str, gone: Amounts, there: Amounts) -> dict[str, int]:
         """What counts of a node's slices while these go, beside those that go already."""
@@ -71,15 +77,16 @@ class Attempts:
             counted[resource] = min(counted.get(resource, most), most)
         return {resource: max(0, counted.get(resource, 0) - number) for resource, number in gone}
 
-    def drop(self, uuid: str, *, now_s: float) -> None:
+    def drop(self, node: str, uuid: str, *, now_s: float) -> None:
         """Take that an attempt could not be asked for, or was withdrawn: the GPU rests, longer each time."""
-        self.in_flight.pop(uuid, None)
-        failures = self._failures[uuid] = self._failures.get(uuid, 0) + 1
-        self._rest_until_s[uuid] = now_s + min(self.rest_s * 2 ** min(failures - 1, 16), self.longest_rest_s)
+        gpu = node, uuid
+        self.in_flight.pop(gpu, None)
+        failures = self._failures[gpu] = self._failures.get(gpu, 0) + 1
+        self._rest_until_s[gpu] = now_s + min(self.rest_s * 2 ** min(failures - 1, 16), self.longest_rest_s)
 
-    def busy(self, now_s: float) -> set[str]:
-        """GPUs (UUIDs) that can't be cut now."""
-        return {*self.in_flight, *(uuid for uuid, until in self._rest_until_s.items() if until > now_s)}
+    def busy(self, now_s: float) -> set[Gpu]:
+        """GPUs that can't be cut now."""
+        return {*self.in_flight, *(gpu for gpu, until in self._rest_until_s.items() if until > now_s)}
 
     def covered(self) -> set[str]:
         """Pods (UIDs) for which slices are being made."""
@@ -108,35 +115,33 @@ class Attempts:
 
         ``there``: resources that a node (by name) offers; None: nothing is cut on it.
         """
-        self._rest_until_s = {uuid: until for uuid, until in self._rest_until_s.items() if until > now_s}
-        # By node as well: what one agent says of another node's GPU does not count.
+        self._rest_until_s = {gpu: until for gpu, until in self._rest_until_s.items() if until > now_s}
         cards = {(node.name, card.uuid): (node, card) for node in nodes.values() for card in node.cards}
-        known = {uuid for _, uuid in cards}
-        self._failures = {uuid: number for uuid, number in self._failures.items() if uuid in known}
+        self._failures = {gpu: number for gpu, number in self._failures.items() if gpu in cards}
         for node, card in cards.values():
             self._adopt(node, card, there, now_s)
-        withdrawn = (self._look(one, cards.get((one.node, one.uuid)), now_s) for one in list(self.in_flight.values()))
+        withdrawn = (self._look(one, cards.get(one.gpu), now_s) for one in list(self.in_flight.values()))
         return [each for each in withdrawn if each is not None]
 
     def _adopt(self, node: MigNode, card: MigCard, there: Callable[[str], Amounts | None], now_s: float) -> None:
         """Take an attempt that another scheduler, or somebody else, asked for. Its slices that go count no more."""
-        uuid, asked = card.uuid, node.asked_of(card.uuid)
+        gpu, asked = (node.name, card.uuid), node.asked_of(card.uuid)
         is_open = asked is not None and (asked.attempt != card.attempt or card.state == UNDER_WAY)
-        if asked is None or not is_open or uuid in self.in_flight or uuid in self._rest_until_s:
+        if asked is None or not is_open or gpu in self.in_flight or gpu in self._rest_until_s:
             return
         amounts = there(node.name)
         caps = {} if amounts is None else self._caps_of(node.name, _going(card, asked), amounts)
-        one = InFlight(node=node.name, uuid=uuid, attempt=asked.attempt, since_s=now_s, caps=caps)
-        self.in_flight[uuid] = one
+        one = InFlight(node=node.name, uuid=card.uuid, attempt=asked.attempt, since_s=now_s, caps=caps)
+        self.in_flight[gpu] = one
 
     def _look(self, one: InFlight, found: tuple[MigNode, MigCard] | None, now_s: float) -> Withdraw | None:
         if found is None:
-            self.drop(one.uuid, now_s=now_s)
+            self.drop(*one.gpu, now_s=now_s)
             return None
         card = found[1]
         if one.done_s is not None:
             if now_s >= one.done_s + self.shown_s:
-                del self.in_flight[one.uuid]
+                del self.in_flight[one.gpu]
             return None
         if card.attempt == one.attempt and card.state != UNDER_WAY:
             self._end(one, card, now_s)
@@ -144,16 +149,16 @@ class Attempts:
         waits_s = self.longest_s if card.attempt == one.attempt else self.patience_s
         if now_s < one.since_s + waits_s:
             return None
-        self.drop(one.uuid, now_s=now_s)
+        self.drop(*one.gpu, now_s=now_s)
         return Withdraw(one.node, one.uuid, one.attempt) if one.attempt.startswith(PREFIX) else None
 
     def _end(self, one: InFlight, card: MigCard, now_s: float) -> None:
         if card.state != DONE:
-            self.drop(one.uuid, now_s=now_s)
+            self.drop(*one.gpu, now_s=now_s)
             return
         one.done_s = now_s
-        self._failures.pop(one.uuid, None)
-        self._rest_until_s[one.uuid] = now_s + self.rest_s
+        self._failures.pop(one.gpu, None)
+        self._rest_until_s[one.gpu] = now_s + self.rest_s
 
 
 def _going(card: MigCard, asked: MigLayoutAsked) -> Amounts:

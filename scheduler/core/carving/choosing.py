@@ -19,7 +19,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.as_if import decide_as_if
 from scheduler.core.decide.changes import AnotherNode, Change, NoRoomMade, OnlyThese
-from scheduler.core.model.mig_card import MigNode
+from scheduler.core.model.mig_card import Gpu, MigNode
 from scheduler.core.model.plan import placements
 from scheduler.core.model.records import NodeRecord
 from wire import names
@@ -73,11 +73,11 @@ def choose(
     wants: Sequence[SliceWant],
     nodes: Mapping[str, MigNode],
     *,
-    busy: Container[str],
+    busy: Container[Gpu],
     cutter: Cutter,
     now_ns: int,
 ) -> Chosen:
-    """Choose for those that there is time for. ``busy``: UUIDs of GPUs that are cut now or rest.
+    """Choose for those that there is time for. ``busy``: GPUs that are cut now or rest.
 
     Leaves the cluster unchanged. A group of a kind for which nothing was found is not looked at again.
     """
@@ -106,14 +106,14 @@ class _Look:
     """One look at what could be cut."""
 
     def __init__(
-        self, cluster: Cluster, nodes: Mapping[str, MigNode], *, busy: Container[str], cutter: Cutter, now_ns: int
+        self, cluster: Cluster, nodes: Mapping[str, MigNode], *, busy: Container[Gpu], cutter: Cutter, now_ns: int
     ) -> None:
         self._cluster = cluster
         self._busy = busy
         self._cutter = cutter
         self._now_ns = now_ns
         self._tries = _MOST_TRIES
-        self._taken: set[str] = set()
+        self._taken: set[Gpu] = set()
         self._free: dict[str, dict[str, int]] = {}
         self.offered = {name: nodes[name] for name in sorted(nodes) if is_offered(cluster.node(name))}
 
@@ -134,14 +134,14 @@ class _Look:
             self._tries -= 1
             if _starts(self._cluster, want, tried, self._now_ns):
                 found = [Carve(one.node.name, each, want.uids) for one in tried for each in one.cuts]
-                self._taken |= {carve.cut.uuid for carve in found}
+                self._taken |= {(carve.node, carve.cut.uuid) for carve in found}
                 return found
         return []
 
     def _offers(self, want: SliceWant) -> Iterator[_Offer]:
         for name, of_node in self.offered.items():
             node = self._cluster.node(name)
-            cards = [card for card in of_node.cards if card.is_ready and not self._is_out(card.uuid)]
+            cards = [card for card in of_node.cards if card.is_ready and not self._is_out((name, card.uuid))]
             if node is None or not cards:
                 continue
             free = self._free_of(name)
@@ -153,8 +153,8 @@ class _Look:
             if found:
                 yield _Offer(node, tuple(found), left)
 
-    def _is_out(self, uuid: str) -> bool:
-        return uuid in self._busy or uuid in self._taken
+    def _is_out(self, gpu: Gpu) -> bool:
+        return gpu in self._busy or gpu in self._taken
 
     def _free_of(self, name: str) -> dict[str, int]:
         if name not in self._free:

@@ -14,6 +14,10 @@ REFUSED = "refused"
 FAILED = "failed"
 
 
+#: A GPU: the name of the node whose GpuNode shows it, and its UUID. A UUID alone is what that node's agent says.
+Gpu = tuple[str, str]
+
+
 class MigSlice(msgspec.Struct, frozen=True, gc=False):
     """A slice at its place. ``is_whole``: a layout can name it."""
 

@@ -28,7 +28,7 @@ def shows(attempt: str = "", state: str = "", asked: str = "") -> dict[str, MigN
 def test_what_goes_does_not_count_and_its_pods_are_covered() -> None:
     attempts = begun()
     assert attempts.caps() == {"n1": {ONE: 1}}
-    assert (attempts.covered(), attempts.busy(0.0)) == ({"uid-p"}, {"GPU-a"})
+    assert (attempts.covered(), attempts.busy(0.0)) == ({"uid-p"}, {("n1", "GPU-a")})
 
 
 @pytest.mark.parametrize("there", [3, 1], ids=["before the first counts", "after it"])
@@ -45,7 +45,7 @@ def test_after_an_attempt_that_was_done_its_slices_are_waited_for_and_the_gpu_re
     assert (attempts.covered(), attempts.caps()) == ({"uid-p"}, {"n1": {ONE: 1}})
     assert attempts.observe(shows("moorage-1", "done"), now_s=35.0) == []
     assert (attempts.covered(), attempts.caps()) == (set(), {})
-    assert (attempts.busy(64.9), attempts.busy(65.0)) == ({"GPU-a"}, set())
+    assert (attempts.busy(64.9), attempts.busy(65.0)) == ({("n1", "GPU-a")}, set())
 
 
 @pytest.mark.parametrize("state", ["refused", "failed"])
@@ -54,7 +54,7 @@ def test_after_a_refusal_the_gpu_rests_longer_each_time(state: str) -> None:
     for rest_s in (60.0, 120.0, 240.0):
         assert attempts.observe(shows("moorage-1", state), now_s=now_s) == []
         assert (attempts.covered(), attempts.caps()) == (set(), {})
-        assert (attempts.busy(now_s + rest_s - 0.1), attempts.busy(now_s + rest_s)) == ({"GPU-a"}, set())
+        assert (attempts.busy(now_s + rest_s - 0.1), attempts.busy(now_s + rest_s)) == ({("n1", "GPU-a")}, set())
         now_s += rest_s
         attempts.begin(CARVE, "moorage-1", [], now_s=now_s)
 
@@ -62,12 +62,12 @@ def test_after_a_refusal_the_gpu_rests_longer_each_time(state: str) -> None:
 def test_the_rest_is_bounded_and_a_success_ends_its_growth() -> None:
     attempts = begun()
     for _ in range(100):
-        attempts.drop("GPU-a", now_s=0.0)
+        attempts.drop("n1", "GPU-a", now_s=0.0)
     assert attempts.next_s() == attempts.longest_rest_s
     attempts.begin(CARVE, "moorage-1", [], now_s=4000.0)
     attempts.observe(shows("moorage-1", "done"), now_s=4000.0)
     attempts.observe(shows(), now_s=4100.0)
-    attempts.drop("GPU-a", now_s=5000.0)
+    attempts.drop("n1", "GPU-a", now_s=5000.0)
     assert attempts.next_s() == 5060.0
 
 
@@ -99,10 +99,26 @@ def test_what_the_agent_of_another_node_says_of_the_gpu_does_not_end_an_attempt(
     assert attempts.caps() == {"n1": {ONE: 1}}
 
 
+@pytest.mark.parametrize("state", ["done", "refused", "underway"])
+def test_what_another_node_shows_under_the_same_uuid_is_its_own(state: str) -> None:
+    """A machine that joined under another name, or an agent that names a GPU which it does not have."""
+    attempts = begun()
+    other = MigNode(name="n2", rv="1", cards=(card("GPU-a", attempt="moorage-1", state=state),), asked=())
+    seen = {**shows("", asked="moorage-1"), "n2": other}
+    assert attempts.observe(seen, now_s=1.0) == []
+    assert (attempts.covered(), attempts.busy(1.0)) == ({"uid-p"}, {("n1", "GPU-a")})
+    attempts.begin(Carve("n2", CUT, ("uid-q",)), "moorage-2", [], now_s=1.0)
+    attempts.drop("n2", "GPU-a", now_s=1.0)
+    assert attempts.covered() == {"uid-p"}
+    attempts.observe({**shows("moorage-1", "done"), "n2": other}, now_s=2.0)
+    attempts.observe({**shows("moorage-1", "done"), "n2": other}, now_s=32.0)
+    assert (attempts.busy(61.0), attempts.busy(62.0)) == ({("n1", "GPU-a")}, set())
+
+
 def test_a_scheduler_that_starts_waits_for_what_was_asked_before() -> None:
     attempts = Attempts()
     assert attempts.observe(shows(asked="moorage-1"), now_s=0.0) == []
-    assert attempts.busy(0.0) == {"GPU-a"}
+    assert attempts.busy(0.0) == {("n1", "GPU-a")}
     assert attempts.observe(shows(asked="moorage-1"), now_s=60.0) == [Withdraw("n1", "GPU-a", "moorage-1")]
 
 
@@ -125,7 +141,7 @@ def test_an_administrator_s_attempt_is_not_withdrawn() -> None:
     attempts = Attempts()
     attempts.observe(shows(asked="by-hand"), now_s=0.0)
     assert attempts.observe(shows(asked="by-hand"), now_s=60.0) == []
-    assert attempts.busy(60.0) == {"GPU-a"}
+    assert attempts.busy(60.0) == {("n1", "GPU-a")}
 
 
 def test_what_has_ended_is_not_taken_for_open() -> None:

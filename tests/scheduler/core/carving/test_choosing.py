@@ -13,7 +13,7 @@ from tests.scheduler.core.objects import bound, pod, pod_group
 from wire.core import Node
 
 
-def chosen(there: list[tuple[MigNode, Node]], *objects: object, busy: tuple[str, ...] = ()) -> Chosen:
+def chosen(there: list[tuple[MigNode, Node]], *objects: object, busy: tuple[tuple[str, str], ...] = ()) -> Chosen:
     made, explained = decided(*(each for _, each in there), *objects)
     wants = slice_wants(made, explained, now_ns=0, covered=())
     before = made.validate()
@@ -80,7 +80,8 @@ def test_nothing_is_cut_for_a_pod_that_would_not_start(there: list[tuple[MigNode
 
 
 def test_a_gpu_that_is_cut_or_rests_is_left_alone() -> None:
-    assert chosen(on(EMPTY), pod("p", extended={TWO: "1"}), busy=("GPU-a",)).carves == ()
+    assert chosen(on(EMPTY), pod("p", extended={TWO: "1"}), busy=(("n1", "GPU-a"),)).carves == ()
+    assert chosen(on(EMPTY), pod("p", extended={TWO: "1"}), busy=(("n2", "GPU-a"),)).carves != ()
 
 
 def test_the_node_where_the_fewest_slices_go_is_chosen() -> None:
