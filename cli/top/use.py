@@ -117,7 +117,7 @@ def _notes(nodes: Sequence[NodeCard], now_ns: int) -> Iterator[str]:
         yield "whether the agents work is not known: pods of their namespace were not read"
     whole = sum(device.kind == Kind.WHOLE.value for node in nodes for device in node.devices)
     if whole:
-        yield f"{whole} GPUs are given out whole: what their pods use is not measured"
+        yield f"use is not measured of GPUs that are given out whole: {whole}"
 
 
 def _table(head: Sequence[str], rows: Iterable[tuple[Sequence[str], bool]]) -> Iterator[Text]:
