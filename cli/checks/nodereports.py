@@ -1,4 +1,4 @@
-"""What agents and wardens do, node by node: nodes without one, old reports, caps that nobody enforces."""
+"""What agents and wardens do, node by node: nodes without one, no or old reports, caps that nobody enforces."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def reports_check(clock: Clock) -> Callable[[Reader], Awaitable[list[Finding]]]:
         if not (by_node or known):
             return uncapped
         nodes = _read(await reader.items("/api/v1/nodes"), Node)
-        found = [*_without(nodes, known), *_old(reports, known, clock.now_ns()), *uncapped]
+        found = [*_without(nodes, known), *_silent(known, by_node), *_old(reports, known, clock.now_ns()), *uncapped]
         found += _versions(wardens, by_node)
         if not found:
-            said = f"{len(known)} agents, {len(wardens)} wardens; every report is current"
+            said = f"agents: {len(known)}, wardens: {len(wardens)}; every report is current"
             found.append(Finding(Level.OK, _CHECK, said))
         return found
 
@@ -60,6 +60,15 @@ def _without(nodes: Iterable[Node], known: Mapping[str, Agent]) -> list[Finding]
         return []
     do = "compare nodeAgent.nodeSelector and .tolerations with labels and taints of these nodes"
     return [Finding(Level.WARNING, _CHECK, f"{_HAS_GPUS}=true, and no agent on {some_of(without)}", do)]
+
+
+def _silent(known: Iterable[str], reports: Mapping[str, GpuNode]) -> list[Finding]:
+    """Agents without a report: their CRD is absent, their writes are refused, or they do not start."""
+    silent = sorted(set(known) - reports.keys())
+    if not silent:
+        return []
+    do = f"look at the logs of these agents in namespace {names.NODE_NAMESPACE}"
+    return [Finding(Level.WARNING, _CHECK, f"the agent has not reported on {some_of(silent)}", do)]
 
 
 def _old(reports: Iterable[GpuNode], known: Mapping[str, Agent], now_ns: int) -> list[Finding]:

@@ -72,7 +72,7 @@ NO_CAPS = book("n1")
         ([], [], [CAPPED], [], ["memory caps in books are enforced by nobody on n1 (no agent works there)"]),
         (
             [report("n1", "kill")], [agent("n1"), warden("n1")], [CAPPED], [node("n1"), node("n2", "false")],
-            ["1 agents, 1 wardens; every report is current"],
+            ["agents: 1, wardens: 1; every report is current"],
         ),
         ([report("n1", "kill")], [agent("n1")], [], [node("n1"), node("n2")], [
             "nvidia.com/gpu.present=true, and no agent on n2",
@@ -80,6 +80,7 @@ NO_CAPS = book("n1")
         ([report("n1", "kill"), report("n2")], [agent("n1", "False")], [], [node("n1")], [
             "the agent does not work on n1 (for 2h30m), n2; its report is old",
         ]),
+        ([], [agent("n1"), agent("n2", "False")], [], [], ["the agent has not reported on n1, n2"]),
         ([report("n1")], [agent("n1")], [CAPPED], [], [
             "memory caps in books are enforced by nobody on n1 (the agent works without a warden, which measures use)",
         ]),
@@ -94,7 +95,10 @@ NO_CAPS = book("n1")
             "wardens of another version than their agents on n1 (2, its agent 1)",
         ]),
     ],
-    ids=["none", "no caps", "no agent", "well", "without", "old", "no warden", "dry run", "dead", "versions"],
+    ids=[
+        "none", "no caps", "no agent", "well", "without", "old", "no report",
+        "no warden", "dry run", "dead", "versions",
+    ],
 )  # fmt: skip
 async def test_what_agents_and_wardens_do_not_do_is_named(
     reports: list[Any], pods: list[Any], held: list[Any], nodes: list[Any], said: list[str]
