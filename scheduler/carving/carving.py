@@ -95,20 +95,22 @@ class Carving:
         """Ask for what is wanted now, and take back what was in vain."""
         if not self._has_decided:
             return
-        began_s = anyio.current_time()
-        nodes = self._sink.nodes
-        withdrawals = self._attempts.observe(nodes, now_s=began_s, there=self._there)
-        carves, none = self._think(nodes, began_s)
-        self._thought_s = anyio.current_time() - began_s
-        # Charged before anything is awaited: no decision in between places anybody on what goes.
-        asked = [(carve, self._begin(carve)) for carve in carves]
+        now_s = anyio.current_time()
+        withdrawals = self._attempts.observe(self._sink.nodes, now_s=now_s, there=self._there)
+        asked, none = self._choose(now_s)
         self._cap()
-        self._say(none)
         for withdraw in withdrawals:
             await self._withdraw(withdraw)
         for carve, attempt in asked:
             await self._ask(carve, attempt)
         self._cap()
+        self._say(none)
+
+    def _choose(self, now_s: float) -> tuple[list[tuple[Carve, str]], Sequence[SliceWant]]:
+        """Choose, and charge that before anything is awaited: no decision in between places anybody on what goes."""
+        carves, none = self._think(self._sink.nodes, now_s)
+        self._thought_s = anyio.current_time() - now_s
+        return [(carve, self._begin(carve)) for carve in carves], none
 
     def _think(self, nodes: dict[str, MigNode], now_s: float) -> tuple[Sequence[Carve], Sequence[SliceWant]]:
         if not nodes:
@@ -160,7 +162,8 @@ class Carving:
                 now[uid] = Verdict(code=Code.CARVING_UNDER_WAY, detail=_listed(sorted(names))), group
         for want in none:
             verdict = Verdict(code=Code.NO_CARD_CAN_BE_CARVED, detail=want.text)
-            now |= dict.fromkeys(want.uids, (verdict, want.pod_group))
+            waiting = [uid for uid in want.uids if (pod := cluster.pod(uid)) is not None and not pod.node]
+            now |= dict.fromkeys(waiting, (verdict, want.pod_group))
         if gone := self._said.keys() - now.keys():
             cluster.say_no_more(sorted(gone))
         said = cluster.backlog.said
@@ -172,33 +175,41 @@ class Carving:
             self._cache.wake.set()
 
     async def _ask(self, carve: Carve, attempt: str) -> None:
-        node = self._sink.nodes.get(carve.node)
-        wanted = MigLayoutAsked(carve.cut.uuid, attempt, carve.cut.layout)
-        if node is None or not await self._write(node, carve.cut.uuid, wanted):
-            self._attempts.drop(carve.node, carve.cut.uuid, now_s=anyio.current_time())
+        uuid, node = carve.cut.uuid, self._sink.nodes.get(carve.node)
+        if node is None or node.is_open(uuid):
+            self._attempts.forget(carve.node, uuid)  # somebody else has asked meanwhile
             return
-        _log.info("MIG slices of %s on %s are asked for: %s", carve.cut.uuid, carve.node, carve.cut.layout)
+        try:
+            await self._write(node, uuid, MigLayoutAsked(uuid, attempt, carve.cut.layout))
+        except (Conflict, NotFound):
+            # It changed meanwhile: the watch says how, and whether this was written.
+            self._attempts.forget(carve.node, uuid)
+        except ApiError as error:
+            _log.warning("GpuNode %s could not be written: %s", carve.node, error)
+            if not error.outcome_unknown:
+                self._attempts.drop(carve.node, uuid, now_s=anyio.current_time())
+        else:
+            _log.info("MIG slices of %s on %s are asked for: %s", uuid, carve.node, carve.cut.layout)
 
     async def _withdraw(self, what: Withdraw) -> None:
         node = self._sink.nodes.get(what.node)
         asked = None if node is None else node.asked_of(what.uuid)
-        if node is not None and asked is not None and asked.attempt == what.attempt:
-            _log.warning("the agent on %s did not make MIG slices of %s: withdrawn", what.node, what.uuid)
+        if node is None or asked is None or asked.attempt != what.attempt:
+            return
+        _log.warning("the agent on %s did not make MIG slices of %s: withdrawn", what.node, what.uuid)
+        try:
             await self._write(node, what.uuid, None)
+        except (Conflict, NotFound):
+            pass  # it comes again after the GPU's rest
+        except ApiError as error:
+            _log.warning("GpuNode %s could not be written: %s", what.node, error)
 
-    async def _write(self, node: MigNode, uuid: str, wanted: MigLayoutAsked | None) -> bool:
-        """Write what is asked of one GPU, at exactly the version that was looked at; return whether it was written."""
+    async def _write(self, node: MigNode, uuid: str, wanted: MigLayoutAsked | None) -> None:
+        """Write what is asked of one GPU, at exactly the version that was looked at. Raises ApiError."""
         asked = [each for each in node.asked if each.uuid != uuid]
         asked += [] if wanted is None else [wanted]
         body = {"spec": {"mig": [_entry(each) for each in asked] or None}}
-        try:
-            self._sink.upsert(await self._api.patch(GPU_NODES, node.name, body, resource_version=node.rv))
-        except (Conflict, NotFound):
-            return False  # it changed meanwhile: the watch says how
-        except ApiError as error:
-            _log.warning("GpuNode %s could not be written: %s", node.name, error)
-            return False
-        return True
+        self._sink.upsert(await self._api.patch(GPU_NODES, node.name, body, resource_version=node.rv))
 
 
 def _listed(names: Sequence[str]) -> str:

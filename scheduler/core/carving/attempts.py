@@ -77,6 +77,10 @@ class Attempts:
             counted[resource] = min(counted.get(resource, most), most)
         return {resource: max(0, counted.get(resource, 0) - number) for resource, number in gone}
 
+    def forget(self, node: str, uuid: str) -> None:
+        """Take that an attempt was not asked for, as far as is known."""
+        self.in_flight.pop((node, uuid), None)
+
     def drop(self, node: str, uuid: str, *, now_s: float) -> None:
         """Take that an attempt could not be asked for, or was withdrawn: the GPU rests, longer each time."""
         gpu = node, uuid
@@ -126,8 +130,7 @@ class Attempts:
     def _adopt(self, node: MigNode, card: MigCard, there: Callable[[str], Amounts | None], now_s: float) -> None:
         """Take an attempt that another scheduler, or somebody else, asked for. Its slices that go count no more."""
         gpu, asked = (node.name, card.uuid), node.asked_of(card.uuid)
-        is_open = asked is not None and (asked.attempt != card.attempt or card.state == UNDER_WAY)
-        if asked is None or not is_open or gpu in self.in_flight or gpu in self._rest_until_s:
+        if asked is None or not node.is_open(card.uuid) or gpu in self.in_flight or gpu in self._rest_until_s:
             return
         amounts = there(node.name)
         caps = {} if amounts is None else self._caps_of(node.name, _going(card, asked), amounts)

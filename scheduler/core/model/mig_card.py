@@ -67,3 +67,9 @@ class MigNode(msgspec.Struct, frozen=True, kw_only=True):
     def asked_of(self, uuid: str) -> MigLayoutAsked | None:
         """What is asked of a GPU."""
         return next((each for each in self.asked if each.uuid == uuid), None)
+
+    def is_open(self, uuid: str) -> bool:
+        """Whether something is asked of a GPU that has not ended."""
+        asked = self.asked_of(uuid)
+        card = next((each for each in self.cards if each.uuid == uuid), None)
+        return asked is not None and (card is None or asked.attempt != card.attempt or card.state == UNDER_WAY)

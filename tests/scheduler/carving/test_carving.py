@@ -12,6 +12,8 @@ import anyio
 from kube.client.api import Api
 from kube.client.resources import GPU_NODES
 from kube.client.retry import Retry
+from kube.memory.calls import Call
+from kube.memory.faults import Fault
 from kube.memory.server import MemoryApiServer
 from kube.memory.types import MOORAGE
 from scheduler.carving.carving import Carving
@@ -158,6 +160,41 @@ async def test_a_gpu_node_that_changed_meanwhile_is_not_overwritten() -> None:
     await it.carving.look()
     assert [each for each, _ in await it.asked()] == ["by-hand"]
     assert it.cluster.free_slices("n1") == {ONE: 1}
+
+
+async def test_after_a_gpu_node_that_changed_meanwhile_the_next_look_asks() -> None:
+    it = await scene(WANTS_ALL)
+    it.decide()
+    await it.api.patch(GPU_NODES, "n1", {"metadata": {"labels": {"edited": "yes"}}})
+    await it.carving.look()
+    assert await it.asked() == []
+    await it.follow()
+    await it.carving.look()
+    assert [layout for _, layout in await it.asked()] == [[("7g.80gb", 0)]]
+
+
+async def test_what_goes_does_not_count_where_nobody_knows_whether_it_was_asked_for() -> None:
+    it = await scene(WANTS_ALL)
+    it.decide()
+
+    def strikes(call: Call) -> Fault | None:
+        return Fault(refuse_with=500, carried_out=True) if call.verb == "patch" else None
+
+    it.server.faults.on_request.append(strikes)
+    await it.carving.look()
+    assert len(await it.asked()) == 1
+    assert it.cluster.free_slices("n1") == {}
+
+
+async def test_what_an_administrator_asks_of_a_gpu_meanwhile_stays() -> None:
+    it = await scene(WANTS_ALL)
+    it.decide()
+    by_hand = {"mig": [{"uuid": "GPU-a", "attempt": "by-hand", "layout": []}]}
+    ((carve, attempt),), _ = it.carving._choose(anyio.current_time())
+    await it.api.patch(GPU_NODES, "n1", {"spec": by_hand})
+    await it.follow()
+    await it.carving._ask(carve, attempt)
+    assert [each for each, _ in await it.asked()] == ["by-hand"]
 
 
 async def test_what_is_asked_of_other_gpus_stays() -> None:
