@@ -111,17 +111,18 @@ def test_containers_read_their_caps_on_a_node_that_says_so_and_on_no_other(
         assert "nodeName" not in machine.get("late")["spec"]
         enforces(machine, _DRIVER)
         assert limits(machine, "late", "c0") == (0, 1500)
-    with subtests.test("a word that goes while the Binding is under way: the cap is read, and the pod says that"):
+    with subtests.test("a word that goes while the binder has the pod: it is not bound, and waits for the word"):
         # More than any shared device has left, so the binder has to open another one.
         moorage.pause(BINDER)
         machine.create(capped("between", 79_000))
         eventually(lambda: _is_asked(machine, "between") or None, lambda: "a BindRequest")
         enforces(machine, None)
         moorage.go_on(BINDER)
+        assert "node-a does not say memory-cap=driver any more" in condition(machine, "between", "PodBound")
+        assert "nodeName" not in machine.get("between")["spec"]
+        enforces(machine, _DRIVER)
         assert limits(machine, "between", "c0") == (0, 79_000)
-        assert "does not enforce a memory cap by the driver" in condition(
-            machine, "between", names.CONDITION_LIMITS_ENFORCED
-        )
+        enforces(machine, None)
     with subtests.test("a container whose cap nobody wrote reads nothing, which the hook refuses"):
         machine.create(_unwritten(machine, "unwritten"))
         with pytest.raises(memoryhook.Refused, match="''"):
