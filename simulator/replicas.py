@@ -106,8 +106,9 @@ class Replicas:
             if self.components[name].incarnations > 1:
                 self.started_again(incarnation)
             if election is None:
-                group.start_soon(_end_on, stop, group.cancel_scope)
-                await replica.run(task_status=task_status)
+                await group.start(_run_alone, replica, group.cancel_scope)
+                task_status.started()
+                await stop.wait()
             else:
                 fence = election.fence
                 await take_part(replica, election=election, fence=fence, stop=stop, task_status=task_status)
@@ -130,8 +131,9 @@ class Replicas:
         return random.Random(f"{self.seed}/{purpose}")
 
 
-async def _end_on(stop: anyio.Event, scope: anyio.CancelScope) -> None:
-    await stop.wait()
+async def _run_alone(replica: Runnable, scope: anyio.CancelScope, *, task_status: TaskStatus[None]) -> None:
+    """Run a replica; its process ends with it."""
+    await replica.run(task_status=task_status)
     scope.cancel()
 
 
