@@ -252,6 +252,7 @@ NODE_AGENT_CONFIG: Final = "moorage.dev/agent-config"
 NODE_GPU_CLEARED: Final = "moorage.dev/gpu-cleared"
 #: Label of a node: with ``dynamic`` its MIG slices are made and destroyed on demand (docs/mig.md).
 NODE_MIG: Final = "moorage.dev/mig"
+#: Value of that label.
 MIG_DYNAMIC: Final = "dynamic"
 #: Label of a node: the lowest level of a Topology.
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"

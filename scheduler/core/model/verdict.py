@@ -92,8 +92,9 @@ class Code(enum.Enum):
     RESOURCE_CLAIM_LEAVING = "ResourceClaimLeaving"
     #: As many pods as may use the claim do.
     RESOURCE_CLAIM_IN_USE = "ResourceClaimInUse"
-    #: The claim was reserved for the pod in a way that can't be used any more, and is given back.
+    #: A device of the claim failed, and other pods use the claim, so it is not given back.
     RESOURCE_CLAIM_FAILED = "ResourceClaimFailed"
+    #: The claim was reserved for the pod in a way that can't be used any more, and is given back.
     RESOURCE_CLAIM_GIVEN_BACK = "ResourceClaimGivenBack"
     #: A DeviceClass that a claim names is not there: ``detail`` names the class.
     DEVICE_CLASS_NOT_FOUND = "DeviceClassNotFound"
