@@ -54,7 +54,7 @@ def nodes(count: int) -> list[Node]:
 
 
 def pods(count: int, waiting: int) -> list[Pod]:
-    """Pods that fill so many nodes, and pods that wait."""
+    """Pods that fill ``count`` nodes, and ``waiting`` pods that wait."""
     rng = random.Random(1)
     shapes = [(rng.choice((1, 2, 4, 8)), str(rng.choice((1, 4, 8)))) for _ in range(_TEMPLATES)]
     made = [

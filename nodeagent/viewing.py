@@ -1,8 +1,8 @@
 """Each tenant's own socket, on which it reads its share, cap and use (nodeagent/core/view.py).
 
-Who asks is which socket was opened: a tenant's containers have its folder, and no other, by CDI. A tenant is served one
-question at a time, and all tenants together a bounded number a second, each in its turn. So whatever a tenant sends, or
-does not read, it keeps itself waiting.
+The socket that was opened says which tenant asks: CDI gives its containers its folder, and no other. A tenant is served
+one question at a time, and all tenants together a bounded number a second, each in its turn. So a tenant that sends
+much, or does not read, keeps itself waiting.
 """
 
 from __future__ import annotations

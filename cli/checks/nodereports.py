@@ -30,7 +30,7 @@ _WARDEN: Final = "warden"
 
 
 def reports_check(clock: Clock) -> Callable[[Reader], Awaitable[list[Finding]]]:
-    """Return the check. ``clock``: by which ages are told."""
+    """Return the check. ``clock`` gives the time from which ages of reports are counted."""
 
     async def check_reports(reader: Reader) -> list[Finding]:
         """Agents and wardens do on each node what is expected of them."""

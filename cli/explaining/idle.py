@@ -14,7 +14,7 @@ from cli.inspection.uses import clock
 from gpu.nodeuse import NodeUse, idle_nano_seconds, is_idle
 from gpu.reservation import Reservation
 
-#: The dearest of them; more are no help to anybody who reads.
+#: Idle shares that are named, those that cost most first. A longer list would hide the rest of the answer.
 MOST: Final = 10
 #: Of its memory and of its multiprocessors (nodeagent/core/using.py).
 _AT_MOST: Final = "5%"

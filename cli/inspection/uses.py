@@ -90,7 +90,7 @@ def _sum(name: str, rows: Sequence[Row]) -> Sum:
 
 
 def _mean(parts: Iterable[tuple[int, int | None]]) -> int | None:
-    """Of what is held, weighed by size, rounded up; None where nothing is known."""
+    """Return the mean use of shares in percent, weighed by their size, rounded up; None where no use is known."""
     known = [(nano, percent) for nano, percent in parts if percent is not None]
     held = sum(nano for nano, _ in known)
     return -(-sum(nano * percent for nano, percent in known) // held) if held else None

@@ -1,7 +1,7 @@
 """The page over HTTP: its files, the state, its changes as server-sent events, and the path of one pod. GET only.
 
-What is asked for with a reader's rights is under ``/api``; the files are the same for everybody. sending.py
-sends the answers.
+Answers that depend on a reader's rights are under ``/api``; the files are the same for all readers. sending.py sends
+the answers.
 """
 
 from __future__ import annotations

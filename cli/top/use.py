@@ -1,4 +1,4 @@
-"""Use of shares as lines of a terminal: who is idle, what each pod uses of what it holds, sums. Pure.
+"""Use of shares as lines of a terminal: idle pods, what each pod uses of what it holds, sums. Pure.
 
 Without an agent there is one line that says so. Of a node whose agent is dead nothing is shown as current.
 """
