@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
@@ -27,13 +28,30 @@ def processor_time(limit_s: float) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGPROF, _stop)
-    signal.setitimer(signal.ITIMER_PROF, limit_s, _AGAIN_S)
+    with _quiet_where_lost():
+        before = signal.signal(signal.SIGPROF, _stop)
+        signal.setitimer(signal.ITIMER_PROF, limit_s, _AGAIN_S)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(signal.SIGPROF, before)
+
+
+@contextlib.contextmanager
+def _quiet_where_lost() -> Iterator[None]:
+    """Report no RanTooLong that Python drops, as in the callback of a weak reference: the next signal ends the run."""
+    before = sys.unraisablehook
+
+    def report(unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(unraisable.exc_value, RanTooLong):
+            before(unraisable)
+
+    sys.unraisablehook = report
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        sys.unraisablehook = before
 
 
 def _stop(_signal: int, frame: FrameType | None) -> None:

@@ -1,0 +1,62 @@
+"""The limit on processor time: it ends what loops, also where Python drops the first exception."""
+
+from __future__ import annotations
+
+import sys
+import time
+import weakref
+
+import pytest
+
+from verification.hostile.guard import RanTooLong, processor_time
+
+
+class Target:
+    """What a weak reference can point at."""
+
+
+def loop() -> None:
+    while True:
+        pass
+
+
+def test_code_that_loops_is_ended_and_the_place_is_told() -> None:
+    with pytest.raises(RanTooLong, match="test_guard"), processor_time(0.1):
+        loop()
+
+
+def test_a_signal_that_is_lost_in_a_callback_is_not_reported_and_the_next_one_ends_the_run() -> None:
+    dropped: list[bool] = []
+
+    targets = [Target()]
+
+    def burn(_: weakref.ref[Target]) -> None:
+        dropped.append(True)
+        loop()  # until the exception, which Python drops where it called this
+
+    def lose_one() -> None:
+        targets.clear()  # calls burn
+        loop()
+
+    reference = weakref.ref(targets[0], burn)
+    began_s = time.process_time()
+    with pytest.raises(RanTooLong), processor_time(0.1):
+        lose_one()
+    assert dropped
+    assert reference() is None
+    assert time.process_time() - began_s >= 1.0  # the second signal
+
+
+def test_another_exception_that_python_drops_is_still_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: reported.append(unraisable.exc_value))
+
+    def fail(_: weakref.ref[Target]) -> None:
+        raise LookupError("what nobody thought of")
+
+    target = Target()
+    reference = weakref.ref(target, fail)
+    with processor_time(5.0):
+        del target
+    assert reference() is None
+    assert [type(error) for error in reported] == [LookupError]
