@@ -35,6 +35,8 @@ class Life:
     exit_code: int | None = None
     #: Why it ended, if something else ended it.
     ended_by: str = ""
+    #: When it ended; "" if nobody knows.
+    ended_at: str = ""
     #: The devices that it was given, and whether they are well.
     devices: Mapping[Device, bool] = field(default_factory=dict)
     #: Whether a terminated container is final: its restart policy doesn't start it again.
@@ -49,9 +51,10 @@ class Life:
         """Its process lives."""
         self.waiting, self.running_since, self.exit_code, self.has_started = None, since, None, True
 
-    def end(self, exit_code: int, *, ended_by: str = "") -> None:
+    def end(self, exit_code: int, *, at: str, ended_by: str = "") -> None:
         """Its process is gone."""
-        self.waiting, self.running_since, self.exit_code, self.ended_by = None, "", exit_code, ended_by
+        self.waiting, self.running_since, self.exit_code = None, "", exit_code
+        self.ended_by, self.ended_at = ended_by, at
 
     def recall(self, old: ContainerStatus) -> bool:
         """Take up what was told of it before the machine was down. Whether it had begun by then."""
@@ -61,9 +64,10 @@ class Life:
             return False
         self.has_started = True
         if state.terminated:
-            self.end(state.terminated.exit_code, ended_by=state.terminated.reason)
+            ended = state.terminated
+            self.end(ended.exit_code, at=ended.finished_at or "", ended_by=ended.reason)
         else:
-            self.end(LOST, ended_by="Unknown")
+            self.end(LOST, at="", ended_by="Unknown")
         return True
 
 
@@ -166,4 +170,5 @@ def _state(life: Life) -> dict[str, Any]:
     if life.running_since:
         return {"running": {"startedAt": life.running_since}}
     reason = life.ended_by or ("Error" if life.exit_code else "Completed")
-    return {"terminated": {"exitCode": life.exit_code or 0, "reason": reason}}
+    ended = {"exitCode": life.exit_code or 0, "reason": reason}
+    return {"terminated": {**ended, "finishedAt": life.ended_at} if life.ended_at else ended}

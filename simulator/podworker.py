@@ -221,7 +221,7 @@ class PodWorker:
         for life in self.lives.values():
             if not life.is_final:
                 if life.name not in self._recalled or life.exit_code is None:
-                    life.end(told_to)
+                    life.end(told_to, at=self.machine.now())
                 life.is_final = True
 
     async def _stop_when_doomed(self, scope: anyio.CancelScope) -> None:
@@ -276,7 +276,7 @@ class PodWorker:
             life.restarts += 1
         while True:
             exit_code = await self._run_once(container, life)
-            life.end(exit_code)
+            life.end(exit_code, at=self.machine.now())
             if not podstatus.restarts(policy, exit_code):
                 life.is_final = True
                 await self.report()

@@ -301,6 +301,7 @@ class Condition(WireStruct, frozen=True, gc=False):
 class ContainerStateTerminated(WireStruct, frozen=True, gc=False):
     exit_code: int = 0
     reason: str = ""
+    finished_at: str | None = None
 
 
 class ContainerState(WireStruct, frozen=True, gc=False):

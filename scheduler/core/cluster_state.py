@@ -253,7 +253,6 @@ class ClusterState:
                 self._changed(record.node)
                 self._touch(record.uid, before)
                 self._note_arrival(record, before)
-                self._succeeded.note_running(record)
                 self.storage.put_pod(self._pods.records[record.uid])
                 self.claims.put_pod(self._pods.records[record.uid])
                 self.others.put_pod(self._pods.records[record.uid])
@@ -317,7 +316,6 @@ class ClusterState:
         self.others.drop_pod(uid)
         self._drawing.drop_pod(uid)
         self.owners.drop_pod(uid)
-        self._succeeded.forget_running(uid)
         self._touch(uid, record)
         if record is not None:
             self._changed(record.node)

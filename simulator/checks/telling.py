@@ -192,8 +192,8 @@ def _sound(members: list[PodFacts]) -> Counter[str]:
 def _succeeded(members: list[PodFacts]) -> Counter[str]:
     """Members that have done their work.
 
-    Each of them counts if it is of the same run as one that waits (docs/design/scheduler-core.md, Gangs), which depends
-    on what the scheduler saw.
+    Each of them counts if it is of the same run as one that waits (docs/design/scheduler-core.md, Gangs), which is not
+    judged here.
     """
     return placing.by_part(member for member in members if member.phase == names.SUCCEEDED)
 

@@ -106,7 +106,15 @@ def _succeeded(pod: Pod) -> SucceededMember | None:
         pod_group=intern(group),
         subgroup=_subgroup(meta),
         controller=controller_uid(meta),
+        ended_s=_ended_s(pod),
     )
+
+
+def _ended_s(pod: Pod) -> int:
+    """When the last of its containers ended (seconds of the wall clock); 0: not known."""
+    states = (each.state for each in pod.status.container_statuses or () if each.state is not None)
+    ended = (state.terminated.finished_at or "" for state in states if state.terminated is not None)
+    return max([0, *((rfc3339.parse_ns(each) or 0) // _S for each in ended)])
 
 
 def _subgroup(meta: ObjectMeta) -> str:

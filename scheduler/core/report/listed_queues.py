@@ -112,7 +112,6 @@ class ListedQueues:
             self._commits.reservation_seen(seen.reservation, None)
         record = None if seen.record is None else self._elsewhere.seen(seen.record)
         if record is not None and self._pods.put(record) is News.CONTENT:
-            self._succeeded.note_running(record)
             self._commits.pod_seen(seen.uid, is_bound=bool(record.node))
 
     def _row_of(self, uid: str) -> Row | None:

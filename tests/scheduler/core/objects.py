@@ -28,7 +28,15 @@ from scheduler.core.nodes.resource_claims import ResourceClaims
 from scheduler.core.nodes.storage import Storage
 from scheduler.core.nodes.table import GPUS
 from wire import names
-from wire.core import ContainerState, ContainerStatus, Node, Pod, ResourceHealth, ResourceStatus
+from wire.core import (
+    ContainerState,
+    ContainerStateTerminated,
+    ContainerStatus,
+    Node,
+    Pod,
+    ResourceHealth,
+    ResourceStatus,
+)
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
@@ -206,9 +214,12 @@ def bound(
     return changed(moved, annotations=annotations, labels=labels)
 
 
-def ended(obj: Pod, phase: str = "Succeeded") -> Pod:
-    """The pod with all its containers terminated."""
-    return changed(msgspec.structs.replace(obj, status=msgspec.structs.replace(obj.status, phase=phase)))
+def ended(obj: Pod, phase: str = "Succeeded", *, at: str | None = None) -> Pod:
+    """The pod with all its containers terminated. ``at``: when its only one ended."""
+    state = ContainerState(terminated=ContainerStateTerminated(finished_at=at))
+    statuses = [ContainerStatus(name="main", state=state)] if at else None
+    status = msgspec.structs.replace(obj.status, phase=phase, container_statuses=statuses)
+    return changed(msgspec.structs.replace(obj, status=status))
 
 
 def reservation(

@@ -3,13 +3,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from scheduler.core.convert.pods import pod_record
+from scheduler.core.convert.pods import pod_record, seen_pod
 from scheduler.core.model.records import Demand
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.convert.reading import read
 from tests.scheduler.core.objects import changed, ended, pod, reservation
 from wire import names
-from wire.core import Pod
+from wire.core import Pod, PodStatus
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,21 @@ def test_a_bound_pod_says_since_when_its_node_runs_it(written: str | None, start
     seen = pod("p", bound_to="n1")
     seen = msgspec.structs.replace(seen, status=msgspec.structs.replace(seen.status, start_time=written))
     assert read(seen).started_s == started_s
+
+
+@pytest.mark.parametrize(
+    ("ends", "ended_s"),
+    [
+        ([], 0),
+        (["1970-01-01T00:00:07Z"], 7),
+        (["1970-01-01T00:00:07Z", "1970-01-01T00:00:09Z", None], 9),
+        (["1969-12-31T00:00:00Z", "never"], 0),
+    ],
+)
+def test_a_member_has_succeeded_when_the_last_of_its_containers_ended(ends: list[str | None], ended_s: int) -> None:
+    states = [{"name": f"c{number}", "state": {"terminated": {"finishedAt": end}}} for number, end in enumerate(ends)]
+    told = {"phase": "Succeeded", "containerStatuses": [*states, {"name": "unknown"}]}
+    done = msgspec.structs.replace(pod(group="g", bound_to="n1"), status=msgspec.convert(told, PodStatus))
+    found = seen_pod(done, Settings()).succeeded
+    assert found is not None
+    assert found.ended_s == ended_s

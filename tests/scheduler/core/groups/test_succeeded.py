@@ -121,18 +121,40 @@ def test_a_success_that_is_seen_wakes_a_gang_that_waits() -> None:
     assert _started(known) == ["c"]
 
 
-def test_those_that_were_seen_to_succeed_beside_a_member_count_for_it_without_a_controller() -> None:
-    known = cluster(node(gpus=8), _group(), *(bound(_member(name, by=""), "n1") for name in ("a", "b")))
-    feed(known, _member("late", by=""))
-    feed(known, _done("a", by=""), _done("b", by=""))
-    assert _started(known) == ["late"]
+@pytest.mark.parametrize(
+    ("ended_at", "is_started"),
+    [
+        ("2026-01-01T00:00:09Z", False),
+        ("2026-01-01T00:00:10Z", False),
+        ("2026-01-01T00:00:11Z", True),
+        ("nonsense", False),
+        (None, False),
+    ],
+    ids=["before", "in the same second", "after", "at no time", "nobody knows when"],
+)
+@pytest.mark.parametrize("has_restarted", [False, True])
+def test_those_that_ended_after_a_member_came_count_for_it_without_a_controller(
+    ended_at: str | None, *, is_started: bool, has_restarted: bool
+) -> None:
+    late = changed(_member("late", by=""), creation_timestamp="2026-01-01T00:00:10Z")
+    running = [bound(_member(name, by=""), "n1") for name in ("a", "b")]
+    done = [ended(each, at=ended_at) for each in running]
+    if has_restarted:
+        known = cluster(node(gpus=8), _group(), late, *done)
+    else:
+        known = cluster(node(gpus=8), _group(), *running)
+        feed(known, late)
+        feed(known, *done)
+    assert _started(known) == (["late"] if is_started else [])
 
 
-def test_those_that_succeeded_before_a_member_came_do_not_count_without_a_controller() -> None:
-    known = cluster(node(gpus=8), _group(), *(bound(_member(name, by=""), "n1") for name in ("a", "b")))
-    feed(known, _done("a", by=""), _done("b", by=""))
-    feed(known, _member("later", by=""))
-    assert _started(known) == []
+def test_the_first_member_without_a_controller_says_since_when_others_count() -> None:
+    done = [ended(bound(_member(name, by=""), "n1"), at="2026-01-01T00:00:15Z") for name in ("a", "b")]
+    late = changed(_member("late", by=""), creation_timestamp="2026-01-01T00:00:20Z")
+    first = changed(_member("first", by=""), creation_timestamp="2026-01-01T00:00:10Z")
+    assert _started(cluster(node(gpus=8), _group(4), *done, late)) == []
+    assert _started(cluster(node(gpus=8), _group(4), *done, late, first)) == ["first", "late"]
+    assert _started(cluster(node(gpus=8), _group(4), *done, late, _member("of-a-job"))) == []
 
 
 def test_pods_that_could_be_whole_by_themselves_start_together_whoever_succeeded_before() -> None:
