@@ -21,6 +21,7 @@ from kube.client.clock import monotonic_ns
 from kube.telemetry.logevents import LogEvent, about
 from scheduler.commit import claim_writes, extended_writes, volume_writes
 from scheduler.commit.claim_writes import Written
+from scheduler.commit.pending_devices import BINDING_S, PendingDevices
 from scheduler.commit.until_written import NotWritten
 from scheduler.core.model.claim_choice import ClaimChoice
 from scheduler.core.model.device_allocation import ResourceClaimRecord
@@ -37,8 +38,6 @@ _log: Final = logging.getLogger(__name__)
 #: A pod that goes meanwhile is noticed within this time.
 _LOOK_S: Final = 5.0
 _S: Final = 1_000_000_000
-#: Devices have this long to be ready for their pod once they are allocated, as with kube-scheduler.
-BINDING_S: Final = 600.0
 #: The most claims that are named in a line.
 _NAMED: Final = 3
 
@@ -78,12 +77,12 @@ class Preparing:
         tell_pending: Callable[[Placement, str], None],
     ) -> None:
         self._api = api
-        self._tell_pending = tell_pending
         self._cache = cache
         self._timeout_s = timeout_s
         self._limiter = anyio.CapacityLimiter(in_flight)
+        self._pending = PendingDevices(api, cache, limiter=self._limiter, tell=tell_pending)
         self._is_stopped = False
-        #: Versions of pods (UIDs) whose status names a claim that was made for them.
+        #: Versions of pods (UIDs) whose status was written for their claims.
         self._versions: dict[str, str] = {}
         #: Who waits for a claim (namespace, name) or a volume (name) to change, by its number.
         self._waiting: dict[Hashable, dict[int, _Watch]] = {}
@@ -153,9 +152,11 @@ class Preparing:
     async def _failed_devices(self, reserved: Sequence[tuple[Placement, ClaimChoice]]) -> _Failed | None:
         """Wait until the devices of claims that are reserved are ready; return the first failure, None if all are."""
         left = list(reserved)
-        for placement, choice in reserved:
-            self._note_pending(placement, choice)
         with anyio.move_on_after(BINDING_S):
+            changed = await self._pending.say(reserved, self._versions, is_wanted=self._is_under_way)
+            if changed is not None:
+                placement, choice, because = changed
+                return _Failed(placement, choice.claim_uid, because, is_overtaken=True)
             while left:
                 placement, choice = left[-1]
                 watch = _Watch()
@@ -176,13 +177,6 @@ class Preparing:
         pending = ", ".join(self._claim(placement, choice).pending[:_NAMED])
         because = f"BindingTimeout: within {BINDING_S:.0f} s devices of ResourceClaim {choice.claim} lack {pending}"
         return _Failed(placement, choice.claim_uid, because, node=placement.node)
-
-    def _note_pending(self, placement: Placement, choice: ClaimChoice) -> None:
-        claim = self._cache.cluster.claims.claims.get((placement.namespace, choice.claim))
-        if claim is not None and claim.pending:
-            named = ", ".join(claim.pending[:_NAMED])
-            note = f"waiting on node {placement.node} for {named} (ResourceClaim {choice.claim})"
-            self._tell_pending(placement, note)
 
     def _is_ready(self, placement: Placement, choice: ClaimChoice) -> bool:
         """Whether devices of a claim report all that they have to. Raises _NotBound if one failed, or it was taken."""

@@ -138,7 +138,7 @@ class Status:
         return reasons.told(verdict, of_gpushare=of_gpushare, filters=self._cache.cluster.ledger.filters)
 
     def _want(self, uid: str, told: Told) -> None:
-        if self._wanted.get(uid) != told:
+        if self._wanted.get(uid) != told or self._says_pending(uid):
             self._wanted[uid] = told
             self._look_at(uid)
 
@@ -264,7 +264,14 @@ class Status:
         if waiting is None or uid not in self._wanted:
             return False
         said = _said(waiting)
-        return said is None or said.status != "False"
+        return said is None or said.status != "False" or self._says_pending(uid)
+
+    def _says_pending(self, uid: str) -> bool:
+        """Whether a pod says that its devices have to get ready (commit/pending_devices.py), and has none any more."""
+        waiting = self._cache.waiting.get(uid)
+        said = None if waiting is None else _said(waiting)
+        is_pending = said is not None and said.reason == names.REASON_DEVICES_PENDING
+        return is_pending and not self._cache.cluster.is_in_flight(uid)
 
     def _message(self, uid: str, told: Told) -> str:
         pause = pause_sentence(self._cache, uid, wall_s=self._clock.now_ns() // _S)

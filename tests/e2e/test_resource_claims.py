@@ -272,7 +272,15 @@ async def test_a_pod_is_bound_when_its_device_is_attached(devices: _Devices) -> 
     await _until_users(devices, "p")
     (claim,) = await devices.claims()
     assert claim["status"]["allocation"]["allocationTimestamp"]
-    assert not (await devices.scene.pod("p"))["spec"].get("nodeName")
+
+    async def says_so() -> bool | None:
+        waiting = await devices.scene.pod("p")
+        assert not waiting["spec"].get("nodeName")
+        conditions = waiting["status"].get("conditions") or ()
+        said = [each["reason"] for each in conditions if each["type"] == "PodScheduled"]
+        return said == ["BindingConditionsPending"] or None
+
+    await eventually(says_so, "the pod says what it waits for", within_s=PATIENCE_S)
     await devices.report(_ATTACHED)
     (found,) = await devices.given()
     assert (await devices.scene.running(1))["p"]["spec"]["nodeName"] == found[0].removesuffix("-slow")

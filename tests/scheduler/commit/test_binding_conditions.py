@@ -10,11 +10,26 @@ import pytest
 
 from kube.client.resources import DEVICE_CLASSES, EVENTS, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kube.memory.calls import Call
+from kube.memory.faults import Fault
+from scheduler.commit.pending_devices import message
+from scheduler.core.model.plan import Placement
 from simulator.claimcontroller import ClaimController
 from simulator.world import World
 from tests.scheduler import stage
 from tests.scheduler.commit.devices import DRIVER, claims_of, create_claim, create_template, given, users, using
-from tests.scheduler.stage import TEAM, bound, create, create_gang, find, phases, pod, settle
+from tests.scheduler.stage import (
+    TEAM,
+    bound,
+    create,
+    create_gang,
+    find,
+    is_call,
+    phases,
+    pod,
+    settle,
+    waits_because,
+    writes,
+)
 from wire import names
 from wire.resource import ResourceClaim
 
@@ -196,3 +211,164 @@ async def test_devices_for_extended_resources_are_waited_for() -> None:
         await _report(made, claim, _UP)
         await settle(20)
         assert phases(world) == {"p": "Running"}
+
+
+# --- what the pod says meanwhile -------------------------------------------------------------------------------------
+def _says(world: World, name: str = "p") -> str:
+    """Reason of the pod's condition."""
+    conditions = find(world, name)["status"].get("conditions") or ()
+    return next((each.get("reason", "") for each in conditions if each["type"] == names.CONDITION_POD_SCHEDULED), "")
+
+
+async def test_a_pod_that_waited_says_that_its_device_gets_ready_and_is_bound_with_that_one() -> None:
+    async with _stage(0) as (world, made):
+        await create_claim(made, "c")
+        await create(world, using(pod("p"), "c"))
+        await settle(60)
+        assert (_says(world), "cannot allocate all claims" in waits_because(world, "p")) == ("Unschedulable", True)
+        spec = {
+            "devices": [{"name": "d0", "bindingConditions": [_UP], "bindingFailureConditions": [_BAD]}],
+            "pool": {"name": "node-0", "generation": 2, "resourceSliceCount": 1},
+        }
+        await made.api.patch(RESOURCE_SLICES, "of-0", {"spec": spec})
+        await settle(5)
+        assert (_says(world), waits_because(world, "p")) == (
+            names.REASON_DEVICES_PENDING,
+            "Waiting for devices of ResourceClaim c to get ready on node node-0; if they don't within 10 minutes, the "
+            "pod is tried again",
+        )
+        before = (await _claim(made)).metadata.resource_version
+        so_far = len(writes(world, "scheduler", "pods", "status"))
+        await settle(300)
+        assert (await _claim(made)).metadata.resource_version == before
+        assert len(writes(world, "scheduler", "pods", "status")) == so_far
+        await _report(made, await _claim(made), _UP)
+        await settle(20)
+        assert (phases(world), waits_because(world, "p")) == ({"p": "Running"}, "")
+        assert len(writes(world, "scheduler", "resourceclaims", "status")) == 1
+
+
+async def test_a_pod_whose_reservation_was_taken_back_says_again_what_it_said_before() -> None:
+    async with _stage(0) as (world, made):
+        await create_claim(made, "c")
+        await create(world, using(pod("p"), "c"))
+        await settle(60)
+        before = waits_because(world, "p")
+        spec = {"devices": [{"name": "d0", "bindingConditions": [_UP], "bindsToNode": True}]}
+        await made.api.patch(RESOURCE_SLICES, "of-0", {"spec": spec})
+        await settle(5)
+        assert _says(world) == names.REASON_DEVICES_PENDING
+        await made.api.delete(RESOURCE_SLICES, "of-0")
+        status = {"allocation": None, "reservedFor": None}
+        await made.api.patch(RESOURCE_CLAIMS, "c", {"status": status}, namespace=TEAM, subresource="status")
+        await settle(30)
+        assert (bound(world), waits_because(world, "p")) == (set(), before)
+
+
+async def test_members_of_a_gang_say_whose_devices_are_not_ready() -> None:
+    async with _stage(2) as (world, made):
+        await create_claim(made, "c")
+        await create_claim(made, "d")
+        gang = [using(pod("both"), "c", "d"), using(pod("one"), "d"), pod("none")]
+        await create_gang(world, "g", 3, *gang)
+        await settle(10)
+        assert "ResourceClaims c, d to get ready" in waits_because(world, "both")
+        assert "ResourceClaim d to get ready" in waits_because(world, "one")
+        assert waits_because(world, "none") == ""
+        for claim in (await claims_of(made)).values():
+            await _report(made, claim, _UP)
+        await settle(20)
+        assert phases(world) == dict.fromkeys(("both", "one", "none"), "Running")
+
+
+@pytest.mark.parametrize("resource", ["", names.GPU_RESOURCE], ids=["a claim by name", "an extended resource"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(refuse_with=500),
+        Fault(refuse_with=500, carried_out=True),
+        Fault(lost="answer"),
+        Fault(lost="request", lands_after_s=3.0),
+        Fault(refuse_with=409),
+        Fault(refuse_with=403),
+        Fault(refuse_with=422),
+    ],
+    ids=["refused", "carried out", "not answered", "late", "conflict", "forbidden", "invalid"],
+)
+async def test_a_condition_that_is_not_written_in_any_way_keeps_no_pod_from_its_device(
+    fault: Fault, resource: str
+) -> None:
+    async with _stage(1, resource=resource) as (world, made):
+        left = [fault]
+        is_status = is_call("scheduler", "patch", "pods", "status")
+
+        def strikes(call: Call) -> Fault | None:
+            is_meant = is_status(call) and names.REASON_DEVICES_PENDING.encode() in (call.body or b"") and left
+            return left.pop() if is_meant else None
+
+        world.server.faults.on_request.append(strikes)
+        if not resource:
+            await create_claim(made, "c")
+        await create(world, pod("p", gpus=1) if resource else using(pod("p"), "c"))
+        await settle(100)
+        (claim,) = (await claims_of(made)).values()
+        assert (left, users(claim), bound(world)) == ([], ["p"], set())
+        await _report(made, claim, _UP)
+        await settle(20)
+        assert phases(world) == {"p": "Running"}
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_scheduler_that_dies_at_the_condition_leaves_a_pod_that_the_next_one_binds(moment: str) -> None:
+    async with _stage(1) as (world, made):
+        dead: list[str] = []
+        is_status = is_call("scheduler", "patch", "pods", "status")
+
+        def dies(call: Call) -> Fault | None:
+            if dead or not is_status(call) or names.REASON_DEVICES_PENDING.encode() not in (call.body or b""):
+                return None
+            dead.append(moment)
+            return Fault(lost="request" if moment == "before" else "answer")
+
+        world.server.faults.on_request.append(dies)
+        await create_claim(made, "c")
+        await create(world, using(pod("p"), "c"))
+        while not dead:
+            await settle(0.1)
+        await world.restart(world.scheduler)
+        await settle(100)
+        assert (_says(world), users(await _claim(made))) == (names.REASON_DEVICES_PENDING, ["p"])
+        await _report(made, await _claim(made), _UP)
+        await settle(20)
+        assert phases(world) == {"p": "Running"}
+
+
+async def test_a_pod_that_was_edited_before_its_condition_is_written_gets_its_device_again() -> None:
+    async with _stage(1) as (world, made):
+        seen: list[Call] = []
+        is_status = is_call("scheduler", "patch", "pods", "status")
+
+        def delays(call: Call) -> Fault | None:
+            if seen or not is_status(call):
+                return None
+            seen.append(call)
+            return Fault(delay_s=2.0)
+
+        world.server.faults.on_request.append(delays)
+        await create_claim(made, "c")
+        await create(world, using(pod("p"), "c"))
+        while not seen:
+            await settle(0.1)
+        await world.api.patch(PODS, "p", {"metadata": {"labels": {"edited": "yes"}}}, namespace=TEAM)
+        await settle(60)
+        assert (_says(world), users(await _claim(made))) == (names.REASON_DEVICES_PENDING, ["p"])
+        await _report(made, await _claim(made), _UP)
+        await settle(20)
+        assert phases(world) == {"p": "Running"}
+
+
+def test_a_message_names_three_claims_at_most() -> None:
+    placement = Placement(pod_uid="u", namespace="ns", name="p", rv="1", node="n1", devices=())
+    assert message(placement, ["a", "b", "c", "d", "e"]).startswith(
+        "Waiting for devices of ResourceClaims a, b, c and 2 more to get ready on node n1"
+    )
