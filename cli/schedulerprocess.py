@@ -74,6 +74,7 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         evictions_per_s=options.evictions_per_second,
         pricing=PricingSettings(in_thread=True),
         follows_use=True,
+        device_taint_rules=options.device_taint_rules,
     )
 
 

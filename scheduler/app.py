@@ -59,7 +59,7 @@ from scheduler.watch.cache import Cache
 from scheduler.watch.kueue_topologies import KueueTopologies
 from scheduler.watch.node_uses import NodeUses
 from scheduler.watch.sinks import NodeSink, PodGroupSink, PodSink, RequestSink
-from scheduler.watch.watched import budgets, secondary
+from scheduler.watch.watched import budgets, secondary, taint_rules
 
 
 class Part(Protocol):
@@ -243,6 +243,7 @@ def _followed(of: _Means, scaling: Scaling | None, carving: Carving | None, cdi:
     api, cache, rng = of.api, of.cache, of.rng
     kinds = (*secondary(cache), budgets(cache)) if of.settings.decisions.makes_room else secondary(cache)
     kinds = kinds if carving is None else (*kinds, carving.kind)
+    kinds = (*kinds, taint_rules(cache)) if of.settings.device_taint_rules else kinds
     return (
         Reflector(api, NODES, NodeSink(cache), rng=rng),  # what there is to give
         Reflector(api, POD_GROUPS, PodGroupSink(cache), rng=rng),  # devices that a plan promises to a gang

@@ -119,6 +119,7 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``queue_use``: which use of queues over time counts in their fair shares; None: none. ``use_source``: who knows it;
     None: the scheduler counts. ``pricing``: for the strategy ``priced``. ``follows_use``: pods are told of limits that
     agents of nodes have seen, and explanations name idle shares.
+    ``device_taint_rules``: taints of DeviceTaintRules keep claims off devices.
     """
 
     decisions: Settings = Settings()
@@ -144,3 +145,4 @@ class SchedulerSettings(msgspec.Struct, frozen=True, kw_only=True):
     evictions_per_s: int = 300
     settle_s: float = 15.0
     follows_use: bool = False
+    device_taint_rules: bool = False

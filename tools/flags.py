@@ -59,7 +59,10 @@ def etcd(folder: Path, *, client_port: int, peer_port: int) -> list[str]:
 
 
 #: Feature gate -> the group version of its kinds, where that is not served by default.
-_SERVED_WITH: Final = {"GenericWorkload": "scheduling.k8s.io/v1alpha2"}
+_SERVED_WITH: Final = {
+    "GenericWorkload": "scheduling.k8s.io/v1alpha2",
+    "DRADeviceTaintRules": "resource.k8s.io/v1beta2",
+}
 
 
 def kube_apiserver(

@@ -226,6 +226,26 @@ class DeviceTaint(WireStruct, frozen=True, gc=False):
     effect: str = ""
 
 
+class DeviceTaintSelector(WireStruct, frozen=True, gc=False):
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(WireStruct, frozen=True, gc=False):
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRule(WireStruct, frozen=True, gc=False):
+    """resource.k8s.io/v1beta2; the other kinds here are v1."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+
+
 class Device(WireStruct, frozen=True, gc=False):
     name: str = ""
     attributes: dict[str, DeviceAttribute] | None = None

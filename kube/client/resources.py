@@ -135,6 +135,15 @@ DEVICE_CLASSES = Resource(
     namespaced=False,
     type=resource.DeviceClass,
 )
+#: Served where the API server has the feature gate ``DRADeviceTaintRules`` and this version.
+DEVICE_TAINT_RULES = Resource(
+    group="resource.k8s.io",
+    version="v1beta2",
+    plural="devicetaintrules",
+    kind="DeviceTaintRule",
+    namespaced=False,
+    type=resource.DeviceTaintRule,
+)
 VOLUME_ATTACHMENTS = Resource(
     group="storage.k8s.io",
     version="v1",

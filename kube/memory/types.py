@@ -211,6 +211,17 @@ DEVICE_CLASSES = ResourceType(
     namespaced=False,
     blank=b'"spec":{}',
 )
+#: Served only where a feature gate of Kubernetes is on, so not among ``BUILT_IN``.
+DEVICE_TAINT_RULES = ResourceType(
+    group="resource.k8s.io",
+    version="v1beta2",
+    plural="devicetaintrules",
+    kind="DeviceTaintRule",
+    namespaced=False,
+    has_status=True,
+    has_generation=True,
+    blank=b'"spec":{"taint":{"key":"","effect":""}},"status":{}',
+)
 VOLUME_ATTACHMENTS = ResourceType(
     group="storage.k8s.io",
     version="v1",

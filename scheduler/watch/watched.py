@@ -9,6 +9,7 @@ from kube.client.resources import (
     CSI_NODES,
     CSI_STORAGE_CAPACITIES,
     DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
     JOBS,
     NAMESPACES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -25,6 +26,7 @@ from kube.lead.secondary import Kind
 from scheduler.core.convert import job_owners, selectors, topologies, volume_needs, volumes
 from scheduler.core.convert.budgets import budget_record
 from scheduler.core.convert.device_classes import device_class_record
+from scheduler.core.convert.device_taint_rules import taint_rule_record
 from scheduler.core.convert.resource_slices import slice_record
 from scheduler.watch.cache import Cache
 from scheduler.watch.fact_sink import ClaimSink, FactSink, StoredSink
@@ -37,6 +39,15 @@ def budgets(cache: Cache) -> Kind[Any]:
         POD_DISRUPTION_BUDGETS,
         FactSink(cache, cache.room.budgets, budget_record),
         "pods are asked to go for others by the budgets that were read before, and the API server refuses what it must",
+    )
+
+
+def taint_rules(cache: Cache) -> Kind[Any]:
+    """What to follow where administrators taint devices."""
+    return Kind(
+        DEVICE_TAINT_RULES,
+        FactSink(cache, cache.cluster.claims.inventory.rules, taint_rule_record),
+        "pods whose ResourceClaims are not allocated wait; without --device-taint-rules none is read",
     )
 
 

@@ -9,13 +9,13 @@ from scheduler.core.model.device_need import DeviceToleration
 from scheduler.core.model.device_record import DeviceTaint
 
 #: Other effects, ``None`` among them, keep nobody off.
-_KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
+KEEPS_OFF: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 def keep_off(taints: Iterable[DeviceTaint], tolerations: Iterable[DeviceToleration]) -> bool:
     """Whether a taint keeps a request off a device."""
     listed = tuple(tolerations)
-    return any(taint.effect in _KEEPS_OFF and not any(_tolerates(each, taint) for each in listed) for taint in taints)
+    return any(taint.effect in KEEPS_OFF and not any(_tolerates(each, taint) for each in listed) for taint in taints)
 
 
 def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from scheduler.core.claims.pools import Pool, Run, make_pool
 from scheduler.core.claims.selectors import Compiler, SelectorFailed, Selectors
+from scheduler.core.claims.taint_rules import Selected, TaintRules, selecting
 from scheduler.core.model.device_need import DeviceNeed
-from scheduler.core.model.device_record import DeviceClassRecord, PoolId, SliceRecord
+from scheduler.core.model.device_record import DeviceClassRecord, PoolId, SliceRecord, TaintRuleRecord
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.records import NodeRecord
 
@@ -155,7 +156,10 @@ def _same(one: tuple[Pool, ...], other: tuple[Pool, ...]) -> bool:
 
 
 class Inventory:
-    """Slices and classes as they come. ``changed``: nodes whose devices may have changed; None: any, or a class has."""
+    """Slices, classes and taint rules as they come.
+
+    ``changed``: nodes whose devices may have changed; None: any, or a class or a rule has.
+    """
 
     def __init__(
         self,
@@ -168,6 +172,10 @@ class Inventory:
         self._selectors = Selectors(compiler)
         self.slices: Facts[str, SliceRecord] = Facts(self._slice_changed, read_changed=read_changed)
         self.classes: Facts[str, DeviceClassRecord] = Facts(self._class_changed, read_changed=read_changed)
+        self.rules: Facts[str, TaintRuleRecord] = Facts(self._rule_changed, read_changed=read_changed)
+        self._taint_rules = TaintRules()
+        #: What rules select that have changed since pools were made.
+        self._retainted: set[Selected] = set()
         self._slices_of: dict[PoolId, dict[str, SliceRecord]] = {}
         #: The pool that each slice belongs to, by name: it may come back with another one.
         self._pool_of: dict[str, PoolId] = {}
@@ -221,7 +229,17 @@ class Inventory:
         self._view = None
         self._tell(_nodes_of(changed) if len(changed) <= _MOST_LOOKED_AT else None)
 
+    def _rule_changed(self, record: TaintRuleRecord) -> None:
+        changed = self._taint_rules.put(record.name, self.rules.get(record.name))
+        if changed:
+            self._retainted |= changed
+            self._view = None
+            self._tell(None)
+
     def _refresh(self) -> None:
+        if self._retainted:
+            self._stale.update(each for each in self._slices_of if not self._retainted.isdisjoint(selecting(each)))
+            self._retainted = set()
         while self._stale:
             pool_id = self._stale.pop()
             self._leave(pool_id)
@@ -229,7 +247,7 @@ class Inventory:
             if not slices:
                 self._slices_of.pop(pool_id, None)
                 continue
-            pool = self._pools[pool_id] = make_pool(pool_id, slices.values())
+            pool = self._pools[pool_id] = make_pool(pool_id, self._taint_rules.tainted(pool_id, slices.values()))
             if pool.open_runs:
                 self._roaming[pool_id] = pool
                 continue

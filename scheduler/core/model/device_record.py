@@ -56,6 +56,21 @@ class DeviceTaint(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     effect: str
 
 
+class TaintRuleRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A DeviceTaintRule: a taint of all devices that it selects. None: of any driver, any pool, any name."""
+
+    name: str
+    taint: DeviceTaint
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return self.name
+
+
 class DevicePlace(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """From which nodes a device can be used: ``node``, or all (``is_everywhere``), or those that ``terms`` take."""
 

@@ -33,6 +33,7 @@ from wire.versions import is_older
 _CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _SLICES: Final = "resourceslices.resource.k8s.io"
 _CLASSES: Final = "deviceclasses.resource.k8s.io"
+_RULES: Final = "devicetaintrules.resource.k8s.io"
 #: Pods that may use a claim at once (resource/v1).
 MOST_USERS: Final = 256
 
@@ -309,7 +310,7 @@ class ResourceClaims:
 
     def _ways(self, pod: PodRecord) -> tuple[Backed, ...]:
         """How claims may give a pod its extended resources, as far as it is known which devices there are."""
-        kinds = (self.claims, self.inventory.slices, self.inventory.classes)
+        kinds = (self.claims, self.inventory.slices, self.inventory.classes, self.inventory.rules)
         return self.extended.ways(pod) if all(kind.is_current for kind in kinds) else ()
 
     def _need(self, claim: ResourceClaimRecord) -> DeviceNeed | None:
@@ -349,6 +350,8 @@ class ResourceClaims:
             return None
         if not self.inventory.slices.is_current:
             return _not_read(_SLICES)
+        if not self.inventory.rules.is_current:
+            return _not_read(_RULES)
         missing = self.inventory.view().missing(needs)
         if missing is None:
             return None

@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from scheduler.core.convert.device_classes import device_class_record
+from scheduler.core.convert.device_taint_rules import taint_rule_record
 from scheduler.core.convert.resource_claims import resource_claim_record
 from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.model.device_need import DeviceNeed
-from scheduler.core.model.device_record import DeviceClassRecord, SliceRecord
+from scheduler.core.model.device_record import DeviceClassRecord, SliceRecord, TaintRuleRecord
 from scheduler.core.model.records import Demand, NodeRecord
-from wire.resource import DeviceClass, ResourceClaim, ResourceSlice
+from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 
 DRIVER = "gpu.example.com"
 
@@ -104,3 +105,9 @@ def devices(name: str, *listed: dict[str, Any], **more: Any) -> SliceRecord:
 def device_class(name: str = "gpu", *expressions: str, config: Sequence[dict[str, Any]] = ()) -> DeviceClassRecord:
     spec = {"selectors": selectors(*expressions), "config": list(config)}
     return device_class_record(msgspec.convert({"metadata": {"name": name}, "spec": spec}, DeviceClass))
+
+
+def taint_rule(name: str, key: str = "ill", *, effect: str = "NoSchedule", **selector: str) -> TaintRuleRecord:
+    """A rule that taints what ``driver``, ``pool`` and ``device`` select."""
+    spec = {"deviceSelector": selector, "taint": {"key": key, "effect": effect}}
+    return taint_rule_record(msgspec.convert({"metadata": {"name": name}, "spec": spec}, DeviceTaintRule))

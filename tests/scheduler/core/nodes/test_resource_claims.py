@@ -74,13 +74,18 @@ def test_pods_whose_own_claims_ask_the_same_are_of_one_class() -> None:
     assert len({pod.cls for pod in made.waiting()}) == 1
 
 
-@pytest.mark.parametrize("kind", ["claims", "slices", "classes"])
+@pytest.mark.parametrize("kind", ["claims", "slices", "classes", "rules"])
 def test_a_kind_that_can_t_be_read_keeps_pods_waiting(kind: str) -> None:
     made = cluster(*_NODES, claimed(), claiming("p", "c"), *([] if kind == "classes" else [GPU]), offered("a"))
     inventory = made.claims.inventory
-    facts: Any = {"claims": made.claims.claims, "slices": inventory.slices, "classes": inventory.classes}[kind]
+    facts: Any = made.claims.claims if kind == "claims" else getattr(inventory, kind)
     facts.note_in_step(False)
-    names = {"claims": "resourceclaims", "slices": "resourceslices", "classes": "deviceclasses"}
+    names = {
+        "claims": "resourceclaims",
+        "slices": "resourceslices",
+        "classes": "deviceclasses",
+        "rules": "devicetaintrules",
+    }
     assert told(made) == (Code.NOT_READ, f"{names[kind]}.resource.k8s.io")
     facts.note_in_step(True)
     assert told(made)[0] is Code.DEVICE_CLASS_NOT_FOUND if kind == "classes" else chosen(made.decide(0))
