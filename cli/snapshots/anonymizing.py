@@ -16,12 +16,14 @@ from typing import Any, Final
 
 import msgspec
 
+from cli.snapshots import anonymous_claims
 from cli.snapshots.saved import Saved
 from gpu.dialects import nvannotations
 from scheduler.core.convert.in_tree_volumes import DRIVERS
 from scheduler.core.queues.use_over_time import UseOverTime, counts_written, read_counts
 from scheduler.core.room import written
 from wire import gangs, gangwords, names
+from wire.core import Container, Pod
 
 Rename = Callable[[str], str]
 
@@ -50,6 +52,8 @@ _PLAIN_FIELDS: Final = frozenset({
     "preemptionDelay", "stalenessGracePeriod", "preemptMinRuntime", "reclaimMinRuntime", "health", "resourceID",
     "receivedResourceType", "portion", "selectedGPUGroups", "schedulerName", "fieldPath",
     "finalizers", "hostIP", "capacity", "maximumVolumeSize", "volumeMode",
+    "extendedResourceName", "resourceName", "bindingConditions", "bindingFailureConditions", "allocationMode",
+    "allocationTimestamp", "shareID", "resource", "apiGroup",
 })  # fmt: skip
 #: Between the zones of a volume that is in several.
 _ZONES_APART: Final = "__"
@@ -61,6 +65,10 @@ _KEYS: Final = frozenset({
 })  # fmt: skip
 #: Fields that are amounts by resource.
 _AMOUNTS: Final = frozenset({"requests", "limits", "capacity", "allocatable", "overhead", "allocatedResources"})
+#: Fields that name a request of a claim, and after a slash its alternative.
+_REQUESTS: Final = frozenset({"request", "requests"})
+#: Fields that name an attribute of devices.
+_ATTRIBUTES: Final = frozenset({"matchAttribute", "distinctAttribute"})
 #: Annotations of pods that are names; of those in JSON the fields that are.
 _NAMES: Final = frozenset({
     names.POD_GROUP_NAME, names.GPU_FRACTION_CONTAINER_NAME, names.SHARED_GPU_CONFIGMAP, names.OLD_STORAGE_CLASS,
@@ -97,14 +105,28 @@ def _joined(saved: Saved, rename: Rename) -> dict[str, str]:
         for volume in pod.spec.volumes or ():
             if volume.ephemeral is not None:
                 made[f"{meta.name}-{volume.name}"] = f"{_of(meta.name, rename)}-{_of(volume.name, rename)}"
+        # Names of resources stay, and with them those of classes that they are made of.
+        made |= {name: name for container in _containers(pod) for name in _classes(container)}
         prefix = (meta.annotations or {}).get(names.SHARED_GPU_CONFIGMAP)
-        for container in (*pod.spec.containers, *(pod.spec.init_containers or ())) if prefix else ():
+        for container in _containers(pod) if prefix else ():
             for name in _config_maps(container):
                 made[name] = f"{_of(prefix or '', rename)}{name[len(prefix or '') :]}"
     return made
 
 
-def _config_maps(container: Any) -> Iterator[str]:
+def _containers(pod: Pod) -> Iterator[Container]:
+    yield from pod.spec.containers
+    yield from pod.spec.init_containers or ()
+
+
+def _classes(container: Container) -> Iterator[str]:
+    """DeviceClasses that a container names by an extended resource."""
+    for resource in (*(container.resources.requests or ()), *(container.resources.limits or ())):
+        if resource.startswith(names.DEVICE_CLASS_PREFIX):
+            yield resource.removeprefix(names.DEVICE_CLASS_PREFIX)
+
+
+def _config_maps(container: Container) -> Iterator[str]:
     for variable in container.env or ():
         if variable.value_from is not None and variable.value_from.config_map_key_ref is not None:
             yield variable.value_from.config_map_key_ref.name
@@ -137,15 +159,51 @@ def _tree(field: str, value: Any, rename: Rename) -> Any:
 
 
 def _object(field: str, value: dict[str, Any], rename: Rename) -> dict[str, Any]:
-    if field in _AMOUNTS:
+    is_flat = not any(isinstance(each, dict | list) for each in value.values())
+    if field in _AMOUNTS and is_flat:
         return value
-    if field in _LABELS:
+    if field in _LABELS and is_flat:
         return {_key(key, rename): _label(key, text, rename) for key, text in value.items()}
     if field == "annotations":
         return dict(_annotation(key, text, rename) for key, text in value.items())
     if {"key", "operator", "effect"} & value.keys():  # an expression, a toleration or a taint
         return {name: _of_expression(name, each, value.get("key", ""), rename) for name, each in value.items()}
-    return {name: _tree(name, each, rename) for name, each in value.items()}
+    made = _of_devices(field, value, rename)
+    return {name: _tree(name, each, rename) for name, each in value.items()} if made is None else made
+
+
+def _of_devices(field: str, value: dict[str, Any], rename: Rename) -> dict[str, Any] | None:
+    """What ResourceClaims and ResourceSlices have by names of attributes, capacities and counters; None for others."""
+    if field == "counters":
+        return value
+    if field == "capacity" and isinstance(asked := value.get("requests"), dict) and "value" not in asked:
+        return {"requests": _by_attribute(asked, rename)}
+    if field in {"capacity", "consumedCapacity"}:
+        return _by_attribute(value, rename)
+    if "pool" in value and isinstance(devices := value.get("devices"), list):  # the spec of a ResourceSlice
+        made = {name: _tree(name, each, rename) for name, each in value.items() if name != "devices"}
+        return made | {"devices": [_device(each, value.get("driver", ""), rename) for each in devices]}
+    return None
+
+
+def _device(value: dict[str, Any], driver: str, rename: Rename) -> dict[str, Any]:
+    listed = value.get("attributes")
+    made: dict[str, Any] = _tree("", {name: each for name, each in value.items() if name != "attributes"}, rename)
+    if listed is None:
+        return made
+    return made | {"attributes": anonymous_claims.attributes(listed, driver, lambda each: _of(each, rename), _is_plain)}
+
+
+def _by_attribute(value: dict[str, Any], rename: Rename) -> dict[str, Any]:
+    return {_attribute(name, rename): each for name, each in value.items()}
+
+
+def _attribute(name: str, rename: Rename) -> str:
+    return anonymous_claims.qualified(name, lambda each: _of(each, rename), _is_plain)
+
+
+def _is_plain(domain: str) -> bool:
+    return _is_of(f"{domain}/", _PLAIN_DOMAINS)
 
 
 def _of_expression(name: str, value: Any, key: str, rename: Rename) -> Any:
@@ -157,7 +215,15 @@ def _of_expression(name: str, value: Any, key: str, rename: Rename) -> Any:
 def _text(field: str, text: str, rename: Rename) -> str:
     if field in _PLAIN_FIELDS:
         return text
-    return _key(text, rename) if field in _KEYS else _of(text, rename)
+    if field in _KEYS:
+        return _key(text, rename)
+    if field == "expression":
+        return anonymous_claims.expression(text, lambda each: _of(each, rename), _is_plain)
+    if field in _ATTRIBUTES:
+        return _attribute(text, rename)
+    if field in _REQUESTS:
+        return "/".join(_of(part, rename) for part in text.split("/"))
+    return text if field == "driver" and _is_plain(text) else _of(text, rename)
 
 
 def _of(text: str, rename: Rename) -> str:

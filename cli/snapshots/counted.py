@@ -1,7 +1,7 @@
 """A snapshot as the scheduler's own Cluster, fed with what watches would have shown of it.
 
 A kind that is missing counts as one that the scheduler has not read yet: pods that depend on it wait with that reason.
-So do pods with ResourceClaims: files keep no claims and no slices.
+ResourceClaims that are reserved for pods that wait count as reserved by the scheduler that decides on the file.
 Only the running scheduler knows of failed attempts, so none has failed here.
 """
 
@@ -15,6 +15,9 @@ import msgspec
 from cli.snapshots.saved import Saved
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import budgets, job_owners, queues, selectors, topologies, volume_needs, volumes
+from scheduler.core.convert.device_classes import device_class_record
+from scheduler.core.convert.resource_claims import resource_claim_record
+from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues.use_over_time import NOT_COUNTED, read_counts
@@ -35,12 +38,12 @@ def cluster_of(saved: Saved, settings: Settings) -> tuple[Cluster, tuple[str, ..
     makes_room = settings.makes_room and saved.room is not None
     cluster = Cluster(msgspec.structs.replace(settings, makes_room=makes_room))
     room = KnownForRoom(settings.room)
-    for not_kept in (cluster.claims.claims, cluster.claims.inventory.slices, cluster.claims.inventory.classes):
-        not_kept.expect()
-    for name, (facts, read) in _facts(cluster, room).items():
-        if name in saved.missing:
-            facts.expect()
-        facts.replace(map(read, getattr(saved, name)))
+    # A file does not say in which order devices were allocated.
+    with cluster.claims.order.listing():
+        for name, (facts, read) in _facts(cluster, room).items():
+            if name in saved.missing:
+                facts.expect()
+            facts.replace(map(read, getattr(saved, name)))
     used = read_counts(saved.queue_use) if saved.queue_use else NOT_COUNTED
     cluster.queues.note_use_over_time(NOT_COUNTED if isinstance(used, str) else used)
     for node in saved.nodes:
@@ -52,6 +55,8 @@ def cluster_of(saved: Saved, settings: Settings) -> tuple[Cluster, tuple[str, ..
         if pod.spec.node_name and room.has_budget(pod.metadata.namespace):
             meta = pod.metadata
             room.put_labels(meta.uid, meta.namespace, meta.resource_version, meta.labels or {})
+    for held in cluster.claims.held_by_waiting():
+        cluster.claims.note_own(held.uid, held.rv)
     problems = tuple(_put_room(saved, cluster, room)) if makes_room else ()
     if settings.uses_prices:
         cluster.note_prices(prices_of(typical_of(cluster.arrivals.counts())))
@@ -75,6 +80,9 @@ def _facts(cluster: Cluster, room: KnownForRoom) -> Kept:
         "persistentvolumes": (storage.volumes, volumes.volume_record),
         "persistentvolumeclaims": (storage.claims, volumes.claim_record),
         "poddisruptionbudgets": (room.budgets, budgets.budget_record),
+        "deviceclasses": (cluster.claims.inventory.classes, device_class_record),
+        "resourceslices": (cluster.claims.inventory.slices, slice_record),
+        "resourceclaims": (cluster.claims.claims, resource_claim_record),
     }
 
 

@@ -11,6 +11,7 @@ from wire.core import Job, Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
+from wire.resource import ResourceClaim
 from wire.storage import PersistentVolume, PersistentVolumeClaim
 
 #: Those that ask for a gang in one way or another, of pods and of Jobs.
@@ -40,4 +41,5 @@ IS_KEPT: Final[Mapping[type, Callable[[str], bool]]] = {
     BindRequest: {names.HANDOVER}.__contains__,
     PersistentVolume: {names.OLD_STORAGE_CLASS}.__contains__,
     PersistentVolumeClaim: {names.BIND_COMPLETED, names.OLD_STORAGE_CLASS, names.SELECTED_NODE}.__contains__,
+    ResourceClaim: {names.EXTENDED_RESOURCE_CLAIM}.__contains__,
 }

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from cli.snapshots import leaving_out_claims
 from cli.snapshots.kept_annotations import IS_KEPT
 from wire import names
 from wire.core import (
@@ -129,7 +130,7 @@ def _pod(pod: Pod) -> Pod:
             scheduling_group=_SOMETHING if spec.scheduling_group else None,
             resources=_amounts(spec.resources),
         ),
-        status=_status(pod.status, is_bound=bool(pod.spec.node_name)),
+        status=_status(pod.status),
     )
 
 
@@ -193,7 +194,7 @@ def _amounts(resources: ResourceRequirements | None) -> ResourceRequirements | N
     return None if resources is None else msgspec.structs.replace(resources, claims=None)
 
 
-def _status(status: PodStatus, *, is_bound: bool) -> PodStatus:
+def _status(status: PodStatus) -> PodStatus:
     return PodStatus(
         phase=status.phase,
         conditions=_conditions(status.conditions, _CONDITIONS, with_reason=True),
@@ -202,18 +203,19 @@ def _status(status: PodStatus, *, is_bound: bool) -> PodStatus:
         resources=_amounts(status.resources),
         allocated_resources=status.allocated_resources,
         resource_claim_statuses=status.resource_claim_statuses,
-        extended_resource_claim_status=_by_claim(status.extended_resource_claim_status) if is_bound else None,
+        extended_resource_claim_status=_by_claim(status.extended_resource_claim_status),
         start_time=status.start_time,
     )
 
 
 def _by_claim(status: PodExtendedResourceClaimStatus | None) -> PodExtendedResourceClaimStatus | None:
-    """Which resources of a pod that runs are devices of a claim; the claim itself is in no snapshot."""
+    """The claim for extended resources of a pod, and which resources its devices are."""
     if status is None:
         return None
     mapped = {each.resource_name for each in status.request_mappings or ()}
     return PodExtendedResourceClaimStatus(
-        request_mappings=[ContainerExtendedResourceRequest(resource_name=each) for each in sorted(mapped)]
+        resource_claim_name=status.resource_claim_name,
+        request_mappings=[ContainerExtendedResourceRequest(resource_name=each) for each in sorted(mapped)],
     )
 
 
@@ -295,4 +297,5 @@ _KEEP: Final[Mapping[type, Callable[[Any], Any]]] = {
     BindRequest: _bind_request,
     Namespace: _bare,
     Job: _bare,
+    **leaving_out_claims.KEEP,
 }

@@ -23,6 +23,7 @@ from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 from wire.crds.topology import Topology
 from wire.policy import PodDisruptionBudget
+from wire.resource import DeviceClass, ResourceClaim, ResourceSlice
 from wire.storage import (
     CSIDriver,
     CSINode,
@@ -76,6 +77,9 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     persistentvolumes: list[PersistentVolume] = []
     persistentvolumeclaims: list[PersistentVolumeClaim] = []
     poddisruptionbudgets: list[PodDisruptionBudget] = []
+    deviceclasses: list[DeviceClass] = []
+    resourceslices: list[ResourceSlice] = []
+    resourceclaims: list[ResourceClaim] = []
 
     @property
     def wall_s(self) -> int:
@@ -87,7 +91,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 PLURALS: Final = (
     *("nodes", "pods", "queues", "podgroups", "bindrequests", "namespaces", "topologies", "jobs", "storageclasses"),
     *("csinodes", "csidrivers", "csistoragecapacities", "volumeattachments", "persistentvolumes"),
-    *("persistentvolumeclaims", "poddisruptionbudgets"),
+    *("persistentvolumeclaims", "poddisruptionbudgets", "deviceclasses", "resourceslices", "resourceclaims"),
 )
 #: Kinds that the scheduler can do without for a while.
 OPTIONAL: Final = frozenset({*PLURALS, "configmaps"} - {"nodes", "pods"})

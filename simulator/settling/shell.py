@@ -33,6 +33,7 @@ from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.room import Intent, Victim
 from simulator.settling import claims
 from simulator.settling.books import Books
+from simulator.settling.device_claims import DeviceClaims
 from simulator.settling.evictions import Evictions
 from simulator.settling.successor import bound, has_successor, leaves_drained_node, successor
 from wire import names
@@ -54,8 +55,11 @@ class Shell:
         self.cluster = cluster
         self.wall_s = wall_s
         self._pods = {pod.metadata.uid: pod for pod in pods}
-        self._rv = max((int(rv) for pod in self._pods.values() if (rv := _version(pod)).isdecimal()), default=0)
+        versions = [_version(pod) for pod in self._pods.values()]
+        versions += [claim.resource_version for claim in cluster.claims.claims.all()]
+        self._rv = max((int(rv) for rv in versions if rv.isdecimal()), default=0)
         self._books = Books(cluster, self._next_rv)
+        self._device_claims = DeviceClaims(cluster.claims, self._next_rv)
         self._evictions = Evictions(cluster)
         self.current: dict[str, str | None] = {uid: uid for uid in self._pods}
         self._origins = {uid: uid for uid in self._pods}
@@ -105,7 +109,7 @@ class Shell:
                     self._place(placement)
             case Prepare(placements=placements):
                 for placement in placements:
-                    claims.bind(self.cluster.storage, placement)
+                    self._prepare(placement)
             case MakeRoom(intent=intent):
                 self._make_room(intent)
             case GiveUp(intent_id=intent_id):
@@ -117,6 +121,16 @@ class Shell:
             case _:
                 return False
         return True
+
+    def _prepare(self, placement: Placement) -> None:
+        claims.bind(self.cluster.storage, placement)
+        uid = placement.pod_uid
+        if placement.claims:
+            before = self._pods[uid]
+            pod = self._pods[uid] = self._device_claims.prepare(placement, before)
+            if pod is not before:
+                self.cluster.upsert_pod(pod)
+            self._device_claims.own(uid, pod.metadata.resource_version)
 
     def _place(self, placement: Placement) -> None:
         self._bind(placement.pod_uid, placement.node, placement.devices, placement.alternative)
@@ -171,6 +185,7 @@ class Shell:
         self._made += 1
         uid = f"{origin}~{self._made}"
         made = successor(pod, uid=uid, rv=self._next_rv(), created=self._now())
+        made = self._device_claims.make_again(pod, made)
         self._pods[uid] = made
         self._origins[uid] = origin
         self.current[origin] = uid
@@ -182,6 +197,7 @@ class Shell:
         """Have a pod go for good."""
         self.cluster.remove_pod(uid)
         self._books.leave(uid)
+        self._device_claims.leave(uid)
         self._evictions.gone(uid)
         origin = self._origins.get(uid)
         if origin is not None and self.current[origin] == uid:

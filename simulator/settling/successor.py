@@ -61,7 +61,12 @@ def bound(pod: Pod, node: str, *, rv: str, started: str) -> Pod:
         pod,
         metadata=msgspec.structs.replace(pod.metadata, resource_version=rv),
         spec=msgspec.structs.replace(pod.spec, node_name=node, scheduling_gates=None),
-        status=PodStatus(phase=names.RUNNING, start_time=started),
+        status=PodStatus(
+            phase=names.RUNNING,
+            start_time=started,
+            resource_claim_statuses=pod.status.resource_claim_statuses,
+            extended_resource_claim_status=pod.status.extended_resource_claim_status,
+        ),
     )
 
 

@@ -39,6 +39,7 @@ KEPT = {
     *(f"spec.resourceClaims.{name}" for name in ("name", "resourceClaimName", "resourceClaimTemplateName")),
     *(f"status.resourceClaimStatuses.{name}" for name in ("name", "resourceClaimName")),
     "status.extendedResourceClaimStatus.requestMappings.resourceName",
+    "status.extendedResourceClaimStatus.resourceClaimName",
     "status.phase",
     "status.startTime",
 }

@@ -1,53 +1,191 @@
-"""A snapshot keeps which ResourceClaims a pod uses, but no claims: such pods wait, and say that they were not read."""
+"""ResourceClaims in a snapshot: kept but for parameters of drivers, and decided on as in the cluster."""
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import msgspec
+import pytest
 
 from cli.snapshots.anonymizing import anonymized
 from cli.snapshots.counted import cluster_of
 from cli.snapshots.leaving_out import kept
 from cli.snapshots.saved import KIND, VERSION, Saved, read, write
+from scheduler.core.convert.device_classes import device_class_record
 from scheduler.core.convert.pods import pod_record
+from scheduler.core.convert.resource_claims import resource_claim_record
+from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code
-from tests.scheduler.core.nodes.claiming import claiming
+from simulator.settling.rest import settle
+from simulator.settling.shell import Shell
+from tests.scheduler.core.device_objects import ask, device, written_slice
+from tests.scheduler.core.nodes.claiming import claimed, claiming
 from tests.scheduler.core.objects import node, pod
+from tests.simulator.settling.given import WALL_S, places
 from wire import names
 from wire.core import Node, Pod
+from wire.resource import DeviceClass, ResourceClaim, ResourceSlice
+
+_DRIVER = "acme.com"
+_OPAQUE = {"opaque": {"driver": _DRIVER, "parameters": {"token": "secret"}}}
+_RULE = {"matchAttribute": f"{_DRIVER}/model", "requests": ["r"]}
 
 
-def test_a_pod_with_claims_waits_until_they_are_read() -> None:
-    pods = [claiming("acme-named", "acme-claim"), claiming("acme-made", template="acme-made-gpu-x1")]
-    for each in pods:
-        assert kept(each).spec.resource_claims == each.spec.resource_claims
-        assert kept(each).status.resource_claim_statuses == each.status.resource_claim_statuses
-    taken = Saved(kind=KIND, version=VERSION, taken_at="2026-11-27T04:00:00Z", nodes=_kept_nodes(), pods=_kept(pods))
-    for file in (taken, anonymized(taken)):
-        cluster, _ = cluster_of(read(write(file)), Settings())
-        verdicts = [entry.verdict for entry in cluster.decide(0).entries if isinstance(entry, Explain)]
-        assert {verdict.code for verdict in verdicts} == {Code.NOT_READ}
-        assert "resourceclaims" in {verdict.detail.partition(".")[0] for verdict in verdicts}
-    assert b"acme-claim" not in write(anonymized(taken))
+def _class(expression: str = f'device.driver == "{_DRIVER}"', resource: str = "acme.com/gpu") -> DeviceClass:
+    spec = {
+        "selectors": [{"cel": {"expression": expression}}],
+        "config": [_OPAQUE],
+        "extendedResourceName": resource,
+    }
+    return msgspec.convert({"metadata": {"name": "acme-gpu", "uid": "class"}, "spec": spec}, DeviceClass)
+
+
+def _slice(at: str, model: str, **more: Any) -> ResourceSlice:
+    listed = device("acme-d0", attributes={"model": f"acme-{model}", f"{_DRIVER}/rank": 1}, **more)
+    made = written_slice(at, listed, driver=_DRIVER, pool=f"acme-pool-{at}")
+    named = msgspec.structs.replace(made.metadata, uid=f"uid-slice-{at}")
+    return msgspec.structs.replace(made, metadata=named)
+
+
+def _claim(name: str = "acme-claim", expression: str = "", rules: Any = (), **more: Any) -> ResourceClaim:
+    cel = [expression] if expression else []
+    made: Any = msgspec.to_builtins(claimed(name, ask(cls="acme-gpu", cel=cel), **more))
+    made["spec"]["devices"] |= {"config": [_OPAQUE], "constraints": list(rules)}
+    if (allocation := made["status"].get("allocation")) is not None:
+        allocation["devices"]["config"] = [{"source": "FromClaim", **_OPAQUE}]
+        allocation["devices"]["results"][0] |= {"driver": _DRIVER, "pool": "acme-pool-acme-n1", "device": "acme-d0"}
+    return msgspec.convert(made, ResourceClaim)
+
+
+def _model(name: str) -> str:
+    return f'device.attributes["{_DRIVER}"].model == "acme-{name}"'
+
+
+def _saved(*objects: Any, missing: tuple[str, ...] = ()) -> Saved:
+    """A file with these objects, and two nodes with a device each, of models ``small`` and ``large``."""
+    nodes = [kept(node(name)) for name in ("acme-n1", "acme-n2")]
+    slices = [kept(_slice("acme-n1", "small")), kept(_slice("acme-n2", "large"))]
+    lists: dict[type, list[Any]] = {Node: nodes, ResourceSlice: slices, Pod: [], ResourceClaim: [], DeviceClass: []}
+    for each in (_class(), *objects):
+        lists[type(each)].append(kept(each))
+    return Saved(
+        kind=KIND,
+        version=VERSION,
+        taken_at="2026-11-27T04:00:00Z",
+        missing=list(missing),
+        nodes=lists[Node],
+        pods=lists[Pod],
+        deviceclasses=lists[DeviceClass],
+        resourceslices=lists[ResourceSlice],
+        resourceclaims=lists[ResourceClaim],
+    )
+
+
+def _both(file: Saved) -> tuple[Saved, Saved]:
+    return file, anonymized(file)
+
+
+def _placed(file: Saved) -> dict[int, int]:
+    """Number of each pod in the order of names -> number of its node, 0 for one that waits."""
+    cluster, _ = cluster_of(read(write(file)), Settings())
+    shell = Shell(cluster, file.pods, wall_s=WALL_S)
+    shell.finish_what_is_under_way()
+    assert settle(shell).is_at_rest
+    ordered = ["", *sorted(each.metadata.name for each in file.nodes)]
+    return {number: ordered.index(at) for number, at in enumerate(places(shell).values(), 1)}
+
+
+def test_decisions_read_the_same_of_what_is_kept_and_no_parameter_is() -> None:
+    held = _claim(
+        on=("acme-n1", "acme-d0"), by=("uid-p",), annotations={names.EXTENDED_RESOURCE_CLAIM: "true", "a": "b"}
+    )
+    for claim in (_claim(expression=_model("large"), rules=[_RULE]), held):
+        assert resource_claim_record(kept(claim)) == resource_claim_record(claim)
+    assert device_class_record(kept(_class())).selectors == device_class_record(_class()).selectors
+    published = _slice("acme-n1", "small", nodeAllocatableResourceMappings={"cpu": {"secret": "secret"}})
+    assert slice_record(kept(published)) == slice_record(published)
+    for each in (held, _class(), published):
+        assert b"secret" not in msgspec.json.encode(kept(each))
+
+
+def test_a_claim_is_allocated_where_a_device_of_its_model_is() -> None:
+    wanted = _claim(expression=_model("large"), rules=[_RULE])
+    for file in _both(_saved(wanted, claiming("acme-p", "acme-claim"))):
+        assert _placed(file) == {1: 2}
+
+
+def test_devices_of_pods_that_run_are_taken() -> None:
+    held = _claim("acme-held", on=("acme-n1", "acme-d0"), by=("uid-acme-a",))
+    runs = claiming("acme-a", "acme-held", bound_to="acme-n1")
+    waits = [_claim(f"acme-{name}") for name in ("c", "d")]
+    pods = [claiming("acme-b", "acme-c"), claiming("acme-e", "acme-d")]
+    for file in _both(_saved(held, runs, *waits, *pods)):
+        assert sorted(_placed(file).values()) == [0, 1, 2]
+
+
+def test_a_pod_whose_claim_was_reserved_when_the_file_was_taken_is_bound_by_it() -> None:
+    held = _claim(on=("acme-n1", "acme-d0"), by=("uid-acme-p",))
+    waits = claiming("acme-p", "acme-claim")
+    assert waits.metadata.uid == "uid-acme-p"
+    for file in _both(_saved(held, waits)):
+        assert _placed(file) == {1: 1}
+
+
+def test_devices_stand_for_an_extended_resource() -> None:
+    limits = {"resources": {"limits": {"acme.com/gpu": "1"}}}
+    pods = [pod(f"acme-{name}", spec={"containers": [{"name": "main", **limits}]}) for name in "abc"]
+    for file in _both(_saved(*pods)):
+        assert sorted(_placed(file).values()) == [0, 1, 2]
+
+
+def test_selectors_that_compare_names_by_drivers_of_machines_stay_as_they_are() -> None:
+    expression = 'device.attributes["gpu.nvidia.com"].productName.matches("^acme H100")'
+    file = anonymized(_saved(_claim(expression=expression)))
+    (request,) = file.resourceclaims[0].spec.devices.requests or []
+    assert request.exactly is not None
+    (selector,) = request.exactly.selectors or []
+    assert selector.cel is not None
+    assert selector.cel.expression == expression
+
+
+def test_no_name_of_claims_devices_and_classes_is_left() -> None:
+    selected = "device.attributes['acme.com'].model in ['acme-large', \"acme-small\"] && device.driver != r'acme.com'"
+    held = _claim(on=("acme-n1", "acme-d0"), by=("uid-p",))
+    capacity = {"acme.com/memory": {"value": "80Gi"}, "cores": {"value": "4"}}
+    text = write(
+        anonymized(
+            msgspec.structs.replace(
+                _saved(_claim("acme-c", selected, [_RULE]), held, claiming("acme-p", "acme-c")),
+                resourceslices=[kept(_slice("acme-n1", "small", capacity=capacity))],
+            )
+        )
+    ).decode()
+    found = [each for each in re.findall(r'[^" ]*acme[^" ]*', text) if not each.startswith("uid-")]
+    assert found == ["acme.com/gpu"]  # names of resources stay
+    assert '"cores"' in text
+    assert "80Gi" in text
+
+
+@pytest.mark.parametrize("missing", ["resourceclaims", "resourceslices", "deviceclasses"])
+def test_pods_with_claims_wait_where_a_kind_could_not_be_read(missing: str) -> None:
+    objects = [] if missing == "resourceclaims" else [_claim()]
+    file = _saved(*objects, claiming("acme-p", "acme-claim"), missing=(missing,))
+    if missing == "deviceclasses":
+        file = msgspec.structs.replace(file, deviceclasses=[])
+    cluster, _ = cluster_of(read(write(file)), Settings())
+    verdicts = [entry.verdict for entry in cluster.decide(0).entries if isinstance(entry, Explain)]
+    assert [(verdict.code, verdict.detail) for verdict in verdicts] == [(Code.NOT_READ, f"{missing}.resource.k8s.io")]
 
 
 def test_resources_that_a_claim_gives_a_running_pod_are_not_counted_on_its_node() -> None:
     mapping = {"containerName": "main", "resourceName": names.GPU_RESOURCE, "requestName": "r"}
-    status = {"resourceClaimName": "acme-claim", "requestMappings": [mapping]}
-    for node_name, claimed in (("n1", ((names.GPU_RESOURCE, 2),)), ("", ())):
-        written = msgspec.to_builtins(pod("p", gpus=2, bound_to=node_name))
-        written["status"]["extendedResourceClaimStatus"] = status
-        found = kept(msgspec.convert(written, Pod))
-        record = pod_record(found, Settings())
-        assert record is not None
-        assert (record.cls.demand.claimed, record.extended_claim) == (claimed, "")
-        assert b"acme-claim" not in msgspec.json.encode(found)
-
-
-def _kept(pods: list[Pod]) -> list[Pod]:
-    return [kept(each) for each in pods]
-
-
-def _kept_nodes() -> list[Node]:
-    return [kept(node("n1", 1))]
+    status = {"resourceClaimName": "c", "requestMappings": [mapping]}
+    written = msgspec.to_builtins(pod("p", gpus=2, bound_to="n1"))
+    written["status"]["extendedResourceClaimStatus"] = status
+    found = kept(msgspec.convert(written, Pod))
+    record = pod_record(found, Settings())
+    assert record is not None
+    assert record.cls.demand.claimed == ((names.GPU_RESOURCE, 2),)
