@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from cli.metrics import declared as have
+from cli.metrics import tenants
 from cli.metrics.metric import Metric
 
 _WIDTH: Final = 12
@@ -85,6 +86,17 @@ PANELS: Final = (
         (
             (f"sum(increase({have.EVICTED_IN_VAIN.name}[1h]))", "pods evicted for pods that did not start"),
             (f"max by (action) ({have.INTENTS.name})", "intents that stand: {{action}}"),
+        ),
+    ),
+    Panel(
+        "GPUs held by idle shares",
+        "short",
+        (
+            (
+                f"sum by (namespace) ({tenants.TENANT_NANO.name} and on (uuid, pod_uid) "
+                f"{tenants.TENANT_IDLE.name}) / 1e9",
+                "{{namespace}}",
+            ),
         ),
     ),
     Panel("Decisions a second", "ops", ((_rate(have.DECISIONS, "kind"), "{{kind}}"),)),

@@ -110,9 +110,14 @@ def idle(nano: int, since: str, now_ns: int) -> str:
     """Since when a share is idle, and how much of GPUs that has been."""
     if (since_ns := parse_ns(since)) is None:
         return _NONE
-    hundredths = idle_nano_seconds(nano, since, now_ns) * 100 // (NANO_PER_DEVICE * 3_600)
-    cost = f"{hundredths // 100}.{hundredths % 100:02d}".rstrip("0").rstrip(".")
+    cost = gpu_hours(idle_nano_seconds(nano, since, now_ns))
     return f"{clock(since, now_ns)} ({age(max(0, now_ns - since_ns))}, {cost} GPU-hours)"
+
+
+def gpu_hours(nano_seconds: int) -> str:
+    """GPU-hours, rounded down to hundredths."""
+    hundredths = nano_seconds * 100 // (NANO_PER_DEVICE * 3_600)
+    return f"{hundredths // 100}.{hundredths % 100:02d}".rstrip("0").rstrip(".")
 
 
 def clock(at: str, now_ns: int) -> str:

@@ -13,6 +13,7 @@ from cli.metrics.metric import Metric, counter, gauge
 from cli.metrics.registry import Registry, Sample
 from nodeagent.core.measures import Deeds, DeviceMeasures, Measures, TenantMeasures
 
+_SECOND_NS: Final = 1_000_000_000
 _DEVICE: Final = {"uuid": "UUID of the GPU or MIG slice"}
 _TENANT: Final = {**_DEVICE, "namespace": "of the pod", "pod": "its name", "pod_uid": "its UID"}
 
@@ -34,6 +35,12 @@ TENANT_SM: Final = gauge(
 TENANT_SM_OF_SHARE: Final = gauge("moorage_tenant_sm_of_share_ratio", "The same by its share; may be above 1.", _TENANT)
 TENANT_NANO: Final = gauge("moorage_tenant_asked_nano", "Its share, in billionths of a GPU.", _TENANT)
 TENANT_PROCESSES: Final = gauge("moorage_tenant_processes", "Its processes on the GPU.", _TENANT)
+TENANT_IDLE: Final = gauge(
+    "moorage_tenant_idle_seconds",
+    "Time for which the pod has used at most 5 % of its share; absent below half an hour, and for shares below a "
+    "quarter of a GPU.",
+    _TENANT,
+)
 DEEDS: Final = counter(
     "moorage_limit_deeds_total",
     "Decisions to end processes above their memory cap.",
@@ -43,6 +50,7 @@ DEEDS: Final = counter(
 _OF_DEVICES: Final = (MEMORY_TOTAL, MEMORY_USED, UTILIZATION, ASKED, UNATTRIBUTED)
 _OF_TENANTS: Final = (
     TENANT_USED, TENANT_ASKED, TENANT_CAP, TENANT_SM, TENANT_SM_OF_SHARE, TENANT_NANO, TENANT_PROCESSES,
+    TENANT_IDLE,
 )  # fmt: skip
 #: All that are declared here.
 TENANTS: Final = (*_OF_DEVICES, *_OF_TENANTS, DEEDS)
@@ -86,6 +94,7 @@ def _of_tenant(tenant: TenantMeasures) -> Iterable[tuple[Metric, float | None]]:
         (TENANT_SM_OF_SHARE, _ratio(tenant.sm_of_share_percent)),
         (TENANT_NANO, tenant.tenancy.nano),
         (TENANT_PROCESSES, tenant.processes),
+        (TENANT_IDLE, None if tenant.idle_ns is None else tenant.idle_ns // _SECOND_NS),
     )
 
 

@@ -36,6 +36,7 @@ def add_command(commands: _Commands) -> None:
     parser.add_argument("--details", action="store_true", help="begin with a line for each device")
     parser.add_argument("--queues", action="store_true", help="begin with the tree of queues, not the map")
     parser.add_argument("--use", action="store_true", help="begin with use of shares, idle ones first")
+    parser.add_argument("--idle", action="store_true", help="begin with idle shares only, by GPU-hours")
     parser.add_argument("--once", action="store_true", help="show it once and end")
     parser.add_argument("--simulate", action="store_true", help="show a simulated cluster at work; needs no cluster")
     parser.add_argument(
@@ -54,8 +55,9 @@ def add_command(commands: _Commands) -> None:
 def _top(arguments: argparse.Namespace) -> int:
     if arguments.nodes and not arguments.simulate:
         raise BadInput("--nodes: allowed with --simulate")
-    if arguments.use and arguments.queues:
-        raise BadInput("--use: not with --queues; give one of them")
+    for option in ("use", "idle"):
+        if getattr(arguments, option) and arguments.queues:
+            raise BadInput(f"--{option}: not with --queues; give one of them")
     selection.namespaces(arguments)
     selection.refuse_labels(arguments, _ALL_COUNT)
     from cli.top import process  # noqa: PLC0415 - lazily, so that --help costs nothing

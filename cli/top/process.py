@@ -56,11 +56,10 @@ async def _run(arguments: argparse.Namespace) -> int:
         api = cluster.api(dated, tries=TRIES)
         some = selection.namespaces(arguments)
         watching = None if arguments.simulate else leaders
-        following = Following(
-            api, publishing.objects, rng=rng(), namespaces=some, leaders=watching, has_use=arguments.use
-        )
+        has_use = arguments.use or arguments.idle
+        following = Following(api, publishing.objects, rng=rng(), namespaces=some, leaders=watching, has_use=has_use)
         unusable = Unusable(publishing.objects)
-        view = View(_PLAIN_WIDTH, _EVERYTHING, has_use=arguments.use, **_how(arguments))
+        view = View(_PLAIN_WIDTH, _EVERYTHING, use=has_use, has_use=has_use, **_how(arguments))
         top = Top(publishing, following, view, unusable, clock=api.clock)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(following.run)
@@ -88,7 +87,7 @@ async def _run(arguments: argparse.Namespace) -> int:
 
 def _how(arguments: argparse.Namespace) -> dict[str, Any]:
     """How it begins."""
-    return {"by": arguments.by, "details": arguments.details, "queues": arguments.queues, "use": arguments.use}
+    return {"by": arguments.by, "details": arguments.details, "queues": arguments.queues, "idle": arguments.idle}
 
 
 @asynccontextmanager
@@ -161,6 +160,8 @@ class Top:
             self.view = msgspec.structs.replace(self.view, queues=not self.view.queues, use=False, top=0)
         elif key == "i" and self.view.has_use:
             self.view = msgspec.structs.replace(self.view, use=not self.view.use, queues=False, top=0)
+        elif key == "o" and self.view.use:
+            self.view = msgspec.structs.replace(self.view, idle=not self.view.idle, top=0)
         elif key == "b":
             other = next(by for by in COLOURS if by != self.view.by)
             self.view = msgspec.structs.replace(self.view, by=other)

@@ -23,7 +23,7 @@ from cli.page.values import Changes, Device, NodeCard, PodLine, Tenant
 from cli.printable import line
 from cli.queueing.pools import DEFAULT
 from cli.top.queues import queue_lines
-from cli.top.use import use_lines
+from cli.top.use import idle_lines, use_lines
 from gpu.share import NANO_PER_DEVICE
 from wire.crds.podgroup import DEFAULT_NODE_POOL
 
@@ -56,6 +56,8 @@ class View(msgspec.Struct, frozen=True):
     #: Whether use of shares is shown, and not the map; whether it is followed at all.
     use: bool = False
     has_use: bool = False
+    #: Of these only idle ones.
+    idle: bool = False
     #: The time of the API server.
     now_ns: int = 0
 
@@ -127,6 +129,8 @@ def _listed(shown: Changes, view: View) -> list[Text] | None:
     if not view.use:
         return None
     queue_of = {pod.uid: pod.queue for pod in shown.pods}
+    if view.idle:
+        return list(idle_lines(shown.nodes, queue_of, now_ns=view.now_ns, width=view.width))
     return list(use_lines(shown.nodes, queue_of, by=view.by, now_ns=view.now_ns, width=view.width))
 
 
@@ -353,7 +357,8 @@ def _why(pod: PodLine) -> str:
 
 def _foot(top: int, page: int, count: int, view: View) -> Text:
     where = f"lines {top + 1}-{min(top + page, count)} of {count}   " if count > page else ""
-    return Text(where + _KEYS + ("   i: use" if view.has_use else ""), style="dim")
+    keys = "   i: use   o: idle only" if view.use else "   i: use" if view.has_use else ""
+    return Text(where + _KEYS + keys, style="dim")
 
 
 def _cut(text: str, width: int) -> str:

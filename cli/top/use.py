@@ -16,11 +16,12 @@ from cli.inspection.telling import gpus_up, percent_up
 from cli.inspection.uses import Row, Sum
 from cli.page.values import Device, NodeCard
 from cli.printable import line
-from gpu.nodeuse import STRENGTHS, State
+from gpu.nodeuse import STRENGTHS, State, idle_nano_seconds
 from scheduler.core.report.node_view import Kind
 
 _GAP: Final = "  "
 _PODS: Final = ("POD", "NODE", "GPU", "SHARE", "MEMORY", "SM", "LIMIT", "IDLE SINCE")
+_IDLE: Final = ("POD", "QUEUE", "NODE", "GPU", "SHARE", "MEMORY", "SM", "IDLE SINCE")
 _SUMS: Final = ("SHARES", "HELD", "IDLE", "MEMORY", "SM", "NOT KNOWN")
 #: Longer names are cut: pods and nodes of a row have to fit on one line.
 _LONGEST: Final = 40
@@ -53,6 +54,24 @@ def use_lines(
     yield Text(
         "Percent are of the share: peak of memory, mean of SM, of 5 minutes. Written every 5 minutes.", style="dim"
     )
+
+
+def idle_lines(nodes: Sequence[NodeCard], queue_of: Mapping[str, str], *, now_ns: int, width: int) -> Iterator[Text]:
+    """Shares that are idle, by what they have cost so far, and what is not known. Arguments as of ``use_lines``."""
+    if not any(node.use for node in nodes):
+        yield Text(uses.NO_AGENTS, style="yellow")
+        return
+    rows = [row for node in nodes if node.use for row in _rows(node)]
+    found = uses.in_order((row for row in rows if row.is_idle), now_ns)
+    longest = min(_LONGEST, max(12, width // 5))
+    if found:
+        yield from _table(_IDLE, [(_idle(row, queue_of, now_ns, longest), True) for row in found])
+        yield Text()
+    yield Text(_idle_sum(found, now_ns), style="bold")
+    unknown = sum(row.state is State.STALE or row.memory_percent is None or row.sm_percent is None for row in rows)
+    if unknown:
+        yield Text(f"shares whose use is not known: {unknown}", style="yellow")
+    yield from (Text(note, style="yellow") for note in _notes(nodes, now_ns))
 
 
 def _rows(node: NodeCard) -> Iterator[Row]:
@@ -92,6 +111,19 @@ def _pod(row: Row, now_ns: int, longest: int) -> tuple[str, ...]:
         uses.limit(row.enforced, STRENGTHS.get(row.enforced, "")),
         uses.idle(row.nano, row.idle_since, now_ns) if row.is_idle else "-",
     )
+
+
+def _idle(row: Row, queue_of: Mapping[str, str], now_ns: int, longest: int) -> tuple[str, ...]:
+    pod, node, gpu, share, memory, sm, _, since = _pod(row, now_ns, longest)
+    return pod, _cut(queue_of.get(row.uid, "") or _NO_QUEUE, longest), node, gpu, share, memory, sm, since
+
+
+def _idle_sum(rows: Sequence[Row], now_ns: int) -> str:
+    if not rows:
+        return "no share is idle"
+    cost = uses.gpu_hours(sum(idle_nano_seconds(row.nano, row.idle_since, now_ns) for row in rows))
+    said = f"{len(rows)} idle shares hold" if len(rows) > 1 else "1 idle share holds"
+    return f"{said} {gpus_up(sum(row.nano for row in rows))} GPUs, {cost} GPU-hours so far"
 
 
 def _sum(one: Sum, longest: int) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ class DeviceMeasures:
 class TenantMeasures:
     """A tenant on a device. None: the driver does not tell. ``cap_bytes``: None for no cap.
 
-    ``sm_of_share_percent`` may pass 100.
+    ``sm_of_share_percent`` may pass 100. ``idle_ns``: for how long it has been idle; None if it is not.
     """
 
     tenancy: Tenancy
@@ -40,6 +40,7 @@ class TenantMeasures:
     used_bytes: int | None
     sm_percent: int | None
     cap_bytes: int | None
+    idle_ns: int | None = None
 
     @property
     def asked_bytes(self) -> int:
@@ -60,8 +61,14 @@ class Measures:
     tenants: tuple[TenantMeasures, ...] = ()
 
 
-def measures(sample: Sample, held: Collection[Tenancy]) -> Measures:
-    """Return what a sample says. A tenant whose device could not be read is left out."""
+def measures(
+    sample: Sample, held: Collection[Tenancy], idle_since_ns: Mapping[Key, int | None] | None = None
+) -> Measures:
+    """Return what a sample says. A tenant whose device could not be read is left out.
+
+    ``idle_since_ns``: of those that are idle, by the sample's clock.
+    """
+    idle = {key: sample.at_ns - since for key, since in (idle_since_ns or {}).items() if since is not None}
     asked: defaultdict[str, int] = defaultdict(int)
     for one in held:
         asked[one.device] += one.nano
@@ -73,7 +80,7 @@ def measures(sample: Sample, held: Collection[Tenancy]) -> Measures:
     devices = {device.uuid: device for device in sample.devices}
     return Measures(
         tuple(_device(device, asked[device.uuid], keys) for device in devices.values()),
-        tuple(_tenant(one, found.get(one.key, ())) for one in held if one.device in devices),
+        tuple(_tenant(one, found.get(one.key, ()), idle.get(one.key)) for one in held if one.device in devices),
     )
 
 
@@ -84,13 +91,14 @@ def _device(device: Device, asked_nano: int, keys: Collection[Key]) -> DeviceMea
     )
 
 
-def _tenant(one: Tenancy, processes: Collection[Process]) -> TenantMeasures:
+def _tenant(one: Tenancy, processes: Collection[Process], idle_ns: int | None) -> TenantMeasures:
     return TenantMeasures(
         one,
         sum(process.count for process in processes),
         _sum(process.used_bytes for process in processes),
         _sum(process.sm_percent for process in processes),
         one.cap_mib * MIB or None,
+        idle_ns,
     )
 
 

@@ -88,7 +88,10 @@ class Standing:
     def measures(self, now_ns: int) -> Measures:
         """What an exporter shows; nothing where the last report is old."""
         report = self.fresh(now_ns)
-        return Measures() if report is None else measures(report.sample, self._held)
+        if report is None:
+            return Measures()
+        idle_since_ns = {key: use.idle_since_ns for key, use in self._using.uses(now_ns).items()}
+        return measures(report.sample, self._held, idle_since_ns)
 
     def tenants(self, now_ns: int) -> list[TenantUse]:
         """Everybody who holds a share."""

@@ -13,9 +13,12 @@ import msgspec
 
 from cli.metrics.declared import COMPONENTS
 from cli.metrics.metric import Metric
+from cli.metrics.tenants import TENANTS
 
 Series = dict[str, str]
-METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for each in COMPONENTS.values() for metric in each}
+METRICS: Final[Mapping[str, Metric]] = {
+    metric.name: metric for each in (*COMPONENTS.values(), TENANTS) for metric in each
+}
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -370,6 +373,25 @@ def _silent_about_fragments() -> Iterator[Case]:
     yield Case("no pod waits", "MoorageFragmented", unusable(pieces=2.0, cpu=1.0, waiting="0x130"), 130)
 
 
+def idle(values: str, uuid: str = "GPU-a") -> Series:
+    """A pod's time of idleness; series end where a pod is busy or gone."""
+    where = {"namespace": "team", "pod": "notebook", "pod_uid": "u", "uuid": uuid}
+    return one("moorage_tenant_idle_seconds", values, "node-agent", **where)
+
+
+def _fires_for_idle() -> Iterator[Case]:
+    said = "Pod team/notebook holds a quarter of a GPU or more and leaves it idle"
+    held = ({"namespace": "team", "pod": "notebook"}, said)
+    yield Case("half an hour idle", "MoorageGpuHeldIdle", idle("_x9 1800+60x10"), 16, (held,))
+    both = idle("_x9 1800+60x10") | idle("_x12 1800+60x10", "GPU-b")
+    yield Case("two GPUs of a pod are one alert", "MoorageGpuHeldIdle", both, 18, (held,))
+
+
+def _silent_about_idle() -> Iterator[Case]:
+    yield Case("busy again at once", "MoorageGpuHeldIdle", idle("_x9 1800+60x3 stale _x20"), 30)
+    yield Case("a pod that computes", "MoorageGpuHeldIdle", idle("_x40"), 40)
+
+
 def _silent_about_workloads() -> Iterator[Case]:
     yield Case("a burst of workloads", "MoorageWorkloadsUngrouped", ungrouped("0x3 40x3 0x20"), 20)
     yield Case("an owner that may not be read", "MoorageForbidden", forbidden("get", "batches"), 40)
@@ -404,6 +426,8 @@ def _healthy() -> Series:
     return made
 
 
-FIRES: Final = (*_fires(), *_fires_for_queues())
-SILENT: Final = (*_silent(), *_silent_about_fragments(), *_silent_about_workloads(), *_silent_about_queues())
+FIRES: Final = (*_fires(), *_fires_for_queues(), *_fires_for_idle())
+SILENT: Final = (
+    *_silent(), *_silent_about_fragments(), *_silent_about_idle(), *_silent_about_workloads(), *_silent_about_queues(),
+)  # fmt: skip
 HEALTHY: Final = _healthy()

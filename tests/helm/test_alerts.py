@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.metrics.declared import COMPONENTS
-from tests.helm.alertcases import FIRES, HEALTHY, SILENT, Case
+from tests.helm.alertcases import FIRES, HEALTHY, METRICS, SILENT, Case
 from tools.alertprogram import ensure
 from tools.chart import CHART
 from tools.metricspage import rules
@@ -84,6 +83,6 @@ def test_what_is_otherwise_than_expected_is_told(case: Case, tmp_path: Path) -> 
 
 
 def test_a_case_asks_for_series_that_components_have() -> None:
-    there = {series for metrics in COMPONENTS.values() for metric in metrics for series in metric.series}
+    there = {series for metric in METRICS.values() for series in metric.series}
     for series in (HEALTHY, *(case.series for case in (*FIRES, *SILENT))):
         assert {name.partition("{")[0] for name in series} <= there

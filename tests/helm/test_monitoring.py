@@ -12,6 +12,7 @@ import pytest
 
 from cli.metrics.declared import COMPONENTS
 from cli.metrics.metric import Metric
+from cli.metrics.tenants import TENANTS
 from tools.chart import CHART
 from tools.dashboard import PANELS, dashboard
 from tools.metricspage import rules
@@ -19,7 +20,7 @@ from tools.metricspage import rules
 #: Set by the configuration that scrapes. ``le`` is Prometheus' own.
 SCRAPED = frozenset({"job", "instance", "le"})
 BY_SERIES: Mapping[str, Metric] = {
-    series: metric for metrics in COMPONENTS.values() for metric in metrics for series in metric.series
+    series: metric for metrics in (*COMPONENTS.values(), TENANTS) for metric in metrics for series in metric.series
 }
 ALERTS = {rule["alert"]: rule for rule in rules()}
 SHOWN = {f"{panel.title}/{number}": query for panel in PANELS for number, query in enumerate(panel.queries)}
@@ -136,6 +137,13 @@ def test_the_dashboard_is_json_with_a_panel_each_and_no_two_in_one_place() -> No
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in made["panels"]]
     assert len(set(places)) == len(places)
     assert (CHART / "dashboards" / "moorage.json").read_text() == dashboard()
+
+
+def test_no_metric_but_a_tenants_has_a_label_that_prometheus_sets_for_what_it_scrapes() -> None:
+    """The PodMonitor lets labels of a metric win, for tenants."""
+    scraped = {"namespace", "pod", "container", "endpoint", *SCRAPED} - {"le"}
+    for metrics in COMPONENTS.values():
+        assert [metric.name for metric in metrics if scraped & metric.labels.keys()] == []
 
 
 def test_the_dashboard_shows_evictions_by_action_and_those_without_a_start_side_by_side() -> None:

@@ -659,6 +659,7 @@ def test_prometheus_operator_finds_the_components_by_their_labels_and_the_rules_
     monitor = only(objects, "PodMonitor", "moorage")
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["honorLabels"] is True
     for component in COMPONENTS:
         template = only(objects, "Deployment", f"moorage-{component}")["spec"]["template"]
         assert monitor["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()

@@ -23,7 +23,8 @@ def test_gpus_and_tenants_are_shown_as_they_were_measured() -> None:
         Tenancy("uid-q", "team/q", "GPU-1", 500_000_000, 2000),
     ]
     mine = Process(1, 1, 900 * MIB, 10, "uid-p"), Process(2, 1, 100 * MIB, 20, "uid-p"), Process(3, 1, MIB, None, "")
-    found = measures(Sample(0, (Device("GPU-1", 4000 * MIB, 1001 * MIB, mine, 40),)), held)
+    sample = Sample(2_400 * 10**9, (Device("GPU-1", 4000 * MIB, 1001 * MIB, mine, 40),))
+    found = measures(sample, held, {("uid-q", "GPU-1"): 300 * 10**9, ("uid-p", "GPU-1"): None})
     card, p, q = (
         '{uuid="GPU-1"}',
         *(f'{{namespace="team",pod="{name}",pod_uid="uid-{name}",uuid="GPU-1"}}' for name in "pq"),
@@ -47,6 +48,7 @@ def test_gpus_and_tenants_are_shown_as_they_were_measured() -> None:
         f"moorage_tenant_sm_of_share_ratio{q} 0.0",
         f"moorage_tenant_asked_nano{q} 5e+08",
         f"moorage_tenant_processes{q} 0.0",
+        f"moorage_tenant_idle_seconds{q} 2100.0",
         'moorage_limit_deeds_total{deed="largest",dry_run="true"} 2.0',
         'moorage_limit_deeds_total{deed="all",dry_run="false"} 1.0',
     }

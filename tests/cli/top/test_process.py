@@ -30,6 +30,7 @@ PATIENCE_S = 120
         (["--nodes", "1x1x1GiB"], "--nodes: allowed with --simulate"),
         (["--simulate", "--nodes", "none"], "--nodes: nodes 'none'"),
         (["-n", "a,b"], "--namespace a,b: allowed is the name of a namespace"),
+        (["--idle", "--queues"], "--idle: not with --queues"),
         (["--by", "phase"], "invalid choice: 'phase'"),
         (["--kubeconfig", "/no/such"], "/no/such"),
     ],

@@ -17,7 +17,7 @@ from cli.page.publishing import Publishing
 from cli.page.values import Changes, Device, NodeCard, PodLine, Tenant
 from cli.top.process import Top
 from cli.top.screen import Letters, View, screen
-from cli.top.use import use_lines
+from cli.top.use import idle_lines, use_lines
 from gpu.book import Book, Entry, render
 from gpu.share import NANO_PER_DEVICE
 from kube.client.api import Api
@@ -64,6 +64,38 @@ def test_the_documents_show_what_is_drawn() -> None:
     assert "\n".join(said) in (REPOSITORY / "docs/top.md").read_text()
 
 
+def idle_drawn(*nodes: NodeCard, width: int = 140, queues: dict[str, str] | None = None) -> list[str]:
+    return [each.plain.rstrip() for each in idle_lines(nodes, queues or {}, now_ns=NOW_NS, width=width)]
+
+
+LONG_IDLE = Tenant(
+    namespace="team-c", name="jupyter", uid="u4", nano=NANO_PER_DEVICE // 4, memory_percent=0, sm_percent=0,
+    idle_since="2026-11-27T02:30:00Z",
+)  # fmt: skip
+
+
+def test_idle_shares_alone_are_listed_by_what_they_have_cost_as_the_documents_show() -> None:
+    stale = node("node-2", SILENT, use="stale", use_since="2026-11-27T15:30:00Z")
+    there = node("node-1", IDLE, BUSY, SILENT, LONG_IDLE), stale, NodeCard(name="node-3", gpus=1)
+    said = idle_drawn(*there, queues={"u2": "research"})
+    assert [line.split()[0] for line in said[1:3]] == ["team-c/jupyter", "team-b/notebook"]
+    assert "team-a/train" not in "\n".join(said)
+    assert "\n".join(said) in (REPOSITORY / "docs/top.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (node("n", BUSY), ["no share is idle"]),
+        (node("n", IDLE, use="stale"), ["no share is idle", "shares whose use is not known: 1"]),
+        (NodeCard(name="n"), ["use is not shown: no node agent has reported (docs/node-agent.md)"]),
+    ],
+    ids=["busy", "dead-agent", "no-agent"],
+)
+def test_nobody_is_called_idle_without_a_report_of_now(there: NodeCard, said: list[str]) -> None:
+    assert idle_drawn(there)[: len(said)] == said
+
+
 def test_without_an_agent_one_line_says_why_nothing_is_shown() -> None:
     assert drawn(node("node-1", BUSY, use="")) == ["use is not shown: no node agent has reported (docs/node-agent.md)"]
 
@@ -101,7 +133,11 @@ def test_it_takes_the_place_of_the_map_and_scrolls() -> None:
     view = View(140, 12, use=True, has_use=True, now_ns=NOW_NS)
     lines = [each.plain.rstrip() for each in screen(shown, Letters(), view).lines]
     assert lines[3].startswith("POD  ")
-    assert lines[-1].endswith("b: namespace or queue   i: use")
+    assert lines[-1].endswith("b: namespace or queue   i: use   o: idle only")
+    lines = [each.plain.rstrip() for each in screen(shown, Letters(), msgspec.structs.replace(view, idle=True)).lines]
+    assert lines[3].startswith("POD  ")
+    assert lines[4].startswith("team-b/notebook")
+    assert lines[6] == "1 idle share holds 0.5 GPUs, 2.7 GPU-hours so far"
     scrolled = screen(shown, Letters(), msgspec.structs.replace(view, top=1_000))
     assert scrolled.top > 0
 
@@ -174,6 +210,10 @@ async def test_it_follows_what_agents_report_and_takes_nothing_of_a_dead_one_for
         said = await ready("False")
         assert "15%" not in said
         assert "n1: its agent has not worked for 2h" in said
+        top.pressed("o")
+        assert "no share is idle" in "\n".join(line.plain for line in top.drawn().lines)
+        top.pressed("o")
         top.pressed("i")
+        top.pressed("o")
         assert "POD  " not in "\n".join(line.plain for line in top.drawn().lines)
         tasks.cancel_scope.cancel()

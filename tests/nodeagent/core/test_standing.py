@@ -121,3 +121,11 @@ def test_a_pod_is_told_once_a_minute_and_every_deed_is_counted() -> None:
     assert made.deeds == {("largest", False): 4, ("largest", True): 4}
     # Somebody who holds nothing any more is nobody to be told.
     assert made.hear(report(200 * SECOND, deed("gone"))) == []
+
+
+def test_for_how_long_a_tenant_is_idle_is_measured_from_its_last_use() -> None:
+    made = standing(*(report(second * SECOND) for second in range(0, 1_800, 30)))
+    assert [one.idle_ns for one in made.measures(1_770 * SECOND).tenants] == [None, None]
+    made.hear(report(1_800 * SECOND))
+    measured = made.measures(1_800 * SECOND).tenants
+    assert {one.tenancy.pod_uid: one.idle_ns for one in measured} == {POD: None, OTHER: 1_800 * SECOND}
