@@ -25,6 +25,7 @@ from nodeagent.ownplugin import OwnPlugin
 from nodeagent.pluginports import Observer, Places, Sources
 from nodeagent.pluginreports import Reports
 from nodeagent.pluginsources import NodeSources
+from nodeagent.restoring import Restoring, boot_id
 from nodeagent.serving import serve
 from wire import names
 from wire.core import Node, ObjectMeta
@@ -58,7 +59,10 @@ def own_plugin(
 
     node, files = options.node_name, options.device_plugin_files
     publishing = agent.publishing
-    carver = _carver(agent, kubelet, events=events, node=node, one_question=one_question) if agent.books else None
+    carver = None
+    if agent.books:
+        kept = state / "restored"
+        carver = _carver(agent, kubelet, events=events, node=node, one_question=one_question, kept=kept)
     return OwnPlugin(
         own,
         said=NodeSources(lambda: publishing.node, folder=Path(files) if files else None, kept=state / "node"),
@@ -78,6 +82,7 @@ def _carver(
     events: EventRecorder,
     node: str,
     one_question: OneQuestion,
+    kept: Path,
 ) -> Carver:
     """Return what makes MIG slices. The GpuNode says which, as long as the Node's label offers its GPUs for that."""
     publishing = agent.publishing
@@ -107,14 +112,20 @@ def _carver(
         publishing.tell(slices=carver.reports)
         agent.tell()
 
+    async def known() -> None:
+        for each in agent.reflectors:
+            await each.synced.wait()
+
+    driver = AskedAside(MigCards(), one_question)
     carver = Carver(
-        AskedAside(MigCards(), one_question),
+        driver,
         kubelet,
         gpu_node=gpu_node,
         booked=booked,
         told=told,
         heard=heard,
     )
+    carver.restoring = Restoring(driver, kept=kept, boot=boot_id(), known=known)
     publishing.before_first = carver.seed
     return carver
 

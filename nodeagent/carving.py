@@ -18,10 +18,11 @@ from kube.client.clock import monotonic_ns
 from nodeagent.core.advertising import uuid_of
 from nodeagent.core.mig.card import Ask, CardSlices, NotDone, Seen, Spot
 from nodeagent.core.mig.reporting import CardReport, ask_of, outcome_of, report, reported
-from nodeagent.core.mig.steps import Carving, Destroy, Make, Outcome, done, due, failed, step
+from nodeagent.core.mig.steps import Carving, Destroy, Make, Outcome, State, done, due, failed, step
 from nodeagent.kubeletapi.client import Life, Unanswered
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
 from nodeagent.pluginports import Slices
+from nodeagent.restoring import Restoring
 from wire.crds.gpunode import GpuNode
 
 _log: Final = logging.getLogger(__name__)
@@ -94,6 +95,8 @@ class Carver(Slices):
         self._now_ns = now_ns
         self._told = told
         self._heard = heard
+        #: Set before ``restore``; None: nothing is made again after a reboot.
+        self.restoring: Restoring | None = None
         self._pace = pace or CarvingPace()
         self._carvings: dict[str, Carving] = {}
         self._outcomes: dict[str, Outcome] = {}
@@ -122,13 +125,45 @@ class Carver(Slices):
         self._gone = {uuid: since for uuid, since in self._gone.items() if since > generation}
 
     def seed(self, found: GpuNode | None) -> None:
-        """Take what an agent before this one reported."""
+        """Take what an agent before this one reported. What is known better stays."""
         for card in (found.status.cards or ()) if found is not None else ():
             if card.carving is not None:
                 self._outcomes.setdefault(card.uuid, outcome_of(card.carving))
             if card.layout is not None or card.carving is not None:
                 self.reports = {card.uuid: reported(card), **self.reports}
         self._told()
+
+    async def restore(self) -> None:
+        """Make slices again that a reboot took, of the GPUs that answer. Waits for the driver.
+
+        Called before ``run``, so that no attempt is begun again that an agent before this one has ended.
+        """
+        if self.restoring is None:
+            return
+        await self.restoring.known()
+        self.seed(self._gpu_node())
+        while (found := self._gpu_node()) is not None:
+            try:
+                cards = await self._driver.read()
+            except NotDone as error:
+                self._say(str(error))
+                await anyio.sleep(self._pace.rest_s)
+                continue
+            self._say("")
+            await self._made_again(self.restoring, found, cards)
+            return
+
+    async def _made_again(self, restoring: Restoring, found: GpuNode, cards: Mapping[str, CardSlices]) -> bool:
+        """Make them; return whether there were any."""
+        asked = {each.uuid: each.attempt for each in found.spec.mig or ()}
+
+        def made(uuid: str, refusal: str) -> None:
+            if refusal:
+                self._end(uuid, Outcome(asked.get(uuid, ""), State.FAILED, refusal))
+
+        changed = await restoring.look(found, cards, made)
+        self._generation += bool(changed)
+        return bool(changed)
 
     async def run(self) -> None:
         """Carve until cancelled. What was begun goes on with the next call."""
@@ -150,19 +185,32 @@ class Carver(Slices):
     async def _round(self) -> None:
         """Look at all GPUs, and do one step of each."""
         asks, seen = self._asks(), await self._look()
+        if await self._has_restored(seen):
+            seen = await self._look()
         for uuid in sorted({*asks, *self._carvings}):
             await self._step(uuid, asks.get(uuid), seen.get(uuid))
         self._report(seen)
+
+    async def _has_restored(self, seen: Mapping[str, Seen]) -> bool:
+        """Whether a GPU that is seen for the first time since a boot got slices again: its MIG mode is on by now."""
+        found = self._gpu_node()
+        if found is None or self.restoring is None:
+            return False
+        cards = {uuid: CardSlices(one.present, one.profiles) for uuid, one in seen.items()}
+        return await self._made_again(self.restoring, found, cards)
 
     async def _step(self, uuid: str, ask: Ask | None, seen: Seen | None) -> None:
         found = step(self._carvings.get(uuid), ask, seen, self._now_ns())
         self._keep(uuid, found.carving)
         if found.outcome is not None:
-            self._outcomes[uuid] = found.outcome
-            _log.info("MIG layout of %s: %s %s", uuid, found.outcome.state.value, found.outcome.why)
-            self._heard(uuid, found.outcome)
+            self._end(uuid, found.outcome)
         if found.action is not None and found.carving is not None:
             self._keep(uuid, await self._do(uuid, found.carving, found.action))
+
+    def _end(self, uuid: str, outcome: Outcome) -> None:
+        self._outcomes[uuid] = outcome
+        _log.info("MIG layout of %s: %s %s", uuid, outcome.state.value, outcome.why)
+        self._heard(uuid, outcome)
 
     def _keep(self, uuid: str, carving: Carving | None) -> None:
         if carving is None:

@@ -22,6 +22,8 @@ from wire.crds.gpunode import PLUGIN_OWN, CardHealth, Missing
 _log: Final = logging.getLogger(__name__)
 #: Between an end and the next start.
 _AGAIN_S: Final = 30.0
+#: For so long nothing is offered after a start, until slices that a reboot took were made again.
+_RESTORED_WITHIN_S: Final = 30.0
 
 #: ``status.agent.missing``: what.
 _CARVING: Final = "mig-on-demand"
@@ -54,6 +56,8 @@ class OwnPlugin:
         self._node_read = node_read
         self._said = said
         self._carver = carver
+        #: Set when slices that a reboot took were made again.
+        self._restored = anyio.Event()
         slices = Slices() if carver is None else carver
         self._sources = Sources(
             file=said.file, allocatable=allocatable, cleared=said.cleared, wanted=wanted, slices=slices
@@ -89,6 +93,9 @@ class OwnPlugin:
             tasks.start_soon(self._labelling.run)
             if self._carver is not None:
                 tasks.start_soon(self._carve, self._carver)
+                # kubelet is to see the slices of before a reboot at once; it does not wait long for an API server.
+                with anyio.move_on_after(_RESTORED_WITHIN_S):
+                    await self._restored.wait()
             while True:
                 try:
                     self._reports.stopped("")
@@ -101,9 +108,11 @@ class OwnPlugin:
                 await anyio.sleep(_AGAIN_S)
 
     async def _carve(self, carver: Carver) -> None:
-        """Carve until cancelled; after an error again."""
+        """Make slices that a reboot took, then carve until cancelled; after an error again."""
         while True:
             try:
+                await carver.restore()
+                self._restored.set()
                 await carver.run()
             except Exception:  # noqa: BLE001 - as above
                 _log.exception("MIG slices are not made, and are looked at again in %.0f s", _AGAIN_S)

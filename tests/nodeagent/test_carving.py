@@ -6,6 +6,8 @@ import contextlib
 import functools
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -14,6 +16,7 @@ from nodeagent.core.mig.card import CardSlices, NotDone, Present, Spot
 from nodeagent.core.mig.steps import CLEAR_NS, KUBELET_SETTLES_NS, PATIENCE_NS, Outcome, State
 from nodeagent.kubeletapi.client import Life, Unanswered
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
+from nodeagent.restoring import Restoring
 from tests.nodeagent.core.mig.cards import PROFILES, SECOND_NS, present, spot
 from wire.core import ObjectMeta
 from wire.crds.gpunode import CardStatus, CarvingStatus, GpuNode, GpuNodeSpec, GpuNodeStatus, MigLayout, SlicePlace
@@ -34,18 +37,23 @@ class World:
     refuses: str = ""
     is_kubelet_up: bool = True
     is_driver_up: bool = True
+    has_mig_mode: bool = True
+    makes_s: float = 0.0
     calls: list[str] = field(default_factory=list)
     heard: list[Outcome] = field(default_factory=list)
     #: What kubelet would give, as the plug-in listed it.
     listed: frozenset[str] = frozenset()
     status: GpuNodeStatus = field(default_factory=GpuNodeStatus)
+    #: The file that an agent keeps, and which boot of the machine this is; None: nothing is made again.
+    kept: Path | None = None
+    boot: str = "b1"
 
     # --- the driver
     async def read(self) -> Mapping[str, CardSlices]:
         await anyio.sleep(0.01)
         if not self.is_driver_up:
             raise NotDone("unable to initialize NVML: Driver Not Loaded")
-        return {GPU: CardSlices(tuple(self.slices), PROFILES)}
+        return {GPU: CardSlices(tuple(self.slices), PROFILES)} if self.has_mig_mode else {}
 
     async def destroy(self, card: str, at: Spot) -> None:
         self._call(f"destroy {at}")
@@ -53,6 +61,7 @@ class World:
         self.slices = [each for each in self.slices if each.spot != at]
 
     async def make(self, card: str, at: Spot) -> None:
+        await anyio.sleep(self.makes_s)
         self._call(f"make {at}")
         name = f"{at.profile[:2]}@{at.start}"
         assert (card, spot(name)) == (GPU, at)
@@ -102,6 +111,8 @@ async def carving(world: World) -> AsyncIterator[Carver]:
         heard=lambda _, outcome: world.heard.append(outcome),
         now_ns=now_ns,
     )
+    if world.kept is not None:
+        carver.restoring = Restoring(world, kept=world.kept, boot=world.boot)
 
     async def plug_in() -> None:
         while True:
@@ -113,6 +124,7 @@ async def carving(world: World) -> AsyncIterator[Carver]:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(plug_in)
+        await carver.restore()
         tasks.start_soon(carver.run)
         await anyio.sleep(KUBELET_SETTLES_NS / SECOND_NS + 1)
         yield carver
@@ -242,3 +254,65 @@ async def test_a_carver_that_ends_between_two_steps_is_followed_by_one_that_comp
             await anyio.sleep(15)
             assert sorted(each.spot for each in world.slices) == [spot("2g@0"), spot("3g@4")]
             assert world.heard[-1].state is State.DONE
+
+
+def rebooted(tmp_path: Path, *, state: str = "done", **how: Any) -> World:
+    """A machine after a reboot: its GPU has no slices, and its GpuNode shows what was."""
+    card = CardStatus(uuid=GPU, layout=[], carving=CarvingStatus(attempt="a", state=state))
+    there: dict[str, Any] = {"slices": [], "layout": ("2g@0", "3g@4"), "kept": tmp_path / "kept", **how}
+    return World(status=GpuNodeStatus(cards=[card]), **there)
+
+
+async def test_slices_that_a_reboot_took_are_made_again_before_anything_is_offered(tmp_path: Path) -> None:
+    world = rebooted(tmp_path)
+    async with carving(world) as carver:
+        assert world.calls == ["make 2g.20gb at 0", "make 3g.40gb at 4"]
+        assert carver.generation == 1
+        assert world.heard == []
+        assert [each.start for each in carver.reports[GPU].layout or ()] == [0, 4]
+        world.slices.clear()  # by hand
+        await anyio.sleep(30)
+        assert len(world.calls) == 2
+    world.boot = "b2"
+    async with carving(world):
+        assert len(world.calls) == 4
+
+
+async def test_after_a_reboot_an_attempt_under_way_is_ended_by_its_steps(tmp_path: Path) -> None:
+    world = rebooted(tmp_path, state="underway")
+    async with carving(world):
+        await anyio.sleep(10)
+        assert world.calls == ["make 2g.20gb at 0", "make 3g.40gb at 4"]
+        assert states(world)[-1] is State.DONE
+
+
+async def test_what_can_not_be_made_again_is_reported_as_failed(tmp_path: Path) -> None:
+    world = rebooted(tmp_path, refuses="make 2g")
+    async with carving(world) as carver:
+        assert world.heard == [Outcome("a", State.FAILED, "create 2g.20gb at 0 after a reboot: Unknown Error")]
+        carving_ = carver.reports[GPU].carving
+        assert carving_ is not None
+        assert (carving_.attempt, carving_.state) == ("a", "failed")
+        assert [each.start for each in carver.reports[GPU].layout or ()] == [4]
+        await anyio.sleep(60)
+        assert len(world.calls) == 2
+
+
+async def test_a_driver_that_comes_late_and_a_mig_mode_that_is_switched_on_late_are_waited_for(tmp_path: Path) -> None:
+    world = rebooted(tmp_path, is_driver_up=False)
+    async with anyio.create_task_group() as tasks:
+
+        async def carve() -> None:
+            async with carving(world):
+                await anyio.sleep_forever()
+
+        tasks.start_soon(carve)
+        await anyio.sleep(12)
+        assert world.calls == []
+        world.is_driver_up, world.has_mig_mode = True, False
+        await anyio.sleep(30)
+        assert world.calls == []
+        world.has_mig_mode = True
+        await anyio.sleep(6)
+        assert world.calls == ["make 2g.20gb at 0", "make 3g.40gb at 4"]
+        tasks.cancel_scope.cancel()

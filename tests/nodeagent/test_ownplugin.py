@@ -17,6 +17,7 @@ from kube.client.retry import Retry
 from kube.events import EventRecorder
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
+from nodeagent.carving import Carver
 from nodeagent.core.health import Health, State
 from nodeagent.core.mistake import Mistake
 from nodeagent.labelling import Labelling
@@ -24,8 +25,10 @@ from nodeagent.ownplugin import OwnPlugin
 from nodeagent.pluginports import Observer, Sources
 from nodeagent.pluginreports import Reports
 from nodeagent.pluginsources import NodeSources
+from nodeagent.restoring import Restoring
 from simulator.virtualtime import VirtualClock
 from tests.nodeagent.node import AGENT, NODE, Scene, scene
+from tests.nodeagent.test_carving import now_ns, rebooted
 from wire import names
 from wire.crds.gpunode import GpuNodeStatus
 
@@ -53,7 +56,7 @@ class Played:
     async def known(self) -> Collection[str] | None:
         return {GPU}
 
-    def part_of(self, it: Scene) -> OwnPlugin:
+    def part_of(self, it: Scene, carver: Carver | None = None) -> OwnPlugin:
         """Make it the plug-in of the agent that is about to start."""
         clock = VirtualClock(asyncio.get_running_loop())
         once = Api(it.server.transport(AGENT), retry=Retry(random.Random(5), tries=1))
@@ -68,6 +71,7 @@ class Played:
             reports=Reports(events, clock, node=NODE, seen=lambda: publishing.node),
             labelling=Labelling(once, node=NODE, seen=lambda: publishing.node, rng=random.Random(6)),
             wanted=it.agent.wanted,
+            carver=carver,
         )
 
 
@@ -174,6 +178,49 @@ async def test_without_an_api_server_it_waits_for_its_node_only_where_it_never_s
             assert played.sources is not None
             for _ in range(2):
                 played.sources.cleared()
+
+
+@pytest.mark.parametrize(("is_away", "served_s"), [(False, 2.0), (True, 30.0)])
+async def test_nothing_is_offered_until_slices_of_before_a_reboot_are_made_again_or_for_half_a_minute(
+    played: Played, tmp_path: Path, is_away: bool, served_s: float
+) -> None:
+    machine = rebooted(tmp_path, makes_s=0.5)
+    carver = Carver(
+        machine,
+        machine,
+        gpu_node=machine.gpu_node,
+        booked=list,
+        told=lambda: None,
+        heard=lambda _, __: None,
+        now_ns=now_ns,
+    )
+    made_at_start: list[int] = []
+
+    async def works(observer: Observer) -> None:
+        del observer
+        made_at_start.append(len(machine.calls))
+        await anyio.sleep_forever()
+
+    def plugin(it: Scene) -> OwnPlugin:
+        known = it.agent.publishing.gpu_nodes.synced.wait
+        carver.restoring = Restoring(machine, kept=tmp_path / "kept", boot="b1", known=known)
+        return played.part_of(it, carver)
+
+    def away(call: Call) -> Fault:
+        return Fault(refuse_with=503) if is_away and call.kind.plural == "gpunodes" else NOTHING
+
+    played.does = works
+    async with scene() as it:
+        it.server.faults.on_request.append(away)
+        began_s = anyio.current_time()
+        await it.start(plugin=plugin)
+        while not made_at_start:  # noqa: ASYNC110 - virtual time
+            await anyio.sleep(0.1)
+        assert anyio.current_time() - began_s <= served_s + 1
+        assert made_at_start == [0 if is_away else 2]
+        is_away = False
+        await anyio.sleep(150)
+        assert len(machine.calls) == 2
 
 
 async def test_it_is_told_which_gpus_reservations_of_its_node_are_opened_for(played: Played) -> None:
