@@ -48,9 +48,20 @@ def has_nri_plugin(policy: ClusterPolicy | None) -> bool:
     return bool(spec.enabled and spec.nri_plugin_enabled)
 
 
-def listed(uuids: Iterable[str], *, cdi: bool) -> str:
-    """The devices of a container as its runtime reads them."""
-    return ",".join(names.CDI_DEVICE_PREFIX + uuid if cdi else uuid for uuid in uuids)
+def listed(uuids: Iterable[str], *, cdi: bool, view_of: str = "") -> str:
+    """The devices of a container as its runtime reads them. ``view_of``: UID of the pod whose view it mounts, or "".
+
+    Names of both forms are never mixed, so beside UUIDs the view is left out. NVIDIA's toolkit in its mode ``auto``
+    resolves CDI names only where all are such names. Of a mix it makes UUIDs and indices: it would look for a GPU
+    called ``moorage.dev/view=...``, and refuse the container. In its mode ``cdi`` it looks a bare UUID up under its
+    ``default-kind``, which need not be that of the device plug-in.
+
+    Source: nvidia-container-toolkit, internal/modifier/cdi.go, internal/info/auto.go, internal/config/image.
+    """
+    if not cdi:
+        return ",".join(uuids)
+    view = [names.VIEW_DEVICE_PREFIX + view_of] if view_of else []
+    return ",".join([*(names.CDI_DEVICE_PREFIX + uuid for uuid in uuids), *view])
 
 
 def _spec(policy: ClusterPolicy | None) -> CdiSpec:

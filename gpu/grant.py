@@ -63,9 +63,7 @@ def shared_metadata(grant: Grant, request: GpuRequest, *, cdi: bool = False, vie
     }
     for container, devices in dealt(grant, request):
         uuids = (device.uuid for device in devices)
-        listed = cdi_names.listed(uuids, cdi=cdi)
-        with_view = f"{listed},{names.VIEW_DEVICE_PREFIX}{view_of}" if cdi and view_of else listed
-        annotations[names.VISIBLE_DEVICES_PREFIX + container.key] = with_view
+        annotations[names.VISIBLE_DEVICES_PREFIX + container.key] = cdi_names.listed(uuids, cdi=cdi, view_of=view_of)
     return BoundMetadata(group_labels([device.group for device in grant.devices]), annotations)
 
 

@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from cli.checks.finding import Finding, Level
+from cli.checks.finding import Finding, Level, some_of
 from cli.checks.reader import Raw, Reader
 from gpu import cdi
-from kube.client.resources import CLUSTER_POLICIES, PODS
+from kube.client.resources import CLUSTER_POLICIES, NODES, PODS
 from wire import names
 from wire.clusterpolicy import ClusterPolicy
 
@@ -20,21 +20,40 @@ _NAME: Final = "cdi"
 
 
 async def check_cdi(reader: Reader) -> list[Finding]:
-    """What the ClusterPolicy says is served, and is what the last pod with a share was told."""
+    """What the ClusterPolicy says is served, is what the last pod with a share was told, and has views of tenants."""
     said = await _policy(reader)
     if isinstance(said, Finding):
         return [said]
+    told = _last_told(await reader.items(PODS.path()))
+    by_cdi = cdi.is_on(said) if told is None else names.CDI_DEVICE_PREFIX in told[1]
+    return [_form(said, told), *([] if by_cdi else _without_view(await reader.items(NODES.path(), if_served=True)))]
+
+
+def _form(said: ClusterPolicy | None, last: tuple[str, str] | None) -> Finding:
+    """``last``: the youngest pod with a share, and what it was told."""
     if cdi.has_nri_plugin(said):
         told = "NVIDIA's operator hands devices over by its NRI plugin: containers with shares see none"
-        return [Finding(Level.WARNING, _NAME, told, "set spec.cdi.nriPluginEnabled of the ClusterPolicy to false")]
+        return Finding(Level.WARNING, _NAME, told, "set spec.cdi.nriPluginEnabled of the ClusterPolicy to false")
     form = "CDI names" if cdi.is_on(said) else "UUIDs"
     why = "there is no ClusterPolicy" if said is None else f"the ClusterPolicy {said.metadata.name}"
-    last = _last_told(await reader.items(PODS.path()))
     if last is not None and (names.CDI_DEVICE_PREFIX in last[1]) is not cdi.is_on(said):
         told = f"pod {last[0]} was told devices in another form than by {form}, as is right here: {why}"
         do = "right if your nodes are set up so; else give scheduler and binder --cdi-enabled=auto"
-        return [Finding(Level.WARNING, _NAME, told, f"{do}, and delete such pods")]
-    return [Finding(Level.OK, _NAME, f"containers are told devices by {form}: {why}")]
+        return Finding(Level.WARNING, _NAME, told, f"{do}, and delete such pods")
+    return Finding(Level.OK, _NAME, f"containers are told devices by {form}: {why}")
+
+
+def _without_view(nodes: list[Raw]) -> list[Finding]:
+    """Nodes that are to show tenants their shares, where devices are told by UUIDs: a runtime reads no mix of both."""
+    wanting = sorted(
+        str(meta["name"])
+        for meta in (node["metadata"] for node in nodes)
+        if (meta.get("annotations") or {}).get(names.NODE_TENANT_VIEW) == "true"
+    )
+    if not wanting:
+        return []
+    told = f"{names.NODE_TENANT_VIEW}=true, but devices are told by UUIDs: containers get no view on {some_of(wanting)}"
+    return [Finding(Level.WARNING, _NAME, told, "tell devices by CDI names (docs/cdi.md), or take the annotation away")]
 
 
 async def _policy(reader: Reader) -> ClusterPolicy | Finding | None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -63,3 +64,64 @@ def test_each_device_of_a_list_is_named_in_full() -> None:
     assert cdi.listed(["GPU-a", "MIG-b"], cdi=False) == "GPU-a,MIG-b"
     kind = "k8s.device-plugin.nvidia.com/gpu="
     assert cdi.listed(["GPU-a", "MIG-b"], cdi=True) == f"{kind}GPU-a,{kind}MIG-b"
+
+
+UID = "0d2f3a5e-0000-4000-8000-000000000001"
+#: A qualified name: vendor, class, and a name that begins with a letter or a digit (CDI specification).
+QUALIFIED = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*/[A-Za-z][A-Za-z0-9_.-]*=[A-Za-z0-9][A-Za-z0-9_.:-]*")
+#: CDI files of a node: the device plug-in's, ours, and what a default kind may have.
+PLUGIN, VIEW, DEFAULT = "k8s.device-plugin.nvidia.com/gpu=", "moorage.dev/view=", "management.nvidia.com/gpu="
+FILES = {f"{PLUGIN}GPU-a", f"{PLUGIN}MIG-b", f"{VIEW}{UID}", f"{DEFAULT}all"}
+
+
+class Refused(Exception):
+    """Raised where the runtime starts no container."""
+
+
+def mounted(variable: str, mode: str) -> set[str]:
+    """What NVIDIA's runtime mounts for a value of NVIDIA_VISIBLE_DEVICES. Raises Refused.
+
+    Restates internal/modifier/cdi.go and internal/info/auto.go of nvidia-container-toolkit: in mode ``auto`` CDI is
+    used where every name is qualified. In mode ``legacy`` each name is the UUID or the index of a GPU.
+    """
+    given = variable.split(",")
+    if mode == "auto":
+        mode = "cdi" if all(map(QUALIFIED.fullmatch, given)) else "legacy"
+    if mode == "legacy":
+        if any(not each.startswith(("GPU-", "MIG-")) for each in given):
+            raise Refused
+        return set(given)
+    resolved = {each if QUALIFIED.fullmatch(each) else DEFAULT + each for each in given}
+    if not resolved <= FILES:
+        raise Refused
+    return resolved
+
+
+@pytest.mark.parametrize(
+    ("has_cdi", "view_of", "mode", "there"),
+    [
+        (True, UID, "cdi", {f"{PLUGIN}GPU-a", f"{PLUGIN}MIG-b", f"{VIEW}{UID}"}),
+        (True, UID, "auto", {f"{PLUGIN}GPU-a", f"{PLUGIN}MIG-b", f"{VIEW}{UID}"}),
+        (True, "", "auto", {f"{PLUGIN}GPU-a", f"{PLUGIN}MIG-b"}),
+        (False, UID, "auto", {"GPU-a", "MIG-b"}),
+        (False, UID, "legacy", {"GPU-a", "MIG-b"}),
+    ],
+)
+def test_the_runtime_mounts_gpus_and_the_view_or_gpus_alone(
+    has_cdi: bool, view_of: str, mode: str, there: set[str]
+) -> None:
+    assert mounted(cdi.listed(["GPU-a", "MIG-b"], cdi=has_cdi, view_of=view_of), mode) == there
+
+
+@pytest.mark.parametrize("mode", ["auto", "cdi", "legacy"])
+def test_a_mix_of_both_forms_would_start_no_container(mode: str) -> None:
+    with pytest.raises(Refused):
+        mounted(f"GPU-a,{VIEW}{UID}", mode)
+
+
+@pytest.mark.parametrize("has_cdi", [True, False])
+def test_all_names_of_a_container_are_of_one_form(has_cdi: bool) -> None:
+    names = cdi.listed(["GPU-a", "MIG-b"], cdi=has_cdi, view_of=UID).split(",")
+    assert {bool(QUALIFIED.fullmatch(name)) for name in names} == {has_cdi}
+    # NVIDIA's runtime makes devices of this vendor itself, and refuses them beside others.
+    assert not any(name.startswith("runtime.nvidia.com/") for name in names)

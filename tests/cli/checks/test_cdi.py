@@ -75,3 +75,24 @@ async def test_what_does_not_agree_or_is_not_served_is_a_warning(answers: dict[s
     assert finding.level is Level.WARNING
     assert said in finding.said
     assert finding.do
+
+
+@pytest.mark.parametrize(
+    ("answers", "pods", "is_warned"),
+    [
+        ({}, [], True),
+        ({}, [pod("p", "GPU-a")], True),
+        ({POLICIES: policy(enabled=True)}, [pod("p", "GPU-a")], True),
+        ({POLICIES: policy(enabled=True)}, [], False),
+        ({}, [pod("p", f"{CDI}GPU-a")], False),
+    ],
+)
+async def test_nodes_whose_tenants_get_no_view_because_devices_are_told_by_uuids_are_named(
+    answers: dict[str, Any], pods: list[dict[str, Any]], is_warned: bool
+) -> None:
+    shown, other = ({"moorage.dev/tenant-view": value} for value in ("true", "false"))
+    nodes = [{"metadata": {"name": "a", "annotations": shown}}, {"metadata": {"name": "b", "annotations": other}}]
+    there = {PODS: {"items": pods}, "/api/v1/nodes": {"items": [*nodes, {"metadata": {"name": "c"}}]}, **answers}
+    _, *others = await check_cdi(Reader(Told(there)))
+    assert [finding.level for finding in others] == [Level.WARNING] * is_warned
+    assert all(finding.said.endswith("containers get no view on a") for finding in others)
