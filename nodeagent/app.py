@@ -45,6 +45,10 @@ class Plugin(Protocol):
         """How many resources another plug-in serves in its place."""
         ...
 
+    def layouts(self) -> Mapping[str, int]:
+        """Return how many MIG layouts it was asked for, by what became of them."""
+        ...
+
     def missing(self) -> list[Missing]:
         """Say what it can't do, and why."""
         ...

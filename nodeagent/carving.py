@@ -26,6 +26,8 @@ from nodeagent.restoring import Restoring
 from wire.crds.gpunode import GpuNode
 
 _log: Final = logging.getLogger(__name__)
+#: In the place of a state: a GPU has the slices again that a reboot took.
+RESTORED: Final = "restored"
 
 
 class Kubelet(Protocol):
@@ -107,6 +109,8 @@ class Carver(Slices):
         self._generation = 0
         #: By the GPU's UUID, of those in MIG mode.
         self.reports: Mapping[str, CardReport] = {}
+        #: How many layouts were asked for, by what became of them.
+        self.counts = dict.fromkeys((State.DONE.value, State.REFUSED.value, State.FAILED.value, RESTORED), 0)
         #: Why driver or kubelet did not answer last; "": they did.
         self.trouble = ""
 
@@ -158,6 +162,7 @@ class Carver(Slices):
         asked = {each.uuid: each.attempt for each in found.spec.mig or ()}
 
         def made(uuid: str, refusal: str) -> None:
+            self.counts[RESTORED] += not refusal
             if refusal:
                 self._end(uuid, Outcome(asked.get(uuid, ""), State.FAILED, refusal))
 
@@ -209,6 +214,8 @@ class Carver(Slices):
 
     def _end(self, uuid: str, outcome: Outcome) -> None:
         self._outcomes[uuid] = outcome
+        if outcome.state is not State.UNDER_WAY:
+            self.counts[outcome.state.value] += 1
         _log.info("MIG layout of %s: %s %s", uuid, outcome.state.value, outcome.why)
         self._heard(uuid, outcome)
 

@@ -71,6 +71,10 @@ class OwnPlugin:
         """How many resources another plug-in serves in the place of this one."""
         return len(self._reports.rivals)
 
+    def layouts(self) -> Mapping[str, int]:
+        """Return how many MIG layouts it was asked for, by what became of them; nothing where it makes none."""
+        return {} if self._carver is None else self._carver.counts
+
     def missing(self) -> list[Missing]:
         """Say what it can't do, and why."""
         trouble = "" if self._carver is None else self._carver.trouble

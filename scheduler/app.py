@@ -125,7 +125,8 @@ class Scheduler(Follower):
         self._status = _status(of)
         self._suggesting = _suggesting(of, self._status)
         #: The state of the scheduler's work, for metrics and reports.
-        self.standing = Standing(cache, self._status.codes)
+        attempts = None if self._carving is None else self._carving.attempts
+        self.standing = Standing(cache, self._status.codes, attempts)
         self._recounting = Recounting(cache, self._observer)
         cache.on_waited = self._waited
         self._enforcing = _enforcing(of)

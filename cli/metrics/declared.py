@@ -196,6 +196,21 @@ KAI_BIND: Final = histogram(
     buckets=_KAI_MS,
 )
 
+MIG_ATTEMPTS: Final = counter(
+    "moorage_mig_attempts_total",
+    "Changes of a GPU's MIG slices that were asked for, and what became of them; none without --mig-on-demand.",
+    {
+        "outcome": "`asked` (all), `done`, `refused` (by the agent: nothing was changed), `failed` (the driver "
+        "refused), `withdrawn` (no agent took it up, or it did not end), `gone` (the GPU is not shown any more), "
+        "`not-written`"
+    },
+)
+MIG_GPUS: Final = gauge(
+    "moorage_mig_gpus",
+    "GPUs whose MIG slices are not changed for pods now, as the leader knows.",
+    {"state": "`under-way`, `resting` (after a change), `left-out` (after an attempt in vain, longer each time)"},
+)
+
 _QUEUE: Final = {
     "queue_name": "name of the Queue",
     "queue_metadata_name": "the same",
@@ -242,7 +257,8 @@ QUEUES: Final = (
 SCHEDULER: Final = (
     DECISIONS, VERDICTS, WAITING, STAGE_SECONDS, WAITED, COMMITS, POOLS, UNUSABLE,
     LEDGER_DIFFERENCES,
-    EVICTIONS, EVICTED_IN_VAIN, INTENTS, CLASHING_CLAIMS, EXPLAIN_SECONDS, EXPLAIN_SLICE_SECONDS,
+    EVICTIONS, EVICTED_IN_VAIN, INTENTS, CLASHING_CLAIMS, MIG_ATTEMPTS, MIG_GPUS,
+    EXPLAIN_SECONDS, EXPLAIN_SLICE_SECONDS,
     KAI_E2E, KAI_TASK, KAI_BIND, *QUEUES,
 )  # fmt: skip
 
@@ -322,7 +338,12 @@ NODE_GPUS: Final = gauge("moorage_node_gpus", "GPUs of the node, as its driver s
 PLUGIN_RIVALS: Final = gauge(
     "moorage_device_plugin_rivals", "Resources that another device plug-in serves in the place of the agent's."
 )
-NODE_AGENT: Final = (WITNESSED, WITNESS_SECONDS, KUBELET_SILENT, GPU_NODE_WRITES, NODE_GPUS, PLUGIN_RIVALS)
+MIG_LAYOUTS: Final = counter(
+    "moorage_mig_layouts_total",
+    "MIG layouts that the agent was asked for, by what became of them; none without --mig-on-demand.",
+    {"state": "`done`, `refused` (nothing was changed), `failed` (the driver refused), `restored` (after a reboot)"},
+)
+NODE_AGENT: Final = (WITNESSED, WITNESS_SECONDS, KUBELET_SILENT, GPU_NODE_WRITES, NODE_GPUS, PLUGIN_RIVALS, MIG_LAYOUTS)
 
 #: Of everything that talks to the API server.
 _CLIENT: Final = (

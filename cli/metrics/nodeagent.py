@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from typing_extensions import override
 
 from cli.metrics.declared import (
     GPU_NODE_WRITES,
     KUBELET_SILENT,
+    MIG_LAYOUTS,
     NODE_GPUS,
     PLUGIN_RIVALS,
     WITNESS_SECONDS,
@@ -53,3 +56,8 @@ def show_cards(registry: Registry, agent: Agent) -> None:
     """Read how many GPUs the driver shows, whenever somebody asks, and which of them others offer."""
     registry.read_one(NODE_GPUS, lambda: float(len(agent.cards.cards)))
     registry.read_one(PLUGIN_RIVALS, lambda: float(agent.plugin.rivals if agent.plugin else 0))
+    registry.read(MIG_LAYOUTS, lambda: [((state,), count) for state, count in _layouts(agent).items()])
+
+
+def _layouts(agent: Agent) -> Mapping[str, int]:
+    return {} if agent.plugin is None else agent.plugin.layouts()

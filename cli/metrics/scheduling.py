@@ -6,6 +6,7 @@ from collections import Counter as CounterOf
 from collections.abc import Iterator
 from typing import Final
 
+import anyio
 import msgspec
 from typing_extensions import override
 
@@ -20,6 +21,8 @@ from cli.metrics.declared import (
     KAI_E2E,
     KAI_TASK,
     LEDGER_DIFFERENCES,
+    MIG_ATTEMPTS,
+    MIG_GPUS,
     POOLS,
     STAGE_SECONDS,
     UNUSABLE,
@@ -154,4 +157,6 @@ def show_standing(registry: Registry, standing: Standing) -> None:
     registry.read(POOLS, pools)
     registry.read(UNUSABLE, unusable)
     registry.read_one(CLASHING_CLAIMS, standing.clashing_claims)
+    registry.read(MIG_ATTEMPTS, lambda: [((how,), count) for how, count in standing.mig_attempts().items()])
+    registry.read(MIG_GPUS, lambda: [((state,), n) for state, n in standing.mig_gpus(anyio.current_time()).items()])
     registry.read(INTENTS, lambda: [((action,), count) for action, count in standing.intents().items()])

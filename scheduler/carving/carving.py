@@ -50,7 +50,8 @@ class Carving:
         self._rng = rng
         self._wake = Signal()
         self._sink = GpuNodeSink(self._wake)
-        self._attempts = Attempts(rest_s=settings.rest_s, patience_s=settings.patience_s, shown_s=settings.shown_s)
+        #: Which attempts are under way, and what became of others.
+        self.attempts = Attempts(rest_s=settings.rest_s, patience_s=settings.patience_s, shown_s=settings.shown_s)
         #: Pods (UIDs) that say something of this, and nodes whose slices are capped.
         self._said: dict[str, Verdict] = {}
         self._capped: set[str] = set()
@@ -68,7 +69,7 @@ class Carving:
 
     def begin(self) -> None:
         """Count out what goes by attempts that are under way: the first decision places nobody on that."""
-        self._attempts.observe(self._sink.nodes, now_s=anyio.current_time(), there=self._there)
+        self.attempts.observe(self._sink.nodes, now_s=anyio.current_time(), there=self._there)
         self._cap()
 
     def decided(self) -> None:
@@ -84,7 +85,7 @@ class Carving:
             await self.look()
 
     async def _wait(self) -> None:
-        times = [self._attempts.next_s(), *(at_s + _AGAIN_S for at_s in self._in_vain.values())]
+        times = [self.attempts.next_s(), *(at_s + _AGAIN_S for at_s in self._in_vain.values())]
         at_s = min((each for each in times if each is not None), default=None)
         if self._has_more:
             return
@@ -96,7 +97,7 @@ class Carving:
         if not self._has_decided:
             return
         now_s = anyio.current_time()
-        withdrawals = self._attempts.observe(self._sink.nodes, now_s=now_s, there=self._there)
+        withdrawals = self.attempts.observe(self._sink.nodes, now_s=now_s, there=self._there)
         asked, none = self._choose(now_s)
         self._cap()
         for withdraw in withdrawals:
@@ -117,12 +118,12 @@ class Carving:
             return (), ()
         cluster, now_ns = self._cache.cluster, monotonic_ns()
         explained = cluster.backlog.said.all()
-        wants = slice_wants(cluster, explained, now_ns=now_ns, covered=self._attempts.covered())
+        wants = slice_wants(cluster, explained, now_ns=now_ns, covered=self.attempts.covered())
         before = {want.kind: self._in_vain[want.kind] for want in wants if want.kind in self._in_vain}
         # Those that were not looked at lately come first: nobody's group holds up another's.
         due = [want for want in wants if before.get(want.kind, -_AGAIN_S) + _AGAIN_S <= now_s]
         due.sort(key=lambda want: before.get(want.kind, float("-inf")))
-        busy = self._attempts.busy(now_s)
+        busy = self.attempts.busy(now_s)
         found = choose(cluster, due, nodes, busy=busy, cutter=self._cutter, now_ns=now_ns)
         self._in_vain = {**before, **{want.kind: now_s for want in found.none}}
         self._has_more = bool(found.rest)
@@ -131,7 +132,7 @@ class Carving:
 
     def _begin(self, carve: Carve) -> str:
         attempt = f"{PREFIX}{self._rng.getrandbits(64):016x}"
-        self._attempts.begin(carve, attempt, self._there(carve.node) or (), now_s=anyio.current_time())
+        self.attempts.begin(carve, attempt, self._there(carve.node) or (), now_s=anyio.current_time())
         return attempt
 
     def _there(self, name: str) -> Amounts | None:
@@ -141,7 +142,7 @@ class Carving:
 
     def _cap(self) -> None:
         """Have slices that are about to go count no more."""
-        caps = self._attempts.caps()
+        caps = self.attempts.caps()
         for name in sorted(self._capped | caps.keys()):
             self._cache.cluster.cap_slices(name, caps.get(name, {}))
         if self._capped or caps:
@@ -152,7 +153,7 @@ class Carving:
         """Have pods say that slices are being made for them, or that none can be made."""
         cluster, now = self._cache.cluster, dict[str, tuple[Verdict, tuple[str, str] | None]]()
         nodes: dict[str, set[str]] = {}
-        for one in self._attempts.in_flight.values():
+        for one in self.attempts.in_flight.values():
             for uid in one.uids:
                 nodes.setdefault(uid, set()).add(one.node)
         for uid, names in nodes.items():
@@ -177,17 +178,17 @@ class Carving:
     async def _ask(self, carve: Carve, attempt: str) -> None:
         uuid, node = carve.cut.uuid, self._sink.nodes.get(carve.node)
         if node is None or node.is_open(uuid):
-            self._attempts.forget(carve.node, uuid)  # somebody else has asked meanwhile
+            self.attempts.forget(carve.node, uuid)  # somebody else has asked meanwhile
             return
         try:
             await self._write(node, uuid, MigLayoutAsked(uuid, attempt, carve.cut.layout))
         except (Conflict, NotFound):
             # It changed meanwhile: the watch says how, and whether this was written.
-            self._attempts.forget(carve.node, uuid)
+            self.attempts.forget(carve.node, uuid)
         except ApiError as error:
             _log.warning("GpuNode %s could not be written: %s", carve.node, error)
             if not error.outcome_unknown:
-                self._attempts.drop(carve.node, uuid, now_s=anyio.current_time())
+                self.attempts.drop(carve.node, uuid, now_s=anyio.current_time())
         else:
             _log.info("MIG slices of %s on %s are asked for: %s", uuid, carve.node, carve.cut.layout)
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from scheduler.core.carving.attempts import Attempts, GpuState, How
 from scheduler.core.model.room import Action
 from scheduler.core.model.verdict import Code
 from scheduler.core.queues.shares import use_by_number
@@ -40,9 +41,13 @@ class QueueStanding(msgspec.Struct, frozen=True, gc=False):
 
 
 class Standing:
-    """Reads the cache. ``codes``: why pods wait, by UID. ``is_leading`` is set by the scheduler."""
+    """Reads the cache. ``codes``: why pods wait, by UID. ``is_leading`` is set by the scheduler.
 
-    def __init__(self, cache: Cache, codes: Mapping[str, Code]) -> None:
+    ``attempts``: at MIG layouts; None: none are made.
+    """
+
+    def __init__(self, cache: Cache, codes: Mapping[str, Code], attempts: Attempts | None = None) -> None:
+        self._attempts = attempts
         self._cache = cache
         self._codes = codes
         self.is_leading = False
@@ -79,6 +84,18 @@ class Standing:
     def clashing_claims(self) -> int:
         """How many ResourceClaims have devices that another one has, too."""
         return len(self._cache.cluster.claims.clashing) if self.is_leading else 0
+
+    def mig_attempts(self) -> Mapping[str, int]:
+        """How many attempts at MIG layouts there were, by what became of them."""
+        counts = None if self._attempts is None else self._attempts.counts
+        return {} if counts is None else {how.value: counts[how] for how in How}
+
+    def mig_gpus(self, now_s: float) -> Mapping[str, int]:
+        """How many GPUs are not cut now, and why. ``now_s``: the event loop's time."""
+        if self._attempts is None or not self.is_leading:
+            return {}
+        found = self._attempts.states(now_s)
+        return {state.value: found[state] for state in GpuState}
 
     def queues(self) -> Sequence[QueueStanding]:
         """How each queue stands, by the counts of the last decision."""

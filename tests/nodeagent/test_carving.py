@@ -187,6 +187,7 @@ async def test_an_attempt_at_a_slice_of_a_pod_or_a_book_is_refused_and_another_o
         world.booked, world.attempt = [], "c"
         await anyio.sleep(12)
         assert states(world)[2:] == [State.UNDER_WAY, State.DONE]
+        assert carver.counts == {"done": 1, "refused": 2, "failed": 0, "restored": 0}
         assert world.calls[-1] == "make 2g.20gb at 0"
 
 
@@ -270,6 +271,7 @@ async def test_slices_that_a_reboot_took_are_made_again_before_anything_is_offer
         assert carver.generation == 1
         assert world.heard == []
         assert [each.start for each in carver.reports[GPU].layout or ()] == [0, 4]
+        assert carver.counts == {"done": 0, "refused": 0, "failed": 0, "restored": 1}
         world.slices.clear()  # by hand
         await anyio.sleep(30)
         assert len(world.calls) == 2

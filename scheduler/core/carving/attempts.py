@@ -7,6 +7,7 @@ UUIDs it names.
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,11 +16,38 @@ from typing import Final, TypeAlias
 import msgspec
 
 from scheduler.core.carving.choosing import Carve
-from scheduler.core.model.mig_card import DONE, UNDER_WAY, Gpu, MigCard, MigLayoutAsked, MigNode
+from scheduler.core.model.mig_card import DONE, FAILED, UNDER_WAY, Gpu, MigCard, MigLayoutAsked, MigNode
 
 PREFIX: Final = "moorage-"
 #: Resources, each with its number.
 Amounts: TypeAlias = Iterable[tuple[str, int]]
+
+
+class How(enum.Enum):
+    """What became of an attempt of ours. The value is its stable name for machines."""
+
+    ASKED = "asked"
+    DONE = "done"
+    #: By the agent: nothing was changed.
+    REFUSED = "refused"
+    #: The driver refused a step.
+    FAILED = "failed"
+    #: No agent took it up, or it did not end in time.
+    WITHDRAWN = "withdrawn"
+    #: Its GPU is not shown any more.
+    GONE = "gone"
+    #: The API server did not take it.
+    NOT_WRITTEN = "not-written"
+
+
+class GpuState(enum.Enum):
+    """GPUs that are not cut now, and why. The value is its stable name for machines."""
+
+    UNDER_WAY = "under-way"
+    #: After a change.
+    RESTING = "resting"
+    #: After an attempt in vain.
+    LEFT_OUT = "left-out"
 
 
 class InFlight(msgspec.Struct, kw_only=True):
@@ -63,12 +91,17 @@ class Attempts:
     in_flight: dict[Gpu, InFlight] = field(default_factory=dict)
     _rest_until_s: dict[Gpu, float] = field(default_factory=dict)
     _failures: dict[Gpu, int] = field(default_factory=dict)
+    #: Of those that rest, those whose last attempt was in vain.
+    _in_vain: set[Gpu] = field(default_factory=set)
+    #: How many attempts of ours there were, by what became of them.
+    counts: Counter[How] = field(default_factory=Counter)
 
     def begin(self, carve: Carve, attempt: str, there: Amounts, *, now_s: float) -> None:
         """Take an attempt that is asked for from now on. ``there``: resources that the node offers."""
         uuid, caps = carve.cut.uuid, self._caps_of(carve.node, carve.cut.gone, there)
         one = InFlight(node=carve.node, uuid=uuid, attempt=attempt, since_s=now_s, uids=carve.uids, caps=caps)
         self.in_flight[one.gpu] = one
+        self.counts[How.ASKED] += 1
 
     def _caps_of(self, node: str, gone: Amounts, there: Amounts) -> dict[str, int]:
         """What counts of a node's slices while these go, beside those that go already."""
@@ -79,14 +112,30 @@ class Attempts:
 
     def forget(self, node: str, uuid: str) -> None:
         """Take that an attempt was not asked for, as far as is known."""
-        self.in_flight.pop((node, uuid), None)
+        if self.in_flight.pop((node, uuid), None) is not None:
+            self.counts[How.NOT_WRITTEN] += 1
 
-    def drop(self, node: str, uuid: str, *, now_s: float) -> None:
-        """Take that an attempt could not be asked for, or was withdrawn: the GPU rests, longer each time."""
+    def drop(self, node: str, uuid: str, *, now_s: float, how: How = How.NOT_WRITTEN) -> None:
+        """Take that an attempt could not be asked for, or ended in vain: the GPU rests, longer each time."""
         gpu = node, uuid
-        self.in_flight.pop(gpu, None)
+        one = self.in_flight.pop(gpu, None)
+        if one is not None and one.done_s is None:
+            self._count(one, how)
         failures = self._failures[gpu] = self._failures.get(gpu, 0) + 1
+        self._in_vain.add(gpu)
         self._rest_until_s[gpu] = now_s + min(self.rest_s * 2 ** min(failures - 1, 16), self.longest_rest_s)
+
+    def _count(self, one: InFlight, how: How) -> None:
+        """Count an end; those that others asked for are not ours."""
+        self.counts[how] += one.attempt.startswith(PREFIX)
+
+    def states(self, now_s: float) -> Counter[GpuState]:
+        """How many GPUs are not cut now, and why."""
+        found = Counter({GpuState.UNDER_WAY: sum(one.done_s is None for one in self.in_flight.values())})
+        for gpu, until_s in self._rest_until_s.items():
+            if until_s > now_s:
+                found[GpuState.LEFT_OUT if gpu in self._in_vain else GpuState.RESTING] += 1
+        return found
 
     def busy(self, now_s: float) -> set[Gpu]:
         """GPUs that can't be cut now."""
@@ -120,6 +169,7 @@ class Attempts:
         ``there``: resources that a node (by name) offers; None: nothing is cut on it.
         """
         self._rest_until_s = {gpu: until for gpu, until in self._rest_until_s.items() if until > now_s}
+        self._in_vain &= self._rest_until_s.keys()
         cards = {(node.name, card.uuid): (node, card) for node in nodes.values() for card in node.cards}
         self._failures = {gpu: number for gpu, number in self._failures.items() if gpu in cards}
         for node, card in cards.values():
@@ -139,7 +189,7 @@ class Attempts:
 
     def _look(self, one: InFlight, found: tuple[MigNode, MigCard] | None, now_s: float) -> Withdraw | None:
         if found is None:
-            self.drop(*one.gpu, now_s=now_s)
+            self.drop(*one.gpu, now_s=now_s, how=How.GONE)
             return None
         card = found[1]
         if one.done_s is not None:
@@ -152,15 +202,17 @@ class Attempts:
         waits_s = self.longest_s if card.attempt == one.attempt else self.patience_s
         if now_s < one.since_s + waits_s:
             return None
-        self.drop(*one.gpu, now_s=now_s)
+        self.drop(*one.gpu, now_s=now_s, how=How.WITHDRAWN)
         return Withdraw(one.node, one.uuid, one.attempt) if one.attempt.startswith(PREFIX) else None
 
     def _end(self, one: InFlight, card: MigCard, now_s: float) -> None:
         if card.state != DONE:
-            self.drop(*one.gpu, now_s=now_s)
+            self.drop(*one.gpu, now_s=now_s, how=How.FAILED if card.state == FAILED else How.REFUSED)
             return
         one.done_s = now_s
+        self._count(one, How.DONE)
         self._failures.pop(one.gpu, None)
+        self._in_vain.discard(one.gpu)
         self._rest_until_s[one.gpu] = now_s + self.rest_s
 
 

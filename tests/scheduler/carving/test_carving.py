@@ -20,6 +20,7 @@ from scheduler.carving.carving import Carving
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain
 from scheduler.core.model.verdict import Code
+from scheduler.report.standing import Standing
 from scheduler.settings import CarvingSettings
 from scheduler.watch.cache import Cache
 from simulator.virtualtime import VirtualClock
@@ -40,6 +41,7 @@ class Scene:
     api: Api
     cluster: Cluster
     carving: Carving
+    standing: Standing
 
     async def gpu_node(self) -> Any:
         return await self.api.get(GPU_NODES, "n1")
@@ -82,9 +84,11 @@ async def scene(*pods: Any) -> Scene:
     server = MemoryApiServer(clock=clock, rng=random.Random(1), extra_types=MOORAGE, auto_namespaces=True)
     api = Api(server.transport("scheduler"), retry=Retry(random.Random(1)))
     made = cluster(node("n1", gpus=0, labels=OFFERED, extended={ONE: "1"}), *pods)
-    carving = Carving(api, Cache(made), settings=CarvingSettings(), rng=random.Random(2))
+    cache = Cache(made)
+    carving = Carving(api, cache, settings=CarvingSettings(), rng=random.Random(2))
     await api.create(GPU_NODES, {"metadata": {"name": "n1"}})
-    it = Scene(server, api, made, carving)
+    it = Scene(server, api, made, carving, Standing(cache, {}, carving.attempts))
+    it.standing.is_leading = True
     await it.show()
     return it
 
@@ -134,6 +138,10 @@ async def test_what_the_agent_refuses_counts_again_and_the_pod_is_told_that_none
     it.decide()
     assert it.cluster.free_slices("n1") == {ONE: 1}
     assert it.says() == (Code.NO_CARD_CAN_BE_CARVED, f"1 {SEVEN}")
+    assert {how for how, count in it.standing.mig_attempts().items() if count} == {"asked", "refused"}
+    assert it.standing.mig_gpus(anyio.current_time()) == {"under-way": 0, "resting": 0, "left-out": 1}
+    it.standing.is_leading = False
+    assert it.standing.mig_gpus(anyio.current_time()) == {}
     await anyio.sleep(61)
     await it.carving.look()
     assert [each for each, _ in await it.asked()] != [attempt]

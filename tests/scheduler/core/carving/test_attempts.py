@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.carving.attempts import Attempts, Withdraw
+from scheduler.core.carving.attempts import Attempts, GpuState, How, Withdraw
 from scheduler.core.carving.choosing import Carve
 from scheduler.core.carving.cutting import CardCut
 from scheduler.core.model.mig_card import MigLayoutAsked, MigNode
@@ -57,6 +57,42 @@ def test_after_a_refusal_the_gpu_rests_longer_each_time(state: str) -> None:
         assert (attempts.busy(now_s + rest_s - 0.1), attempts.busy(now_s + rest_s)) == ({("n1", "GPU-a")}, set())
         now_s += rest_s
         attempts.begin(CARVE, "moorage-1", [], now_s=now_s)
+
+
+@pytest.mark.parametrize(
+    ("shown", "now_s", "how", "state"),
+    [
+        (shows("moorage-1", "done"), 5.0, How.DONE, GpuState.RESTING),
+        (shows("moorage-1", "refused"), 5.0, How.REFUSED, GpuState.LEFT_OUT),
+        (shows("moorage-1", "failed"), 5.0, How.FAILED, GpuState.LEFT_OUT),
+        (shows(), 60.0, How.WITHDRAWN, GpuState.LEFT_OUT),
+        (shows("moorage-1", "underway"), 600.0, How.WITHDRAWN, GpuState.LEFT_OUT),
+        ({}, 5.0, How.GONE, GpuState.LEFT_OUT),
+    ],
+)  # fmt: skip
+def test_what_became_of_attempts_is_counted_once(
+    shown: dict[str, MigNode], now_s: float, how: How, state: GpuState
+) -> None:
+    attempts = begun()
+    assert (attempts.counts, attempts.states(0.0)) == ({How.ASKED: 1}, {GpuState.UNDER_WAY: 1})
+    for _ in range(2):
+        attempts.observe(shown, now_s=now_s)
+        assert attempts.counts == {How.ASKED: 1, how: 1}
+        assert +attempts.states(now_s) == {state: 1}
+    assert not +attempts.states(now_s + 60.0)
+
+
+def test_what_could_not_be_written_is_counted_and_what_others_asked_for_is_not() -> None:
+    attempts = begun()
+    attempts.forget("n1", "GPU-a")
+    attempts.forget("n1", "GPU-a")
+    attempts.begin(CARVE, "moorage-2", [], now_s=0.0)
+    attempts.drop("n1", "GPU-a", now_s=0.0)
+    assert attempts.counts == {How.ASKED: 2, How.NOT_WRITTEN: 2}
+    others = Attempts()
+    others.observe(shows(asked="by hand"), now_s=0.0)
+    others.observe(shows("by hand", "failed"), now_s=1.0)
+    assert not +others.counts
 
 
 def test_the_rest_is_bounded_and_a_success_ends_its_growth() -> None:
