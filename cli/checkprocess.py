@@ -12,6 +12,7 @@ from cli.checks.deviceplugins import check_device_plugins
 from cli.checks.enforcement import check_enforcement
 from cli.checks.finding import Finding, Level
 from cli.checks.foreign import check_node_resources
+from cli.checks.migondemand import mig_check
 from cli.checks.multiplied import check_multiplied
 from cli.checks.namespaces import check_namespaces
 from cli.checks.nodereports import reports_check
@@ -52,6 +53,7 @@ def checks(*, runtime_class: str, clock: Clock) -> dict[str, Check]:
         "node agents": check_agents,
         "node reports": reports_check(clock),
         "device plug-ins": check_device_plugins,
+        "mig on demand": mig_check(clock),
         "rights": check_rights,
         "leaders": check_leaders,
     }

@@ -17,16 +17,13 @@ from nodeagent.lifeofresource import Allocatable
 from nodeagent.pluginports import Observer, Slices, Sources
 from nodeagent.pluginreports import Reports
 from nodeagent.pluginsources import NodeSources
-from wire.crds.gpunode import PLUGIN_OWN, CardHealth, Missing
+from wire.crds.gpunode import MIG_ON_DEMAND, PLUGIN_OWN, CardHealth, Missing
 
 _log: Final = logging.getLogger(__name__)
 #: Between an end and the next start.
 _AGAIN_S: Final = 30.0
 #: For so long nothing is offered after a start, until slices that a reboot took were made again.
 _RESTORED_WITHIN_S: Final = 30.0
-
-#: ``status.agent.missing``: what.
-_CARVING: Final = "mig-on-demand"
 
 #: Serves until cancelled.
 Serve = Callable[[Sources, Observer], Awaitable[None]]
@@ -78,7 +75,7 @@ class OwnPlugin:
     def missing(self) -> list[Missing]:
         """Say what it can't do, and why."""
         trouble = "" if self._carver is None else self._carver.trouble
-        return [*self._reports.missing(), *([Missing(what=_CARVING, why=trouble)] if trouble else [])]
+        return [*self._reports.missing(), *([Missing(what=MIG_ON_DEMAND, why=trouble)] if trouble else [])]
 
     def card_health(self) -> Mapping[str, CardHealth]:
         """Return the health of GPUs that are or were not well, by UUID."""

@@ -21,6 +21,9 @@ MOST_TENANTS = 1024
 PLUGIN_OFF = "off"
 PLUGIN_OWN = "own"
 
+#: ``status.agent.missing[].what``: why no MIG slices are made or destroyed.
+MIG_ON_DEMAND = "mig-on-demand"
+
 
 class SlicePlace(WireStruct, frozen=True, gc=False):
     """A MIG slice at its place on a GPU."""
