@@ -48,18 +48,18 @@ def metadata(
     at_ns: int,
     cdi: bool = False,
     labels: Mapping[str, str] = _NO_LABELS,
-    view_of: str = "",
+    beside: Sequence[str] = (),
 ) -> BoundMetadata:
     """Labels and annotations of a pod that is bound to ``node`` at ``at_ns`` (Unix time).
 
     ``taken.request`` is the alternative that was taken; the grant has no devices where that is whole devices or none,
     which kubelet hands out after the Binding. Of one key, KAI's part and the grant win.
 
-    ``cdi``: containers are told their devices by CDI names. ``labels``: beside these. ``view_of``: as in
+    ``cdi``: containers are told their devices by CDI names. ``labels``: beside these. ``beside``: as in
     shared_metadata.
     """
     ours = (
-        shared_metadata(grant, taken.request, cdi=cdi, view_of=view_of)
+        shared_metadata(grant, taken.request, cdi=cdi, beside=beside)
         if grant.devices
         else whole_metadata(taken.request)
     )

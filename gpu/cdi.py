@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from wire import names
@@ -48,10 +48,10 @@ def has_nri_plugin(policy: ClusterPolicy | None) -> bool:
     return bool(spec.enabled and spec.nri_plugin_enabled)
 
 
-def listed(uuids: Iterable[str], *, cdi: bool, view_of: str = "") -> str:
-    """The devices of a container as its runtime reads them. ``view_of``: UID of the pod whose view it mounts, or "".
+def listed(uuids: Iterable[str], *, cdi: bool, beside: Sequence[str] = ()) -> str:
+    """The devices of a container as its runtime reads them. ``beside``: CDI names that it gets and that are no GPUs.
 
-    Names of both forms are never mixed, so beside UUIDs the view is left out. NVIDIA's toolkit in its mode ``auto``
+    Names of both forms are never mixed, so beside UUIDs those are left out. NVIDIA's toolkit in its mode ``auto``
     resolves CDI names only where all are such names. Of a mix it makes UUIDs and indices: it would look for a GPU
     called ``moorage.dev/view=...``, and refuse the container. In its mode ``cdi`` it looks a bare UUID up under its
     ``default-kind``, which need not be that of the device plug-in.
@@ -60,8 +60,7 @@ def listed(uuids: Iterable[str], *, cdi: bool, view_of: str = "") -> str:
     """
     if not cdi:
         return ",".join(uuids)
-    view = [names.VIEW_DEVICE_PREFIX + view_of] if view_of else []
-    return ",".join([*(names.CDI_DEVICE_PREFIX + uuid for uuid in uuids), *view])
+    return ",".join([*(names.CDI_DEVICE_PREFIX + uuid for uuid in uuids), *beside])
 
 
 def _spec(policy: ClusterPolicy | None) -> CdiSpec:

@@ -22,10 +22,17 @@ MEMORY_CAP: Final = "memory-cap"
 DRIVER_CAP: Final = "memory-cap=driver"
 COMPUTE_CAP: Final = "compute-cap"
 TIME_SLICING: Final = "time-slicing"
+HAMI_CORE: Final = "hami-core"
 #: Modes in which tenants of a device may run (gpu/translation.py, Wishes).
-MODES: Final = (TIME_SLICING, "sm-sharing", "mps", "hami-core", "mig")
+MODES: Final = (TIME_SLICING, "sm-sharing", "mps", HAMI_CORE, "mig")
 #: All that a node's annotation may say.
 WORDS: Final = (MEMORY_CAP, DRIVER_CAP, COMPUTE_CAP, *MODES)
+
+
+def by_agent(cap: str, back_end: str) -> str:
+    """Return the word of a node whose agent puts what holds this cap into containers (gpu/agentlimits.py)."""
+    return f"{cap}={back_end}"
+
 
 #: A hard cap can't be passed. Others end a program after it has passed the cap, or can be switched off by a program.
 _HARD, _WEAKER = "/hard", ("/after", "/soft")
@@ -35,6 +42,7 @@ _MEANT: Final[Mapping[str, tuple[str, ...]]] = {
     **{cap + strength: (cap,) for cap in (MEMORY_CAP, COMPUTE_CAP) for strength in _WEAKER},
     **{cap + _HARD: (cap, cap + _HARD) for cap in (MEMORY_CAP, COMPUTE_CAP)},
     DRIVER_CAP + _HARD: (DRIVER_CAP,),
+    **{by_agent(cap, HAMI_CORE): (cap, by_agent(cap, HAMI_CORE)) for cap in (MEMORY_CAP, COMPUTE_CAP)},
 }
 
 
@@ -54,7 +62,10 @@ class Listed(msgspec.Struct, frozen=True, gc=False):
 
 
 def listed(text: str | None) -> Listed:
-    """Read the annotation ``moorage.dev/enforces``: words joined by commas. A hard cap is known as any cap, too."""
+    """Read the annotation ``moorage.dev/enforces``: words joined by commas.
+
+    A hard cap is known as any cap, too, and so is one by the agent.
+    """
     words = {word for part in (text or "").split(",") if (word := part.strip())}
     known = {meant for word in words for meant in _MEANT.get(word, ())}
     return Listed(tuple(sorted(known)), tuple(sorted(words - _MEANT.keys())))

@@ -7,7 +7,7 @@ guarded by an admission policy after placement, and the ledger, the collector an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -49,12 +49,13 @@ class BoundMetadata(msgspec.Struct, frozen=True, gc=False):
 _decoder = msgspec.json.Decoder(Grant)
 
 
-def shared_metadata(grant: Grant, request: GpuRequest, *, cdi: bool = False, view_of: str = "") -> BoundMetadata:
+def shared_metadata(
+    grant: Grant, request: GpuRequest, *, cdi: bool = False, beside: Sequence[str] = ()
+) -> BoundMetadata:
     """What the Binding of a pod with shares of devices carries (kai-contract 1.1, 1.16; protocol.md, Hand-over).
 
     ``cdi``: what containers read names devices as CDI does. The grant has their UUIDs: it is what is read back.
-    ``view_of``: UID of the pod, where its containers are given the socket that shows them their own shares, which only
-    CDI can do; "": they are not.
+    ``beside``: CDI names of what its containers with shares are given beside their devices, which only CDI can do.
     """
     annotations = {
         names.RECEIVED_RESOURCE_TYPE: names.RECEIVED_FRACTION,
@@ -63,7 +64,7 @@ def shared_metadata(grant: Grant, request: GpuRequest, *, cdi: bool = False, vie
     }
     for container, devices in dealt(grant, request):
         uuids = (device.uuid for device in devices)
-        annotations[names.VISIBLE_DEVICES_PREFIX + container.key] = cdi_names.listed(uuids, cdi=cdi, view_of=view_of)
+        annotations[names.VISIBLE_DEVICES_PREFIX + container.key] = cdi_names.listed(uuids, cdi=cdi, beside=beside)
     return BoundMetadata(group_labels([device.group for device in grant.devices]), annotations)
 
 

@@ -23,8 +23,10 @@ _READY: Final = "Ready"
 STRENGTHS: Final[Mapping[str, str]] = {"driver": "hard", "kill": "after", "mps": "soft", "hami-core": "soft"}
 #: Of what an agent says, in characters: it goes into conditions of pods.
 _LONGEST: Final = 300
-#: What ``status.agent.missing`` calls the limits that a warden judges.
+#: What ``status.agent.missing`` calls the limits that a warden judges; others have " by " and their name behind it.
 CAPS: Final = "memory caps"
+#: Back ends that are the warden's, which measures use.
+_MEASURES: Final = frozenset({"kill", "driver"})
 _NO_WARDEN: Final = "the agent works without a warden, which measures use"
 _NONE_YET: Final = "the warden of the node has not reported"
 _NOT_TOLD: Final = "the driver does not report it, or the warden has not reported yet"
@@ -137,9 +139,10 @@ def _is_measured(tenants: Iterable[TenantUse]) -> bool:
 
 def why_no_caps(report: GpuNode) -> str:
     """Why nothing measures or caps tenants there, as its agent says."""
-    missing = next((each.why for each in report.status.agent.missing or () if each.what == CAPS), None)
+    said = report.status.agent.missing or ()
+    missing = next((each.why for each in said if each.what == CAPS or each.what.startswith(f"{CAPS} by ")), None)
     if missing is None:
-        return _NOT_TOLD if report.status.agent.back_ends else _NO_WARDEN
+        return _NO_WARDEN if _MEASURES.isdisjoint(report.status.agent.back_ends or ()) else _NOT_TOLD
     return missing[:_LONGEST] or _NONE_YET
 
 

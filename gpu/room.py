@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gpu.asked import needs_record, taken
+from gpu.beside import PREFIXES
 from gpu.dialects import metagpu
 from gpu.refusal import Mistake, Refusal
 from gpu.request import GpuRequest, SharedAsk
@@ -19,8 +20,8 @@ from wire import names
 
 #: Bytes of all keys and values (TotalAnnotationSizeLimitB of k8s.io/apimachinery).
 LARGEST: Final = 256 * 1024
-#: For a container: the CDI name of the socket that shows it its own share (gpu/grant.py).
-_PER_CONTAINER_VIEW: Final = len(names.VIEW_DEVICE_PREFIX) + 37
+#: For a container: the CDI names of what it is given beside its GPUs (gpu/beside.py), each with a UID and a comma.
+_PER_CONTAINER_BESIDE: Final = sum(len(prefix) + 37 for prefix in PREFIXES)
 #: For keys, the attempt and 8 earlier ones, the portion, and why an attempt failed: 512 characters of up to 4 bytes
 #: (binder/telemetry/reasons.py).
 _FIXED: Final = 4096
@@ -63,9 +64,9 @@ def cramped(annotations: Mapping[str, str] | None, translation: Translation) -> 
 def _of_ours(translation: Translation) -> int:
     """Bytes that a Binding and a fence write of any pod. A device on which several containers sit counts for each."""
     shares = _shares(translation.request)
-    views = _PER_CONTAINER_VIEW * sum(map(bool, shares))
+    beside = _PER_CONTAINER_BESIDE * sum(map(bool, shares))
     caps = _PER_CONTAINER_CAPS * len(shares) * translation.driver_caps
-    return _FIXED + _PER_DEVICE * sum(map(len, shares)) + views + caps
+    return _FIXED + _PER_DEVICE * sum(map(len, shares)) + beside + caps
 
 
 def _back(request: GpuRequest, translation: Translation) -> int:

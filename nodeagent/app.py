@@ -1,13 +1,14 @@
 """The agent of a node: what it keeps doing, beside each other. It elects nobody: each node has one.
 
 It tells devices of reservation pods (witnessing.py), says what the node has (publishing.py) and, where a warden runs,
-has it go by the caps of books (limiting.py). Without it, or with it dead, everything else works as without an agent.
+has it go by the caps of books (limiting.py). Where it has back ends, it gives tenants' containers what limits them
+(limitfiles.py). Without it, or with it dead, everything else works as without an agent.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import anyio
@@ -18,9 +19,11 @@ from kube.client.clock import Clock, monotonic_ns
 from kube.events import EventRecorder
 from kube.watch.reflector import Reflector, Sink
 from kube.watch.signal import Signal
+from nodeagent.backend import BackEnd
 from nodeagent.books import Books
 from nodeagent.cards import Cards, Read
 from nodeagent.core.telling import health_of
+from nodeagent.limitfiles import LimitFiles
 from nodeagent.limiting import Connect, Limiting
 from nodeagent.observing import Observer
 from nodeagent.opening import Opening
@@ -70,6 +73,7 @@ class Agent:
     """``read`` asks the driver (nodeagent/nvml.py), ``kubelet`` the pod-resources API.
 
     ``warden``: what makes the link to the node's warden, and what tells pods of its deeds; None: there is none.
+    ``back_ends``: what limits tenants beside it.
     """
 
     def __init__(
@@ -82,11 +86,14 @@ class Agent:
         rng: random.Random,
         observer: Observer | None = None,
         warden: tuple[Connect, EventRecorder] | None = None,
+        back_ends: Sequence[BackEnd] = (),
     ) -> None:
         self._settings = settings
         self.cards = Cards(read, every_s=settings.cards_every_s)
         self.publishing = Publishing(api, node=settings.node, rng=rng)
-        self.limiting = None if warden is None else self._limiting(*warden, clock=api.clock)
+        is_limiting = warden is not None or bool(back_ends)
+        self.limiting = self._limiting(warden, clock=api.clock) if is_limiting else None
+        self.limit_files = self._limit_files(back_ends)
         self.viewing = self._viewing()
         #: The node's reservations, where MIG slices are made and destroyed.
         self.books = Books(Signal()) if settings.mig_on_demand else None
@@ -132,14 +139,16 @@ class Agent:
             await tasks.start(self.witnessing.reflector.run)
             if self.limiting is not None:
                 tasks.start_soon(self.limiting.run)
-                tasks.start_soon(self._view, self.limiting)
+                tasks.start_soon(self._give, self.limiting)
             task_status.started()
 
-    async def _view(self, limiting: Limiting) -> None:
-        """Show tenants their shares, where that is wanted, once all tenants are known."""
-        if self.viewing is not None:
-            await limiting.held.wait()
-            await self.viewing.run()
+    async def _give(self, limiting: Limiting) -> None:
+        """Give tenants' containers what is theirs, once all tenants are known: files of others are taken away."""
+        await limiting.held.wait()
+        async with anyio.create_task_group() as tasks:
+            for part in (self.viewing, self.limit_files):
+                if part is not None:
+                    tasks.start_soon(part.run)
 
     def wanted(self) -> frozenset[str]:
         """UUIDs of GPUs that reservations of this node are opened for."""
@@ -149,7 +158,7 @@ class Agent:
         """Say what the agent can't do here, and why."""
         found = [Missing(what="devices", why=self.cards.trouble)] if self.cards.trouble else []
         found += [Missing(what=f"GPU {one.index}", why=one.why) for one in self.cards.unknown]
-        parts = [part for part in (self.limiting, self.plugin) if part is not None]
+        parts = [part for part in (self.limiting, self.limit_files, self.plugin) if part is not None]
         if self.viewing is not None and self.viewing.trouble:
             found.append(Missing(what="tenants' view", why=self.viewing.trouble))
         return [*found, *(each for part in parts for each in part.missing())]
@@ -159,10 +168,9 @@ class Agent:
         await self.cards.asked.wait()
         await self.publishing.run()
 
-    def _limiting(self, connect: Connect, events: EventRecorder, *, clock: Clock) -> Limiting:
+    def _limiting(self, warden: tuple[Connect, EventRecorder] | None, *, clock: Clock) -> Limiting:
         return Limiting(
-            connect,
-            events,
+            warden,
             cards=self.cards,
             publishing=self.publishing,
             clock=clock,
@@ -181,8 +189,27 @@ class Agent:
             folder=folder,
             cdi=self._settings.view_cdi,
         )
-        limiting.on_hold = viewing.look
+        limiting.on_hold.append(viewing.look)
         return viewing
+
+    def _limit_files(self, back_ends: Sequence[BackEnd]) -> LimitFiles | None:
+        limiting = self.limiting
+        if limiting is None or not back_ends:
+            return None
+        standing = limiting.standing
+        files = LimitFiles(
+            back_ends,
+            tenants=lambda: standing.held,
+            cdi=self._settings.limits_cdi,
+            on_look=limiting.place,
+            on_change=self.tell,
+        )
+        limiting.on_hold.append(files.look)
+        return files
+
+    def _back_ends(self) -> list[str]:
+        parts = (self.limiting and self.limiting.back_ends, self.limit_files and self.limit_files.working)
+        return [name for part in parts for name in part or ()]
 
     def _on_cards(self) -> None:
         if self.limiting is not None:
@@ -194,7 +221,7 @@ class Agent:
         plugin = self.plugin
         agent = AgentStatus(
             version=self._settings.version,
-            back_ends=None if self.limiting is None else self.limiting.back_ends or None,
+            back_ends=self._back_ends() or None,
             plugin_mode=PLUGIN_OFF if plugin is None else plugin.mode,
             missing=self.missing() or None,
         )

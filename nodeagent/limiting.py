@@ -1,13 +1,13 @@
 """Has the node's warden go by the caps of books, and tells what it reports: use in the GpuNode, events on pods.
 
 Nothing here has a right to pods of tenants: books name them. While no warden reports, their use is not known and nobody
-is capped.
+is ended. Without a warden it tells who holds what, and whose caps others hold (nodeagent/limitfiles.py).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
 import anyio
@@ -18,11 +18,12 @@ from kube.watch.signal import Signal
 from nodeagent.books import Books
 from nodeagent.cards import Cards
 from nodeagent.core.caps import Tenancy
+from nodeagent.core.enforced import BY_KILLING
 from nodeagent.core.judging import Key
 from nodeagent.core.measures import Deeds, Measures
 from nodeagent.core.messages import Report
 from nodeagent.core.overuse import note
-from nodeagent.core.standing import BY_KILLING, Standing, TenantUse
+from nodeagent.core.standing import Standing, TenantUse
 from nodeagent.core.telling import tenants
 from nodeagent.publishing import Publishing
 from wire import names
@@ -61,12 +62,14 @@ class Connect(Protocol):
 
 
 class Limiting:
-    """``books`` is to be fed with the node's reservations. ``on_change``: ``back_ends`` or ``missing`` has changed."""
+    """``books`` is to be fed with the node's reservations. ``on_change``: ``back_ends`` or ``missing`` has changed.
+
+    ``warden``: what makes the link to the node's warden, and what tells pods of its deeds; None: there is none.
+    """
 
     def __init__(
         self,
-        connect: Connect,
-        events: EventRecorder,
+        warden: tuple[Connect, EventRecorder] | None,
         *,
         cards: Cards,
         publishing: Publishing,
@@ -74,23 +77,26 @@ class Limiting:
         cap_all: bool = False,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        self._events = events
         self._cards = cards
         self._publishing = publishing
         self._clock = clock
         self._on_change = on_change
         self._changed = Signal()
         self._report: Report | None = None
-        self._said = "no warden has reported yet"
+        self._said = "no warden has reported yet" if warden is not None else ""
         self._told = (False, "")
         #: Since when tenants have been idle: by the event loop's clock, and in wall time as it was then.
         self._idle: dict[Key, tuple[int, str]] = {}
-        #: Books and devices are known. From then on ``on_hold`` is called after each change.
+        #: Books and devices are known. From then on each of ``on_hold`` is called after each change.
         self.held = anyio.Event()
-        self.on_hold: Callable[[], None] = lambda: None
+        self.on_hold: list[Callable[[], None]] = []
         self.books = Books(self._changed)
         self.standing = Standing(cap_all=cap_all)
-        self._link = connect(on_report=self._hear, say=self._say)
+        self._link: Link | None = None
+        self._events: EventRecorder | None = None
+        if warden is not None:
+            connect, self._events = warden
+            self._link = connect(on_report=self._hear, say=self._say)
 
     def measures(self) -> Measures:
         """What an exporter shows now."""
@@ -115,6 +121,11 @@ class Limiting:
         """Look at books and devices again."""
         self._changed.set()
 
+    def place(self, in_place: Mapping[str, Collection[Key]]) -> None:
+        """Take in whose caps hold, by the back end that holds them."""
+        if self.standing.place(in_place):
+            self._changed.set()
+
     async def run(self) -> None:
         """Work until cancelled; to be started when ``books`` are known.
 
@@ -125,7 +136,7 @@ class Limiting:
             while True:
                 if self._cards.are_known:
                     self._hold()
-                    if not is_connected:
+                    if not is_connected and self._link is not None:
                         is_connected = True
                         tasks.start_soon(self._link.run)
                 self._tell()
@@ -134,9 +145,12 @@ class Limiting:
                     await self._changed.wait()
 
     def _hold(self) -> None:
-        self._link.cap(self.standing.hold(self.books.reservations.values(), self._cards.memory_mib))
+        caps = self.standing.hold(self.books.reservations.values(), self._cards.memory_mib)
+        if self._link is not None:
+            self._link.cap(caps)
         self.held.set()
-        self.on_hold()
+        for tell in self.on_hold:
+            tell()
 
     def _tell(self) -> None:
         uses = self.standing.tenants(monotonic_ns())
@@ -161,8 +175,14 @@ class Limiting:
         if (together := report.told_together) and not (before and before.told_together):
             _log.warning("there are too many processes for a report: %d of them are told together", together)
         for tenancy, done in self.standing.hear(report):
-            said = note(done)
-            _log.warning("pod %s is above its memory cap: %s", tenancy.pod, said)
+            self._note(tenancy, note(done))
+        if before is None or _judges(before) != _judges(report):
+            self._changed.set()
+
+    def _note(self, tenancy: Tenancy, said: str) -> None:
+        """Tell a pod what was done to it."""
+        _log.warning("pod %s is above its memory cap: %s", tenancy.pod, said)
+        if self._events is not None:
             self._events.record(
                 _pod(tenancy),
                 reason=names.REASON_MEMORY_EXCEEDED,
@@ -172,15 +192,13 @@ class Limiting:
                 # Forgotten when it is written, so that the next one is made and not patched: there is no right to that.
                 is_final=True,
             )
-        if before is None or _judges(before) != _judges(report):
-            self._changed.set()
 
     def _say(self, why: str) -> None:
         self._said = why
         _log.warning("over-use of GPU memory is not ended: %s", why)
 
     def _state(self) -> tuple[bool, str]:
-        """Whether over-use is ended now, and why not."""
+        """Whether over-use is ended now, and why not; no reason where there is no warden."""
         report = self.standing.fresh(monotonic_ns())
         if report is None:
             return False, self._said

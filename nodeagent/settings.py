@@ -19,6 +19,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     view: Path | None = None
     #: Where the container runtime looks for CDI files.
     view_cdi: Path = Path("/var/run/cdi")
+    #: What the container runtime reads of tenants' limits: the folder of CDI files.
+    limits_cdi: Path = Path("/var/run/cdi")
     #: A tenant whose entry has no memory cap is capped at its share.
     cap_all: bool = False
     #: MIG slices are made and destroyed as the GpuNode asks for.

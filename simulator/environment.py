@@ -24,6 +24,8 @@ REGULAR: Final = "regular"
 CONFIG_MAP: Final = "configmap"
 SECRET: Final = "secret"  # noqa: S105 - a kind of object
 
+#: CDI devices that are mounts and variables, and no GPU.
+_BESIDE_GPUS: Final = (names.VIEW_DEVICE_PREFIX, names.LIMITS_DEVICE_PREFIX)
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 _SUBSCRIPT: Final = re.compile(r"metadata\.(annotations|labels)\['(.+)'\]")
 
@@ -87,8 +89,8 @@ def visible(value: str | None, devices: Sequence[Device]) -> tuple[Device, ...] 
     by_name |= {device.uuid: device for device in devices}
     shown: dict[str, Device] = {}
     for part in value.split(","):
-        if part.startswith(names.VIEW_DEVICE_PREFIX):
-            continue  # a mount, and no device
+        if part.startswith(_BESIDE_GPUS):
+            continue
         device = by_name.get(part.strip().removeprefix(names.CDI_DEVICE_PREFIX))
         if device is None:
             return UnknownDevice(part)

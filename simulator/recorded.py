@@ -19,6 +19,8 @@ from simulator.sharing import Share
 from wire import names
 
 _NANO: Final = 10**9
+#: CDI devices that are mounts and variables, and no GPU.
+_BESIDE_GPUS: Final = (names.VIEW_DEVICE_PREFIX, names.LIMITS_DEVICE_PREFIX)
 _LISTS: Final = {"c": "containers", "i": "initContainers"}
 
 
@@ -109,9 +111,7 @@ def placed(pod: PodFacts, cards: Mapping[str, Device]) -> Placed | None:
     """Find the way that its Binding took; None where its devices are those of none, or none was asked."""
     shown = {
         key.removeprefix(names.VISIBLE_DEVICES_PREFIX): [
-            each.removeprefix(names.CDI_DEVICE_PREFIX)
-            for each in value.split(",")
-            if not each.startswith(names.VIEW_DEVICE_PREFIX)
+            each.removeprefix(names.CDI_DEVICE_PREFIX) for each in value.split(",") if not each.startswith(_BESIDE_GPUS)
         ]
         for key, value in pod.annotations.items()
         if key.startswith(names.VISIBLE_DEVICES_PREFIX)

@@ -170,6 +170,8 @@ OPENED_FOR: Final = "moorage.dev/opened-for"
 NODE_TENANT_VIEW: Final = "moorage.dev/tenant-view"
 #: CDI name of what mounts a tenant's socket into its containers, before the pod's UID.
 VIEW_DEVICE_PREFIX: Final = "moorage.dev/view="
+#: CDI name of what limits a tenant's containers, before the pod's UID: mounts and variables of the node agent.
+LIMITS_DEVICE_PREFIX: Final = "moorage.dev/limits="
 #: The node agent, as kubelet answered.
 WITNESS_KUBELET: Final = "kubelet"
 #: Finalizer of a reservation pod: kept while its book has live entries.

@@ -19,7 +19,7 @@ from binder.settings import BinderSettings
 from binder.telemetry import reasons
 from binder.telemetry.tracing import Traces
 from binder.watch.view import View
-from gpu import bound, pinning
+from gpu import beside, bound, pinning
 from gpu.cause import Cause
 from gpu.reservation import Reservation
 from kube import binding, books
@@ -173,7 +173,13 @@ class Carrier:
             at_ns=self._clock.now_ns(),
             cdi=self._cdi.is_on,
             labels=attempt.labels,
-            view_of=attempt.pod_uid if attempt.node in self._view.showing else "",
+            beside=beside.devices(
+                attempt.pod_uid,
+                action.taken,
+                enforces=self._view.enforces.get(attempt.node, ()),
+                shows_tenants=attempt.node in self._view.showing,
+                memory_caps=self._settings.memory_caps,
+            ),
         )
         if state.tries:
             await anyio.sleep(_RETRY_S * 2**state.tries)

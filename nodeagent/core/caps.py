@@ -19,7 +19,11 @@ from nodeagent.core.messages import MOST_CAPS, can_be_capped
 
 @dataclass(frozen=True, slots=True)
 class Tenancy:
-    """A pod's part of a device. ``pod``: namespace/name. ``cap_mib``: 0 for none. ``asked_mib``: 0 if not known."""
+    """A pod's part of a device. ``pod``: namespace/name. ``cap_mib``: 0 for none. ``asked_mib``: 0 if not known.
+
+    ``compute_percent``: what it asks of the device's compute, 0 for nothing. ``is_doubtful``: its book has a memory cap
+    for it, and what that is here is not known.
+    """
 
     pod_uid: str
     pod: str
@@ -28,6 +32,8 @@ class Tenancy:
     asked_mib: int = 0
     cap_mib: int = 0
     mode: str = ""
+    compute_percent: int = 0
+    is_doubtful: bool = False
 
     @property
     def key(self) -> Key:
@@ -63,14 +69,17 @@ def caps(found: Iterable[Tenancy]) -> dict[Key, int]:
 def _tenancy(key: Key, found: list[Entry], memory_mib: int, *, is_sure: bool, cap_all: bool) -> Tenancy:
     nano = sum(entry.nano for entry in found)
     each = [_cap_mib(entry, memory_mib, cap_all=cap_all) for entry in found]
+    cap_mib = sum(each) if is_sure and all(each) else 0
     return Tenancy(
         pod_uid=key[0],
         pod=found[0].pod,
         device=key[1],
         nano=nano,
         asked_mib=mib_of_fraction(nano, memory_mib),
-        cap_mib=sum(each) if is_sure and all(each) else 0,
+        cap_mib=cap_mib,
         mode=found[0].mode,
+        compute_percent=sum(entry.compute_percent for entry in found),
+        is_doubtful=not cap_mib and any(entry.cap_mib or entry.cap_nano for entry in found),
     )
 
 

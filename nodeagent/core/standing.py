@@ -5,12 +5,13 @@ Fed with the node's reservations and the warden's reports. Without a warden all 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from gpu.reservation import Reservation
 from nodeagent.core.caps import Tenancy, caps, tenancies
+from nodeagent.core.enforced import BY_KILLING, strongest
 from nodeagent.core.formerdevices import FormerDevices, with_former
 from nodeagent.core.judging import Key
 from nodeagent.core.measures import Deeds, Measures, TenantMeasures, counted, measures
@@ -18,8 +19,6 @@ from nodeagent.core.messages import Done, Report
 from nodeagent.core.using import Use, Using
 from nodeagent.core.view import OwnShare
 
-#: What ends over-use here, as ``status.tenants[].enforced`` of a GpuNode says it.
-BY_KILLING: Final = "kill"
 #: Between two events on a pod.
 _TOLD_NS: Final = 60 * 10**9
 #: A report older than this says nothing about now: three looks at the slowest pace.
@@ -57,6 +56,8 @@ class Standing:
         #: Of the last report; None: nobody has asked yet.
         self._measured: dict[Key, TenantMeasures] | None = None
         self.deeds: Deeds = {}
+        #: Whose caps hold, by the back end that holds them; over-use that is ended is not among them.
+        self._in_place: Mapping[str, Collection[Key]] = {}
 
     def hold(self, reservations: Iterable[Reservation], memory_mib: Mapping[str, int]) -> dict[Key, int]:
         """Take in all reservations of the node, and its devices' memory by UUID. Returns the caps for the warden."""
@@ -98,12 +99,23 @@ class Standing:
         report = self.fresh(now_ns)
         uses = {} if report is None else self._using.uses(now_ns)
         judged = _judged(report)
-        return [_told(one, uses.get(one.key), is_judged=one.device in judged) for one in self._held]
+        return [_told(one, uses.get(one.key), self._enforced(one, judged)) for one in self._held]
 
     @property
     def pods(self) -> frozenset[str]:
         """UIDs of all that hold shares."""
-        return frozenset(one.pod_uid for one in self._held)
+        return frozenset(self._of)
+
+    @property
+    def held(self) -> Mapping[str, Sequence[Tenancy]]:
+        """What each pod holds, by its UID."""
+        return self._of
+
+    def place(self, in_place: Mapping[str, Collection[Key]]) -> bool:
+        """Take in whose caps each back end holds now. Returns whether that has changed."""
+        changed = in_place != self._in_place
+        self._in_place = in_place
+        return changed
 
     def shares(self, pod_uid: str, now_ns: int) -> tuple[OwnShare, ...]:
         """What one pod holds, with its use where a report says that."""
@@ -113,9 +125,15 @@ class Standing:
             self._measured = {one.tenancy.key: one for one in measures(report.sample, self._held).tenants}
         measured = {} if report is None else self._measured or {}
         return tuple(
-            OwnShare(one, measured.get(one.key), BY_KILLING if one.device in judged and one.cap_mib else "")
-            for one in self._of.get(pod_uid, ())
+            OwnShare(one, measured.get(one.key), self._enforced(one, judged)) for one in self._of.get(pod_uid, ())
         )
+
+    def _enforced(self, one: Tenancy, judged: Collection[str]) -> str:
+        """By what a tenant's cap is enforced: the one place that says it. ``judged``: where over-use is ended."""
+        if not one.cap_mib:
+            return ""
+        holding = {name for name, keys in self._in_place.items() if one.key in keys}
+        return strongest(holding | {BY_KILLING} if one.device in judged else holding)
 
     def fresh(self, now_ns: int) -> Report | None:
         """The last report; None where it says nothing about now."""
@@ -130,8 +148,7 @@ def _judged(report: Report | None) -> frozenset[str]:
     return frozenset(device.uuid for device in report.sample.devices) - frozenset(report.unjudged)
 
 
-def _told(one: Tenancy, use: Use | None, *, is_judged: bool) -> TenantUse:
-    enforced = BY_KILLING if is_judged and one.cap_mib else ""
+def _told(one: Tenancy, use: Use | None, enforced: str) -> TenantUse:
     if use is None:
         return TenantUse(one, enforced=enforced)
     memory, sm = _at_most_all(use.memory_peak_percent), _at_most_all(use.sm_mean_percent)

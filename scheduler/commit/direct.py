@@ -17,7 +17,7 @@ from typing import Final
 import anyio
 import msgspec
 
-from gpu import bound
+from gpu import beside, bound
 from gpu.asked import PLAIN, asked
 from gpu.book import Tenant
 from gpu.cause import Cause
@@ -248,7 +248,13 @@ class Direct:
             at_ns=at_ns,
             cdi=self._cdi.is_on,
             labels={} if self._pool is None else self._pool.labels,
-            view_of=sharer.identity.uid if known is not None and known.shows_tenants else "",
+            beside=beside.devices(
+                sharer.identity.uid,
+                action.taken,
+                enforces=() if known is None else known.enforces,
+                shows_tenants=known is not None and known.shows_tenants,
+                memory_caps=self._memory_caps,
+            ),
         )
         posted = await binding.post(self._api, sharer.identity, rv=action.rv, node=node, metadata=metadata)
         if isinstance(posted, binding.NotAccepted):

@@ -98,19 +98,19 @@ def mounted(variable: str, mode: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("has_cdi", "view_of", "mode", "there"),
+    ("has_cdi", "beside", "mode", "there"),
     [
-        (True, UID, "cdi", {f"{PLUGIN}GPU-a", f"{PLUGIN}MIG-b", f"{VIEW}{UID}"}),
-        (True, UID, "auto", {f"{PLUGIN}GPU-a", f"{PLUGIN}MIG-b", f"{VIEW}{UID}"}),
-        (True, "", "auto", {f"{PLUGIN}GPU-a", f"{PLUGIN}MIG-b"}),
-        (False, UID, "auto", {"GPU-a", "MIG-b"}),
-        (False, UID, "legacy", {"GPU-a", "MIG-b"}),
+        (True, [VIEW + UID], "cdi", {f"{PLUGIN}GPU-a", f"{PLUGIN}MIG-b", f"{VIEW}{UID}"}),
+        (True, [VIEW + UID], "auto", {f"{PLUGIN}GPU-a", f"{PLUGIN}MIG-b", f"{VIEW}{UID}"}),
+        (True, [], "auto", {f"{PLUGIN}GPU-a", f"{PLUGIN}MIG-b"}),
+        (False, [VIEW + UID], "auto", {"GPU-a", "MIG-b"}),
+        (False, [VIEW + UID], "legacy", {"GPU-a", "MIG-b"}),
     ],
 )
 def test_the_runtime_mounts_gpus_and_the_view_or_gpus_alone(
-    has_cdi: bool, view_of: str, mode: str, there: set[str]
+    has_cdi: bool, beside: list[str], mode: str, there: set[str]
 ) -> None:
-    assert mounted(cdi.listed(["GPU-a", "MIG-b"], cdi=has_cdi, view_of=view_of), mode) == there
+    assert mounted(cdi.listed(["GPU-a", "MIG-b"], cdi=has_cdi, beside=beside), mode) == there
 
 
 @pytest.mark.parametrize("mode", ["auto", "cdi", "legacy"])
@@ -121,7 +121,7 @@ def test_a_mix_of_both_forms_would_start_no_container(mode: str) -> None:
 
 @pytest.mark.parametrize("has_cdi", [True, False])
 def test_all_names_of_a_container_are_of_one_form(has_cdi: bool) -> None:
-    names = cdi.listed(["GPU-a", "MIG-b"], cdi=has_cdi, view_of=UID).split(",")
+    names = cdi.listed(["GPU-a", "MIG-b"], cdi=has_cdi, beside=[VIEW + UID]).split(",")
     assert {bool(QUALIFIED.fullmatch(name)) for name in names} == {has_cdi}
     # NVIDIA's runtime makes devices of this vendor itself, and refuses them beside others.
     assert not any(name.startswith("runtime.nvidia.com/") for name in names)

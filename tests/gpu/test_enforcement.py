@@ -23,6 +23,8 @@ from wire import names
         ("compute-cap/hard,memory-cap/soft", (COMPUTE_CAP, "compute-cap/hard", MEMORY_CAP), ()),
         ("memory-cap/after,memory-cap/hard", (MEMORY_CAP, "memory-cap/hard"), ()),
         ("memory-cap=driver/hard", (DRIVER_CAP,), ()),
+        ("memory-cap=hami-core", (MEMORY_CAP, "memory-cap=hami-core"), ()),
+        ("compute-cap=hami-core", (COMPUTE_CAP, "compute-cap=hami-core"), ()),
         (
             "memory-cap/firm,mps/hard,memory-cap=driver/soft,/hard",
             (),

@@ -86,6 +86,8 @@ def test_who_may_not_read_agents_can_not_say_whether_a_report_is_current() -> No
         (AgentStatus(missing=[Missing(what="memory caps", why="no warden: gone")]), "no warden: gone"),
         (AgentStatus(missing=[Missing(what="memory caps")]), "the warden of the node has not reported"),
         (AgentStatus(back_ends=["kill"]), "the driver does not report it, or the warden has not reported yet"),
+        (AgentStatus(missing=[Missing(what="memory caps by hami-core", why="no library")]), "no library"),
+        (AgentStatus(back_ends=["hami-core"]), "the agent works without a warden, which measures use"),
     ],
 )
 def test_a_report_without_numbers_says_why(status: AgentStatus, why: str) -> None:

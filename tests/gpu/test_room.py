@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gpu import room
+from gpu.beside import PREFIXES
 from gpu.dialects.plugin import MOST_DEVICES
 from gpu.grant import DeviceGrant, Grant, shared_metadata
 from gpu.request import NO_GPU, ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest
@@ -25,8 +26,8 @@ def _asking(request: GpuRequest) -> Translation:
     [
         (0, 262_144 - 4096, True),
         (0, 262_144 - 4095, False),
-        (2, 262_144 - 4096 - 776, True),
-        (2, 262_144 - 4096 - 775, False),
+        (2, 262_144 - 4096 - 832, True),
+        (2, 262_144 - 4096 - 831, False),
     ],
 )
 @pytest.mark.parametrize("letter", ["x", "ü", "🚢"])
@@ -51,7 +52,8 @@ def test_what_a_binding_and_a_fence_write_fits_into_the_room_that_is_kept(device
         DeviceGrant(group="g" * 36, reservation="r" * 36, uuid="u" * 80, nano=NANO_PER_DEVICE) for _ in range(devices)
     )
     request = _request(devices)
-    written = shared_metadata(Grant("a" * 36, given), request, cdi=cdi, view_of="p" * 36).annotations
+    also = [prefix + "p" * 36 for prefix in PREFIXES]
+    written = shared_metadata(Grant("a" * 36, given), request, cdi=cdi, beside=also).annotations
     fence = {names.FENCED: "a" * 36, names.FENCED_BECAUSE: "🚢" * 512}
     bytes_written = sum(len(key.encode()) + len(value.encode()) for key, value in (written | fence).items())
     most = {"": "x" * (room.LARGEST - bytes_written)}

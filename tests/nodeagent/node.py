@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +21,7 @@ from kube.memory.calls import AuditEntry
 from kube.memory.server import MemoryApiServer
 from kube.memory.types import MOORAGE
 from nodeagent.app import Agent, Plugin
+from nodeagent.backend import BackEnd
 from nodeagent.core.card import Card
 from nodeagent.core.machine import Machine
 from nodeagent.core.witness import Outcome
@@ -118,6 +119,7 @@ class Scene:
         warden: Connect | None = None,
         *,
         plugin: Callable[[Scene], Plugin | None] = lambda _: None,
+        back_ends: Sequence[BackEnd] = (),
         **settings: Any,
     ) -> anyio.CancelScope:
         """Start an agent, as after the start of its process."""
@@ -131,6 +133,7 @@ class Scene:
             rng=random.Random(3),
             observer=self.counted,
             warden=None if warden is None else (warden, events),
+            back_ends=back_ends,
         )
         self.agent.plugin = plugin(self)
 

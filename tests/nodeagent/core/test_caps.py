@@ -81,6 +81,26 @@ def test_a_device_whose_memory_is_not_known_caps_nobody() -> None:
     assert caps(tenancies([reservation({POD: entry(cap_mib=5)}, uuid="GPU-9")], MEMORY, cap_all=True)) == {}
 
 
+@pytest.mark.parametrize(
+    ("held", "doubtful"),
+    [
+        ([reservation({POD: entry(cap_mib=5)})], [False]),
+        ([reservation({POD: entry()})], [False]),
+        ([reservation({POD: entry(cap_mib=5)}, uuid="GPU-9")], [True]),
+        ([reservation({POD: entry(cap_nano=HALF)}, uuid="GPU-9")], [True]),
+        ([reservation({POD: entry()}, uuid="GPU-9")], [False]),
+        ([reservation({POD: entry(cap_mib=5)}), reservation({OTHER: entry()})], [False, True]),
+    ],
+)
+def test_a_cap_of_a_book_that_nobody_can_tell_here_is_doubtful(held: list[Reservation], doubtful: list[bool]) -> None:
+    assert [one.is_doubtful for one in tenancies(held, MEMORY)] == doubtful
+
+
+def test_compute_is_what_the_entry_asks() -> None:
+    held = reservation({POD: entry(compute_percent=30), OTHER: entry()})
+    assert {one.pod_uid: one.compute_percent for one in tenancies([held], MEMORY)} == {POD: 30, OTHER: 0}
+
+
 def test_where_two_reservations_claim_a_device_nobody_is_capped_on_it() -> None:
     two = [reservation({POD: entry(cap_mib=5)}), reservation({OTHER: entry(cap_mib=5)})]
     third = reservation({POD: entry(cap_mib=7)}, uuid="GPU-2")

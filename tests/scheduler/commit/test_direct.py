@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from gpu.cdi import Cdi
+from gpu.memorycaps import MemoryCaps
 from kube.client.resources import NODES, PODS
 from kube.memory.faults import Fault, once
 from simulator.world import World, WorldSettings
@@ -326,6 +327,37 @@ async def test_a_pod_whose_record_is_another_by_the_time_it_is_bound_is_not_boun
         await settle()
         assert phases(world)["b"] == "Running"
         assert written(world, "b")["env.moorage.dev/c0.CUDA_DEVICE_MEMORY_LIMIT_0"] == "2000m"
+
+
+@pytest.mark.parametrize(
+    ("memory_caps", "words", "given"),
+    [
+        (MemoryCaps.ALL, "memory-cap=hami-core", True),
+        (MemoryCaps.WISHED, "memory-cap=hami-core", False),
+        (MemoryCaps.ALL, "memory-cap,hami-core", False),
+    ],
+)
+async def test_where_the_agent_limits_tenants_containers_are_given_the_limits_of_their_pod(
+    memory_caps: MemoryCaps, words: str, given: bool
+) -> None:
+    plain = WorldSettings(seed=1)
+    settings = msgspec.structs.replace(
+        plain,
+        binder=msgspec.structs.replace(plain.binder, cdi=Cdi.ON, memory_caps=memory_caps),
+        scheduler=msgspec.structs.replace(plain.scheduler, cdi=Cdi.ON, memory_caps=memory_caps),
+    )
+    async with stage.stage("1x1x80GiB", settings=settings) as world:
+        await world.api.patch(NODES, "node-0", {"metadata": {"annotations": {names.NODE_ENFORCES: words}}})
+        await settle()
+        for name in ("by-the-binder", "direct"):
+            await create(world, share(name))
+            await settle()
+            found = find(world, name)
+            (device,) = json.loads(found["metadata"]["annotations"][names.GRANT])["devices"]
+            own = f",moorage.dev/limits={found['metadata']['uid']}" if given else ""
+            told = found["metadata"]["annotations"][f"{names.VISIBLE_DEVICES_PREFIX}c0"]
+            assert told == f"{names.CDI_DEVICE_PREFIX}{device['uuid']}{own}"
+        assert set(phases(world).values()) == {"Running"}
 
 
 @pytest.mark.parametrize(("cdi", "annotated"), [(Cdi.ON, "true"), (Cdi.ON, "false"), (Cdi.OFF, "true")])

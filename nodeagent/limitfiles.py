@@ -1,0 +1,137 @@
+"""Gives tenants' containers what limits them, by a CDI file (nodeagent/core/limitsfile.py), and looks whether it holds.
+
+The order is what makes it safe: what a device mounts is there before the file names it, and is removed after the file
+does not name it any more. A tenant whose limits are not known is not in the file, so its containers are not started.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from gpu.nodeuse import CAPS
+from kube.watch.signal import Signal
+from nodeagent import cdifiles
+from nodeagent.backend import BackEnd, Tenants
+from nodeagent.core import limitsfile
+from nodeagent.core.caps import Tenancy
+from nodeagent.core.edits import Edits, merged
+from nodeagent.core.judging import Key
+from nodeagent.core.lingering import Lingering
+from nodeagent.core.viewfile import is_sound
+from wire.crds.gpunode import Missing
+
+_log: Final = logging.getLogger(__name__)
+#: Tenants with a device: more than a node has pods.
+MOST_TENANTS: Final = 1_024
+#: A tenant that is in no book any more keeps its files so long: its containers that run have them.
+KEPT_S: Final = 60.0
+#: Between two looks at books where nobody said that they changed, and at what is in place.
+_EVERY_S: Final = 1.0
+_LOOK_EVERY_S: Final = 5.0
+
+
+class LimitFiles:
+    """``tenants``: what each pod holds. ``cdi``: where the container runtime looks for files.
+
+    ``on_look`` is called with the caps that hold, by the back end that holds them, after each look. ``on_change``: a
+    back end has got into trouble or out of it.
+    """
+
+    def __init__(
+        self,
+        back_ends: Sequence[BackEnd],
+        *,
+        tenants: Callable[[], Tenants],
+        cdi: Path,
+        on_look: Callable[[Mapping[str, Collection[Key]]], None] = lambda _: None,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._back_ends = back_ends
+        self._tenants = tenants
+        self._cdi = cdi
+        self._on_look = on_look
+        self._on_change = on_change
+        self._changed = Signal()
+        self._lingering = Lingering(KEPT_S)
+        self._edits: dict[str, Edits] = {}
+        self._written: Mapping[str, Edits] | None = None
+        #: By back end: why it can limit nobody.
+        self.troubles: Mapping[str, str] = {}
+        self._looked_s: float | None = None
+
+    @property
+    def working(self) -> list[str]:
+        """Names of the back ends that limit tenants now."""
+        return [one.name for one in self._back_ends if one.name in self.troubles and not self.troubles[one.name]]
+
+    def missing(self) -> list[Missing]:
+        """Say which back ends can limit nobody, and why."""
+        return [Missing(what=f"{CAPS} by {name}", why=why) for name, why in self.troubles.items() if why]
+
+    def look(self) -> None:
+        """Have the tenants asked for again: a container may start a moment after its pod is in a book."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Work until cancelled. To be started when ``tenants`` are known: files of others are taken away."""
+        while True:
+            troubles = {one.name: one.trouble() for one in self._back_ends}
+            try:
+                self._follow(troubles)
+                self._see(anyio.current_time())
+            except (OSError, cdifiles.NoCdi) as error:
+                troubles = {name: why or str(error) for name, why in troubles.items()}
+            self._say(troubles)
+            with anyio.move_on_after(_EVERY_S):
+                await self._changed.wait()
+
+    def _say(self, troubles: Mapping[str, str]) -> None:
+        if troubles == self.troubles:
+            return
+        for name, why in troubles.items():
+            if why and why != self.troubles.get(name):
+                _log.warning("tenants are not limited by %s: %s", name, why)
+        self.troubles = troubles
+        self._on_change()
+
+    def _follow(self, troubles: Mapping[str, str]) -> None:
+        """Bring folders and file to what books say. Raises OSError, NoCdi."""
+        there = {pod: held for pod, held in sorted(self._tenants().items())[:MOST_TENANTS] if is_sound(pod)}
+        kept = self._lingering.take(there, anyio.current_time())
+        wanted = {pod: edits for pod, edits in self._edits.items() if pod in kept - there.keys()}
+        wanted |= {pod: edits for pod, held in there.items() if (edits := self._given(held, troubles)) is not None}
+        for one in self._back_ends:
+            if not troubles[one.name]:
+                one.prepare(there)
+        if wanted != self._written:
+            self._write(wanted)
+            self._written = wanted
+        self._edits = wanted
+        for one in self._back_ends:
+            one.tidy(kept)
+
+    def _given(self, held: Sequence[Tenancy], troubles: Mapping[str, str]) -> Edits | None:
+        """What a tenant's containers get; None: it has no device in the file, for now or at all."""
+        parts = {one.name: edits for one in self._back_ends if (edits := one.edits(held)) is not None}
+        is_unsure = any(one.is_doubtful for one in held) or any(troubles[name] for name in parts)
+        return None if is_unsure or not parts else merged(parts.values())
+
+    def _write(self, edits: Mapping[str, Edits]) -> None:
+        """Put the file in its place; without tenants there is none, as a file without devices may be an error."""
+        if edits:
+            cdifiles.put(self._cdi, limitsfile.FILE, limitsfile.content(edits))
+        else:
+            (self._cdi / limitsfile.FILE).unlink(missing_ok=True)
+
+    def _see(self, now_s: float) -> None:
+        """Look what is in place, from time to time. Raises OSError."""
+        if self._looked_s is not None and now_s - self._looked_s < _LOOK_EVERY_S:
+            return
+        self._looked_s = now_s
+        tenants = {pod: held for pod, held in self._tenants().items() if is_sound(pod)}
+        self._on_look({one.name: frozenset(one.in_place(tenants)) for one in self._back_ends})

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+
+from gpu.nodeuse import STRENGTHS
+from nodeagent.core.enforced import strongest
+
+
+@pytest.mark.parametrize(
+    ("back_ends", "said"),
+    [
+        (set[str](), ""),
+        ({"hami-core"}, "hami-core"),
+        ({"hami-core", "kill"}, "kill"),
+        ({"mps", "hami-core"}, "mps"),
+        (set(STRENGTHS), "driver"),
+        ({"nobody's"}, ""),
+    ],
+)
+def test_of_several_back_ends_the_strongest_is_said(back_ends: set[str], said: str) -> None:
+    assert strongest(back_ends) == said
+
+
+def test_every_word_that_readers_know_is_ranked() -> None:
+    assert [strongest({name}) for name in STRENGTHS] == list(STRENGTHS)
