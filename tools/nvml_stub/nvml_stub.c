@@ -15,9 +15,15 @@
  *                                    on then: of SIZE memory slices, MOST of them at once, each at one of the starts
  *     gi GPU ID PROFILE START        a GPU instance
  *     ci GPU GI ID UUID              the compute instance of a GPU instance, which has all of it: a MIG slice
+ *     limit UUID PATH SOFT HARD      memory limits in bytes that the control group at PATH has of the device; \040 stands
+ *                                    for a blank in PATH, \011 for a tab, \134 for a backslash
+ *     held UUID PATH MIB             what the control group at PATH has of the device's memory, without groups below
+ *     stuck UUID                     setting a memory limit of the device answers success and changes nothing
  *     fail FUNCTION CODE             that function, by its exported name, returns this nvmlReturn_t
  *
- * Functions that make and destroy instances change the file, in place; others wait meanwhile only if they do too.
+ * Functions that make and destroy instances and that set limits change the file, in place; others wait meanwhile only if
+ * they do too. A control group with a file dmem.max has the limit that was set on it, another one that of the nearest
+ * group above it that has one. Of a folder that is not there "not found" (6) is answered.
  * A missing file answers "driver not loaded" (9), a malformed one "unknown error" (999) and a line on stderr.
  * A handle names a UUID: when its device leaves the file, calls on it answer "GPU is lost" (15).
  * Not thread-safe, and only the functions that Moorage uses. Layouts and codes: NVML API reference.
@@ -50,7 +56,8 @@ enum {
 };
 
 enum { MAX_GPUS = 32, MAX_SLICES_OF_GPU = 7, MAX_FAILURES = 32, MAX_EVENTS = 256, MAX_PROCS = 1024, MAX_LOST = 32, WORD = 96 };
-enum { MAX_STARTS = 8, MAX_PROFILES = 64, MAX_INSTANCES = MAX_GPUS * MAX_SLICES_OF_GPU, MAX_STATE = 1 << 16 };
+enum { MAX_LIMITS = 512, PATH = 1024, LINE = PATH + 256 };
+enum { MAX_STARTS = 8, MAX_PROFILES = 64, MAX_INSTANCES = MAX_GPUS * MAX_SLICES_OF_GPU, MAX_STATE = 1 << 18 };
 
 typedef struct {
     char uuid[WORD];
@@ -83,6 +90,11 @@ typedef struct {
 static const unsigned int NO_INSTANCE = ~0u;
 
 typedef struct {
+    char uuid[WORD], path[PATH]; /* of the path: as it is written in the file */
+    unsigned long long soft, hard; /* of a "held" line: 0 and the bytes */
+} limit_t;
+
+typedef struct {
     unsigned int pid;
     char uuid[WORD];
     unsigned long long bytes; /* NOT_AVAILABLE: not told */
@@ -111,6 +123,10 @@ typedef struct {
     unsigned int profile_count;
     gpu_instance_t instances[MAX_INSTANCES];
     unsigned int instance_count;
+    limit_t limits[MAX_LIMITS], held[MAX_LIMITS];
+    unsigned int limit_count, held_count;
+    char stuck[MAX_GPUS][WORD];
+    unsigned int stuck_count;
 } state_t;
 
 typedef struct {
@@ -191,6 +207,19 @@ static int read_slice(gpu_t *slice, const char *line) {
     return sscanf(line, " mig %95s %95s %llu %c", slice->uuid, slice->parent, &slice->mem_mib, &rest) == 3;
 }
 
+static int read_limit(limit_t *limit, const char *line) {
+    char rest;
+    return sscanf(line, " limit %95s %1023s %llu %llu %c", limit->uuid, limit->path, &limit->soft, &limit->hard, &rest) ==
+           4;
+}
+
+static int read_held(limit_t *held, const char *line) {
+    char rest;
+    int words = sscanf(line, " held %95s %1023s %llu %c", held->uuid, held->path, &held->hard, &rest);
+    held->hard <<= 20;
+    return words == 3;
+}
+
 static int read_line(state_t *state, const char *line) {
     char word[WORD], rest;
     if (sscanf(line, "%95s", word) != 1 || word[0] == '#')
@@ -225,6 +254,12 @@ static int read_line(state_t *state, const char *line) {
         return read_proc(&state->procs[state->proc_count++], line);
     if (strcmp(word, "lost") == 0 && state->lost_count < MAX_LOST)
         return sscanf(line, " lost %95s %c", state->lost[state->lost_count++], &rest) == 1;
+    if (strcmp(word, "limit") == 0 && state->limit_count < MAX_LIMITS)
+        return read_limit(&state->limits[state->limit_count++], line);
+    if (strcmp(word, "held") == 0 && state->held_count < MAX_LIMITS)
+        return read_held(&state->held[state->held_count++], line);
+    if (strcmp(word, "stuck") == 0 && state->stuck_count < MAX_GPUS)
+        return sscanf(line, " stuck %95s %c", state->stuck[state->stuck_count++], &rest) == 1;
     if (strcmp(word, "fail") == 0 && state->failure_count < MAX_FAILURES) {
         unsigned int i = state->failure_count++;
         return sscanf(line, " fail %95s %d %c", state->failures[i].function, &state->failures[i].code, &rest) == 2;
@@ -267,12 +302,13 @@ static int name_slices(state_t *state) {
 static int read_state(state_t *state) {
     const char *path = getenv("FAKE_NVML_STATE");
     FILE *file = path ? fopen(path, "r") : NULL;
-    char line[512];
+    char line[LINE];
     int result = SUCCESS;
     /* What has not been counted is not read, so only the counts have to be cleared. */
     state->gpu_count = state->slice_count = state->failure_count = state->event_count = state->proc_count = 0;
     state->lost_count = 0;
     state->profile_count = state->instance_count = 0;
+    state->limit_count = state->held_count = state->stuck_count = 0;
     if (!file)
         return DRIVER_NOT_LOADED;
     while (result == SUCCESS && fgets(line, sizeof line, file))
@@ -1035,4 +1071,103 @@ int nvmlComputeInstanceDestroy(instance_handle_t handle) {
     }
     snprintf(line, sizeof line, "ci %s %u %u ", gi->gpu, gi->id, handle->ci);
     return change_state(NULL, line);
+}
+
+/* --- Memory limits of control groups ------------------------------------------------------------------------------ */
+
+typedef struct {
+    const char *path;
+    unsigned long long soft, hard;
+} set_limits_t;
+
+typedef struct {
+    const char *path;
+    unsigned long long soft, hard, used;
+} get_limits_t;
+
+static const unsigned long long NO_LIMIT = ~0ull;
+
+/* A path as one word; 0 if it is too long, or has what a control group's name never has. */
+static int escape(char *to, const char *path) {
+    size_t used = 0;
+    for (; *path; path++) {
+        if (used + 5 > PATH || *path == '\n')
+            return 0;
+        if (*path == ' ' || *path == '\t' || *path == '\\')
+            used += (size_t)snprintf(to + used, 5, "\\%03o", (unsigned char)*path);
+        else
+            to[used++] = *path;
+    }
+    to[used] = '\0';
+    return used > 0;
+}
+
+static int is_there(const char *folder, const char *file) {
+    char path[PATH + 16];
+    struct stat found;
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    return stat(path, &found) == 0;
+}
+
+/* Whether a group is another one or lies below it. */
+static int is_within(const char *path, const char *above) {
+    size_t length = strlen(above);
+    return strncmp(path, above, length) == 0 && (path[length] == '\0' || path[length] == '/');
+}
+
+static const limit_t *limit_of(const limit_t *limits, unsigned int count, const char *uuid, const char *path) {
+    for (unsigned int i = 0; i < count; i++)
+        if (strcmp(limits[i].uuid, uuid) == 0 && strcmp(limits[i].path, path) == 0)
+            return &limits[i];
+    return NULL;
+}
+
+/* What stands before both functions: a card without slices, and a group that is there. */
+static int enter_limits(state_t *state, const char *function, handle_t handle, const char *path, char *escaped,
+                        const gpu_t **gpu) {
+    int result = enter_gpu(state, function, handle, gpu);
+    if (result != SUCCESS)
+        return result;
+    if (has_mig(state, *gpu))
+        return NOT_SUPPORTED;
+    if (!path || !escape(escaped, path))
+        return INVALID_ARGUMENT;
+    return is_there(path, ".") ? SUCCESS : NOT_FOUND;
+}
+
+int nvmlDeviceSetMemoryLimits_v1(handle_t handle, set_limits_t *limits) {
+    static state_t state;
+    const gpu_t *gpu;
+    char path[PATH], before[LINE], line[LINE + 64];
+    int result = enter_limits(&state, "nvmlDeviceSetMemoryLimits_v1", handle, limits->path, path, &gpu);
+    if (result != SUCCESS)
+        return result;
+    for (unsigned int i = 0; i < state.stuck_count; i++)
+        if (strcmp(state.stuck[i], gpu->uuid) == 0)
+            return SUCCESS;
+    snprintf(before, sizeof before, "limit %s %s ", gpu->uuid, path);
+    snprintf(line, sizeof line, "%s%llu %llu\n", before, limits->soft, limits->hard);
+    return change_state(limits->hard == NO_LIMIT ? NULL : line, before);
+}
+
+int nvmlDeviceGetMemoryLimits_v1(handle_t handle, get_limits_t *limits) {
+    static state_t state;
+    const gpu_t *gpu;
+    const limit_t *limit;
+    char path[PATH], *end;
+    int result = enter_limits(&state, "nvmlDeviceGetMemoryLimits_v1", handle, limits->path, path, &gpu);
+    if (result != SUCCESS)
+        return result;
+    limits->used = 0;
+    for (unsigned int i = 0; i < state.held_count; i++)
+        if (strcmp(state.held[i].uuid, gpu->uuid) == 0 && is_within(state.held[i].path, path))
+            limits->used += state.held[i].hard;
+    limit = limit_of(state.limits, state.limit_count, gpu->uuid, path);
+    while (!limit && !is_there(limits->path, "dmem.max") && (end = strrchr(path, '/')) && end > path) {
+        *end = '\0';
+        limit = limit_of(state.limits, state.limit_count, gpu->uuid, path);
+    }
+    limits->soft = limit ? limit->soft : 0;
+    limits->hard = limit ? limit->hard : NO_LIMIT;
+    return SUCCESS;
 }

@@ -231,6 +231,11 @@ def test_wrong_arguments_are_refused(nvml: ctypes.CDLL) -> None:
         "proc 71 GPU-a 1024",
         "proc 71 GPU-a few 5",
         "proc 71 GPU-a 10MiB 5",
+        "limit GPU-a /x 5",
+        "limit GPU-a /x 0 5 6",
+        "held GPU-a /x",
+        "held GPU-a /x y 5",
+        "stuck",
     ],
 )
 def test_a_line_that_can_not_be_read_is_never_passed_over(
@@ -308,3 +313,72 @@ def test_an_event_is_told_once_and_of_registered_devices_only(nvml: ctypes.CDLL,
 def test_an_event_that_is_no_event_is_an_unknown_error(nvml: ctypes.CDLL, machine: Path, line: str) -> None:
     machine.write_text(f"{machine.read_text()}{line}\n")
     assert nvml.nvmlDeviceGetCount_v2(ctypes.byref(ctypes.c_uint())) == UNKNOWN
+
+
+class SetLimits(ctypes.Structure):
+    _fields_ = [("path", ctypes.c_char_p), ("soft", ctypes.c_ulonglong), ("hard", ctypes.c_ulonglong)]  # type: ignore[mutable-override]  # as above
+
+
+class GetLimits(ctypes.Structure):
+    _fields_ = [  # type: ignore[mutable-override]  # as above
+        ("path", ctypes.c_char_p),
+        ("soft", ctypes.c_ulonglong),
+        ("hard", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    ]
+
+
+NO_LIMIT = (1 << 64) - 1
+
+
+def limit(nvml: ctypes.CDLL, path: Path, hard: int, *, soft: int = 0, index: int = 0) -> int:
+    limits = SetLimits(bytes(path), soft, hard)
+    answered: int = nvml.nvmlDeviceSetMemoryLimits_v1(handle_at(nvml, index), ctypes.byref(limits))
+    return answered
+
+
+def limits_of(nvml: ctypes.CDLL, path: Path, index: int = 0) -> tuple[int, int, int]:
+    limits = GetLimits(bytes(path))
+    assert nvml.nvmlDeviceGetMemoryLimits_v1(handle_at(nvml, index), ctypes.byref(limits)) == SUCCESS
+    return limits.soft, limits.hard, limits.used
+
+
+def test_memory_limits_are_of_a_group_and_a_card(nvml: ctypes.CDLL, machine: Path, tmp_path: Path) -> None:
+    group, other = tmp_path / "a b\\c", tmp_path / "a"
+    for folder in (group, other):
+        folder.mkdir()
+    assert limits_of(nvml, group) == (0, NO_LIMIT, 0)
+    assert limit(nvml, group, 5 << 20, soft=1) == SUCCESS
+    assert limit(nvml, group, 7 << 20, index=1) == SUCCESS
+    assert (limits_of(nvml, group), limits_of(nvml, group, 1)) == ((1, 5 << 20, 0), (0, 7 << 20, 0))
+    assert limits_of(nvml, other) == (0, NO_LIMIT, 0)
+    assert machine.read_text().count("limit ") == 2
+    assert limit(nvml, group, 6 << 20) == SUCCESS
+    assert limits_of(nvml, group) == (0, 6 << 20, 0)
+    assert limit(nvml, group, NO_LIMIT) == SUCCESS
+    assert limits_of(nvml, group) == (0, NO_LIMIT, 0)
+    assert limits_of(nvml, group, 1) == (0, 7 << 20, 0)
+
+
+def test_a_group_without_the_kernels_controller_has_the_limit_of_the_nearest_one_above(
+    nvml: ctypes.CDLL, machine: Path, tmp_path: Path
+) -> None:
+    below = tmp_path / "pod" / "container"
+    below.mkdir(parents=True)
+    with machine.open("a") as file:
+        file.write(f"held GPU-a {below} 3\nheld GPU-a {below}x 4\n")
+    assert limit(nvml, below.parent, 9) == SUCCESS
+    assert limits_of(nvml, below) == (0, 9, 3 << 20)
+    (below / "dmem.max").touch()
+    assert limits_of(nvml, below) == (0, NO_LIMIT, 3 << 20)
+    assert limits_of(nvml, below.parent) == (0, 9, 7 << 20)
+
+
+def test_limits_that_can_not_be_are_refused(nvml: ctypes.CDLL, machine: Path, tmp_path: Path) -> None:
+    assert limit(nvml, tmp_path / "gone", 5) == NOT_FOUND
+    assert limit(nvml, Path("/" + "x" * 2_000), 5) == INVALID_ARGUMENT
+    with machine.open("a") as file:
+        file.write("mig MIG-x GPU-a 100\nstuck GPU-b\n")
+    assert limit(nvml, tmp_path, 5) == NOT_SUPPORTED
+    assert limit(nvml, tmp_path, 5, index=1) == SUCCESS
+    assert limits_of(nvml, tmp_path, 1) == (0, NO_LIMIT, 0)
