@@ -12,7 +12,7 @@ from typing import Final
 from nodeagent.core.judging import Rules
 from nodeagent.warden.loop import LONGEST_NS, SHORTEST_NS, Pace
 
-SOCKET: Final = "/run/moorage/warden.sock"
+SOCKET: Final = "/run/moorage/warden/warden.sock"
 _SECOND_NS: Final = 10**9
 _SECONDS: Final = re.compile(r"([0-9]{1,4})(?:\.([0-9]{1,9}))?")
 _LONGEST_GRACE_S: Final = 60

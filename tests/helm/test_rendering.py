@@ -178,9 +178,13 @@ def test_agent_and_warden_meet_at_one_socket_of_the_node(
     assert told.warden_socket == read.socket
     assert node_agent_settings(told).cap_all is not dry
     for spec, is_read_only in ((agent, True), (warden, False)):
+        # Of what is in /run/moorage the warden has its own folder, and the agent no more for it.
         ((volume, path),) = [
-            (each["name"], each["hostPath"]) for each in spec["volumes"] if each["hostPath"]["path"] == "/run/moorage"
+            (each["name"], each["hostPath"])
+            for each in spec["volumes"]
+            if each["hostPath"]["path"].startswith("/run/moorage")
         ]
+        assert path["path"] == "/run/moorage/warden"
         assert path["type"] == "DirectoryOrCreate"
         (mount,) = [each for each in spec["containers"][0]["volumeMounts"] if each["name"] == volume]
         assert (mount["mountPath"], mount.get("readOnly", False)) == (str(Path(read.socket).parent), is_read_only)

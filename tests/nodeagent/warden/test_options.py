@@ -24,7 +24,7 @@ def test_a_warden_that_is_told_nothing_ends_nobody() -> None:
     assert options.rules(given) == Rules()
     assert options.rules(given).dry_run
     assert options.pace(given) == Pace()
-    assert given.socket == "/run/moorage/warden.sock"
+    assert given.socket == "/run/moorage/warden/warden.sock"
 
 
 @pytest.mark.parametrize(
