@@ -23,6 +23,7 @@ _CGROUPFS_POD: Final = re.compile(rf"pod({_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}
 _CONTAINER: Final = re.compile(rf"(?:[a-z]+(?:-[a-z]+)*-)?({_HEX}{{64}})(?:\.scope)?")
 _QOS: Final = frozenset({"burstable", "besteffort"})
 _KUBEPODS: Final = "kubepods"
+_SYSTEMD_HOME: Final = re.compile(r"(?:[a-z0-9]+-)*kubepods(?:-burstable|-besteffort)?\.slice")
 #: Controllers of version 1 by which kubelet and the runtimes place containers, the first that is there.
 _CONTROLLERS: Final = ("memory", "pids", "devices")
 
@@ -56,6 +57,20 @@ def seat_of_path(path: str) -> Seat | None:
     return None
 
 
+def is_home(path: str) -> bool:
+    """Whether kubelet makes groups of pods directly in this group, by its path from the root of all groups."""
+    *above, name = path.strip("/").split("/")
+    if name in _QOS:
+        return bool(above) and above[-1] == _KUBEPODS
+    return name == _KUBEPODS or _SYSTEMD_HOME.fullmatch(name) is not None
+
+
+def container_of(name: str) -> str:
+    """Read the id of a container from the name of its group; "" for the name of another group."""
+    named = _CONTAINER.fullmatch(name)
+    return named[1] if named is not None else ""
+
+
 def _path(text: str) -> str | None:
     """The path that counts: of version 1 where a controller of it is mounted, else of version 2."""
     unified: str | None = None
@@ -86,5 +101,4 @@ def _is_kubelets(before: list[str], *, is_cut: bool) -> bool:
 
 
 def _container(parts: list[str]) -> str:
-    named = _CONTAINER.fullmatch(parts[0]) if parts else None
-    return named[1] if named is not None else ""
+    return container_of(parts[0]) if parts else ""

@@ -85,8 +85,18 @@ class Judgement:
     suspects: frozenset[Key] = frozenset()
 
 
-def judge(sample: Sample, caps: Mapping[Key, int], history: History, rules: Rules) -> Judgement:
-    """Decide on one sample. ``caps``: in MiB, above 0; a pod that is not in them has no cap."""
+def judge(
+    sample: Sample,
+    caps: Mapping[Key, int],
+    history: History,
+    rules: Rules,
+    *,
+    counted: Mapping[Key, int] | None = None,
+) -> Judgement:
+    """Decide on one sample. ``caps``: in MiB, above 0; a pod that is not in them has no cap.
+
+    ``counted``: bytes that the driver counts for a pod against a limit: a better number than the sum over processes.
+    """
     now_ns = sample.at_ns
     recent = _recent(history, now_ns, rules)
     deeds: list[Deed] = []
@@ -98,8 +108,8 @@ def judge(sample: Sample, caps: Mapping[Key, int], history: History, rules: Rule
             continue
         is_full = device.free_bytes * 1000 < device.total_bytes * rules.tight_permille
         for key, processes in _capped(device, caps):
-            used_bytes = sum(_staying(process, recent.leaving) for process in processes)
-            if used_bytes <= (caps[key] + rules.tolerance_mib) * MIB:
+            used_bytes = _used(processes, recent.leaving, (counted or {}).get(key))
+            if used_bytes <= _most(key, caps, rules):
                 continue
             if not (is_full or key in history.over):
                 over.add(key)
@@ -111,6 +121,27 @@ def judge(sample: Sample, caps: Mapping[Key, int], history: History, rules: Rule
     return Judgement(tuple(deeds), _remembered(recent, deeds, over, now_ns), frozenset(unjudged), frozenset(over))
 
 
+def above(sample: Sample, caps: Mapping[Key, int], rules: Rules) -> frozenset[Key]:
+    """Return the pods whose processes have more than their cap, so that another count of it can decide."""
+    return frozenset(
+        key
+        for device in sample.devices
+        for key, processes in _capped(device, caps)
+        if _used(processes, {}, None) > _most(key, caps, rules)
+    )
+
+
+def _most(key: Key, caps: Mapping[Key, int], rules: Rules) -> int:
+    return (caps[key] + rules.tolerance_mib) * MIB
+
+
+def _used(processes: Sequence[Process], leaving: Mapping[tuple[int, int], int], counted_bytes: int | None) -> int:
+    """Memory that counts: that of a process which is ending is on its way back."""
+    leaves = sum(one.used_bytes or 0 for one in processes if (one.pid, one.started) in leaving) if leaving else 0
+    total = sum(one.used_bytes or 0 for one in processes) if counted_bytes is None else counted_bytes
+    return max(total - leaves, 0)
+
+
 def _capped(device: Device, caps: Mapping[Key, int]) -> Iterable[tuple[Key, Sequence[Process]]]:
     """The processes of each pod that has a cap on the device."""
     found: defaultdict[Key, list[Process]] = defaultdict(list)
@@ -119,11 +150,6 @@ def _capped(device: Device, caps: Mapping[Key, int]) -> Iterable[tuple[Key, Sequ
         if process.pod_uid and caps.get(key, 0) > 0:
             found[key].append(process)
     return found.items()
-
-
-def _staying(process: Process, leaving: Mapping[tuple[int, int], int]) -> int:
-    """Memory that counts: that of a process which is ending is on its way back."""
-    return 0 if (process.pid, process.started) in leaving else process.used_bytes or 0
 
 
 def _deed(

@@ -20,6 +20,9 @@ MOST_BYTES: Final = 4 << 20
 #: Caps that a warden keeps: more than a node can have pods, on each of its devices.
 MOST_CAPS: Final = 20_000
 _MOST_MIB: Final = 1 << 30
+#: Pods and cards whose limits a report tells of.
+MOST_HELD: Final = 4_096
+_LONGEST_WHY: Final = 100
 _LENGTH: Final = 4
 _POD: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DEVICE: Final = re.compile(r"(?:GPU|MIG)-[A-Za-z0-9-]{1,76}")
@@ -42,10 +45,19 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Limited:
+    """Whose caps the driver holds, as was read back (``held``). ``why``: why it holds none at all, "" where it can."""
+
+    held: tuple[Key, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """One look of the warden, and what it did. ``caps``: how many it goes by, None before it was sent any.
 
-    ``lost_deeds``: deeds that no agent was told of, since none listened. ``is_dry``: it ends nobody.
+    ``lost_deeds``: deeds that no agent was told of, since none listened. ``is_dry``: it ends nobody. ``driver``: None
+    where it sets no limits by the driver.
     """
 
     sample: Sample
@@ -54,6 +66,7 @@ class Report:
     caps: int | None = None
     lost_deeds: int = 0
     is_dry: bool = False
+    driver: Limited | None = None
 
     @property
     def told_together(self) -> int:
@@ -146,6 +159,7 @@ def write_report(report: Report) -> bytes:
             "caps": report.caps,
             "lost": report.lost_deeds,
             "dry": report.is_dry,
+            "driver": _written_limited(report.driver),
         }
     )
 
@@ -159,9 +173,22 @@ def read_report(message: bytes) -> Report:
         )
         done = tuple(map(_read_done, said["done"]))
         unjudged = tuple(map(_word, said["unjudged"]))
-        return Report(sample, done, unjudged, _known(said["caps"]), _whole(said["lost"]), said["dry"] is True)
+        # A warden of before has no limits by the driver.
+        driver = _read_limited(said.get("driver"))
+        return Report(sample, done, unjudged, _known(said["caps"]), _whole(said["lost"]), said["dry"] is True, driver)
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedMessage(f"report: {error!r:.200}") from error
+
+
+def _written_limited(limited: Limited | None) -> list[Any] | None:
+    return None if limited is None else [limited.held[:MOST_HELD], limited.why[:_LONGEST_WHY]]
+
+
+def _read_limited(said: Any) -> Limited | None:
+    if said is None:
+        return None
+    held, why = said
+    return Limited(tuple((_word(pod), _word(device)) for pod, device in held), _word(why))
 
 
 def _written_process(one: Process) -> list[Any]:

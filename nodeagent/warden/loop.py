@@ -1,4 +1,4 @@
-"""The warden's loop: look, judge, end, report; once in an interval, and sooner while somebody is over his cap.
+"""The warden's loop: look, set limits, judge, end, report; once in an interval, and sooner while a pod is over its cap.
 
 It goes by the caps that the agent sent last. Before it was sent any it looks and reports, and judges nobody; when the
 agent goes away the last caps go on: a pod's cap does not change while the pod lives, and a pod that is not in them has
@@ -8,15 +8,16 @@ none.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from nodeagent.core.judging import Deed, History, Judgement, Rules, judge
-from nodeagent.core.messages import Done, Report, write_report
+from nodeagent.core.judging import Deed, History, Judgement, Key, Rules, above, judge
+from nodeagent.core.messages import Done, Limited, Report, write_report
 from nodeagent.core.reporting import bounded, fitting, told
 from nodeagent.core.samples import MIB, Sample
 from nodeagent.warden.ending import Ending
+from nodeagent.warden.limiting import Limiting
 from nodeagent.warden.listening import Listener
 from nodeagent.warden.sampling import DriverAway, Sampler
 
@@ -40,7 +41,7 @@ class Pace:
 
 
 class Warden:
-    """One loop over one node. ``say``: tells people, a line each time."""
+    """One loop over one node. ``say``: tells people, a line each time. ``limiting``: None: it sets no limits."""
 
     def __init__(
         self,
@@ -51,14 +52,17 @@ class Warden:
         rules: Rules,
         pace: Pace,
         say: Callable[[str], None],
+        limiting: Limiting | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._sampler, self._ending, self._listener = sampler, ending, listener
+        self._limiting = limiting
         self._rules, self._pace, self._say, self._clock_ns = rules, pace, say, clock_ns
         self._history = History()
         self._kept: list[Done] = []
         self._lost = 0
         self._said_away = ""
+        self._said_limits = ""
         self._unjudged: frozenset[str] = frozenset()
 
     def run(self, is_stopped: Callable[[], bool]) -> None:
@@ -85,12 +89,26 @@ class Warden:
             return None
         self._said_away = ""
         caps = self._listener.caps
-        judgement = judge(sample, caps or {}, self._history, self._rules)
+        limited = self._limit(caps or {}, sample)
+        judgement = judge(sample, caps or {}, self._history, self._rules, counted=self._counted(caps or {}, sample))
         self._history = judgement.history
         self._tell_unjudged(judgement.unjudged)
         self._keep([self._carry_out(deed) for deed in judgement.deeds])
-        self._report(sample, judgement, None if caps is None else len(caps))
+        self._report(sample, judgement, None if caps is None else len(caps), limited)
         return judgement
+
+    def _limit(self, caps: Mapping[Key, int], sample: Sample) -> Limited | None:
+        if self._limiting is None:
+            return None
+        limited = self._limiting.turn(caps, self._sampler.cards, sample)
+        if limited.why and limited.why != self._said_limits:
+            self._say(f"limits: {limited.why}")
+        self._said_limits = limited.why
+        return limited
+
+    def _counted(self, caps: Mapping[Key, int], sample: Sample) -> Mapping[Key, int]:
+        """What the driver counts for pods that seem to be over their cap."""
+        return {} if self._limiting is None else self._limiting.uses(above(sample, caps, self._rules))
 
     def _carry_out(self, deed: Deed) -> Done:
         now_ns = self._clock_ns()
@@ -110,11 +128,11 @@ class Warden:
             self._lost += over
             del self._kept[:over]
 
-    def _report(self, sample: Sample, judgement: Judgement, caps: int | None) -> None:
+    def _report(self, sample: Sample, judgement: Judgement, caps: int | None, limited: Limited | None) -> None:
         unjudged = tuple(sorted(judgement.unjudged))
         sent = fitting(self._kept)
         done = tuple(self._kept[:sent])
-        report = Report(bounded(sample), done, unjudged, caps, self._lost, self._rules.dry_run)
+        report = Report(bounded(sample), done, unjudged, caps, self._lost, self._rules.dry_run, limited)
         if self._listener.send(write_report(report)):
             del self._kept[:sent]
 

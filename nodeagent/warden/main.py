@@ -1,7 +1,7 @@
 """The warden's process: ``python -m nodeagent.warden.main``, which ``moorage warden`` becomes.
 
-It needs the host's PIDs and CAP_KILL, and has no token and no network. An image has to ship it compiled, as
-reservation/main.py says of pynvml.
+It needs the host's PIDs and CAP_KILL, with limits by the driver CAP_SYS_ADMIN and the host's control groups as well. It
+has no token and no network. An image has to ship it compiled, as reservation/main.py says of pynvml.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import pynvml
 
 from nodeagent.warden import options
 from nodeagent.warden.ending import Ending
+from nodeagent.warden.groups import Groups
+from nodeagent.warden.limiting import Limiting
 from nodeagent.warden.listening import Listener
 from nodeagent.warden.loop import Warden
 from nodeagent.warden.processes import Processes
@@ -44,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rules=rules,
         pace=options.pace(given),
         say=say,
+        limiting=Limiting(pynvml, Groups(given.control_groups)) if given.driver_limits == "true" else None,
     ).run(stop.is_set)
     listener.close()
     return 0

@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from nodeagent.core.judging import Rules
+from nodeagent.warden.groups import ROOT
 from nodeagent.warden.loop import LONGEST_NS, SHORTEST_NS, Pace
 
 SOCKET: Final = "/run/moorage/warden/warden.sock"
@@ -17,6 +18,7 @@ _SECOND_NS: Final = 10**9
 _SECONDS: Final = re.compile(r"([0-9]{1,4})(?:\.([0-9]{1,9}))?")
 _LONGEST_GRACE_S: Final = 60
 _MOST_TOLERANCE_MIB: Final = 65_536
+_LONGEST_FOLDER: Final = 1_024
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +47,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="SIGTERM this long before SIGKILL, 0 to 60 (default 0: SIGKILL)",
     )
+    parser.add_argument(
+        "--driver-limits",
+        choices=("true", "false"),
+        default="false",
+        help="set caps as limits of control groups by the driver (default false)",
+    )
+    parser.add_argument(
+        "--control-groups",
+        type=_folder,
+        default=ROOT,
+        metavar="FOLDER",
+        help=f"the host's control groups, version 2 (default {ROOT})",
+    )
 
 
 def written(given: argparse.Namespace) -> list[str]:
@@ -55,6 +70,8 @@ def written(given: argparse.Namespace) -> list[str]:
         f"--dry-run={given.dry_run}",
         f"--tolerance-mib={given.tolerance_mib}",
         f"--grace-s={_seconds(given.grace_s)}",
+        f"--driver-limits={given.driver_limits}",
+        f"--control-groups={given.control_groups}",
     ]
 
 
@@ -90,6 +107,14 @@ def _interval_ns(text: str) -> int:
 
 def _grace_ns(text: str) -> int:
     return _ns(text, f"0 to {_LONGEST_GRACE_S} seconds", least_ns=0, most_ns=_LONGEST_GRACE_S * _SECOND_NS)
+
+
+def _folder(text: str) -> str:
+    if not text.startswith("/") or len(text) > _LONGEST_FOLDER:
+        raise argparse.ArgumentTypeError(
+            f"{text!r:.40}: a path from / on of at most {_LONGEST_FOLDER} signs is allowed"
+        )
+    return text
 
 
 def _tolerance_mib(text: str) -> int:

@@ -53,6 +53,11 @@ class Sampler:
         self._looks_left = 0
         self._is_open = False
 
+    @property
+    def cards(self) -> dict[str, Any]:
+        """Handles of the cards of the last look that are not in MIG mode, by UUID."""
+        return {place.uuid: place.handle for place in self._places if not place.is_slice}
+
     def look(self, at_ns: int) -> Sample:
         """Look once. Raises DriverAway."""
         if self._looks_left == 0:

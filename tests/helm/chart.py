@@ -77,6 +77,7 @@ TABLE: Mapping[str, Values] = {
         },
     },
     "warden": {"nodeAgent": {"enabled": True, "warden": {"enabled": True}}},
+    "warden-that-limits": {"nodeAgent": {"enabled": True, "warden": {"enabled": True, "driverLimits": True}}},
     "warden-that-ends": {
         "nodeAgent": {
             "enabled": True,

@@ -190,6 +190,24 @@ def test_agent_and_warden_meet_at_one_socket_of_the_node(
         assert (mount["mountPath"], mount.get("readOnly", False)) == (str(Path(read.socket).parent), is_read_only)
 
 
+@pytest.mark.parametrize("name", ["warden", "warden-that-ends", "warden-that-limits"])
+def test_a_warden_that_sets_limits_has_the_right_for_it_and_sees_control_groups(name: str, tmp_path: Path) -> None:
+    limits = name == "warden-that-limits"
+    spec = only(rendered(tmp_path, TABLE[name]), "DaemonSet", "moorage-warden")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    parser = argparse.ArgumentParser()
+    warden_options.add_options(parser)
+    read = parser.parse_args(container["args"][1:])
+    assert read.driver_limits == ("true" if limits else "false")
+    capabilities = ["KILL", "SYS_ADMIN"] if limits else ["KILL"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": capabilities}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is limits
+    mounts = [each for each in container["volumeMounts"] if each["mountPath"] == read.control_groups]
+    assert mounts == ([{"name": "control-groups", "mountPath": "/sys/fs/cgroup", "readOnly": True}] if limits else [])
+    of_host = [each["hostPath"]["path"] for each in spec["volumes"]]
+    assert of_host == (["/sys/fs/cgroup"] if limits else []) + ["/run/moorage/warden"]
+
+
 def test_a_warden_without_an_agent_is_refused(tmp_path: Path) -> None:
     file = written(tmp_path, {"nodeAgent": {"warden": {"enabled": True}}})
     with pytest.raises(Refused, match=r"nodeAgent\.warden\.enabled: a warden gets its caps from the agent"):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.core.cgroups import Seat, seat, seat_of_path
+from nodeagent.core.cgroups import Seat, container_of, is_home, seat, seat_of_path
 
 UID = "3f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e"
 OTHER = "00000000-1111-4222-8333-444444444444"
@@ -111,3 +111,36 @@ def test_nothing_in_a_path_raises_and_who_is_named_stands_in_it(path: str) -> No
 @given(st.lists(st.sampled_from(["a", "kubepods", f"pod{OTHER}", OTHER_SLICE, ID, "burstable", ".."]), max_size=8))
 def test_nothing_made_below_a_container_changes_whose_it_is(below: list[str]) -> None:
     assert seat_of_path("/".join([POD, *below])) == Seat(UID, ID)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_one"),
+    [
+        ("/kubepods", True),
+        ("/kubepods/burstable", True),
+        ("/kubepods/besteffort", True),
+        ("/kubelet/kubepods", True),
+        ("/kubepods.slice", True),
+        ("/kubepods.slice/kubepods-burstable.slice", True),
+        ("/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice", True),
+        ("", False),
+        ("/", False),
+        ("/burstable", False),
+        ("/system.slice/burstable", False),
+        ("/kubepods/guaranteed", False),
+        ("/kubepods.slice/kubepods-guaranteed.slice", False),
+        ("/kubepodsx", False),
+        (f"/kubepods/pod{UID}", False),
+        (f"/kubepods.slice/{SLICE}", False),
+    ],
+)
+def test_pods_lie_in_kubelets_groups(path: str, *, is_one: bool) -> None:
+    assert is_home(path) is is_one
+
+
+@pytest.mark.parametrize(
+    ("name", "container"),
+    [(ID, ID), (f"cri-containerd-{ID}.scope", ID), (f"crio-{ID}", ID), (f"pod{UID}", ""), ("ab", ""), ("", "")],
+)
+def test_a_containers_group_has_its_id_in_its_name(name: str, container: str) -> None:
+    assert container_of(name) == container

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.core.judging import Action, Deed, History, Judgement, Key, Rules, Seen, is_still, judge
+from nodeagent.core.judging import Action, Deed, History, Judgement, Key, Rules, Seen, above, is_still, judge
 from nodeagent.core.samples import MIB, Device, Process, Sample
 
 SECOND = 10**9
@@ -295,3 +295,39 @@ def test_no_other_process_is_ended_in_a_hundred_thousand() -> None:
 )
 def test_a_process_is_its_pid_start_time_and_pod(seen: Seen | None, *, is_same: bool) -> None:
     assert is_still(process(7, 1, started=5), seen) is is_same
+
+
+@pytest.mark.parametrize(
+    ("counted_mib", "is_ended"),
+    [(None, True), (999, False), (1064, False), (1065, True), (0, False), (90_000, True)],
+)
+def test_what_the_driver_counts_for_a_pod_is_better_than_the_sum_over_its_processes(
+    counted_mib: int | None, *, is_ended: bool
+) -> None:
+    caps, key = {("pod-a", CARD): 1000}, ("pod-a", CARD)
+    counted = {} if counted_mib is None else {key: counted_mib * MIB}
+    sample = Sample(0, (device(process(7, 900), process(8, 300)),))
+    found = judge(sample, caps, History(over=frozenset({key})), KILLS, counted=counted)
+    assert bool(found.deeds) is is_ended
+    if is_ended and counted_mib is not None:
+        assert found.deeds[0].used_bytes == counted_mib * MIB
+
+
+def test_what_is_ending_is_taken_off_the_drivers_count_as_well() -> None:
+    caps, key = {("pod-a", CARD): 1000}, ("pod-a", CARD)
+    history = History(over=frozenset({key}), leaving={(7, 1): 0})
+    sample = Sample(SECOND, (device(process(7, 900), process(8, 300)),))
+    assert not judge(sample, caps, history, KILLS, counted={key: 1900 * MIB}).deeds
+    assert judge(sample, caps, history, KILLS, counted={key: 2000 * MIB}).deeds
+
+
+def test_only_pods_above_their_cap_are_counted_again() -> None:
+    caps = {("pod-a", CARD): 1000, ("pod-b", CARD): 1000, ("pod-c", "GPU-2"): 1}
+    sample = Sample(
+        0,
+        (
+            device(process(7, 900), process(8, 300), process(9, 1064, "pod-b"), process(10, 9_000, "pod-c")),
+            device(process(11, None, "pod-c"), uuid="GPU-2"),
+        ),
+    )
+    assert above(sample, caps, KILLS) == {("pod-a", CARD)}

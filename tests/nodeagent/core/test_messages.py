@@ -12,8 +12,10 @@ from nodeagent.core.judging import Action, Deed
 from nodeagent.core.messages import (
     MOST_BYTES,
     MOST_CAPS,
+    MOST_HELD,
     Done,
     Frames,
+    Limited,
     MalformedMessage,
     Report,
     framed,
@@ -135,3 +137,30 @@ def test_a_length_beyond_the_bound_is_refused_before_its_bytes_come() -> None:
 
 def test_a_frame_is_its_length_and_its_json() -> None:
     assert framed({"caps": []}) == b'\x00\x00\x00\x0b{"caps":[]}'
+
+
+@pytest.mark.parametrize(
+    "limited", [None, Limited(), Limited(((POD, CARD), (POD, "GPU-b"))), Limited((), "the driver can't")]
+)
+def test_limits_by_the_driver_come_as_they_were_sent(limited: Limited | None) -> None:
+    report = Report(Sample(5), driver=limited)
+    assert read_report(body(write_report(report))) == report
+
+
+def test_a_warden_of_before_has_no_limits_by_the_driver() -> None:
+    said = json.loads(body(write_report(Report(Sample(5), caps=1))))
+    del said["driver"]
+    assert read_report(json.dumps(said).encode()) == Report(Sample(5), caps=1)
+
+
+@pytest.mark.parametrize("said", [1, [], [[]], [[], 1], [[[POD]], ""], [[[POD, 1]], ""], [[], "x" * 101], {"held": []}])
+def test_limits_of_another_form_are_refused(said: Any) -> None:
+    report = json.loads(body(write_report(Report(Sample(5)))))
+    with pytest.raises(MalformedMessage):
+        read_report(json.dumps({**report, "driver": said}).encode())
+
+
+def test_a_report_names_so_many_limits_and_so_long_a_reason() -> None:
+    held = tuple((POD, f"GPU-{number}") for number in range(MOST_HELD + 1))
+    found = read_report(body(write_report(Report(Sample(5), driver=Limited(held, "w" * 200)))))
+    assert found.driver == Limited(held[:MOST_HELD], "w" * 100)

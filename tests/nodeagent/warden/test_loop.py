@@ -11,9 +11,11 @@ import pynvml
 import pytest
 
 from nodeagent.core.judging import History, Judgement, Key, Rules, judge
-from nodeagent.core.messages import Frames, Report, read_report, write_caps
+from nodeagent.core.messages import Frames, Limited, Report, read_report, write_caps
 from nodeagent.core.samples import MIB, Device, Process, Sample
 from nodeagent.warden.ending import Ending
+from nodeagent.warden.groups import Groups as PodGroups
+from nodeagent.warden.limiting import Limiting
 from nodeagent.warden.listening import Listener
 from nodeagent.warden.loop import Pace, Warden
 from nodeagent.warden.processes import Processes
@@ -37,7 +39,7 @@ class Node:
         self._frames = Frames()
         self.restart(Rules(dry_run=False))
 
-    def restart(self, rules: Rules) -> None:
+    def restart(self, rules: Rules, control_groups: Path | None = None) -> None:
         processes = Processes()
         self.warden = Warden(
             Sampler(pynvml, processes),
@@ -46,6 +48,7 @@ class Node:
             rules=rules,
             pace=Pace(),
             say=self.said.append,
+            limiting=None if control_groups is None else Limiting(pynvml, PodGroups(str(control_groups))),
             clock_ns=lambda: self.now_ns,
         )
 
@@ -178,6 +181,73 @@ def test_a_device_with_memory_that_is_not_told_is_told_once(node: Node) -> None:
         node.turn()
     assert node.said == ["device GPU-b: the driver does not tell the memory of a process; nobody there is judged"]
     assert [report.unjudged for report in node.told()] == [("GPU-b",)] * 3
+
+
+@pytest.fixture
+def container(tmp_path: Path, pod: str) -> Path:
+    """The group of a container, in a tree of version 2."""
+    made = tmp_path / "cgroup" / "kubepods" / f"pod{pod}" / ("ab" * 32)
+    made.mkdir(parents=True)
+    (tmp_path / "cgroup" / "cgroup.controllers").touch()
+    return made
+
+
+def test_a_cap_that_the_driver_holds_is_reported_and_its_count_decides(
+    node: Node, groups: Groups, pod: str, container: Path
+) -> None:
+    """Processes seem to have more than the cap, contexts counted twice: the driver lets none have more."""
+    one = groups.start(groups.container(pod))
+    node.restart(Rules(dry_run=False), container.parents[2])
+    node.cap({(pod, "GPU-a"): 2048})
+    node.machine.more = [f"held GPU-a {container} 2048"]
+    node.machine.hold(one.pid, "GPU-a", 3000)
+    for _ in range(5):
+        node.turn()
+    assert one.poll() is None
+    assert [report.driver for report in node.told()] == [Limited(((pod, "GPU-a"),))] * 5
+    node.machine.more = [line for line in node.machine.file.read_text().splitlines() if line.startswith("limit ")]
+    node.machine.more += [f"held GPU-a {container} 2999"]
+    node.machine.write()
+    node.turn()
+    node.turn()
+    assert one.wait(10) == -signal.SIGKILL
+    (done,) = [done for report in node.told() for done in report.done]
+    assert done.deed.used_bytes == 2999 * MIB
+
+
+def test_a_driver_that_can_not_limit_is_told_once_and_over_use_is_ended(
+    node: Node, groups: Groups, pod: str, container: Path
+) -> None:
+    one = groups.start(groups.container(pod))
+    node.restart(Rules(dry_run=False), container.parents[2])
+    node.cap({(pod, "GPU-a"): 2048})
+    node.machine.more = ["fail nvmlDeviceGetMemoryLimits_v1 13"]
+    node.machine.hold(one.pid, "GPU-a", 3000)
+    node.turn()
+    node.turn()
+    assert one.wait(10) == -signal.SIGKILL
+    why = "the driver can't limit memory of control groups; r615 and later can"
+    assert [report.driver for report in node.told()] == [Limited((), why)] * 2
+    assert [line for line in node.said if line.startswith("limits")] == [f"limits: {why}"]
+
+
+def test_a_dry_run_ends_nobody_and_the_driver_limits_all_the_same(
+    node: Node, groups: Groups, pod: str, container: Path
+) -> None:
+    one = groups.start(groups.container(pod))
+    node.restart(Rules(), container.parents[2])
+    node.cap({(pod, "GPU-a"): 2048})
+    node.machine.hold(one.pid, "GPU-a", 2000)
+    node.turn()
+    (report,) = node.told()
+    assert (report.is_dry, report.driver) == (True, Limited(((pod, "GPU-a"),)))
+
+
+def test_without_its_switch_it_sets_no_limit(node: Node, pod: str) -> None:
+    node.cap({(pod, "GPU-a"): 2048})
+    node.turn()
+    assert [report.driver for report in node.told()] == [None]
+    assert "limit" not in node.machine.file.read_text()
 
 
 SUSPECT = Judgement((), History(), suspects=frozenset({("pod", "GPU-a")}))

@@ -8,10 +8,11 @@ import subprocess
 import sys
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 
-from nodeagent.core.messages import Done, Frames, write_caps
+from nodeagent.core.messages import Done, Frames, Limited, write_caps
 from nodeagent.core.samples import MIB
 from tests.nodeagent.warden.conftest import ROOT, Groups, Machine, Run
 
@@ -117,6 +118,22 @@ def test_a_restart_knows_no_caps_until_it_is_told(run: Run, machine: Machine, gr
     assert run.stop() == 0
 
 
+def test_it_sets_limits_by_the_driver_where_it_is_told_to(
+    run: Run, machine: Machine, groups: Groups, pod: str, tmp_path: Path
+) -> None:
+    container = tmp_path / "cgroup" / "kubepods" / f"pod{pod}" / ("ab" * 32)
+    container.mkdir(parents=True)
+    (tmp_path / "cgroup" / "cgroup.controllers").touch()
+    machine.hold(groups.start(groups.container(pod)).pid, "GPU-a", 1000)
+    run.start("--driver-limits", "true", "--control-groups", str(tmp_path / "cgroup"), "--interval-s", "0.25")
+    run.cap({(pod, "GPU-a"): 1024})
+    assert run.report().driver == Limited(((pod, "GPU-a"),))
+    assert f"limit GPU-a {container} 0 {1024 * MIB}\n" in machine.file.read_text()
+    # In a dry run, which is the default, nobody is ended.
+    assert run.report().is_dry
+    assert run.stop() == 0
+
+
 def test_it_looks_as_often_as_it_is_told(run: Run) -> None:
     run.start("--interval-s", "0.25")
     looked = [run.report().sample.at_ns for _ in range(9)]
@@ -135,6 +152,8 @@ def test_it_looks_as_often_as_it_is_told(run: Run) -> None:
         (["--tolerance-mib", "-1"], "0 to 65536 MiB are allowed"),
         (["--tolerance-mib", "65537"], "0 to 65536 MiB are allowed"),
         (["--dry-run", "maybe"], "true, false"),
+        (["--driver-limits", "maybe"], "true, false"),
+        (["--control-groups", "cgroup"], "a path from / on"),
         (["--socket", "/proc/no/warden.sock"], "name a file in a folder that can be written"),
     ],
 )

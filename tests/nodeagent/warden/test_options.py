@@ -25,6 +25,7 @@ def test_a_warden_that_is_told_nothing_ends_nobody() -> None:
     assert options.rules(given).dry_run
     assert options.pace(given) == Pace()
     assert given.socket == "/run/moorage/warden/warden.sock"
+    assert (given.driver_limits, given.control_groups) == ("false", "/sys/fs/cgroup")
 
 
 @pytest.mark.parametrize(
@@ -55,5 +56,14 @@ def test_options_are_written_as_they_are_read(interval_ns: int, grace_ns: int, t
         grace_s=grace_ns,
         tolerance_mib=tolerance_mib,
         dry_run="true" if dry == "1" else "false",
+        driver_limits="false" if dry == "1" else "true",
+        control_groups="/sys/fs/c group",
     )
     assert parsed(*options.written(given)) == given
+
+
+@pytest.mark.parametrize("written", ["", "sys/fs/cgroup", "/" + "x" * 1024])
+def test_control_groups_are_at_a_path_from_the_root_on(written: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed(f"--control-groups={written}")
+    assert "a path from / on of at most 1024 signs is allowed" in capsys.readouterr().err

@@ -1,0 +1,137 @@
+"""Sets memory limits of pods' control groups by NVML, and reads them back: ``nvmlDeviceSetMemoryLimits_v1``.
+
+Paths are passed as they are in this process's own mounts: NVML opens the folder. Setting takes CAP_SYS_ADMIN, reading
+takes no right. A group is asked about when it is new, and then once in ten looks: each question costs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from nodeagent.core.cgroups import container_of
+from nodeagent.core.judging import Key
+from nodeagent.core.limits import Answer, Ask, Group, Place, due, held, remembered, used_bytes
+from nodeagent.core.messages import Limited
+from nodeagent.core.samples import MIB, Sample
+from nodeagent.warden.groups import Groups, NoGroups
+
+_NO_CALL: Final = "the driver can't limit memory of control groups; r615 and later can"
+_NOT_SUPPORTED: Final = "the driver does not limit memory of control groups on this GPU"
+_NOT_KEPT: Final = "the driver answered that a memory limit was set, and reads back another one"
+_NO_RIGHT: Final = "the driver refused to set a limit; it takes CAP_SYS_ADMIN"
+
+
+class Limiting:
+    """``nvml``: the module pynvml, or what answers like it."""
+
+    def __init__(self, nvml: Any, groups: Groups) -> None:
+        self._nvml = nvml
+        self._groups = groups
+        self._there: tuple[Group, ...] = ()
+        self._known: dict[Place, Answer] = {}
+        self._handles: Mapping[str, Any] = {}
+        self._held: frozenset[Key] = frozenset()
+        self._look = 0
+
+    def turn(self, caps: Mapping[Key, int], handles: Mapping[str, Any], sample: Sample) -> Limited:
+        """Bring limits to what the caps say. ``handles``: of whole cards by UUID, as the driver has them now."""
+        self._look += 1
+        self._handles = handles
+        try:
+            there = self._groups.look({pod for pod, _ in caps}, self._moved(sample, caps))
+        except NoGroups as error:
+            self._there, self._held = (), frozenset()
+            return Limited(why=str(error))
+        self._there, self._known = there, remembered(there, self._known)
+        for ask in due(there, caps, handles, self._known, look=self._look):
+            self._known[ask.place] = self._answer(ask)
+        self._held = held(there, caps, handles, self._known)
+        return Limited(tuple(sorted(self._held)), self._why())
+
+    def uses(self, keys: Collection[Key]) -> dict[Key, int]:
+        """Return what the driver counts for these pods on these cards, as far as it holds their caps and tells."""
+        found: dict[Key, int] = {}
+        for key in keys:
+            if key not in self._held:
+                continue
+            own = [group for group in self._there if group.pod_uid == key[0]]
+            used = used_bytes(key, own, self._readings(own, key[1]))
+            if used is not None:
+                found[key] = used
+        return found
+
+    def _readings(self, groups: Collection[Group], card: str) -> dict[Place, int]:
+        found: dict[Place, int] = {}
+        for group in groups:
+            try:
+                found[group.path, card] = self._read(card, group.path)[1]
+            except self._nvml.NVMLError:
+                if not os.path.isdir(group.path):  # noqa: PTH112 - paths of the driver are texts
+                    found[group.path, card] = 0
+        return found
+
+    def _moved(self, sample: Sample, caps: Mapping[Key, int]) -> frozenset[str]:
+        """Pods with a process in a group that is not known, or that is not named as a container's."""
+        names = {container_of(group.path.rpartition("/")[2]) for group in self._there} - {""}
+        return frozenset(
+            one.pod_uid
+            for device in sample.devices
+            for one in device.processes
+            if (one.pod_uid, device.uuid) in caps and one.container not in names
+        )
+
+    def _answer(self, ask: Ask) -> Answer:
+        """Ask the driver. Never raises what the driver says."""
+        before = self._known.get(ask.place)
+        is_set = before is not None and before.is_set
+        try:
+            hard_bytes, used = self._read(ask.card, ask.path)
+            if ask.needs_set(hard_bytes):
+                self._set(ask)
+                is_set = True
+                hard_bytes, used = self._read(ask.card, ask.path)
+        except self._nvml.NVMLError as error:
+            is_gone = not os.path.isdir(ask.path)  # noqa: PTH112 - as above
+            return Answer(self._look, ask.cap_mib, problem=self._said(error), is_set=is_set, is_gone=is_gone)
+        answer = Answer(self._look, ask.cap_mib, hard_bytes, used, is_set=is_set)
+        return answer if answer.holds else replace(answer, problem=_NOT_KEPT)
+
+    def _read(self, card: str, path: str) -> tuple[int, int]:
+        """Return hard limit and use in bytes. Raises NVMLError."""
+        limits = self._nvml.c_nvmlGetMemoryLimits_v1_t(os.fsencode(path))
+        self._nvml.nvmlDeviceGetMemoryLimits_v1(self._handles[card], limits)
+        return int(limits.hardLimit), int(limits.currentUsed)
+
+    def _set(self, ask: Ask) -> None:
+        """Raises NVMLError. A soft limit would stay added up on the groups above when the container ends."""
+        limits = self._nvml.c_nvmlSetMemoryLimits_v1_t(os.fsencode(ask.path), 0, ask.cap_mib * MIB)
+        self._nvml.nvmlDeviceSetMemoryLimits_v1(self._handles[ask.card], limits)
+
+    def _why(self) -> str:
+        """Why no limit can be set here, as far as anything was tried."""
+        tried = [answer for answer in self._known.values() if not answer.is_gone]
+        if any(answer.holds for answer in tried):
+            return ""
+        return next((answer.problem for answer in tried if answer.problem), "") or self._without_call()
+
+    def _without_call(self) -> str:
+        """Whether the driver has the call is told before anybody has a cap."""
+        for card in self._handles:
+            try:
+                self._read(card, self._groups.root)
+            except self._nvml.NVMLError as error:
+                if error.value == self._nvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+                    return _NO_CALL
+            return ""
+        return ""
+
+    def _said(self, error: Any) -> str:
+        said = {
+            self._nvml.NVML_ERROR_FUNCTION_NOT_FOUND: _NO_CALL,
+            self._nvml.NVML_ERROR_NOT_SUPPORTED: _NOT_SUPPORTED,
+            self._nvml.NVML_ERROR_NO_PERMISSION: _NO_RIGHT,
+        }
+        return said.get(error.value) or f"the driver did not limit memory of a control group: {error}"
