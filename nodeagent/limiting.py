@@ -7,23 +7,26 @@ is ended. Without a warden it tells who holds what, and whose caps others hold (
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 import anyio
 
+from gpu.nodeuse import CAPS
 from kube.client.clock import Clock, monotonic_ns
 from kube.events import EventRecorder
 from kube.watch.signal import Signal
 from nodeagent.books import Books
 from nodeagent.cards import Cards
 from nodeagent.core.caps import Tenancy
-from nodeagent.core.enforced import BY_KILLING
+from nodeagent.core.enforced import BY_DRIVER, BY_KILLING
 from nodeagent.core.judging import Key
 from nodeagent.core.measures import Deeds, Measures
 from nodeagent.core.messages import Report
 from nodeagent.core.overuse import note
 from nodeagent.core.standing import Standing, TenantUse
+from nodeagent.core.steadying import PAUSE_NS, Steady, steadied
 from nodeagent.core.telling import tenants
 from nodeagent.publishing import Publishing
 from wire import names
@@ -37,8 +40,6 @@ _log: Final = logging.getLogger(__name__)
 _PAUSE_S: Final = 0.1
 #: Between two looks at what the GpuNode says, where only time has passed.
 _EVERY_S: Final = 10.0
-#: What only reports, or does not report, as ``status.agent.missing`` names it.
-_WHAT: Final = "memory caps"
 
 
 class Link(Protocol):
@@ -84,7 +85,11 @@ class Limiting:
         self._changed = Signal()
         self._report: Report | None = None
         self._said = "no warden has reported yet" if warden is not None else ""
-        self._told = (False, "")
+        self._told: tuple[object, ...] = ()
+        #: Why the driver holds nobody's cap, and when that was said last, by the clock of samples.
+        self._no_limits = ("", -PAUSE_NS)
+        #: What tenants are told to be limited by.
+        self._steady: Mapping[Key, Steady] = {}
         #: Since when tenants have been idle: by the event loop's clock, and in wall time as it was then.
         self._idle: dict[Key, tuple[int, str]] = {}
         #: Books and devices are known. From then on each of ``on_hold`` is called after each change.
@@ -108,14 +113,15 @@ class Limiting:
 
     @property
     def back_ends(self) -> list[str]:
-        """What ends over-use here, by the words of ``status.agent.backEnds``."""
+        """What the warden limits by here, in the words of ``status.agent.backEnds``."""
         ends, _ = self._state()
-        return [BY_KILLING] if ends else []
+        return [*([BY_DRIVER] if self._by_driver() == "" else []), *([BY_KILLING] if ends else [])]
 
     def missing(self) -> list[Missing]:
-        """Say why nobody's cap is enforced, if so."""
+        """Say why over-use is not ended, and why the driver holds no cap, if so."""
         _, why = self._state()
-        return [Missing(what=_WHAT, why=why)] if why else []
+        found = {CAPS: why, f"{CAPS} by {BY_DRIVER}": self._by_driver() or ""}
+        return [Missing(what=what, why=reason) for what, reason in found.items() if reason]
 
     def look(self) -> None:
         """Look at books and devices again."""
@@ -153,11 +159,16 @@ class Limiting:
             tell()
 
     def _tell(self) -> None:
-        uses = self.standing.tenants(monotonic_ns())
+        uses = self._steadied(self.standing.tenants(monotonic_ns()))
         self._publishing.tell(tenants=tenants(uses, self._idle_since(uses)))
-        if self._told != (state := self._state()):
+        if self._told != (state := (*self._state(), self._by_driver())):
             self._told = state
             self._on_change()
+
+    def _steadied(self, uses: Sequence[TenantUse]) -> list[TenantUse]:
+        """Have what comes and goes told less often."""
+        self._steady = steadied(self._steady, {one.tenancy.key: one.enforced for one in uses}, monotonic_ns())
+        return [replace(one, enforced=self._steady[one.tenancy.key].word) for one in uses]
 
     def _idle_since(self, uses: Iterable[TenantUse]) -> dict[Key, str]:
         """The same time for a tenant as long as it stays idle, also where the wall clock is set meanwhile."""
@@ -174,10 +185,20 @@ class Limiting:
         before, self._report = self._report, report
         if (together := report.told_together) and not (before and before.told_together):
             _log.warning("there are too many processes for a report: %d of them are told together", together)
+        self._hear_of_limits(report)
         for tenancy, done in self.standing.hear(report):
             self._note(tenancy, note(done))
         if before is None or _judges(before) != _judges(report):
             self._changed.set()
+
+    def _hear_of_limits(self, report: Report) -> None:
+        """Keep a reason for a while after it was said last: one that comes and goes would be written each time."""
+        why, said_ns = self._no_limits
+        now = report.driver.why if report.driver is not None else ""
+        if now and now != why:
+            _log.warning("the driver limits nobody's GPU memory: %s", now)
+        if now or report.sample.at_ns - said_ns >= PAUSE_NS:
+            self._no_limits = (now, report.sample.at_ns)
 
     def _note(self, tenancy: Tenancy, said: str) -> None:
         """Tell a pod what was done to it."""
@@ -206,11 +227,16 @@ class Limiting:
             return False, "the warden is in dry run: it reports and ends nobody"
         return True, ""
 
+    def _by_driver(self) -> str | None:
+        """Why the driver can hold no cap; "": it can; None: it is not asked to."""
+        report = self.standing.fresh(monotonic_ns())
+        return None if report is None or report.driver is None else self._no_limits[0]
+
 
 def _judges(report: Report) -> tuple[object, ...]:
-    """What decides on which devices over-use is ended."""
+    """What decides on which devices over-use is ended, and whose caps the driver holds."""
     seen = tuple(device.uuid for device in report.sample.devices)
-    return report.is_dry, report.caps is None, report.unjudged, seen
+    return report.is_dry, report.caps is None, report.unjudged, seen, report.driver
 
 
 def _pod(tenancy: Tenancy) -> ObjectReference:

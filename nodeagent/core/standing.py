@@ -11,7 +11,7 @@ from typing import Final
 
 from gpu.reservation import Reservation
 from nodeagent.core.caps import Tenancy, caps, tenancies
-from nodeagent.core.enforced import BY_KILLING, strongest
+from nodeagent.core.enforced import BY_DRIVER, BY_KILLING, strongest
 from nodeagent.core.formerdevices import FormerDevices, with_former
 from nodeagent.core.judging import Key
 from nodeagent.core.measures import Deeds, Measures, TenantMeasures, counted, measures
@@ -98,8 +98,8 @@ class Standing:
         """Everybody who holds a share."""
         report = self.fresh(now_ns)
         uses = {} if report is None else self._using.uses(now_ns)
-        judged = _judged(report)
-        return [_told(one, uses.get(one.key), self._enforced(one, judged)) for one in self._held]
+        by_warden = _by_warden(report)
+        return [_told(one, uses.get(one.key), self._enforced(one, by_warden)) for one in self._held]
 
     @property
     def pods(self) -> frozenset[str]:
@@ -120,25 +120,43 @@ class Standing:
     def shares(self, pod_uid: str, now_ns: int) -> tuple[OwnShare, ...]:
         """What one pod holds, with its use where a report says that."""
         report = self.fresh(now_ns)
-        judged = _judged(report)
+        by_warden = _by_warden(report)
         if self._measured is None and report is not None:
             self._measured = {one.tenancy.key: one for one in measures(report.sample, self._held).tenants}
         measured = {} if report is None else self._measured or {}
         return tuple(
-            OwnShare(one, measured.get(one.key), self._enforced(one, judged)) for one in self._of.get(pod_uid, ())
+            OwnShare(one, measured.get(one.key), self._enforced(one, by_warden)) for one in self._of.get(pod_uid, ())
         )
 
-    def _enforced(self, one: Tenancy, judged: Collection[str]) -> str:
-        """By what a tenant's cap is enforced: the one place that says it. ``judged``: where over-use is ended."""
+    def _enforced(self, one: Tenancy, by_warden: _ByWarden) -> str:
+        """By what a tenant's cap is enforced: the one place that says it."""
         if not one.cap_mib:
             return ""
         holding = {name for name, keys in self._in_place.items() if one.key in keys}
-        return strongest(holding | {BY_KILLING} if one.device in judged else holding)
+        return strongest(holding | by_warden.of(one.key))
 
     def fresh(self, now_ns: int) -> Report | None:
         """The last report; None where it says nothing about now."""
         report = self._report
         return report if report is not None and now_ns - report.sample.at_ns <= STALE_NS else None
+
+
+@dataclass(frozen=True, slots=True)
+class _ByWarden:
+    """``judged``: devices on which over-use is ended. ``held``: whose caps the driver holds."""
+
+    judged: frozenset[str]
+    held: frozenset[Key]
+
+    def of(self, key: Key) -> frozenset[str]:
+        """What of both enforces a cap."""
+        found = {BY_KILLING: key[1] in self.judged, BY_DRIVER: key in self.held}
+        return frozenset(name for name, holds in found.items() if holds)
+
+
+def _by_warden(report: Report | None) -> _ByWarden:
+    held = () if report is None or report.driver is None else report.driver.held
+    return _ByWarden(_judged(report), frozenset(held))
 
 
 def _judged(report: Report | None) -> frozenset[str]:

@@ -9,7 +9,7 @@ import anyio
 
 from kube.client.clock import monotonic_ns
 from nodeagent.core.judging import Action, Deed, Key
-from nodeagent.core.messages import Done, Report
+from nodeagent.core.messages import Done, Limited, Report
 from nodeagent.core.samples import MIB, Device, Process, Sample
 
 
@@ -25,6 +25,7 @@ class PlayedWarden:
         self.is_dry = False
         self.is_connected = False
         self.unjudged: tuple[str, ...] = ()
+        self.driver: Limited | None = None
 
     def __call__(self, *, on_report: Callable[[Report], None], say: Callable[[str], None]) -> Self:
         self._on_report, self.say = on_report, say
@@ -50,7 +51,9 @@ class PlayedWarden:
         """One look, now."""
         devices = tuple(Device(uuid, self._mib * MIB, 0, tuple(self._processes(uuid))) for uuid in self._devices)
         caps = None if self.caps is None else len(self.caps)
-        self._on_report(Report(Sample(monotonic_ns(), devices), done, self.unjudged, caps, is_dry=self.is_dry))
+        self._on_report(
+            Report(Sample(monotonic_ns(), devices), done, self.unjudged, caps, is_dry=self.is_dry, driver=self.driver)
+        )
 
     async def go_on(self, seconds: int, *done: Done) -> None:
         """A look each second."""

@@ -13,6 +13,7 @@ from kube.client.resources import EVENTS, PODS
 from kube.memory.calls import Call
 from kube.memory.faults import NOTHING, Fault
 from nodeagent.core.machine import Lost, Machine
+from nodeagent.core.messages import Limited
 from nodeagent.core.standing import STALE_NS
 from reservation.device import Device, Unreadable
 from simulator.virtualtime import VirtualClock
@@ -191,7 +192,7 @@ async def test_a_warden_that_falls_silent_enforces_nothing_and_the_gpu_node_says
         ]
         # Caps stay with it, should it come again.
         assert warden.caps == {MINE: 20_000}
-        await warden.go_on(3)
+        await warden.go_on(45)
         assert (await tenants(it))["team/p"].enforced == "kill"
 
 
@@ -208,6 +209,62 @@ async def test_a_device_that_can_not_be_judged_enforces_nothing(unjudged: tuple[
         warden.unjudged, warden.is_dry = (), False
         await warden.go_on(3)
         assert (await tenants(it))["team/p"].enforced == "kill"
+
+
+async def test_limits_that_the_driver_holds_are_in_the_gpu_node() -> None:
+    async with scene() as it:
+        warden = PlayedWarden("GPU-a")
+        warden.driver, warden.is_dry = Limited((MINE,)), True
+        await it.reserve(**BOOK)
+        await it.start(warden)
+        await warden.go_on(3)
+        assert {pod: one.enforced for pod, one in (await tenants(it)).items()} == {"team/p": "driver", "team/q": ""}
+        status = (await it.gpu_node()).status.agent
+        assert (status.back_ends, [one.what for one in status.missing or ()]) == (["driver"], ["memory caps"])
+        warden.is_dry = False
+        await warden.go_on(3)
+        status = (await it.gpu_node()).status.agent
+        assert (status.back_ends, status.missing) == (["driver", "kill"], None)
+
+
+async def test_a_node_whose_driver_has_no_limits_says_so_and_stays_with_killing() -> None:
+    async with scene() as it:
+        warden = PlayedWarden("GPU-a")
+        warden.driver = Limited((), "r615 and later can")
+        await it.reserve(**BOOK)
+        await it.start(warden)
+        await warden.go_on(3)
+        assert (await tenants(it))["team/p"].enforced == "kill"
+        status = (await it.gpu_node()).status.agent
+        assert status.back_ends == ["kill"]
+        assert [(one.what, one.why) for one in status.missing or ()] == [
+            ("memory caps by driver", "r615 and later can")
+        ]
+        warden.driver = Limited((MINE,))
+        await warden.go_on(45)
+        status = (await it.gpu_node()).status.agent
+        assert (status.back_ends, status.missing) == (["driver", "kill"], None)
+        assert (await tenants(it))["team/p"].enforced == "driver"
+
+
+@pytest.mark.parametrize("alternates", ["unjudged", "driver", "why"])
+async def test_what_alternates_with_each_look_is_written_seldom(alternates: str) -> None:
+    async with scene() as it:
+        warden = PlayedWarden("GPU-a")
+        await it.reserve(**BOOK)
+        await it.start(warden)
+        await warden.go_on(5)
+        writes = status_writes(it)
+        for turn in range(300):
+            is_odd = turn % 2 == 1
+            if alternates == "unjudged":
+                warden.unjudged = ("GPU-a",) if is_odd else ()
+            else:
+                why = "refused" if is_odd and alternates == "why" else ""
+                warden.driver = Limited((), why) if is_odd else Limited((MINE,))
+            await warden.go_on(1)
+        # Two changes in thirty seconds, one of a tenant and one of the back ends each, and one for use.
+        assert status_writes(it) - writes <= 2 * 2 * 300 // 30 + 1
 
 
 async def test_a_pod_is_told_of_what_was_done_once_a_minute() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gpu.nodeuse import STRENGTHS
-from nodeagent.core.enforced import strongest
+from nodeagent.core.enforced import is_weaker, strongest
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,11 @@ def test_of_several_back_ends_the_strongest_is_said(back_ends: set[str], said: s
 
 def test_every_word_that_readers_know_is_ranked() -> None:
     assert [strongest({name}) for name in STRENGTHS] == list(STRENGTHS)
+
+
+@pytest.mark.parametrize(
+    ("word", "than", "is_so"),
+    [("", "kill", True), ("kill", "driver", True), ("kill", "", False), ("kill", "kill", False), ("", "", False)],
+)
+def test_a_weaker_one_holds_less_well(word: str, than: str, *, is_so: bool) -> None:
+    assert is_weaker(word, than) is is_so

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nodeagent.core.judging import Action, Deed
-from nodeagent.core.messages import Done, Report
+from nodeagent.core.messages import Done, Limited, Report
 from nodeagent.core.samples import MIB, Device, Process, Sample
 from nodeagent.core.standing import STALE_NS, Standing, TenantUse
 from tests.nodeagent.core.test_caps import CARD, MEMORY, OTHER, POD, entry, reservation
@@ -77,6 +79,29 @@ def test_nobody_is_told_to_use_more_than_all_of_a_share() -> None:
 def test_a_cap_is_enforced_only_where_somebody_above_it_would_be_ended(last: Report, now_ns: int) -> None:
     assert enforced(report()) == {POD: "kill", OTHER: ""}
     assert enforced(last, now_ns=now_ns) == {POD: "", OTHER: ""}
+
+
+def limited(*held: str, dry: bool = False) -> Report:
+    return replace(report(dry=dry), driver=Limited(tuple((pod, CARD) for pod in held)))
+
+
+@pytest.mark.parametrize(
+    ("last", "now_ns", "word"),
+    [
+        (limited(POD), 0, "driver"),
+        # Nobody is ended in a dry run, and the driver holds the cap.
+        (limited(POD, dry=True), 0, "driver"),
+        (limited(), 0, "kill"),
+        (limited(OTHER), 0, "kill"),
+        (limited(dry=True), 0, ""),
+        (replace(report(), driver=Limited(((POD, "GPU-2"),))), 0, "kill"),
+        (replace(report(), driver=Limited((), "the driver can't")), 0, "kill"),
+        (limited(POD), STALE_NS + 1, ""),
+    ],
+)
+def test_what_the_driver_was_read_back_to_hold_is_enforced_by_it(last: Report, now_ns: int, word: str) -> None:
+    assert enforced(last, now_ns=now_ns) == {POD: word, OTHER: ""}
+    assert [one.enforced for one in standing(last).shares(POD, now_ns)] == [word]
 
 
 def test_a_pod_is_shown_its_own_share_and_its_use_while_that_is_known() -> None:
