@@ -20,6 +20,7 @@ from anyio.abc import SocketListener, SocketStream, TaskGroup
 from kube.watch.signal import Signal
 from nodeagent import cdifiles
 from nodeagent.core import viewfile
+from nodeagent.core.leftovers import Leftovers
 from nodeagent.core.view import MOST_BYTES, OwnShare, answer, refusal, refused
 
 _log: Final = logging.getLogger(__name__)
@@ -34,15 +35,17 @@ _TENANT_PAUSE_S: Final = 0.05
 _PAUSE_S: Final = 0.005
 #: Connections of a tenant that wait in the kernel.
 _BACKLOG: Final = 4
-#: A tenant that is in no book any more keeps its folder so long: a container that has it can't be given another one.
+#: A tenant that is in no book any more keeps its socket and its place in the file for this time.
 KEPT_S: Final = 60.0
 _EVERY_S: Final = 1.0
+_TIDY_EVERY_S: Final = 60.0
 
 
 class Viewing:
     """``tenants`` names the pods that have shares, by UID; ``shares`` are those of one of them.
 
     ``folder``: a folder of ours alone, at the same path for the container runtime. ``cdi``: where that looks for files.
+    ``kept_s``: how long a tenant that is in no book any more is served.
     """
 
     def __init__(
@@ -52,14 +55,19 @@ class Viewing:
         shares: Callable[[str], Sequence[OwnShare]],
         folder: Path,
         cdi: Path,
+        kept_s: float = KEPT_S,
     ) -> None:
         self._tenants = tenants
+        self._kept_s = kept_s
         self._shares = shares
         self._folder = folder
         self._cdi = cdi
         self._served: dict[str, anyio.CancelScope] = {}
         #: When a tenant that is in no book any more was seen last.
         self._gone_s: dict[str, float] = {}
+        self._leftovers = Leftovers()
+        #: For whom, and when, what is left was looked at last.
+        self._tidied: tuple[frozenset[str], float] = (frozenset(), float("-inf"))
         self._turn = anyio.Lock()
         self._written: frozenset[str] | None = None
         self._changed = Signal()
@@ -101,12 +109,23 @@ class Viewing:
             self._written = wanted
         for pod in self._served.keys() - wanted:
             self._served.pop(pod).cancel()
-        for left in self._folder.iterdir():
-            if left.name not in wanted:
-                if left.is_dir() and not left.is_symlink():
-                    shutil.rmtree(left)
-                else:
-                    left.unlink()
+        now_s = anyio.current_time()
+        if wanted != self._tidied[0] or now_s - self._tidied[1] >= _TIDY_EVERY_S:
+            self._tidy(wanted, now_s)
+            self._tidied = (wanted, now_s)
+
+    def _tidy(self, wanted: Collection[str], now_s: float) -> None:
+        """Take away what no tenant has. The folder of one that has gone stays, empty: its containers may have it."""
+        left = {one.name: one for one in self._folder.iterdir() if one.name not in wanted}
+        folders = {name for name, one in left.items() if viewfile.is_sound(name) and _is_folder(one)}
+        expired = self._leftovers.expired(folders, now_s)
+        for name, one in left.items():
+            if not _is_folder(one):
+                one.unlink()
+            elif name in expired or name not in folders:
+                shutil.rmtree(one)
+            else:
+                (one / viewfile.SOCKET).unlink(missing_ok=True)
 
     def _write(self, pods: Collection[str]) -> None:
         """Put the file in its place; without tenants there is none, as a file without devices may be an error."""
@@ -124,7 +143,7 @@ class Viewing:
                 self._gone_s.pop(pod, None)
             else:
                 self._gone_s.setdefault(pod, now_s)
-        self._gone_s = {pod: at_s for pod, at_s in self._gone_s.items() if now_s - at_s < KEPT_S}
+        self._gone_s = {pod: at_s for pod, at_s in self._gone_s.items() if now_s - at_s < self._kept_s}
         return frozenset(sorted(there)[:MOST_TENANTS]) | self._gone_s.keys()
 
     async def _open(self, pod: str, tasks: TaskGroup) -> None:
@@ -158,6 +177,10 @@ class Viewing:
                 said = answer(self._shares(pod)) if status is None else refusal(status)
                 await anyio.sleep(_PAUSE_S)
             await stream.send(said)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 async def _read(stream: SocketStream) -> bytes:

@@ -21,7 +21,7 @@ from kube.client.resources import PODS
 from nodeagent.core.caps import Tenancy
 from nodeagent.core.view import MOST_BYTES, OwnShare
 from nodeagent.core.viewfile import FILE, SOCKET
-from nodeagent.viewing import MOST_TENANTS, Viewing
+from nodeagent.viewing import KEPT_S, MOST_TENANTS, Viewing
 from tests.conftest import AnyioBackend
 from tests.nodeagent.node import scene
 from tests.nodeagent.played import PlayedWarden
@@ -55,13 +55,18 @@ class Node:
     root: Path
     tenants: set[str] = field(default_factory=lambda: {POD, OTHER})
     asked: list[str] = field(default_factory=list)
+    kept_s: float = KEPT_S
 
     def __post_init__(self) -> None:
         self.viewing = self.made()
 
     def made(self) -> Viewing:
         return Viewing(
-            tenants=lambda: self.tenants, shares=self._shares, folder=self.root / "view", cdi=self.root / "cdi"
+            tenants=lambda: self.tenants,
+            shares=self._shares,
+            folder=self.root / "view",
+            cdi=self.root / "cdi",
+            kept_s=self.kept_s,
         )
 
     def _shares(self, pod: str) -> Sequence[OwnShare]:
@@ -230,6 +235,7 @@ async def test_sockets_come_and_go_with_tenants_and_a_folder_that_a_container_ha
         (short / "view" / "left-over").mkdir(parents=True)
         (short / "view" / "a-file").write_text("x")
         it.tenants = {POD, "../../escape", "not-a-uid"}
+        inode = 0
         for attempt in range(2):
             async with anyio.create_task_group() as tasks:
                 viewing = it.made()
@@ -252,11 +258,30 @@ async def test_sockets_come_and_go_with_tenants_and_a_folder_that_a_container_ha
                 tasks.cancel_scope.cancel()
         assert sorted(path.name for path in (short / "view").iterdir()) == sorted([POD, OTHER])
         assert not (short / "escape").exists()
-        # An agent that starts without them takes them away.
+        # An agent that starts without them takes sockets and file away, and leaves the folders to their containers.
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(it.made().run)
             await until(lambda: not (it.path(POD).exists() or (short / "cdi" / FILE).exists()))
             tasks.cancel_scope.cancel()
+        assert it.path(POD).parent.stat().st_ino == inode
+
+
+async def test_a_tenant_that_comes_back_late_is_served_in_the_folder_that_its_containers_have(short: Path) -> None:
+    it = Node(short, kept_s=0.1)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(it.viewing.run)
+        await it.until(POD, OTHER)
+        inode = it.path(POD).parent.stat().st_ino
+        it.tenants.remove(POD)
+        await until(lambda: it.listed() == {OTHER} and not it.path(POD).exists())
+        # No container is started with it meanwhile, and one that has it reaches no socket.
+        assert list(it.path(POD).parent.iterdir()) == []
+        it.tenants.add(POD)
+        it.viewing.look()
+        await it.until(POD, OTHER)
+        assert it.path(POD).parent.stat().st_ino == inode
+        assert await it.devices(POD) == ["GPU-of-3f1c"]
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_folder_that_cannot_be_written_is_told_and_tried_again(short: Path) -> None:
