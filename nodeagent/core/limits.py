@@ -119,6 +119,13 @@ def due(
     return tuple(ask for _, ask in found[:MOST_ASKS])
 
 
+def next_due(known: Mapping[Place, Answer], asked: Sequence[Ask], look: int) -> int:
+    """Return the look in which the driver is to be asked next, where groups, caps and cards stay as they are."""
+    if len(asked) == MOST_ASKS:
+        return look + 1
+    return min((answer.look for answer in known.values()), default=look) + RECHECK_LOOKS
+
+
 def remembered(groups: Iterable[Group], known: Mapping[Place, Answer]) -> dict[Place, Answer]:
     """Forget answers about groups that are not there any more."""
     there = {group.path for group in groups}

@@ -49,6 +49,8 @@ class Groups:
         self.root = root.rstrip("/")
         self._homes: tuple[str, ...] = ()
         self._pods: dict[str, _Pod] = {}
+        #: Whose groups those in kubelet's own are, by path; "": no pod's.
+        self._owners: dict[str, str] = {}
         self._look = 0
         self._searched = -_LOOKS_A_SEARCH
 
@@ -84,12 +86,12 @@ class Groups:
                     left.append((below, depth + 1))
 
     def _find(self, pods: Collection[str]) -> Iterator[tuple[str, str]]:
-        for home in self._homes:
-            for name in self._folders(home):
-                path = f"{home}/{name}"
-                seat = seat_of_path(path)
-                if seat is not None and seat.pod_uid in pods:
-                    yield seat.pod_uid, path
+        paths = [f"{home}/{name}" for home in self._homes for name in self._folders(home)]
+        before = self._owners
+        self._owners = {path: before[path] if path in before else _owner(path) for path in paths}
+        for path, pod in self._owners.items():
+            if pod in pods:
+                yield pod, path
 
     def _pod(self, pod: str, path: str, *, is_changed: bool) -> _Pod:
         known, links = self._pods.get(pod), self._links(path)
@@ -121,3 +123,8 @@ class Groups:
                 return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         except OSError:
             return []
+
+
+def _owner(path: str) -> str:
+    seat = seat_of_path(path)
+    return "" if seat is None else seat.pod_uid

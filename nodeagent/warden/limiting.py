@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from nodeagent.core.cgroups import container_of
 from nodeagent.core.judging import Key
-from nodeagent.core.limits import Answer, Ask, Group, Place, due, held, remembered, used_bytes
+from nodeagent.core.limits import Answer, Ask, Group, Place, due, held, next_due, remembered, used_bytes
 from nodeagent.core.messages import Limited
 from nodeagent.core.samples import MIB, Sample
 from nodeagent.warden.groups import Groups, NoGroups
@@ -34,6 +34,12 @@ class Limiting:
         self._known: dict[Place, Answer] = {}
         self._handles: Mapping[str, Any] = {}
         self._held: frozenset[Key] = frozenset()
+        #: What the last answer is about, and until which look it is the answer where nothing changes.
+        self._about: object = None
+        self._limited = Limited()
+        self._due_look = 0
+        #: Ids of containers whose groups are known.
+        self._containers: frozenset[str] = frozenset()
         self._look = 0
 
     def turn(self, caps: Mapping[Key, int], handles: Mapping[str, Any], sample: Sample) -> Limited:
@@ -43,12 +49,24 @@ class Limiting:
         try:
             there = self._groups.look({pod for pod, _ in caps}, self._moved(sample, caps))
         except NoGroups as error:
-            self._there, self._held = (), frozenset()
+            self._there, self._held, self._about = (), frozenset(), None
             return Limited(why=str(error))
-        self._there, self._known = there, remembered(there, self._known)
-        for ask in due(there, caps, handles, self._known, look=self._look):
+        about = (there, dict(caps), frozenset(handles))
+        if about != self._about or self._look >= self._due_look:
+            self._about, self._there = about, there
+            self._limited = self._limit(caps)
+        return self._limited
+
+    def _limit(self, caps: Mapping[Key, int]) -> Limited:
+        """Ask the driver what is due."""
+        there, cards = self._there, frozenset(self._handles)
+        self._containers = frozenset(container_of(group.path.rpartition("/")[2]) for group in there) - {""}
+        self._known = remembered(there, self._known)
+        asks = due(there, caps, cards, self._known, look=self._look)
+        for ask in asks:
             self._known[ask.place] = self._answer(ask)
-        self._held = held(there, caps, handles, self._known)
+        self._due_look = next_due(self._known, asks, self._look)
+        self._held = held(there, caps, cards, self._known)
         return Limited(tuple(sorted(self._held)), self._why())
 
     def uses(self, keys: Collection[Key]) -> dict[Key, int]:
@@ -75,12 +93,11 @@ class Limiting:
 
     def _moved(self, sample: Sample, caps: Mapping[Key, int]) -> frozenset[str]:
         """Pods with a process in a group that is not known, or that is not named as a container's."""
-        names = {container_of(group.path.rpartition("/")[2]) for group in self._there} - {""}
         return frozenset(
             one.pod_uid
             for device in sample.devices
             for one in device.processes
-            if (one.pod_uid, device.uuid) in caps and one.container not in names
+            if (one.pod_uid, device.uuid) in caps and one.container not in self._containers
         )
 
     def _answer(self, ask: Ask) -> Answer:

@@ -17,6 +17,7 @@ from nodeagent.core.limits import (
     Place,
     due,
     held,
+    next_due,
     remembered,
     used_bytes,
 )
@@ -170,6 +171,14 @@ def test_caps_are_held_by_pod_and_card() -> None:
     caps = {(POD, CARD): 1000, (POD, CARD_2): 1000, (OTHER, CARD): 1000}
     answers = {("/pod-a/1", CARD): reads(1000), ("/pod-a/1", CARD_2): REFUSED, ("/pod-b/1", CARD): reads(1000)}
     assert held([FIRST, Group(OTHER, "/pod-b/1")], caps, CARDS, answers) == {(POD, CARD), (OTHER, CARD)}
+
+
+def test_the_next_question_is_ten_looks_after_the_oldest_answer_and_at_once_where_some_are_left() -> None:
+    asked = [Ask("/x", CARD, 1)] * MOST_ASKS
+    answers = known(own=reads(1, look=7), first=reads(1, look=4))
+    assert next_due(answers, asked[1:], 9) == 4 + RECHECK_LOOKS
+    assert next_due(answers, asked, 9) == 10
+    assert next_due({}, [], 9) == 9 + RECHECK_LOOKS
 
 
 def test_answers_about_groups_that_are_gone_are_forgotten() -> None:

@@ -10,8 +10,10 @@ from typing import Any
 
 import pynvml
 
-from nodeagent.core.judging import History, Rules, judge
+from nodeagent.core.judging import History, Rules, above, judge
 from nodeagent.core.messages import Report, write_report
+from nodeagent.warden.groups import Groups as PodGroups
+from nodeagent.warden.limiting import Limiting
 from nodeagent.warden.processes import Processes
 from nodeagent.warden.sampling import Sampler
 from tests.nodeagent.warden.conftest import Groups, Machine, Run
@@ -37,6 +39,15 @@ class _Answer:
     gpu: int = 40
 
 
+@dataclass
+class _Limits:
+    """What pynvml takes and fills; a limit is held from the start."""
+
+    path: bytes
+    hardLimit: int = 1024 << 20  # noqa: N815 - pynvml's
+    currentUsed: int = 0  # noqa: N815
+
+
 class Driver:
     """Answers at once, so that what is measured is our part."""
 
@@ -45,6 +56,7 @@ class Driver:
     NVML_ERROR_FUNCTION_NOT_FOUND = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
     NVML_ERROR_NOT_FOUND = pynvml.NVML_ERROR_NOT_FOUND
     NVML_DEVICE_MIG_ENABLE = pynvml.NVML_DEVICE_MIG_ENABLE
+    c_nvmlGetMemoryLimits_v1_t = _Limits  # noqa: N815
 
     def __init__(self, pids: dict[str, list[int]]) -> None:
         answers: dict[str, Any] = {
@@ -58,6 +70,7 @@ class Driver:
             "nvmlDeviceGetGraphicsRunningProcesses_v3": lambda _: [],
             "nvmlDeviceGetProcessUtilization": lambda card, _: [_Answer(pid) for pid in pids[card]],
             "nvmlDeviceGetUtilizationRates": lambda _: _Answer(),
+            "nvmlDeviceGetMemoryLimits_v1": lambda _card, _limits: None,
         }
         self.__dict__.update(answers)
 
@@ -89,6 +102,33 @@ def test_a_look_costs_less_than_half_a_percent_of_a_core(groups: Groups) -> None
     look_ms, report_ms = measured_s / LOOKS * 1e3, written_s / LOOKS * 1e3
     print(f"look and judgement {look_ms:.2f} ms of CPU, report {report_ms:.2f} ms")
     assert look_ms + report_ms <= MOST_MS
+
+
+def test_limits_cost_less_than_half_a_percent_of_a_core(groups: Groups, tmp_path: Path) -> None:
+    """64 pods of a pause container and one of theirs, in folders with as many files as the kernel's have."""
+    made = tenants(groups)
+    (tmp_path / "cgroup.controllers").touch()
+    for pod, (pid, _) in made.items():
+        known = Processes().known(pid)
+        assert known is not None
+        assert known.seat is not None
+        for name in ("", known.seat.container, "cd" * 32):
+            folder = tmp_path / "kubepods" / "burstable" / f"pod{pod}" / name
+            folder.mkdir(parents=True)
+            for number in range(80):
+                (folder / f"memory.{number}").touch()
+    driver = Driver({card: [pid for pid, at in made.values() if at == card] for card in CARDS})
+    caps = {(pod, card): 1024 for pod, (_, card) in made.items()}
+    sampler, limiting, rules = Sampler(driver, Processes()), Limiting(driver, PodGroups(str(tmp_path))), Rules()
+    sample, cards = sampler.look(0), sampler.cards
+    before_s = time.process_time()
+    for _ in range(LOOKS):
+        limited = limiting.turn(caps, cards, sample)
+        limiting.uses(above(sample, caps, rules))
+        assert len(limited.held) == TENANTS
+    limits_ms = (time.process_time() - before_s) / LOOKS * 1e3
+    print(f"limits {limits_ms:.2f} ms of CPU a look")
+    assert limits_ms <= MOST_MS
 
 
 def test_the_process_is_small(run: Run, machine: Machine, groups: Groups) -> None:

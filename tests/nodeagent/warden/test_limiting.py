@@ -231,7 +231,7 @@ def test_a_driver_without_the_call_is_told_before_anybody_has_a_cap(node: Node) 
     assert node.turn() == Limited()
     node.machine.more = ["fail nvmlDeviceGetMemoryLimits_v1 13"]
     node.machine.write()
-    assert node.turn().why == "the driver can't limit memory of control groups; r615 and later can"
+    assert node.turn(RECHECK_LOOKS).why == "the driver can't limit memory of control groups; r615 and later can"
 
 
 def test_a_library_without_the_function_is_a_driver_without_the_call(node: Node) -> None:
