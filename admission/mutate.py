@@ -15,6 +15,7 @@ import msgspec
 
 from admission import edits, grouping, handover, protected
 from admission import guard as device_guard
+from admission.claimable import claimable
 from admission.containers import Raw
 from admission.prefix import new_prefix
 from admission.settings import Choices, HandOver, Settings
@@ -51,6 +52,7 @@ def mutated(pod: Raw, *, choices: Choices, settings: Settings, rng: random.Rando
     clean = edits.translated(protected.stripped(handover.without_leftovers(pod)), translation)
     if settings.are_grouped:
         clean = grouping.grouped(clean)
+    clean = claimable(clean, translation, is_on=settings.shares_by_claims)
     keys = {ref.key for ref in shared}
     if choices.dialects.driver_memory_caps:
         # On nodes with the hook a soft limit of a tenant's own would take memory from its neighbours.

@@ -16,6 +16,7 @@ from wire import names
 ANNOTATIONS: Final = (
     names.RECEIVED_RESOURCE_TYPE,
     names.GRANT,
+    names.CLAIMED_SHARE,
     names.FENCED,
     names.FENCED_BEFORE,
     names.FENCED_BECAUSE,

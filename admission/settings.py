@@ -56,6 +56,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     critical_namespaces: tuple[str, ...] = ("kube-system",)
     #: Resources of NVIDIA's device plugin that have other names than its own: what it was told to rename them to.
     gpu_resources: tuple[str, ...] = ()
+    #: Containers with a share request the extended resource by which a ResourceClaim may give it.
+    shares_by_claims: bool = False
     #: ``moorage workloads`` makes the PodGroups of workloads: new pods are told theirs.
     are_grouped: bool = False
     #: What a pod of ours may have at most, looked at before it is read.

@@ -44,6 +44,7 @@ def settings(options: AdmissionOptions) -> Settings:
             dialects=dialects,
         ),
         gpu_resources=options.gpu_resource,
+        shares_by_claims=options.shares_by_claims,
         origins=options.adopt_from,
         are_grouped=options.workloads_are_grouped,
         critical_namespaces=options.critical_namespace,

@@ -180,6 +180,11 @@ BOOK_FINALIZER: Final = "moorage.dev/book"
 GPU_RECORD: Final = "moorage.dev/gpu"
 #: On a user pod, written by the Binding: what it was given, exactly (gpu/grant.py).
 GRANT: Final = "moorage.dev/grant"
+#: On a user pod, written with the claim that its status names: the part of a device that the claim gives it
+#: (gpu/claimedshare.py).
+CLAIMED_SHARE: Final = "moorage.dev/claimed-share"
+#: Extended resource that admission lets containers with a share request: a pod's status may map it to a ResourceClaim.
+GPU_SHARE_RESOURCE: Final = "moorage.dev/gpu-share"
 #: On a user pod: the attempt that was withdrawn. The write changes the resourceVersion, so a late Binding fails.
 FENCED: Final = "moorage.dev/fenced"
 #: On a user pod, beside that: attempts that were withdrawn before, the last one first (gpu/fences.py).

@@ -79,6 +79,14 @@ class AdmissionOptions(Component, frozen=True, kw_only=True):
     gpu_sharing_enabled: Annotated[
         bool, Setting(help="false: pods that ask for a share of a GPU are refused", kind=kinds.SWITCH)
     ] = True
+    shares_by_claims: Annotated[
+        bool,
+        Setting(
+            help=f"let pods with a share of one GPU request {names.GPU_SHARE_RESOURCE} too, so that nodes without a "
+            "device plugin can give it by a ResourceClaim",
+            kind=kinds.SWITCH,
+        ),
+    ] = False
     driver_memory_caps: Annotated[
         bool,
         Setting(

@@ -104,6 +104,7 @@ def test_every_key_under_our_prefix_that_a_pod_can_bear_is_named_by_a_policy() -
         names.CONDITION_QUEUE_CLOSED,
         names.VIEW_DEVICE_PREFIX,
         names.LIMITS_DEVICE_PREFIX,
+        names.GPU_SHARE_RESOURCE,
     }
     of_queues = {names.PATIENCE}
     of_pod_groups = {names.GROUPED, names.FOREIGN_GANG}

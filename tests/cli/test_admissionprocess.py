@@ -62,6 +62,11 @@ def test_gpus_under_another_name_are_named_by_a_flag() -> None:
     assert admissionprocess.settings(options("admission", REQUIRED)).gpu_resources == ()
 
 
+def test_shares_by_claims_are_off_unless_a_flag_turns_them_on() -> None:
+    assert admissionprocess.settings(options("admission", [*REQUIRED, "--shares-by-claims"])).shares_by_claims
+    assert not admissionprocess.settings(options("admission", REQUIRED)).shares_by_claims
+
+
 @pytest.mark.parametrize("value", ["no", "", "yes", "tRUE"])
 def test_a_switch_that_is_neither_on_nor_off_is_refused_in_one_line(
     value: str, capsys: pytest.CaptureFixture[str]
