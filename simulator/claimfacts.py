@@ -119,6 +119,8 @@ class SliceFacts:
     count: int
     whole: frozenset[str]
     capacities: Mapping[str, Mapping[str, Fraction]]
+    #: UUIDs of its devices by name, as far as the driver publishes them.
+    uuids: Mapping[str, str] = field(default_factory=dict)
 
 
 def device_slice(raw: Json) -> SliceFacts:
@@ -134,7 +136,14 @@ def device_slice(raw: Json) -> SliceFacts:
         count=int(spec["pool"].get("resourceSliceCount") or 0),
         whole=frozenset(whole),
         capacities={each["name"]: _capacities(each) for each in shared},
+        uuids={each["name"]: uuid for each in devices if (uuid := _uuid(each, spec["driver"]))},
     )
+
+
+def _uuid(device: Json, driver: str) -> str:
+    attributes = device.get("attributes") or {}
+    found = attributes.get("uuid") or attributes.get(f"{driver}/uuid") or {}
+    return str(found.get("string", ""))
 
 
 def _capacities(device: Json) -> dict[str, Fraction]:

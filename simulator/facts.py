@@ -127,6 +127,17 @@ class PodFacts:
         return frozenset(uuid for uuid in uuids if uuid.startswith(("GPU-", "MIG-")))
 
     @property
+    def told_uuid(self) -> str:
+        """Of a reservation pod: the device that it holds, "" while it names none."""
+        return str(self.annotations.get(names.RESERVE_FOR_GPU_INDEX) or "")
+
+    @property
+    def has_claimed_share(self) -> bool:
+        """Whether a claim gives it its share: its containers get the device from a driver, and none by a variable."""
+        status = (self.raw.get("status") or {}).get("extendedResourceClaimStatus") or {}
+        return any(each["resourceName"] == names.GPU_SHARE_RESOURCE for each in status.get("requestMappings") or ())
+
+    @property
     def mode(self) -> str:
         """In which mode it runs on devices, as its record says; "" for any."""
         said = _json(self.annotations.get(names.GPU_RECORD))

@@ -102,8 +102,8 @@ class Checker:
         self._asking = Asking(self.findings)
         #: What is there now: pods by UID, nodes by name, BindRequests by UID.
         self.live: dict[str, PodFacts] = {}
-        #: ResourceClaims and volumes that wait: S15 to S17, and L7.
-        self.claims = Claims(self.findings)
+        #: ResourceClaims and volumes that wait: S15 to S17, S19, and L7.
+        self.claims = Claims(self.findings, self.live)
         self._at_rest = AtRest(
             self.findings, self.pools, self.limits, self._asking, self.live, several_decide, self.claims
         )

@@ -212,6 +212,9 @@ class Usage:
         if pod.is_reservation or (ask is not None and ask.is_whole):
             if set(record.devices) != set(record.assigned):
                 self._wrong_view(record, f"the device manager gave it {_listed(record.assigned)}")
+        elif pod.has_claimed_share:
+            if record.devices:
+                self._wrong_view(record, "a claim gives it its share")
         elif recorded.ways(pod) and not pod.is_placed_by_hand:
             self._judge_recorded_view(record, pod)
         elif ask is None or pod.is_placed_by_hand:

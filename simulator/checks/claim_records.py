@@ -38,6 +38,8 @@ class ClaimRecords:
     allocated_at: dict[str, int] = field(default_factory=dict)
     #: Claim (UID) -> since when it is allocated and nobody may use it.
     unused_since_s: dict[str, float] = field(default_factory=dict)
+    #: UUID of each device, as it was published last.
+    uuids: dict[DeviceId, str] = field(default_factory=dict)
     #: The most that a shared device has had of each capacity: one that is published again may have less.
     capacities: dict[DeviceId, dict[str, Fraction]] = field(default_factory=dict)
 
@@ -79,6 +81,7 @@ class ClaimRecords:
             self.slices.pop(name, None)
             return
         found = self.slices[name] = claimfacts.device_slice(raw)
+        self.uuids.update({(*found.pool, device): uuid for device, uuid in found.uuids.items()})
         for device, amounts in found.capacities.items():
             most = self.capacities.setdefault((*found.pool, device), {})
             for each, value in amounts.items():

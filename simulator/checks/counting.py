@@ -186,7 +186,7 @@ def _unheld(use: NodeUse) -> dict[str, str]:
 
 
 def _told(reservation: PodFacts) -> str:
-    return str(reservation.annotations.get(names.RESERVE_FOR_GPU_INDEX) or "")
+    return reservation.told_uuid
 
 
 def is_over(pod: PodFacts) -> bool:

@@ -31,14 +31,17 @@ class ClaimStory:
         self.now_s += seconds
         return self
 
-    def offers(self, node: str, *devices: str, parts_gib: int = 0, generation: int = 1, count: int = 1) -> Self:
-        """A slice of a node; with ``parts_gib`` its devices are shared."""
+    def offers(
+        self, node: str, *devices: str, parts_gib: int = 0, generation: int = 1, count: int = 1, uuid: str = ""
+    ) -> Self:
+        """A slice of a node; with ``parts_gib`` its devices are shared. ``uuid``: of all of them."""
         shared = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": f"{parts_gib}Gi"}}}
+        known = {"attributes": {"uuid": {"string": uuid}}} if uuid else {}
         spec = {
             "driver": DRIVER,
             "nodeName": node,
             "pool": {"name": node, "generation": generation, "resourceSliceCount": count},
-            "devices": [{"name": name, **(shared if parts_gib else {})} for name in devices],
+            "devices": [{"name": name, **known, **(shared if parts_gib else {})} for name in devices],
         }
         return self.stores("resourceslices", {"metadata": {"name": f"{node}-{generation}"}, "spec": spec})
 
