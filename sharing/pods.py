@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from gpu import claimedshare, pinning
 from gpu import grant as grants
-from gpu import pinning
 from gpu.asked import PLAIN, alternative, asked_when_bound, recorded, taken, unrecorded
 from gpu.dialects import nvfractions
 from gpu.dialects.settings import DialectSettings
@@ -136,8 +136,13 @@ def view(pod: Pod) -> PodView:
 
 
 def _asked(pod: Pod) -> tuple[GpuRequest | None, Translation | None]:
-    """What it asks, and its record. Whole devices are kubelet's to hand out: the binder need not read those."""
+    """What it asks, and its record. Whole devices are kubelet's to hand out: the binder need not read those.
+
+    What a claim gives is no matter of the sharing protocol.
+    """
     annotations = pod.metadata.annotations or {}
+    if claimedshare.read(pod) is not None:
+        return NO_GPU, None
     if (own := recorded(pod)) is not None:
         return (None, None) if isinstance(own, Refusal) else (own.request, own)
     if names.GPU_FRACTION not in annotations and names.GPU_MEMORY not in annotations:

@@ -17,12 +17,13 @@ from typing import Final
 import anyio
 import msgspec
 
-from gpu import beside, bound
+from gpu import beside, bound, claimedshare
 from gpu.asked import PLAIN, asked
 from gpu.book import Tenant
 from gpu.cause import Cause
 from gpu.memorycaps import MemoryCaps
 from gpu.refusal import Refusal
+from gpu.request import NO_GPU
 from gpu.reservation import Reservation
 from gpu.translation import Translation
 from kube import binding
@@ -369,7 +370,7 @@ def _read(pod: Pod) -> PodView:
 
     KAI's ConfigMaps are the binder's: a pod that names some since it was decided on gets none here.
     """
-    found = asked(pod)
+    found = asked(pod) if claimedshare.read(pod) is None else Translation(dialect=PLAIN, request=NO_GPU)
     asks = None if isinstance(found, Refusal) else found
     request = asks.request if asks is not None else None
     return msgspec.structs.replace(view(pod), request=request, recorded=asks, config_maps="")

@@ -6,7 +6,7 @@ name follows from the pod's UID, so that a write that is repeated does not make 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -19,13 +19,16 @@ from kube.client.errors import AlreadyExists, Conflict, NotFound
 from kube.client.resources import PODS, RESOURCE_CLAIMS
 from scheduler.commit.until_written import NotWritten, until_written
 from scheduler.core.convert import extended_asks
-from scheduler.core.convert.resource_claims import extended_for
+from scheduler.core.convert.claim_allocations import quantity_text
+from scheduler.core.convert.resource_claims import extended_for, resource_claim_record
 from scheduler.core.model.extended_resource import ClaimToMake
 from scheduler.core.model.plan import Placement
 from wire import names
 from wire.core import Pod
 from wire.resource import ResourceClaim
 
+#: Nano by name of a capacity.
+Amounts = tuple[tuple[str, int], ...]
 #: A status that names no claim.
 NO_CLAIM: Final[dict[str, object]] = {"extendedResourceClaimStatus": None}
 
@@ -34,12 +37,13 @@ async def make(api: Api, placement: Placement, name: str, made: ClaimToMake) -> 
     """Create the claim of a pod, or read it where it exists. Raises NotWritten if that one is for something else."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": placement.name, "uid": placement.pod_uid, "controller": True}
     meta = {"name": name, "annotations": {names.EXTENDED_RESOURCE_CLAIM: "true"}, "ownerReferences": [owner]}
-    body = {"metadata": meta, "spec": {"devices": {"requests": [_request(*each) for each in made.requests]}}}
+    requests = [_request(*each, made.capacity) for each in made.requests]
+    body = {"metadata": meta, "spec": {"devices": {"requests": requests}}}
     try:
         return await api.create(RESOURCE_CLAIMS, body, namespace=placement.namespace)
     except AlreadyExists:
         claim = await api.get(RESOURCE_CLAIMS, name, namespace=placement.namespace)
-    if not is_for(claim, placement.pod_uid) or _requests(claim) != made.requests:
+    if not is_for(claim, placement.pod_uid) or _requests(claim) != _wanted(made):
         raise NotWritten(f"ClaimChanged: ResourceClaim {name}: it is for something else", is_overtaken=True)
     return claim
 
@@ -55,25 +59,31 @@ async def name_in_status(
     name: str,
     made: ClaimToMake,
     *,
+    annotations: Mapping[str, str],
     limiter: anyio.CapacityLimiter,
     is_wanted: Callable[[Placement], bool],
 ) -> Pod | None:
     """Write the claim and its mappings into the pod's status, at the version that was decided on; return the pod.
 
-    None if nobody wants it any more. Raises NotWritten, also if the pod is not at that version any more.
+    ``annotations``: written with it, so that none is there without the other. None if nobody wants it any more. Raises
+    NotWritten, also if the pod is not at that version any more.
     """
     mappings = [
         {"containerName": each.container, "resourceName": each.resource, "requestName": each.request}
         for each in made.mappings
     ]
-    status = {"extendedResourceClaimStatus": {"resourceClaimName": name, "requestMappings": mappings}}
+    body: dict[str, Any] = {
+        "status": {"extendedResourceClaimStatus": {"resourceClaimName": name, "requestMappings": mappings}}
+    }
+    if annotations:
+        body["metadata"] = {"annotations": dict(annotations)}
 
     async def write() -> Pod:
         try:
             pod = await api.patch(
                 PODS,
                 placement.name,
-                {"status": status},
+                body,
                 namespace=placement.namespace,
                 subresource="status",
                 uid=placement.pod_uid,
@@ -115,16 +125,20 @@ async def remove(api: Api, claim: ResourceClaim) -> None:
         return
 
 
-def _request(name: str, device_class: str, count: int) -> dict[str, Any]:
-    return {
-        "name": name,
-        "exactly": {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count},
-    }
+def _request(name: str, device_class: str, count: int, capacity: Amounts) -> dict[str, Any]:
+    exactly: dict[str, Any] = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count}
+    if capacity:
+        exactly["capacity"] = {"requests": {each: quantity_text(nano) for each, nano in capacity}}
+    return {"name": name, "exactly": exactly}
 
 
-def _requests(claim: ResourceClaim) -> tuple[tuple[str, str, int], ...]:
-    """Name, class and count of each request."""
-    found = ((each.name, each.exactly) for each in claim.spec.devices.requests or ())
-    return tuple(
-        (name, "" if of is None else of.device_class_name, 0 if of is None else of.count) for name, of in found
-    )
+def _wanted(made: ClaimToMake) -> list[tuple[str, str, int, Amounts]]:
+    return [(*each, made.capacity) for each in made.requests]
+
+
+def _requests(claim: ResourceClaim) -> list[tuple[str, str, int, Amounts]] | None:
+    """Name, class, count and capacity of each request; None if they can't be read."""
+    need = resource_claim_record(claim).need
+    if need is None or any(len(request.ways) > 1 for request in need.requests):
+        return None
+    return [(ask.name, ask.device_class, ask.count or 0, ask.capacity) for ask in need.asks()]

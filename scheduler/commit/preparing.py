@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 import anyio
 
+from gpu import claimedshare
 from kube.client.api import Api
 from kube.client.clock import monotonic_ns
 from kube.telemetry.logevents import LogEvent, about
@@ -233,11 +234,25 @@ class Preparing:
     async def _name_in_status(self, placement: Placement, choice: ClaimChoice, made: ClaimToMake) -> None:
         """Write into the pod's status which claim was made for it. That is the version by which it is bound."""
         pod = await extended_writes.name_in_status(
-            self._api, placement, choice.claim, made, limiter=self._limiter, is_wanted=self._is_under_way
+            self._api,
+            placement,
+            choice.claim,
+            made,
+            annotations=self._annotations(placement, made),
+            limiter=self._limiter,
+            is_wanted=self._is_under_way,
         )
         if pod is not None:
             self._versions[placement.pod_uid] = pod.metadata.resource_version
             self._cache.note_pod(pod)
+
+    def _annotations(self, placement: Placement, made: ClaimToMake) -> dict[str, str]:
+        """What containers read of the share that a claim gives."""
+        pod = self._cache.cluster.pod(placement.pod_uid)
+        taken = None if pod is None else pod.taken(placement.alternative)
+        if made.share is None or taken is None:
+            return {}
+        return claimedshare.metadata(made.share, taken, node=placement.node, at_ns=self._api.clock.now_ns())
 
     def _is_reserved(self, placement: Placement, choice: ClaimChoice, written: Written) -> bool:
         """Whether what was written is seen. Raises _NotBound if a later write has taken it back."""

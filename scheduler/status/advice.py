@@ -95,7 +95,14 @@ OF_NODES: Final[Mapping[str, str]] = {
     "claim-selector": "Mend the selector of the claim or its DeviceClass.",
     "claim-search": "Use fewer requests or constraints in the claim.",
     "claim-place": "Nothing: the claim holds its pods to the nodes of its devices.",
-    "claims-only": "Request whole GPUs there, or use nodes with a device plugin ([claims](resource-claims.md)).",
+    "claims-only": (
+        "Turn on `shares-by-claims` of admission, and request a part of one GPU; or use nodes with a device plugin "
+        "([claims](resource-claims.md#shares))."
+    ),
+    "claims-whole": (
+        "Request whole GPUs there, or let the driver publish them with `allowMultipleAllocations` "
+        "([claims](resource-claims.md#shares))."
+    ),
     "mig": "Request a MIG slice there, or use nodes without MIG.",
     "berth": "Wait: another group has waited longer, and starts there first.",
     "node-pool": "Label the pod or its PodGroup with the pool of these nodes ([node pools](node-pools.md)).",

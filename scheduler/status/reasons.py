@@ -61,6 +61,7 @@ KIND_WORDS: Final = {
     "claim-selector": "node(s) where a selector or a field of a ResourceClaim can't be evaluated",
     "claim-search": "node(s) where the search for devices ended before all ways were tried",
     "claims-only": "node(s) give GPUs by ResourceClaims only, so no reservation can hold one to share",
+    "claims-whole": "node(s) give GPUs by ResourceClaims, and their driver lets no two claims share one",
     "mig": "node(s) have MIG devices, which cannot be shared in parts",
     "berth": "node(s) are kept for {holder}, which has waited since {since}",
 }

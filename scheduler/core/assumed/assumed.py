@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from gpu.reservation import Reservation
 from scheduler.core.assumed.attempt import NONE_YET, UNWRITTEN, Flight, State
 from scheduler.core.assumed.attempt_table import AttemptTable
@@ -74,6 +76,8 @@ class Commits:
         demand = pod.cls.demand
         for choice in placement.claims:
             demand = demand if choice.made is None else demand.by_claim(choice.made.resources)
+        if placement.claimed_nano:
+            demand = msgspec.structs.replace(demand, claimed_nano=placement.claimed_nano)
         self._flights.begin(placement, state, demand)
 
     def open(self, placement: Placement) -> None:

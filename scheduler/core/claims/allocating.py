@@ -80,8 +80,11 @@ def _answer(
     before = view.effort_spent
     answer: tuple[ClaimAllocation, ...] | DeviceRefusal
     try:
-        search = _Search(needs, Asks(needs, view, pools, taken), pools, taken, node=node)
+        asks = Asks(needs, view, pools, taken)
+        search = _Search(needs, asks, pools, taken, node=node)
         answer = search.run()
+        if isinstance(answer, DeviceRefusal) and answer.code is RefusalCode.NO_DEVICES and asks.are_whole_only():
+            answer = DeviceRefusal(RefusalCode.NOT_SHARED)
     except Refused as refused:
         answer = refused.refusal
     except SelectorFailed as failed:

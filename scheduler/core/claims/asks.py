@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from scheduler.core.claims.inventory import InventoryView, NodePool
 from scheduler.core.claims.parts import part_of
 from scheduler.core.claims.selectors import Cut, named_by_all
+from scheduler.core.claims.shares import is_sharable, share_of
 from scheduler.core.claims.taken import Amounts, PoolInUse, Taken
 from scheduler.core.model.device_allocation import DeviceRefusal, RefusalCode
 from scheduler.core.model.device_need import DeviceAsk, DeviceNeed
@@ -99,6 +100,14 @@ class Asks:
         """Whether the selectors of an ask take a device."""
         return candidate.pool.takes(self._expressions[ask], candidate.number)
 
+    def are_whole_only(self) -> bool:
+        """Whether a part of a device is asked for, and devices that would do are there, but none that can be shared."""
+        wanted = [ask for ask in self._expressions if ask.part is not None]
+        kinds = [
+            each.device.kind for ask in wanted for each in devices_of(self._pools, self._taken) if self.takes(ask, each)
+        ]
+        return bool(kinds) and not any(map(is_sharable, kinds))
+
     def all_of(self, ask: DeviceAsk) -> list[Candidate]:
         """Every device for an ask for all."""
         return self._all[ask]
@@ -123,7 +132,8 @@ def devices_of(pools: Sequence[NodePool], taken: Taken) -> Iterator[Candidate]:
 def part_for(ask: DeviceAsk, candidate: Candidate, chosen: Sequence[Amounts] = ()) -> Amounts | None:
     """What an ask takes of a device beside those who have parts of it, and beside parts that were chosen; or None."""
     kind = candidate.device.kind
-    part = part_of(kind, dict(ask.capacity))
+    asked = dict(ask.capacity) if ask.part is None else share_of(kind, ask.part)
+    part = None if asked is None else part_of(kind, asked)
     if part is None or not kind.is_shared:
         return part
     sums = candidate.use.sums(candidate.device.name)

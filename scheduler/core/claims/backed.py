@@ -11,9 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from gpu.claimedshare import ClaimedShare
+from gpu.request import GpuRequest
+from scheduler.core.claims.shares import memory_names
 from scheduler.core.model import extended_resource
+from scheduler.core.model.device_allocation import DeviceResult
 from scheduler.core.model.device_need import DeviceAsk, DeviceNeed, DeviceRequest
-from scheduler.core.model.extended_resource import Backed, ClaimToMake, ExtendedAsk
+from scheduler.core.model.extended_resource import SHARE_REQUEST, Backed, ClaimToMake, ExtendedAsk, share_need
+from wire import names
 
 #: A pod with more of them gets all by a claim, or none.
 MOST_APART: Final = 3
@@ -47,6 +52,35 @@ def _backed(asks: Sequence[ExtendedAsk], classes: Mapping[str, str]) -> Backed:
     requests, _ = _asked(asks, classes)
     ways = ((DeviceAsk(name=name, device_class=cls, count=count),) for name, cls, count in requests)
     return Backed(tuple(sorted(classes.items())), DeviceNeed(requests=tuple(map(DeviceRequest, ways))))
+
+
+def backed_share(asks: Sequence[ExtendedAsk], classes: Mapping[str, str], request: GpuRequest) -> tuple[Backed, ...]:
+    """How a claim gives a pod its share: by devices of the class that stands for whole GPUs.
+
+    None for a pod that requests other extended resources of a claim as well: its status can name one claim.
+    """
+    device_class = classes.get(names.GPU_RESOURCE)
+    if device_class is None or any(each.resource in classes for each in asks):
+        return ()
+    return (Backed(((names.GPU_RESOURCE, device_class),), share_need(request, device_class), is_share=True),)
+
+
+def share_to_make(asks: Sequence[ExtendedAsk], way: Backed, result: DeviceResult, share: ClaimedShare) -> ClaimToMake:
+    """The claim for a share: the memory that it takes of the device that was chosen.
+
+    All containers with a share have the one device.
+    """
+    mappings = (
+        extended_resource.Mapping(ask.container, ask.resource, SHARE_REQUEST)
+        for ask in asks
+        if ask.resource == names.GPU_SHARE_RESOURCE
+    )
+    return ClaimToMake(
+        requests=((SHARE_REQUEST, way.classes[0][1], 1),),
+        mappings=tuple(mappings),
+        capacity=tuple(each for each in result.consumed or () if each[0] in memory_names(result.driver)),
+        share=share,
+    )
 
 
 def claim_to_make(asks: Sequence[ExtendedAsk], way: Backed) -> ClaimToMake:

@@ -10,7 +10,14 @@ from scheduler.core.claims.pools import Pool, Run, make_pool
 from scheduler.core.claims.selectors import Compiler, SelectorFailed, Selectors
 from scheduler.core.claims.taint_rules import Selected, TaintRules, selecting
 from scheduler.core.model.device_need import DeviceNeed
-from scheduler.core.model.device_record import DeviceClassRecord, PoolId, SliceRecord, TaintRuleRecord
+from scheduler.core.model.device_record import (
+    DeviceClassRecord,
+    DeviceId,
+    DeviceKind,
+    PoolId,
+    SliceRecord,
+    TaintRuleRecord,
+)
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.records import NodeRecord
 
@@ -116,6 +123,12 @@ class InventoryView:
     def pool(self, pool_id: PoolId) -> Pool | None:
         """The pool of this driver and name."""
         return self._pools.get(pool_id)
+
+    def kind_of(self, device: DeviceId) -> DeviceKind | None:
+        """What its driver says of a device."""
+        pool = self._pools.get(device[:2])
+        runs = () if pool is None else pool.runs
+        return next((each.kind for _, run in runs for each in run if each.name == device[2]), None)
 
     def device_class(self, name: str) -> DeviceClassRecord | None:
         """The class of this name."""

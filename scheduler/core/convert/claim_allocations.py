@@ -58,7 +58,7 @@ def _result(result: DeviceResult, claim_uid: str, number: int) -> resource.Devic
         admin_access=True if result.is_admin else None,
         tolerations=list(map(_toleration, result.tolerations)) or None,
         share_id=str(uuid5(_SHARES, f"{claim_uid}/{number}")) if is_shared else None,
-        consumed_capacity={name: _quantity(nano) for name, nano in result.consumed or ()} or None,
+        consumed_capacity={name: quantity_text(nano) for name, nano in result.consumed or ()} or None,
         binding_conditions=None if result.awaited is None else list(result.awaited.conditions) or None,
         binding_failure_conditions=None if result.awaited is None else list(result.awaited.failures) or None,
     )
@@ -74,7 +74,8 @@ def _toleration(each: DeviceToleration) -> resource.DeviceToleration:
     )
 
 
-def _quantity(nano: int) -> str:
+def quantity_text(nano: int) -> str:
+    """An amount in nano of its unit as the API has it."""
     return decimal_text(nano) if nano % NANO else binary_text(nano // NANO)
 
 

@@ -6,8 +6,12 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Final
 
+import msgspec
+
+from gpu.claimedshare import ClaimedShare, is_servable
+from gpu.request import NO_GPU, ContainerKind, GpuRequest
 from scheduler.core.model.extended_resource import ExtendedAsk
-from scheduler.core.model.records import Demand
+from scheduler.core.model.records import Demand, PodClass
 from wire import names
 from wire.core import Container, Pod
 from wire.quantity import MalformedQuantity, bytes_up
@@ -77,3 +81,48 @@ def by_claim(demand: Demand, pod: Pod) -> Demand:
     if status is None:
         return demand
     return demand.by_claim(frozenset(each.resource_name for each in status.request_mappings or ()))
+
+
+def claimed(cls: PodClass, share: ClaimedShare | None) -> PodClass:
+    """What a pod asks beside the part of a device that a claim gives it: of shared devices nothing."""
+    if share is None:
+        return cls
+    return msgspec.structs.replace(
+        cls,
+        demand=msgspec.structs.replace(cls.demand, claimed_nano=share.nano),
+        request=NO_GPU,
+        alternatives=(),
+        places=(),
+        driver_caps=False,
+    )
+
+
+def without_share(demand: Demand, request: GpuRequest) -> Demand:
+    """What a pod takes of its node without the extended resource of shares, which no node has."""
+    if not demand.extended or not request.is_shared:
+        return demand
+    left = tuple(each for each in demand.extended if each[0] != names.GPU_SHARE_RESOURCE)
+    return demand if len(left) == len(demand.extended) else msgspec.structs.replace(demand, extended=left)
+
+
+def for_claims(pod: Pod, cls: PodClass) -> tuple[ExtendedAsk, ...]:
+    """What containers request that claims may serve: a share only where exactly its containers request it.
+
+    The webhook writes that request into them. A share that names GPUs, or takes parts of several, is none for a claim.
+    """
+    asks = extended_asks(pod)
+    named = {each.index for each in asks if each.resource == names.GPU_SHARE_RESOURCE}
+    if not named or (_is_servable(cls) and all(_indexes(each, pod) == named for each in cls.requests())):
+        return asks
+    return tuple(each for each in asks if each.resource != names.GPU_SHARE_RESOURCE)
+
+
+def _is_servable(cls: PodClass) -> bool:
+    names_gpus = bool(cls.demand.gpus or cls.uuids or cls.not_uuids)
+    return not names_gpus and all(map(is_servable, cls.requests()))
+
+
+def _indexes(request: GpuRequest, pod: Pod) -> set[int]:
+    """Where the containers with a share are among init containers and containers."""
+    first = len(pod.spec.init_containers or ())
+    return {ref.index if ref.kind is ContainerKind.INIT else first + ref.index for ref in request.devices()}

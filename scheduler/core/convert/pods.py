@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from gpu import enforcement, grant, reservation, room
+from gpu import claimedshare, enforcement, grant, reservation, room
 from gpu.asked import PLAIN, asked_when_bound, mode_of, recorded, unrecorded
 from gpu.cards import integer
 from gpu.dialects import vocabulary
@@ -124,8 +124,9 @@ def _subgroup(meta: ObjectMeta) -> str:
 def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     found = asked_when_bound(pod)
     known = _NOTHING if isinstance(found, Refusal) else found
+    demand = extended_asks.without_share(requests.readable_demand(pod), known.request)
     cls = PodClass(
-        demand=extended_asks.by_claim(requests.readable_demand(pod), pod),
+        demand=extended_asks.by_claim(demand, pod),
         request=known.request,
         wishes=known.wishes,
         driver_caps=known.driver_caps,
@@ -133,6 +134,7 @@ def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         deadline_s=runtimes.deadline_s(pod),
         max_runtime_s=runtimes.max_runtime_s(pod),
     )
+    cls = extended_asks.claimed(cls, claimedshare.read(pod))
     return msgspec.structs.replace(
         _record(pod, cls, settings),
         node=intern(pod.spec.node_name),
@@ -167,15 +169,16 @@ def _moves_as(pod: Pod, settings: Settings, filters: Filters) -> PodClass | None
 
 def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     try:
-        demand, problem = requests.demand(pod), ""
+        asked, problem = requests.demand(pod), ""
     except requests.MalformedDemand as error:
-        demand, problem = Demand(), str(error)
+        asked, problem = Demand(), str(error)
     own = recorded(pod)
     found = own or unrecorded(pod)
     if isinstance(found, Refusal):
         problem = found.message
         found = _NOTHING
     request = found.request
+    demand = extended_asks.without_share(asked, request)
     if (no_room := room.cramped(pod.metadata.annotations, found)) is not None:
         problem = no_room.message
     required = enforcement.requirement(pod.metadata.annotations)
@@ -202,6 +205,9 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         rules=pod_rules.pod_rules(pod),
         prefers=pod_preferences.pod_preferences(pod, settings.weights),
     )
+    share = claimedshare.read(pod)
+    asks = extended_asks.for_claims(pod, cls) if asked.gpus or asked.extended else ()
+    cls = extended_asks.claimed(cls, share)
     job, job_name = job_owners.job_of(pod.metadata.owner_references)
     came_by_the_door = own is not None or not vocabulary.is_spoken(pod)
     return msgspec.structs.replace(
@@ -209,8 +215,8 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         gated=bool(pod.spec.scheduling_gates),
         job=job,
         job_name=job_name,
-        recorded=own if isinstance(own, Translation) else None,
-        extended_asks=extended_asks.extended_asks(pod) if demand.gpus or demand.extended else (),
+        recorded=own if isinstance(own, Translation) and share is None else None,
+        extended_asks=asks,
         extended_claim=extended_asks.claim_name(pod),
         blocker=blocker(
             pod,

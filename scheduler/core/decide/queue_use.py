@@ -25,7 +25,7 @@ def asked(snapshot: Snapshot, pods: Sequence[PodRecord]) -> Use:
 
 def placed(snapshot: Snapshot, pod: PodRecord, placement: Placement) -> Use:
     """What a pod uses where it is placed: memory is a larger part of a smaller card (kai-contract 14.4)."""
-    return planned_for(snapshot, pod, placement.devices)
+    return _use(snapshot, [pod], planned(pod.cls.demand, placement.devices, claimed_nano=placement.claimed_nano))
 
 
 def planned_for(snapshot: Snapshot, pod: PodRecord, devices: Iterable[PlannedDevice]) -> Use:

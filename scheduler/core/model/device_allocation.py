@@ -49,6 +49,7 @@ class RefusalCode(Enum):
     """Why a node has no devices for a pod's claims."""
 
     NO_DEVICES = "cannot allocate all claims"
+    NOT_SHARED = "devices can't be shared"
     NO_CLASS = "device class does not exist"
     INCOMPLETE_POOL = "asks for all devices, but a pool is being updated"
     INVALID_POOL = "a pool of devices is invalid"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from gpu.request import FractionAsk, MemoryAsk
+
 #: Namespace and name of a ResourceClaim.
 ResourceClaimKey = tuple[str, str]
 
@@ -26,7 +28,8 @@ class DeviceAsk(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=
 
     ``count`` None asks for all devices that match (``allocationMode: All``). ``selectors``: CEL expressions that all
     have to be true. ``is_admin``: devices in use will do, and stay free for others. ``capacity``: amounts in nano, by
-    name: the least a device has to have, and what is used of one that several claims may have at once.
+    name: the least a device has to have, and what is used of one that several claims may have at once. ``part``: only
+    devices that several claims may have at once will do, and this part of the memory of one is used.
     """
 
     name: str
@@ -36,6 +39,7 @@ class DeviceAsk(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=
     is_admin: bool = False
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: tuple[tuple[str, int], ...] = ()
+    part: FractionAsk | MemoryAsk | None = None
 
 
 class DeviceRequest(msgspec.Struct, frozen=True, gc=False, cache_hash=True):

@@ -37,6 +37,12 @@ class Placement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     volumes: tuple[VolumeChoice, ...] = ()
     claims: tuple[ClaimChoice, ...] = ()
 
+    @property
+    def claimed_nano(self) -> int:
+        """The part of a device that a claim which is to be made gives it."""
+        made = (choice.made.share for choice in self.claims if choice.made is not None)
+        return sum(share.nano for share in made if share is not None)
+
 
 class Bind(msgspec.Struct, frozen=True, gc=False, tag="bind"):
     """Bind at once: whole GPUs, MIG slices or CPU only. One write."""

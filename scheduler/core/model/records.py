@@ -47,6 +47,13 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=Tru
     mem_rounding_bytes: int = 0
     #: Extended resources that devices of a claim stand for: queues count them, and nodes don't.
     claimed: tuple[tuple[str, int], ...] = ()
+    #: The part of a device that a claim gives: queues count it, and nodes don't.
+    claimed_nano: int = 0
+
+    @property
+    def has_claimed_gpus(self) -> bool:
+        """Whether a claim gives it GPUs that its node's device plugin could offer one day, or a part of one."""
+        return bool(self.claimed_nano) or any(name == names.GPU_RESOURCE for name, _ in self.claimed)
 
     @property
     def mem_bytes(self) -> int:
@@ -204,11 +211,13 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     def ways_by_source(self) -> Iterator[PodClass]:
         """The same requests, for nodes that offer its extended resources and for those that a claim serves."""
         names_ = dict.fromkeys(name for way in self.backed for name in way.resources)
-        for backing in (None, *self.backed):
+        for way in (None, *self.backed):
+            backing = None if way is None else way.for_request(self.request)
             by_claim = frozenset(() if backing is None else backing.resources)
             yield msgspec.structs.replace(
                 self,
                 demand=self.demand.by_claim(by_claim),
+                request=NO_GPU if backing is not None and backing.is_share else self.request,
                 constraints=msgspec.structs.replace(
                     self.constraints, sources=tuple((name, name not in by_claim) for name in names_)
                 ),

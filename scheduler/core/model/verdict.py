@@ -148,6 +148,7 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     | ``volume-space`` (there is no space for one) | ``claim-place`` (an allocated ResourceClaim can't be used there) |
     ``claim-devices`` (no devices for a ResourceClaim) | ``claim-pool`` (a pool of devices is incomplete or invalid) |
     ``claims-only`` (no device plugin offers GPUs there, and claims give them) |
+    ``claims-whole`` (claims give GPUs there, and its driver lets no two claims share one) |
     ``claim-selector`` (a selector of a ResourceClaim has no answer there) | ``claim-search`` (the search was cut) |
     ``resource-source`` (the node's device plugins offer some of the extended resources that a claim could give) |
     ``others-anti-affinity`` (a pod is there, or in the same domain, that keeps it off) |

@@ -39,6 +39,7 @@ _ELSEWHERE: Final = DeviceRefusal(RefusalCode.NO_DEVICES)
 #: Refusal -> the kind of its reason. What is not named here has no devices.
 KINDS: Final[Mapping[RefusalCode, str]] = {
     RefusalCode.NO_DEVICES: "claim-devices",
+    RefusalCode.NOT_SHARED: "claims-whole",
     RefusalCode.TOO_MANY_RESULTS: "claim-devices",
     RefusalCode.INCOMPLETE_POOL: "claim-pool",
     RefusalCode.INVALID_POOL: "claim-pool",
@@ -171,7 +172,8 @@ class ClaimStatement:
         ``backing``: extended resources that a claim gives it; the last one chosen is for that.
         """
         if backing is not None:
-            return (*self.choices(pod, chosen[:-1]), made_choice(pod, backing, chosen[-1]))
+            made = made_choice(pod, backing, chosen[-1], self._claims.inventory.view())
+            return (*self.choices(pod, chosen[:-1]), made)
         new = tuple(
             ClaimChoice(claim=name, claim_uid=uid, allocation=allocation, key=self._key(pod, name))
             for (name, uid), allocation in zip(pod.to_allocate, chosen, strict=True)

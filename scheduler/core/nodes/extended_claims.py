@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final
 
-from scheduler.core.claims.backed import backed, claim_to_make
+from gpu.request import NO_GPU, GpuRequest
+from scheduler.core.claims.backed import backed, backed_share, claim_to_make, share_to_make
+from scheduler.core.claims.inventory import InventoryView
+from scheduler.core.claims.shares import claimed_share
 from scheduler.core.model.claim_choice import ClaimChoice
 from scheduler.core.model.device_allocation import ClaimAllocation, ResourceClaimRecord
 from scheduler.core.model.device_need import ResourceClaimKey
 from scheduler.core.model.device_record import DeviceClassRecord
-from scheduler.core.model.extended_resource import Backed, ExtendedAsk
+from scheduler.core.model.extended_resource import Backed, ClaimToMake, ExtendedAsk
 from scheduler.core.model.records import PodRecord
 from wire import names
 
@@ -41,7 +44,8 @@ class ExtendedClaims:
         #: Claims by namespace and UID of their pod, and the other way.
         self._of: dict[tuple[str, str], dict[ResourceClaimKey, None]] = {}
         self._owners: dict[ResourceClaimKey, str] = {}
-        self._ways: dict[tuple[ExtendedAsk, ...], tuple[Backed, ...]] = {}
+        #: Ways by what containers request, with the share that a claim may give.
+        self._ways: dict[tuple[tuple[ExtendedAsk, ...], GpuRequest], tuple[Backed, ...]] = {}
 
     # --- what is seen ------------------------------------------------------------------------------------------------
     def put_classes(self, classes: Iterable[DeviceClassRecord]) -> None:
@@ -100,7 +104,7 @@ class ExtendedClaims:
         return self.has_trace(pod) or self._is_backed(pod)
 
     def _is_backed(self, pod: PodRecord) -> bool:
-        return bool(self._classes) and any(each.resource in self._classes for each in pod.extended_asks)
+        return bool(self._classes) and not self._classes.keys().isdisjoint(_resources(pod))
 
     def has_trace(self, pod: PodRecord) -> bool:
         """Whether there is something to give back."""
@@ -114,11 +118,14 @@ class ExtendedClaims:
         """How claims may give a pod its extended resources; nothing if it has a claim already."""
         if not pod.extended_asks or self.has_trace(pod) or not self._is_backed(pod):
             return ()
-        known = self._ways.get(pod.extended_asks)
+        share = pod.cls.request if _asks_share(pod) else NO_GPU
+        known = self._ways.get((pod.extended_asks, share))
         if known is None:
             if len(self._ways) >= _MOST_KEPT:
                 self._ways.clear()
-            known = self._ways[pod.extended_asks] = backed(pod.extended_asks, self._classes)
+            asks, classes = pod.extended_asks, self._classes
+            known = backed_share(asks, classes, share) if share.is_shared else backed(asks, classes)
+            self._ways[asks, share] = known
         return known
 
 
@@ -130,14 +137,25 @@ def class_by_resource(classes: Iterable[DeviceClassRecord]) -> dict[str, str]:
     return found | {names.DEVICE_CLASS_PREFIX + each.name: each.name for each in listed}
 
 
-def made_choice(pod: PodRecord, way: Backed, allocation: ClaimAllocation) -> ClaimChoice:
-    """What is to be written for the extended resources of a pod: a claim that is made for it."""
+def made_choice(pod: PodRecord, way: Backed, allocation: ClaimAllocation, view: InventoryView) -> ClaimChoice:
+    """What is to be written for the extended resources of a pod, or its share: a claim that is made for it.
+
+    Raises LookupError if the device of a share is not there: one that was just chosen is.
+    """
     return ClaimChoice(
         claim=claim_name(pod.name, pod.uid),
         claim_uid=made_uid(pod.uid),
         allocation=allocation,
-        made=claim_to_make(pod.extended_asks, way),
+        made=_share(pod, way, allocation, view) if way.is_share else claim_to_make(pod.extended_asks, way),
     )
+
+
+def _share(pod: PodRecord, way: Backed, allocation: ClaimAllocation, view: InventoryView) -> ClaimToMake:
+    result, ask = allocation.results[0], way.need.asks()[0].part
+    share = None if ask is None else claimed_share(result, ask, view)
+    if share is None:
+        raise LookupError(f"device {'/'.join(result.id)} has no memory to share")
+    return share_to_make(pod.extended_asks, way, result, share)
 
 
 def made_uid(pod_uid: str) -> str:
@@ -152,4 +170,12 @@ def claim_name(pod: str, uid: str) -> str:
 
 
 def _resources(pod: PodRecord) -> set[str]:
-    return {each.resource for each in pod.extended_asks}
+    """What classes may stand for. A share is a part of what stands for whole GPUs."""
+    named = {each.resource for each in pod.extended_asks}
+    if names.GPU_SHARE_RESOURCE not in named:
+        return named
+    return {*(named - {names.GPU_SHARE_RESOURCE}), names.GPU_RESOURCE}
+
+
+def _asks_share(pod: PodRecord) -> bool:
+    return any(each.resource == names.GPU_SHARE_RESOURCE for each in pod.extended_asks)

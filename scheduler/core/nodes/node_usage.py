@@ -141,6 +141,8 @@ class Occupancy:
     pods: int = 0
     gpus: int = 0
     kept_gpus: int = 0
+    #: Whether claims that were made for pods give GPUs here: a device plugin that comes may offer the same ones.
+    has_claimed_gpus: bool = False
     extended: dict[str, int] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
 
@@ -151,6 +153,7 @@ class Occupancy:
         self.ephemeral_mib += demand.ephemeral_mib
         self.pods += 1
         self.gpus += 0 if is_reservation else demand.gpus
+        self.has_claimed_gpus |= demand.has_claimed_gpus
         for name, amount in _counted(demand, node):
             if not (is_reservation and is_device_resource(name)):
                 self.extended[name] = self.extended.get(name, 0) + amount
@@ -198,6 +201,8 @@ def occupancy(
             used.take_devices(group.resource, group.devices)
     for resource, lost in _count_lost(used.groups.values()).items():
         used.take_devices(resource, lost)
+    if node is not None and used.has_claimed_gpus:
+        used.gpus = max(used.gpus, node.capacity.gpus)
     if node is not None and any(pod.has_legacy_slice for pod in bound):
         _count_all_slices(used, node)
     return used

@@ -198,7 +198,7 @@ class Queues:
         has_place = Stage.LEAVING if pod.deleting or is_victim else Stage.HELD
         if pod.node:
             return Row(queue, use.held(pod, node), has_place, is_fixed, of_group)
-        planned = [use.planned(pod.cls.demand, charge.devices) for charge in charges]
+        planned = [use.planned(pod.cls.demand, charge.devices, claimed_nano=_claimed(charge)) for charge in charges]
         if planned:
             return Row(queue, max(planned), has_place, is_fixed, of_group)
         if pod.deleting or pod.gated or pod.blocker is not None:
@@ -249,3 +249,7 @@ class Queues:
 
 def _tell_nobody() -> None:
     return
+
+
+def _claimed(charge: Charge) -> int:
+    return 0 if charge.demand is None else charge.demand.claimed_nano

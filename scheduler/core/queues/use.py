@@ -71,9 +71,13 @@ def _asked_nano(request: GpuRequest, card_mib: int) -> int:
     return nano
 
 
-def planned(demand: Demand, devices: Iterable[PlannedDevice]) -> Resources:
-    """What a pod counts for on the devices that are planned for it."""
-    return _with_parts(demand, sum(device.nano * (devices_of(device.resource) or 1) for device in devices))
+def planned(demand: Demand, devices: Iterable[PlannedDevice], *, claimed_nano: int = 0) -> Resources:
+    """What a pod counts for on the devices that are planned for it.
+
+    ``claimed_nano``: the part of a device that a claim is to give it, which its demand says once the claim is named.
+    """
+    nano = sum(device.nano * (devices_of(device.resource) or 1) for device in devices)
+    return _with_parts(demand, nano + (0 if demand.claimed_nano else claimed_nano))
 
 
 def held(pod: PodRecord, node: NodeRecord | None) -> Resources:
@@ -95,7 +99,7 @@ def _held_nano(pod: PodRecord, at: int, part: Held, card_mib: int) -> int:
 
 def _with_parts(demand: Demand, nano: int) -> Resources:
     whole = demand.gpus + sum(devices_of(name) * amount for name, amount in (*demand.extended, *demand.claimed))
-    return Resources(demand.cpu_milli, demand.mem_bytes, whole * NANO_PER_DEVICE + nano)
+    return Resources(demand.cpu_milli, demand.mem_bytes, whole * NANO_PER_DEVICE + demand.claimed_nano + nano)
 
 
 def allocatable(node: NodeRecord) -> Resources:

@@ -1,0 +1,176 @@
+"""A share of a GPU by a claim: what is written for it, and what its pod is bound and told with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import msgspec
+
+from admission.settings import Settings as AdmissionSettings
+from gpu.claimedshare import ClaimedShare
+from kube.client.resources import PODS, RESOURCE_SLICES
+from kube.memory.calls import Call
+from kube.memory.faults import Fault
+from simulator.claimcontroller import ClaimController
+from simulator.world import World, WorldSettings
+from tests.scheduler import stage
+from tests.scheduler.commit.devices import DRIVER, claims_of, devices, given, users
+from tests.scheduler.stage import (
+    TEAM,
+    bound,
+    create,
+    create_gang,
+    find,
+    phases,
+    pod,
+    settle,
+    share,
+    waits_because,
+)
+from wire import names
+
+_ON = WorldSettings(admission=AdmissionSettings(shares_by_claims=True))
+_GIB = 2**30
+
+
+@asynccontextmanager
+async def _stage(
+    *, shape: str = "1x0", cards: int = 1, shared: bool = True, settings: WorldSettings = _ON
+) -> AsyncIterator[tuple[World, ClaimController]]:
+    """A node whose driver publishes GPUs that several claims may have at once."""
+    async with (
+        stage.stage(*shape.split(), settings=settings) as world,
+        devices(world, *[0] * len(world.nodes.kubelets), resource=names.GPU_RESOURCE) as made,
+    ):
+        for node in sorted(world.nodes.kubelets):
+            await _offer(made, node, cards, shared=shared)
+        yield world, made
+
+
+async def _offer(made: ClaimController, node: str, cards: int, *, shared: bool, generation: int = 1) -> None:
+    listed: list[dict[str, Any]] = [
+        {
+            "name": f"d{number}",
+            "attributes": {"uuid": {"string": f"GPU-{node}-{number}"}},
+            "capacity": {"memory": {"value": "80Gi"}},
+            "allowMultipleAllocations": shared,
+        }
+        for number in range(cards)
+    ]
+    pool = {"name": node, "generation": generation, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": listed}
+    await made.api.create(RESOURCE_SLICES, {"metadata": {"name": f"{node}-shared-{generation}"}, "spec": spec})
+
+
+async def test_a_share_runs_by_a_claim_for_a_part_of_a_device() -> None:
+    async with _stage() as (world, made):
+        await create(world, share("p", "0.25"))
+        await settle(20)
+        assert phases(world) == {"p": "Running"}
+        ((name, claim),) = (await claims_of(made)).items()
+        assert (given(claim), users(claim)) == ([("node-0", "d0")], ["p"])
+        (request,) = claim.spec.devices.requests or []
+        assert request.exactly is not None
+        assert request.exactly.capacity is not None
+        assert request.exactly.capacity.requests == {"memory": "20Gi"}
+        assert claim.status.allocation is not None
+        (result,) = claim.status.allocation.devices.results or []
+        assert (result.consumed_capacity, bool(result.share_id)) == ({"memory": "20Gi"}, True)
+        found = find(world, "p")
+        mapping = {"containerName": "main", "resourceName": names.GPU_SHARE_RESOURCE, "requestName": "share"}
+        assert found["status"]["extendedResourceClaimStatus"] == {
+            "resourceClaimName": name,
+            "requestMappings": [mapping],
+        }
+        annotations = found["metadata"]["annotations"]
+        assert annotations[names.VISIBLE_DEVICES_PREFIX + "c0"] == "void"
+        assert annotations[names.GPU_PORTION_ANNOTATION] == "0.25"
+        assert msgspec.json.decode(annotations[names.CLAIMED_SHARE], type=ClaimedShare) == ClaimedShare(
+            driver=DRIVER, pool="node-0", device="d0", nano=250_000_000, mem_mib=81920, uuid="GPU-node-0-0"
+        )
+        assert (names.GRANT in annotations, names.GPU_GROUP_LABEL in found["metadata"].get("labels", {})) == (
+            False,
+            False,
+        )
+
+
+async def test_a_share_runs_by_a_reservation_where_a_device_plugin_offers_gpus() -> None:
+    async with _stage(shape="1x1x80GiB") as (world, made):
+        await create(world, share("p"))
+        await settle(30)
+        assert (phases(world), await claims_of(made)) == ({"p": "Running"}, {})
+        assert names.GRANT in find(world, "p")["metadata"]["annotations"]
+
+
+async def test_a_device_is_full_when_its_shares_add_up_and_is_used_again_when_one_ends() -> None:
+    async with _stage() as (world, made):
+        await create(world, share("a", "0.5"), share("b", "0.5"), share("c", "0.5"))
+        await settle(30)
+        ((waiting, _),) = (each for each in phases(world).items() if each[1] == "Pending")
+        assert "1 node(s) cannot allocate all claims" in waits_because(world, waiting)
+        running = next(name for name, phase in phases(world).items() if phase == "Running")
+        await world.api.delete(PODS, running, namespace=TEAM)
+        await settle(60)
+        assert phases(world)[waiting] == "Running"
+        assert len(await claims_of(made)) == 2
+
+
+async def test_a_gang_of_shares_starts_when_there_are_parts_for_all_of_its_members() -> None:
+    async with _stage() as (world, made):
+        await create_gang(world, "g", 3, *(share(f"m{number}", "0.4") for number in range(3)))
+        await settle(40)
+        assert (bound(world), await claims_of(made)) == (set(), {})
+        await _offer(made, "node-0", 2, shared=True, generation=2)
+        await settle(60)
+        assert bound(world) == {"m0", "m1", "m2"}
+
+
+async def test_a_share_waits_and_says_why_where_the_driver_shares_no_device() -> None:
+    async with _stage(shared=False) as (world, made):
+        await create(world, share("p"))
+        await settle(20)
+        assert (phases(world), await claims_of(made)) == ({"p": "Pending"}, {})
+        assert "1 node(s) give GPUs by ResourceClaims, and their driver lets no two claims share one" in waits_because(
+            world, "p"
+        )
+
+
+async def test_a_share_that_was_not_admitted_for_claims_waits_and_says_why() -> None:
+    async with _stage(settings=WorldSettings()) as (world, _):
+        await create(world, share("p"))
+        await settle(20)
+        assert "1 node(s) give GPUs by ResourceClaims only" in waits_because(world, "p")
+
+
+async def test_a_container_reads_the_variables_of_its_dialect_as_with_a_reservation() -> None:
+    wanted = pod("p")
+    wanted["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"}}
+    async with _stage() as (world, _):
+        await create(world, wanted)
+        await settle(30)
+        assert phases(world) == {"p": "Running"}
+        annotations = find(world, "p")["metadata"]["annotations"]
+        assert annotations["env.moorage.dev/c0.CUDA_DEVICE_MEMORY_LIMIT_0"] == "8192m"
+        assert annotations[names.GPU_PORTION_ANNOTATION] == "0.10"
+
+
+async def test_what_a_dead_leader_made_for_a_share_is_deleted_and_the_pod_runs_with_a_claim_of_its_own() -> None:
+    async with _stage() as (world, made):
+        dead = anyio.Event()
+
+        def dies(call: Call) -> Fault | None:
+            if (call.user, call.subresource) != ("scheduler", "binding") or dead.is_set():
+                return None
+            dead.set()
+            return Fault(lost="request", lands_after_s=5.0)
+
+        world.server.faults.on_request.append(dies)
+        await create(world, share("p"))
+        await dead.wait()
+        await world.restart(world.scheduler)
+        await settle(120)
+        assert phases(world) == {"p": "Running"}
+        assert [users(each) for each in (await claims_of(made)).values()] == [["p"]]

@@ -1,0 +1,63 @@
+"""What a share asks of a device that several claims may have at once, and what it gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu.request import FractionAsk, MemoryAsk, SharedAsk
+from gpu.share import NANO_PER_DEVICE
+from scheduler.core.claims.shares import is_sharable, share_of, uuid_of
+from scheduler.core.model.device_record import DeviceKind
+from tests.scheduler.core.device_objects import DRIVER, device, devices
+from wire.quantity import NANO
+
+_GIB = 2**30
+
+
+def _kind(name: str = "memory", value: str = "80Gi", **more: Any) -> DeviceKind:
+    made: dict[str, Any] = {"allowMultipleAllocations": True, **more}
+    (record,) = devices("a", device("d0", capacity={name: {"value": value}}, **made)).devices
+    return record.kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "ask", "asked"),
+    [
+        (_kind(), FractionAsk(NANO_PER_DEVICE // 4), {"memory": 20 * _GIB}),
+        (_kind(), FractionAsk(NANO_PER_DEVICE), {"memory": 80 * _GIB}),
+        (_kind(), MemoryAsk(1), {"memory": 2**20}),
+        (_kind(), MemoryAsk(100 * 1024), {"memory": 100 * _GIB}),
+        (_kind(value="1Mi"), FractionAsk(1), {"memory": 1}),
+        (_kind(f"{DRIVER}/memory"), FractionAsk(NANO_PER_DEVICE // 2), {f"{DRIVER}/memory": 40 * _GIB}),
+        (_kind("other.example.com/memory"), MemoryAsk(1), None),
+        (_kind("cores"), MemoryAsk(1), None),
+        (_kind(value="1023Ki"), MemoryAsk(1), None),
+        (_kind(allowMultipleAllocations=False), MemoryAsk(1), None),
+    ],
+)
+def test_a_share_asks_for_memory_by_the_name_of_the_driver(
+    kind: DeviceKind, ask: SharedAsk, asked: dict[str, int] | None
+) -> None:
+    wanted = None if asked is None else {name: amount * NANO for name, amount in asked.items()}
+    assert share_of(kind, ask) == wanted
+    assert is_sharable(kind) is (asked is not None)
+
+
+@given(st.lists(st.integers(1, NANO_PER_DEVICE), min_size=1, max_size=20), st.integers(24 * _GIB, 200 * _GIB))
+def test_fractions_fit_a_device_exactly_if_their_sum_is_no_more_than_one(parts: list[int], memory: int) -> None:
+    kind = _kind(value=str(memory))
+    used = sum((share_of(kind, FractionAsk(nano)) or {})["memory"] for nano in parts)
+    assert (used <= memory * NANO) is (sum(parts) <= NANO_PER_DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "uuid"),
+    [({"uuid": "GPU-0"}, "GPU-0"), ({f"{DRIVER}/uuid": "GPU-1"}, "GPU-1"), ({"uuid": 3}, ""), ({}, "")],
+)
+def test_the_uuid_of_a_device_is_what_its_driver_says(attributes: dict[str, Any], uuid: str) -> None:
+    (record,) = devices("a", device("d0", attributes=attributes)).devices
+    assert uuid_of(record.kind) == uuid
