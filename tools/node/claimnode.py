@@ -21,12 +21,15 @@ _SOCKET: Final = "/run/containerd/cdi.sock"
 class ClaimNode(Node):
     """``claimable``: how many of its GPUs, the last ones, the driver offers and the device plug-in does not.
 
-    Where it offers all of them there is no device plug-in.
+    Where it offers all of them there is no device plug-in. ``sharable``: several claims may have one of them at once.
     ``kill`` and ``start_again`` know the DRIVER as they know kubelet.
     """
 
-    def __init__(self, plane: ControlPlane, name: str, *, claimable: int, **of_a_node: Any) -> None:
+    def __init__(
+        self, plane: ControlPlane, name: str, *, claimable: int, sharable: bool = False, **of_a_node: Any
+    ) -> None:
         super().__init__(plane, name, **of_a_node)
+        self._is_sharable = sharable
         self.claimable = [gpu.uuid for gpu in self.gpus[len(self.gpus) - claimable :]]
 
     @property
@@ -51,6 +54,8 @@ class ClaimNode(Node):
     def _write_files(self, folder: Path, library: Path) -> None:
         super()._write_files(folder, library)
         gpus.write_claimable(folder, self.claimable)
+        if self._is_sharable:
+            (folder / dradriver.SHARABLE).touch()
         path = folder / "kubelet.yaml"
         config = json.loads(path.read_text())
         config["containerRuntimeEndpoint"] = f"unix://{_SOCKET}"

@@ -4,6 +4,7 @@
 It publishes the node's claimable devices (tools/node/gpus.py) as a ResourceSlice, registers with each kubelet, and
 prepares claims: a CDI file for each gives its devices a variable ``CLAIMED_GPU_N`` and a file in gpus.CLAIMED. These
 files are also its notes, so it goes on where its last life has ended; a device that another claim has is refused.
+Where the folder has a file ``sharable``, several claims may have a device at once.
 A number in the file ``refusals`` of the folder is how many times it refuses to prepare.
 """
 
@@ -28,6 +29,7 @@ NAME: Final = "gpu.moorage.test"
 #: Device class and CDI kind.
 KIND: Final = f"{NAME}/device"
 REFUSALS: Final = "refusals"
+SHARABLE: Final = "sharable"
 _RESOURCES: Final = "/apis/resource.k8s.io/v1"
 _SOCKETS: Final = Path("/var/lib/kubelet/plugins") / NAME
 #: kubelet deletes the slices of a driver that it has not seen for a while.
@@ -82,7 +84,8 @@ class Driver:
         wanted = {str(result["device"]) for result in results}
         if unknown := wanted - uuids.keys():
             return f"there is no device {', '.join(sorted(unknown))}"
-        if taken := wanted & self._taken_by_others(claim.uid):
+        whole = {str(result["device"]) for result in results if not result.get("shareID")}
+        if taken := whole & self._taken_by_others(claim.uid):
             return f"another claim has {', '.join(sorted(taken))}"
         edits = {f"{claim.uid}.{device}": _edits(device, uuids[device]) for device in sorted(wanted)}
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -147,9 +150,11 @@ def devices(machine: Path) -> dict[str, str]:
 def resource_slice(machine: Path, node: str) -> dict[str, Any]:
     """Return the slice of a node: a pool of its own, of one generation."""
     lines = gpus.read_machine(machine)
+    shared = {"allowMultipleAllocations": True} if (machine / SHARABLE).exists() else {}
     entries = [
         {
             "name": name,
+            **shared,
             "attributes": {"uuid": {"string": uuid}, "model": {"string": lines[uuid].split()[2]}},
             "capacity": {"memory": {"value": f"{lines[uuid].split()[3]}Mi"}},
         }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tools.node import cdi, gpus
-from tools.node.dradriver import KIND, NAME, REFUSALS, Driver, resource_slice
+from tools.node.dradriver import KIND, NAME, REFUSALS, SHARABLE, Driver, resource_slice
 from tools.node.dramessages import Claim, Prepared
 from tools.rest import RestError
 
@@ -121,3 +121,16 @@ def test_it_refuses_as_many_times_as_it_is_told_to(cluster: Cluster) -> None:
 def test_devices_of_other_drivers_are_not_its_own(cluster: Cluster) -> None:
     cluster.allocate(FIRST, "gpu-1", driver="other.test")
     assert cluster.prepare(FIRST) == []
+
+
+def test_a_device_that_is_shared_is_prepared_for_several_claims_and_a_whole_one_for_one(cluster: Cluster) -> None:
+    (cluster.machine / SHARABLE).touch()
+    assert {
+        each.get("allowMultipleAllocations") for each in resource_slice(cluster.machine, "a")["spec"]["devices"]
+    } == {True}
+    for claim in (FIRST, SECOND):
+        cluster.allocate(claim, "gpu-1")
+        (result,) = cluster.claims[claim.name]["status"]["allocation"]["devices"]["results"]
+        result["shareID"] = claim.uid
+        assert not isinstance(cluster.prepare(claim), str)
+    assert cluster.devices() == {"uid-1.gpu-1", "uid-2.gpu-1"}
