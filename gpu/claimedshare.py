@@ -35,6 +35,11 @@ class ClaimedShare(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_d
     mem_mib: int
     uuid: str = ""
 
+    @property
+    def path(self) -> str:
+        """The device by its driver, pool and name, as people read it."""
+        return f"{self.driver}/{self.pool}/{self.device}"
+
 
 _decoder: Final = msgspec.json.Decoder(ClaimedShare)
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from cli.inspection.values import GivenView, PodView, WaitView
-from gpu import asked, grant, record, reservation, telling
+from gpu import asked, claimedshare, grant, record, reservation, telling
 from gpu.dialects import vocabulary
 from gpu.ended import has_ended
 from gpu.refusal import Refusal, told
@@ -94,6 +94,18 @@ def _given(pod: Pod, around: Surroundings, found: Translation | Refusal) -> Iter
 
     KAI's Bindings name groups alone: the book of an adopted reservation has its share, or it is what the pod asks.
     """
+    claimed = claimedshare.read(pod)
+    if claimed is not None and pod.spec.node_name:
+        yield GivenView(
+            group="",
+            reservation="",
+            uuid=claimed.uuid,
+            index=-1,
+            nano=claimed.nano,
+            mem_mib=memory_from_nano(claimed.nano, claimed.mem_mib),
+            device=claimed.path,
+        )
+        return
     granted = grant.read(pod.metadata.annotations)
     if granted is not None:
         devices = [(device.group, device.uuid, device.nano) for device in granted.devices]

@@ -211,7 +211,8 @@ def _device(
         Cell(_amount(device.used_nano, device, up=True)),
         Cell(_NONE if device.closed else _amount(device.free_nano, device, up=False)),
     ]
-    tail = [Cell(device.uuid or _NONE), Cell(device.group or _NONE), Cell(device.reservation or _NONE)] if wide else []
+    held_by = device.reservation or device.device
+    tail = [Cell(device.uuid or _NONE), Cell(device.group or _NONE), Cell(held_by or _NONE)] if wide else []
     none = [Cell(_NONE)] * (4 if uses is None else 4 + len(COLUMNS))
     tenants = [_tenant(tenant, pods, device, uses) for tenant in device.tenants] or [none]
     yield [*head, *tenants[0], *tail]
@@ -305,7 +306,7 @@ def _got(pod: PodView) -> str:
 
 
 def _share(given: GivenView) -> str:
-    where = f"GPU {given.index}" if given.index >= 0 else f"GPU {given.uuid or _UNKNOWN}"
+    where = f"GPU {given.index}" if given.index >= 0 else f"GPU {given.uuid or given.device or _UNKNOWN}"
     amount = percent_up(given.nano) if given.nano else _UNKNOWN
     return f"{amount} of {where}" + (f", {given.mem_mib} MiB" if given.mem_mib else "")
 

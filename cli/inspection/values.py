@@ -18,6 +18,7 @@ class GivenView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
     """A part of a device that a bound pod was given. ``nano`` 0, ``index`` -1, ``mem_mib`` 0: nobody has told.
 
     ``nano`` of a pod that KAI bound is what the book of its reservation says, and without one what the pod asks.
+    ``device``: of one that a ResourceClaim gives, its driver, pool and name; there is no group and no reservation then.
     """
 
     group: str
@@ -27,6 +28,7 @@ class GivenView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="cam
     nano: int
     #: Of the share, rounded down.
     mem_mib: int
+    device: str = ""
 
 
 class WaitView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="camel"):

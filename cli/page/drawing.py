@@ -245,6 +245,7 @@ def _device(view: DeviceView, used: Mapping[Key, TenantUse]) -> Device:
         free_nano=view.free_nano,
         group=view.group,
         reservation=view.reservation,
+        device=view.device,
         closed=tuple(why.value for why in view.closed),
         modes=view.modes,
         compute_percent=view.compute_percent,

@@ -45,6 +45,7 @@ def draw_path(
                 uuid=part.uuid,
                 group=part.group,
                 reservation=part.reservation,
+                device=part.device,
                 nano=part.nano,
                 mem_mib=part.mem_mib,
             )

@@ -53,6 +53,8 @@ class Device(PageStruct, frozen=True, gc=False):
     free_nano: int = 0
     group: str = ""
     reservation: str = ""
+    #: Of one that ResourceClaims give in parts: driver, pool and name.
+    device: str = ""
     closed: tuple[str, ...] = ()
     modes: tuple[str, ...] = ()
     compute_percent: int = 0
@@ -200,6 +202,8 @@ class Part(PageStruct, frozen=True, gc=False):
     uuid: str = ""
     group: str = ""
     reservation: str = ""
+    #: Of one that a ResourceClaim gives: driver, pool and name.
+    device: str = ""
     nano: int = 0
     mem_mib: int = 0
 

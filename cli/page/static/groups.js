@@ -36,7 +36,7 @@ export class GroupsView extends View {
   gpuGroups() {
     const { store } = this.page;
     const rows = store.inOrder().flatMap((node) =>
-      (node.devices ?? []).flatMap((device, place) => (device.group || device.reservation ? [held(node, device, place)] : [])),
+      (node.devices ?? []).flatMap((device, place) => (device.group || device.reservation || device.device ? [held(node, device, place)] : [])),
     );
     const columns = ["GPU", "Who has it", number("Used"), number("Free"), "State", "Group and reservation"];
     if (rows.length) return bounded(this.page, "shared", "Shared GPUs with their tenants", columns, rows);
@@ -52,7 +52,7 @@ function standing(group) {
   return bound >= needed ? "has its minimum" : `below its minimum by ${needed - bound}`;
 }
 
-/** A device that a reservation holds: what its book says of it. */
+/** A device that a reservation holds, or that claims give in parts: who has how much of it. */
 function held(node, device, place) {
   const closed = device.closed?.map(closedText).join(", ");
   const name = `${node.name} ${deviceName(device, place)}`;
@@ -62,7 +62,7 @@ function held(node, device, place) {
     percentUp(device.usedNano ?? 0),
     closed ? "" : isUnsure(device) ? "not known" : percentDown(device.freeNano ?? 0),
     closed ? `closed: ${closed}` : device.tenants?.length ? "shared" : "held, idle",
-    el("div", { class: "held" }, [device.group, device.reservation].filter(Boolean).map((name) => el("div", {}, name))),
+    el("div", { class: "held" }, [device.group, device.reservation, device.device].filter(Boolean).map((name) => el("div", {}, name))),
   ];
 }
 

@@ -45,6 +45,7 @@ export class NodeView extends View {
       ["UUID", device.uuid],
       ["group", device.group],
       ["reservation", device.reservation],
+      ["device of claims", device.device],
     ].filter(([, value]) => value);
     return [
       el("span", { class: isChosen ? "whole chosen" : "whole", id: `gpu-${key}` }, deviceName(device, place)),

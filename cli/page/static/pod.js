@@ -56,7 +56,7 @@ export class PodView extends View {
       part.nano ? percentUp(part.nano) : "",
       part.memMib ? memory(part.memMib) : "",
       part.uuid ?? "",
-      part.reservation ?? "",
+      part.reservation ?? part.device ?? "",
     ]);
     this.why = pod.waits ? (this.why ?? new Why(this.page, this.key)) : null;
     this.why?.show(pod);

@@ -134,12 +134,14 @@ def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         deadline_s=runtimes.deadline_s(pod),
         max_runtime_s=runtimes.max_runtime_s(pod),
     )
-    cls = extended_asks.claimed(cls, claimedshare.read(pod))
+    share = claimedshare.read(pod)
+    cls = extended_asks.claimed(cls, share)
     return msgspec.structs.replace(
         _record(pod, cls, settings),
         node=intern(pod.spec.node_name),
         is_reservation=is_reservation(pod, settings),
         held=_held(pod),
+        claimed=share,
         has_legacy_slice=is_ours(pod, settings) and bool(constraints.legacy_slice(pod)),
         moves_as=_moves_as(pod, settings, filters) if settings.makes_room else None,
         started_s=started_s(pod),
@@ -218,6 +220,7 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         recorded=own if isinstance(own, Translation) and share is None else None,
         extended_asks=asks,
         extended_claim=extended_asks.claim_name(pod),
+        claimed=share,
         blocker=blocker(
             pod,
             cls,

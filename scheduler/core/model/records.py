@@ -13,6 +13,7 @@ import msgspec
 
 from gpu import multiplied
 from gpu.asked import PLAIN, taken
+from gpu.claimedshare import ClaimedShare
 from gpu.handover import PlannedDevice
 from gpu.request import NO_GPU, GpuRequest
 from gpu.reservation import Reservation
@@ -318,6 +319,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     #: Of one that waits: the extended resources of its containers, and the claim for them that its status names.
     extended_asks: tuple[ExtendedAsk, ...] = ()
     extended_claim: str = ""
+    #: The part of a device that this claim gives it.
+    claimed: ClaimedShare | None = None
     #: Of one that waits and was judged by them (resource_claims.py), name and UID: those that are allocated with its
     #: placement, one for each of the class's ``devices``; and those that are allocated, and not reserved for it yet.
     to_allocate: tuple[tuple[str, str], ...] = ()

@@ -141,8 +141,10 @@ class Occupancy:
     pods: int = 0
     gpus: int = 0
     kept_gpus: int = 0
-    #: Whether claims that were made for pods give GPUs here: a device plugin that comes may offer the same ones.
+    #: Whether claims that were made for pods give GPUs here. A device plugin that comes may offer the same ones:
+    #: ``barred_gpus`` of them, all that nobody has, count as used.
     has_claimed_gpus: bool = False
+    barred_gpus: int = 0
     extended: dict[str, int] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
 
@@ -202,7 +204,8 @@ def occupancy(
     for resource, lost in _count_lost(used.groups.values()).items():
         used.take_devices(resource, lost)
     if node is not None and used.has_claimed_gpus:
-        used.gpus = max(used.gpus, node.capacity.gpus)
+        used.barred_gpus = max(0, node.capacity.gpus - used.gpus)
+        used.gpus += used.barred_gpus
     if node is not None and any(pod.has_legacy_slice for pod in bound):
         _count_all_slices(used, node)
     return used

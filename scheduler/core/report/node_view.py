@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from gpu.claimedshare import ClaimedShare
 from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE, memory_from_nano
 from scheduler.core.model.records import NodeRecord, PodRecord
@@ -77,7 +78,8 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
     known device of the node has. -1 for MIG slices, which have none. ``reservation``: the pod's name. ``modes``: how
     its tenants run; more than one only where another scheduler has put them together. ``compute_percent``: asked
     of its compute, in sum. ``resource``: what its device plugin calls it; a MIG slice is shown here only while parts
-    of it are given out.
+    of it are given out. ``device``: of one that ResourceClaims give in parts, its driver, pool and name; such a device
+    has no reservation, and is shown while pods that are bound have parts of it.
     """
 
     kind: Kind
@@ -95,6 +97,7 @@ class DeviceView(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="ca
     compute_percent: int = 0
     tenants: tuple[TenantView, ...] = ()
     resource: str = names.GPU_RESOURCE
+    device: str = ""
 
     @property
     def is_gpu(self) -> bool:
@@ -165,7 +168,9 @@ def node_view(
     card_mib = node.largest_card_mib if node.smallest_card_mib == node.largest_card_mib else 0
     groups = [group for group in used.groups.values() if group.devices]
     shared = [device for group in groups for device in _shared(group, known, card_mib=card_mib)]
-    whole = list(_whole(pods, charges, known, card_mib=card_mib))
+    bound = list(pods)
+    shared += _claimed(bound, known)
+    whole = list(_whole(bound, charges, known, card_mib=card_mib))
     held = sum(group.devices for group in groups if group.resource == names.GPU_RESOURCE) + len(whole)
     free = max(0, node.capacity.gpus - used.gpus)
     devices = _numbered([*sorted(shared, key=_place), *whole, *[_free(card_mib)] * free])
@@ -178,7 +183,7 @@ def node_view(
         is_multiplied=node.is_multiplied,
         gpus=node.capacity.gpus,
         free_gpus=free,
-        lost_gpus=used.gpus - used.kept_gpus - held,
+        lost_gpus=used.gpus - used.kept_gpus - used.barred_gpus - held,
         smallest_card_mib=node.smallest_card_mib,
         largest_card_mib=node.largest_card_mib,
         used_nano=sum(device.used_nano for device in devices if device.is_gpu),
@@ -214,6 +219,27 @@ def _shared(group: Group, known: Known, *, card_mib: int) -> Iterator[DeviceView
             compute_percent=sum(group.computes.values()) if number == 0 else 0,
             tenants=tuple(sorted(tenants, key=lambda tenant: (tenant.namespace, tenant.name))),
             resource=group.resource,
+        )
+
+
+def _claimed(pods: Iterable[PodRecord], known: Known) -> Iterator[DeviceView]:
+    """Devices of which claims give pods a part. Others may have parts by claims that they name themselves."""
+    holders: dict[str, list[tuple[PodRecord, ClaimedShare]]] = {}
+    for pod in pods:
+        if pod.claimed is not None:
+            holders.setdefault(pod.claimed.path, []).append((pod, pod.claimed))
+    for path, held in sorted(holders.items()):
+        share = held[0][1]
+        tenants = [known.tenant(pod.uid, each.nano, card_mib=share.mem_mib, written="") for pod, each in held]
+        used_nano = sum(tenant.nano for tenant in tenants)
+        yield DeviceView(
+            kind=Kind.SHARED,
+            uuid=share.uuid,
+            mem_mib=share.mem_mib,
+            used_nano=used_nano,
+            free_nano=max(0, NANO_PER_DEVICE - used_nano),
+            tenants=tuple(sorted(tenants, key=lambda tenant: (tenant.namespace, tenant.name))),
+            device=path,
         )
 
 
@@ -266,7 +292,7 @@ def _numbered(devices: Sequence[DeviceView]) -> list[DeviceView]:
 
 
 def _place(device: DeviceView) -> tuple[bool, int, str]:
-    return device.index < 0, device.index, device.group
+    return device.index < 0, device.index, device.group or device.device
 
 
 def _slices(node: NodeRecord, used: Occupancy) -> Sequence[SlicesView]:

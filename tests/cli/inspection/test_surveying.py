@@ -9,11 +9,12 @@ import pytest
 
 from cli.inspection.surveying import Found, matters, survey
 from cli.inspection.values import GivenView, Inspection, PodView, WaitView
+from gpu.claimedshare import ClaimedShare
 from gpu.dialects import combine
 from gpu.dialects.settings import DialectSettings
 from gpu.record import render
 from gpu.translation import Translation
-from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, node, pod, reservation
+from tests.scheduler.core.objects import NANO, bind_request, bound, by_claim, changed, ended, node, pod, reservation
 from wire import names
 from wire.core import Condition, ContainerState, ContainerStatus, NodeAddress, Pod
 from wire.crds.bindrequest import BindRequest
@@ -94,6 +95,18 @@ def test_a_record_that_is_none_is_told_and_not_passed_over() -> None:
 def test_a_pod_that_has_no_part_in_it_is_shown_only_where_it_is_named(nobody: Pod) -> None:
     assert seen(nobody).pods == ()
     assert only(nobody, asked_for=frozenset({nobody.metadata.name})).name == nobody.metadata.name
+
+
+def test_a_pod_with_a_share_by_a_claim_shows_the_device_and_its_node_who_has_parts_of_it() -> None:
+    share = ClaimedShare(driver="gpu.example.com", pool="n1", device="d0", nano=HALF, mem_mib=CARD_MIB, uuid="GPU-9")
+    found = seen(by_claim(pod("t", fraction="0.5", bound_to="n1"), share))
+    (view,) = found.pods
+    (given,) = view.given
+    assert (given.device, given.uuid, given.nano, given.mem_mib) == ("gpu.example.com/n1/d0", "GPU-9", HALF, 40960)
+    assert (given.group, given.reservation, given.index) == ("", "", -1)
+    (shared,) = (each for node in found.nodes for each in node.devices if each.device)
+    assert [(each.name, each.nano) for each in shared.tenants] == [("t", HALF)]
+    assert msgspec.json.decode(msgspec.json.encode(shared))["device"] == "gpu.example.com/n1/d0"
 
 
 @pytest.mark.parametrize("nano", [81_380_208, 81_380_209], ids=["charged now", "by an older version, rounded up"])

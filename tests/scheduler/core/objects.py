@@ -12,6 +12,7 @@ from gpu import book as books
 from gpu import grant as grants
 from gpu import record
 from gpu.book import Book, Entry
+from gpu.claimedshare import ClaimedShare
 from gpu.grant import DeviceGrant, Grant
 from gpu.handover import Handover, PlannedDevice
 from gpu.handover import render as render_handover
@@ -294,6 +295,17 @@ def changed_group(obj: PodGroup, **metadata: Any) -> PodGroup:
     """The same PodGroup at a later version, with metadata fields replaced."""
     meta = msgspec.structs.replace(obj.metadata, resource_version=next_rv(), **metadata)
     return msgspec.structs.replace(obj, metadata=meta)
+
+
+def by_claim(wanted: Pod, share: ClaimedShare | str | None, *, claim: str = "c") -> Pod:
+    """A pod whose status maps its share to a claim, with what is written beside it."""
+    written = msgspec.to_builtins(wanted)
+    mapping = {"containerName": "main", "resourceName": names.GPU_SHARE_RESOURCE, "requestName": "share"}
+    written["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": claim, "requestMappings": [mapping]}
+    if share is not None:
+        text = share if isinstance(share, str) else msgspec.json.encode(share).decode()
+        written["metadata"]["annotations"][names.CLAIMED_SHARE] = text
+    return msgspec.convert(written, Pod)
 
 
 def queue(

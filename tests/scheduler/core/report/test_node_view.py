@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from gpu.claimedshare import ClaimedShare
 from scheduler.core.nodes.table import GPUS
 from scheduler.core.report.node_view import Closed, DeviceView, Kind, NodeView, SlicesView, TenantView
-from tests.scheduler.core.objects import NANO, bind_request, bound, cluster, node, pod, reservation
+from tests.scheduler.core.objects import NANO, bind_request, bound, by_claim, cluster, node, pod, reservation
 from wire import names
 from wire.core import Node
 
@@ -175,3 +177,27 @@ def test_whole_gpus_stand_in_the_order_of_their_pods_however_they_came() -> None
         view = made.view("n1")
         assert view is not None
         assert [tenant.name for device in view.devices for tenant in device.tenants] == names_of_pods
+
+
+def test_a_device_that_claims_give_in_parts_shows_the_pods_that_have_some_of_it() -> None:
+    share = ClaimedShare(driver="gpu.example.com", pool="n1", device="d0", nano=HALF, mem_mib=CARD_MIB, uuid="GPU-9")
+    quarter = msgspec.structs.replace(share, nano=QUARTER)
+    found = view(by_claim(pod("b", fraction="0.25", bound_to="n1"), quarter), on=node(gpus=0))
+    (device,) = found.devices
+    assert (device.kind, device.number, device.device) == (Kind.SHARED, 0, "gpu.example.com/n1/d0")
+    assert (device.uuid, device.mem_mib, device.closed, device.reservation) == ("GPU-9", CARD_MIB, (), "")
+    assert (device.tenants, device.free_nano) == ((tenant("b", QUARTER),), HALF + QUARTER)
+    both = view(
+        by_claim(pod("b", fraction="0.25", bound_to="n1"), quarter),
+        by_claim(pod("a", fraction="0.5", bound_to="n1"), share),
+        on=node(gpus=0),
+    )
+    assert both.devices[0].tenants == (tenant("a", HALF), tenant("b", QUARTER))
+    assert (both.gpus, both.free_gpus, both.lost_gpus) == (0, 0, 0)
+    assert (both.used_nano, both.free_nano) == (HALF + QUARTER, QUARTER)
+
+
+def test_gpus_of_a_plugin_that_came_beside_claims_are_neither_free_nor_lost() -> None:
+    share = ClaimedShare(driver="gpu.example.com", pool="n1", device="d0", nano=HALF, mem_mib=CARD_MIB)
+    found = view(by_claim(pod("a", fraction="0.5", bound_to="n1"), share))
+    assert (found.gpus, found.free_gpus, found.lost_gpus) == (4, 0, 0)

@@ -18,7 +18,7 @@ from scheduler.core.nodes.extended_claims import claim_name
 from tests.scheduler.core.device_objects import DRIVER, device, written_slice
 from tests.scheduler.core.nodes.claiming import claimed
 from tests.scheduler.core.nodes.mounting import reasons, told
-from tests.scheduler.core.objects import NANO, bound, cluster, feed, node, pod, queue
+from tests.scheduler.core.objects import NANO, bound, by_claim, cluster, feed, node, pod, queue
 from wire import names
 from wire.core import Pod
 from wire.resource import DeviceClass, ResourceSlice
@@ -79,13 +79,7 @@ def _record(**more: Any) -> str:
 
 def _named(wanted: Pod, share: ClaimedShare | str | None) -> Pod:
     """A pod whose status names the claim of its share."""
-    written = msgspec.to_builtins(wanted)
-    mapping = {"containerName": "main", "resourceName": names.GPU_SHARE_RESOURCE, "requestName": "share"}
-    written["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": _NAME, "requestMappings": [mapping]}
-    text = share if isinstance(share, str) else msgspec.json.encode(share).decode()
-    if share is not None:
-        written["metadata"]["annotations"][names.CLAIMED_SHARE] = text
-    return msgspec.convert(written, Pod)
+    return by_claim(wanted, share, claim=_NAME)
 
 
 def _used_nano(made: Cluster) -> int:
