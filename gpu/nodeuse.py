@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from gpu.carved import Carved, carvings
 from gpu.share import NANO_PER_DEVICE
 from wire import names
 from wire.core import Pod
@@ -75,6 +76,7 @@ class NodeUse(msgspec.Struct, frozen=True):
     ``since``: of a stale report since when the agent has not worked, "" where nobody knows: the time of the report's
     last write is no such time. ``why``: why use is not measured there, "".
     ``has_limits``: something there caps tenants; ``why_no_limit``: else why not, as the agent says.
+    ``carvings``: MIG slices that are being made, also where the report is stale: what is asked for stays asked for.
     """
 
     state: State
@@ -83,6 +85,7 @@ class NodeUse(msgspec.Struct, frozen=True):
     why: str = ""
     has_limits: bool = False
     why_no_limit: str = ""
+    carvings: tuple[Carved, ...] = ()
 
 
 def is_agent(pod: Pod) -> bool:
@@ -113,7 +116,7 @@ def node_use(report: GpuNode, known: Mapping[str, Agent] | None) -> NodeUse:
     else:
         agent = known.get(report.metadata.name)
         if agent is None or not agent.is_ready:
-            return NodeUse(State.STALE, since=agent.since if agent is not None else "")
+            return NodeUse(State.STALE, since=agent.since if agent is not None else "", carvings=carvings(report))
         state = State.CURRENT
     tenants = {(one.pod_uid, one.card): _tenant(one) for one in report.status.tenants or ()}
     has_limits = bool(report.status.agent.back_ends)
@@ -123,6 +126,7 @@ def node_use(report: GpuNode, known: Mapping[str, Agent] | None) -> NodeUse:
         why="" if _is_measured(tenants.values()) else why_no_caps(report),
         has_limits=has_limits,
         why_no_limit="" if has_limits else why_no_caps(report),
+        carvings=carvings(report),
     )
 
 

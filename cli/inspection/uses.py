@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from gpu.carved import Carved, Stage
 from gpu.nodeuse import State, idle_nano_seconds
 from gpu.share import NANO_PER_DEVICE
 from wire.rfc3339 import parse_ns, rfc3339
@@ -140,6 +141,16 @@ def age(ns: int) -> str:
         count, seconds = divmod(seconds, size)
         said += [f"{count}{unit}"] if count or not said else []
     return "".join(said)
+
+
+def carving(one: Carved) -> str:
+    """Say which MIG slices are being made of a GPU, or could not be."""
+    gpu = f"GPU {one.index}" if one.index >= 0 else one.uuid
+    slices = ", ".join(one.layout) or "none"
+    if one.stage is Stage.FAILED:
+        return f"MIG slices of {gpu} could not be made ({slices}): {one.why}"
+    done = "are being made" if one.stage is Stage.UNDER_WAY else "are asked for"
+    return f"MIG slices of {gpu} {done}: {slices}"
 
 
 def stale(node: str, since: str, now_ns: int) -> str:

@@ -12,6 +12,7 @@ import msgspec
 
 from cli.inspection.fragments import CAUSE_WORDS
 from cli.inspection.surveying import Found, fed, survey
+from cli.inspection.uses import carving
 from cli.inspection.values import PodView, UnusableView
 from cli.page.values import (
     Device,
@@ -231,6 +232,7 @@ def _card(view: NodeView, use: Use, product: str, reported: NodeUse | None) -> N
         use=reported.state.value if reported is not None else "",
         use_since=reported.since if reported is not None else "",
         use_why=reported.why[:_LONGEST_TEXT] if reported is not None else "",
+        carvings=tuple(carving(one)[:_LONGEST_TEXT] for one in reported.carvings) if reported is not None else (),
     )
 
 

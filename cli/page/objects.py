@@ -191,7 +191,7 @@ class Objects:
         name = report.metadata.name
         known = self.gpu_nodes.get(name)
         self.gpu_nodes[name] = report
-        if known is None or known.status != report.status:
+        if known is None or (known.spec, known.status) != (report.spec, report.status):
             self._mark_node(name)
 
     def drop_gpu_node(self, name: str) -> None:

@@ -77,7 +77,8 @@ class NodeCard(PageStruct, frozen=True, gc=False):
     ``product``, ``node_pool``: what its labels say of its GPUs, and of who decides on it. ``stranded_nano``: free, and
     for nobody. ``is_partly_known``: not all pods were read (cli/page/partial.py); then at least so much is used, and
     ``unknown_nano`` is idle or others'. ``use``: how far the report of its agent counts (gpu/nodeuse.py), "" without
-    one; ``use_since``: of a stale one since when; ``use_why``: why use is not measured there.
+    one; ``use_since``: of a stale one since when; ``use_why``: why use is not measured there. ``carvings``: MIG
+    slices that are being made, in sentences.
     """
 
     name: str
@@ -101,6 +102,7 @@ class NodeCard(PageStruct, frozen=True, gc=False):
     use: str = ""
     use_since: str = ""
     use_why: str = ""
+    carvings: tuple[str, ...] = ()
 
 
 class PodLine(PageStruct, frozen=True, gc=False):

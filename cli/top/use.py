@@ -142,6 +142,7 @@ def _notes(nodes: Sequence[NodeCard], now_ns: int) -> Iterator[str]:
     """What is not known of use, and why."""
     yield from (line(uses.stale(node.name, node.use_since, now_ns)) for node in nodes if node.use == State.STALE.value)
     yield from (f"{line(node.name)}: use is not measured: {line(node.use_why)}" for node in nodes if node.use_why)
+    yield from (f"{line(node.name)}: {line(text)}" for node in nodes for text in node.carvings)
     silent = [node.name for node in nodes if not node.use]
     if silent:
         yield f"without an agent: {', '.join(map(line, silent))}"

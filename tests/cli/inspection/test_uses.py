@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from cli.inspection.uses import Row, Sum, age, clock, idle, in_order, limit, percent, stale, sums
+from cli.inspection.uses import Row, Sum, age, carving, clock, idle, in_order, limit, percent, stale, sums
+from gpu.carved import Carved, Stage
 from gpu.nodeuse import State
 from gpu.share import NANO_PER_DEVICE
 from wire.rfc3339 import parse_ns
@@ -49,6 +50,21 @@ def test_who_is_idle_comes_first_and_the_dearest_of_them_before_others() -> None
         "past",
         "unknown",
     ]
+
+
+@pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        (
+            Carved("GPU-a", 0, Stage.ASKED, ("2g", "1g")),
+            "MIG slices of GPU 0 are asked for: 2g, 1g",
+        ),
+        (Carved("GPU-a", 1, Stage.UNDER_WAY, ()), "MIG slices of GPU 1 are being made: none"),
+        (Carved("GPU-a", -1, Stage.FAILED, ("7g at 0",), "x"), "MIG slices of GPU-a could not be made (7g at 0): x"),
+    ],
+)
+def test_mig_slices_are_told_with_how_far_they_came(one: Carved, said: str) -> None:
+    assert carving(one) == said
 
 
 def test_sums_are_weighed_by_size_and_say_of_how_many_nothing_is_known() -> None:

@@ -22,7 +22,7 @@ from scheduler.core.report.fragmentation import Cause
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, node, pod, pod_group, reservation
 from wire import names
 from wire.core import Condition, ObjectMeta, ObjectReference, Pod, PodSpec, PodStatus
-from wire.crds.gpunode import GpuNode, GpuNodeStatus, TenantStatus
+from wire.crds.gpunode import GpuNode, GpuNodeSpec, GpuNodeStatus, MigLayout, SlicePlace, TenantStatus
 from wire.crds.queue import Queue, QueueResource, QueueResources, QueueSpec
 from wire.events import Event, EventSeries
 
@@ -577,3 +577,19 @@ def test_who_reads_some_namespaces_alone_can_not_say_whether_an_agent_works() ->
     put(store, node(gpus=1))
     store.put_gpu_node(report())
     assert drawn(Frames(store, "e")).nodes[0].use == "unsure"
+
+
+def test_mig_slices_that_are_asked_for_are_shown_as_soon_as_they_are_and_also_where_no_agent_works() -> None:
+    store = Objects()
+    frames = Frames(store, "e")
+    put(store, node(gpus=1))
+    there = report()
+    store.put_gpu_node(there)
+    assert drawn(frames).nodes[0].carvings == ()
+    layout = [SlicePlace(profile="2g.20gb", start=0)]
+    asked = GpuNodeSpec(mig=[MigLayout(uuid="GPU-a", layout=layout, attempt="a")])
+    store.put_gpu_node(msgspec.structs.replace(there, spec=asked))
+    (card,) = drawn(frames).nodes
+    assert (card.use, card.carvings) == ("stale", ("MIG slices of GPU-a are asked for: 2g.20gb at 0",))
+    put(store, agent())
+    assert drawn(frames).nodes[0].carvings == card.carvings

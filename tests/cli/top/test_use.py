@@ -106,6 +106,14 @@ def test_what_is_not_measured_or_not_sure_is_said() -> None:
     assert "whether the agents work is not known: pods of their namespace were not read" in said
 
 
+def test_mig_slices_that_are_being_made_are_said_once_for_each_gpu() -> None:
+    text = "MIG slices of GPU 0 are being made: 2g.20gb at 0"
+    there = node("n", BUSY, carvings=(text, "\x1b[2J"))
+    assert f"n: {text}" in drawn(there)
+    assert f"n: {text}" in idle_drawn(there)
+    assert not any("\x1b" in line for line in drawn(there))
+
+
 def test_sums_are_by_queue_where_that_is_asked_for() -> None:
     said = drawn(node("n", BUSY, IDLE), by="queue", queues={"u1": "research"})
     assert [line.split()[:2] for line in said[4:7]] == [["QUEUE", "SHARES"], ["no", "queue"], ["research", "1"]]
