@@ -562,6 +562,18 @@ def test_the_notes_name_the_images_that_run(values: Values, tmp_path: Path) -> N
         ({"global": {"clusterAutoscaling": True}}, "Namespace", "kai-scale-adjust", True),
         ({}, "ClusterRole", "moorage-binder-configmaps", False),
         ({"admission": {"handOver": "configMaps"}}, "ClusterRole", "moorage-binder-configmaps", True),
+        *(
+            ({"scheduler": scheduler}, kind, "moorage-scheduler-mig-on-demand", is_there)
+            for kind in ("ClusterRole", "ClusterRoleBinding")
+            for scheduler, is_there in (
+                ({}, False),
+                ({"args": {"mig-on-demand": True}}, True),
+                ({"args": {"mig-on-demand": "true"}}, True),
+                ({"args": {"mig-on-demand": False}}, False),
+                ({"pools": [{"value": "a"}, {"value": "b", "args": {"mig-on-demand": True}}]}, True),
+                ({"pools": [{"value": "a"}]}, False),
+            )
+        ),
         ({}, "MutatingWebhookConfiguration", "moorage-adoption", True),
         ({"admission": {"adoption": {"enabled": False}}}, "MutatingWebhookConfiguration", "moorage-adoption", False),
         ({}, "PriorityClass", "train", True),
