@@ -20,7 +20,7 @@ from kube.client.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
 from kube.clusterpolicies import CdiNames
 from kube.events import EventRecorder
 from kube.lead.replica import Followed, Follower
-from kube.lead.secondary import Secondary
+from kube.lead.secondary import Kind, Secondary
 from kube.telemetry.tracing import Tracer
 from kube.watch.reflector import Reflector
 from scheduler.autoscale.scaling import Scaling
@@ -60,6 +60,7 @@ from scheduler.watch.kueue_topologies import KueueTopologies
 from scheduler.watch.node_uses import NodeUses
 from scheduler.watch.sinks import NodeSink, PodGroupSink, PodSink, RequestSink
 from scheduler.watch.watched import budgets, secondary, taint_rules
+from wire.crds.gpunode import GpuNode
 
 
 class Part(Protocol):
@@ -105,12 +106,14 @@ class Scheduler(Follower):
         self.cache = cache = Cache(decided, traces=self._traces)
         of = _Means(api, cache, settings=settings, clock=clock, rng=rng, events=events, observer=self._observer)
         self._scaling = _scaling(of)
-        #: What agents report of use; None: nobody follows it.
-        self.uses = NodeUses(api, rng=rng) if settings.follows_use else None
         self._carving = None if settings.carving is None else Carving(api, cache, settings=settings.carving, rng=rng)
+        is_fed = self._carving is not None
+        #: What agents report of use; None: nobody follows it.
+        self.uses = NodeUses(api, rng=rng, is_fed=is_fed) if settings.follows_use else None
         cdi = CdiNames(api, settings.cdi)
         also = () if self.uses is None else (self.uses,)
-        super().__init__((*_followed(of, self._scaling, self._carving, cdi), *also))
+        gpu_nodes = () if self._carving is None else (self._carving.kind(*(uses.sink for uses in also)),)
+        super().__init__((*_followed(of, self._scaling, gpu_nodes, cdi), *also))
         handed = HandedOver(api, cache, clock=clock, orphan_s=settings.orphan_s)
         direct = Direct(
             api,
@@ -236,20 +239,21 @@ def _scaling(of: _Means) -> Scaling | None:
     return None if asked is None else Scaling(of.api, of.cache, clock=of.clock, settings=asked)
 
 
-def _followed(of: _Means, scaling: Scaling | None, carving: Carving | None, cdi: CdiNames) -> tuple[Followed, ...]:
+def _followed(
+    of: _Means, scaling: Scaling | None, gpu_nodes: tuple[Kind[GpuNode], ...], cdi: CdiNames
+) -> tuple[Followed, ...]:
     """What is read before anything is decided: what safety rests on, and each decision needs.
 
     In this order: a pod whose PodGroup, BindRequest or claim is not known yet is not taken for one without it.
     """
     api, cache, rng = of.api, of.cache, of.rng
     kinds = (*secondary(cache), budgets(cache)) if of.settings.decisions.makes_room else secondary(cache)
-    kinds = kinds if carving is None else (*kinds, carving.kind)
     kinds = (*kinds, taint_rules(cache)) if of.settings.device_taint_rules else kinds
     return (
         Reflector(api, NODES, NodeSink(cache), rng=rng),  # what there is to give
         Reflector(api, POD_GROUPS, PodGroupSink(cache), rng=rng),  # devices that a plan promises to a gang
         Reflector(api, BIND_REQUESTS, RequestSink(cache), rng=rng),  # devices that are on their way to a pod
-        Secondary(api, kinds, rng=rng),
+        Secondary(api, (*kinds, *gpu_nodes), rng=rng),
         KueueTopologies(api, cache),
         Reflector(api, PODS, PodSink(cache), rng=rng),  # devices that are used; books, in reservation pods
         *(() if scaling is None else (scaling.reflector(rng),)),  # pods once more: no second one is made

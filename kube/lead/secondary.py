@@ -16,12 +16,14 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import anyio
 import msgspec
 from anyio.abc import TaskStatus
+from typing_extensions import override
 
 from kube.client.api import Api
 from kube.client.errors import ApiError, Forbidden, NotFound, Unauthorized
 from kube.client.resources import Resource
 from kube.watch.reflector import Reflector, Sink
 from kube.watch.signal import Signal
+from kube.watch.tee import Tee
 
 T = TypeVar("T", bound=msgspec.Struct)
 T_contra = TypeVar("T_contra", bound=msgspec.Struct, contravariant=True)
@@ -42,6 +44,18 @@ class SecondarySink(Sink[T_contra, Any], Protocol[T_contra]):
     def in_step(self, is_in_step: bool) -> None:
         """Take whether changes come in from now on; what is known stays known."""
         ...
+
+
+class SecondaryTee(Tee[T], SecondarySink[T]):
+    """Feeds further sinks from the watch of a kind. Whether it is in step only the first one learns."""
+
+    def __init__(self, first: SecondarySink[T], *others: Sink[T, Any]) -> None:
+        super().__init__(first, *others)
+        self._first = first
+
+    @override
+    def in_step(self, is_in_step: bool) -> None:
+        self._first.in_step(is_in_step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from kube.client.api import Api
 from kube.client.clock import monotonic_ns
 from kube.client.errors import ApiError, Conflict, NotFound
 from kube.client.resources import GPU_NODES
-from kube.lead.secondary import Kind
+from kube.lead.secondary import Kind, SecondaryTee
+from kube.watch.reflector import Sink
 from kube.watch.signal import Signal
 from scheduler.core.carving.attempts import PREFIX, Amounts, Attempts, Withdraw
 from scheduler.core.carving.choosing import Carve, choose, is_offered
@@ -62,10 +63,9 @@ class Carving:
         self._in_vain: dict[object, float] = {}
         self._has_more = False
 
-    @property
-    def kind(self) -> Kind[GpuNode]:
-        """What keeps it in step with GpuNodes."""
-        return Kind(GPU_NODES, self._sink, "no MIG slices are made for pods")
+    def kind(self, *also: Sink[GpuNode, Any]) -> Kind[GpuNode]:
+        """Return what keeps it, and other sinks, in step with GpuNodes by one watch."""
+        return Kind(GPU_NODES, SecondaryTee(self._sink, *also), "no MIG slices are made for pods")
 
     def begin(self) -> None:
         """Count out what goes by attempts that are under way: the first decision places nobody on that."""

@@ -19,18 +19,21 @@ from wire.crds.gpunode import GpuNode
 
 
 class NodeUses:
-    """Reports by node. Followed as reflectors are (kube/lead/replica.py), and waited for by nobody."""
+    """Reports by node. Followed as reflectors are (kube/lead/replica.py), and waited for by nobody.
 
-    def __init__(self, api: Api, *, rng: random.Random) -> None:
+    ``is_fed``: somebody else watches GpuNodes, and feeds ``sink``.
+    """
+
+    def __init__(self, api: Api, *, rng: random.Random, is_fed: bool = False) -> None:
         self.changed = Signal()
         self.reports: dict[str, GpuNode] = {}
         self._agents: dict[str, Pod] = {}
         self._known: dict[str, Agent] | None = None
         pods = Reflector(api, PODS, _Agents(self), namespace=names.NODE_NAMESPACE, rng=rng)
-        self._reflectors: list[Reflector[Pod] | Reflector[GpuNode]] = [
-            Reflector(api, GPU_NODES, _Reports(self), rng=rng),
-            pods,
-        ]
+        #: Takes GpuNodes.
+        self.sink = _Reports(self)
+        reports = [] if is_fed else [Reflector(api, GPU_NODES, self.sink, rng=rng)]
+        self._reflectors: list[Reflector[Pod] | Reflector[GpuNode]] = [*reports, pods]
         self._agents_read = pods.synced
 
     def use_on(self, node: str) -> NodeUse | None:

@@ -48,7 +48,7 @@ class Scene:
 
     async def follow(self) -> None:
         """The watch brings what is stored."""
-        self.carving.kind.sink.upsert(await self.gpu_node())
+        self.carving.kind().sink.upsert(await self.gpu_node())
 
     async def show(self, **card: Any) -> None:
         """The agent writes the status of its only GPU."""
@@ -236,7 +236,7 @@ async def test_a_new_leader_places_nobody_on_what_the_one_before_had_destroyed()
     await it.follow()
     after = cluster(node("n1", gpus=0, labels=OFFERED, extended={ONE: "1"}), WANTS_ALL)
     carving = Carving(it.api, Cache(after), settings=CarvingSettings(), rng=random.Random(3))
-    carving.kind.sink.upsert(await it.gpu_node())
+    carving.kind().sink.upsert(await it.gpu_node())
     carving.begin()
     assert after.free_slices("n1") == {}
     carving.decided()

@@ -10,8 +10,13 @@ from gpu.nodeuse import State
 from kube.client.api import Api
 from kube.client.resources import GPU_NODES, NAMESPACES, PODS
 from kube.client.retry import Retry
+from kube.events import EventRecorder
+from kube.memory.calls import Call
+from kube.memory.faults import NOTHING, Fault
 from kube.memory.server import MemoryApiServer
 from kube.memory.types import MOORAGE
+from scheduler.app import Scheduler
+from scheduler.settings import CarvingSettings, SchedulerSettings
 from scheduler.watch.node_uses import NodeUses
 from simulator.seeding import SERVICE_ACCOUNTS
 from simulator.virtualtime import VirtualClock
@@ -72,4 +77,35 @@ async def test_where_the_kind_is_not_served_nobody_waits_and_nothing_is_known() 
         await tasks.start(uses.run)
         await anyio.sleep(600)
         assert uses.use_on("n1") is None
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("carves", [True, False])
+async def test_gpu_nodes_are_watched_once_whether_or_not_slices_are_made(carves: bool) -> None:
+    clock = VirtualClock(asyncio.get_running_loop())
+    server = MemoryApiServer(clock=clock, rng=random.Random(1), extra_types=MOORAGE, auto_namespaces=True)
+    api = Api(server.transport(), retry=Retry(random.Random(1)))
+    settings = SchedulerSettings(carving=CarvingSettings() if carves else None, follows_use=True)
+    events = EventRecorder(api, clock=clock, controller="scheduler", instance="a")
+    scheduler = Scheduler(api, settings=settings, clock=clock, rng=random.Random(2), events=events)
+    watched: list[str] = []
+
+    def count(call: Call) -> Fault:
+        watched.extend([call.verb] if call.kind.plural == "gpunodes" else [])
+        return NOTHING
+
+    server.faults.on_request.append(count)
+    await api.create(GPU_NODES, {"metadata": {"name": "n1"}})
+    watched.clear()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.run)
+        await tasks.start(scheduler.follow)
+        await anyio.sleep(5)
+        assert sorted(watched) == ["list", "watch"]
+        assert scheduler.uses is not None
+        use = scheduler.uses.use_on("n1")
+        assert (use is not None and use.state) is State.STALE
+        await api.delete(GPU_NODES, "n1")
+        await anyio.sleep(5)
+        assert scheduler.uses.use_on("n1") is None
         tasks.cancel_scope.cancel()
