@@ -19,7 +19,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.as_if import decide_as_if
 from scheduler.core.decide.changes import AnotherNode, Change, NoRoomMade, OnlyThese
-from scheduler.core.model.mig_card import Gpu, MigNode
+from scheduler.core.model.mig_card import Gpu, MigCard, MigNode
 from scheduler.core.model.plan import placements
 from scheduler.core.model.records import NodeRecord
 from wire import names
@@ -145,10 +145,8 @@ class _Look:
             if node is None or not cards:
                 continue
             free = self._free_of(name)
-            missing = Counter(dict(want.resources))
-            missing -= Counter({resource: max(0, number) for resource, number in free.items()})
-            shown = Counter(each.resource for card in cards for each in card.slices if not each.in_use)
-            spoken = {resource: number for resource, number in (shown - Counter(free)).items() if number > 0}
+            missing = {each: number - there for each, number in want.resources if (there := free.get(each, 0)) < number}
+            spoken = _spoken(cards, free)
             found, left = cuts(self._cutter, cards, missing, spoken)
             if found:
                 yield _Offer(node, tuple(found), left)
@@ -160,6 +158,15 @@ class _Look:
         if name not in self._free:
             self._free[name] = self._cluster.free_slices(name)
         return self._free[name]
+
+
+def _spoken(cards: Iterable[MigCard], free: Mapping[str, int]) -> frozenset[str]:
+    """Resources of which GPUs show more free slices than nobody has: pods are on their way to the others."""
+    shown: dict[str, int] = {}
+    for card in cards:
+        for resource in card.unused:
+            shown[resource] = shown.get(resource, 0) + 1
+    return frozenset(resource for resource, number in shown.items() if number > max(0, free.get(resource, 0)))
 
 
 def is_offered(node: NodeRecord | None) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -29,6 +29,21 @@ class CardCut(msgspec.Struct, frozen=True):
     cost: tuple[int, int, int]
 
 
+class Best(msgspec.Struct, frozen=True):
+    """The best cut of GPUs of one kind. ``rank``: less is better. The ``uuid`` of ``cut`` is that of any of them."""
+
+    rank: tuple[int, tuple[int, int, int]]
+    cut: CardCut
+
+    def of(self, card: MigCard) -> CardCut:
+        """The same cut of another GPU of the kind."""
+        return msgspec.structs.replace(self.cut, uuid=card.uuid)
+
+
+#: Resources with their numbers, sorted by name.
+_Amounts: TypeAlias = tuple[tuple[str, int], ...]
+
+
 @dataclass(slots=True)
 class Cutter:
     """Searches GPUs for cuts, and knows those that it found: most GPUs are like another one.
@@ -37,23 +52,57 @@ class Cutter:
     """
 
     left: int = 0
-    _known: dict[object, Cut | None] = field(default_factory=dict)
+    #: By the GPU's kind, resources of which all free slices are spoken for, and what is missing.
+    _known: dict[tuple[bytes, tuple[str, ...], _Amounts], Best | None] = field(default_factory=dict)
+    #: By the same, and profiles in the order in which they are wanted.
+    _searched: dict[tuple[bytes, tuple[str, ...], tuple[str, ...]], Cut | None] = field(default_factory=dict)
 
     def begin(self, most: int = MOST_SEARCHES) -> None:
         """Begin a look."""
         self.left = most
-        if len(self._known) > _MOST_KNOWN:
-            self._known.clear()
+        for known in (self._known, self._searched):
+            if len(known) > _MOST_KNOWN:
+                known.clear()
 
-    def best(self, slices: tuple[Slice, ...], card: MigCard, wanted: tuple[str, ...]) -> Cut | None:
-        """Return the cut with the most of what is wanted, in its order; None: there is none, or no time to search."""
-        key = (slices, tuple(card.profiles.items()), wanted)
-        if key not in self._known:
+    def best(self, card: MigCard, missing: _Amounts, spoken: tuple[str, ...]) -> Best | None:
+        """Return the cut with the most of what is missing; None: there is none, or no time to search."""
+        key = (card.kind, spoken, missing)
+        try:
+            return self._known[key]
+        except KeyError:
             if self.left <= 0:
                 return None
+        wanted = _wanted(card, missing)
+        slices = _slices(card, spoken)
+        if not wanted or any(not each.is_whole and each.in_use for each in card.slices):
+            self._known[key] = None  # a layout can't name such a slice, so it would be destroyed
+            return None
+        search = (card.kind, spoken, wanted)
+        if search not in self._searched:
             self.left -= 1
-            self._known[key] = _search(slices, card, wanted)
-        return self._known[key]
+            self._searched[search] = _search(slices, card, wanted)
+        found = self._searched[search]
+        one = None if found is None else _card_cut(card, slices, found)
+        best = None if one is None else Best((-sum(number for _, number in one.new), one.cost), one)
+        self._known[key] = best
+        return best
+
+
+def _wanted(card: MigCard, missing: _Amounts) -> tuple[str, ...]:
+    """Profiles of the GPU that are missing, each as often as it is, the largest first."""
+    names = {slice_resource(profile): profile for profile in card.profiles}
+    sizes = {name: _size(card, name) for name in card.profiles}
+    wanted = (profile for resource, number in missing for profile in [names.get(resource)] * number)
+    largest_first = sorted((each for each in wanted if each is not None), key=lambda each: -sizes[each])
+    return tuple(largest_first[: 2 * MOST_MEMORY_SLICES])
+
+
+def _slices(card: MigCard, spoken: Container[str]) -> tuple[Slice, ...]:
+    """Its slices; free ones of a resource that pods are on their way to count as in use."""
+    return tuple(
+        Slice(each.profile, Place(each.start, each.size), each.in_use or each.resource in spoken)
+        for each in card.slices
+    )
 
 
 def _search(slices: Sequence[Slice], card: MigCard, wanted: Iterable[str]) -> Cut | None:
@@ -69,42 +118,30 @@ def _search(slices: Sequence[Slice], card: MigCard, wanted: Iterable[str]) -> Cu
 
 
 def cuts(
-    cutter: Cutter, cards: Iterable[MigCard], missing: Counter[str], spoken: Mapping[str, int]
+    cutter: Cutter, cards: Iterable[MigCard], missing: Mapping[str, int], spoken: Collection[str]
 ) -> tuple[list[CardCut], Counter[str]]:
-    """Return cuts of a node's GPUs, and what they leave missing. ``spoken``: free slices that pods are on their way to.
+    """Return cuts of a node's GPUs, and what they leave missing.
 
-    Nobody knows which of the free slices these are, so all of such a resource count as in use.
+    ``spoken``: resources of which pods are on their way to some free slices. Nobody knows which of them these are, so
+    all of such a resource count as in use.
     """
-    left, found, there = missing.copy(), list[CardCut](), list(cards)
-    while left.total() and there:
-        best: tuple[tuple[int, tuple[int, int, int]], CardCut, MigCard] | None = None
+    left = {resource: number for resource, number in missing.items() if number > 0}
+    found, there, taken = list[CardCut](), list(cards), tuple(sorted(spoken))
+    while left and there:
+        wanted = tuple(sorted(left.items()))
+        best: tuple[Best, MigCard] | None = None
         for card in there:
-            one = _cut(cutter, card, left, spoken)
-            if one is not None:
-                rank = (-sum(number for _, number in one.new), one.cost)
-                if best is None or rank < best[0]:
-                    best = (rank, one, card)
+            one = cutter.best(card, wanted, taken)
+            if one is not None and (best is None or one.rank < best[0].rank):
+                best = one, card
         if best is None:
             break
-        found.append(best[1])
-        there.remove(best[2])
-        left -= Counter(dict(best[1].new))
-    return found, +left
-
-
-def _cut(cutter: Cutter, card: MigCard, missing: Counter[str], spoken: Mapping[str, int]) -> CardCut | None:
-    """As much of what is missing as the GPU takes beside its slices in use; None if that is nothing."""
-    names = {slice_resource(profile): profile for profile in card.profiles}
-    wanted = [names[resource] for resource in missing.elements() if resource in names]
-    wanted = sorted(wanted, key=lambda profile: -_size(card, profile))[: 2 * MOST_MEMORY_SLICES]
-    if any(not each.is_whole and each.in_use for each in card.slices):
-        return None  # a layout can't name it, so it would be destroyed
-    slices = tuple(
-        Slice(each.profile, Place(each.start, each.size), each.in_use or bool(spoken.get(each.resource)))
-        for each in card.slices
-    )
-    best = cutter.best(slices, card, tuple(wanted))
-    return None if best is None else _card_cut(card, slices, best)
+        one, card = best
+        found.append(one.of(card))
+        there.remove(card)
+        new = dict(one.cut.new)
+        left = {resource: lacks for resource, number in left.items() if (lacks := number - new.get(resource, 0)) > 0}
+    return found, Counter(left)
 
 
 def _size(card: MigCard, profile: str) -> int:

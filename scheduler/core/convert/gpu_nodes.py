@@ -39,7 +39,7 @@ def _card(card: CardStatus) -> MigCard:
     )
     carving = card.carving
     is_known = card.layout is not None and bool(card.profiles) and len(layout) <= MOST_MEMORY_SLICES
-    return MigCard(
+    found = MigCard(
         uuid=card.uuid,
         is_ready=is_well and is_known,
         profiles={each.name: _profile(each) for each in (card.profiles or ())[:_MOST_PROFILES]},
@@ -48,6 +48,8 @@ def _card(card: CardStatus) -> MigCard:
         state="" if carving is None else carving.state,
         why="" if carving is None else carving.why,
     )
+    _ = found.kind  # made when it changes, and not all at once in the next look
+    return found
 
 
 def _profile(found: MigProfile) -> Profile:

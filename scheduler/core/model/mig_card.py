@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import msgspec
 
 from gpu.miglayout import Profile
@@ -41,7 +43,7 @@ class MigLayoutAsked(msgspec.Struct, frozen=True, gc=False):
     layout: tuple[tuple[str, int], ...]
 
 
-class MigCard(msgspec.Struct, frozen=True, kw_only=True):
+class MigCard(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A GPU. ``is_ready``: its MIG mode is on, it is well, and its slices are known.
 
     ``attempt``, ``state``: of ``status.cards[].carving``.
@@ -54,6 +56,20 @@ class MigCard(msgspec.Struct, frozen=True, kw_only=True):
     attempt: str = ""
     state: str = ""
     why: str = ""
+
+    @cached_property
+    def kind(self) -> bytes:
+        """The same for GPUs that can be cut alike: of the same profiles, with the same slices.
+
+        Looked up thousands of times a look, so it is made once; bytes know their hash. Agents choose names of profiles,
+        so it is an encoding that no name can take apart.
+        """
+        return msgspec.json.encode((self.slices, self.profiles))
+
+    @cached_property
+    def unused(self) -> tuple[str, ...]:
+        """The resource of each slice that is not in use."""
+        return tuple(each.resource for each in self.slices if not each.in_use)
 
 
 class MigNode(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from scheduler.core.carving.cutting import CardCut, Cutter, cuts
-from scheduler.core.model.mig_card import MigCard
-from tests.scheduler.core.carving.cards import ONE, SEVEN, THREE, TWO, card
+from scheduler.core.model.mig_card import MigCard, MigSlice
+from tests.scheduler.core.carving.cards import ONE, PROFILES, SEVEN, THREE, TWO, card
 
 
 def cutter(most: int = 32) -> Cutter:
@@ -42,28 +42,55 @@ def test_cuts_of_a_node(
     expected: list[tuple[str, list[str]]],
     left: dict[str, int],
 ) -> None:
-    found, rest = cuts(cutter(), cards, Counter(missing), {})
+    found, rest = cuts(cutter(), cards, Counter(missing), ())
     assert (layouts(found), rest) == (expected, left)
 
 
 def test_what_goes_and_comes_is_counted() -> None:
-    (found,), _ = cuts(cutter(), [card("a", "1g@0", "1g@1", "1g@2!")], Counter({TWO: 1, ONE: 1}), {})
+    (found,), _ = cuts(cutter(), [card("a", "1g@0", "1g@1", "1g@2!")], Counter({TWO: 1, ONE: 1}), ())
     assert found.gone == ()
-    (found,), _ = cuts(cutter(), [card("a", *(f"1g@{at}" for at in range(7)))], Counter({TWO: 1, THREE: 1}), {})
+    (found,), _ = cuts(cutter(), [card("a", *(f"1g@{at}" for at in range(7)))], Counter({TWO: 1, THREE: 1}), ())
     assert sum(number for _, number in found.gone) >= 5
     assert found.new == ((TWO, 1), (THREE, 1))
 
 
 def test_slices_that_pods_on_their_way_will_take_stay() -> None:
-    assert cuts(cutter(), [card("a", "1g@0")], Counter({SEVEN: 1}), {ONE: 1}) == ([], Counter({SEVEN: 1}))
+    assert cuts(cutter(), [card("a", "1g@0")], Counter({SEVEN: 1}), {ONE}) == ([], Counter({SEVEN: 1}))
 
 
 def test_gpus_that_are_alike_are_searched_once_and_no_more_than_there_is_time_for() -> None:
     made = cutter(2)
     alike = [card(f"GPU-{number}") for number in range(100)]
-    found, left = cuts(made, alike, Counter({SEVEN: 2}), {})
+    found, left = cuts(made, alike, Counter({SEVEN: 2}), ())
     # One search for two slices of which it takes one, one for the other.
     assert (len(found), left, made.left) == (2, Counter(), 0)
-    assert cuts(made, [card("a", "1g@0!")], Counter({TWO: 1}), {}) == ([], Counter({TWO: 1}))
+    assert cuts(made, [card("a", "1g@0!")], Counter({TWO: 1}), ()) == ([], Counter({TWO: 1}))
     made.begin(1)
-    assert layouts(cuts(made, [card("a", "1g@0!")], Counter({TWO: 1}), {})[0]) == [("a", ["1g@0", "2g@2"])]
+    assert layouts(cuts(made, [card("a", "1g@0!")], Counter({TWO: 1}), ())[0]) == [("a", ["1g@0", "2g@2"])]
+
+
+def test_gpus_are_of_one_kind_only_where_they_can_be_cut_alike() -> None:
+    like = card("a", "1g@0!", "2g@2")
+    assert like.kind == card("b", "1g@0!", "2g@2", attempt="moorage-1", state="done").kind
+    assert like.unused == (TWO,)
+    odd = MigSlice("1g.10gb", 0, 1, True, is_whole=False)
+    # What an agent may call a profile, so that its GPU would be taken for another.
+    forged = MigSlice('1g.10gb",0,1,true,true],["2g.20gb', 2, 2, False)
+    others = [
+        card("a", "1g@0", "2g@2"),
+        card("a", "1g@1!", "2g@2"),
+        card("a", "1g@0!"),
+        MigCard(uuid="a", is_ready=True, profiles={}, slices=like.slices),
+        MigCard(uuid="a", is_ready=True, profiles=PROFILES, slices=(odd, like.slices[1])),
+        MigCard(uuid="a", is_ready=True, profiles=PROFILES, slices=(forged,)),
+    ]
+    assert len({like.kind, *(each.kind for each in others)}) == 1 + len(others)
+
+
+def test_a_cut_that_is_known_is_found_for_another_gpu_without_a_search() -> None:
+    made = Cutter()
+    made.begin(1)
+    nodes = [[card(f"{node}-{gpu}", "1g@0!") for gpu in range(8)] for node in range(100)]
+    found = [layouts(cuts(made, cards, {TWO: 1}, ())[0]) for cards in nodes]
+    assert found == [[(f"{node}-0", ["1g@0", "2g@2"])] for node in range(100)]
+    assert made.left == 0
