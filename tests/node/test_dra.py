@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.node.claims import CLAIMS, listed, moorage_on, node_with, plane_with
 from tests.node.pods import NAMESPACE, Machine, Pod, eventually, pod, share, whole
-from tools.cluster.deployment import BINDER, Deployment, Options
+from tools.cluster.deployment import Deployment
 from tools.cluster.plane import ControlPlane
 from tools.controlplane import KUBELET
-from tools.node import needs
 from tools.node.claimnode import DRIVER, ClaimNode
 from tools.node.dradriver import NAME
 from wire import names
@@ -23,9 +23,7 @@ from wire import names
 pytestmark = [pytest.mark.node, pytest.mark.usefixtures("no_claim_is_left")]
 
 _NODE = "node-with-claims"
-_LABELS = {"nvidia.com/gpu.memory": "81559", "nvidia.com/gpu.count": "4", "nvidia.com/gpu.present": "true"}
 _CLASS = "claimed"
-_CLAIMS = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims"
 _STAYS = """
 import signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -40,21 +38,12 @@ print("claimed", *sorted(value for name, value in os.environ.items() if name.sta
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    lacks = needs.missing()
-    assert not lacks, lacks
-    with ControlPlane(nodes=[_NODE]) as plane:
-        nvidia = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}}
-        selector = {"cel": {"expression": f"device.driver == '{NAME}'"}}
-        device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": _CLASS}}
-        plane.apply(json.dumps({**nvidia, "handler": "nvidia"}))
-        plane.apply(json.dumps({**device_class, "spec": {"selectors": [selector]}}))
-        yield plane
+    yield from plane_with(_NODE, _CLASS)
 
 
 @pytest.fixture(scope="module")
 def node(plane: ControlPlane) -> Iterator[ClaimNode]:
-    with ClaimNode(plane, _NODE, gpus=4, claimable=2, labels=_LABELS) as node:
-        yield node
+    yield from node_with(plane, _NODE, gpus=4, claimable=2)
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +53,7 @@ def machine(plane: ControlPlane, node: ClaimNode) -> Machine:
 
 @pytest.fixture(scope="module")
 def moorage(plane: ControlPlane) -> Iterator[Deployment]:
-    arguments = {BINDER: ["--idle-s", "1", "--reservation-runtime-class", "nvidia"]}
-    with Deployment(plane, Options(arguments=arguments)) as deployment:
-        yield deployment
-        deployment.check()
+    yield from moorage_on(plane)
 
 
 def _claim(name: str, *, count: int = 1, is_template: bool = False) -> dict[str, Any]:
@@ -92,10 +78,6 @@ def _using(name: str, *claims: str, template: str = "", **of_a_pod: Any) -> Pod:
     return wanted
 
 
-def _claims(machine: Machine) -> dict[str, dict[str, Any]]:
-    return {one["metadata"]["name"]: one for one in machine.plane.rest().call("GET", _CLAIMS)["items"]}
-
-
 def _claimed(machine: Machine, name: str) -> set[str]:
     """What the variables in a container say that it was given."""
     machine.sees(name)
@@ -118,7 +100,7 @@ def _are_prepared(node: ClaimNode, machine: Machine, *claims: str) -> None:
     """Wait until the driver has prepared exactly these claims."""
 
     def by_name() -> list[str]:
-        found = {one["metadata"]["uid"]: name for name, one in _claims(machine).items()}
+        found = {one["metadata"]["uid"]: name for name, one in listed(machine).items()}
         return sorted(found.get(uid, uid) for uid in node.prepared())
 
     eventually(lambda: by_name() == sorted(claims) or None, lambda: f"{claims} to be prepared, not {by_name()}")
@@ -131,8 +113,8 @@ def no_claim_is_left(machine: Machine, node: ClaimNode, nothing_is_left: None) -
     yield
     machine.remove(*(one["metadata"]["name"] for one in machine.pods(NAMESPACE)))
     _are_prepared(node, machine)
-    machine.plane.rest().call("DELETE", _CLAIMS)
-    eventually(lambda: not _claims(machine) or None, lambda: f"claims to go: {_claims(machine)}")
+    machine.plane.rest().call("DELETE", CLAIMS)
+    eventually(lambda: not listed(machine) or None, lambda: f"claims to go: {listed(machine)}")
 
 
 def test_a_pod_sees_the_device_of_its_claim_and_gives_it_back(machine: Machine, node: ClaimNode, name: str) -> None:
@@ -142,13 +124,13 @@ def test_a_pod_sees_the_device_of_its_claim_and_gives_it_back(machine: Machine, 
     assert len(seen & set(node.claimable)) == len(seen) == 1
     assert _claimed(machine, name) == seen
     _are_prepared(node, machine, name)
-    (result,) = _claims(machine)[name]["status"]["allocation"]["devices"]["results"]
+    (result,) = listed(machine)[name]["status"]["allocation"]["devices"]["results"]
     assert (result["driver"], result["pool"]) == (NAME, node.name)
     machine.remove(name)
     _are_prepared(node, machine)
     eventually(
-        lambda: "allocation" not in _claims(machine)[name].get("status", {}) or None,
-        lambda: f"the claim to be free: {_claims(machine)[name]}",
+        lambda: "allocation" not in listed(machine)[name].get("status", {}) or None,
+        lambda: f"the claim to be free: {listed(machine)[name]}",
     )
 
 
@@ -171,7 +153,7 @@ def test_a_claim_by_template_has_its_devices_for_as_long_as_its_pod(
     _waits_for_devices(machine, f"{name}-b")
     machine.remove(f"{name}-a")
     assert machine.sees(f"{name}-b") == set(node.claimable)
-    (claim,) = _claims(machine)
+    (claim,) = listed(machine)
     _are_prepared(node, machine, claim)
 
 
@@ -202,7 +184,7 @@ def test_devices_pass_from_pods_that_have_ended_to_the_next_and_are_never_prepar
     for each in pods:
         machine.reached(each, "Succeeded")
     # A claim that was made for a pod goes when the pod has ended.
-    eventually(lambda: not _claims(machine) or None, lambda: f"claims to go: {_claims(machine)}")
+    eventually(lambda: not listed(machine) or None, lambda: f"claims to go: {listed(machine)}")
     _are_prepared(node, machine)
     told = node.driver_log()
     assert sum(f"has prepared {NAMESPACE}/{each}-" in told for each in pods) == len(pods)
@@ -221,7 +203,7 @@ def test_devices_of_a_pod_that_was_deleted_by_force_are_prepared_again_when_its_
     machine.plane.rest().call("DELETE", path, {"gracePeriodSeconds": 0})
     machine.create(_using(f"{name}-next", template=name))
     assert machine.sees(f"{name}-next") == set(node.claimable)
-    (claim,) = _claims(machine)
+    (claim,) = listed(machine)
     _are_prepared(node, machine, claim)
     told = node.driver_log()
     assert told.index(f"has unprepared {NAMESPACE}/{name}-deaf") < told.index(f"has prepared {NAMESPACE}/{name}-next")
@@ -248,7 +230,7 @@ def test_a_gang_starts_when_there_are_devices_for_all_of_its_claims(
         machine.create(wanted)
     _waits_for_devices(machine, members[0])
     _are_prepared(node, machine, f"{name}-held")
-    assert sum("allocation" in one.get("status", {}) for one in _claims(machine).values()) == 1
+    assert sum("allocation" in one.get("status", {}) for one in listed(machine).values()) == 1
     machine.remove(f"{name}-holder")
     seen = [machine.sees(member) for member in members]
     assert set.union(*seen) == set(node.claimable)
@@ -263,7 +245,7 @@ def test_claims_outlive_a_kubelet(machine: Machine, node: ClaimNode, name: str) 
     machine.create(_using(f"{name}-late", template=name))
     node.start_again(KUBELET)
     assert machine.sees(f"{name}-late") == set(node.claimable) - seen
-    _are_prepared(node, machine, *_claims(machine))
+    _are_prepared(node, machine, *listed(machine))
     (status,) = machine.get(f"{name}-stays")["status"]["containerStatuses"]
     assert status["restartCount"] == 0
     assert "running" in status["state"]

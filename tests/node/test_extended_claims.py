@@ -7,43 +7,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
+from tests.node.claims import listed, moorage_on, node_with, plane_with
 from tests.node.pods import NAMESPACE, Machine, eventually, share, whole
-from tools.cluster.deployment import BINDER, Deployment, Options
+from tools.cluster.deployment import Deployment
 from tools.cluster.plane import ControlPlane
-from tools.node import needs
 from tools.node.claimnode import ClaimNode
-from tools.node.dradriver import NAME
 from wire import names
 
 pytestmark = [pytest.mark.node, pytest.mark.usefixtures("no_claim_is_left")]
 
 _NODE = "node-of-claims"
-_LABELS = {"nvidia.com/gpu.memory": "81559", "nvidia.com/gpu.count": "2", "nvidia.com/gpu.present": "true"}
-_CLAIMS = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims"
 
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    lacks = needs.missing()
-    assert not lacks, lacks
-    with ControlPlane(nodes=[_NODE]) as plane:
-        nvidia = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}}
-        selector = {"cel": {"expression": f"device.driver == '{NAME}'"}}
-        device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpus"}}
-        spec = {"selectors": [selector], "extendedResourceName": "nvidia.com/gpu"}
-        plane.apply(json.dumps({**nvidia, "handler": "nvidia"}))
-        plane.apply(json.dumps({**device_class, "spec": spec}))
-        yield plane
+    yield from plane_with(_NODE, "gpus", extendedResourceName=names.GPU_RESOURCE)
 
 
 @pytest.fixture(scope="module")
 def node(plane: ControlPlane) -> Iterator[ClaimNode]:
-    with ClaimNode(plane, _NODE, gpus=2, claimable=2, labels=_LABELS) as node:
-        yield node
+    yield from node_with(plane, _NODE, gpus=2, claimable=2)
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +39,7 @@ def machine(plane: ControlPlane, node: ClaimNode) -> Machine:
 
 @pytest.fixture(scope="module")
 def moorage(plane: ControlPlane) -> Iterator[Deployment]:
-    arguments = {BINDER: ["--idle-s", "1", "--reservation-runtime-class", "nvidia"]}
-    with Deployment(plane, Options(arguments=arguments)) as deployment:
-        yield deployment
-        deployment.check()
-
-
-def _claims(machine: Machine) -> list[dict[str, Any]]:
-    return list(machine.plane.rest().call("GET", _CLAIMS)["items"])
+    yield from moorage_on(plane)
 
 
 @pytest.fixture
@@ -69,7 +48,10 @@ def no_claim_is_left(machine: Machine, node: ClaimNode, nothing_is_left: None) -
     del nothing_is_left
     yield
     machine.remove(*(one["metadata"]["name"] for one in machine.pods(NAMESPACE)))
-    eventually(lambda: not (_claims(machine) or node.prepared()) or None, lambda: f"claims to go: {_claims(machine)}")
+    eventually(
+        lambda: not (listed(machine) or node.prepared()) or None,
+        lambda: f"claims to go: {listed(machine)}",
+    )
 
 
 def test_a_pod_that_asks_for_a_gpu_sees_the_device_of_the_claim_that_was_made_for_it(
@@ -78,7 +60,7 @@ def test_a_pod_that_asks_for_a_gpu_sees_the_device_of_the_claim_that_was_made_fo
     machine.create(whole(name))
     seen = machine.sees(name)
     assert len(seen & set(node.claimable)) == len(seen) == 1
-    (claim,) = _claims(machine)
+    (claim,) = listed(machine).values()
     assert machine.get(name)["status"]["extendedResourceClaimStatus"]["resourceClaimName"] == claim["metadata"]["name"]
     assert node.prepared() == {claim["metadata"]["uid"]}
 
@@ -113,7 +95,7 @@ def test_a_gang_starts_when_there_are_devices_for_all(machine: Machine, node: Cl
         member["metadata"]["annotations"] = {names.POD_GROUP_NAME: name}
     machine.create(*members)
     machine.told("Unschedulable", f"{name}-0")
-    assert len(_claims(machine)) == 1
+    assert len(listed(machine)) == 1
     machine.remove(f"{name}-holder")
     assert set.union(*(machine.sees(f"{name}-{number}") for number in range(2))) == set(node.claimable)
 
