@@ -9,7 +9,7 @@ import functools
 import random
 import socket
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import anyio
 
@@ -33,6 +33,7 @@ from kube.events import EventRecorder
 from kube.lead.lease import incarnation
 from kube.serving import serve
 from nodeagent.app import Agent
+from nodeagent.backends import back_ends
 from nodeagent.kubeletapi.client import PodResources
 from nodeagent.reading import read_aside
 from nodeagent.settings import AgentSettings
@@ -60,6 +61,9 @@ def settings(options: NodeAgentOptions) -> AgentSettings:
         raise BadInput(
             f"--tenant-view: {size} bytes; use a path of {LONGEST_FOLDER} at most, as that of a socket is short"
         )
+    for flag, path in (("--hami-core", options.hami_core), ("--limits", options.limits)):
+        if path and not PurePosixPath(path).is_absolute():
+            raise BadInput(f"{flag} {path}: containers mount it; give an absolute path")
     return AgentSettings(
         node=options.node_name,
         version=VERSION,
@@ -68,6 +72,9 @@ def settings(options: NodeAgentOptions) -> AgentSettings:
         mig_on_demand=options.mig_on_demand,
         view=Path(options.tenant_view) if options.tenant_view else None,
         view_cdi=Path(options.tenant_view_cdi),
+        hami_core=Path(options.hami_core) if options.hami_core else None,
+        limits=Path(options.limits),
+        limits_cdi=Path(options.limits_cdi),
     )
 
 
@@ -95,6 +102,7 @@ async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
             rng=rng,
             observer=AgentCounted(registry),
             warden=(functools.partial(WardenLink, Path(path)), events) if (path := options.warden_socket) else None,
+            back_ends=back_ends(chosen),
         )
         if options.device_plugin == PLUGIN_OWN:
             from cli.agentplugin import own_plugin  # noqa: PLC0415 - with NVML it takes 15 MiB, which others are spared

@@ -14,6 +14,7 @@ from typing import Final
 from gpu.enforcement import COMPUTE_CAP, HAMI_CORE, MEMORY_CAP, TIME_SLICING, by_agent
 from gpu.memorycaps import NO_CAP, Cap
 from gpu.request import SharedAsk
+from gpu.share import PERCENT_PER_DEVICE
 from gpu.translation import Translation
 
 
@@ -39,22 +40,24 @@ def _hami_core(taken: Translation, caps: Sequence[Cap]) -> bool:
 BACK_ENDS: Final[Mapping[str, Callable[[Translation, Sequence[Cap]], bool]]] = {HAMI_CORE: _hami_core}
 
 
+def named(enforces: Collection[str]) -> tuple[str, ...]:
+    """Return the back ends that the words of a node name, as the agent there is to have them."""
+    words = {word.partition("=")[2] for word in enforces}
+    return tuple(name for name in BACK_ENDS if name in words)
+
+
 def are_given(taken: Translation, caps: Sequence[Cap], enforces: Collection[str]) -> bool:
     """Whether a pod's containers are given their limits by the agent of a node that ``enforces`` these words.
 
     ``caps``: the memory caps of its entries, one for each share, or empty.
     """
-    return any(
-        _has_work(taken, caps, name, enforces) and serves(taken, caps)
-        for name, serves in BACK_ENDS.items()
-        if name in {word.partition("=")[2] for word in enforces}
-    )
+    return any(_has_work(taken, caps, name, enforces) and BACK_ENDS[name](taken, caps) for name in named(enforces))
 
 
 def _has_work(taken: Translation, caps: Sequence[Cap], name: str, enforces: Collection[str]) -> bool:
     """Whether there is a limit in the books for this back end. What the driver caps needs no other cap of memory."""
     is_capped = any(cap != NO_CAP for cap in caps) and not taken.driver_caps
-    asks_compute = any(ask.compute_percent for ask in taken.request.shared)
+    asks_compute = any(0 < ask.compute_percent < PERCENT_PER_DEVICE for ask in taken.request.shared)
     return (is_capped and by_agent(MEMORY_CAP, name) in enforces) or (
         asks_compute and by_agent(COMPUTE_CAP, name) in enforces
     )

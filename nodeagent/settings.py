@@ -19,7 +19,11 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     view: Path | None = None
     #: Where the container runtime looks for CDI files.
     view_cdi: Path = Path("/var/run/cdi")
-    #: What the container runtime reads of tenants' limits: the folder of CDI files.
+    #: HAMi-core's library on the host, which limits tenants; None: it does not.
+    hami_core: Path | None = None
+    #: Folder of what tenants' containers mount for their limits.
+    limits: Path = Path("/var/lib/moorage/limits")
+    #: Where the container runtime looks for the CDI file of limits.
     limits_cdi: Path = Path("/var/run/cdi")
     #: A tenant whose entry has no memory cap is capped at its share.
     cap_all: bool = False

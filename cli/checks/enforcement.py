@@ -10,6 +10,7 @@ from gpu import enforcement
 from wire import names
 
 _NAME: Final = "enforcement"
+_BEHIND: Final = f"/hard, /after, /soft or ={enforcement.HAMI_CORE}"
 
 
 async def check_enforcement(reader: Reader) -> list[Finding]:
@@ -29,7 +30,7 @@ async def check_enforcement(reader: Reader) -> list[Finding]:
                 Level.WARNING,
                 _NAME,
                 told,
-                f"use {', '.join(enforcement.WORDS)}, joined by commas, and /hard, /after or /soft behind a cap",
+                f"use {', '.join(enforcement.WORDS)}, joined by commas, and {_BEHIND} behind a cap",
             )
         ]
     return [Finding(Level.OK, _NAME, f"{len(said)} of {len(nodes)} nodes say what they enforce, in words that we know")]

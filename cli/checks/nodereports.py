@@ -10,7 +10,8 @@ import msgspec
 from cli.checks.finding import Finding, Level, some_of
 from cli.checks.reader import Reader
 from cli.inspection.uses import age
-from gpu import reservation
+from gpu import agentlimits, reservation
+from gpu.enforcement import listed
 from gpu.nodeuse import Agent, State, agents, node_use, why_no_caps
 from kube.client.clock import Clock
 from wire import names
@@ -40,11 +41,12 @@ def reports_check(clock: Clock) -> Callable[[Reader], Awaitable[list[Finding]]]:
         by_node = {report.metadata.name: report for report in reports}
         known, wardens = agents(pods), _wardens(pods)
         uncapped = _uncapped(held, by_node, known)
-        if not (by_node or known):
-            return uncapped
         nodes = _read(await reader.items("/api/v1/nodes"), Node)
+        unserved = _unserved(nodes, by_node, known)
+        if not (by_node or known):
+            return [*uncapped, *unserved]
         found = [*_without(nodes, known), *_silent(known, by_node), *_old(reports, known, clock.now_ns()), *uncapped]
-        found += _versions(wardens, by_node)
+        found += [*_versions(wardens, by_node), *unserved]
         if not found:
             said = f"agents: {len(known)}, wardens: {len(wardens)}; every report is current"
             found.append(Finding(Level.OK, _CHECK, said))
@@ -101,6 +103,22 @@ def _uncapped(held: Iterable[Pod], reports: Mapping[str, GpuNode], known: Mappin
     do = "enable nodeAgent.warden, or set --memory-caps=none at scheduler and binder"
     said = some_of([f"{name} ({text})" for name, text in why.items()])
     return [Finding(Level.WARNING, _CHECK, f"memory caps in books are enforced by nobody on {said}", do)]
+
+
+def _unserved(nodes: Iterable[Node], reports: Mapping[str, GpuNode], known: Mapping[str, Agent]) -> list[Finding]:
+    """Nodes that say that their agent limits tenants, where it does not: containers with limits do not start there."""
+    without: list[str] = []
+    for node in nodes:
+        name, said = node.metadata.name, (node.metadata.annotations or {}).get(names.NODE_ENFORCES)
+        agent, report = known.get(name), reports.get(name)
+        works = agent is not None and agent.is_ready and report is not None
+        serves = (report.status.agent.back_ends or []) if works and report is not None else []
+        without += [f"{name} ({one})" for one in agentlimits.named(listed(said).known) if one not in serves]
+    if not without:
+        return []
+    do = f"look at status.agent of these GpuNodes, or take the words out of {names.NODE_ENFORCES}"
+    told = f"containers with limits do not start, as no agent serves what their node says on {some_of(sorted(without))}"
+    return [Finding(Level.WARNING, _CHECK, told, do)]
 
 
 def _has_caps(pod: Pod) -> bool:

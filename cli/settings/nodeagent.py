@@ -48,6 +48,16 @@ class NodeAgentOptions(Component, frozen=True, kw_only=True):
     tenant_view_cdi: Annotated[
         str, Setting(help="folder of the CDI file that mounts the sockets", kind=kinds.FOLDER)
     ] = "/var/run/cdi"
+    hami_core: Annotated[
+        str,
+        Setting(help="HAMi-core's library on the host, which limits tenants", kind=kinds.FILE, default="not used"),
+    ] = ""
+    limits: Annotated[
+        str, Setting(help="folder of what tenants' containers mount for their limits", kind=kinds.FOLDER)
+    ] = "/var/lib/moorage/limits"
+    limits_cdi: Annotated[
+        str, Setting(help="folder of the CDI file that gives tenants their limits", kind=kinds.FOLDER)
+    ] = "/var/run/cdi"
     device_plugin: Annotated[
         str,
         Setting(

@@ -1,8 +1,7 @@
 """The CDI file with what limits tenants' containers, one device for each pod. Pure.
 
 A container names the device ``moorage.dev/limits=POD-UID`` where its Binding did (gpu/agentlimits.py). The runtime
-refuses a container whose device is not in the file, and kubelet tries again. So a container never starts without its
-limits.
+refuses a container whose device is not in the file. So a container never starts without its limits.
 """
 
 from __future__ import annotations

@@ -41,6 +41,8 @@ def test_the_node_is_told_by_the_environment_as_the_chart_does() -> None:
             ["--node-name=n", "--warden-socket=/w", f"--tenant-view=/{'v' * 60}"],
             "--tenant-view: 61 bytes; use a path of 58",
         ),
+        (["--node-name=n", "--hami-core=libvgpu.so"], "--hami-core libvgpu.so: containers mount it; give an absolute"),
+        (["--node-name=n", "--limits=limits"], "--limits limits: containers mount it; give an absolute path"),
         (["--node-name=n", "--traces-endpoint=http://otel:4318"], "--traces-endpoint: the node agent sends no traces"),
     ],
 )
@@ -53,6 +55,16 @@ def test_tenants_have_no_sockets_unless_that_is_asked_for() -> None:
     assert settings(options("node-agent", ["--node-name=n"])).view is None
     told = settings(options("node-agent", ["--node-name=n", "--warden-socket=/w", "--tenant-view=/run/moorage/view"]))
     assert (str(told.view), str(told.view_cdi)) == ("/run/moorage/view", "/var/run/cdi")
+
+
+def test_tenants_are_not_limited_by_a_library_unless_that_is_asked_for() -> None:
+    assert settings(options("node-agent", ["--node-name=n"])).hami_core is None
+    told = settings(options("node-agent", ["--node-name=n", "--hami-core=/opt/libvgpu.so"]))
+    assert (told.hami_core, told.limits, told.limits_cdi) == (
+        Path("/opt/libvgpu.so"),
+        Path("/var/lib/moorage/limits"),
+        Path("/var/run/cdi"),
+    )
 
 
 def test_the_device_plugin_is_off_unless_it_is_asked_for() -> None:

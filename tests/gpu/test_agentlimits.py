@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu.agentlimits import are_given
+from gpu.agentlimits import are_given, named
 from gpu.memorycaps import MemoryCaps, caps
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk, SharedAsk
 from gpu.translation import Translation, Wishes
@@ -31,6 +31,7 @@ def asks(*containers: tuple[SharedAsk, ...], wishes: Wishes = WISH, driver_caps:
         ("a fraction's, too", asks((FractionAsk(250_000_000),)), (MEMORY,), True),
         ("a memory cap, where it caps compute alone", asks((GIB,)), (COMPUTE,), False),
         ("compute, where it caps compute", asks((MemoryAsk(1024, compute_percent=30),)), (COMPUTE,), True),
+        ("all compute", asks((MemoryAsk(1024, compute_percent=100),)), (COMPUTE,), False),
         ("no cap", asks((GIB,), wishes=Wishes()), BOTH, False),
         ("an administrator's own library", asks((GIB,)), ("memory-cap", "compute-cap", "hami-core"), False),
         ("no words", asks((GIB,)), (), False),
@@ -63,3 +64,15 @@ def test_a_cap_that_no_book_has_is_given_to_nobody() -> None:
     assert not are_given(pod, caps(pod, MemoryCaps.NONE), BOTH)
     plain = asks((GIB,), wishes=Wishes())
     assert are_given(plain, caps(plain, MemoryCaps.ALL), BOTH)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (BOTH, ("hami-core",)),
+        (("memory-cap=driver", "memory-cap", "hami-core", "mps"), ()),
+        ((), ()),
+    ],
+)
+def test_the_words_of_a_node_name_back_ends_of_its_agent(words: tuple[str, ...], found: tuple[str, ...]) -> None:
+    assert named(words) == found

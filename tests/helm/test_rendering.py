@@ -308,6 +308,30 @@ def test_an_agent_that_shows_tenants_their_shares_writes_their_sockets_and_the_c
         helm("template", "moorage", CHART, "-n", "kai-scheduler", "-f", file)
 
 
+def test_an_agent_that_limits_tenants_by_a_library_reads_it_and_writes_their_files_and_the_cdi_file(
+    tmp_path: Path,
+) -> None:
+    values = {"nodeAgent": {"enabled": True, "hamiCore": {"library": "/opt/hami/libvgpu.so"}}}
+    spec = only(rendered(tmp_path, values), "DaemonSet", "moorage-node-agent")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    command, *given = container["args"]
+    told = options(command, given, {})
+    by_name = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"]}
+    mounts = {one["mountPath"]: (by_name[one["name"]], one.get("readOnly", False)) for one in container["volumeMounts"]}
+    assert told.hami_core == "/opt/hami/libvgpu.so"
+    # Containers mount what the agent makes, so paths are the host's.
+    assert mounts["/opt/hami"] == ("/opt/hami", True)
+    assert mounts[told.limits] == (told.limits, False)
+    assert mounts[told.limits_cdi] == (told.limits_cdi, False)
+    (plain,) = only(rendered(tmp_path, TABLE["node-agent"]), "DaemonSet", "moorage-node-agent")["spec"]["template"][
+        "spec"
+    ]["containers"]
+    assert not any("hami" in text for text in (*plain["args"], *(one["name"] for one in plain["volumeMounts"])))
+    file = written(tmp_path, {"nodeAgent": {"enabled": True, "hamiCore": {"library": "libvgpu.so"}}})
+    with pytest.raises(Refused, match=r"nodeAgent\.hamiCore\.library: libvgpu\.so is not absolute"):
+        helm("template", "moorage", CHART, "-n", "kai-scheduler", "-f", file)
+
+
 def test_where_a_token_names_no_node_there_is_no_agent(tmp_path: Path) -> None:
     file = written(tmp_path, TABLE["node-agent"])
     with pytest.raises(Refused, match=r"Kubernetes v1\.31\.0 does not say on which node a token is used"):

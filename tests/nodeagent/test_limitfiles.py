@@ -18,7 +18,6 @@ from nodeagent.core.judging import Key
 from nodeagent.limitfiles import KEPT_S, LimitFiles
 from tests.nodeagent.node import scene
 from tests.nodeagent.test_limiting import BOOK, MINE, OTHER, POD, entry, told
-from wire import names
 
 FILE = "moorage-limits.json"
 
@@ -172,7 +171,7 @@ async def test_files_of_before_stay_until_the_agent_knows_all_tenants(tmp_path: 
     (tmp_path / FILE).write_text(json.dumps({"devices": [{"name": POD, "containerEdits": {}}]}))
     async with scene() as it:
         it.takes_s = 30.0
-        await it.reserve(**{names.TENANTS: "{}"})
+        await it.reserve(**told())
         await it.start(back_ends=[Played()], limits_cdi=tmp_path)
         await anyio.sleep(20.0)
         assert list(devices(tmp_path)) == [POD]

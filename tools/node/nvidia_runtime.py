@@ -8,7 +8,9 @@ stub, and what it shows is a selection of the lines of the machine's file (tools
 - unset, empty or ``void``: no driver at all; ``none``: a driver without devices; ``all``: every device;
 - else UUIDs or indices, separated by commas; one that the machine does not have fails the container;
 - files in gpus.CLAIMED (mounts of CDI files, tools/node/dradriver.py) name devices beside those of the variable;
-- CDI names of the device plugin, ``k8s.device-plugin.nvidia.com/gpu=UUID``, as NVIDIA's mode ``auto``: if all are such.
+- CDI names of the device plugin, ``k8s.device-plugin.nvidia.com/gpu=UUID``, as NVIDIA's mode ``auto``: if all are such;
+- beside them CDI names of other kinds, which files in the folder ``cdi`` of GPUS have: their mounts and variables are
+  added, and one that no file has fails the container.
 
 It imports nothing of ours but gpus.py: it runs before every container, without site-packages.
 """
@@ -27,6 +29,8 @@ from tools.node import gpus
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 #: The kind of devices in the CDI files that NVIDIA's device plugin writes.
 CDI_KIND = "k8s.device-plugin.nvidia.com/gpu="
+#: In the machine's folder: CDI files of other kinds.
+CDI_FOLDER = "cdi"
 _STATE_VARIABLE = "FAKE_NVML_STATE"
 _STATE = "/etc/nvml-stub-state"
 
@@ -47,13 +51,52 @@ def selected(machine: Mapping[str, str], wanted: str) -> list[str] | None:
     if wanted == "all":
         return list(machine.values())
     by_word = {**machine, **{str(index): line for index, line in enumerate(machine.values())}}
-    words = [word.strip() for word in wanted.split(",")]
+    words = [word for word in words_of(wanted) if not is_beside(word)]
     if all(word.startswith(CDI_KIND) for word in words):
         by_word = {CDI_KIND + uuid: line for uuid, line in machine.items()}
     if unknown := [word for word in words if word not in by_word]:
         raise UnknownDevice(f"device error: {unknown[0]}: unknown device")
     chosen = {by_word[word] for word in words}
     return [line for line in machine.values() if line in chosen]
+
+
+def words_of(wanted: str) -> list[str]:
+    """Return what is between the commas."""
+    return [word.strip() for word in wanted.split(",")]
+
+
+def is_beside(word: str) -> bool:
+    """Whether a word is the CDI name of something that is no GPU."""
+    kind, is_name, _ = word.partition("=")
+    return bool(is_name) and "/" in kind and not word.startswith(CDI_KIND)
+
+
+def with_beside(config: dict[str, Any], wanted: str, files: Path) -> dict[str, Any]:
+    """Return a container's configuration with what CDI files add to it. Raises UnknownDevice.
+
+    As CDI does: a variable that is there is replaced, and mounts come in the order of their depth.
+    """
+    names = [word for word in words_of(wanted) if is_beside(word)]
+    if not names:
+        return config
+    read = [json.loads(path.read_text()) for path in sorted(files.glob("*.json"))]
+    edits = {f"{each['kind']}={one['name']}": one["containerEdits"] for each in read for one in each["devices"]}
+    if unknown := [name for name in names if name not in edits]:
+        raise UnknownDevice(f"unresolvable CDI devices {unknown[0]}")
+    env = [entry for name in names for entry in edits[name].get("env", ())]
+    replaced = {entry.partition("=")[0] for entry in env}
+    kept = [entry for entry in config["process"].get("env", ()) if entry.partition("=")[0] not in replaced]
+    mounts = [_mount(each) for name in names for each in edits[name].get("mounts", ())]
+    return {
+        **config,
+        "process": {**config["process"], "env": [*kept, *env]},
+        "mounts": sorted([*config.get("mounts", ()), *mounts], key=lambda one: one["destination"].count("/")),
+    }
+
+
+def _mount(edit: Mapping[str, Any]) -> dict[str, Any]:
+    target, source, kind = edit["containerPath"], edit["hostPath"], edit.get("type", "bind")
+    return {"destination": target, "type": kind, "source": source, "options": list(edit.get("options", ()))}
 
 
 def claimed(config: Mapping[str, Any]) -> list[str]:
@@ -101,14 +144,15 @@ def _bind(source: Path, target: str) -> dict[str, Any]:
     return {"destination": target, "type": "bind", "source": str(source), "options": ["rbind", "ro", "nosuid", "nodev"]}
 
 
-def prepare(bundle: Path, *, machine: Mapping[str, str], library: Path) -> None:
+def prepare(bundle: Path, *, machine: Mapping[str, str], library: Path, files: Path) -> None:
     """Give the container of a bundle its devices. Raises UnknownDevice."""
     path = bundle / "config.json"
     config = json.loads(path.read_text())
     if not Path(config["root"]["path"]).is_absolute():
         config["root"]["path"] = str(bundle / config["root"]["path"])
-    lines = selected(machine, environment(config).get(VISIBLE_DEVICES, ""))
-    lines = with_claimed(machine, lines, claimed(config))
+    wanted = environment(config).get(VISIBLE_DEVICES, "")
+    lines = with_claimed(machine, selected(machine, wanted), claimed(config))
+    config = with_beside(config, wanted, files)
     if lines is None:
         return
     state = bundle / "nvml-state"
@@ -132,7 +176,8 @@ def main(own: Sequence[str], arguments: Sequence[str]) -> NoReturn:
     if "create" in arguments:
         bundle = Path(option(arguments, "bundle") or ".").resolve()
         try:
-            prepare(bundle, machine=gpus.read_machine(Path(machine_folder)), library=Path(library))
+            machine = gpus.read_machine(Path(machine_folder))
+            prepare(bundle, machine=machine, library=Path(library), files=Path(machine_folder) / CDI_FOLDER)
         except UnknownDevice as refusal:
             _tell(option(arguments, "log"), f"nvidia-container-cli: {refusal}")
             raise SystemExit(1) from refusal

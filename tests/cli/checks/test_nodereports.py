@@ -24,8 +24,9 @@ class Noon:
         return parse_ns("2026-11-27T12:00:00Z") or 0
 
 
-def node(name: str, has_gpus: str = "true") -> dict[str, Any]:
-    return {"metadata": {"name": name, "labels": {"nvidia.com/gpu.present": has_gpus}}}
+def node(name: str, has_gpus: str = "true", enforces: str = "") -> dict[str, Any]:
+    annotations = {names.NODE_ENFORCES: enforces} if enforces else {}
+    return {"metadata": {"name": name, "labels": {"nvidia.com/gpu.present": has_gpus}, "annotations": annotations}}
 
 
 def agent(name: str, ready: str = "True", since: str = "2026-11-27T09:30:00Z") -> dict[str, Any]:
@@ -69,6 +70,24 @@ NO_CAPS = book("n1")
     [
         ([], [], [], [node("n1")], []),
         ([], [], [NO_CAPS], [], []),
+        ([], [], [], [node("n1", enforces="memory-cap=hami-core,compute-cap=hami-core")], [
+            "containers with limits do not start, as no agent serves what their node says on n1 (hami-core)",
+        ]),
+        (
+            [report("n1", "hami-core"), report("n2", "kill"), report("n3", "hami-core")],
+            [agent("n1"), agent("n2"), agent("n3", "False")], [],
+            [node(name, enforces="memory-cap=hami-core") for name in ("n1", "n2", "n3")],
+            [
+                "the agent does not work on n3 (for 2h30m); its report is old",
+                "containers with limits do not start, as no agent serves what their node says on n2 (hami-core), "
+                "n3 (hami-core)",
+            ],
+        ),
+        (
+            [report("n1", "kill")], [agent("n1")], [],
+            [node("n1", enforces="memory-cap/after,memory-cap=driver,hami-core")],
+            ["agents: 1, wardens: 0; every report is current"],
+        ),
         ([], [], [CAPPED], [], ["memory caps in books are enforced by nobody on n1 (no agent works there)"]),
         (
             [report("n1", "kill")], [agent("n1"), warden("n1")], [CAPPED], [node("n1"), node("n2", "false")],
@@ -96,7 +115,8 @@ NO_CAPS = book("n1")
         ]),
     ],
     ids=[
-        "none", "no caps", "no agent", "well", "without", "old", "no report",
+        "none", "no caps", "limits without agents", "limits not served", "limits of others", "no agent", "well",
+        "without", "old", "no report",
         "no warden", "dry run", "dead", "versions",
     ],
 )  # fmt: skip

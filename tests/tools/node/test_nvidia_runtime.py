@@ -140,3 +140,45 @@ def test_a_refusal_is_told_where_containerd_looks(shim: Shim) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     told = json.loads((shim.folder / "log.json").read_text())
     assert told == {"level": "error", "msg": "nvidia-container-cli: device error: GPU-d: unknown device"}
+
+
+BESIDE = {
+    "kind": "moorage.dev/limits",
+    "devices": [
+        {
+            "name": "p",
+            "containerEdits": {
+                "env": ["LIMIT=1"],
+                "mounts": [
+                    {"hostPath": "/l.so", "containerPath": "/usr/local/vgpu/l.so", "options": ["ro"]},
+                    {"hostPath": "tmpfs", "containerPath": "/run/locks", "type": "tmpfs", "options": ["size=64k"]},
+                ],
+            },
+        }
+    ],
+}
+
+
+def test_what_a_cdi_file_has_beside_gpus_is_added(shim: Shim) -> None:
+    (shim.folder / "cdi").mkdir()
+    (shim.folder / "cdi" / "limits.json").write_text(json.dumps(BESIDE))
+    done = shim.create(NVIDIA_VISIBLE_DEVICES=f"{KIND}{shim.gpus[1].uuid},moorage.dev/limits=p", LIMIT="mine")
+    assert done.returncode == 0
+    config = shim.config()
+    assert [entry for entry in config["process"]["env"] if entry.startswith("LIMIT")] == ["LIMIT=1"]
+    added = {mount["destination"]: mount for mount in config["mounts"]}
+    assert added["/usr/local/vgpu/l.so"] == {
+        "destination": "/usr/local/vgpu/l.so",
+        "type": "bind",
+        "source": "/l.so",
+        "options": ["ro"],
+    }
+    assert (added["/run/locks"]["type"], added["/run/locks"]["options"]) == ("tmpfs", ["size=64k"])
+    (state,) = (Path(mount["source"]) for mount in config["mounts"] if mount["destination"].endswith("nvml-stub-state"))
+    assert state.read_text() == f"{shim.gpus[1].line}\n"
+
+
+def test_a_name_beside_gpus_that_no_file_has_is_refused(shim: Shim) -> None:
+    done = shim.create(NVIDIA_VISIBLE_DEVICES=f"{KIND}{shim.gpus[1].uuid},moorage.dev/limits=p")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "unresolvable CDI devices moorage.dev/limits=p" in (shim.folder / "log.json").read_text()

@@ -1,0 +1,22 @@
+"""The back ends that an agent has, by its settings (nodeagent/backend.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from nodeagent.backend import BackEnd
+from nodeagent.hamicore import HamiCore
+from nodeagent.settings import AgentSettings
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+def back_ends(settings: AgentSettings) -> Sequence[BackEnd]:
+    """Return those that are switched on, each with a folder of its own."""
+    found: list[BackEnd] = []
+    if settings.hami_core is not None:
+        boot = _BOOT.read_text(encoding="ascii").strip()
+        found.append(HamiCore(settings.hami_core, settings.limits / HamiCore.name, boot=boot))
+    return found

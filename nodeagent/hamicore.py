@@ -1,0 +1,124 @@
+"""The back end HAMi-core: files on the host that tenants' containers mount, and looks at the ones they write.
+
+A container is given one file of its own and no folder, so a tenant can make no further files, links or pipes. A file
+that grows is cut at each look. One that a container's root has taken from the agent (it has no capabilities) can't be
+cut: ``folder`` is on a disk, whose fill level kubelet watches.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from nodeagent.backend import Tenants
+from nodeagent.core import hamicore
+from nodeagent.core.caps import Tenancy
+from nodeagent.core.edits import Edits
+from nodeagent.core.judging import Key
+
+_log: Final = logging.getLogger(__name__)
+#: ELF, 64 bits, little-endian: a file of another kind is passed over by the loader, and nobody would be limited.
+_ELF: Final = b"\x7fELF\x02\x01"
+#: Neither follows a link nor waits for the other end of a pipe.
+_CAREFUL: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+class HamiCore:
+    """``library``: HAMi-core's file on the host, which the agent sees at the same path; so is ``folder``.
+
+    ``boot``: id of the machine's start. Files of an earlier one have locks of processes that are gone.
+    """
+
+    name = hamicore.NAME
+
+    def __init__(self, library: Path, folder: Path, *, boot: str) -> None:
+        self._library = library
+        self._folder = folder
+        self._preload = folder / "ld.so.preload"
+        self._caches = folder / boot
+        self._cut: set[str] = set()
+
+    def trouble(self) -> str:
+        """Say why the library would not be loaded."""
+        try:
+            with self._library.open("rb") as file:
+                mode, begin = os.fstat(file.fileno()).st_mode, file.read(len(_ELF))
+        except OSError as error:
+            return f"the library {self._library} can't be read: {error.strerror}"
+        if not stat.S_ISREG(mode) or begin != _ELF:
+            return f"{self._library} is no library of a machine with 64 bits"
+        return "" if mode & stat.S_IROTH else f"the library {self._library} may not be read by all users"
+
+    def edits(self, tenant: Sequence[Tenancy]) -> Edits | None:
+        """Return the library, its variables and the tenant's file."""
+        limits = hamicore.limits(tenant)
+        if limits is None:
+            return None
+        library, preload, cache = self._library, self._preload, self._caches / tenant[0].pod_uid
+        return hamicore.edits(
+            limits, library=PurePosixPath(library), preload=PurePosixPath(preload), cache=PurePosixPath(cache)
+        )
+
+    def prepare(self, tenants: Tenants) -> None:
+        """Make the preload file, and an empty file for each tenant that has none. Raises OSError."""
+        for folder in (self._folder, self._caches):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o700)
+        if not self._preload.exists() or self._preload.read_bytes() != hamicore.PRELOADED:
+            fresh = self._preload.with_suffix(".new")
+            fresh.write_bytes(hamicore.PRELOADED)
+            fresh.chmod(0o644)
+            fresh.replace(self._preload)
+        for pod, held in tenants.items():
+            if hamicore.limits(held) is not None:
+                with suppress(FileExistsError):
+                    made = os.open(self._caches / pod, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _CAREFUL, 0o600)
+                    # Any user in the container; no other user of the machine comes through the folder above.
+                    os.fchmod(made, 0o666)
+                    os.close(made)
+
+    def tidy(self, kept: Collection[str]) -> None:
+        """Remove files of other tenants, and of an earlier start of the machine. Raises OSError."""
+        for folder in self._folder.iterdir():
+            if folder.is_dir() and folder != self._caches:
+                shutil.rmtree(folder)
+        for file in self._caches.iterdir():
+            if file.name not in kept:
+                file.unlink()
+        self._cut &= set(kept)
+
+    def in_place(self, tenants: Tenants) -> Collection[Key]:
+        """Return whose memory caps the library goes by, as the tenant's file says."""
+        found: set[Key] = set()
+        for pod, held in tenants.items():
+            limits = hamicore.limits(held)
+            if limits is not None and hamicore.is_held_to(self._head(pod), limits):
+                found |= {one.key for one in held if one.cap_mib}
+        return found
+
+    def _head(self, pod: str) -> bytes:
+        """Read the first bytes of a tenant's file, and cut it where it is too long; b"" where it can't be read."""
+        try:
+            file = os.open(self._caches / pod, os.O_RDWR | _CAREFUL)
+        except OSError:
+            return b""
+        try:
+            seen = os.fstat(file)
+            if not stat.S_ISREG(seen.st_mode):
+                return b""
+            if seen.st_size > hamicore.MOST_BYTES:
+                os.ftruncate(file, hamicore.MOST_BYTES)
+                if pod not in self._cut:
+                    self._cut.add(pod)
+                    _log.warning("the file of pod %s had %d bytes and was cut", pod, seen.st_size)
+            return os.pread(file, hamicore.HEAD_BYTES, 0)
+        except OSError:
+            return b""
+        finally:
+            os.close(file)

@@ -1,0 +1,171 @@
+"""The files of HAMi-core on a folder of the test, and tenants that do with theirs as they like."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodeagent.core.caps import Tenancy
+from nodeagent.core.hamicore import MOST_BYTES
+from nodeagent.hamicore import HamiCore
+from tests.nodeagent.core.test_hamicore import POD, head, holding
+
+OTHER = "00000000-1111-4222-8333-444444444444"
+BOOT = "f37d3c5a-9d0b-4f6b-8e02-0c6a2c1d9a11"
+TENANTS = {POD: [holding(cap_mib=20_000, compute_percent=30)]}
+PLACED = {(POD, "GPU-a")}
+
+
+def made(root: Path, *, boot: str = BOOT) -> HamiCore:
+    library = root / "libvgpu.so"
+    library.write_bytes(b"\x7fELF\x02\x01\x01")
+    library.chmod(0o644)
+    return HamiCore(library, root / "limits", boot=boot)
+
+
+def cache(root: Path, pod: str = POD) -> Path:
+    return root / "limits" / BOOT / pod
+
+
+def prepared(root: Path) -> HamiCore:
+    it = made(root)
+    it.prepare(TENANTS)
+    return it
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_edits_name_is_there_after_it_was_prepared(tmp_path: Path) -> None:
+    it = prepared(tmp_path)
+    given = it.edits(TENANTS[POD])
+    assert given is not None
+    hosts = [Path(each["hostPath"]) for each in given.written()["mounts"]]
+    assert [host.is_file() for host in hosts] == [True, True, True, False]
+    assert (hosts[1].read_text(), mode(hosts[1])) == ("/usr/local/vgpu/libvgpu.so\n", 0o644)
+    # Any user of a container writes there, and no other user of the machine gets so far.
+    assert (hosts[2], mode(hosts[2]), mode(tmp_path / "limits")) == (cache(tmp_path), 0o666, 0o700)
+
+
+def test_a_tenant_without_limits_gets_nothing(tmp_path: Path) -> None:
+    it, tenant = made(tmp_path), [holding()]
+    it.prepare({OTHER: tenant})
+    assert it.edits(tenant) is None
+    assert not cache(tmp_path, OTHER).exists()
+    assert it.in_place({OTHER: tenant}) == set()
+
+
+def test_a_file_that_a_container_has_stays_as_it_is_and_is_looked_at(tmp_path: Path) -> None:
+    it = prepared(tmp_path)
+    assert it.in_place(TENANTS) == set()
+    number = cache(tmp_path).stat().st_ino
+    cache(tmp_path).write_bytes(head() + bytes(2_000_000))
+    it.prepare(TENANTS)
+    it.tidy(TENANTS.keys())
+    assert it.in_place(TENANTS) == PLACED
+    assert cache(tmp_path).stat().st_ino == number
+    cache(tmp_path).write_bytes(head(20_001))
+    assert it.in_place(TENANTS) == set()
+
+
+def test_only_memory_caps_are_in_place(tmp_path: Path) -> None:
+    it = made(tmp_path)
+    tenants: dict[str, list[Tenancy]] = {POD: [holding(cap_mib=20_000), holding("GPU-b", compute_percent=30)]}
+    it.prepare(tenants)
+    cache(tmp_path).write_bytes(head())
+    assert it.in_place(tenants) == PLACED
+
+
+def test_files_of_other_tenants_and_of_an_earlier_start_of_the_machine_are_removed(tmp_path: Path) -> None:
+    before = made(tmp_path, boot="another")
+    before.prepare(TENANTS)
+    it = prepared(tmp_path)
+    cache(tmp_path, OTHER).write_bytes(b"x")
+    it.tidy([POD])
+    assert sorted(str(each.relative_to(tmp_path / "limits")) for each in (tmp_path / "limits").rglob("*")) == [
+        BOOT,
+        f"{BOOT}/{POD}",
+        "ld.so.preload",
+    ]
+
+
+def test_a_preload_file_that_says_something_else_is_replaced(tmp_path: Path) -> None:
+    it = prepared(tmp_path)
+    preload = tmp_path / "limits" / "ld.so.preload"
+    preload.write_text("/opt/other.so\n")
+    it.prepare(TENANTS)
+    assert preload.read_text() == "/usr/local/vgpu/libvgpu.so\n"
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 1_855])
+def test_a_short_file_says_nothing(tmp_path: Path, size: int) -> None:
+    it = prepared(tmp_path)
+    cache(tmp_path).write_bytes(head()[:size])
+    assert it.in_place(TENANTS) == set()
+
+
+def test_a_huge_file_is_cut_and_what_the_library_maps_is_kept(tmp_path: Path) -> None:
+    it = prepared(tmp_path)
+    with cache(tmp_path).open("wb") as file:
+        file.write(head())
+        file.truncate(1 << 40)
+    assert it.in_place(TENANTS) == PLACED
+    assert cache(tmp_path).stat().st_size == MOST_BYTES
+
+
+def test_what_is_no_file_is_neither_followed_nor_waited_for(tmp_path: Path) -> None:
+    """None of them can be made through the mount of one file; the look does not rest on that."""
+    it, secret = prepared(tmp_path), tmp_path / "secret"
+    secret.write_bytes(head())
+    path = cache(tmp_path)
+    ways: list[Callable[[], None]] = [
+        lambda: path.symlink_to(secret),
+        lambda: os.mkfifo(path),
+        path.mkdir,
+        lambda: path.symlink_to("/dev/zero"),
+    ]
+    for make in ways:
+        path.unlink()
+        make()
+        assert it.in_place(TENANTS) == set()
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+            path.touch()
+    assert secret.read_bytes() == head()
+
+
+def test_a_file_that_vanished_is_made_again(tmp_path: Path) -> None:
+    it = prepared(tmp_path)
+    cache(tmp_path).unlink()
+    assert it.in_place(TENANTS) == set()
+    it.prepare(TENANTS)
+    assert cache(tmp_path).exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "permissions", "why"),
+    [
+        (None, 0, "can't be read: No such file or directory"),
+        (b"#!/bin/sh\n", 0o644, "is no library of a machine with 64 bits"),
+        (b"", 0o644, "is no library of a machine with 64 bits"),
+        (b"\x7fELF\x01\x01", 0o644, "is no library of a machine with 64 bits"),
+        (b"\x7fELF\x02\x01", 0o640, "may not be read by all users"),
+        (b"\x7fELF\x02\x01", 0o644, ""),
+    ],
+)
+def test_a_library_that_would_not_be_loaded_is_trouble(
+    tmp_path: Path, content: bytes | None, permissions: int, why: str
+) -> None:
+    it, library = made(tmp_path), tmp_path / "libvgpu.so"
+    if content is None:
+        library.unlink()
+    else:
+        library.write_bytes(content)
+        library.chmod(permissions)
+    assert it.trouble().endswith(why)
+    assert bool(it.trouble()) is bool(why)
