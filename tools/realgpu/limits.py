@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -24,21 +24,21 @@ from tools.realgpu.holding import Holder, group, holding
 from tools.realgpu.outcome import Outcome, judged, not_possible
 
 _MIB: Final = 1 << 20
-_GROUPS: Final = Path("/sys/fs/cgroup")
-_OURS: Final = "moorage-realgpu"
+GROUPS: Final = Path("/sys/fs/cgroup")
+OURS: Final = "moorage-realgpu"
 _CAP_MIB: Final = 8192
 _KILLED: Final = -9
 
 
 def driver() -> Outcome:
     """A hard limit of the driver on a control group, set and read back by NVML, without an MPS daemon."""
-    if os.geteuid() != 0 or not (_GROUPS / "cgroup.controllers").exists():
+    if os.geteuid() != 0 or not (GROUPS / "cgroup.controllers").exists():
         return not_possible("it needs root and control groups of version 2")
     pynvml.nvmlInit()
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     with contextlib.ExitStack() as stack:
         try:
-            ours = stack.enter_context(group(_GROUPS / _OURS))
+            ours = stack.enter_context(group(GROUPS / OURS))
         except OSError as error:
             return not_possible(f"a control group can't be made: {error}")
         set_ = answer(partial(_set, handle, ours, _CAP_MIB))
@@ -129,7 +129,7 @@ def _daemon() -> Iterator[Mapping[str, str]]:
 
 def ending() -> Outcome:
     """The real warden ends a process above its cap, and nobody else."""
-    mounted = next((one for one in (_GROUPS / "memory", _GROUPS) if (one / "cgroup.procs").exists()), None)
+    mounted = next((one for one in (GROUPS / "memory", GROUPS) if (one / "cgroup.procs").exists()), None)
     if mounted is None or not os.access(mounted, os.W_OK):
         return not_possible("control groups can't be made here")
     pynvml.nvmlInit()
@@ -138,11 +138,11 @@ def ending() -> Outcome:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="warden-"))
         try:
-            place = mounted / _OURS / "kubepods" / "burstable" / f"pod{pod}" / (uuid.uuid4().hex * 2)
+            place = mounted / OURS / "kubepods" / "burstable" / f"pod{pod}" / (uuid.uuid4().hex * 2)
             ours = stack.enter_context(group(place))
         except OSError as error:
             return not_possible(f"a control group can't be made: {error}")
-        agent = stack.enter_context(_warden(Path(folder) / "warden.sock"))
+        agent = stack.enter_context(warden(Path(folder) / "warden.sock", "--dry-run=false", "--interval-s=1"))
         agent.sendall(write_caps({(pod, device): 2048}))
         (neighbour,) = stack.enter_context(holding(1024))
         victim = Holder(3000, group=ours)
@@ -159,16 +159,16 @@ def ending() -> Outcome:
 
 
 @contextlib.contextmanager
-def _warden(path: Path) -> Iterator[socket.socket]:
-    """A warden that ends processes, and a connection to it as its agent."""
-    options = ["--socket", str(path), "--dry-run=false", "--interval-s=1"]
-    warden = subprocess.Popen([sys.executable, "-m", "nodeagent.warden.main", *options], stderr=subprocess.PIPE)
+def warden(path: Path, *options: str, under: Sequence[str] = ()) -> Iterator[socket.socket]:
+    """Start a warden with these options, and connect to it as its agent. ``under``: a program that starts it."""
+    command = [*under, sys.executable, "-m", "nodeagent.warden.main", "--socket", str(path), *options]
+    started = subprocess.Popen(command, stderr=subprocess.PIPE)
     try:
-        assert warden.stderr is not None
-        warden.stderr.readline()
+        assert started.stderr is not None
+        started.stderr.readline()
         with socket.socket(socket.AF_UNIX) as agent:
             agent.connect(str(path))
             yield agent
     finally:
-        warden.kill()
-        warden.wait()
+        started.kill()
+        started.wait()

@@ -43,6 +43,12 @@ ROWS: Final = (
     Row("namespace", "own PIDs, none, or the host's", "sampling.namespace", 30),
     Row("cost", "at most 5 ms of CPU a look", "sampling.cost", 60),
     Row("driver-limits", "read back; 9000 refused; of two with 5000 the second refused", "limits.driver", 60),
+    Row(
+        "warden-limits",
+        "set through a read-only mount and read back; 3000 refused, 1000 passes",
+        "wardenlimits.limits",
+        60,
+    ),
     Row("mps-limits", "5000 refused; two of 3000 pass", "limits.mps", 45),
     Row("ending", "ended within 2 s by signal 9, the neighbour lives", "limits.ending", 45),
     Row("fault", "XID 31, which does not count; the GPU answers", "events.fault", 45),

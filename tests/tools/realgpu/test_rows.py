@@ -29,7 +29,9 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.file = folder / "machine"
-        self.file.write_text(f"gpu {UUID} NVIDIA_H200 143771 0\n")
+        # A driver older than r615: the stub has limits, and its CUDA does not go by them.
+        older = "".join(f"fail nvmlDevice{verb}MemoryLimits_v1 13\n" for verb in ("Get", "Set"))
+        self.file.write_text(f"gpu {UUID} NVIDIA_H200 143771 0\n{older}")
         self.libraries = build(folder)
         command = ["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]
         subprocess.run([*command, self.libraries / "libcuda.so.1", _SOURCE], check=True)
@@ -97,7 +99,15 @@ def test_every_row_runs_and_the_emulated_gpu_is_as_expected_where_it_can_be(mach
     assert rows["machine"]["seen"]["total MiB"] == 143771
     # The stub's driver tells neither recovery actions nor row remapping, and has no limits, MPS and profiles.
     assert verdicts["health"] == "not as expected", why
-    for name in ("driver-limits", "mps-limits", "placements", "runtime-caps", "mps-modes", "mig-layout"):
+    for name in (
+        "driver-limits",
+        "warden-limits",
+        "mps-limits",
+        "placements",
+        "runtime-caps",
+        "mps-modes",
+        "mig-layout",
+    ):
         assert verdicts[name] == "not possible", why
         assert rows[name]["why"]
     assert code == 1
@@ -131,7 +141,7 @@ def test_most_rows_need_no_package_but_nvidias(tmp_path: Path) -> None:
         cwd=ROOT, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert modules == {"facts", "sampling", "limits"}
+    assert modules == {"facts", "sampling", "limits", "wardenlimits"}
 
 
 def test_a_row_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
