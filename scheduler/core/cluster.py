@@ -196,6 +196,7 @@ class Cluster(ClusterState):
         Where searches for devices go on, what depends on them is not sure any more, as after any event. Until then it
         is: a decision that follows at once has time for the others of the namespace.
         """
+        self.claims.vanished.expire(now_ns, self._nodes.get)
         search_on_ns = self.backlog.search_on_ns
         if search_on_ns is not None and search_on_ns <= now_ns:
             self.backlog.search_on_ns = None
@@ -225,6 +226,7 @@ class Cluster(ClusterState):
             berths_ns,
             recounts.next_ns(self.backlog, now_ns, limits.retold),
             decision.stale_next_ns,
+            self.claims.vanished.next_ns,
         )
         has_more = decision.has_put_off or self.backlog.quota_sleepers.have_more
         wake_at_ns = now_ns if has_more else min((at for at in times if at is not None), default=None)

@@ -72,7 +72,7 @@ class ClusterState:
         #: Claims of pods, and the volumes behind them.
         self.storage = Storage(self._changed, self._touch)
         #: ResourceClaims of pods, and the devices that there are for them.
-        self.claims = ResourceClaims(self._changed, self._touch, compiler=compile_selector)
+        self.claims = ResourceClaims(self._changed, self._touch, compiler=compile_selector, pod=self._pods.records.get)
         #: Jobs of pods, and what they say about starting together.
         self.owners = Owners(self._changed, self._touch, are_grouped=settings.are_grouped)
         #: Members of gangs that have done their work.
@@ -235,6 +235,7 @@ class ClusterState:
         elif uid in self._pods.reservations:
             self._drop_pod(uid)
         else:
+            self.claims.vanished.ended(uid)
             self._end_pod(uid)
 
     def _put_reservation(self, found: Reservation) -> None:
@@ -288,6 +289,9 @@ class ClusterState:
         gone = self._succeeded.drop(uid)
         if gone is not None:
             self._touch_gang(gone.namespace, gone.pod_group)
+        record = self._pods.records.get(uid)
+        if record is not None and record.node:
+            self.claims.vanished.vanished(record)
         self._end_pod(uid)
 
     def _end_pod(self, uid: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.node.claims import CLAIMS, listed, moorage_on, node_with, plane_with
 from tests.node.pods import NAMESPACE, Machine, Pod, eventually, pod, share, whole
-from tools.cluster.deployment import Deployment
+from tools.cluster.deployment import BINDER, SCHEDULER, Deployment, Options
 from tools.cluster.plane import ControlPlane
 from tools.controlplane import KUBELET
 from tools.node.claimnode import DRIVER, ClaimNode
@@ -191,22 +191,38 @@ def test_devices_pass_from_pods_that_have_ended_to_the_next_and_are_never_prepar
     assert "another claim has" not in told
 
 
+def _restart(moorage: Deployment) -> None:
+    moorage.stop(SCHEDULER)
+    moorage.start(SCHEDULER)
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["the same scheduler", "one that was restarted"])
 def test_devices_of_a_pod_that_was_deleted_by_force_are_prepared_again_when_its_program_has_ended(
-    machine: Machine, node: ClaimNode, name: str
+    machine: Machine, node: ClaimNode, moorage: Deployment, name: str, *, is_known: bool
 ) -> None:
+    """The scheduler keeps them for 115 s and the grace period; one that was restarted leaves that to the driver."""
     machine.plane.apply(json.dumps(_claim(name, count=2, is_template=True)))
-    deaf = _using(f"{name}-deaf", template=name, terminationGracePeriodSeconds=30)
+    deaf = _using(f"{name}-deaf", template=name, terminationGracePeriodSeconds=20)
     deaf["spec"]["containers"][0]["command"] = ["/usr/bin/python3", "-c", _TELLS_ITS_CLAIMS + _STAYS]
     machine.create(deaf)
     machine.reached(f"{name}-deaf", "Running")
     path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}-deaf"
     machine.plane.rest().call("DELETE", path, {"gracePeriodSeconds": 0})
-    machine.create(_using(f"{name}-next", template=name))
+    has_ended = f"has unprepared {NAMESPACE}/{name}-deaf"
+    if is_known:
+        machine.create(_using(f"{name}-next", template=name))
+        eventually(lambda: has_ended in node.driver_log() or None, lambda: f"{name}-deaf to end")
+        _waits_for_devices(machine, f"{name}-next")
+        assert not machine.get(f"{name}-next")["spec"].get("nodeName")
+        _restart(moorage)
+    else:
+        _restart(moorage)
+        machine.create(_using(f"{name}-next", template=name))
     assert machine.sees(f"{name}-next") == set(node.claimable)
     (claim,) = listed(machine)
     _are_prepared(node, machine, claim)
     told = node.driver_log()
-    assert told.index(f"has unprepared {NAMESPACE}/{name}-deaf") < told.index(f"has prepared {NAMESPACE}/{name}-next")
+    assert told.index(has_ended) < told.index(f"has prepared {NAMESPACE}/{name}-next")
 
 
 def test_a_gang_starts_when_there_are_devices_for_all_of_its_claims(

@@ -27,6 +27,7 @@ from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.allocation_order import AllocationOrder
 from scheduler.core.nodes.extended_claims import ExtendedClaims
+from scheduler.core.nodes.vanished_users import VanishedUsers
 from wire.versions import is_older
 
 #: What a verdict names while a kind can't be read.
@@ -42,10 +43,17 @@ class ResourceClaims:
     """Claims, slices and classes, and who waits with which claim.
 
     ``changed`` is called when a decision on a pod of ours may change, ``touched`` with the UID of each pod of which
-    that is known. ``compiler``: of selectors.
+    that is known. ``compiler``: of selectors. ``pod``: finds a pod that has not ended, by its UID.
     """
 
-    def __init__(self, changed: Callable[..., None], touched: Callable[[str], None], *, compiler: Compiler) -> None:
+    def __init__(
+        self,
+        changed: Callable[..., None],
+        touched: Callable[[str], None],
+        *,
+        compiler: Compiler,
+        pod: Callable[[str], PodRecord | None],
+    ) -> None:
         self._told = changed
         self._touched = touched
         self.claims: Facts[ResourceClaimKey, ResourceClaimRecord] = Facts(
@@ -58,6 +66,8 @@ class ResourceClaims:
         #: Devices of claims that are allocated, as far as is seen; and which claim was allocated first.
         self.taken = Taken()
         self.order = AllocationOrder()
+        #: Devices that pods which vanished may still use.
+        self.vanished = VanishedUsers(self.taken, pod, self._all_changed)
         #: Claims (UIDs) that have devices which others have, too, with these others.
         self.clashing: dict[str, frozenset[str]] = {}
         #: Pods that wait and use claims, by UID; and who uses which.
@@ -139,6 +149,7 @@ class ResourceClaims:
         if before is not None and (now is None or now.uid != before):
             concerned |= self._sharing(before)
             self.order.forget(before)
+            self.vanished.see(before, None)
             self.taken.drop(before)
             del self._key_of[before]
             self.clashing.pop(before, None)
@@ -147,6 +158,7 @@ class ResourceClaims:
             results = now.allocation.results if now.allocation is not None else ()
             concerned |= self._sharing(now.uid)
             self.order.put(now, results)
+            self.vanished.see(now.uid, now)
             self.taken.put(now.uid, results)
             concerned |= self._sharing(now.uid)
         self._note_clashes(concerned)
@@ -276,7 +288,7 @@ class ResourceClaims:
     def _has_earlier(self, uid: str) -> bool:
         """Whether another claim has a device of this claim (UID), and was not surely allocated later."""
         found = clashes(uid, self.inventory.view(), self.taken)
-        return any(not self.order.is_later(other, than=uid) for other in found)
+        return any(not self.order.is_later(other, than=uid) for other in found if other in self._key_of)
 
     # --- what decisions read -----------------------------------------------------------------------------------------
     def judged(self, pod: PodRecord) -> PodRecord:

@@ -1,0 +1,154 @@
+"""Devices of claims whose pods vanished before their end was seen: they stay in use for a while.
+
+Kubernetes frees a claim as soon as a pod that was deleted by force is gone, while the pod's containers may still run. A
+driver should refuse such a device, and not each one does. So it is kept from others for as long as the binder keeps a
+share (sharing/entries.py): until the pod's kubelet must have learned of the deletion, and for the pod's grace period.
+The wait begins again when its node has not been ready. Only this process knows of it; a restart forgets it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import count
+from typing import Final
+
+import msgspec
+
+from scheduler.core.claims.taken import Taken
+from scheduler.core.model.device_allocation import DeviceResult, ResourceClaimRecord
+from scheduler.core.model.records import NodeRecord, PodRecord
+from sharing.entries import LEARNS_S, LONGEST_SILENCE_S, VANISHED_MARGIN_S
+
+_NS: Final = 1_000_000_000
+_SILENCE_NS: Final = LONGEST_SILENCE_S * _NS
+_NOBODY: Final[tuple[str, ...]] = ()
+
+
+class _Wait(msgspec.Struct):
+    """A pod that vanished. ``until_ns``: when it counts as ended, None: its node is silent, or that is not judged yet.
+
+    ``silent_ns``: since when its node is not ready or gone, None: it is not.
+    """
+
+    node: str
+    wait_ns: int
+    until_ns: int | None = None
+    silent_ns: int | None = None
+
+    def is_over(self, node: NodeRecord | None, now_ns: int) -> bool:
+        """Whether the pod counts as ended by now."""
+        if node is None or not node.is_ready:
+            self.until_ns = None
+            self.silent_ns = now_ns if self.silent_ns is None else self.silent_ns
+            return now_ns >= self.silent_ns + _SILENCE_NS
+        self.silent_ns = None
+        self.until_ns = now_ns + self.wait_ns if self.until_ns is None else self.until_ns
+        return now_ns >= self.until_ns
+
+    @property
+    def next_ns(self) -> int | None:
+        """When that is to be asked next, if nothing happens."""
+        return self.until_ns if self.silent_ns is None else self.silent_ns + _SILENCE_NS
+
+
+class VanishedUsers:
+    """Keeps such devices in ``taken``. ``pod``: finds a pod that has not ended, by its UID.
+
+    ``freed`` is called when devices are free again.
+    """
+
+    def __init__(self, taken: Taken, pod: Callable[[str], PodRecord | None], freed: Callable[[], None]) -> None:
+        self._taken = taken
+        self._pod = pod
+        self._freed = freed
+        #: By claim (UID) that has devices: pods (UIDs) that may use them. And in how many of these each pod is.
+        self._users: dict[str, Collection[str]] = {}
+        self._uses: Counter[str] = Counter()
+        #: Devices that are kept, by what they are taken as: pods that may still use them.
+        self._kept: dict[str, set[str]] = {}
+        self._waits: dict[str, _Wait] = {}
+        self._numbers = count()
+
+    # --- what is seen ------------------------------------------------------------------------------------------------
+    def see(self, uid: str, claim: ResourceClaimRecord | None) -> None:
+        """Look at a claim (UID) before ``taken`` has what it has now; None: it is gone."""
+        results = claim.allocation.results if claim is not None and claim.allocation is not None else ()
+        known = self._users.get(uid, _NOBODY)
+        running = {each for each in known if self._may_run(each)}
+        lost = [each for each in self._taken.get(uid) if each not in results]
+        if lost and running:
+            self._keep(uid, lost, running)
+        users: Collection[str] = claim.reserved_for if claim is not None and results else _NOBODY
+        left = running.difference(users) if results else set[str]()
+        self._put(uid, {*users, *left} if left else users)
+
+    def _may_run(self, uid: str) -> bool:
+        pod = self._pod(uid)
+        return uid in self._waits or (pod is not None and bool(pod.node))
+
+    def _put(self, uid: str, users: Collection[str]) -> None:
+        for each in self._users.pop(uid, _NOBODY):
+            self._unuse(each)
+        if users:
+            self._users[uid] = users
+            self._uses.update(users)
+
+    def _unuse(self, uid: str) -> None:
+        self._uses[uid] -= 1
+        if not self._uses[uid]:
+            del self._uses[uid]
+
+    def _keep(self, uid: str, lost: Sequence[DeviceResult], running: set[str]) -> None:
+        owner = f"{uid} kept {next(self._numbers)}"
+        self._kept[owner] = running
+        self._uses.update(running)
+        self._taken.put(owner, lost)
+
+    def vanished(self, pod: PodRecord) -> None:
+        """A pod is gone that was bound, and that nobody saw end."""
+        if pod.uid in self._uses:
+            wait_s = LEARNS_S + pod.grace_s + VANISHED_MARGIN_S
+            self._waits[pod.uid] = _Wait(node=pod.node, wait_ns=wait_s * _NS)
+
+    def ended(self, *uids: str) -> None:
+        """Pods have ended."""
+        for uid in uids:
+            self._waits.pop(uid, None)
+        over = [owner for owner, users in self._kept.items() if not users.isdisjoint(uids) and self._left(users, uids)]
+        for owner in over:
+            del self._kept[owner]
+            self._taken.drop(owner)
+        if over:
+            self._freed()
+
+    def _left(self, users: set[str], uids: Collection[str]) -> bool:
+        """Take pods out of those that may use a device; return whether none is left."""
+        for uid in users.intersection(uids):
+            users.discard(uid)
+            self._unuse(uid)
+        return not users
+
+    # --- time --------------------------------------------------------------------------------------------------------
+    def expire(self, now_ns: int, node: Callable[[str], NodeRecord | None]) -> None:
+        """Free what nobody can use any more. ``node``: finds one by its name."""
+        over = [uid for uid, wait in self._waits.items() if wait.is_over(node(wait.node), now_ns)]
+        if over:
+            self.ended(*over)
+
+    @property
+    def next_ns(self) -> int | None:
+        """When ``expire`` may free something, if nothing else happens; None: never."""
+        if not self._kept:
+            return None
+        return min((at for wait in self._waits.values() if (at := wait.next_ns) is not None), default=None)
+
+    @property
+    def kept(self) -> Mapping[str, Collection[str]]:
+        """What is kept from others: by what devices are taken as, the pods (UIDs) that may use them."""
+        return self._kept
+
+    @property
+    def size(self) -> int:
+        """How many entries are held of claims and pods."""
+        return len(self._users) + len(self._uses) + len(self._kept) + len(self._waits)
