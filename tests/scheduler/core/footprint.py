@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from typing import Any, Final
 
 import msgspec
@@ -50,55 +50,63 @@ _KEPT_VALUES: Final = {
     ("Changes", "_helped_since"),
 }
 
+_SLOTS: Final[dict[type, frozenset[str]]] = {}
+
 
 def footprint(thing: object) -> list[object]:
     """Everything reachable from ``thing`` in the order of attributes and items; of objects each once."""
-    return list(_walk(thing, set()))
+    found: list[object] = []
+    _walk(thing, found, set())
+    return found
 
 
-def _walk(thing: object, seen: set[int]) -> Iterator[object]:
+def _walk(thing: object, found: list[object], seen: set[int]) -> None:
     match thing:
-        case np.ndarray():
-            yield thing.tobytes()
         case str() | bytes() | int() | float() | None:
-            yield thing
+            found.append(thing)
+        case np.ndarray():
+            found.append(thing.tobytes())
         case msgspec.Struct() if thing.__struct_config__.frozen:
-            yield thing.__class__
-            yield msgspec.json.encode(thing, enc_hook=repr)
+            found += (thing.__class__, msgspec.json.encode(thing, enc_hook=repr))
         case tuple() | frozenset():
-            yield thing.__class__
-            yield from _inside(thing, seen)
+            found.append(thing.__class__)
+            _inside(thing, found, seen)
         case _ if id(thing) in seen:
-            yield "again"
+            found.append("again")
         case _ if callable(thing):
-            yield "a function"
+            found.append("a function")
         case _:
             seen.add(id(thing))
-            yield thing.__class__
-            yield from _inside(thing, seen)
+            found.append(thing.__class__)
+            _inside(thing, found, seen)
 
 
-def _inside(thing: Any, seen: set[int]) -> Iterator[object]:
+def _inside(thing: Any, found: list[object], seen: set[int]) -> None:
     match thing:
-        case Mapping():
+        case dict() | Mapping():
             for key, value in thing.items():
-                yield from _walk(key, seen)
-                yield from _walk(value, seen)
-        case Set():
-            yield frozenset(map(repr, thing))
+                _walk(key, found, seen)
+                _walk(value, found, seen)
         case list() | tuple():
             for item in thing:
-                yield from _walk(item, seen)
+                _walk(item, found, seen)
+        case Set():
+            found.append(frozenset(map(repr, thing)))
         case _:
             for name in sorted(_attributes(thing)):
                 if (type(thing).__name__, name) not in _KEPT_VALUES and hasattr(thing, name):
-                    yield name
-                    yield from _walk(getattr(thing, name), seen)
+                    found.append(name)
+                    _walk(getattr(thing, name), found, seen)
 
 
 def _attributes(thing: object) -> set[str]:
-    slots = {name for cls in type(thing).__mro__ for name in getattr(cls, "__slots__", ())}
-    return slots | set(getattr(thing, "__dict__", {}))
+    return {*_slots(type(thing)), *getattr(thing, "__dict__", {})}
+
+
+def _slots(of: type) -> frozenset[str]:
+    if of not in _SLOTS:
+        _SLOTS[of] = frozenset(name for cls in of.__mro__ for name in getattr(cls, "__slots__", ()))
+    return _SLOTS[of]
 
 
 def sizes(thing: object) -> Counter[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import islice
 
 from gpu.reservation import group_id
 
@@ -133,11 +134,11 @@ def _choose(machine: Machine, want: Want, *, spread: bool) -> list[tuple[Card, F
     if fresh_cost is not None:
         taken = {card.group for card in machine.cards}
         groups = (group_id(f"uid-{machine.name}", f"uid-{want.name}", number) for number in range(64))
-        fresh_groups = [group for group in groups if group not in taken]
-        for number in range(max(0, min(room, want.devices))):
+        fresh_groups = (group for group in groups if group not in taken)
+        for number, group in enumerate(islice(fresh_groups, max(0, min(room, want.devices)))):
             order = f"{number:03}"
             rank = (Fraction(-1), 1, order) if spread else (1, Fraction(0), order)
-            options.append((rank, Card(fresh_groups[number], 0, Fraction(0)), fresh_cost))
+            options.append((rank, Card(group, 0, Fraction(0)), fresh_cost))
     options.sort(key=lambda option: option[0])
     if len(options) < want.devices:
         return None
