@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.handover import PlannedDevice
@@ -19,7 +19,7 @@ from scheduler.core.room.written import MOST_TIMES, Record, Texts, added, evicti
 from tests.fuzzing import fuzzed
 
 NOW_S = 1_800_000_000
-_words = st.text(min_size=1, max_size=12).filter(lambda text: not any("\ud800" <= c <= "\udfff" for c in text))
+_words = st.text(min_size=1, max_size=12)
 _uids = st.uuids().map(str) | _words
 _devices = st.builds(
     PlannedDevice,
@@ -93,7 +93,6 @@ def sent(record: Record) -> int:
     return len(msgspec.json.encode(written.written(record))) - 2
 
 
-@fuzzed
 @given(_records)
 def test_what_is_written_is_read_back(record: Record) -> None:
     assert read(written.written(record)) == written.Reading(record)
@@ -229,7 +228,8 @@ def test_a_place_of_a_successor_whose_amounts_nobody_writes_is_not_read(amount: 
     assert read(changed).record.intents == ()
 
 
-@given(st.lists(_records, min_size=1, max_size=4))
+@settings(max_examples=100)
+@given(st.lists(_records, min_size=1, max_size=3))
 def test_what_is_kept_as_text_of_the_last_record_changes_nothing(records: list[Record]) -> None:
     texts = Texts()
     for record in records:
