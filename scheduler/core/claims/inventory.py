@@ -25,6 +25,8 @@ from scheduler.core.model.records import NodeRecord
 _MOST_JUDGED: Final = 64
 
 
+#: The attribute in which drivers of GPUs publish the UUID by which programs know a device.
+_UUID: Final = "uuid"
 _NO_POOLS: Final[Mapping[PoolId, Pool]] = {}
 #: Most slices of a pool that are searched for nodes when one changes; of a larger pool, a change is one of all nodes.
 _MOST_LOOKED_AT: Final = 16
@@ -33,7 +35,7 @@ _MOST_LOOKED_AT: Final = 16
 class NodePool:
     """A pool as one node reaches it: its devices in order, each with its place. ``wrong``: why it gives nothing."""
 
-    __slots__ = ("_answers", "_runs", "_selectors", "devices", "places", "pool", "wrong")
+    __slots__ = ("_answers", "_named", "_runs", "_selectors", "devices", "places", "pool", "wrong")
 
     def __init__(self, pool: Pool, reached: Iterable[Run], selectors: Selectors) -> None:
         self._runs = tuple(reached)
@@ -43,6 +45,13 @@ class NodePool:
         self.wrong = pool.wrong or self._repeated()
         self._selectors = selectors
         self._answers: dict[tuple[str, ...], list[bool | SelectorFailed | None]] = {}
+        self._named: dict[str, str] | None = None
+
+    def named(self, uuid: str) -> str:
+        """The device with this UUID, "" without one."""
+        if self._named is None:
+            self._named = {uuid_of(device.kind): device.name for device in self.devices}
+        return self._named.get(uuid, "")
 
     def is_of(self, reached: Iterable[Run]) -> bool:
         """Whether these are its devices."""
@@ -288,3 +297,10 @@ def _nodes_of(slices: Iterable[SliceRecord]) -> frozenset[str] | None:
     places = {device.place or each.place for each in slices for device in each.devices} - {None}
     named = frozenset(place.node for place in places if place is not None)
     return None if "" in named else named
+
+
+def uuid_of(kind: DeviceKind) -> str:
+    """The UUID of a device, "" if its driver does not publish one."""
+    attributes = dict(kind.attributes)
+    found = attributes.get(_UUID) or attributes.get(f"{kind.driver}/{_UUID}")
+    return str(found.value) if found is not None and found.kind == "string" else ""

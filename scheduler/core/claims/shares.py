@@ -11,14 +11,13 @@ from typing import Final
 from gpu.claimedshare import ClaimedShare
 from gpu.request import MemoryAsk, SharedAsk, charge_nano
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.claims.inventory import InventoryView
+from scheduler.core.claims.inventory import InventoryView, uuid_of
 from scheduler.core.model.device_allocation import DeviceResult
 from scheduler.core.model.device_record import DeviceKind
 from wire.quantity import NANO
 
-#: What drivers of GPUs call the memory of a device, and the UUID by which programs know it.
+#: What drivers of GPUs call the memory of a device.
 MEMORY: Final = "memory"
-UUID: Final = "uuid"
 _MIB: Final = 2**20
 
 
@@ -60,13 +59,6 @@ def claimed_share(result: DeviceResult, ask: SharedAsk, view: InventoryView) -> 
         mem_mib=mem_mib,
         uuid=uuid_of(kind),
     )
-
-
-def uuid_of(kind: DeviceKind) -> str:
-    """The UUID of a device, "" if its driver does not publish one."""
-    attributes = dict(kind.attributes)
-    found = attributes.get(UUID) or attributes.get(f"{kind.driver}/{UUID}")
-    return str(found.value) if found is not None and found.kind == "string" else ""
 
 
 def _memory(kind: DeviceKind) -> tuple[str, int] | None:

@@ -259,8 +259,12 @@ class Snapshot:
                 limited_driver=storage.limited_driver,
             ),
             VolumeStatement(storage.offers, nodes, position_of, commits.volumes_in_flight),
-            ClaimStatement(self.claims, nodes, commits.claims_in_flight),
+            ClaimStatement(self.claims, nodes, commits.claims_in_flight, self._reserved),
         )
+
+    def _reserved(self, node: str) -> list[str]:
+        """UUIDs of the devices that reservations on a node hold."""
+        return [held.uuid for held in self.pods.reserved_on(node) if held.uuid and not held.is_terminal]
 
 
 def _all_awake(draft: Draft) -> Backlog:

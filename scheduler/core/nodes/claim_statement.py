@@ -16,7 +16,7 @@ from scheduler.core.claims.allocating import allocate
 from scheduler.core.claims.taken import Taken
 from scheduler.core.filters.requirements import holds
 from scheduler.core.model.claim_choice import ClaimChoice
-from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusal, RefusalCode
+from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusal, DeviceResult, RefusalCode
 from scheduler.core.model.device_need import DeviceNeed, ResourceClaimKey
 from scheduler.core.model.extended_resource import Backed
 from scheduler.core.model.records import NodeRecord, PodRecord
@@ -28,6 +28,8 @@ from scheduler.core.nodes.table import Bools, Selection
 Chosen: TypeAlias = tuple[ClaimAllocation, ...]
 #: What is to be written for claims on their way.
 InFlight: TypeAlias = Callable[[], Iterable[ClaimChoice]]
+#: UUIDs of devices that reservations on a node (name) hold.
+Reserved: TypeAlias = Callable[[str], Iterable[str]]
 
 #: Operations that searches for the same needs may take in one decision, beyond what is usual for each node. After
 #: that, nodes whose answer is not kept count as cut; the next decision gets further.
@@ -49,18 +51,32 @@ KINDS: Final[Mapping[RefusalCode, str]] = {
 }
 
 
+def _nothing_reserved(_: str) -> Iterable[str]:
+    return ()
+
+
 class ClaimStatement:
-    """What is chosen on a statement, by position of its nodes. ``in_flight`` is asked when it is first needed."""
+    """What is chosen on a statement, by position of its nodes. ``in_flight`` is asked when it is first needed.
+
+    ``reserved``: devices (UUIDs) of a node that reservations hold. No claim gets them, though a driver publishes them.
+    """
 
     __slots__ = (
         *("_answers", "_ask", "_asked", "_chosen", "_claims", "_cut_short", "_effort", "_joining", "_nodes"),
-        *("_searching", "_taken"),
+        *("_reserved", "_searching", "_taken"),
     )
 
-    def __init__(self, claims: ResourceClaims, nodes: Sequence[NodeRecord], in_flight: InFlight) -> None:
+    def __init__(
+        self,
+        claims: ResourceClaims,
+        nodes: Sequence[NodeRecord],
+        in_flight: InFlight,
+        reserved: Reserved = _nothing_reserved,
+    ) -> None:
         self._claims = claims
         self._nodes = nodes
         self._ask = in_flight
+        self._reserved = reserved
         self._taken: Taken | None = None
         #: What searches for these needs have taken beyond what is usual.
         self._searching: Counter[tuple[DeviceNeed, ...]] = Counter()
@@ -121,6 +137,7 @@ class ClaimStatement:
 
     def _choose(self, position: int, needs: Sequence[DeviceNeed]) -> Chosen | DeviceRefusal:
         taken, node = self._in_use(), self._nodes[position]
+        self._keep_reserved(node, taken)
         self._effort += _CHOOSING + len(needs)
         known = [self._known(need) for need in needs]
         if any(each is not None and not _reaches(each, node) for each in known):
@@ -133,6 +150,15 @@ class ClaimStatement:
             return found
         fresh = iter(found)
         return tuple(next(fresh) if each is None else each for each in known)
+
+    def _keep_reserved(self, node: NodeRecord, taken: Taken) -> None:
+        """Take devices of a node that reservations hold, where a driver publishes the same ones."""
+        for uuid in self._reserved(node.name):
+            for pool in self._claims.inventory.view().pools_on(node):
+                if name := pool.named(uuid):
+                    driver, pool_name = pool.pool.id
+                    held = DeviceResult(request="", driver=driver, pool=pool_name, device=name)
+                    taken.put(f"reserved/{uuid}", (held,))
 
     def _search(self, needs: Sequence[DeviceNeed], node: NodeRecord, taken: Taken) -> Chosen | DeviceRefusal:
         before, asked = self._effort, tuple(needs)

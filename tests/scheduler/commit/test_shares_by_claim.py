@@ -11,13 +11,13 @@ import msgspec
 
 from admission.settings import Settings as AdmissionSettings
 from gpu.claimedshare import ClaimedShare
-from kube.client.resources import PODS, RESOURCE_SLICES
+from kube.client.resources import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from simulator.claimcontroller import ClaimController
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
-from tests.scheduler.commit.devices import DRIVER, claims_of, devices, given, users
+from tests.scheduler.commit.devices import DRIVER, claims_of, create_claim, devices, given, users, using
 from tests.scheduler.stage import (
     TEAM,
     bound,
@@ -45,16 +45,18 @@ async def _stage(
         stage.stage(*shape.split(), settings=settings) as world,
         devices(world, *[0] * len(world.nodes.kubelets), resource=names.GPU_RESOURCE) as made,
     ):
-        for node in sorted(world.nodes.kubelets):
+        for node in sorted(world.nodes.kubelets) if cards else ():
             await _offer(made, node, cards, shared=shared)
         yield world, made
 
 
-async def _offer(made: ClaimController, node: str, cards: int, *, shared: bool, generation: int = 1) -> None:
+async def _offer(
+    made: ClaimController, node: str, cards: int, *, shared: bool, generation: int = 1, uuid: str = ""
+) -> None:
     listed: list[dict[str, Any]] = [
         {
             "name": f"d{number}",
-            "attributes": {"uuid": {"string": f"GPU-{node}-{number}"}},
+            "attributes": {"uuid": {"string": uuid or f"GPU-{node}-{number}"}},
             "capacity": {"memory": {"value": "80Gi"}},
             "allowMultipleAllocations": shared,
         }
@@ -174,3 +176,29 @@ async def test_what_a_dead_leader_made_for_a_share_is_deleted_and_the_pod_runs_w
         await settle(120)
         assert phases(world) == {"p": "Running"}
         assert [users(each) for each in (await claims_of(made)).values()] == [["p"]]
+
+
+async def test_a_device_that_a_reservation_holds_is_given_by_no_claim_and_the_checker_finds_who_does() -> None:
+    """The driver publishes what the device plugin offers as well. The mistake is another writer's allocation."""
+    async with _stage(shape="1x1x80GiB", cards=0) as (world, made):
+        await create(world, share("p"))
+        await settle(30)
+        (device,) = msgspec.json.decode(find(world, "p")["metadata"]["annotations"][names.GRANT])["devices"]
+        await _offer(made, "node-0", 1, shared=True, generation=2, uuid=device["uuid"])
+        await create_claim(made, "c")
+        await create(world, using(pod("q"), "c"))
+        await settle(20)
+        assert phases(world) == {"p": "Running", "q": "Pending"}
+        result = {
+            "request": "r",
+            "driver": DRIVER,
+            "pool": "node-0",
+            "device": "d0",
+            "shareID": "00000000-0000-4000-8000-000000000001",
+        }
+        status = {"allocation": {"devices": {"results": [{**result, "consumedCapacity": {"memory": "80Gi"}}]}}}
+        await made.api.patch(RESOURCE_CLAIMS, "c", {"status": status}, namespace=TEAM, subresource="status")
+        await settle(1)
+        found = world.checker.findings.found
+        assert [name for name, _ in found] == ["S19"]
+        found.clear()

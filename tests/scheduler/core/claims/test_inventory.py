@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.claims.inventory import Inventory, InventoryView
+from scheduler.core.claims.inventory import Inventory, InventoryView, uuid_of
 from scheduler.core.model.device_record import PoolId, SliceRecord
 from scheduler.core.model.records import NodeRecord
 from tests.scheduler.core.claims.expressions import Compiler, model
@@ -154,3 +154,12 @@ def _any_slice(chance: random.Random, name: str) -> SliceRecord:
         count=chance.randint(1, 3),
         **where,
     )
+
+
+@pytest.mark.parametrize(
+    ("attributes", "uuid"),
+    [({"uuid": "GPU-0"}, "GPU-0"), ({f"{DRIVER}/uuid": "GPU-1"}, "GPU-1"), ({"uuid": 3}, ""), ({}, "")],
+)
+def test_the_uuid_of_a_device_is_what_its_driver_says(attributes: dict[str, Any], uuid: str) -> None:
+    (record,) = devices("a", device("d0", attributes=attributes)).devices
+    assert uuid_of(record.kind) == uuid

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpu.request import FractionAsk, MemoryAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.claims.shares import is_sharable, share_of, uuid_of
+from scheduler.core.claims.shares import is_sharable, share_of
 from scheduler.core.model.device_record import DeviceKind
 from tests.scheduler.core.device_objects import DRIVER, device, devices
 from wire.quantity import NANO
@@ -52,12 +52,3 @@ def test_fractions_fit_a_device_exactly_if_their_sum_is_no_more_than_one(parts: 
     kind = _kind(value=str(memory))
     used = sum((share_of(kind, FractionAsk(nano)) or {})["memory"] for nano in parts)
     assert (used <= memory * NANO) is (sum(parts) <= NANO_PER_DEVICE)
-
-
-@pytest.mark.parametrize(
-    ("attributes", "uuid"),
-    [({"uuid": "GPU-0"}, "GPU-0"), ({f"{DRIVER}/uuid": "GPU-1"}, "GPU-1"), ({"uuid": 3}, ""), ({}, "")],
-)
-def test_the_uuid_of_a_device_is_what_its_driver_says(attributes: dict[str, Any], uuid: str) -> None:
-    (record,) = devices("a", device("d0", attributes=attributes)).devices
-    assert uuid_of(record.kind) == uuid

@@ -16,9 +16,9 @@ from scheduler.core.model.plan import Attempt, Bind, Plan, Prepare
 from scheduler.core.model.verdict import Code
 from scheduler.core.nodes.extended_claims import claim_name
 from tests.scheduler.core.device_objects import DRIVER, device, written_slice
-from tests.scheduler.core.nodes.claiming import claimed
+from tests.scheduler.core.nodes.claiming import chosen, claimed, claiming
 from tests.scheduler.core.nodes.mounting import reasons, told
-from tests.scheduler.core.objects import NANO, bound, by_claim, cluster, feed, node, pod, queue
+from tests.scheduler.core.objects import NANO, bound, by_claim, cluster, feed, node, pod, queue, reservation
 from wire import names
 from wire.core import Pod
 from wire.resource import DeviceClass, ResourceSlice
@@ -244,3 +244,20 @@ def test_a_class_that_comes_later_wakes_a_share() -> None:
     assert told(made)[0] is Code.NO_NODE_FITS
     feed(made, _CLASS)
     assert _given(made.decide(0)) == {"p": ("d0", 40 * _GIB)}
+
+
+@pytest.mark.parametrize(
+    ("uuid", "phase", "is_given"),
+    [("GPU-0", "Running", False), ("GPU-1", "Running", True), ("GPU-0", "Failed", True)],
+    ids=["held", "another one", "it has ended"],
+)
+def test_no_claim_gets_a_device_that_a_reservation_holds(uuid: str, phase: str, is_given: bool) -> None:
+    """A driver publishes what the device plugin offers as well, and the pod names its claim itself."""
+    holder = reservation("g", "a", uuid=uuid, phase=phase)
+    made = cluster(node("a", gpus=1), _CLASS, _offered("a"), holder, claimed("c"), claiming("p", "c"))
+    if is_given:
+        assert chosen(made.decide(0)) == {"p": ("a", {"c": "d0"})}
+        return
+    assert reasons(made) == {"claim-devices": 1}
+    made.remove_pod(holder.metadata.uid)
+    assert chosen(made.decide(0)) == {"p": ("a", {"c": "d0"})}
