@@ -34,7 +34,7 @@ from tests.cli.page.serving import Served, served
 from tools.browser.chromium import Tab
 from wire import names
 from wire.core import Condition, ObjectMeta, Pod, PodSpec, PodStatus
-from wire.crds.gpunode import GpuNode, GpuNodeStatus, TenantStatus
+from wire.crds.gpunode import GpuNode, GpuNodeSpec, GpuNodeStatus, MigLayout, SlicePlace, TenantStatus
 
 pytestmark = pytest.mark.browser
 
@@ -332,6 +332,11 @@ async def test_use_is_beside_shares_and_idle_ones_are_listed_while_the_agent_of_
         assert "uses 90% of its memory, not known of its SMs" in said
         assert "memory limit: after (kill)" in said
         assert "reported by the agent of this node" in said
+        layout = [SlicePlace(profile="2g.20gb", start=0)]
+        asked = GpuNodeSpec(mig=[MigLayout(uuid="GPU-b", layout=layout, attempt="a")])
+        objects.put_gpu_node(msgspec.structs.replace(report, status=later, spec=asked))
+        text = "MIG slices of GPU-b are asked for: 2g.20gb at 0"
+        await tab.until(f"document.querySelector('article').innerText.includes({text!r})")
         objects.put_pod(agent("False"))
         await tab.until("document.querySelector('article').innerText.includes('has not worked for')")
         assert "90%" not in await tab.evaluate("document.querySelector('article').innerText")
