@@ -14,13 +14,13 @@ import pytest
 from kube.client.api import Api
 from kube.client.resources import JOBS, NAMESPACES
 from kube.client.retry import Retry
-from kube.lead.secondary import Kind, Secondary
+from kube.lead.secondary import Kind, Secondary, SecondaryTee
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from kube.memory.server import MemoryApiServer
 from simulator.virtualtime import VirtualClock
 from tests.conftest import AnyioBackend
-from wire.core import Job, Namespace
+from wire.core import Job, Namespace, ObjectMeta
 
 FORBIDDEN, LOST = Fault(refuse_with=403), Fault(lost="request")
 
@@ -168,3 +168,16 @@ async def test_a_term_waits_ten_seconds_for_lists_that_are_not_answered() -> Non
         it.faults = {"jobs": LOST, "namespaces": LOST}
         await it.secondary.catch_up()
         assert it.jobs.at[-1] == it.namespaces.at[-1] == (20, "behind")
+
+
+async def test_sinks_of_one_watch_see_the_same_and_only_the_first_learns_whether_it_is_in_step() -> None:
+    first, further = Told(), Told()
+    both = SecondaryTee(first, further)
+    kept = [both.keep(Namespace(metadata=ObjectMeta(name="a")))]
+    await both.replace(kept)
+    both.in_step(True)
+    both.upsert(Namespace(metadata=ObjectMeta(name="b")))
+    both.in_step(False)
+    both.delete(Namespace(metadata=ObjectMeta(name="b")))
+    assert [what for _, what in first.at] == ["list", "in step", "b", "behind", "-b"]
+    assert [what for _, what in further.at] == ["list", "b", "-b"]
