@@ -67,6 +67,7 @@ class Groups:
     """Control groups below one of their own, as kubelet's driver ``cgroupfs`` names them."""
 
     def __init__(self, root: Path) -> None:
+        self.mounted = root.parent
         self._root = root
         self._made: list[Path] = []
         self.started: list[subprocess.Popen[bytes]] = []
@@ -121,9 +122,25 @@ def hierarchy() -> Path | None:
     return None
 
 
+def unified() -> Path | None:
+    """Where groups of version 2 can be made, also where version 1 is mounted beside it."""
+    for mounted in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")):
+        if (mounted / "cgroup.controllers").exists() and os.access(mounted, os.W_OK):
+            return mounted
+    return None
+
+
 @pytest.fixture
 def groups() -> Iterator[Groups]:
-    mounted = hierarchy()
+    yield from _made(hierarchy())
+
+
+@pytest.fixture
+def unified_groups() -> Iterator[Groups]:
+    yield from _made(unified())
+
+
+def _made(mounted: Path | None) -> Iterator[Groups]:
     if mounted is None:
         pytest.skip("control groups can't be made on this machine")
     try:

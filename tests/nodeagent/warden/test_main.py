@@ -134,6 +134,31 @@ def test_it_sets_limits_by_the_driver_where_it_is_told_to(
     assert run.stop() == 0
 
 
+def test_a_process_that_moves_to_another_group_of_its_pod_has_the_limit_there_at_once(
+    run: Run, machine: Machine, unified_groups: Groups, pod: str
+) -> None:
+    """Groups of the kernel, and a container that has the right to make others beside its own, as a privileged one."""
+    container = unified_groups.container(pod)
+    beside = unified_groups.container(pod, "away from here")
+    beside.rmdir()
+    run.start("--driver-limits", "true", "--control-groups", str(unified_groups.mounted), "--interval-s", "0.25")
+    run.cap({(pod, "GPU-a"): 1024})
+    assert run.report().driver == Limited(((pod, "GPU-a"),))
+    # Limits of the groups above are lost meanwhile: what the other group has is its own.
+    machine.write()
+    moves = f'mkdir "{beside}" && echo $$ > "{beside}/cgroup.procs" && echo moved && exec sleep 600'
+    shell = ["/bin/sh", "-c", f"echo $$ > {container}/cgroup.procs && {moves}"]
+    process = subprocess.Popen(shell, stdout=subprocess.PIPE)
+    unified_groups.started.append(process)
+    with process.stdout or pytest.fail("it has an output") as output:
+        assert output.readline() == b"moved\n"
+    # The look that was under way, and the next one.
+    reports = [run.report() for _ in range(2)]
+    assert reports[-1].driver == Limited(((pod, "GPU-a"),))
+    assert f"/away\\040from\\040here 0 {1024 * MIB}\n" in machine.file.read_text()
+    assert run.stop() == 0
+
+
 def test_it_looks_as_often_as_it_is_told(run: Run) -> None:
     run.start("--interval-s", "0.25")
     looked = [run.report().sample.at_ns for _ in range(9)]
