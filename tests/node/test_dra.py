@@ -13,7 +13,7 @@ import pytest
 
 from tests.node.claims import CLAIMS, listed, moorage_on, node_with, plane_with
 from tests.node.pods import NAMESPACE, Machine, Pod, eventually, pod, share, whole
-from tools.cluster.deployment import BINDER, SCHEDULER, Deployment, Options
+from tools.cluster.deployment import SCHEDULER, Deployment
 from tools.cluster.plane import ControlPlane
 from tools.controlplane import KUBELET
 from tools.node.claimnode import DRIVER, ClaimNode
