@@ -58,6 +58,7 @@ def settings(options: SchedulerOptions) -> SchedulerSettings:
         patience_ns=round(options.berth_patience * 1_000_000_000),
         berths_percent=options.berths_percent,
         room=_room(options),
+        aligns_numa=options.numa_alignment,
     )
     scaling = ScalingSettings(image=options.scaling_pod_image, memory_nano=options.gpu_memory_to_fraction_ratio)
     return SchedulerSettings(

@@ -59,7 +59,7 @@ from scheduler.watch.cache import Cache
 from scheduler.watch.kueue_topologies import KueueTopologies
 from scheduler.watch.node_uses import NodeUses
 from scheduler.watch.sinks import NodeSink, PodGroupSink, PodSink, RequestSink
-from scheduler.watch.watched import budgets, secondary, taint_rules
+from scheduler.watch.watched import budgets, numa_nodes, secondary, taint_rules
 from wire.crds.gpunode import GpuNode
 
 
@@ -248,6 +248,7 @@ def _followed(
     """
     api, cache, rng = of.api, of.cache, of.rng
     kinds = (*secondary(cache), budgets(cache)) if of.settings.decisions.makes_room else secondary(cache)
+    kinds = (*kinds, numa_nodes(cache)) if of.settings.decisions.aligns_numa else kinds
     kinds = (*kinds, taint_rules(cache)) if of.settings.device_taint_rules else kinds
     return (
         Reflector(api, NODES, NodeSink(cache), rng=rng),  # what there is to give

@@ -45,6 +45,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/convert/device_env.py": "tests/scheduler/core/convert/test_blockers.py",
     "scheduler/core/convert/selectors.py": "tests/scheduler/core/nodes/test_anti_affinity.py",
     "scheduler/core/model/mig_card.py": "tests/scheduler/core/convert/test_gpu_nodes.py",
+    "scheduler/core/model/numa.py": "tests/scheduler/core/convert/test_numa.py",
     "scheduler/core/decide/alone.py": "tests/scheduler/core/decide/test_decide.py",
     "scheduler/core/decide/as_if.py": "tests/scheduler/core/decide/test_changes.py",
     "scheduler/core/decide/berth_candidates.py": "tests/scheduler/core/stories/test_berths.py",

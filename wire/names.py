@@ -369,6 +369,8 @@ REASON_PLUGIN_RIVAL: Final = "PluginRival"
 REASON_CARVING_FAILED: Final = "CarvingFailed"
 #: Health of a device in a container's status (KEP-4680).
 UNHEALTHY: Final = "Unhealthy"
+#: Reason of a pod that its kubelet can't align on NUMA nodes.
+TOPOLOGY_AFFINITY_ERROR: Final = "TopologyAffinityError"
 UNEXPECTED_ADMISSION_ERROR: Final = "UnexpectedAdmissionError"
 
 PENDING: Final = "Pending"

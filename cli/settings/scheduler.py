@@ -189,6 +189,10 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
         bool,
         Setting(help="have node agents make MIG slices for pods that wait for them", kind=kinds.SWITCH),
     ] = False
+    numa_alignment: Annotated[
+        bool,
+        Setting(help="place pods where kubelets can align them, by NodeResourceTopology objects", kind=kinds.SWITCH),
+    ] = False
     device_taint_rules: Annotated[
         bool,
         Setting(help="apply taints of DeviceTaintRules (resource.k8s.io/v1beta2) to devices", kind=kinds.SWITCH),

@@ -14,6 +14,7 @@ from wire.crds.gpunode import GpuNode
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 from wire.crds.topology import Topology
+from wire.noderesourcetopology import NodeResourceTopology
 from wire.reviews import SubjectAccessReview, TokenReview
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -143,6 +144,15 @@ DEVICE_TAINT_RULES = Resource(
     kind="DeviceTaintRule",
     namespaced=False,
     type=resource.DeviceTaintRule,
+)
+#: Served where its CRD is installed, by NFD for example.
+NODE_RESOURCE_TOPOLOGIES = Resource(
+    group="topology.node.k8s.io",
+    version="v1alpha2",
+    plural="noderesourcetopologies",
+    kind="NodeResourceTopology",
+    namespaced=False,
+    type=NodeResourceTopology,
 )
 VOLUME_ATTACHMENTS = Resource(
     group="storage.k8s.io",

@@ -306,6 +306,18 @@ KAI = (
 #: Ours, where the node agent is installed.
 MOORAGE = (custom("moorage.dev", "v1alpha1", "gpunodes", "GpuNode", namespaced=False),)
 
+#: What publishers of NUMA nodes bring along.
+NUMA = (
+    custom(
+        "topology.node.k8s.io",
+        "v1alpha2",
+        "noderesourcetopologies",
+        "NodeResourceTopology",
+        namespaced=False,
+        status=False,
+    ),
+)
+
 #: What NVIDIA's GPU operator brings along.
 NVIDIA = (custom("nvidia.com", "v1", "clusterpolicies", "ClusterPolicy", namespaced=False),)
 

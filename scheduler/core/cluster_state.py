@@ -27,6 +27,8 @@ from scheduler.core.convert.pods import seen_pod
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.groups.succeeded import Succeeded
 from scheduler.core.model.elsewhere import Elsewhere
+from scheduler.core.model.facts import Facts
+from scheduler.core.model.numa import NumaReport
 from scheduler.core.model.pod_kind import kind_of
 from scheduler.core.model.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.model.seen_pods import News, Pods
@@ -100,6 +102,8 @@ class ClusterState:
         #: Nodes to be counted again.
         self._marked: dict[str, None] = {}
         self._slice_caps = SliceCaps()
+        #: What NodeResourceTopology objects say of nodes.
+        self.numa: Facts[str, NumaReport] = Facts(self._numa_changed, read_changed=self._changed)
         #: Nodes as decisions have counted them (decide/snapshot.py).
         self._counted: dict[str, tuple[Supposed, Occupancy]] = {}
         #: Pods and gangs that wait, and what they wait for; ``prepared`` brings it up to date.
@@ -135,8 +139,16 @@ class ClusterState:
         if known is not None:
             self._take_node(self._joining(self._slice_caps.put(known, caps)))
 
+    def _numa_changed(self, report: NumaReport) -> None:
+        known = self._nodes.get(report.node)
+        if known is not None:
+            self._take_node(self._joining(known))
+
     def _joining(self, record: NodeRecord) -> NodeRecord:
-        """A node as it was read, marked if it has just come to this pool."""
+        """A node as it was read, with its NUMA nodes, and marked if it has just come to this pool."""
+        report = self.numa.get(record.name)
+        if report is not None or record.numa is not None:
+            record = msgspec.structs.replace(record, numa=None if report is None else report.record)
         pool, known = self.settings.pool, self._nodes.get(record.name)
         if pool is None or known is None or known.uid != record.uid or not pool.takes(record.labels):
             return record
@@ -261,7 +273,7 @@ class ClusterState:
                 self.owners.put_pod(self._pods.records[record.uid])
                 self.commits.pod_seen(record.uid, is_bound=bool(record.node))
             case News.VERSION:
-                self._note_version(record)
+                self._note_version(record, before)
             case News.NOTHING:
                 pass
 
@@ -271,7 +283,7 @@ class ClusterState:
             if kind is not None:
                 self.arrivals.add(kind)
 
-    def _note_version(self, record: PodRecord) -> None:
+    def _note_version(self, record: PodRecord, before: PodRecord | None) -> None:
         """Nothing but the version changed. It matters if a hand-over names it or the last plan would place the pod.
 
         Its claims are reserved for one version of it (resource_claims.py).
@@ -280,8 +292,17 @@ class ClusterState:
             self.claims.put_pod(self._pods.records[record.uid])
             self._touch(record.uid)
         self.residents.mark(record)  # since when it runs is no news
+        if record.aligned is not None and before is not None and record.started_s != before.started_s:
+            self._note_taken_up(record.node)
         self.commits.version_seen(record.uid)
         if record.uid in self._placed:
+            self.generation += 1
+
+    def _note_taken_up(self, name: str) -> None:
+        """A pod was taken up: what its node reports of NUMA nodes may have it in already (numa_statement.py)."""
+        node, row = self._nodes.get(name), self.ledger.row_of.get(name)
+        if node is not None and node.numa is not None and row is not None:
+            self.ledger.changes.note(row, may_help=True)
             self.generation += 1
 
     def remove_pod(self, uid: str) -> None:

@@ -90,6 +90,8 @@ OF_NODES: Final[Mapping[str, str]] = {
     "volumes": "Mount fewer volumes of that CSI driver, or add nodes.",
     "volume-binding": "Create volumes for these nodes, or use a StorageClass that does ([volumes](design/volumes.md)).",
     "volume-space": "Request a smaller volume, or free space at the storage driver.",
+    "numa": "Request fewer devices and CPUs per container, or use nodes with another policy ([NUMA](numa.md)).",
+    "numa-free": "Wait until pods there have ended, or request fewer devices or CPUs ([NUMA](numa.md)).",
     "claim-devices": "Request fewer or other devices, end pods that use some, or add nodes.",
     "claim-pool": "Look at the driver: `kubectl get resourceslices`.",
     "claim-selector": "Mend the selector of the claim or its DeviceClass.",

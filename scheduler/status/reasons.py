@@ -56,6 +56,7 @@ KIND_WORDS: Final = {
     "volumes": "node(s) exceed max volume count",
     "volume-binding": "node(s) didn't find available persistent volumes to bind",
     "volume-space": "node(s) did not have enough free storage",
+    "numa-free": "node(s) have too few free devices and CPUs on the same NUMA nodes",
     "claim-devices": "node(s) cannot allocate all claims",
     "claim-pool": "node(s) have pools of devices that are incomplete or invalid",
     "claim-selector": "node(s) where a selector or a field of a ResourceClaim can't be evaluated",

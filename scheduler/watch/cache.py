@@ -13,12 +13,16 @@ import msgspec
 from gpu import enforcement
 from gpu.fences import fences
 from gpu.reservation import Reservation
+from kube.client.clock import monotonic_ns
 from kube.watch.signal import Signal
+from scheduler.core.assumed.attempt import Flight
 from scheduler.core.cluster import Cluster
+from scheduler.core.convert.controllers import controller_uid
 from scheduler.core.model.index import Membership
 from scheduler.core.model.records import NO_WISHES, NodeRecord, PodClass, PodRecord, SeenPod
 from scheduler.telemetry.traces import Traces, Untraced
 from scheduler.watch.known_for_room import KnownForRoom
+from scheduler.watch.refusing_nodes import RefusingNodes
 from scheduler.watch.shown import Shown, ShownObjects
 from wire import names
 from wire.core import Condition, Pod
@@ -49,6 +53,8 @@ class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     finished: tuple[str, str] | None
     is_told: bool = False
     labels: dict[str, str] | None = None
+    #: Of one of ours that its kubelet could not align: who makes its successor (UID), and the node.
+    misaligned: tuple[str, str] | None = None
 
 
 class QueueShown(msgspec.Struct, frozen=True, gc=False):
@@ -71,6 +77,8 @@ class Cache:
         #: What rules of making room read beside nodes, queues and pods.
         self.room = KnownForRoom(cluster.settings.room)
         self._room_version = 0
+        #: Nodes that could not align pods.
+        self._refusing = RefusingNodes()
         #: Pods of ours that name no node, by UID.
         self.waiting: dict[str, Waiting] = {}
         #: Since when each has been seen to wait (event loop's time).
@@ -128,6 +136,7 @@ class Cache:
             finished=(pod.metadata.namespace, group) if group and has_succeeded else None,
             is_told=is_ours and bool(pod.spec.node_name) and says_unenforced(pod),
             labels=self._labels_of(pod),
+            misaligned=_misaligned(pod) if is_ours else None,
         )
 
     def _labels_of(self, pod: Pod) -> dict[str, str] | None:
@@ -152,10 +161,8 @@ class Cache:
         before, flight = self.cluster.pod(seen.pod.uid), self.cluster.commits.flight(seen.pod.uid)
         self.cluster.take_pod(seen.pod)
         taken = self.cluster.pod(seen.pod.uid)
-        if before is not None and not (before.node or before.is_elsewhere) and taken is not None and taken.node:
-            self.on_bound(before, flight.placement.alternative if flight is not None else 0)
-            if (since := self._since.get(taken.uid)) is not None:
-                self.on_waited(anyio.current_time() - since)
+        if taken is not None:
+            self._note_bound(before, taken, flight)
         if taken is not None and taken.pod_group:
             self.on_gang((taken.namespace, taken.pod_group))
         if taken is None:
@@ -164,6 +171,10 @@ class Cache:
             self.room.put_labels(taken.uid, taken.namespace, seen.pod.rv, seen.labels)
         if seen.finished is not None:
             self.finished.add(seen.finished)
+        if seen.misaligned is not None:
+            self._refusing.note(seen.pod.uid, *seen.misaligned)
+        elif before is None and taken is not None and not taken.node:
+            self._keep_off(taken)
         if seen.pod.reservation is not None:
             self._note_reservation(seen.pod.reservation)
         elif seen.is_ours:
@@ -171,6 +182,18 @@ class Cache:
             self._note_unenforced(seen)
             self.on_pod(seen.pod.uid)
         self.wake.set()
+
+    def _note_bound(self, before: PodRecord | None, taken: PodRecord, flight: Flight | None) -> None:
+        """Tell of a pod that waited here and has a node now."""
+        if before is not None and not (before.node or before.is_elsewhere) and taken.node:
+            self.on_bound(before, flight.placement.alternative if flight is not None else 0)
+            if (since := self._since.get(taken.uid)) is not None:
+                self.on_waited(anyio.current_time() - since)
+
+    def _keep_off(self, pod: PodRecord) -> None:
+        """Keep a pod that is new off nodes that refused those that had its place."""
+        for node, times in self._refusing.of(pod.controller).items() if pod.controller else ():
+            self.cluster.commits.keep_off(pod.uid, node, times, now_ns=monotonic_ns())
 
     def _note_freed(self, ended: PodRecord | None) -> None:
         """A pod has ended or is gone: tell of the devices, or parts of them, that it held."""
@@ -304,6 +327,14 @@ def _lacks(cls: PodClass, node: NodeRecord) -> bool:
 def says_unenforced(pod: Pod) -> bool:
     """Whether a pod carries the condition on what its node can't enforce."""
     return any(c.type == names.CONDITION_LIMITS_ENFORCED for c in pod.status.conditions or ())
+
+
+def _misaligned(pod: Pod) -> tuple[str, str] | None:
+    """Who makes the successor of a pod that its kubelet could not align, and the node."""
+    if pod.status.reason != names.TOPOLOGY_AFFINITY_ERROR or pod.status.phase != names.FAILED:
+        return None
+    controller = controller_uid(pod.metadata)
+    return (controller, pod.spec.node_name) if controller and pod.spec.node_name else None
 
 
 def _waiting(pod: Pod) -> Waiting:

@@ -12,6 +12,7 @@ from kube.client.resources import (
     DEVICE_TAINT_RULES,
     JOBS,
     NAMESPACES,
+    NODE_RESOURCE_TOPOLOGIES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
@@ -27,6 +28,7 @@ from scheduler.core.convert import job_owners, selectors, topologies, volume_nee
 from scheduler.core.convert.budgets import budget_record
 from scheduler.core.convert.device_classes import device_class_record
 from scheduler.core.convert.device_taint_rules import taint_rule_record
+from scheduler.core.convert.numa import numa_report
 from scheduler.core.convert.resource_slices import slice_record
 from scheduler.watch.cache import Cache
 from scheduler.watch.fact_sink import ClaimSink, FactSink, StoredSink
@@ -48,6 +50,15 @@ def taint_rules(cache: Cache) -> Kind[Any]:
         DEVICE_TAINT_RULES,
         FactSink(cache, cache.cluster.claims.inventory.rules, taint_rule_record),
         "pods whose ResourceClaims are not allocated wait; without --device-taint-rules none is read",
+    )
+
+
+def numa_nodes(cache: Cache) -> Kind[Any]:
+    """What to follow where pods are aligned on NUMA nodes."""
+    return Kind(
+        NODE_RESOURCE_TOPOLOGIES,
+        FactSink(cache, cache.cluster.numa, numa_report),
+        "pods go by the NUMA nodes that were read before, and by none on other nodes",
     )
 
 

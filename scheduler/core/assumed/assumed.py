@@ -181,6 +181,13 @@ class Commits:
             self._touched(pod_uid)
             self._changed()
 
+    def keep_off(self, pod_uid: str, node: str, times: int, *, now_ns: int) -> None:
+        """A node has refused the pods that had the place of this one so often: it is out for a while."""
+        if pod_uid in self._pods.unbound:
+            self._setback_of(pod_uid).keep_off(node, times, now_ns=now_ns, settings=self._settings)
+            self._touched(pod_uid)
+            self._changed()
+
     def overtaken(self, pod_uid: str, because: str, *, now_ns: int) -> None:
         """Note that a pod, or its PodGroup, had changed when it was to be bound.
 

@@ -43,8 +43,12 @@ class Setback:
         self.moved += 1
         self._exclude(node, now_ns=now_ns, settings=settings)
 
-    def _exclude(self, node: str, *, now_ns: int, settings: Settings) -> None:
-        count = self.excluded.get(node, (0, 0))[0] + 1
+    def keep_off(self, node: str, times: int, *, now_ns: int, settings: Settings) -> None:
+        """Note that a node has refused pods like this one so often, and that this one need not wait elsewhere."""
+        self._exclude(node, now_ns=now_ns, settings=settings, times=times)
+
+    def _exclude(self, node: str, *, now_ns: int, settings: Settings, times: int = 1) -> None:
+        count = self.excluded.get(node, (0, 0))[0] + times
         lasts_ns = _doubled(settings.exclusion_ns, count, settings.longest_exclusion_ns)
         self.excluded[node] = (count, now_ns + lasts_ns)
 

@@ -28,6 +28,7 @@ from scheduler.core.convert import (
     in_tree_volumes,
     inline_disks,
     job_owners,
+    numa,
     pod_preferences,
     pod_rules,
     queues,
@@ -40,6 +41,7 @@ from scheduler.core.convert.blockers import blocker
 from scheduler.core.convert.controllers import controller_uid
 from scheduler.core.convert.device_env import Source
 from scheduler.core.filters.registry import FILTERS, Filters
+from scheduler.core.model.numa import NumaAsk
 from scheduler.core.model.records import (
     ANYWHERE,
     Constraints,
@@ -187,12 +189,13 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     if isinstance(required, Refusal):
         problem = told(required)
     enforced = _enforced(found, required, settings)
+    aligned = _aligned(pod, settings)
     hand_over = device_env.hand_over(pod, request)
     problem = problem or device_env.taken_back(pod, request)
     cls = PodClass(
         demand=extended_asks.by_claim(demand, pod),
         request=request,
-        constraints=_shared_constraints(pod, found.cards, enforced, filters),
+        constraints=_shared_constraints(pod, found.cards, enforced, filters, aligned=aligned),
         by_config_map=Source.CONFIG_MAP in hand_over,
         strategy=found.strategy,
         uuids=found.cards.uuids,
@@ -262,8 +265,13 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,
         queue=queues.queue_of(labels) if counts_for_us else "",
         is_preemptible=queues.is_preemptible(labels.get(names.PREEMPTIBILITY_LABEL)),
+        aligned=_aligned(pod, settings),
         is_foreign=not (counts_for_us or is_reservation(pod, settings) or _is_scaling(pod)),
     )
+
+
+def _aligned(pod: Pod, settings: Settings) -> NumaAsk | None:
+    return numa.numa_ask(pod) if settings.aligns_numa else None
 
 
 def _is_scaling(pod: Pod) -> bool:
@@ -277,8 +285,12 @@ def _enforced(found: Translation, required: Requirement | Refusal, settings: Set
     return enforcement.needed(found.wishes, by_driver=found.driver_caps, is_hard=required is Requirement.HARD)
 
 
-def _shared_constraints(pod: Pod, cards: Cards, enforced: tuple[str, ...], filters: Filters) -> Constraints:
+def _shared_constraints(
+    pod: Pod, cards: Cards, enforced: tuple[str, ...], filters: Filters, *, aligned: NumaAsk | None
+) -> Constraints:
     found = constraints.constraints(pod, cards, enforced, filters)
+    if aligned is not None:
+        return msgspec.structs.replace(found, aligned=aligned)
     return ANYWHERE if found == ANYWHERE else found
 
 

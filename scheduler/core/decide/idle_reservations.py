@@ -45,6 +45,10 @@ def find_sacrifice(statement: Statement, ranking: Ranking, cls: PodClass, mask: 
         if row != GPUS:
             ok &= free[row] >= amount
     idle, leaving = statement.table.extra[IDLE], statement.table.extra[LEAVING]
+    if cls.constraints.aligned is not None:
+        # On which NUMA node a device comes back is not known: where some do, the pod is tried.
+        fits = statement.aligning.fits(statement.table, cls.constraints.aligned, slice(None))
+        ok &= fits | (idle > 0) | (leaving > 0)
     missing = need - free[GPUS]
     ok &= missing <= idle + leaving
     if not ok.any():

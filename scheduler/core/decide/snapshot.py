@@ -36,6 +36,7 @@ from scheduler.core.nodes.claim_statement import ClaimStatement
 from scheduler.core.nodes.device_sightings import Sightings
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_usage import Occupancy
+from scheduler.core.nodes.numa_statement import NumaStatement
 from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.nodes.resource_claims import ResourceClaims
 from scheduler.core.nodes.storage import Storage
@@ -260,11 +261,18 @@ class Snapshot:
             ),
             VolumeStatement(storage.offers, nodes, position_of, commits.volumes_in_flight),
             ClaimStatement(self.claims, nodes, commits.claims_in_flight, self._reserved),
+            NumaStatement(nodes, self._on_node),
         )
 
     def _reserved(self, node: str) -> list[str]:
         """UUIDs of the devices that reservations on a node hold."""
         return [held.uuid for held in self.pods.reserved_on(node) if held.uuid and not held.is_terminal]
+
+    def _on_node(self, name: str) -> tuple[list[PodRecord], list[PodRecord]]:
+        """Pods that are bound to a node, and those on their way to it."""
+        bound = [pod for pod in self.pods.bound_to(name) if pod.uid not in self.gone]
+        on_their_way = (self.pods.records.get(charge.pod_uid) for charge in self.commits.charges_at(name))
+        return bound, [pod for pod in on_their_way if pod is not None and not pod.node]
 
 
 def _all_awake(draft: Draft) -> Backlog:

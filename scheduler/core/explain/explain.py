@@ -149,6 +149,9 @@ def _resource_lacks(statement: Statement, cls: PodClass, settings: Settings) -> 
     if cls.unbound:
         for why, where in statement.binding.refusals(cls.unbound).items():
             lacks.append(Lack(why.value, "", "", where, np.zeros(len(statement.nodes), np.int64)))
+    if (aligned := cls.constraints.aligned) is not None:
+        crowded = ~statement.aligning.fits(table, aligned, slice(None))
+        lacks.append(Lack("numa-free", "", "", crowded, np.zeros(len(statement.nodes), np.int64)))
     if cls.devices:
         for kind, where in statement.allocating.refusals(cls.devices).items():
             lacks.append(Lack(kind, "", "", where, np.zeros(len(statement.nodes), np.int64)))

@@ -20,6 +20,7 @@ from scheduler.core.filters.host_ports import HostPorts
 from scheduler.core.filters.inline_disks import InlineDisks
 from scheduler.core.filters.node_affinity import NodeAffinity, Selector
 from scheduler.core.filters.node_pool import OwnPool
+from scheduler.core.filters.numa import NumaAlignment
 from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
 from scheduler.core.filters.place import Place
 from scheduler.core.filters.pod_affinity import PodAffinity
@@ -148,5 +149,6 @@ FILTERS: Final = Filters(
         PodAntiAffinity(),
         OthersAntiAffinity(),
         DeclaredFeatures(),
+        NumaAlignment(),
     ]
 )

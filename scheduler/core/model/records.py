@@ -23,6 +23,7 @@ from scheduler.core.model.claim_use import ResourceClaimUse
 from scheduler.core.model.device_need import DeviceNeed
 from scheduler.core.model.extended_resource import Backed, ExtendedAsk
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree
+from scheduler.core.model.numa import NumaAsk, NumaRecord
 from scheduler.core.model.pod_preferences import PodPreferences, WeightedTerm
 from scheduler.core.model.pod_rules import HostPort, InlineDisk, PodRules
 from scheduler.core.model.topology import LevelConstraint
@@ -140,6 +141,8 @@ class Constraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_onl
     allocated: tuple[tuple[Term, ...], ...] = ()
     #: Extended resources, and whether the node's device plugin has to offer them, or must not.
     sources: tuple[tuple[str, bool], ...] = ()
+    #: What kubelets align of it on NUMA nodes, where that is read.
+    aligned: NumaAsk | None = None
     #: What filters have read by themselves, by kind (filters/filter.py).
     asks: tuple[tuple[str, Any], ...] = ()
 
@@ -352,6 +355,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_foreign: bool = False
     #: It is decided on by the scheduler of another node pool (``elsewhere``).
     is_elsewhere: bool = False
+    #: What its kubelet aligns of it on NUMA nodes, where that is read.
+    aligned: NumaAsk | None = None
 
     def taken(self, number: int) -> Translation | None:
         """All of what it asks, with the request of this number: 0 is the first. None if there is no such one."""
@@ -416,6 +421,8 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     devices: int = 0
     #: It came to the scheduler's node pool from another one a moment ago.
     is_joining: bool = False
+    #: What its NUMA nodes have, if its kubelet refuses pods that it can't align.
+    numa: NumaRecord | None = None
 
     @property
     def refuses_shares(self) -> bool:

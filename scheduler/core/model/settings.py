@@ -61,6 +61,8 @@ class Settings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     #: Of all GPUs, how many may be on such nodes; 0: none are kept.
     berths_percent: int = 10
     room: RoomSettings = RoomSettings()
+    #: Pods go only where kubelets can align them on NUMA nodes, as NodeResourceTopology objects say.
+    aligns_numa: bool = False
 
     @property
     def uses_prices(self) -> bool:

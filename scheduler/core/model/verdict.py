@@ -151,6 +151,7 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     ``claims-whole`` (claims give GPUs there, and its driver lets no two claims share one) |
     ``claim-selector`` (a selector of a ResourceClaim has no answer there) | ``claim-search`` (the search was cut) |
     ``resource-source`` (the node's device plugins offer some of the extended resources that a claim could give) |
+    ``numa`` (its kubelet can't align the pod even on an empty node) | ``numa-free`` (nor now, with what is in use) |
     ``others-anti-affinity`` (a pod is there, or in the same domain, that keeps it off) |
     ``berth`` (it is kept for another group, which the verdict's ``berth`` names).
     ``resource``: Kubernetes name, or ``gpu-share`` / ``gpu-memory`` for parts of a device.

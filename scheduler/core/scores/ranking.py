@@ -54,6 +54,7 @@ class Ranking:
 
     __slots__ = (
         "_admitting",
+        "_aligned",
         "_amounts",
         "_changed",
         "_enforces",
@@ -85,6 +86,7 @@ class Ranking:
         #: Judgement per position (filters/registry.py), by all but rules about other pods.
         self._admitting = statement.admitting(cls)
         self._rules = columns_of(statement, cls)
+        self._aligned = cls.constraints.aligned
         resources = statement.table.resources
         #: Whether every resource asked is one that some node has.
         self.known = all(name in resources for name, _ in cls.demand.extended)
@@ -239,12 +241,7 @@ class Ranking:
         ok = self._usable[selection].copy()
         for row, amount in self._amounts:
             ok &= look.free[row] >= amount
-        if volumes := volumes_to_come.of_class(self.cls, self._statement.attaching.limited_driver):
-            ok &= self._statement.attaching.fits(volumes, selection)
-        if self.cls.unbound:
-            ok &= self._statement.binding.fits(self.cls.unbound, selection)
-        if self.cls.devices:
-            ok[ok] = self._statement.allocating.fits(self.cls.devices, _where(ok, selection))
+        self._narrow_by_choices(ok, selection)
         if self.asks:
             self._narrow(ok, look, selection)
         keys = self.score.keys(look)
@@ -257,6 +254,17 @@ class Ranking:
             for position, doubt in self._statement.doubts.items():
                 self._put_last(keys, selection, position, doubt)
         return keys
+
+    def _narrow_by_choices(self, ok: Bools, selection: Selection) -> None:
+        """Leave only nodes that have volumes, devices and NUMA nodes for the class."""
+        if volumes := volumes_to_come.of_class(self.cls, self._statement.attaching.limited_driver):
+            ok &= self._statement.attaching.fits(volumes, selection)
+        if self.cls.unbound:
+            ok &= self._statement.binding.fits(self.cls.unbound, selection)
+        if self.cls.devices:
+            ok[ok] = self._statement.allocating.fits(self.cls.devices, _where(ok, selection))
+        if self._aligned is not None:
+            ok[ok] = self._statement.aligning.fits(self._statement.table, self._aligned, _where(ok, selection))
 
     def _put_last(self, keys: Int64s, selection: Selection, position: int, doubt: Doubt) -> None:
         """Rank a node that owes an answer, if it is among those looked at."""

@@ -1,4 +1,4 @@
-"""What a decision charges beside nodes: attached volumes, volumes of unbound claims, devices of ResourceClaims."""
+"""What a decision charges beside nodes: volumes, those of unbound claims, devices of ResourceClaims, NUMA nodes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from scheduler.core.model.claim_choice import ClaimChoice
 from scheduler.core.model.volume_need import VolumeChoice
 from scheduler.core.nodes.claim_statement import ClaimStatement
+from scheduler.core.nodes.numa_statement import NumaStatement
 from scheduler.core.nodes.volume_limits import AttachStatement
 from scheduler.core.nodes.volume_statement import VolumeStatement
 
@@ -20,6 +21,8 @@ class Copies(NamedTuple):
     binding: VolumeStatement
     #: Devices of ResourceClaims that are allocated with their pods' placements.
     allocating: ClaimStatement
+    #: What is free on NUMA nodes.
+    aligning: NumaStatement
 
 
 class Chosen(NamedTuple):

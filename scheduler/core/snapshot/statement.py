@@ -21,6 +21,7 @@ from gpu.pinning import Pin
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.convert.volumes import ClaimKey
+from scheduler.core.model.numa import NumaAsk
 from scheduler.core.model.records import Constraints, Demand, NodeRecord, PodClass, PodRecord
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.device_sightings import Prospect, Sightings
@@ -90,6 +91,8 @@ class _Changed:
     free: Int64s | None = None
     #: Pods that came to the node (1) or left it (-1).
     moved: list[tuple[PodRecord, int]] = field(default_factory=list)
+    #: What a pod that was placed gets aligned.
+    aligned: NumaAsk | None = None
 
 
 class Statement:
@@ -104,6 +107,7 @@ class Statement:
         "_order",
         "_settings",
         "_sightings",
+        "aligning",
         "allocating",
         "attaching",
         "binding",
@@ -144,7 +148,7 @@ class Statement:
         self.nodes = in_order.nodes
         self.position_of = in_order.position_of
         #: Volumes and devices of claims, and claims that one pod at a time may use, in the statement.
-        self.attaching, self.binding, self.allocating = copies(in_order.nodes, in_order.position_of)
+        self.attaching, self.binding, self.allocating, self.aligning = copies(in_order.nodes, in_order.position_of)
         self.claims: set[ClaimKey] = set()
         #: How many evictions stand: what fitted nowhere before one of them may fit.
         self.evictions = 0
@@ -232,6 +236,7 @@ class Statement:
                 claims=claims,
                 chosen=chosen,
                 moved=moved,
+                aligned=pod.aligned,
             )
         )
         self.claims.update(claims)
@@ -239,6 +244,7 @@ class Statement:
             self.binding.take(chosen.volumes)
         if chosen.claims:
             self.allocating.take(chosen.claims)
+        self.aligning.take(position, pod.aligned)
         self.touched.append(position)
         free = self.table.free
         for row, amount in amounts:
@@ -339,6 +345,7 @@ class Statement:
         used = self._count(node, self._supposed(position))
         table.free[:, position] = table.total[:, position] - self._ledger.used(used)
         table.put_devices(position, node, devices_of(used))
+        self.aligning.forget(position)
         self.touched.append(position)
 
     def _supposed(self, position: int) -> Supposed:
@@ -372,7 +379,8 @@ class Statement:
 
     def take_effort(self) -> int:
         """What it took to count pods and to choose volumes and devices since this was asked last, in operations."""
-        return self.counts.take_effort() + self.binding.take_effort() + self.allocating.take_effort()
+        kinds = (self.counts, self.binding, self.allocating, self.aligning)
+        return sum(each.take_effort() for each in kinds)
 
     def checkpoint(self) -> int:
         """A point to come back to."""
@@ -398,6 +406,7 @@ class Statement:
             if change.chosen.claims:
                 self.touched.extend(self.allocating.give_back(position, change.chosen.claims))
             self.table.put_devices(position, self.nodes[position], change.devices)
+            self.aligning.give_back(position, change.aligned)
             self.touched.append(position)
 
 

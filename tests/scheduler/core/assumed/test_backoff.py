@@ -42,6 +42,17 @@ def test_a_pod_whose_attempt_failed_waits_then_goes_elsewhere_and_in_the_end_may
     assert back.wake_at_ns is None
 
 
+def test_a_node_that_refused_pods_like_it_is_out_and_the_pod_does_not_wait() -> None:
+    made = cluster(node("n1"), node("n2"), pod(gpus=1), settings=SETTINGS)
+    made.commits.keep_off("uid-p", "n1", 2, now_ns=0)
+    for now_ns, at in ((0, "n2"), (1999, "n2"), (2000, "n1")):
+        (entry,) = made.decide(now_ns).entries
+        assert isinstance(entry, Bind)
+        assert entry.placement.node == at
+    made.commits.keep_off("uid-gone", "n1", 1, now_ns=0)
+    assert made.commits.setback("uid-gone") is None
+
+
 def test_a_node_that_is_out_is_named_among_the_reasons() -> None:
     made = cluster(node("n1"), pod(gpus=1), settings=SETTINGS)
     made.commits.failed("uid-p", "n1", "", now_ns=0)

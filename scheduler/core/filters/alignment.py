@@ -1,0 +1,91 @@
+"""Whether a kubelet can align a pod on NUMA nodes, and which ones it takes: its Topology Manager, as a function.
+
+A container's hints agree if each of its resources fits on the same NUMA nodes, and each could not do with fewer on an
+empty machine. Of such sets kubelet takes the one with the lowest numbers. Policy ``single-numa-node`` takes sets of
+one. Resources that no NUMA node has are not aligned. Source: pkg/kubelet/cm/topologymanager (Kubernetes 1.36).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import combinations
+
+from scheduler.core.model.numa import Amounts, NumaAsk, NumaRecord
+
+#: What is free on each NUMA node, in the order of the record's resources.
+Free = list[list[int]]
+
+
+def free_of(record: NumaRecord) -> Free:
+    """What is free as it was reported."""
+    return [list(zone.available) for zone in record.zones]
+
+
+def empty(record: NumaRecord) -> Free:
+    """What would be free without any pod."""
+    return [list(zone.allocatable) for zone in record.zones]
+
+
+def admits(record: NumaRecord, free: Free, ask: NumaAsk) -> bool:
+    """Whether kubelet takes a pod, with this left on its NUMA nodes."""
+    return aligned(record, free, ask) is not None
+
+
+def aligned(record: NumaRecord, free: Free, ask: NumaAsk) -> Free | None:
+    """What is left beside a pod; None if kubelet refuses it."""
+    left = [list(zone) for zone in free]
+    if record.by_pod:
+        return left if _take(record, left, ask.whole, keep=True) else None
+    for part in ask.containers:
+        if not _take(record, left, part.amounts, keep=not part.is_brief):
+            return None
+    return left
+
+
+def taken_anywhere(free: Free, number: int, amount: int) -> None:
+    """Take so much of a resource, from the lowest NUMA nodes: nobody knows from which it is."""
+    for zone in free:
+        part = min(zone[number], amount)
+        zone[number] -= part
+        amount -= part
+
+
+def _take(record: NumaRecord, free: Free, amounts: Amounts, *, keep: bool) -> bool:
+    """Take what one container, or a pod, asks. False: kubelet refuses."""
+    numbers = _numbers(record.resources)
+    asked = [(numbers[name], amount) for name, amount in amounts if name in numbers]
+    if not asked:
+        return True
+    sizes = {_fewest((zone.capacity[number] for zone in record.zones), amount) for number, amount in asked}
+    size = sizes.pop()
+    if sizes or not size or (record.is_single and size > 1):
+        return False
+    for zones in _sets(len(free), size):
+        if all(sum(free[at][number] for at in zones) >= amount for number, amount in asked):
+            if keep:
+                for number, amount in asked:
+                    taken_anywhere([free[at] for at in zones], number, amount)
+            return True
+    return False
+
+
+@lru_cache(maxsize=256)
+def _numbers(resources: tuple[str, ...]) -> dict[str, int]:
+    return {name: number for number, name in enumerate(resources)}
+
+
+def _fewest(capacities: Iterable[int], amount: int) -> int:
+    """How many NUMA nodes have that much when all is free; 0: all together don't."""
+    left = amount
+    for count, capacity in enumerate(sorted(capacities, reverse=True), 1):
+        left -= capacity
+        if left <= 0:
+            return count
+    return 0
+
+
+@lru_cache(maxsize=64)
+def _sets(zones: int, size: int) -> Sequence[tuple[int, ...]]:
+    """All sets of this size, in the order of kubelet: by their bits as a number."""
+    return sorted(combinations(range(zones), size), key=lambda each: sum(1 << at for at in each))

@@ -1,0 +1,148 @@
+"""Which pods a kubelet aligns, and which NUMA nodes they get; compared with the merging of hints as kubelet does it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from itertools import combinations, product
+
+import pytest
+
+from scheduler.core.filters.alignment import admits, aligned, empty, free_of
+from scheduler.core.model.numa import AlignedPart, Amounts, NumaAsk, NumaRecord
+from tests.scheduler.core.numa_objects import GPU, RESTRICTED, SINGLE, record
+
+NIC = "example.com/nic"
+
+
+def _ask(*parts: Mapping[str, int]) -> NumaAsk:
+    """Containers that go on, with these amounts; CPUs in milli."""
+    whole: dict[str, int] = {}
+    for part in parts:
+        for name, amount in part.items():
+            whole[name] = whole.get(name, 0) + amount
+    return NumaAsk(tuple(AlignedPart(_sorted(part)) for part in parts), _sorted(whole))
+
+
+def _sorted(amounts: Mapping[str, int]) -> Amounts:
+    return tuple(sorted(amounts.items()))
+
+
+@pytest.mark.parametrize(
+    ("zones", "asked", "policy", "scope", "is_taken"),
+    [
+        ([{GPU: 4}, {GPU: 4}], [{GPU: 4}], SINGLE, "container", True),
+        ([{GPU: 4}, {GPU: 4}], [{GPU: 5}], SINGLE, "container", False),
+        ([{GPU: 4}, {GPU: 4}], [{GPU: 5}], RESTRICTED, "container", True),
+        ([{GPU: 4}, {GPU: 4}], [{GPU: 9}], RESTRICTED, "container", False),
+        # What is left in all is enough, and not on one NUMA node.
+        ([{GPU: (4, 2)}, {GPU: (4, 2)}], [{GPU: 3}], SINGLE, "container", False),
+        ([{GPU: (4, 2)}, {GPU: (4, 2)}], [{GPU: 3}], RESTRICTED, "container", False),
+        ([{GPU: (4, 2)}, {GPU: (4, 2)}], [{GPU: 2}], SINGLE, "container", True),
+        # Two NUMA nodes are allowed only to who could not do with one.
+        ([{GPU: (4, 3)}, {GPU: (4, 3)}], [{GPU: 5}], RESTRICTED, "container", True),
+        # GPUs and CPUs have to be on the same ones.
+        (
+            [{GPU: 4, "cpu": (8, 2)}, {GPU: (4, 0), "cpu": 8}],
+            [{GPU: 1, "cpu": 4000}],
+            SINGLE,
+            "container",
+            False,
+        ),
+        (
+            [{GPU: 4, "cpu": (8, 4)}, {GPU: (4, 0), "cpu": 8}],
+            [{GPU: 1, "cpu": 4000}],
+            SINGLE,
+            "container",
+            True,
+        ),
+        # One resource needs two NUMA nodes, another only one: kubelet finds no common set that both prefer.
+        ([{GPU: 4, "cpu": 8}, {GPU: 4, "cpu": 8}], [{GPU: 1, "cpu": 12000}], RESTRICTED, "container", False),
+        ([{GPU: 4, "cpu": 8}, {GPU: 4, "cpu": 8}], [{GPU: 8, "cpu": 12000}], RESTRICTED, "container", True),
+        # Containers one by one, or the pod as a whole.
+        ([{GPU: 4}, {GPU: 4}], [{GPU: 3}, {GPU: 3}], SINGLE, "container", True),
+        ([{GPU: 4}, {GPU: 4}], [{GPU: 3}, {GPU: 3}], SINGLE, "pod", False),
+        ([{GPU: 4}, {GPU: 4}], [{GPU: 2}, {GPU: 2}], SINGLE, "pod", True),
+        ([{GPU: (4, 3)}, {GPU: (4, 0)}], [{GPU: 2}, {GPU: 2}], SINGLE, "container", False),
+        # A resource that no NUMA node has is not aligned.
+        ([{GPU: 4}, {GPU: 4}], [{GPU: 1, NIC: 3}], SINGLE, "container", True),
+        ([{"cpu": 8}], [{GPU: 8}], SINGLE, "container", True),
+    ],
+)
+def test_a_kubelet_takes_a_pod_if_each_part_fits_on_the_fewest_numa_nodes(
+    zones: list[dict[str, object]], asked: list[dict[str, int]], policy: str, scope: str, is_taken: bool
+) -> None:
+    made = record(*zones, policy=policy, scope=scope)
+    assert admits(made, free_of(made), _ask(*asked)) is is_taken
+
+
+def test_the_lowest_numa_nodes_are_taken_and_charged() -> None:
+    made = record({GPU: (4, 1)}, {GPU: 4}, {GPU: 4})
+    left = aligned(made, free_of(made), _ask({GPU: 2}, {GPU: 1}))
+    assert left == [[0], [2], [4]]
+    assert free_of(made) == [[1], [4], [4]]
+    assert empty(made) == [[4], [4], [4]]
+
+
+def test_a_container_that_ends_first_has_to_fit_and_leaves_what_it_had() -> None:
+    made = record({GPU: 4})
+    brief = AlignedPart(((GPU, 3),), is_brief=True)
+    assert aligned(made, free_of(made), NumaAsk((brief, AlignedPart(((GPU, 2),))), ((GPU, 3),))) == [[2]]
+    too_large = AlignedPart(((GPU, 5),), is_brief=True)
+    assert aligned(made, free_of(made), NumaAsk((too_large, AlignedPart(((GPU, 2),))), ((GPU, 5),))) is None
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_it_decides_as_the_merging_of_hints(seed: int) -> None:
+    chance = random.Random(seed)
+    zones = [
+        {name: (has := chance.randint(0, 4), chance.randint(0, has)) for name in (GPU, NIC)}
+        for _ in range(chance.randint(1, 4))
+    ]
+    policy = chance.choice((SINGLE, RESTRICTED))
+    made = record(*zones, policy=policy)
+    amounts = {name: chance.randint(1, 7) for name in chance.sample([GPU, NIC], chance.randint(1, 2))}
+    taken = _merged(made, amounts)
+    left = aligned(made, free_of(made), _ask(amounts))
+    assert (left is not None) == (taken is not None)
+    if left is not None and taken is not None:
+        changed = {at for at, zone in enumerate(left) if zone != free_of(made)[at]}
+        assert changed <= set(taken)
+        assert sum(map(sum, free_of(made))) - sum(map(sum, left)) == sum(amounts.values())
+
+
+#: A set of NUMA nodes, and whether it is of the fewest that would do.
+_Hint = tuple[tuple[int, ...], bool]
+
+
+def _merged(made: NumaRecord, amounts: Mapping[str, int]) -> tuple[int, ...] | None:
+    """What kubelet does: hints of each resource, all combinations of them, the best of what is in common."""
+    hints = [list(_hints(made, name, amount)) or [((), False)] for name, amount in amounts.items()]
+    if made.is_single:
+        hints = [[hint for hint in each if len(hint[0]) == 1 and hint[1]] for each in hints]
+    best: _Hint | None = None
+    for chosen in product(*hints):
+        common = set(range(len(made.zones)))
+        for zones, _ in chosen:
+            common &= set(zones)
+        is_preferred = all(preferred for _, preferred in chosen) and len({zones for zones, _ in chosen}) == 1
+        if not common:
+            continue
+        merged = (tuple(sorted(common)), is_preferred)
+        if best is None or (merged[1], -len(merged[0]), -_bits(merged[0])) > (best[1], -len(best[0]), -_bits(best[0])):
+            best = merged
+    return best[0] if best is not None and best[1] else None
+
+
+def _bits(zones: tuple[int, ...]) -> int:
+    return sum(1 << at for at in zones)
+
+
+def _hints(made: NumaRecord, name: str, amount: int) -> Iterator[_Hint]:
+    number = made.resources.index(name)
+    every = [each for size in range(1, len(made.zones) + 1) for each in combinations(range(len(made.zones)), size)]
+    enough = [each for each in every if sum(made.zones[at].capacity[number] for at in each) >= amount]
+    fewest = min(map(len, enough), default=0)
+    for each in enough:
+        if sum(made.zones[at].available[number] for at in each) >= amount:
+            yield each, len(each) == fewest

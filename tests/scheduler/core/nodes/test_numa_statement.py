@@ -1,0 +1,171 @@
+"""Where pods can be aligned now: with what was reported, what is on its way, and what a decision has placed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import Bind, Placement, Plan
+from scheduler.core.model.settings import Settings
+from tests.scheduler.core.nodes.mounting import reasons
+from tests.scheduler.core.numa_objects import GPU, report, spec
+from tests.scheduler.core.objects import Fed, bound, cluster, feed, node, pod, reservation
+from wire.core import Pod
+
+_ON = Settings(makes_room=False, aligns_numa=True)
+_STARTED = "2026-01-01T00:00:{second:02d}Z"
+_HALF = 500_000_000
+
+
+def _made(*objects: Fed, settings: Settings = _ON, **reports: Sequence[Mapping[str, Any]]) -> Cluster:
+    made = cluster(*objects, settings=settings)
+    for name, zones in reports.items():
+        made.numa.put(report(name, *zones))
+    return made
+
+
+def _pod(name: str, gpus: int = 0, *, cpu: int = 0, on: str = "", started: int = 0) -> Pod:
+    """A pod of one container; with CPUs it is Guaranteed. ``started``: in which second its node took it up."""
+    asked = {key: str(amount) for key, amount in ((GPU, gpus), ("cpu", cpu)) if amount}
+    made = msgspec.to_builtins(pod(name, spec=spec(asked, is_guaranteed=bool(cpu)), bound_to=on))
+    if started:
+        made["status"]["startTime"] = _STARTED.format(second=started)
+    return msgspec.convert(made, Pod)
+
+
+def _placements(plan: Plan) -> list[Placement]:
+    return [entry.placement for entry in plan.entries if isinstance(entry, Bind)]
+
+
+def _placed(made: Cluster) -> dict[str, str]:
+    return {placement.name: placement.node for placement in _placements(made.decide(0))}
+
+
+def test_a_pod_goes_where_one_numa_node_has_all_of_it() -> None:
+    made = _made(node("n1"), node("n2"), _pod("p", 3), n1=[{GPU: (4, 2)}, {GPU: (4, 2)}], n2=[{GPU: (4, 0)}, {GPU: 4}])
+    assert _placed(made) == {"p": "n2"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "expected"),
+    [(3, {"numa-free": 1}), (5, {"numa": 1}), (9, {"numa": 1})],
+)
+def test_it_says_whether_the_pod_fits_on_no_numa_node_now_or_ever(gpus: int, expected: dict[str, int]) -> None:
+    made = _made(node("n1"), _pod("p", gpus), n1=[{GPU: (4, 2)}, {GPU: (4, 2)}])
+    assert reasons(made) == expected
+
+
+def test_nodes_without_an_object_and_clusters_without_the_setting_are_as_before() -> None:
+    zones: Any = {"n1": [{GPU: (4, 0)}, {GPU: (4, 0)}]}
+    assert _placed(_made(node("n1"), node("n2"), _pod("p", 8), **zones)) == {"p": "n2"}
+    assert _placed(_made(node("n1"), _pod("p", 8), settings=Settings(makes_room=False), **zones)) == {"p": "n1"}
+
+
+def test_cpus_of_guaranteed_pods_are_beside_their_gpus() -> None:
+    zones = [{GPU: 4, "cpu": (16, 4)}, {GPU: (4, 1), "cpu": 16}]
+    made = _made(node("n1"), _pod("p", 1, cpu=8), n1=zones)
+    assert _placed(made) == {"p": "n1"}
+    made = _made(node("n1"), _pod("p", 2, cpu=8), n1=zones)
+    assert reasons(made) == {"numa-free": 1}
+
+
+def test_pods_of_one_decision_are_charged_on_numa_nodes() -> None:
+    made = _made(node("n1", 6), *(_pod(name, 2) for name in "abc"), n1=[{GPU: 3}, {GPU: 3}])
+    assert set(_placed(made)) == {"a", "b"}
+    made = _made(node("n1", 6), *(_pod(name, 3) for name in "ab"), n1=[{GPU: 3}, {GPU: 3}])
+    assert set(_placed(made)) == {"a", "b"}
+
+
+def test_pods_on_their_way_are_charged_on_numa_nodes() -> None:
+    made = _made(node("n1", 6), _pod("a", 2), _pod("b", 2), n1=[{GPU: 3}, {GPU: 3}])
+    for placement in _placements(made.decide(0)):
+        made.commits.assume(placement)
+    feed(made, _pod("p", 2), _pod("q", 1))
+    assert _placed(made) == {"q": "n1"}
+    assert reasons(made) == {"numa-free": 1}
+
+
+@pytest.mark.parametrize(
+    ("left", "started", "expected"),
+    [
+        # Not taken up, and not in the report: it goes to the first NUMA node.
+        ((3, 3), 0, {"two": "n1", "three": "n1"}),
+        # Taken up a moment ago, and not in the report yet: more is in use than it says.
+        ((3, 3), 1, {"two": "n1", "three": "n1"}),
+        # Taken up and reported: nothing is charged twice.
+        ((3, 0), 1, {"two": "n1", "three": "n1"}),
+        # Reported though nobody has seen it start: it is charged again until that is seen.
+        ((0, 3), 0, {"two": "", "three": ""}),
+    ],
+)
+def test_a_bound_pod_is_charged_once(left: tuple[int, int], started: int, expected: dict[str, str]) -> None:
+    for name, gpus in (("two", 2), ("three", 3)):
+        held = _pod("held", 3, on="n1", started=started)
+        made = _made(node("n1", 6), held, _pod(name, gpus), n1=[{GPU: (3, left[0])}, {GPU: (3, left[1])}])
+        assert _placed(made).get(name, "") == expected[name]
+
+
+def test_the_newest_pods_are_those_that_are_not_reported() -> None:
+    """The report has the older one, on the first NUMA node; the newer one is on the second."""
+    older, newer = _pod("older", 2, on="n1", started=1), _pod("newer", 3, on="n1", started=5)
+    zones: Any = [{GPU: (4, 2)}, {GPU: 4}]
+    assert _placed(_made(node("n1"), older, newer, _pod("p", 2), n1=zones)) == {"p": "n1"}
+    assert _placed(_made(node("n1"), older, newer, _pod("p", 3), n1=zones)) == {}
+
+
+def test_a_reservation_that_is_not_reported_holds_a_gpu() -> None:
+    tenant = bound(pod("t", fraction="0.5"), "n1", ("g", _HALF))
+    made = _made(node("n1", 4), reservation("g", book={"uid-t": _HALF}), tenant, n1=[{GPU: 2}, {GPU: 2}])
+    feed(made, _pod("p", 2))
+    assert _placed(made) == {"p": "n1"}
+    feed(made, _pod("held", 2, on="n1"))
+    assert _placed(made) == {}
+
+
+def test_a_share_is_not_aligned() -> None:
+    made = _made(node("n1", 4), pod("s", fraction="0.5"), n1=[{GPU: (2, 1)}, {GPU: (2, 1)}])
+    assert "numa" not in str(made.decide(0))
+    assert made.waiting()[0].aligned is None
+
+
+def test_a_pod_that_was_taken_back_leaves_its_numa_nodes() -> None:
+    made = _made(node("n1", 6), *(_pod(name, 2) for name in "abc"), n1=[{GPU: 3}, {GPU: 3}])
+    first = _placed(made)
+    assert _placed(made) == first == _placed(made)
+
+
+def test_a_pod_is_tried_again_when_its_node_reports_more() -> None:
+    made = _made(node("n1", 6), _pod("p", 3), n1=[{GPU: (3, 2)}, {GPU: (3, 2)}])
+    assert reasons(made) == {"numa-free": 1}
+    made.numa.put(report("n1", {GPU: 3}, {GPU: (3, 2)}))
+    assert _placed(made) == {"p": "n1"}
+    made.numa.put(report("n1", {GPU: (3, 2)}, {GPU: (3, 2)}))
+    assert _placed(made) == {}
+    made.numa.drop(report("n1"))
+    assert _placed(made) == {"p": "n1"}
+
+
+def test_a_report_that_came_before_its_node_counts() -> None:
+    made = _made(_pod("p", 3), n1=[{GPU: (3, 2)}, {GPU: (3, 2)}])
+    feed(made, node("n1", 6))
+    assert reasons(made) == {"numa-free": 1}
+    feed(made, node("n1", 6, labels={"new": "label"}))
+    assert reasons(made) == {"numa-free": 1}
+
+
+def test_a_pod_is_tried_again_when_another_one_is_seen_to_have_started() -> None:
+    """The report has that one already; until then it was charged twice."""
+    made = _made(node("n1", 6), _pod("held", 3, on="n1"), _pod("p", 3), n1=[{GPU: (3, 0)}, {GPU: 3}])
+    assert reasons(made) == {"numa-free": 1}
+    feed(made, _pod("held", 3, on="n1", started=1))
+    assert _placed(made) == {"p": "n1"}
+
+
+def test_after_all_the_ledger_is_as_a_recount_has_it() -> None:
+    made = _made(node("n1", 6), *(_pod(name, 2) for name in "abc"), n1=[{GPU: 3}, {GPU: 3}])
+    made.decide(0)
+    assert made.validate() == []
