@@ -86,6 +86,10 @@ class DeviceManager:
     save: Callable[[Held], None] = _keep_nothing
     #: Unhealthy devices (UUIDs): their holders keep them, no other pod gets them.
     ill: set[str] = field(default_factory=set)
+    #: Devices (UUIDs) that the device plugin takes back for a time: their holders keep them, and are not told.
+    withdrawn: set[str] = field(default_factory=set)
+    #: Resources that were handed out once: kubelet tells them, with 0 where no device of one is left.
+    known: set[str] = field(default_factory=set)
     _held: Held = field(default_factory=dict)
 
     def restore(self, held: Held) -> None:
@@ -100,11 +104,21 @@ class DeviceManager:
     @property
     def resources(self) -> tuple[str, ...]:
         """What the node hands out, sorted."""
-        return tuple(sorted({device.resource for device in self.order}))
+        return tuple(sorted(self.known.union(device.resource for device in self.order)))
+
+    @property
+    def listed(self) -> dict[str, int]:
+        """How many devices of each resource of ``known`` there are, healthy or not."""
+        return {name: sum(device.resource == name for device in self.order) for name in sorted(self.known)}
 
     def well(self, resource: str) -> int:
         """How many devices of a kind are healthy, given out or not."""
-        return sum(device.resource == resource and device.uuid not in self.ill for device in self.order)
+        return sum(device.resource == resource and device.uuid not in self.unusable for device in self.order)
+
+    @property
+    def unusable(self) -> set[str]:
+        """Devices (UUIDs) that no further pod gets."""
+        return self.ill | self.withdrawn
 
     def allocate(
         self,
@@ -128,7 +142,7 @@ class DeviceManager:
         reusable = dict.fromkeys(lent)
         free = [
             *(device for device in reusable if device.resource == resource),
-            *(d for d in self.order if d.resource == resource and d.uuid not in taken | self.ill),
+            *(d for d in self.order if d.resource == resource and d.uuid not in taken | self.unusable),
         ]
         if len(free) < count:
             return Shortage(count, len(free))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,6 +36,8 @@ class Intake:
     reject_next: int = 0
     #: Whether the device plugin is away: no device can be given out (a fault).
     plugin_is_down: bool = False
+    #: Whether the device plugin refuses to hand out a device that kubelet has chosen.
+    is_refused: Callable[[Device], bool] = lambda _: False
     #: For so long after a pod's end its devices can't be given out again (a fault).
     lag_s: float = 0.0
     _active: dict[str, Pod] = field(default_factory=dict)
@@ -163,6 +165,8 @@ class Intake:
                 given = self.manager.allocate(uid, container.name, count, resource=resource, lent=lent)
                 if isinstance(given, Shortage):
                     return _shortage(given, resource)
+                if refused := next((device for device in given if self.is_refused(device)), None):
+                    return _rejected(f"rpc error: {refused.uuid} is withdrawn")
                 # Only init containers that end lend their devices; each is lent to one container after them.
                 lent = [device for device in lent if device not in given] + list(given if is_lending else ())
         return None

@@ -40,6 +40,7 @@ from simulator.checks.pools import Pools
 from simulator.checks.promises import Promises
 from simulator.checks.recounting import Recount
 from simulator.checks.releasing import Releasable
+from simulator.checks.slices import SliceUse
 from simulator.checks.telling import Scene
 from simulator.checks.writes import Evictions, Write, Writes
 from simulator.devices import Device
@@ -110,6 +111,7 @@ class Checker:
         #: Node ("" for none) -> UIDs of the pods that are there and name it.
         self._on_node: dict[str, dict[str, None]] = {}
         self._nodes: dict[str, NodeFacts] = {}
+        self._slices = SliceUse(self.findings, self.live)
         self._recount = Recount(self.live, self._on_node, self._nodes)
         self._requests: set[str] = set()
         self._keeping = Keeping(self.findings, self.writes, self._cards, self.live, self._on_node)
@@ -135,6 +137,7 @@ class Checker:
 
     def witnessed(self, record: Record) -> None:
         """Take what happened on a machine."""
+        self._slices.witnessed(record)
         self._records.append(record)
         self._judge_records()
 
@@ -176,6 +179,10 @@ class Checker:
         """A machine was replaced by another one under its name; what ran on the old one's cards is remembered."""
         self._devices[node] = tuple(devices)
         self._cards.update({device.uuid: device for device in self._devices[node]})
+
+    def destroyed(self, node: str, uuid: str, at_s: float, *, shows_processes: bool) -> None:
+        """A MIG slice was destroyed (S18). ``shows_processes``: the driver knew which processes used it."""
+        self._slices.destroyed(node, uuid, at_s, shows_processes=shows_processes)
 
     def disturbed(self, what: str) -> None:
         """Note that a component was killed, or that several of a kind work at once."""

@@ -186,6 +186,11 @@ class Kubelet:
                 scope.cancel()
 
     @property
+    def is_on(self) -> bool:
+        """Whether the machine has power."""
+        return self._power.is_set()
+
+    @property
     def is_answering(self) -> bool:
         """Whether the node hears the API server and is heard."""
         return self._power.is_set() and self._line.is_connected

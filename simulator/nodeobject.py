@@ -66,15 +66,20 @@ def readiness(*, is_ready: bool, now: str) -> dict[str, Any]:
     return {"type": "Ready", **told, "lastHeartbeatTime": now, "lastTransitionTime": now}
 
 
-def status(shape: NodeShape, *, now: str, offered: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """Make the status of a Ready node; ``now`` is the last heartbeat, ``offered`` devices that pods can have: all."""
+def status(
+    shape: NodeShape, *, now: str, offered: Mapping[str, int] | None = None, also: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """Make the status of a Ready node; ``now`` is the last heartbeat, ``offered`` devices that pods can have: all.
+
+    ``also``: devices that the shape does not tell, whether pods can have them or not.
+    """
     amounts = {
         names.CPU_RESOURCE: f"{shape.cpu_milli}m",
         names.MEMORY_RESOURCE: f"{shape.mem_mib}Mi",
         names.EPHEMERAL_STORAGE_RESOURCE: f"{shape.ephemeral_mib}Mi",
         names.PODS_RESOURCE: str(shape.pods),
     }
-    amounts |= {resource: str(count) for resource, count in {**shape.others, **shape.devices()}.items()}
+    amounts |= {resource: str(count) for resource, count in {**shape.others, **shape.devices(), **(also or {})}.items()}
     # For people: kubectl shows the version in the list of nodes.
     info = dict.fromkeys(_NODE_INFO, "") | {"kubeletVersion": "simulated", "operatingSystem": "linux"}
     conditions = [readiness(is_ready=True, now=now)]

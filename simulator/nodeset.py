@@ -93,6 +93,11 @@ class NodeSet:
         return self.kubelets[name]
 
     @property
+    def api(self) -> Api:
+        """The calls of kubelets."""
+        return self._api
+
+    @property
     def devices(self) -> dict[str, tuple[Device, ...]]:
         """Physical devices of each node."""
         return {name: kubelet.devices for name, kubelet in self.kubelets.items()}
@@ -148,7 +153,8 @@ class NodeSet:
         """Have a node say that it is well, and how many devices it offers now. Raises kube.client.errors.ApiError."""
         kubelet = self.kubelets[name]
         now = rfc3339(self._clock.now_ns())
-        status = nodeobject.status(kubelet.shape, now=now, offered=kubelet.intake.offered)
+        intake = kubelet.intake
+        status = nodeobject.status(kubelet.shape, now=now, offered=intake.offered, also=intake.manager.listed)
         await self._api.patch(NODES, name, {"status": status}, subresource="status")
 
     async def _unregister(self, kubelet: Kubelet) -> None:

@@ -23,7 +23,8 @@ def ledger(name: str, scheduler: object) -> Ledger | None:
         return None
     cluster = scheduler.cache.cluster
     is_busy = not cluster.commits.are_settled
-    return Ledger(scheduler=name, is_busy=is_busy, rows={} if is_busy else _rows(cluster))
+    caps = cluster.slice_caps.of
+    return Ledger(scheduler=name, is_busy=is_busy, rows={} if is_busy else _rows(cluster), caps=caps)
 
 
 def _rows(cluster: Cluster) -> dict[str, Row]:

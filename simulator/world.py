@@ -35,6 +35,7 @@ from kube.client.retry import Retry
 from kube.lead.lease import LeaseSettings
 from kube.memory.calls import Call
 from kube.memory.server import MemoryApiServer
+from kube.memory.types import MOORAGE
 from kube.watch.reflector import Reflector
 from scheduler.core.model.node_pool import NodePool
 from scheduler.settings import SchedulerSettings
@@ -63,8 +64,6 @@ from wire import names
 
 _OBSERVER: Final = "observer"
 _READS: Final = frozenset({"get", "list", "watch"})
-
-
 #: A broken gang's grace time, the time in which waiting members may complete it, an attempt to do so that began just
 #: before (its time-out), a tenth of the grace time until somebody looks, and the time in which containers end.
 GANG_GRACE_S: Final = 170.0
@@ -73,13 +72,13 @@ _QUEUE_LAG_S: Final = 300.0
 
 
 class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a simulated cluster is like. ``event_delay_s``: watch events are late by up to so much.
+    """What a simulated cluster is like.
 
+    ``event_delay_s``: watch events are late by up to so much.
     ``lateness``: how late who decides may hear of queues; None: by up to 300 s where events are late, else at once.
     ``pools``: node pools that have a scheduler of their own (``scheduler-<value>``); then the other one is for objects
     without the label. ``schedulers`` and ``binders``: how many of each run, schedulers of each pool. With ``election``
-    they elect a leader each, on Leases; without
-    it all of them work at once, as after a mistake in their manifests.
+    they elect a leader each, on Leases; without it all of them work at once, as after a mistake in their manifests.
     """
 
     seed: int = 0
@@ -116,7 +115,9 @@ class World:
         self.settings = settings
         self._parts = parts
         self.timeline = Timeline()
-        self.server = MemoryApiServer(clock=clock, rng=random.Random(f"{seed}/server"), auto_namespaces=True)
+        also = MOORAGE if settings.scheduler.carving is not None else ()
+        rng = random.Random(f"{seed}/server")
+        self.server = MemoryApiServer(clock=clock, rng=rng, auto_namespaces=True, extra_types=also)
         #: The calls of the cluster's users.
         self.api = Api(self.server.transport("user"), retry=Retry(random.Random(f"{seed}/user")))
         self.nodes = NodeSet(
@@ -152,18 +153,18 @@ class World:
         )
         self.server.listen(self._disruptions.take)
         self.claims = ClaimBinding(
-            Api(self.server.transport(claimbinding.USER), retry=Retry(self._rng("claims"))), begin=self._start_soon
+            Api(self.server.transport(claimbinding.USER), retry=Retry(self._rng("claims"))), begin=self.start_soon
         )
         self.server.listen(self.claims.take)
         self.resource_claims = ClaimController(
             Api(self.server.transport(claimcontroller.USER), retry=Retry(self._rng("resource-claims"))),
-            begin=self._start_soon,
+            begin=self.start_soon,
         )
         self.server.listen(self.resource_claims.take)
         replicas = self._replicas(clock)
-        #: All replicas by their names: ``binder``, ``binder-2``, ``scheduler``, ``scheduler-2``...
+        #: All replicas by their names: ``binder``, ``binder-2``, ``scheduler``...
         self.components = replicas.components
-        #: The wall clock of each component, by its name; setting one ahead or back is a jump.
+        #: The wall clock of each, by its name; setting one ahead or back is a jump.
         self.clocks = replicas.clocks
         #: Schedulers that run now, by the names of their components.
         self.running = replicas.running
@@ -355,7 +356,8 @@ class World:
             settings = msgspec.structs.replace(settings, decisions=decisions)
         return Role(name, names.SCHEDULER_NAME, self._parts.scheduler, settings, self.settings.schedulers)
 
-    def _start_soon(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def start_soon(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run something beside all else until the cluster ends."""
         if self._group is None:
             raise RuntimeError("the world has not begun")
         self._group.start_soon(run)

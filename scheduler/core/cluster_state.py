@@ -101,7 +101,7 @@ class ClusterState:
         self.sightings = Sightings()
         #: Nodes to be counted again.
         self._marked: dict[str, None] = {}
-        self._slice_caps = SliceCaps()
+        self.slice_caps = SliceCaps()
         #: What NodeResourceTopology objects say of nodes.
         self.numa: Facts[str, NumaReport] = Facts(self._numa_changed, read_changed=self._changed)
         #: Nodes as decisions have counted them (decide/snapshot.py).
@@ -131,13 +131,13 @@ class ClusterState:
         return node_record(node, with_images=bool(self.settings.weights.images))
 
     def _put_node(self, record: NodeRecord) -> bool:
-        return self._take_node(self._joining(self._slice_caps.capped(record)))
+        return self._take_node(self._joining(self.slice_caps.capped(record)))
 
     def cap_slices(self, name: str, caps: Mapping[str, int]) -> None:
         """Cap what counts of a node's resources, also where its Node says more; empty: what that says counts."""
         known = self._nodes.get(name)
         if known is not None:
-            self._take_node(self._joining(self._slice_caps.put(known, caps)))
+            self._take_node(self._joining(self.slice_caps.put(known, caps)))
 
     def _numa_changed(self, report: NumaReport) -> None:
         known = self._nodes.get(report.node)
@@ -189,7 +189,7 @@ class ClusterState:
         """Forget a node; what is known to be on it stays known."""
         if self._nodes.pop(name, None) is not None:
             self.ledger.drop(name)
-            self._slice_caps.forget(name)
+            self.slice_caps.forget(name)
             self.joining.pop(name, None)
             self.others.nodes_changed()
             self.commits.probation.forget_node(name)

@@ -8,7 +8,7 @@ everything, the scheduler has no commit open, and there is no BindRequest.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from simulator.checks.counting import NANO, NodeFacts, NodeUse
 from wire import names
@@ -35,10 +35,12 @@ class Ledger:
     scheduler: str
     is_busy: bool
     rows: Mapping[str, Row]
+    #: Node -> resource -> the most of it that counts, while slices are about to be destroyed (docs/mig.md).
+    caps: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
-def differences(row: Row, node: NodeFacts, use: NodeUse) -> Iterator[str]:
-    """Yield where a row differs from the count of its node."""
+def differences(row: Row, node: NodeFacts, use: NodeUse, caps: Mapping[str, int]) -> Iterator[str]:
+    """Yield where a row differs from the count of its node. ``caps``: of resources of which not all counts."""
     counted = {
         "milli of CPU": (row.cpu_milli, node.cpu_milli - use.cpu_milli),
         "MiB of memory": (row.mem_mib, node.mem_mib - use.mem_mib),
@@ -46,8 +48,10 @@ def differences(row: Row, node: NodeFacts, use: NodeUse) -> Iterator[str]:
         "GPUs": (row.devices.get(names.GPU_RESOURCE, 0), node.gpus - use.gpus),
     }
     for resource in sorted({*row.devices, *node.devices} - {names.GPU_RESOURCE}):
-        has = node.devices.get(resource, 0)
-        counted[resource] = (row.devices.get(resource, 0), has - use.devices[resource])
+        has = min(node.devices.get(resource, 0), caps.get(resource, node.devices.get(resource, 0)))
+        believed = row.devices.get(resource, 0)
+        # Pods may have slices that their Node does not tell: none of them is free then, and no number is kept of that.
+        counted[resource] = (believed, has - use.devices[resource]) if has else (max(believed, 0), 0)
     for what, (believed, free) in counted.items():
         if believed != free:
             yield f"{node.name}: {believed} {what} free, a recount gives {free}"

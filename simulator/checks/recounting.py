@@ -52,7 +52,7 @@ class Recount:
             yield f"its nodes are {sorted(rows)}, there are {sorted(nodes)}"
         agreed = self._agreed.setdefault(ledger.scheduler, {})
         for name in sorted(name for name, row in rows.items() if name in nodes and agreed.get(name) != row):
-            found = list(differences(rows[name], nodes[name], self.use(name)))
+            found = list(differences(rows[name], nodes[name], self.use(name), ledger.caps.get(name, {})))
             if not found:
                 agreed[name] = rows[name]
             yield from found

@@ -22,6 +22,11 @@ class SliceCaps:
         #: Records of capped nodes, as they were read.
         self._read: dict[str, NodeRecord] = {}
 
+    @property
+    def of(self) -> Mapping[str, Mapping[str, int]]:
+        """By node: the most that counts, by resource."""
+        return self._caps
+
     def put(self, node: NodeRecord, caps: Mapping[str, int]) -> NodeRecord:
         """Cap a node; with nothing to cap it counts as it was read. Returns the record that counts now."""
         read = self._read.get(node.name, node)

@@ -1,0 +1,138 @@
+"""One incarnation of an agent that makes MIG slices: its real steps, reports and watches on a simulated machine.
+
+``Carver`` and ``Publishing`` are the agent's own (nodeagent/). The device plug-in is played: it lists the slices that
+are there, and sends the list when slices or ``withdrawn`` have changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+
+from kube.client.api import Api
+from kube.client.resources import PODS
+from kube.watch.reflector import Reflector
+from kube.watch.signal import Signal
+from nodeagent.books import Books
+from nodeagent.carving import Carver, Driver, Kubelet
+from nodeagent.core.card import Card
+from nodeagent.core.mig.card import NotDone
+from nodeagent.core.mig.steps import Outcome
+from nodeagent.publishing import Publishing
+from simulator.devices import Device
+from simulator.mig.layouts import CARD_MIB, PRODUCT
+from simulator.mig.machine import SlicedMachine
+from wire import names
+from wire.core import Pod
+from wire.crds.gpunode import PLUGIN_OWN, AgentStatus, GpuNode
+
+#: How often the plug-in looks for something to send.
+_LOOK_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What an agent has of its machine.
+
+    ``listed`` is called with what the plug-in sends to kubelet: its devices, and the UUIDs of those that are unhealthy.
+    """
+
+    node: str
+    api: Api
+    machine: SlicedMachine
+    driver: Driver
+    kubelet: Kubelet
+    rng: random.Random
+    listed: Callable[[Sequence[Device], Collection[str]], None]
+
+
+class MigAgent:
+    """Runs until it is cancelled. ``carver`` makes what does the steps: tests plant mistakes."""
+
+    def __init__(self, around: Around, carver: type[Carver] = Carver) -> None:
+        self._around = around
+        self._publishing = Publishing(around.api, node=around.node, rng=around.rng)
+        self._books = Books(Signal())
+        self._reservations: Reflector[Pod] = Reflector(
+            around.api,
+            PODS,
+            self._books,
+            namespace=names.RESERVATION_NAMESPACE,
+            label_selector=f"{names.APP_LABEL}={names.RESERVATION_APP}",
+            field_selector=f"spec.nodeName={around.node}",
+            rng=around.rng,
+        )
+        self.carver = carver(
+            around.driver,
+            around.kubelet,
+            gpu_node=self._asked,
+            booked=lambda: self.booked,
+            told=self._tell,
+            heard=self._heard,
+        )
+        self._publishing.before_first = self.carver.seed
+
+    async def run(self) -> None:
+        """Do all of it until cancelled."""
+        self._tell()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._publishing.nodes.run)
+            tasks.start_soon(self._publishing.gpu_nodes.run)
+            tasks.start_soon(self._reservations.run)
+            tasks.start_soon(self._publishing.run)
+            tasks.start_soon(self._serve)
+            await self._publishing.nodes.synced.wait()
+            tasks.start_soon(self.carver.run)
+
+    async def _serve(self) -> None:
+        """Be the plug-in: read the driver, and send what kubelet does not know yet."""
+        around, sent = self._around, object()
+        while True:
+            generation, now = self.carver.generation, (self.carver.withdrawn, around.kubelet.life())
+            if (generation, now) != sent:
+                with contextlib.suppress(NotDone):
+                    await around.driver.read()
+                    self.carver.taken(generation)
+                    around.listed(around.machine.devices(), self.carver.withdrawn)
+                    sent = (generation, now)
+            await anyio.sleep(_LOOK_S)
+
+    # --- what the carver asks and tells ------------------------------------------------------------------------------
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether the Node's label offers its GPUs to be cut."""
+        node = self._publishing.node
+        return node is not None and (node.metadata.labels or {}).get(names.NODE_MIG) == names.MIG_DYNAMIC
+
+    @property
+    def booked(self) -> Collection[str]:
+        """UUIDs that reservations name."""
+        return [one.uuid for one in self._books.reservations.values() if one.uuid]
+
+    def _asked(self) -> GpuNode | None:
+        is_known = self._reservations.synced.is_set()
+        return self._publishing.gpu_node if is_known and self.is_offered else None
+
+    def _heard(self, card: str, outcome: Outcome) -> None:
+        del card, outcome
+        self._tell()
+
+    def _tell(self) -> None:
+        cards = tuple(
+            Card(
+                uuid=uuid,
+                index=index,
+                product=PRODUCT,
+                mem_mib=CARD_MIB,
+                has_mig=True,
+                slices=tuple(each.uuid for each in instances if each.uuid),
+            )
+            for index, (uuid, instances) in enumerate(self._around.machine.cards.items())
+        )
+        self._publishing.tell(cards=cards, slices=self.carver.reports, agent=AgentStatus(plugin_mode=PLUGIN_OWN))

@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import AnyioBackend
+
+
+@pytest.fixture(scope="module")
+def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:
+    """Virtual time."""
+    return virtual_anyio_backend
