@@ -21,10 +21,13 @@ from typing import Final
 import anyio
 import msgspec
 
+from nodeagent.carving import Carver
+from simulator.mig.nodes import SlicedNodes
 from simulator.parts import PRODUCT, Parts
 from simulator.violations import Violation
 from simulator.virtualtime import Deadlock, VirtualClock, VirtualTimeLoop
 from simulator.world import World
+from verification.hostile import slices_at_rest
 from verification.hostile.actions import Action
 from verification.hostile.eventlog import EventLog, LogTaker, told_error
 from verification.hostile.faults.ground import Ground
@@ -129,7 +132,9 @@ class _Run:
             self.marks.attend(world)
             self.room.attend(world)
             self.suggested.attend(world, clock)
-            ground = Ground(world, versions)
+            sliced = SlicedNodes(scenario.sliced, world, self.parts.carver or Carver)
+            sliced.begin()
+            ground = Ground(world, versions, sliced.of)
             async with anyio.create_task_group() as group:
                 for action in scenario.actions:
                     group.start_soon(self._perform, action, ground)
@@ -143,6 +148,7 @@ class _Run:
             if not await self._rest(world):
                 self._add(HANG, f"not at rest {REST_S:.0f} s after the last fault: {self._restless(world)}")
             self.pods = len(world.pods)
+            await slices_at_rest.judge(world, sliced.of)
             await world.auditor.judge_rest()
             await world.clear()
             self.log.note("action", "everything was deleted")

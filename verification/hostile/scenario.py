@@ -17,9 +17,10 @@ from binder.settings import BinderSettings
 from gpu.dialects.settings import DialectSettings
 from kube.lead.lease import LeaseSettings
 from scheduler.core.model.settings import Settings
-from scheduler.settings import ScalingSettings, SchedulerSettings
+from scheduler.settings import CarvingSettings, ScalingSettings, SchedulerSettings
 from simulator import shape
 from simulator.checks.limits import Lateness
+from simulator.mig.layouts import SlicedNode
 from simulator.settings import KubeletSettings
 from simulator.shape import NodeShape
 from simulator.world import GANG_GRACE_S, WorldSettings
@@ -30,6 +31,7 @@ from verification.hostile.faults.kinds import OF_AGENTS, OF_CLAIMS, OF_ROOM, Fau
 from verification.hostile.faults.processes import TwoLeaders
 from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.timing import Timers
+from wire import names
 
 VERSION: Final = 1
 _NS: Final = 1_000_000_000
@@ -66,6 +68,9 @@ _CONTENDED: Final = 0.4
 _KEEPS_NODES: Final = 0.6
 _PATIENCES_S: Final = (1.0, 5.0, 5.0, 20.0, 60.0)
 _BERTHS_PERCENT: Final = (10, 30, 50, 100)
+#: GPUs rest for less time than by default, so that more happens to them; nodes of which GPUs are offered.
+_CARVING: Final = CarvingSettings(rest_s=10.0, patience_s=30.0)
+_OFFERED: Final = {names.NODE_MIG: names.MIG_DYNAMIC, names.NODE_MIG_STRATEGY: "mixed"}
 #: Part of the runs in which pods are told what would let them start.
 _SUGGESTS: Final = 0.4
 #: Part of the runs in which nodes may have an agent, and then how likely each node has one.
@@ -105,6 +110,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     suggestions: bool = False
     #: Nodes that have an agent, by name.
     agents: tuple[str, ...] = ()
+    #: Nodes whose agents make MIG slices; the scheduler asks for them where there are any.
+    sliced: tuple[SlicedNode, ...] = ()
     #: How the words of other systems are read.
     dialects: DialectSettings = DialectSettings()
 
@@ -127,7 +134,17 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def nodes(self) -> tuple[NodeShape, ...]:
         """The nodes. Raises simulator.shape.MalformedShape."""
-        return shape.parse(self.shapes)
+        sliced = {each.node for each in self.settings.sliced}
+        return tuple(
+            msgspec.structs.replace(node, labels=_OFFERED) if node.name in sliced else node
+            for node in shape.parse(self.shapes)
+        )
+
+    @property
+    def sliced(self) -> tuple[SlicedNode, ...]:
+        """Those of them whose agents make MIG slices."""
+        there = {node.name for node in self.nodes}
+        return tuple(each for each in self.settings.sliced if each.node in there)
 
     @property
     def world(self) -> WorldSettings:
@@ -150,7 +167,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             kubelet=msgspec.structs.replace(kubelet, **timers.kubelet),
             admission=AdmissionSettings(hand_over=switches.hand_over, choices=Choices(dialects=switches.dialects)),
             scheduler=msgspec.structs.replace(
-                SchedulerSettings(decisions=self._decisions, scaling=scaling, suggestions=switches.suggestions),
+                SchedulerSettings(
+                    decisions=self._decisions,
+                    scaling=scaling,
+                    carving=_CARVING if switches.sliced else None,
+                    suggestions=switches.suggestions,
+                ),
                 **timers.scheduler,
             ),
             binder=msgspec.structs.replace(BinderSettings(), **timers.binder),

@@ -24,8 +24,9 @@ from verification.hostile import scenario as scenarios
 from verification.hostile.faults.kinds import KINDS
 from verification.hostile.minimising import minimise
 from verification.hostile.run import Outcome, run
-from verification.hostile.scenario import Script, scenario_of
+from verification.hostile.scenario import Script
 from verification.hostile.tally import Failure, Judged, Tally
+from verification.hostile.users import Users, scenario_with
 
 #: Runs that one failure may cost to be made smaller.
 _TRIES: Final = 300
@@ -34,12 +35,16 @@ _MINIMISED_EACH: Final = 3
 #: Seeds handed to each process ahead of time.
 _AHEAD: Final = 4
 KEEP: Final = Path("soak-failures")
+_EVERY_RUN: Final = {
+    Users.CLAIMS: "users have ResourceClaims and volumes in every run",
+    Users.MIG: "agents make MIG slices for pods in every run",
+}
 
 
-def judge(seed: int, kinds: tuple[str, ...] | None, *, with_claims: bool = False) -> Judged:
+def judge(seed: int, kinds: tuple[str, ...] | None, users: Users = Users.ANY) -> Judged:
     """Run one seed. Called in a process of the pool."""
     started_s = time.process_time()
-    scenario = scenario_of(seed, kinds, with_claims=with_claims)
+    scenario = scenario_with(users, seed, kinds)
     outcome = run(scenario)
     return Judged(
         seed=seed,
@@ -63,9 +68,9 @@ def _failure(seed: int, outcome: Outcome) -> Failure | None:
     return Failure(seed=seed, invariants=found, text=text, events=outcome.events)
 
 
-def shrink(seed: int, kinds: tuple[str, ...] | None, invariant: str, *, with_claims: bool = False) -> Script:
+def shrink(seed: int, kinds: tuple[str, ...] | None, invariant: str, users: Users = Users.ANY) -> Script:
     """Make a failing seed smaller, the same invariant still broken. Called in a process of the pool."""
-    scenario = scenario_of(seed, kinds, with_claims=with_claims)
+    scenario = scenario_with(users, seed, kinds)
     smallest = minimise(scenario, lambda tried: invariant in run(tried).broken, tries=_TRIES)
     broken = run(smallest)
     story = next((v.text for v in broken.violations if v.invariant == invariant), "")
@@ -83,10 +88,10 @@ class Soak:
         until_s: float | None,
         workers: int,
         console: Console,
-        with_claims: bool = False,
+        users: Users = Users.ANY,
     ) -> None:
         self._kinds = kinds
-        self._with_claims = with_claims
+        self._users = users
         self._keep = keep
         self._until_s = until_s
         self._workers = workers
@@ -130,7 +135,7 @@ class Soak:
         while True:
             if self._has_time:
                 free = self._workers * _AHEAD - len(running)
-                judged = partial(judge, kinds=self._kinds, with_claims=self._with_claims)
+                judged = partial(judge, kinds=self._kinds, users=self._users)
                 running |= {pool.submit(judged, seed) for seed in islice(todo, free)}
             if not running:
                 return
@@ -154,7 +159,7 @@ class Soak:
         self._minimised[invariant] = so_far + 1
         if so_far >= _MINIMISED_EACH:
             return
-        future = pool.submit(shrink, failure.seed, self._kinds, invariant, with_claims=self._with_claims)
+        future = pool.submit(shrink, failure.seed, self._kinds, invariant, self._users)
         path = self._keep / f"{invariant}-{failure.seed}.json"
         future.add_done_callback(_writer(path))
         look = f"make simulate-record SCRIPT={path}, then moorage ui --open {path.with_suffix('.run')}"
@@ -180,7 +185,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         until_s=until_s,
         workers=options.workers,
         console=console,
-        with_claims=options.claims,
+        users=Users(options.users),
     )
     return 1 if soak.go(options.seeds).failures else 0
 
@@ -194,7 +199,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="KIND,KIND",
         help=f"only these ('none' for none at all): {', '.join(sorted(KINDS))}",
     )
-    parser.add_argument("--claims", action="store_true", help="users have ResourceClaims and volumes in every run")
+    for users, what in _EVERY_RUN.items():
+        parser.add_argument(f"--{users.value}", dest="users", action="store_const", const=users.value, help=what)
+    parser.set_defaults(users=Users.ANY.value)
     parser.add_argument("--minutes", type=float, default=0.0, help="start no further seed after so long")
     parser.add_argument("--keep", type=Path, default=KEEP, metavar="FOLDER", help="where failing scripts are written")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")

@@ -1,6 +1,6 @@
 """The planted bugs: one for each root cause of the field (R1-R12), those of KAI that are others still, of queues (Q),
-of room that is made (P), of nodes that are kept for groups (B), of node pools (N), of ResourceClaims (C), and of
-suggested changes (S).
+of room that is made (P), of nodes that are kept for groups (B), of node pools (N), of ResourceClaims (C), of MIG slices
+on demand (M), and of suggested changes (S).
 
 Each is a faulty collaborator that takes the place of a right one. ``breaks`` names what its script must show broken.
 """
@@ -26,7 +26,7 @@ from simulator.hooks import Hook, hooks
 from simulator.parts import Parts
 from simulator.policies import Policy
 from simulator.replicas import BINDER, SCHEDULER
-from tests.simulation.planted import claims, clusters, desks, pools, queues, rooms, suggestions, wires
+from tests.simulation.planted import claims, clusters, desks, pools, queues, rooms, slices, suggestions, wires
 
 Json = dict[str, Any]
 
@@ -290,6 +290,31 @@ BUGS: Final[Mapping[str, Bug]] = {
         "a scheduler takes what is another one's",
         "a scheduler places pods on the nodes of all pools",
         _on(pools.UsesAllNodes, pools.USER),
+    ),
+    "M-kubelet": Bug(
+        "a slice goes that somebody has",
+        "an agent does not ask kubelet which pods have slices",
+        Parts(carver=slices.AsksNoKubelet),
+    ),
+    "M-process": Bug(
+        "a slice goes that somebody has",
+        "an agent does not look for processes, so it misses containers that kubelet forgot",
+        Parts(carver=slices.SeesNoProcess),
+    ),
+    "M-offered": Bug(
+        "a slice goes that somebody has",
+        "an agent offers slices until they are gone",
+        Parts(carver=slices.WithdrawsNothing),
+    ),
+    "M-once": Bug(
+        "a slice goes that somebody has",
+        "an agent looks once, and misses what kubelet gave just before",
+        Parts(carver=slices.LooksOnce),
+    ),
+    "M-restart": Bug(
+        "a slice goes that somebody has",
+        "an agent believes a kubelet that has just started and lists no pods",
+        Parts(carver=slices.BelievesAnyKubelet),
     ),
     "S-standing": Bug(
         "a suggestion that is not true",

@@ -12,6 +12,7 @@ from rich.console import Console
 from verification.hostile.claiming import has_claims
 from verification.hostile.scenario import scenario_of
 from verification.hostile.soak import Soak, judge, main
+from verification.hostile.users import Users
 
 
 def made(keep: Path, *, until_s: float | None = None) -> tuple[Soak, io.StringIO]:
@@ -62,7 +63,7 @@ def test_options_that_mean_nothing_are_refused(
 
 
 def test_in_a_soak_of_claims_every_run_has_some() -> None:
-    judged = judge(3, ("claims-unheard",), with_claims=True)
+    judged = judge(3, ("claims-unheard",), users=Users.CLAIMS)
     scenario = scenario_of(3, ("claims-unheard",), with_claims=True)
     assert judged.faults == tuple("claims-unheard" for _ in scenario.faults)
     assert has_claims(scenario.actions)

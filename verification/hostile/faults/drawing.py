@@ -14,11 +14,14 @@ from typing import Any, Final
 
 import msgspec
 
+from simulator.policies import AGENT
 from simulator.shape import NodeShape
-from verification.hostile.faults.kinds import KINDS, OF_AGENTS, OF_CLAIMS, OF_ROOM, Fault
+from verification.hostile.faults.kinds import KINDS, OF_AGENTS, OF_CARVING, OF_CLAIMS, OF_ROOM, Fault
 
 #: Users on the API server other than the components that may be struck (simulator/world.py, replicas.py).
 _BYSTANDERS: Final = ("", "system:nodes", "reservation", "admission")
+#: Kinds of faults that only some runs can have.
+_OF_PARTS: Final = (OF_ROOM, OF_AGENTS, OF_CLAIMS, OF_CARVING)
 #: In how many runs of a hundred, where all kinds may occur, those do that excuse an invariant.
 _EXCUSING_PERCENT: Final = 30
 
@@ -54,12 +57,12 @@ def draw(
 ) -> tuple[Fault, ...]:
     """Draw the faults of a run, by time. ``kinds``: those that may occur (None: all; empty: none).
 
-    ``about``: which of OF_ROOM, OF_AGENTS and OF_CLAIMS "all" has as well, as the run has what they are about. Where
-    users have claims, one kind at least is of these.
+    ``about``: which of OF_ROOM, OF_AGENTS, OF_CLAIMS and OF_CARVING "all" has as well, as the run has what they are
+    about. Where users have claims, or agents make slices, one kind at least is of these.
 
     Raises ValueError for a kind that is not known.
     """
-    allowed = _allowed(rng, kinds, {kind for of in (OF_ROOM, OF_AGENTS, OF_CLAIMS) if of not in about for kind in of})
+    allowed = _allowed(rng, kinds, {kind for of in _OF_PARTS if of not in about for kind in of})
     if not allowed:
         return ()
     scene = Scene(
@@ -69,9 +72,10 @@ def draw(
         duration_s=duration_s,
     )
     chosen = _chosen(rng, allowed)
-    if OF_CLAIMS in about and kinds is None:
-        few = _chosen(rng, sorted(OF_CLAIMS))[:2]
-        chosen += [each for each in few if each[0] not in {kind for kind, _ in chosen}]
+    for of in (OF_CLAIMS, OF_CARVING):
+        if of in about and kinds is None:
+            few = _chosen(rng, sorted(of))[:2]
+            chosen += [each for each in few if each[0] not in {kind for kind, _ in chosen}]
     drawn = [fault for kind, dice in chosen for fault in _faults(dice, scene, kind)]
     return tuple(sorted(drawn, key=lambda fault: fault.at_s))
 
@@ -191,6 +195,10 @@ def _scheduler(rng: random.Random, scene: Scene, _drawn: Mapping[str, Any]) -> s
     return rng.choice(scene.schedulers)
 
 
+def _scheduler_or_agent(rng: random.Random, scene: Scene, _drawn: Mapping[str, Any]) -> str:
+    return rng.choice((*scene.schedulers, AGENT))
+
+
 _SOON: Final = _between((0.5, 60))
 _STANDSTILL: Final = _between((0.1, 2), (2, 20), (20, 90))
 
@@ -222,6 +230,11 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("agent-slow", "slow_s"): _one_of(0.3, 1.0, 5.0, 30.0),
     ("book-lost", "is_empty"): _one_of(False, True),
     ("book-lost", "stage"): _one_of("told", "used", "used"),
+    ("carver-crashes", "for_s"): _between((30, 120)),
+    ("carver-crashes", "nth"): _one_of(0, 1, 1, 2, 2, 3, 4),
+    ("carver-crashes", "moment"): _one_of("before", "after"),
+    ("carver-crashes", "pause_s"): _one_of(0.0, 0.5, 3.0, 20.0),
+    ("carver-down", "for_s"): _between((1, 30), (30, 120)),
     ("cache-old", "for_s"): _between((120, 400)),
     ("cache-old", "user"): _component,
     ("cache-old", "plural"): _one_of(""),
@@ -264,8 +277,21 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("evictions-slow", "user"): _one_of(""),
     ("evictions-two-budgets", "for_s"): _between((5, 60), (60, 200)),
     ("gpu-ill", "for_s"): _between((5, 60), (60, 200)),
+    ("gpu-nodes-late", "there_s"): _one_of(0.5, 3.0, 9.0, 30.0),
+    ("gpu-nodes-meddled", "every_s"): _one_of(2.0, 7.0, 20.0),
+    ("gpu-nodes-meddled", "how"): _one_of("withdrawn", "deleted"),
+    ("gpu-nodes-unheard", "for_s"): _between((0.5, 20), (20, 150)),
+    ("gpu-nodes-unheard", "plural"): _one_of("gpunodes"),
+    ("gpu-nodes-unheard", "user"): _scheduler_or_agent,
     ("holder-goes", "for_s"): _between((5, 60), (60, 200)),
+    ("kubelet-restarts", "blind_s"): _one_of(0.0, 1.0, 4.0, 9.0),
+    ("kubelet-restarts", "every_s"): _one_of(5.0, 12.0, 30.0),
+    ("kubelet-restarts", "for_s"): _between((1, 60)),
     ("kubelet-refuses", "count"): _one_of(1, 1, 2, 5),
+    ("mig-driver-fails", "end"): _one_of("refused", "half", "done-and-failed"),
+    ("mig-driver-fails", "for_s"): _between((5, 60), (60, 200)),
+    ("mig-driver-slow", "for_s"): _between((5, 60), (60, 200)),
+    ("mig-driver-slow", "slow_s"): _one_of(1.0, 5.0, 20.0, 70.0, 100.0),
     ("node-cut-off", "for_s"): _between((1, 30), (45, 120), (350, 400)),
     ("node-drained", "again_s"): _one_of(1.0, 5.0, 30.0),
     ("lease-deleted", "every_s"): _one_of(1.0, 20.0, 100.0),
@@ -300,6 +326,8 @@ _OWN: Final[Mapping[tuple[str, str], Draw]] = {
     ("server-error", "done_per_mille"): _one_of(0, 500, 1000),
     ("slow", "there_s"): _one_of(0.0, 0.5, 2.0, 9.0),
     ("slow", "back_s"): _one_of(0.0, 0.0, 2.0, 9.0),
+    ("slices-grabbed", "for_s"): _between((30, 120)),
+    ("slices-grabbed", "late_s"): _one_of(0.0, 0.5, 2.0, 5.0),
     ("throttled", "for_s"): _between((0.5, 30)),
     ("throttled", "retry_after_s"): _one_of(1, 1, 5),
     ("two-leaders", "for_s"): _between((10, 60)),

@@ -20,6 +20,7 @@ from kube.memory.faults import Listener, RepeatRule, RequestRule, ReviewRule, Wa
 from kube.memory.server import MemoryApiServer
 from simulator.component import Component
 from simulator.kubelet import Kubelet
+from simulator.mig.nodes import SlicedRuntime
 from simulator.replicas import BINDER
 from simulator.world import World
 from verification.hostile.versions import Versions
@@ -47,6 +48,8 @@ class Ground:
 
     world: World
     versions: Versions = field(default_factory=Versions)
+    #: Nodes whose agents make MIG slices, by name.
+    sliced: Mapping[str, SlicedRuntime] = field(default_factory=dict)
     start_s: float = field(default_factory=anyio.current_time)
     #: Components that a fault has crashed and not yet started again.
     _down: set[str] = field(default_factory=set)

@@ -7,6 +7,17 @@ from typing import Final, Union, get_args
 
 from verification.hostile.faults.admission import AdmissionDown, AdmissionSlow, AdmissionTwice
 from verification.hostile.faults.agents import AgentDown, AgentSlow
+from verification.hostile.faults.carving import (
+    CarverCrashes,
+    CarverDown,
+    DriverFails,
+    DriverSlow,
+    GpuNodesLate,
+    GpuNodesMeddled,
+    GpuNodesUnheard,
+    KubeletRestarts,
+    SlicesGrabbed,
+)
 from verification.hostile.faults.claims import (
     ClaimControllerDown,
     ClaimsRemade,
@@ -78,6 +89,8 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     AgentSlow,
     BookLost,
     CacheOld,
+    CarverCrashes,
+    CarverDown,
     ClaimControllerDown,
     ClaimWrites,
     ClaimsRemade,
@@ -90,6 +103,8 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     DevicesRenewed,
     DevicesTainted,
     DevicesVanish,
+    DriverFails,
+    DriverSlow,
     EtcdRestored,
     EtcdRestoredUnderWork,
     EvictionsFail,
@@ -98,9 +113,13 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     Expired,
     Forbidden,
     GpuIll,
+    GpuNodesLate,
+    GpuNodesMeddled,
+    GpuNodesUnheard,
     HolderGoes,
     KubeletForgets,
     KubeletRefuses,
+    KubeletRestarts,
     LeaseDeleted,
     ListExpired,
     NamespaceDeleted,
@@ -137,6 +156,7 @@ Fault = Union[  # noqa: UP007 - read by get_args and by msgspec; one kind a line
     RoomDeleted,
     ServerErrors,
     ServerLags,
+    SlicesGrabbed,
     Slow,
     SlowStarts,
     Throttled,
@@ -169,6 +189,13 @@ OF_CLAIMS: Final = frozenset({
     *("claim-controller-down", "provisioner-down", "provisioning-fails", "provisioning-slow"),
     *("devices-vanish", "devices-renewed", "devices-tainted", "claims-remade", "rival-allocates"),
     *("claim-writes", "crash-at-claims", "claims-unheard"),
+})  # fmt: skip
+
+
+#: Those that are about agents that make MIG slices: drawn only where there are some, or by name.
+OF_CARVING: Final = frozenset({
+    *("carver-crashes", "carver-down", "mig-driver-fails", "mig-driver-slow", "kubelet-restarts", "slices-grabbed"),
+    *("gpu-nodes-late", "gpu-nodes-unheard", "gpu-nodes-meddled"),
 })  # fmt: skip
 
 

@@ -29,6 +29,8 @@ class NodeReplaced(Away, frozen=True, kw_only=True, tag="node-replaced"):
 
     @override
     async def _strike(self, ground: Ground, kubelet: Kubelet) -> None:
+        if self.node in ground.sliced:
+            return  # its slices are not the shape's
         life, node = LifeCycle(ground, kubelet), self.node
         kubelet.die()
         await life.neglected(Patience(forget_s=self.forget_s), self.for_s)

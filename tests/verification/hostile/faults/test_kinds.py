@@ -12,7 +12,7 @@ import pytest
 from simulator import shape
 from tests.verification.hostile.faults.grounds import stage
 from verification.hostile.faults.drawing import draw
-from verification.hostile.faults.kinds import KINDS, OF_AGENTS, OF_CLAIMS, OF_ROOM, Fault, unpromised
+from verification.hostile.faults.kinds import KINDS, OF_AGENTS, OF_CARVING, OF_CLAIMS, OF_ROOM, Fault, unpromised
 
 MACHINES = shape.parse(["2x2x40GiB"])
 
@@ -40,6 +40,8 @@ def test_the_names_are_those_that_the_plan_speaks_of() -> None:
         *("claim-controller-down", "provisioner-down", "provisioning-fails", "provisioning-slow"),
         *("devices-vanish", "devices-renewed", "devices-tainted", "claims-remade", "rival-allocates"),
         *("claim-writes", "crash-at-claims", "claims-unheard"),
+        *("carver-crashes", "carver-down", "mig-driver-fails", "mig-driver-slow", "kubelet-restarts"),
+        *("slices-grabbed", "gpu-nodes-late", "gpu-nodes-unheard", "gpu-nodes-meddled"),
     }
 
 
@@ -83,12 +85,12 @@ def test_most_runs_have_a_few_kinds_and_some_have_everything() -> None:
 def test_faults_of_evictions_are_drawn_where_room_is_made(makes_room: bool) -> None:
     kinds = {fault.kind for seed in range(200) for fault in drawn(seed, about=[OF_ROOM] if makes_room else [])}
     assert kinds & OF_ROOM == (OF_ROOM if makes_room else set())
-    assert kinds | OF_ROOM == set(KINDS) - OF_AGENTS - OF_CLAIMS
+    assert kinds | OF_ROOM == set(KINDS) - OF_AGENTS - OF_CLAIMS - OF_CARVING
 
 
 def test_faults_of_agents_are_drawn_where_there_are_some() -> None:
     kinds = {fault.kind for seed in range(200) for fault in drawn(seed, about=[OF_AGENTS])}
-    assert kinds == set(KINDS) - OF_ROOM - OF_CLAIMS
+    assert kinds == set(KINDS) - OF_ROOM - OF_CLAIMS - OF_CARVING
 
 
 def test_where_users_have_claims_there_is_a_fault_of_claims() -> None:
@@ -96,6 +98,12 @@ def test_where_users_have_claims_there_is_a_fault_of_claims() -> None:
     assert all(kinds & OF_CLAIMS for kinds in chosen)
     assert set().union(*chosen) >= OF_CLAIMS
     assert any(kinds - OF_CLAIMS for kinds in chosen)
+
+
+def test_where_agents_make_slices_there_is_a_fault_of_that() -> None:
+    chosen = [{fault.kind for fault in drawn(seed, about=[OF_CARVING])} for seed in range(200)]
+    assert all(kinds & OF_CARVING for kinds in chosen)
+    assert set().union(*chosen) >= OF_CARVING
 
 
 def test_faults_name_only_what_is_there() -> None:

@@ -1,0 +1,62 @@
+"""Runs in which agents make MIG slices: what is drawn, and that all of it comes up."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+
+from simulator.mig.layouts import PROFILES, size, spot
+from verification.hostile import slicing
+from verification.hostile.actions import CreatePod, CreatePodGroup
+from verification.hostile.faults.kinds import OF_CARVING
+from verification.hostile.mig_actions import AskLayout, OfferGpus, WithdrawLayouts
+from verification.hostile.scenario import Scenario
+from wire import names
+
+MANY = range(150)
+
+
+def test_the_same_seed_makes_the_same_run_and_survives_as_json() -> None:
+    for seed in range(20):
+        made = slicing.scenario(seed)
+        assert slicing.scenario(seed) == made
+        assert msgspec.json.decode(msgspec.json.encode(made), type=Scenario) == made
+
+
+def test_layouts_are_such_that_a_gpu_can_have_them() -> None:
+    rng = random.Random(1)
+    for _ in range(300):
+        taken: set[int] = set()
+        for at in map(spot, slicing.layout(rng)):
+            row = set(range(at.start, at.start + size(at)))
+            assert not row & taken
+            taken |= row
+
+
+def test_pods_ask_for_all_profiles_for_parts_and_in_gangs_and_administrators_do_all_that_they_may() -> None:
+    actions = [action for seed in MANY for action in slicing.scenario(seed).actions]
+    pods = [action for action in actions if isinstance(action, CreatePod)]
+    asked = {name for pod in pods for limits in pod.limits.values() for name in limits}
+    assert asked >= {names.MIG_RESOURCE_PREFIX + profile for profile in PROFILES}
+    assert asked >= {"nvidia.com/half", "nvidia.com/quarter"}
+    assert any(pod.group for pod in pods)
+    assert {type(action) for action in actions} >= {CreatePodGroup, AskLayout, OfferGpus, WithdrawLayouts}
+
+
+def test_each_run_has_nodes_whose_gpus_are_offered_and_a_fault_of_their_agents() -> None:
+    for seed in MANY:
+        made = slicing.scenario(seed)
+        assert made.sliced
+        assert {fault.kind for fault in made.faults} & OF_CARVING
+        offered = {node.name for node in made.nodes if node.labels.get(names.NODE_MIG) == names.MIG_DYNAMIC}
+        assert offered == {each.node for each in made.sliced}
+        assert made.world.scheduler.carving is not None
+    nodes = [each for seed in MANY for each in slicing.scenario(seed).sliced]
+    assert {each.is_idle for each in nodes} == {each.keeps_uuids for each in nodes} == {True, False}
+
+
+def test_a_node_that_is_left_out_of_the_cluster_is_none_of_those() -> None:
+    made = next(each for each in map(slicing.scenario, MANY) if each.shapes == ("3x0",))
+    smaller = msgspec.structs.replace(made, shapes=("1x0",))
+    assert [each.node for each in smaller.sliced] == ["node-0"]
