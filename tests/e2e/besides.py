@@ -14,7 +14,7 @@ from tools.kubeoracle.drawing import NAMESPACES, draw
 from wire import names
 
 _NAME: Final = "new"
-_VERDICT_WITHIN_S: Final = 20.0
+_VERDICT_WITHIN_S: Final = 60.0
 _AGREE_WITHIN_S: Final = 20.0
 _LONG_S: Final = 3_600
 _UNPROCESSABLE, _FORBIDDEN = 422, 403

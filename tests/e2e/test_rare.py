@@ -347,5 +347,5 @@ async def test_the_scheduler_may_keep_who_is_evicted_for_whom_and_follow_budgets
             async def is_followed() -> bool | None:
                 return cache.room.budgets.is_current or None
 
-            await eventually(is_followed, "budgets to be listed and watched", within_s=10)
+            await eventually(is_followed, "budgets to be listed and watched", within_s=PATIENCE_S)
             tasks.cancel_scope.cancel()

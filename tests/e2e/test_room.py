@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.room.written import read
-from tests.e2e.cluster import Pod, Scene, eventually, pod, share
+from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, share
 from tests.e2e.conftest import SetScene
 from tools.cluster.deployment import SCHEDULER, Deployment
 from tools.cluster.plane import ControlPlane
@@ -66,12 +66,12 @@ async def test_an_urgent_pod_runs_in_the_place_of_another_one(set_scene: SetScen
 
         workload = f"{scene.namespace}/h"
         said = f"Pod {scene.namespace}/old was preempted by higher priority workload {workload}"
-        assert await eventually(told, "the event", within_s=20) == [said]
+        assert await eventually(told, "the event", within_s=PATIENCE_S) == [said]
 
         async def is_over() -> bool | None:
             return not (await record(scene)).intents or None
 
-        await eventually(is_over, "the intent to leave the record", within_s=30)
+        await eventually(is_over, "the intent to leave the record", within_s=PATIENCE_S)
         assert (await record(scene)).evicted
 
 
@@ -115,7 +115,7 @@ async def test_what_is_freed_is_kept_for_its_holder_while_the_scheduler_restarts
         async def is_going() -> bool | None:
             return "deletionTimestamp" in (await scene.pod("old"))["metadata"] or None
 
-        await eventually(is_going, "the victim to be evicted", within_s=30)
+        await eventually(is_going, "the victim to be evicted", within_s=PATIENCE_S)
         makes_room.kill(SCHEDULER)
         await scene.create(urgent(pod("late", gpus=1)))
         makes_room.start(SCHEDULER)

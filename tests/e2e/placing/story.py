@@ -15,7 +15,7 @@ ZONE: Final = "zone"
 #: The pod that is to be placed.
 NEW: Final = "new"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-_SETTLED_WITHIN_S: Final = 30.0
+_SETTLED_WITHIN_S: Final = 90.0
 
 
 @dataclass(frozen=True, slots=True)
