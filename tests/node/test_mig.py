@@ -5,6 +5,7 @@ What is measured is printed: ``pytest -s``.
 
 from __future__ import annotations
 
+import shutil
 import time
 import uuid
 from collections.abc import Iterator
@@ -38,8 +39,9 @@ MOMENTS_S = (0.0, 1.5, 3.0)
 class Carved:
     """The node's only GPU, and its agent."""
 
-    def __init__(self, machine: Machine, agent: NodeAgent) -> None:
+    def __init__(self, machine: Machine, agent: NodeAgent, state: Path) -> None:
         self.machine = machine
+        self._state = state
         self.agent = agent
         self._path = f"/apis/moorage.dev/v1alpha1/gpunodes/{machine.node.name}"
 
@@ -62,6 +64,16 @@ class Carved:
 
         return eventually(ended, self.agent.log)
 
+    def reboot(self) -> None:
+        """Take what a reboot takes: the GPU's slices, and what the agent keeps in /run."""
+        self.agent.kill()
+        shutil.rmtree(self._state)
+        stub = self.machine.node.folder / MACHINE
+        kept = [line for line in stub.read_text().splitlines() if line.split()[0] not in {"gi", "ci"}]
+        stub.write_text("\n".join(kept) + "\n")
+        assert self.slices() == set()
+        self.agent.start()
+
     def slices(self) -> set[str]:
         """UUIDs of the slices that the driver has."""
         lines = (self.machine.node.folder / MACHINE).read_text().splitlines()
@@ -77,11 +89,12 @@ def carved(machine: Machine, moorage: Deployment) -> Iterator[Carved]:
     files = own / "files"
     files.mkdir(parents=True, exist_ok=True)
     (files / "default").write_text("flags: {migStrategy: mixed}\nmoorage: {labels: false}\n")
+    state = own / uuid.uuid4().hex
     further: dict[str, str | Path] = {
         "device-plugin": "own",
         "device-plugin-files": files,
         "device-plugin-sockets": kubelet / "device-plugins",
-        "device-plugin-state": own / uuid.uuid4().hex,
+        "device-plugin-state": state,
         "device-plugin-cdi": own / "cdi",
         "mig-on-demand": "true",
     }
@@ -91,7 +104,7 @@ def carved(machine: Machine, moorage: Deployment) -> Iterator[Carved]:
     socket = kubelet / "pod-resources" / "kubelet.sock"
     with NodeAgent(machine.plane, node.name, socket=socket, machine=node.folder / MACHINE, further=further) as made:
         has(machine, 1, ONE)
-        yield Carved(machine, made)
+        yield Carved(machine, made, state)
         made.check()
     machine.remove(*(one["metadata"]["name"] for one in machine.pods(NAMESPACE)))
     node.set_gpus(node.gpus)
@@ -136,6 +149,16 @@ def test_slices_change_beside_a_pod_that_keeps_its_own(carved: Carved) -> None:
     has(machine, 1, SEVEN)
     print(f"one in the place of two, from asking to the Node's allocatable: {time.monotonic() - began:.1f} s")
     has(machine, 0, TWO)
+
+
+def test_after_a_reboot_the_node_offers_the_same_slices_without_another_attempt(carved: Carved) -> None:
+    machine = carved.machine
+    assert carved.outcome(carved.ask(("2g.20gb", 0), ("1g.10gb", 2))) == ("done", "")
+    has(machine, 1, TWO)
+    carved.reboot()
+    eventually(lambda: len(carved.slices()) == 2 or None, carved.agent.log)
+    has(machine, 1, ONE)
+    has(machine, 1, TWO)
 
 
 def test_a_pod_that_comes_at_any_moment_has_its_slice_or_is_refused(carved: Carved) -> None:
