@@ -181,7 +181,11 @@ async def test_a_pod_gets_the_slice_that_it_waits_for_and_one_in_use_stays(
     create(rest, "large", SEVEN)
     message = await eventually(lambda: told(rest, "large", "No GPU can be cut"), "what the large pod says")
     assert f"1 {SEVEN}" in message
-    found = rest.call("GET", f"/apis/moorage.dev/v1alpha1/gpunodes/{NODE}")["status"]["cards"][0]["layout"]
-    used = Counter(each["profile"] for each in found if each.get("inUse"))
-    assert used == {"1g.10gb": 1, "2g.20gb": 1}
+
+    def both_in_use() -> bool | None:
+        found = rest.call("GET", f"/apis/moorage.dev/v1alpha1/gpunodes/{NODE}")["status"]["cards"][0]["layout"]
+        return Counter(each["profile"] for each in found if each.get("inUse")) == {"1g.10gb": 1, "2g.20gb": 1} or None
+
+    # The agent looks every five seconds at rest, and then writes.
+    await eventually(both_in_use, "both slices to be shown in use")
     node.check()
