@@ -60,6 +60,11 @@ ROWS: Final = (
         why_not="it needs a container runtime with NVIDIA's hook",
     ),
     Row(
+        "hami-core",
+        "an allocation beyond the limit is refused, and the file says the limit",
+        why_not="it needs HAMi-core's library, which is the administrator's",
+    ),
+    Row(
         "mps-modes",
         "clients without a daemon are refused; a namespace's percentage holds",
         why_not="it would set the compute mode of the GPU, which this program leaves alone",

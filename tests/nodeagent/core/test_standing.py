@@ -54,6 +54,20 @@ def test_without_a_warden_tenants_are_known_and_their_use_is_not() -> None:
     assert not made.measures(0).tenants
 
 
+def test_of_what_holds_a_cap_the_strongest_is_said_of_tenants_that_have_one() -> None:
+    made = standing()
+    assert made.place({"hami-core": {(POD, CARD), (OTHER, CARD)}})
+    assert {one.tenancy.pod_uid: one.enforced for one in made.tenants(0)} == {POD: "hami-core", OTHER: ""}
+    assert [one.enforced for one in made.shares(POD, 0)] == ["hami-core"]
+    assert not made.place({"hami-core": {(OTHER, CARD), (POD, CARD)}})
+    made.hear(report())
+    assert [one.enforced for one in made.shares(POD, 0)] == ["kill"]
+    # A warden that is silent ends nobody, and the library is there still.
+    assert [one.enforced for one in made.shares(POD, STALE_NS + 1)] == ["hami-core"]
+    assert made.place({"hami-core": set()})
+    assert [one.enforced for one in made.shares(POD, STALE_NS + 1)] == [""]
+
+
 def test_with_one_their_use_is_of_their_share() -> None:
     other, mine = standing(report()).tenants(0)
     assert other == TenantUse(other.tenancy, 0, 0, None, "")

@@ -105,6 +105,7 @@ def test_every_row_runs_and_the_emulated_gpu_is_as_expected_where_it_can_be(mach
         "mps-limits",
         "placements",
         "runtime-caps",
+        "hami-core",
         "mps-modes",
         "mig-layout",
     ):
