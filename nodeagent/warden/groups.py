@@ -59,9 +59,12 @@ class Groups:
         self._look += 1
         if not os.path.exists(f"{self.root}/cgroup.controllers"):  # noqa: PTH110 - of each look
             raise NoGroups(f"control groups of version 2 are not mounted at {self.root}")
-        if not self._homes or self._look - self._searched >= _LOOKS_A_SEARCH:
+        if self._look - self._searched >= (_LOOKS_A_SEARCH if self._homes else RECHECK_LOOKS):
             self._homes, self._searched = tuple(self._search()), self._look
-        found = dict(self._find(frozenset(pods)))
+        found: dict[str, str] = {}
+        for pod, path in self._find(frozenset(pods)):
+            # Of two the uppermost, which is kubelet's.
+            found.setdefault(pod, path)
         self._pods = {pod: self._pod(pod, path, is_changed=pod in changed) for pod, path in sorted(found.items())}
         return tuple(group for pod in self._pods.values() for group in pod.groups)
 

@@ -18,6 +18,7 @@ from nodeagent.core.messages import Limited
 from nodeagent.core.samples import MIB, Sample
 from nodeagent.warden.groups import Groups, NoGroups
 
+_NO_BINDING: Final = "the installed nvidia-ml-py has no memory limits of control groups; 13.615 and later have"
 _NO_CALL: Final = "the driver can't limit memory of control groups; r615 and later can"
 _NOT_SUPPORTED: Final = "the driver does not limit memory of control groups on this GPU"
 _NOT_KEPT: Final = "the driver answered that a memory limit was set, and reads back another one"
@@ -29,6 +30,7 @@ class Limiting:
 
     def __init__(self, nvml: Any, groups: Groups) -> None:
         self._nvml = nvml
+        self._has_call = hasattr(nvml, "nvmlDeviceSetMemoryLimits_v1")
         self._groups = groups
         self._there: tuple[Group, ...] = ()
         self._known: dict[Place, Answer] = {}
@@ -44,6 +46,8 @@ class Limiting:
 
     def turn(self, caps: Mapping[Key, int], handles: Mapping[str, Any], sample: Sample) -> Limited:
         """Bring limits to what the caps say. ``handles``: of whole cards by UUID, as the driver has them now."""
+        if not self._has_call:
+            return Limited(why=_NO_BINDING)
         self._look += 1
         self._handles = handles
         try:

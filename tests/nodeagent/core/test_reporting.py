@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nodeagent.core.judging import Action, Deed
-from nodeagent.core.messages import MOST_BYTES, Done, Frames, Report, read_report, write_report
+from nodeagent.core.messages import MOST_BYTES, MOST_HELD, Done, Frames, Limited, Report, read_report, write_report
 from nodeagent.core.reporting import MOST_TOLD, MOST_VICTIMS, bounded, fitting, told
 from nodeagent.core.samples import Device, Process, Sample
 
@@ -110,3 +110,11 @@ def test_names_take_no_more_bytes_than_they_have() -> None:
     frame = write_report(Report(Sample(1, (busy("GPU-a", 1, pods=1),))))
     assert NAME.encode() in frame
     assert json.loads(frame[4:])["devices"][0][4][0][6] == NAME
+
+
+def test_a_report_of_the_most_of_everything_can_be_read() -> None:
+    kept = [told(deed(MOST_VICTIMS)) for _ in range(200)]
+    sample = bounded(Sample(1, tuple(busy(f"GPU-{number}", 5_000, pods=200) for number in range(8))))
+    held = tuple((pod(number), "GPU-" + "f" * 76) for number in range(MOST_HELD + 1))
+    report = Report(sample, tuple(kept[: fitting(kept)]), driver=Limited(held, "w" * 100))
+    assert read(report).driver == Limited(held[:MOST_HELD], "w" * 100)

@@ -86,6 +86,21 @@ def test_no_other_place_has_pods(root: Path, path: str) -> None:
     assert Groups(str(root)).look({UID}) == ()
 
 
+def test_of_two_groups_of_one_pod_the_uppermost_is_kubelets(root: Path) -> None:
+    made(root, f"system.slice/a.service/kubepods/pod{UID}/{ID}")
+    made(root, f"kubepods/burstable/pod{UID}/{ID}")
+    pod = f"kubepods/burstable/pod{UID}"
+    assert paths(Groups(str(root)).look({UID}), root) == [f"{pod}/{ID}", pod]
+
+
+def test_kubelets_groups_are_found_when_they_come(root: Path) -> None:
+    groups = Groups(str(root))
+    assert groups.look({UID}) == ()
+    made(root, f"kubepods/pod{UID}/{ID}")
+    *_, found = [groups.look({UID}) for _ in range(RECHECK_LOOKS)]
+    assert len(found) == 2
+
+
 def test_a_link_is_no_group(root: Path, tmp_path: Path) -> None:
     pod = made(root, f"kubepods/pod{UID}")
     (tmp_path / "elsewhere").mkdir()
@@ -120,6 +135,7 @@ def test_a_new_group_is_found_at_once_where_it_is_asked_for_and_soon_where_not(r
 
 def test_a_pod_that_went_is_forgotten_and_one_that_comes_is_found(root: Path) -> None:
     groups = Groups(str(root))
+    made(root, "kubepods/burstable")
     assert groups.look({UID, OTHER}) == ()
     first = made(root, f"kubepods/burstable/pod{UID}")
     assert len(groups.look({UID, OTHER})) == 1

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pynvml
@@ -247,6 +248,15 @@ def test_a_library_without_the_function_is_a_driver_without_the_call(node: Node)
     node.group(ID)
     node.limiting = Limiting(Older(), Groups(str(node.root)))
     assert node.turn() == Limited((), "the driver can't limit memory of control groups; r615 and later can")
+
+
+def test_an_older_pynvml_limits_nobody_and_says_so(node: Node) -> None:
+    node.group(ID)
+    older = {name: value for name, value in vars(pynvml).items() if "MemoryLimits" not in name}
+    node.limiting = Limiting(SimpleNamespace(**older), Groups(str(node.root)))
+    why = "the installed nvidia-ml-py has no memory limits of control groups; 13.615 and later have"
+    assert node.turn() == Limited((), why)
+    assert node.limiting.uses([HELD]) == {}
 
 
 def test_slices_of_mig_and_their_cards_are_never_limited(node: Node) -> None:
