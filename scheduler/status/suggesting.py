@@ -204,12 +204,13 @@ class Suggesting:
     def _say(self, key: _Key, group: _Group, subject: Subject, found: tuple[Edit, ...]) -> int:
         now = anyio.current_time()
         uids = tuple(sorted(subject.uids))
+        said_to = uids if found else ()
         written = 0
-        if (found, uids) != (group.said, group.said_to):
+        if (found, said_to) != (group.said, group.said_to):
             written = len(uids)
             self._suggest((uid for uid in group.said_to if uid not in subject.uids), "")
             self._suggest(uids, hint_text(found, renewed_s=RENEWED_S) if found else "")
-        group.said, group.said_to, group.tried_at = found, uids if found else (), now
+        group.said, group.said_to, group.tried_at = found, said_to, now
         self._by_age.pop(key, None)
         if found:
             self._by_age[key] = None

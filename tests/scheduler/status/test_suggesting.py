@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import pairwise
 
+import anyio
 import pytest
 
 from kube.client.resources import PODS
+from scheduler.app import Scheduler
+from scheduler.core.model.plan import Explain
+from scheduler.core.model.verdict import Code, Verdict
 from scheduler.settings import SchedulerSettings
+from scheduler.status.suggesting import Suggesting
 from simulator.world import World, WorldSettings
 from tests.scheduler import stage
-from tests.scheduler.stage import all_writes, cordon, create, create_gang, phases, pod, settle, waits_because, writes
+from tests.scheduler.stage import (
+    all_writes,
+    cordon,
+    create,
+    create_gang,
+    find,
+    phases,
+    pod,
+    settle,
+    waits_because,
+    writes,
+)
 
 _TOLD = re.compile(r"(?P<reason>.*?) (This change|Each of these changes, alone,) lets it start \(tried, and renewed ")
 _LACKS_4 = (
@@ -23,6 +41,18 @@ _HINT = " This change lets it start (tried, and renewed within 10 minutes): requ
 
 def suggesting() -> WorldSettings:
     return WorldSettings(seed=1, scheduler=SchedulerSettings(suggestions=True))
+
+
+@dataclass
+class Reads:
+    """A wall clock that notes when it is read, as each search does. ``time``: of the event loop."""
+
+    time: Callable[[], float]
+    read_at_s: list[float] = field(default_factory=list)
+
+    def now_ns(self) -> int:
+        self.read_at_s.append(self.time())
+        return round(self.time() * 10**9)
 
 
 def told(world: World, name: str) -> str:
@@ -144,6 +174,28 @@ async def test_where_nothing_helps_nothing_is_said() -> None:
         await settle(600)
         assert _TOLD.match(waits_because(world, "big")) is None
         assert len(writes(world, "scheduler", "pods", "status")) == 1
+
+
+async def test_a_group_for_which_nothing_helps_is_tried_every_five_minutes() -> None:
+    async with stage.stage("1x4x80GiB", settings=suggesting()) as world:
+        await cordon(world, "node-0")
+        await create(world, pod("big", gpus=8))
+        await settle(5)
+        (scheduler,) = world.running.values()
+        assert isinstance(scheduler, Scheduler)
+        clock = Reads(anyio.current_time)
+        told: list[str] = []
+        suggesting_alone = Suggesting(scheduler.cache, clock=clock, suggest=lambda _, sentence: told.append(sentence))
+        waits = Verdict(code=Code.NO_NODE_FITS)
+        suggesting_alone.decided(
+            [Explain(pods=(find(world, "big")["metadata"]["uid"],), pod_group=None, verdict=waits)]
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(suggesting_alone.run)
+            await settle(1000)
+            tasks.cancel_scope.cancel()
+        tried_at = sorted({round(at, -1) for at in clock.read_at_s})
+        assert (tried_at, told) == ([40.0, 340.0, 640.0, 940.0], [])
 
 
 @pytest.mark.parametrize("count", [200])
