@@ -40,6 +40,8 @@ class Placement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def claimed_nano(self) -> int:
         """The part of a device that a claim which is to be made gives it."""
+        if not self.claims:
+            return 0
         made = (choice.made.share for choice in self.claims if choice.made is not None)
         return sum(share.nano for share in made if share is not None)
 

@@ -155,7 +155,9 @@ class Occupancy:
         self.ephemeral_mib += demand.ephemeral_mib
         self.pods += 1
         self.gpus += 0 if is_reservation else demand.gpus
-        self.has_claimed_gpus |= demand.has_claimed_gpus
+        # Asked of every pod of a node at each recount: next to none has any.
+        if (demand.claimed or demand.claimed_nano) and demand.has_claimed_gpus:
+            self.has_claimed_gpus = True
         for name, amount in _counted(demand, node):
             if not (is_reservation and is_device_resource(name)):
                 self.extended[name] = self.extended.get(name, 0) + amount
