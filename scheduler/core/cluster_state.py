@@ -300,9 +300,9 @@ class ClusterState:
 
     def _note_taken_up(self, name: str) -> None:
         """A pod was taken up: what its node reports of NUMA nodes may have it in already (numa_statement.py)."""
-        node, row = self._nodes.get(name), self.ledger.row_of.get(name)
-        if node is not None and node.numa is not None and row is not None:
-            self.ledger.changes.note(row, may_help=True)
+        node = self._nodes.get(name)
+        if node is not None and node.numa is not None:
+            self.ledger.touch(name)
             self.generation += 1
 
     def remove_pod(self, uid: str) -> None:

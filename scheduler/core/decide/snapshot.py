@@ -261,7 +261,8 @@ class Snapshot:
             ),
             VolumeStatement(storage.offers, nodes, position_of, commits.volumes_in_flight),
             ClaimStatement(self.claims, nodes, commits.claims_in_flight, self._reserved),
-            NumaStatement(nodes, self._on_node),
+            # Without pods of which a snapshot supposes that they are gone, nodes are counted apart.
+            NumaStatement(nodes, self._on_node, {} if self.gone else self.ledger.numa_free),
         )
 
     def _reserved(self, node: str) -> list[str]:

@@ -10,11 +10,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import combinations
+from typing import Final
 
 from scheduler.core.model.numa import Amounts, NumaAsk, NumaRecord
 
+#: Answers that are kept of one node.
+_MOST_ANSWERS: Final = 64
 #: What is free on each NUMA node, in the order of the record's resources.
 Free = list[list[int]]
+
+
+class Aligning:
+    """What is free on the NUMA nodes of one node, with the answers that were given; it never changes."""
+
+    __slots__ = ("_answers", "_free", "_record")
+
+    def __init__(self, record: NumaRecord, free: Free) -> None:
+        self._record = record
+        self._free = free
+        self._answers: dict[NumaAsk, bool] = {}
+
+    def admits(self, ask: NumaAsk) -> bool:
+        """Whether the kubelet takes a pod."""
+        answer = self._answers.get(ask)
+        if answer is None:
+            if len(self._answers) >= _MOST_ANSWERS:
+                self._answers.clear()
+            answer = self._answers[ask] = admits(self._record, self._free, ask)
+        return answer
 
 
 def free_of(record: NumaRecord) -> Free:

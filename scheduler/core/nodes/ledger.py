@@ -13,6 +13,7 @@ from typing import Final, Self
 import msgspec
 import numpy as np
 
+from scheduler.core.filters.alignment import Aligning
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
 from scheduler.core.filters.pod_rule import NO_DOMAIN
@@ -55,7 +56,8 @@ class Ledger:
     __slots__ = (
         *("_admitted", "_differs_at", "_domain_numbers", "_domains", "_eligible", "_free_rows", "_in_order"),
         *("_judged", "_like", "_slice_rows"),
-        *("changes", "effort_spent", "filters", "labels_version", "nodes", "numbers", "regrouped", "row_of", "table"),
+        *("changes", "effort_spent", "filters", "labels_version", "nodes", "numa_free", "numbers"),
+        *("regrouped", "row_of", "table"),
     )
 
     def __init__(self, filters: Filters = FILTERS) -> None:
@@ -69,6 +71,8 @@ class Ledger:
         self._judged: dict[Constraints, int] = {}
         #: Which rows changed, and how.
         self.changes = Changes()
+        #: What decisions have counted as free on NUMA nodes, by node, until it is written or touched.
+        self.numa_free: dict[str, Aligning] = {}
         #: MIG profile -> the row of the resource that has its slices on each node, NO_RESOURCE where none has.
         self._slice_rows: dict[str, Int64s] = {}
         self._in_order: InOrder | None = None
@@ -112,6 +116,7 @@ class Ledger:
             _domains={},
             _domain_numbers={},
             _admitted={},
+            numa_free={},
             numbers=self.numbers.copy(),
             _like=self,
             _differs_at={},
@@ -128,6 +133,7 @@ class Ledger:
             row = self._free_rows.pop() if self._free_rows else self._grow()
             self.row_of[node.name] = row
         known = self.nodes[row]
+        self.numa_free.pop(node.name, None)
         self.nodes[row] = node
         self.numbers.put(row, node)
         self._in_order = None
@@ -152,11 +158,13 @@ class Ledger:
     def touch(self, name: str) -> None:
         """Something that is not written here may help on a node."""
         if name in self.row_of:
+            self.numa_free.pop(name, None)
             self.changes.note(self.row_of[name], may_help=True)
 
     def drop(self, name: str) -> None:
         """Take a node out; its row is used again for another."""
         row = self.row_of.pop(name)
+        self.numa_free.pop(name, None)
         self.nodes[row] = None
         self.numbers.put(row, None)
         if self._like is not None:
@@ -175,6 +183,7 @@ class Ledger:
     def write(self, name: str, used: Occupancy) -> None:
         """Write what is left of a node."""
         row, node = self._find(name)
+        self.numa_free.pop(name, None)
         total = self.amounts(node.capacity, pods=node.pods, most=MOST_HAD)
         free, devices = total - self.used(used), devices_of(used)
         was_free, had = self.table.free[:, row].copy(), self.table.devices[row]

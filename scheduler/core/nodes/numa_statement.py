@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.core.filters.alignment import Free, admits, aligned, free_of, taken_anywhere
+from scheduler.core.filters.alignment import Aligning, Free, aligned, free_of, taken_anywhere
 from scheduler.core.model.numa import NumaAsk, NumaRecord
 from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.nodes.table import Bools, Selection, Table
@@ -26,15 +26,21 @@ Pods = Callable[[str], tuple[Sequence[PodRecord], Sequence[PodRecord]]]
 
 
 class NumaStatement:
-    """What is free on NUMA nodes, by position. ``pods``: of a node; asked once, and again after a change there."""
+    """What is free on NUMA nodes, by position. ``pods``: of a node; asked once, and again after a change there.
 
-    __slots__ = ("_effort", "_free", "_judges", "_nodes", "_placed", "_pods")
+    ``kept``: what was counted, by node, as long as nothing has changed there (Ledger.numa_free).
+    """
 
-    def __init__(self, nodes: Sequence[NodeRecord], pods: Pods) -> None:
+    __slots__ = ("_changes", "_effort", "_here", "_judges", "_kept", "_nodes", "_placed", "_pods")
+
+    def __init__(self, nodes: Sequence[NodeRecord], pods: Pods, kept: dict[str, Aligning]) -> None:
         self._nodes = nodes
         self._pods = pods
+        self._kept = kept
         self._placed: dict[int, list[NumaAsk]] = {}
-        self._free: dict[int, Free] = {}
+        #: Changes that stand, by position; and what was counted beside these, by node.
+        self._changes: Counter[int] = Counter()
+        self._here: dict[str, Aligning] = {}
         #: Positions of nodes that refuse pods; None: not looked for yet.
         self._judges: frozenset[int] | None = None
         self._effort = 0
@@ -57,32 +63,32 @@ class NumaStatement:
 
     def admits(self, table: Table, ask: NumaAsk, position: int) -> bool:
         """Whether one node can."""
-        record = self._nodes[position].numa
-        if record is None:
+        node = self._nodes[position]
+        if node.numa is None:
             return True
-        free = self._free.get(position)
-        if free is None:
-            free = self._free[position] = self._count(table, record, position)
-        self._effort += len(ask.containers)
-        return admits(record, free, ask)
+        self._effort += 1
+        known = self._here if self._changes[position] else self._kept
+        found = known.get(node.name)
+        if found is None:
+            found = known[node.name] = Aligning(node.numa, self._count(table, node.numa, position))
+        return found.admits(ask)
 
     # --- changes -----------------------------------------------------------------------------------------------------
     def take(self, position: int, ask: NumaAsk | None) -> None:
-        """A pod was placed on a node."""
+        """Something has changed on a node. ``ask``: of a pod that was placed there."""
         if self._nodes[position].numa is not None:
-            self._free.pop(position, None)
+            self._here.pop(self._nodes[position].name, None)
+            self._changes[position] += 1
             if ask is not None:
                 self._placed.setdefault(position, []).append(ask)
 
     def give_back(self, position: int, ask: NumaAsk | None) -> None:
-        """The pod that was placed there last was taken back."""
-        self._free.pop(position, None)
-        if ask is not None and self._nodes[position].numa is not None:
-            self._placed[position].pop()
-
-    def forget(self, position: int) -> None:
-        """Something else has changed there."""
-        self._free.pop(position, None)
+        """The last change there was taken back."""
+        if self._nodes[position].numa is not None:
+            self._here.pop(self._nodes[position].name, None)
+            self._changes[position] -= 1
+            if ask is not None:
+                self._placed[position].pop()
 
     # --- counting ----------------------------------------------------------------------------------------------------
     def _count(self, table: Table, record: NumaRecord, position: int) -> Free:

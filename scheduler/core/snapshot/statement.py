@@ -244,7 +244,6 @@ class Statement:
             self.binding.take(chosen.volumes)
         if chosen.claims:
             self.allocating.take(chosen.claims)
-        self.aligning.take(position, pod.aligned)
         self.touched.append(position)
         free = self.table.free
         for row, amount in amounts:
@@ -345,7 +344,6 @@ class Statement:
         used = self._count(node, self._supposed(position))
         table.free[:, position] = table.total[:, position] - self._ledger.used(used)
         table.put_devices(position, node, devices_of(used))
-        self.aligning.forget(position)
         self.touched.append(position)
 
     def _supposed(self, position: int) -> Supposed:
@@ -362,6 +360,7 @@ class Statement:
     def _note(self, change: _Changed) -> None:
         self._journal.append(change)
         self._changes_at.setdefault(change.position, []).append(change)
+        self.aligning.take(change.position, change.aligned)
         for pod, by in change.moved:
             self.counts.move(pod, change.position, by)
 

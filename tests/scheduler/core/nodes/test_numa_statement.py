@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -163,6 +164,40 @@ def test_a_pod_is_tried_again_when_another_one_is_seen_to_have_started() -> None
     assert reasons(made) == {"numa-free": 1}
     feed(made, _pod("held", 3, on="n1", started=1))
     assert _placed(made) == {"p": "n1"}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_after_any_changes_a_decision_is_that_of_a_cluster_that_sees_all_at_once(seed: int) -> None:
+    chance = random.Random(seed)
+    nodes = [node(name, 8) for name in ("n1", "n2")]
+    made, pods = _made(*nodes), dict[str, Pod]()
+    reports: dict[str, Any] = {}
+    uids: dict[str, int] = {}
+    for step in range(40):
+        number, at = chance.randrange(6), chance.choice(("n1", "n2"))
+        name = f"p{number}-{uids.get(str(number), 0)}"
+        match chance.randrange(3):
+            case 0:
+                reports[at] = [{GPU: (4, chance.randint(0, 4))} for _ in range(2)]
+                made.numa.put(report(at, *reports[at]))
+            case 1 if name in pods:
+                made.remove_pod(pods.pop(name).metadata.uid)
+                uids[str(number)] = uids.get(str(number), 0) + 1
+            case _:
+                known = pods.get(name)
+                gpus, on = (chance.randint(1, 3), at) if known is None else _as_before(known)
+                pods[name] = _pod(name, gpus, on=on, started=chance.choice((0, step + 1)))
+                feed(made, pods[name])
+        waiting = _pod(f"w{step}", chance.randint(1, 4))
+        feed(made, waiting)
+        fresh = _made(*nodes, *pods.values(), waiting, **reports)
+        assert _placed(made) == _placed(fresh)
+        made.remove_pod(waiting.metadata.uid)
+
+
+def _as_before(known: Pod) -> tuple[int, str]:
+    requests = known.spec.containers[0].resources.requests or {}
+    return int(requests[GPU]), known.spec.node_name
 
 
 def test_after_all_the_ledger_is_as_a_recount_has_it() -> None:
