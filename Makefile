@@ -147,9 +147,10 @@ SEEDS ?= 1-10000
 FAULTS ?=
 MINUTES ?= 0
 CLAIMS ?=
+DRIVERS ?=
 MIG ?=
 simulate-soak: $(READY)
-	$(BIN)/python -m verification.hostile.soak --seeds $(SEEDS) --minutes $(MINUTES) $(if $(FAULTS),--faults $(FAULTS)) $(if $(CLAIMS),--claims) $(if $(MIG),--mig)
+	$(BIN)/python -m verification.hostile.soak --seeds $(SEEDS) --minutes $(MINUTES) $(if $(FAULTS),--faults $(FAULTS)) $(if $(CLAIMS),--claims) $(if $(DRIVERS),--drivers) $(if $(MIG),--mig)
 
 # Into soak-failures/seed-7.run, or beside the script. The exit code says whether something did not hold.
 simulate-record: $(READY)

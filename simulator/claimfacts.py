@@ -5,7 +5,7 @@ Nothing here is shared with the product (but for names on the wire), as in facts
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -110,7 +110,8 @@ def _nodes(allocation: Json) -> frozenset[str] | None:
 class SliceFacts:
     """One version of a ResourceSlice of a node. ``capacities``: of each of its devices that is shared.
 
-    ``whole``: names of devices that one claim has as a whole, and that are not tainted.
+    ``whole``: names of devices that one claim has as a whole, that are not tainted, and that draw on no counter.
+    ``counters``: of its pool, by set and name; ``draws``: device -> what of them it takes.
     """
 
     pool: tuple[str, str]
@@ -121,6 +122,8 @@ class SliceFacts:
     capacities: Mapping[str, Mapping[str, Fraction]]
     #: UUIDs of its devices by name, as far as the driver publishes them.
     uuids: Mapping[str, str] = field(default_factory=dict)
+    counters: Mapping[tuple[str, str], Fraction] = field(default_factory=dict)
+    draws: Mapping[str, Mapping[tuple[str, str], Fraction]] = field(default_factory=dict)
 
 
 def device_slice(raw: Json) -> SliceFacts:
@@ -128,7 +131,8 @@ def device_slice(raw: Json) -> SliceFacts:
     spec: dict[str, Any] = raw["spec"]
     devices = spec.get("devices") or ()
     shared = [each for each in devices if each.get("allowMultipleAllocations")]
-    whole = [each["name"] for each in devices if each not in shared and not each.get("taints")]
+    plain = [each for each in devices if not each.get("taints") and not each.get("consumesCounters")]
+    whole = [each["name"] for each in plain if each not in shared]
     return SliceFacts(
         pool=(spec["driver"], spec["pool"]["name"]),
         node=spec.get("nodeName") or "",
@@ -137,6 +141,8 @@ def device_slice(raw: Json) -> SliceFacts:
         whole=frozenset(whole),
         capacities={each["name"]: _capacities(each) for each in shared},
         uuids={each["name"]: uuid for each in devices if (uuid := _uuid(each, spec["driver"]))},
+        counters=_counters(spec.get("sharedCounters") or (), "name"),
+        draws={each["name"]: _counters(each.get("consumesCounters") or (), "counterSet") for each in devices},
     )
 
 
@@ -144,6 +150,11 @@ def _uuid(device: Json, driver: str) -> str:
     attributes = device.get("attributes") or {}
     found = attributes.get("uuid") or attributes.get(f"{driver}/uuid") or {}
     return str(found.get("string", ""))
+
+
+def _counters(sets: Iterable[Json], key: str) -> dict[tuple[str, str], Fraction]:
+    found = ((each[key], name, counter) for each in sets for name, counter in (each.get("counters") or {}).items())
+    return {(of, name): amount(counter["value"]) for of, name, counter in found}
 
 
 def _capacities(device: Json) -> dict[str, Fraction]:

@@ -72,9 +72,8 @@ _QUEUE_LAG_S: Final = 300.0
 
 
 class WorldSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a simulated cluster is like.
+    """What a simulated cluster is like. ``event_delay_s``: watch events are late by up to so much.
 
-    ``event_delay_s``: watch events are late by up to so much.
     ``lateness``: how late who decides may hear of queues; None: by up to 300 s where events are late, else at once.
     ``pools``: node pools that have a scheduler of their own (``scheduler-<value>``); then the other one is for objects
     without the label. ``schedulers`` and ``binders``: how many of each run, schedulers of each pool. With ``election``
@@ -162,7 +161,7 @@ class World:
         )
         self.server.listen(self.resource_claims.take)
         replicas = self._replicas(clock)
-        #: All replicas by their names: ``binder``, ``binder-2``, ``scheduler``...
+        #: All replicas by their names.
         self.components = replicas.components
         #: The wall clock of each, by its name; setting one ahead or back is a jump.
         self.clocks = replicas.clocks

@@ -21,6 +21,10 @@ KINDS: Final = frozenset({RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES, VOLU
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 
+#: Driver, pool, set of counters, counter.
+Counter = tuple[str, str, str, str]
+
+
 @dataclass(slots=True)
 class ClaimRecords:
     """What was shown so far. ``has_any``: whether there has been anything at all."""
@@ -42,6 +46,9 @@ class ClaimRecords:
     uuids: dict[DeviceId, str] = field(default_factory=dict)
     #: The most that a shared device has had of each capacity: one that is published again may have less.
     capacities: dict[DeviceId, dict[str, Fraction]] = field(default_factory=dict)
+    #: The most that a counter of a pool has had, and the least that each device took of counters.
+    counters: dict[Counter, Fraction] = field(default_factory=dict)
+    draws: dict[DeviceId, dict[Counter, Fraction]] = field(default_factory=dict)
 
     def take(self, kind: str, raw: Json, at_s: float, *, is_gone: bool) -> None:
         """Take a version of an object of one of KINDS."""
@@ -86,6 +93,15 @@ class ClaimRecords:
             most = self.capacities.setdefault((*found.pool, device), {})
             for each, value in amounts.items():
                 most[each] = max(value, most.get(each, Fraction(0)))
+        for counter, value in found.counters.items():
+            key = (*found.pool, *counter)
+            self.counters[key] = max(value, self.counters.get(key, Fraction(0)))
+        for device, taken in found.draws.items():
+            known = self.draws.get((*found.pool, device))
+            now: dict[Counter, Fraction] = {(*found.pool, *counter): value for counter, value in taken.items()}
+            if known is not None:
+                now = {key: min(value, known[key]) for key, value in now.items() if key in known}
+            self.draws[*found.pool, device] = now
 
     def _device_class(self, raw: Json, *, is_gone: bool) -> None:
         is_plain = not is_gone and not (raw.get("spec") or {}).get("selectors")

@@ -100,6 +100,8 @@ class Prepared:
             for held in (claim.devices if claim is not None else None) or ():
                 if claim is not None and not held.is_admin:
                     yield from self._earlier(claim, held)
+            if claim is not None:
+                yield from self._overdrawn(claim)
 
     def _earlier(self, claim: ClaimFacts, held: Held) -> Iterator[str]:
         """Claims that have had the device for longer, and leave none of it for this one."""
@@ -119,6 +121,26 @@ class Prepared:
             if used > most:
                 before = self._told(others)
                 yield f"{used} of {most} {name} of device {device} are given with what {before} had before"
+
+    def _overdrawn(self, claim: ClaimFacts) -> Iterator[str]:
+        """Counters of which devices of this claim take more than earlier claims left. A device counts once."""
+        at, records = self.records.allocated_at, self.records
+        own = {held.device for held in claim.devices or () if not held.is_admin}
+        for counter in sorted({each for device in own for each in records.draws.get(device, {})}):
+            used, others = Fraction(0), set[str]()
+            for device, draws in records.draws.items():
+                before = [
+                    uid
+                    for uid, held in records.holders.get(device, {}).items()
+                    if not held.is_admin and at.get(uid, 0) < at.get(claim.uid, 0)
+                ]
+                if counter in draws and (before or device in own):
+                    used += draws[counter]
+                    others.update(before)
+            most = records.counters.get(counter, Fraction(0))
+            if used > most and others:
+                told = ", ".join(sorted(each.told for each in records.claims.values() if each.uid in others))
+                yield f"{used} of {most} {counter[-1]} of pool {counter[1]} are taken with what {told} had before"
 
     def _told(self, uids: dict[str, Held]) -> str:
         return ", ".join(sorted(each.told for each in self.records.claims.values() if each.uid in uids))

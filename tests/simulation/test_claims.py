@@ -10,6 +10,7 @@ import os
 import pytest
 
 from simulator.world import World
+from verification.hostile import enriching
 from verification.hostile.actions import CreatePod
 from verification.hostile.run import run
 from verification.hostile.scenario import Script, encode, scenario_of
@@ -25,6 +26,14 @@ def test_whatever_happens_to_claims_every_invariant_holds(seed: int) -> None:
     told = scenario_of(seed, with_claims=True)
     outcome = run(told, limit_cpu_s=60.0)
     script = encode(Script(violates="", story=f"claims, seed {seed}", scenario=told)).decode()
+    assert outcome.violations == (), "\n".join([*map(str, outcome.violations[:5]), *outcome.events, script])
+
+
+@pytest.mark.parametrize("seed", _SEEDS[: max(4, len(_SEEDS) // 2)])
+def test_whatever_devices_draw_on_or_have_to_do_first_every_invariant_holds(seed: int) -> None:
+    told = enriching.scenario(seed)
+    outcome = run(told, limit_cpu_s=60.0)
+    script = encode(Script(violates="", story=f"claims and their drivers, seed {seed}", scenario=told)).decode()
     assert outcome.violations == (), "\n".join([*map(str, outcome.violations[:5]), *outcome.events, script])
 
 

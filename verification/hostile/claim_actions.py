@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
 import msgspec
 from typing_extensions import override
 
@@ -18,6 +20,8 @@ from kube.client.resources import (
     RESOURCE_SLICES,
     STORAGE_CLASSES,
 )
+from kube.client.retry import Retry
+from simulator.devicereadiness import USER, DeviceReadiness
 from verification.hostile.acting import Act
 from wire import names
 
@@ -34,18 +38,29 @@ BIG_CLASS: Final = "big"
 #: What parts of a shared device are counted in.
 MEMORY: Final = "memory"
 _TAINT: Final = {"key": "example.com/worn", "value": "", "effect": "NoSchedule"}
+#: What devices of a pool take together, where they take any of it: as slices of one GPU do.
+COUNTED: Final = 7
+_SET, _COUNTER = "gpu", "slices"
+#: Conditions of devices that have to get ready.
+READY, FAILED = "example.com/ready", "example.com/failed"
 #: Volumes are made for this class where they are needed; those of the other one an administrator makes.
 FAST_CLASS: Final = "fast"
 SLOW_CLASS: Final = "slow"
 
 
 class Offered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A device. ``shared_gib``: several claims may have parts of this memory; 0: one claim has all of the device."""
+    """A device. ``shared_gib``: several claims may have parts of this memory; 0: one claim has all of the device.
+
+    ``draws``: what it takes of its pool's counter, of which there are COUNTED. ``has_to_get_ready``: pods are bound
+    with it when its driver has reported that it is.
+    """
 
     name: str
     is_big: bool = False
     is_tainted: bool = False
     shared_gib: int = 0
+    draws: int = 0
+    has_to_get_ready: bool = False
 
     @property
     def manifest(self) -> Json:
@@ -55,6 +70,10 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
             made["taints"] = [_TAINT]
         if self.shared_gib:
             made |= {"allowMultipleAllocations": True, "capacity": {MEMORY: {"value": f"{self.shared_gib}Gi"}}}
+        if self.draws:
+            made["consumesCounters"] = [{"counterSet": _SET, "counters": {_COUNTER: {"value": str(self.draws)}}}]
+        if self.has_to_get_ready:
+            made |= {"bindingConditions": [READY], "bindingFailureConditions": [FAILED]}
         return made
 
 
@@ -64,9 +83,13 @@ def tainted(device: Offered, is_tainted: bool) -> Offered:
 
 
 def slices(node: str, devices: tuple[Offered, ...], *, generation: int, count: int) -> list[Json]:
-    """The ResourceSlices of a node's pool, its devices in ``count`` parts."""
-    pool = {"name": node, "generation": generation, "resourceSliceCount": count}
-    return [
+    """The ResourceSlices of a node's pool: one of counters, if devices draw on them, and devices in ``count`` parts."""
+    is_counted = any(each.draws for each in devices)
+    pool = {"name": node, "generation": generation, "resourceSliceCount": count + is_counted}
+    counters = {"name": _SET, "counters": {_COUNTER: {"value": str(COUNTED)}}}
+    spec: Json = {"driver": DRIVER, "nodeName": node, "pool": pool, "sharedCounters": [counters]}
+    first = [{"metadata": {"name": f"{node}-{generation}-counters"}, "spec": spec}] if is_counted else []
+    return first + [
         {
             "metadata": {"name": f"{node}-{generation}-{number}"},
             "spec": {
@@ -155,6 +178,29 @@ class WithdrawDevices(Act, frozen=True, kw_only=True, tag="withdraw-devices"):
     @override
     async def _do(self, world: World) -> None:
         await remove_slices(world.api, self.node)
+
+
+class RunDriver(Act, frozen=True, kw_only=True, tag="run-driver"):
+    """Run what gets devices ready (simulator/devicereadiness.py). Until ``until_s`` some fail, and some are silent."""
+
+    until_s: float
+    takes_s: float
+    fails_per_mille: int = 0
+    silent_per_mille: int = 0
+    seed: int = 0
+
+    @override
+    async def _do(self, world: World) -> None:
+        rng = random.Random(f"{self.seed}/driver")
+        driver = DeviceReadiness(
+            Api(world.server.transport(USER), retry=Retry(rng)),
+            rng,
+            takes_s=self.takes_s,
+            fails_per_mille=self.fails_per_mille,
+            silent_per_mille=self.silent_per_mille,
+            until_s=anyio.current_time() + self.until_s - self.at_s,
+        )
+        world.start_soon(driver.run)
 
 
 class CreateClaimTemplate(Act, frozen=True, kw_only=True, tag="create-claim-template"):
@@ -261,6 +307,7 @@ ClaimAction = (
     CreateDeviceClasses
     | PublishDevices
     | WithdrawDevices
+    | RunDriver
     | CreateClaimTemplate
     | CreateResourceClaim
     | DeleteResourceClaim

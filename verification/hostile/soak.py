@@ -37,6 +37,7 @@ _AHEAD: Final = 4
 KEEP: Final = Path("soak-failures")
 _EVERY_RUN: Final = {
     Users.CLAIMS: "users have ResourceClaims and volumes in every run",
+    Users.DRIVERS: "users have claims, of devices that draw on counters or have to get ready",
     Users.MIG: "agents make MIG slices for pods in every run",
 }
 

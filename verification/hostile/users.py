@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 
-from verification.hostile import slicing
+from verification.hostile import enriching, slicing
 from verification.hostile.scenario import Scenario, scenario_of
 
 
@@ -14,6 +14,7 @@ class Users(enum.Enum):
 
     ANY = ""
     CLAIMS = "claims"
+    DRIVERS = "drivers"
     MIG = "mig"
 
 
@@ -22,6 +23,8 @@ def scenario_with(users: Users, seed: int, kinds: Collection[str] | None = None)
 
     Raises ValueError for a kind that is not known.
     """
+    if users is Users.DRIVERS:
+        return enriching.scenario(seed, kinds=kinds)
     if users is Users.MIG:
         return slicing.scenario(seed, kinds=kinds)
     return scenario_of(seed, kinds, with_claims=users is Users.CLAIMS)

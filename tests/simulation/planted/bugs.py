@@ -266,6 +266,11 @@ BUGS: Final[Mapping[str, Bug]] = {
         "members of a gang are prepared and bound each on its own",
         _on(claims.PreparesOneByOne, SCHEDULER),
     ),
+    "C-counters": Bug(
+        "amounts that are not counted",
+        "what devices take of counters of their pool is not read",
+        _on(claims.SeesNoCounters, SCHEDULER),
+    ),
     "C-kept": Bug(
         "a hold outlives its reason",
         "a claim stays reserved for a pod that can't be bound by it",

@@ -68,3 +68,15 @@ class PreparesOneByOne(Rewriting):
     @override
     def rewritten(self, text: bytes) -> bytes:
         return _MINIMUM.sub(rb"\g<1>1", text)
+
+
+_DRAWS = re.compile(rb'"consumesCounters":\[[^\]]*\],?')
+
+
+@dataclass(slots=True)
+class SeesNoCounters(Rewriting):
+    """What devices take of counters of their pool is not read."""
+
+    @override
+    def rewritten(self, text: bytes) -> bytes:
+        return _DRAWS.sub(b"", text).replace(b",}", b"}")

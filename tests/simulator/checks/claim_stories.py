@@ -31,6 +31,18 @@ class ClaimStory:
         self.now_s += seconds
         return self
 
+    def counts(self, node: str, most: int, **draws: int) -> Self:
+        """A pool with a counter, of which each device takes some."""
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 2}
+        spec: dict[str, Any] = {"driver": DRIVER, "nodeName": node, "pool": pool}
+        sets = [{"name": "gpu", "counters": {"slices": {"value": str(most)}}}]
+        self.stores("resourceslices", {"metadata": {"name": f"{node}-c"}, "spec": {**spec, "sharedCounters": sets}})
+        devices = [
+            {"name": name, "consumesCounters": [{"counterSet": "gpu", "counters": {"slices": {"value": str(taken)}}}]}
+            for name, taken in draws.items()
+        ]
+        return self.stores("resourceslices", {"metadata": {"name": f"{node}-d"}, "spec": {**spec, "devices": devices}})
+
     def offers(
         self, node: str, *devices: str, parts_gib: int = 0, generation: int = 1, count: int = 1, uuid: str = ""
     ) -> Self:

@@ -85,6 +85,22 @@ def test_parts_of_a_device_are_no_more_than_it_has(parts: tuple[int, ...], numbe
     assert [each[:3] for each in made.broken] == ["S15"] * number
 
 
+@pytest.mark.parametrize(("most", "number"), [(8, 0), (7, 1)])
+def test_devices_take_no_more_of_a_counter_than_its_pool_has(most: int, number: int) -> None:
+    made = ClaimStory().counts("node-0", most, d0=4, d1=4)
+    for at in range(2):
+        made.waits(f"p{at}", f"c{at}").claim(f"c{at}", f"d{at}", by=f"p{at}").binds(f"p{at}", f"c{at}")
+    text = (
+        "S15: pod team/p1 is bound to node-0, and 8 of 7 slices of pool node-0 are taken with what team/c0 had before"
+    )
+    assert made.broken == [text] * number
+
+
+def test_a_device_of_several_claims_takes_of_a_counter_once() -> None:
+    made = ClaimStory().counts("node-0", 4, d0=4).claim("c0", "d0", by="x", part_gib=1)
+    assert made.waits("p", "c").claim("c", "d0", by="p", part_gib=1).binds("p", "c").broken == []
+
+
 def _gang() -> ClaimStory:
     made = told().gang("g", 2)
     for name in ("a", "b"):

@@ -25,6 +25,7 @@ from verification.hostile.claim_actions import (
     DeleteVolumeClaim,
     Offered,
     PublishDevices,
+    RunDriver,
     Want,
     WithdrawDevices,
 )
@@ -34,6 +35,7 @@ WANTS = (Want(), Want(cls=BIG_CLASS), Want(part_gib=4), Want(count=0, tolerates=
 EACH: tuple[ClaimAction, ...] = (
     CreateDeviceClasses(at_s=0),
     PublishDevices(at_s=0, node="node-0", devices=DEVICES, generation=2, slices=2),
+    RunDriver(at_s=0, until_s=10, takes_s=1.0, seed=1),
     WithdrawDevices(at_s=0, node="node-0"),
     CreateClaimTemplate(at_s=0, name="t", wants=WANTS),
     CreateResourceClaim(at_s=0, name="c", wants=WANTS),

@@ -104,6 +104,8 @@ def _offered(device: Device) -> Offered:
         is_big=bool((device.attributes or {})["big"].boolean),
         is_tainted=bool(device.taints),
         shared_gib=int(str(capacity.value).removesuffix("Gi")) if capacity is not None else 0,
+        draws=sum(int(one.value) for each in device.consumes_counters or () for one in (each.counters or {}).values()),
+        has_to_get_ready=bool(device.binding_conditions),
     )
 
 
@@ -140,9 +142,10 @@ class DevicesRenewed(Timed, frozen=True, kw_only=True, tag="devices-renewed"):
         before, devices = await _published(ground, self.node)
         if not devices:
             return
-        first, second = slices(self.node, devices, generation=before + 1, count=2)
+        *first, second = slices(self.node, devices, generation=before + 1, count=2)
         try:
-            await ground.api.create(RESOURCE_SLICES, first)
+            for body in first:
+                await ground.api.create(RESOURCE_SLICES, body)
         except errors.AlreadyExists:  # another fault renews them
             return
         await anyio.sleep(ground.left_s(self.end_s))
