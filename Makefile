@@ -18,7 +18,7 @@ ARGS ?=
 
 BIN := $(VENV)/bin
 # Bytecode is kept in one folder, also where the environment asks for none beside the sources, as many containers do.
-# Compiling all that a component imports takes four times as long as its start, and tests start hundreds of components.
+# Compiling all that a component imports takes three times as long as its start, and tests start hundreds of components.
 export PYTHONPYCACHEPREFIX ?= $(CURDIR)/build/bytecode
 unexport PYTHONDONTWRITEBYTECODE
 # Which of their rights the components used while the tests of the real control plane ran (tools/rights.py).
