@@ -145,12 +145,16 @@ def _exact(name: str, written: str | float) -> int:
 
 
 def _whole(parts: Iterable[AlignedPart]) -> Amounts:
-    """The most that is held at once: by all that go on, or by one that ends before others start."""
+    """The most that is held at once: by all that go on, or by one that ends before others start.
+
+    Beside such a one are those that go on and started before it.
+    """
     lasting: Counter[str] = Counter()
     most: Counter[str] = Counter()
     for part in parts:
         if part.is_brief:
-            most |= Counter(dict(part.amounts))
+            own = Counter(dict(part.amounts))
+            most |= Counter({name: amount + lasting[name] for name, amount in own.items()})
         else:
             lasting.update(dict(part.amounts))
     return tuple(sorted((most | lasting).items()))

@@ -2,7 +2,9 @@
 
 A container's hints agree if each of its resources fits on the same NUMA nodes, and each could not do with fewer on an
 empty machine. Of such sets kubelet takes the one with the lowest numbers. Policy ``single-numa-node`` takes sets of
-one. Resources that no NUMA node has are not aligned. Source: pkg/kubelet/cm/topologymanager (Kubernetes 1.36).
+one. Resources that no NUMA node has are not aligned. What an init container had is had again by those after it: such
+a container is put only on NUMA nodes that have all of it. Sources: pkg/kubelet/cm/topologymanager, and generation of
+hints in cpumanager and devicemanager beside it (Kubernetes 1.36).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Final
 
-from scheduler.core.model.numa import Amounts, NumaAsk, NumaRecord
+from scheduler.core.model.numa import AlignedPart, NumaAsk, NumaRecord
 
 #: Answers that are kept of one node.
 _MOST_ANSWERS: Final = 64
@@ -58,12 +60,11 @@ def admits(record: NumaRecord, free: Free, ask: NumaAsk) -> bool:
 def aligned(record: NumaRecord, free: Free, ask: NumaAsk) -> Free | None:
     """What is left beside a pod; None if kubelet refuses it."""
     left = [list(zone) for zone in free]
+    #: What init containers that have ended leave to those after them; it is free as well.
+    reused = [[0] * len(record.resources) for _ in free]
     if record.by_pod:
-        return left if _take(record, left, ask.whole, keep=True) else None
-    for part in ask.containers:
-        if not _take(record, left, part.amounts, keep=not part.is_brief):
-            return None
-    return left
+        return left if _take(record, left, reused, AlignedPart(ask.whole)) else None
+    return left if all(_take(record, left, reused, part) for part in ask.containers) else None
 
 
 def taken_anywhere(free: Free, number: int, amount: int) -> None:
@@ -74,23 +75,37 @@ def taken_anywhere(free: Free, number: int, amount: int) -> None:
         amount -= part
 
 
-def _take(record: NumaRecord, free: Free, amounts: Amounts, *, keep: bool) -> bool:
+def _take(record: NumaRecord, free: Free, reused: Free, part: AlignedPart) -> bool:
     """Take what one container, or a pod, asks. False: kubelet refuses."""
     numbers = _numbers(record.resources)
-    asked = [(numbers[name], amount) for name, amount in amounts if name in numbers]
+    asked = [(numbers[name], amount) for name, amount in part.amounts if name in numbers]
     if not asked:
         return True
     sizes = {_fewest((zone.capacity[number] for zone in record.zones), amount) for number, amount in asked}
     size = sizes.pop()
     if sizes or not size or (record.is_single and size > 1):
         return False
+    needed = {at for at, zone in enumerate(reused) for number, _ in asked if zone[number]}
     for zones in _sets(len(free), size):
-        if all(sum(free[at][number] for at in zones) >= amount for number, amount in asked):
-            if keep:
-                for number, amount in asked:
-                    taken_anywhere([free[at] for at in zones], number, amount)
+        if needed.issubset(zones) and all(sum(free[at][number] for at in zones) >= amount for number, amount in asked):
+            for number, amount in asked:
+                _charge([(free[at], reused[at]) for at in zones], number, amount, is_brief=part.is_brief)
             return True
     return False
+
+
+def _charge(zones: Sequence[tuple[list[int], list[int]]], number: int, amount: int, *, is_brief: bool) -> None:
+    """Take so much of a resource from NUMA nodes: first what may be had again. What is brief may be so afterwards."""
+    left = max(0, amount - sum(again[number] for _, again in zones))
+    had = amount - left
+    for free, again in zones:
+        old, fresh = min(again[number], had), min(free[number] - again[number], left)
+        had, left = had - old, left - fresh
+        if is_brief:
+            again[number] += fresh
+        else:
+            again[number] -= old
+            free[number] -= old + fresh
 
 
 @lru_cache(maxsize=256)

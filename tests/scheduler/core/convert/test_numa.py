@@ -94,6 +94,17 @@ def test_what_can_t_be_judged_says_nothing(zones: list[dict[str, Any]]) -> None:
             [(((GPU, 4),), False), (((GPU, 1),), False)],
             ((GPU, 5),),
         ),
+        # A sidecar goes on beside an init container that comes after it, and not beside one that came before.
+        (
+            spec({GPU: "1"}, init=[{**containers({GPU: "2"})[0], **_ALWAYS}, *containers({GPU: "3"})]),
+            [(((GPU, 2),), False), (((GPU, 3),), True), (((GPU, 1),), False)],
+            ((GPU, 5),),
+        ),
+        (
+            spec({GPU: "1"}, init=[*containers({GPU: "3"}), {**containers({GPU: "2"})[0], **_ALWAYS}]),
+            [(((GPU, 3),), True), (((GPU, 2),), False), (((GPU, 1),), False)],
+            ((GPU, 3),),
+        ),
         # What can't be read keeps the pod waiting for another reason.
         (spec({GPU: "many"}), None, ()),
     ],

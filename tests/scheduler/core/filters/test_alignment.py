@@ -92,6 +92,31 @@ def test_a_container_that_ends_first_has_to_fit_and_leaves_what_it_had() -> None
     assert aligned(made, free_of(made), NumaAsk((too_large, AlignedPart(((GPU, 2),))), ((GPU, 5),))) is None
 
 
+@pytest.mark.parametrize(
+    ("zones", "brief", "then", "policy", "left"),
+    [
+        # The init container gets the lowest NUMA node, and its device has to be among those of the next one.
+        ([{GPU: (4, 1)}, {GPU: 4}], [1], [4], SINGLE, None),
+        ([{GPU: (4, 1)}, {GPU: 4}], [1], [4], RESTRICTED, None),
+        ([{GPU: (4, 1)}, {GPU: 4}], [1], [1], SINGLE, [[0], [4]]),
+        ([{GPU: (4, 1)}, {GPU: 4}], [2], [4], SINGLE, [[1], [0]]),
+        # One of several later containers has it; those after it go where they like.
+        ([{GPU: (4, 2)}, {GPU: 4}], [1], [2, 3], SINGLE, [[0], [1]]),
+        ([{GPU: (4, 2)}, {GPU: 4}], [2], [1, 3], SINGLE, None),
+        # Two init containers have the same device.
+        ([{GPU: (4, 3)}, {GPU: 4}], [1, 3], [3], SINGLE, [[0], [4]]),
+        ([{GPU: (4, 3)}, {GPU: 4}], [3, 1], [4], SINGLE, None),
+        ([{GPU: 4}, {GPU: 4}], [5], [6], RESTRICTED, [[0], [2]]),
+    ],
+)
+def test_a_container_is_put_where_what_an_init_container_had_is(
+    zones: list[dict[str, object]], brief: list[int], then: list[int], policy: str, left: list[list[int]] | None
+) -> None:
+    made = record(*zones, policy=policy)
+    parts = [AlignedPart(((GPU, amount),), is_brief=at < len(brief)) for at, amount in enumerate((*brief, *then))]
+    assert aligned(made, free_of(made), NumaAsk(tuple(parts), ((GPU, sum(then)),))) == left
+
+
 @pytest.mark.parametrize("seed", range(300))
 def test_it_decides_as_the_merging_of_hints(seed: int) -> None:
     chance = random.Random(seed)
