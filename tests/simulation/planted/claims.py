@@ -24,7 +24,7 @@ def having(claims: Callable[..., ResourceClaims]) -> type[Cluster]:
     class Having(Cluster):
         def __init__(self, settings: Settings) -> None:
             super().__init__(settings)
-            self.claims = claims(self._changed, self._touch, compiler=compile_selector)
+            self.claims = claims(self._changed, self._touch, compiler=compile_selector, pod=self._pods.records.get)
 
     return Having
 
