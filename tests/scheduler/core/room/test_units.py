@@ -75,7 +75,7 @@ def test_a_whole_subgroup_is_surplus_where_the_gang_needs_fewer() -> None:
 
 def test_members_that_have_succeeded_count_for_the_minimum() -> None:
     done = pod("done", group="g", labels={names.QUEUE_LABEL: "a"}, bound_to="n1")
-    units = _units(pod_group("g", 3, queue="a"), *_gang(3), done, ended(done))
+    units = _units(pod_group("g", 3, queue="a"), *_gang(3), done, ended(done, at="2026-01-01T12:00:00Z"))
     assert units == [(["m2"], False), (["m0", "m1"], True)]
 
 
