@@ -83,9 +83,10 @@ class LimitFiles:
             troubles = {one.name: one.trouble() for one in self._back_ends}
             try:
                 self._follow(troubles)
-                self._see(anyio.current_time())
             except (OSError, cdifiles.NoCdi) as error:
                 troubles = {name: why or str(error) for name, why in troubles.items()}
+            # Also where nothing can be written: what was in place then need not be now.
+            self._see(anyio.current_time())
             self._say(troubles)
             with anyio.move_on_after(_EVERY_S):
                 await self._changed.wait()
@@ -129,9 +130,17 @@ class LimitFiles:
             (self._cdi / limitsfile.FILE).unlink(missing_ok=True)
 
     def _see(self, now_s: float) -> None:
-        """Look what is in place, from time to time. Raises OSError."""
+        """Look what is in place, from time to time. What can't be looked at is not in place."""
         if self._looked_s is not None and now_s - self._looked_s < _LOOK_EVERY_S:
             return
         self._looked_s = now_s
         tenants = {pod: held for pod, held in self._tenants().items() if is_sound(pod)}
-        self._on_look({one.name: frozenset(one.in_place(tenants)) for one in self._back_ends})
+        self._on_look({one.name: _in_place(one, tenants) for one in self._back_ends})
+
+
+def _in_place(one: BackEnd, tenants: Tenants) -> frozenset[Key]:
+    try:
+        return frozenset(one.in_place(tenants))
+    except OSError as error:
+        _log.warning("what %s limits can't be looked at: %s", one.name, error)
+        return frozenset()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ class Played:
     name: str = "hami-core"
     cdi: Path | None = None
     why: str = ""
+    is_unseen: bool = False
     holds: set[Key] = field(default_factory=set)
     done: list[tuple[str, Any]] = field(default_factory=list)
 
@@ -46,6 +47,8 @@ class Played:
         self._note("tidy", sorted(kept))
 
     def in_place(self, tenants: Tenants) -> Collection[Key]:
+        if self.is_unseen:
+            raise OSError("no folder")
         return {key for key in self.holds if key[0] in tenants}
 
     def _note(self, what: str, pods: list[str]) -> None:
@@ -66,8 +69,10 @@ def devices(cdi: Path) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def files(cdi: Path, tenants: dict[str, list[Tenancy]], *back_ends: Played) -> AsyncIterator[LimitFiles]:
-    made = LimitFiles(back_ends, tenants=lambda: tenants, cdi=cdi)
+async def files(
+    cdi: Path, tenants: dict[str, list[Tenancy]], *back_ends: Played, **how: Any
+) -> AsyncIterator[LimitFiles]:
+    made = LimitFiles(back_ends, tenants=lambda: tenants, cdi=cdi, **how)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(made.run)
         await anyio.sleep(0.1)
@@ -133,6 +138,24 @@ async def test_a_folder_that_cannot_be_written_is_told_and_tried_again(tmp_path:
         cdi.unlink()
         await anyio.sleep(1.1)
         assert (list(devices(cdi)), made.missing()) == ([POD], [])
+
+
+async def test_a_cap_that_holds_no_more_is_told_also_while_no_file_can_be_written(tmp_path: Path) -> None:
+    cdi, back_end, looks = tmp_path / "cdi", Played(holds={MINE}), list[Mapping[str, Collection[Key]]]()
+    tenants = {POD: [holding()]}
+    async with files(cdi, tenants, back_end, on_look=looks.append) as made:
+        assert looks == [{"hami-core": {MINE}}]
+        (cdi / FILE).unlink()
+        cdi.rmdir()
+        cdi.write_text("no folder")
+        tenants[POD] = [holding(10_000)]
+        back_end.holds = set()
+        await anyio.sleep(6)
+        assert made.working == []
+        assert looks[1:] == [{"hami-core": set()}]
+        back_end.holds, back_end.is_unseen = {MINE}, True
+        await anyio.sleep(5)
+        assert looks[2:] == [{"hami-core": set()}]
 
 
 async def test_what_holds_is_told_in_the_gpu_node_without_a_warden(tmp_path: Path) -> None:
