@@ -12,7 +12,6 @@ import os
 import shutil
 import stat
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -71,17 +70,11 @@ class HamiCore:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
         if not self._preload.exists() or self._preload.read_bytes() != hamicore.PRELOADED:
-            fresh = self._preload.with_suffix(".new")
-            fresh.write_bytes(hamicore.PRELOADED)
-            fresh.chmod(0o644)
-            fresh.replace(self._preload)
+            _put(self._preload, hamicore.PRELOADED, 0o644)
         for pod, held in tenants.items():
-            if hamicore.limits(held) is not None:
-                with suppress(FileExistsError):
-                    made = os.open(self._caches / pod, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _CAREFUL, 0o600)
-                    # Any user in the container; no other user of the machine comes through the folder above.
-                    os.fchmod(made, 0o666)
-                    os.close(made)
+            if hamicore.limits(held) is not None and not (self._caches / pod).exists():
+                # Any user in the container; no other user of the machine comes through the folder above.
+                _put(self._caches / pod, b"", 0o666)
 
     def tidy(self, kept: Collection[str]) -> None:
         """Remove files of other tenants, and of an earlier start of the machine. Raises OSError."""
@@ -122,3 +115,11 @@ class HamiCore:
             return b""
         finally:
             os.close(file)
+
+
+def _put(file: Path, content: bytes, mode: int) -> None:
+    """Make a file that is there with its mode or not at all, wherever the agent ends. Raises OSError."""
+    fresh = file.with_name(f"{file.name}.new")
+    fresh.write_bytes(content)
+    fresh.chmod(mode)
+    fresh.replace(file)

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,16 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+def _of_files(ends: Callable[..., None]) -> Callable[..., None]:
+    """What changes the mode of folders, and ends with the first file."""
+    chmod = os.chmod
+
+    def changed(path: Path, *how: Any, **more: Any) -> None:
+        (chmod if Path(path).is_dir() else ends)(path, *how, **more)
+
+    return changed
+
+
 def test_what_edits_name_is_there_after_it_was_prepared(tmp_path: Path) -> None:
     it = prepared(tmp_path)
     given = it.edits(TENANTS[POD])
@@ -50,6 +61,26 @@ def test_what_edits_name_is_there_after_it_was_prepared(tmp_path: Path) -> None:
     assert (hosts[1].read_text(), mode(hosts[1])) == ("/usr/local/vgpu/libvgpu.so\n", 0o644)
     # Any user of a container writes there, and no other user of the machine gets so far.
     assert (hosts[2], mode(hosts[2]), mode(tmp_path / "limits")) == (cache(tmp_path), 0o666, 0o700)
+
+
+def test_an_agent_that_ends_while_it_makes_a_file_leaves_none_that_users_of_the_container_cannot_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = made(tmp_path)
+    it.prepare({})
+
+    def ends(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as crash:
+        crash.setattr(os, "fchmod", ends)
+        crash.setattr(os, "chmod", _of_files(ends))
+        with pytest.raises(KeyboardInterrupt):
+            it.prepare(TENANTS)
+    made(tmp_path).prepare(TENANTS)
+    assert mode(cache(tmp_path)) == 0o666
+    it.tidy(TENANTS.keys())
+    assert [file.name for file in cache(tmp_path).parent.iterdir()] == [POD]
 
 
 def test_a_tenant_without_limits_gets_nothing(tmp_path: Path) -> None:
