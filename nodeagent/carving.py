@@ -274,10 +274,16 @@ class Carver(Slices):
             self._told()
 
     def _report(self, seen: Mapping[str, Seen]) -> None:
-        """Show what was seen; while no GPU answers, or kubelet does not, what was seen before."""
-        now = {uuid: report(one, self._outcomes.get(uuid)) for uuid, one in seen.items()}
-        if not seen:
-            now = {uuid: one.with_outcome(self._outcomes.get(uuid)) for uuid, one in self.reports.items()}
+        """Show what was seen; while no GPU answers, or kubelet does not, what was seen before.
+
+        So it is of one whose MIG mode is switched on later than that of others: its slices are to be made again.
+        """
+        now = {
+            uuid: one.with_outcome(self._outcomes.get(uuid))
+            for uuid, one in self.reports.items()
+            if not seen or (self.restoring is not None and self.restoring.awaits(uuid))
+        }
+        now |= {uuid: report(one, self._outcomes.get(uuid)) for uuid, one in seen.items()}
         if now != self.reports:
             self.reports = now
             self._told()

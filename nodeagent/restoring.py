@@ -57,6 +57,10 @@ class Restoring:
         self._boot = boot
         self._done = _read(kept).at(boot)
 
+    def awaits(self, card: str) -> bool:
+        """Whether a GPU (UUID) was not looked at since the boot."""
+        return bool(self._boot) and card not in self._done.cards
+
     async def look(
         self, found: GpuNode, cards: Mapping[str, CardSlices], made: Callable[[str, str], None]
     ) -> frozenset[str]:
@@ -66,7 +70,7 @@ class Restoring:
         """
         changed = set[str]()
         for uuid, card in sorted(cards.items()):
-            if not self._boot or uuid in self._done.cards:
+            if not self.awaits(uuid):
                 continue
             if spots := lost(found, uuid, card):
                 changed.add(uuid)

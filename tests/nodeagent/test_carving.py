@@ -38,6 +38,8 @@ class World:
     is_kubelet_up: bool = True
     is_driver_up: bool = True
     has_mig_mode: bool = True
+    #: GPUs without slices that are in MIG mode as well.
+    others: frozenset[str] = frozenset()
     makes_s: float = 0.0
     calls: list[str] = field(default_factory=list)
     heard: list[Outcome] = field(default_factory=list)
@@ -53,7 +55,8 @@ class World:
         await anyio.sleep(0.01)
         if not self.is_driver_up:
             raise NotDone("unable to initialize NVML: Driver Not Loaded")
-        return {GPU: CardSlices(tuple(self.slices), PROFILES)} if self.has_mig_mode else {}
+        mine = {GPU: CardSlices(tuple(self.slices), PROFILES)} if self.has_mig_mode else {}
+        return mine | {other: CardSlices((), PROFILES) for other in self.others}
 
     async def destroy(self, card: str, at: Spot) -> None:
         self._call(f"destroy {at}")
@@ -318,3 +321,18 @@ async def test_a_driver_that_comes_late_and_a_mig_mode_that_is_switched_on_late_
         await anyio.sleep(6)
         assert world.calls == ["make 2g.20gb at 0", "make 3g.40gb at 4"]
         tasks.cancel_scope.cancel()
+
+
+async def test_a_gpu_whose_mig_mode_is_switched_on_after_that_of_another_gets_its_slices_again(tmp_path: Path) -> None:
+    world = rebooted(tmp_path, has_mig_mode=False, others=frozenset({"GPU-b"}))
+    async with carving(world) as carver:
+        assert set(carver.reports) == {GPU, "GPU-b"}
+        # As the agent writes it.
+        report = carver.reports[GPU]
+        world.status = GpuNodeStatus(cards=[CardStatus(uuid=GPU, layout=[], carving=report.carving)])
+        world.has_mig_mode = True
+        await anyio.sleep(6)
+        assert world.calls == ["make 2g.20gb at 0", "make 3g.40gb at 4"]
+        world.has_mig_mode = False
+        await anyio.sleep(6)
+        assert set(carver.reports) == {"GPU-b"}
