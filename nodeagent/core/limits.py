@@ -126,10 +126,15 @@ def next_due(known: Mapping[Place, Answer], asked: Sequence[Ask], look: int) -> 
     return min((answer.look for answer in known.values()), default=look) + RECHECK_LOOKS
 
 
-def remembered(groups: Iterable[Group], known: Mapping[Place, Answer]) -> dict[Place, Answer]:
-    """Forget answers about groups that are not there any more."""
-    there = {group.path for group in groups}
-    return {place: answer for place, answer in known.items() if place[0] in there}
+def remembered(
+    groups: Iterable[Group], caps: Mapping[Key, int], cards: Collection[str], known: Mapping[Place, Answer]
+) -> dict[Place, Answer]:
+    """Forget answers about groups that are not there any more, and about cards that do not answer or have no cap there.
+
+    A card that comes back may have lost its limits.
+    """
+    there = {(group.path, card) for group, card, _ in _wanted(groups, caps, cards)}
+    return {place: answer for place, answer in known.items() if place in there}
 
 
 def held(

@@ -65,7 +65,7 @@ class Limiting:
         """Ask the driver what is due."""
         there, cards = self._there, frozenset(self._handles)
         self._containers = frozenset(container_of(group.path.rpartition("/")[2]) for group in there) - {""}
-        self._known = remembered(there, self._known)
+        self._known = remembered(there, caps, cards, self._known)
         asks = due(there, caps, cards, self._known, look=self._look)
         for ask in asks:
             self._known[ask.place] = self._answer(ask)

@@ -183,7 +183,14 @@ def test_the_next_question_is_ten_looks_after_the_oldest_answer_and_at_once_wher
 
 def test_answers_about_groups_that_are_gone_are_forgotten() -> None:
     answers = known(first=reads(1000), second=GONE)
-    assert remembered([OWN, FIRST], answers) == known(first=reads(1000))
+    assert remembered([OWN, FIRST], CAPS, CARDS, answers) == known(first=reads(1000))
+
+
+@pytest.mark.parametrize(("caps", "cards"), [({}, CARDS), ({(POD, CARD_2): 1}, CARDS), (CAPS, (CARD_2,)), (CAPS, ())])
+def test_answers_about_cards_without_a_cap_or_that_do_not_answer_are_forgotten(
+    caps: Mapping[Key, int], cards: Sequence[str]
+) -> None:
+    assert remembered([OWN, FIRST], caps, cards, known(own=reads(1000), first=reads(1000))) == {}
 
 
 @pytest.mark.parametrize(

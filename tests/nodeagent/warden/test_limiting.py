@@ -181,6 +181,16 @@ class Vanishing:
         pynvml.nvmlDeviceSetMemoryLimits_v1(handle, limits)
 
 
+def test_a_card_that_comes_back_is_asked_again_at_once_as_it_may_have_lost_its_limits(node: Node) -> None:
+    node.group(ID)
+    assert node.turn() == Limited((HELD,))
+    assert node.limiting.turn(node.caps, {}, node.sampler.look(0)) == Limited()
+    node.machine.write()
+    assert node.limits() == {}
+    assert node.turn() == Limited((HELD,))
+    assert node.limits() == {("GPU-a", f"pod{POD}"): 1000, ("GPU-a", ID): 1000}
+
+
 def test_a_group_that_vanishes_between_read_and_set_costs_nobody_else(node: Node) -> None:
     node.group(ID)
     going = Path(node.group(ID_2))
