@@ -11,7 +11,8 @@ import msgspec
 
 from cli.checks.finding import Finding, Level, some_of
 from cli.checks.reader import Raw, Reader
-from gpu import cdi
+from gpu import agentlimits, cdi
+from gpu.enforcement import listed
 from kube.client.resources import CLUSTER_POLICIES, NODES, PODS
 from wire import names
 from wire.clusterpolicy import ClusterPolicy
@@ -20,13 +21,13 @@ _NAME: Final = "cdi"
 
 
 async def check_cdi(reader: Reader) -> list[Finding]:
-    """What the ClusterPolicy says is served, is what the last pod with a share was told, and has views of tenants."""
+    """What the ClusterPolicy says is served, is what the last pod with a share was told, and names what nodes give."""
     said = await _policy(reader)
     if isinstance(said, Finding):
         return [said]
     told = _last_told(await reader.items(PODS.path()))
     by_cdi = cdi.is_on(said) if told is None else names.CDI_DEVICE_PREFIX in told[1]
-    return [_form(said, told), *([] if by_cdi else _without_view(await reader.items(NODES.path(), if_served=True)))]
+    return [_form(said, told), *([] if by_cdi else _without_names(await reader.items(NODES.path(), if_served=True)))]
 
 
 def _form(said: ClusterPolicy | None, last: tuple[str, str] | None) -> Finding:
@@ -43,17 +44,18 @@ def _form(said: ClusterPolicy | None, last: tuple[str, str] | None) -> Finding:
     return Finding(Level.OK, _NAME, f"containers are told devices by {form}: {why}")
 
 
-def _without_view(nodes: list[Raw]) -> list[Finding]:
-    """Nodes that are to show tenants their shares, where devices are told by UUIDs: a runtime reads no mix of both."""
-    wanting = sorted(
-        str(meta["name"])
-        for meta in (node["metadata"] for node in nodes)
-        if (meta.get("annotations") or {}).get(names.NODE_TENANT_VIEW) == "true"
-    )
-    if not wanting:
-        return []
-    told = f"{names.NODE_TENANT_VIEW}=true, but devices are told by UUIDs: containers get no view on {some_of(wanting)}"
-    return [Finding(Level.WARNING, _NAME, told, "tell devices by CDI names (docs/cdi.md), or take the annotation away")]
+def _without_names(nodes: list[Raw]) -> list[Finding]:
+    """What nodes say that they give containers, where devices are told by UUIDs: a runtime reads no mix of both."""
+    said = {str(meta["name"]): meta.get("annotations") or {} for meta in (node["metadata"] for node in nodes)}
+    shows = sorted(name for name, its in said.items() if its.get(names.NODE_TENANT_VIEW) == "true")
+    limits = sorted(name for name, its in said.items() if agentlimits.named(listed(its.get(names.NODE_ENFORCES)).known))
+    wanting = {
+        f"{names.NODE_TENANT_VIEW}=true, but devices are told by UUIDs: containers get no view on": shows,
+        f"{names.NODE_ENFORCES} has limits by the agent, but devices are told by UUIDs: containers start without them "
+        "on": limits,
+    }
+    do = "tell devices by CDI names (docs/cdi.md), or take the annotation away"
+    return [Finding(Level.WARNING, _NAME, f"{text} {some_of(on)}", do) for text, on in wanting.items() if on]
 
 
 async def _policy(reader: Reader) -> ClusterPolicy | Finding | None:

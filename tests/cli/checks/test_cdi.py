@@ -77,7 +77,7 @@ async def test_what_does_not_agree_or_is_not_served_is_a_warning(answers: dict[s
     assert finding.do
 
 
-@pytest.mark.parametrize(
+SHOWN = pytest.mark.parametrize(
     ("answers", "pods", "is_warned"),
     [
         ({}, [], True),
@@ -87,6 +87,21 @@ async def test_what_does_not_agree_or_is_not_served_is_a_warning(answers: dict[s
         ({}, [pod("p", f"{CDI}GPU-a")], False),
     ],
 )
+
+
+@SHOWN
+async def test_nodes_whose_limits_by_the_agent_are_left_out_because_devices_are_told_by_uuids_are_named(
+    answers: dict[str, Any], pods: list[dict[str, Any]], is_warned: bool
+) -> None:
+    words = {"a": "memory-cap=hami-core", "b": "memory-cap,hami-core", "c": "mps,compute-cap=hami-core"}
+    nodes = [{"metadata": {"name": on, "annotations": {"moorage.dev/enforces": word}}} for on, word in words.items()]
+    there = {PODS: {"items": pods}, "/api/v1/nodes": {"items": nodes}, **answers}
+    _, *others = await check_cdi(Reader(Told(there)))
+    assert [finding.level for finding in others] == [Level.WARNING] * is_warned
+    assert all(finding.said.endswith("containers start without them on a, c") for finding in others)
+
+
+@SHOWN
 async def test_nodes_whose_tenants_get_no_view_because_devices_are_told_by_uuids_are_named(
     answers: dict[str, Any], pods: list[dict[str, Any]], is_warned: bool
 ) -> None:
