@@ -196,7 +196,7 @@ class Cluster(ClusterState):
         Where searches for devices go on, what depends on them is not sure any more, as after any event. Until then it
         is: a decision that follows at once has time for the others of the namespace.
         """
-        self.claims.vanished.expire(now_ns, self._nodes.get)
+        self.expire_vanished(now_ns)
         search_on_ns = self.backlog.search_on_ns
         if search_on_ns is not None and search_on_ns <= now_ns:
             self.backlog.search_on_ns = None

@@ -331,6 +331,10 @@ class ClusterState:
         for key in [key for key in self.backlog.gangs() if all(pod.node for pod in self.members(*key))]:
             self.backlog.drop_gang(key)
 
+    def expire_vanished(self, now_ns: int) -> None:
+        """Free devices of pods that vanished and must have ended by now. Each decision does so; a standby has none."""
+        self.claims.vanished.expire(now_ns, self._nodes.get)
+
     def _drop_pod(self, uid: str) -> None:
         if self.commits.is_spoken_for(uid):
             self.storage.holder_changed(uid)

@@ -248,6 +248,7 @@ class Cache:
     def forget_gone(self) -> None:
         """A period is over (wire/recent.py): forget what nobody can name any more."""
         self.cluster.forget_gone()
+        self.cluster.expire_vanished(monotonic_ns())
         self.finished = {key for key in self.finished if self.cluster.pod_group(*key) is not None}
 
     def _note_reservation(self, held: Reservation) -> None:

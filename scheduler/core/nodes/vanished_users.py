@@ -67,6 +67,8 @@ class VanishedUsers:
         self._uses: Counter[str] = Counter()
         #: Devices that are kept, by what they are taken as: pods that may still use them.
         self._kept: dict[str, set[str]] = {}
+        #: The other way: what is kept for a pod.
+        self._kept_for: dict[str, dict[str, None]] = {}
         self._waits: dict[str, _Wait] = {}
         self._numbers = count()
 
@@ -102,6 +104,8 @@ class VanishedUsers:
     def _keep(self, uid: str, lost: Sequence[DeviceResult], running: set[str]) -> None:
         owner = f"{uid} kept {next(self._numbers)}"
         self._kept[owner] = running
+        for each in running:
+            self._kept_for.setdefault(each, {})[owner] = None
         self._uses.update(running)
         self._taken.put(owner, lost)
 
@@ -115,18 +119,18 @@ class VanishedUsers:
         """Pods have ended."""
         for uid in uids:
             self._waits.pop(uid, None)
-        over = [owner for owner, users in self._kept.items() if not users.isdisjoint(uids) and self._left(users, uids)]
+        over = [owner for uid in uids for owner in self._kept_for.pop(uid, ()) if self._is_last(uid, owner)]
         for owner in over:
             del self._kept[owner]
             self._taken.drop(owner)
         if over:
             self._freed()
 
-    def _left(self, users: set[str], uids: Collection[str]) -> bool:
-        """Take pods out of those that may use a device; return whether none is left."""
-        for uid in users.intersection(uids):
-            users.discard(uid)
-            self._unuse(uid)
+    def _is_last(self, uid: str, owner: str) -> bool:
+        """Take a pod out of those that may use a device; return whether none is left."""
+        users = self._kept[owner]
+        users.discard(uid)
+        self._unuse(uid)
         return not users
 
     # --- time --------------------------------------------------------------------------------------------------------
@@ -151,4 +155,4 @@ class VanishedUsers:
     @property
     def size(self) -> int:
         """How many entries are held of claims and pods."""
-        return len(self._users) + len(self._uses) + len(self._kept) + len(self._waits)
+        return len(self._users) + len(self._uses) + len(self._kept) + len(self._kept_for) + len(self._waits)

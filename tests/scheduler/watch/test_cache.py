@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import anyio
 import msgspec
 import pytest
 
 from tests.conftest import AnyioBackend
-from tests.scheduler.core.objects import NANO, bound, changed, ended, pod, pod_group, reservation
+from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming, offered
+from tests.scheduler.core.objects import NANO, bound, changed, ended, feed, node, pod, pod_group, reservation
 from tests.scheduler.watch.lists import cache, listed
 from tests.steps import counted
 from wire import names
@@ -123,3 +125,17 @@ async def test_pods_share_the_text_that_they_have_in_common() -> None:
     assert b is not None
     for field in ("namespace", "node", "pod_group", "created", "cls"):
         assert getattr(a, field) is getattr(b, field)
+
+
+async def test_a_standby_keeps_no_devices_of_pods_that_were_deleted_long_ago() -> None:
+    """It decides nothing, and its table would grow until it leads."""
+    made, _ = cache()
+    old = bound(claiming("old", "c"), "a")
+    feed(made.cluster, node("a", gpus=0), GPU, offered("a"), old, claimed("c", on=("a", "d0"), by=("uid-old",)))
+    made.forget_pod("uid-old")
+    feed(made.cluster, claimed("c"))
+    made.forget_gone()
+    assert len(made.cluster.claims.vanished.kept) == 1
+    await anyio.sleep(3600)
+    made.forget_gone()
+    assert made.cluster.claims.vanished.size == 0

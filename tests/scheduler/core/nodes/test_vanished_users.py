@@ -11,6 +11,7 @@ from scheduler.core.cluster import Cluster
 from sharing.entries import LEARNS_S, LONGEST_SILENCE_S, VANISHED_MARGIN_S
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered
 from tests.scheduler.core.objects import bound, changed, cluster, ended, feed, node
+from tests.steps import counted
 from wire.core import Pod
 
 _S: Final = 1_000_000_000
@@ -179,3 +180,19 @@ def test_nothing_is_kept_in_memory_when_all_is_over() -> None:
     assert len(made.claims.vanished.kept) == 1
     assert _starts(made, _WAIT_S)
     assert (dict(made.claims.vanished.kept), made.claims.vanished.size) == ({}, 0)
+
+
+def test_a_pod_that_ends_costs_no_more_for_the_devices_that_are_kept_for_others() -> None:
+    def cost(others: int) -> int:
+        names = [f"p{number}" for number in range(others + 1)]
+        pods = [_old(name) for name in names]
+        held = [claimed(f"c-{each}", on=("a", f"d-{each}"), by=(f"uid-{each}",)) for each in names]
+        made = cluster(node("a", gpus=0), GPU, *pods, *held)
+        feed(made, *(claimed(f"c-{each}") for each in names))
+        assert len(made.claims.vanished.kept) == others + 1
+        with counted() as steps:
+            made.claims.vanished.ended("uid-p0")
+        assert len(made.claims.vanished.kept) == others
+        return steps.taken
+
+    assert cost(300) <= 1.2 * cost(1)
