@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from gpu.request import SharedAsk
 from scheduler.core.claims.inventory import InventoryView, NodePool
 from scheduler.core.claims.parts import part_of
 from scheduler.core.claims.selectors import Cut, named_by_all
@@ -132,10 +133,20 @@ def devices_of(pools: Sequence[NodePool], taken: Taken) -> Iterator[Candidate]:
 def part_for(ask: DeviceAsk, candidate: Candidate, chosen: Sequence[Amounts] = ()) -> Amounts | None:
     """What an ask takes of a device beside those who have parts of it, and beside parts that were chosen; or None."""
     kind = candidate.device.kind
-    asked = dict(ask.capacity) if ask.part is None else share_of(kind, ask.part)
+    asked = dict(ask.capacity) if ask.part is None else _asked_of(ask.part, candidate)
     part = None if asked is None else part_of(kind, asked)
     if part is None or not kind.is_shared:
         return part
     sums = candidate.use.sums(candidate.device.name)
     used = {name: sums.get(name, 0) + sum(each[name] for each in chosen) for name in part}
     return part if all(used[name] + part[name] <= capacity.nano for name, capacity in kind.capacity) else None
+
+
+def _asked_of(part: SharedAsk, candidate: Candidate) -> dict[str, int] | None:
+    """The capacity that a share asks of a device; None if another one of its pool has its name, too.
+
+    What a share counts as follows from the device by its name (shares.py), and may not be that of the other one.
+    """
+    if candidate.device.name in candidate.pool.pool.repeated:
+        return None
+    return share_of(candidate.device.kind, part)

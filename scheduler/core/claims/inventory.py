@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -45,13 +45,15 @@ class NodePool:
         self.wrong = pool.wrong or self._repeated()
         self._selectors = selectors
         self._answers: dict[tuple[str, ...], list[bool | SelectorFailed | None]] = {}
-        self._named: dict[str, str] | None = None
+        self._named: dict[str, list[str]] | None = None
 
-    def named(self, uuid: str) -> str:
-        """The device with this UUID, "" without one."""
+    def named(self, uuid: str) -> Sequence[str]:
+        """The devices with this UUID: a driver may publish one in several ways, for passing it through, say."""
         if self._named is None:
-            self._named = {uuid_of(device.kind): device.name for device in self.devices}
-        return self._named.get(uuid, "")
+            self._named = {}
+            for device in self.devices:
+                self._named.setdefault(uuid_of(device.kind), []).append(device.name)
+        return self._named.get(uuid, ())
 
     def is_of(self, reached: Iterable[Run]) -> bool:
         """Whether these are its devices."""

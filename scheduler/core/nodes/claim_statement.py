@@ -153,12 +153,15 @@ class ClaimStatement:
 
     def _keep_reserved(self, node: NodeRecord, taken: Taken) -> None:
         """Take devices of a node that reservations hold, where a driver publishes the same ones."""
+        pools = self._claims.inventory.view().pools_on(node)
         for uuid in self._reserved(node.name):
-            for pool in self._claims.inventory.view().pools_on(node):
-                if name := pool.named(uuid):
-                    driver, pool_name = pool.pool.id
-                    held = DeviceResult(request="", driver=driver, pool=pool_name, device=name)
-                    taken.put(f"reserved/{uuid}", (held,))
+            held = [
+                DeviceResult(request="", driver=pool.pool.id[0], pool=pool.pool.id[1], device=name)
+                for pool in pools
+                for name in pool.named(uuid)
+            ]
+            # Elsewhere there may be a device of this UUID as well: emulated GPUs are numbered on each node.
+            taken.put(f"reserved/{node.name}/{uuid}", held)
 
     def _search(self, needs: Sequence[DeviceNeed], node: NodeRecord, taken: Taken) -> Chosen | DeviceRefusal:
         before, asked = self._effort, tuple(needs)

@@ -261,3 +261,20 @@ def test_no_claim_gets_a_device_that_a_reservation_holds(uuid: str, phase: str, 
     assert reasons(made) == {"claim-devices": 1}
     made.remove_pod(holder.metadata.uid)
     assert chosen(made.decide(0)) == {"p": ("a", {"c": "d0"})}
+
+
+def test_no_claim_gets_a_reserved_device_that_drivers_publish_more_than_once() -> None:
+    """Twice in one pool, as itself and to be passed through, and by another driver."""
+    twice = _offered("a", _shared("d0"), _shared("d0-passed"))
+    other = written_slice("other", _shared("d0"), nodeName="a", driver="other.example.com")
+    holder = reservation("g", "a", uuid=_UUID)
+    made = cluster(node("a", gpus=1), _CLASS, twice, other, holder, claimed("c"), claiming("p", "c"))
+    assert reasons(made) == {"claim-devices": 1}
+
+
+def test_a_device_whose_name_another_node_has_in_the_same_pool_is_not_shared() -> None:
+    """Nodes may reach one of them each, and what a share counts as goes by the name."""
+    whole = device("d0", capacity={"memory": {"value": "80Gi"}})
+    slices = [written_slice(name, each, pool="all", count=2) for name, each in (("a", whole), ("b", _shared("d0")))]
+    made = cluster(node("a", gpus=0), node("b", gpus=0), _CLASS, *slices, _share())
+    assert reasons(made) == {"claims-whole": 1, "claim-devices": 1}
