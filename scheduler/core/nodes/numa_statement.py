@@ -100,8 +100,7 @@ class NumaStatement:
         missing = _missing(table, record, position)
         for ask in sure:
             missing.subtract(dict(ask.whole))
-        started = sorted((pod for pod in bound if pod.started_s), key=lambda pod: (-pod.started_s, pod.uid))
-        newest = list(_newest(started, missing))
+        newest = list(_newest(bound, missing)) if any(amount > 0 for amount in missing.values()) else []
         free = free_of(record)
         for ask in (*reversed(newest), *sure):
             free = aligned(record, free, ask) or free
@@ -124,9 +123,10 @@ def _missing(table: Table, record: NumaRecord, position: int) -> Counter[str]:
     return found
 
 
-def _newest(pods: Sequence[PodRecord], missing: Counter[str]) -> Iterator[NumaAsk]:
-    """Of pods, newest first, those that have what is missing; it is taken off."""
-    for pod in pods:
+def _newest(bound: Sequence[PodRecord], missing: Counter[str]) -> Iterator[NumaAsk]:
+    """Of pods that their node has taken up, newest first, those that have what is missing; it is taken off."""
+    started = [pod for pod in bound if pod.started_s and pod.aligned is not None]
+    for pod in sorted(started, key=lambda pod: (-pod.started_s, pod.uid)):
         if pod.aligned is not None and any(missing[name] > 0 for name, _ in pod.aligned.whole):
             missing.subtract(dict(pod.aligned.whole))
             yield pod.aligned
