@@ -47,8 +47,10 @@ def numa_report(written: NodeResourceTopology) -> NumaReport:
     found = {int(match[1]): zone for zone in written.zones or () if (match := _ZONE.fullmatch(zone.name))}
     if not 0 < len(found) <= MOST_ZONES or len(found) < len(written.zones or ()):
         return NumaReport(node, None)
-    names = sorted({each.name for zone in found.values() for each in zone.resources or () if _is_aligned(each.name)})
+    listed = [each for zone in found.values() for each in zone.resources or () if _is_aligned(each.name)]
     try:
+        # Of a resource that no NUMA node has any of, kubelet gives no hints.
+        names = sorted({each.name for each in listed if _capacity(each) > 0})
         zones = tuple(_zone(number, zone, names) for number, zone in sorted(found.items()))
     except MalformedQuantity:
         return NumaReport(node, None)
@@ -71,10 +73,14 @@ def _zone(number: int, zone: Zone, names: Iterable[str]) -> NumaZone:
     listed = [(name, by_name.get(name, ResourceInfo())) for name in names]
     return NumaZone(
         number,
-        capacity=tuple(max(_down(name, each.capacity), _down(name, each.allocatable)) for name, each in listed),
+        capacity=tuple(_capacity(each) for _, each in listed),
         allocatable=tuple(_down(name, each.allocatable) for name, each in listed),
         available=tuple(_down(name, each.available) for name, each in listed),
     )
+
+
+def _capacity(each: ResourceInfo) -> int:
+    return max(_down(each.name, each.capacity), _down(each.name, each.allocatable))
 
 
 def _is_aligned(resource: str) -> bool:

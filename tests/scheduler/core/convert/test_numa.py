@@ -26,6 +26,13 @@ def test_numa_nodes_are_read_by_number_with_what_kubelets_align() -> None:
     ]
 
 
+def test_a_resource_of_which_no_numa_node_has_any_is_not_aligned() -> None:
+    """Its devices may have no NUMA node: a pod that requests some would be kept off the node for ever."""
+    found = report("n1", {GPU: 0, "cpu": 8}, {GPU: 0, "cpu": 8})
+    assert found.record is not None
+    assert found.record.resources == ("cpu",)
+
+
 @pytest.mark.parametrize(
     ("policy", "scope", "words", "expected"),
     [
