@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
+from gpu import memorycaps
 from gpu.enforcement import COMPUTE_CAP, HAMI_CORE, MEMORY_CAP, TIME_SLICING, by_agent
-from gpu.memorycaps import NO_CAP, Cap
+from gpu.memorycaps import NO_CAP, Cap, MemoryCaps
 from gpu.request import SharedAsk
 from gpu.share import PERCENT_PER_DEVICE
 from gpu.translation import Translation
@@ -38,6 +41,15 @@ def _hami_core(taken: Translation, caps: Sequence[Cap]) -> bool:
 
 #: Back ends of the agent -> which pods they serve. ``caps``: as books have them, empty for none.
 BACK_ENDS: Final[Mapping[str, Callable[[Translation, Sequence[Cap]], bool]]] = {HAMI_CORE: _hami_core}
+
+
+def are_served(taken: Translation) -> bool:
+    """Whether a back end limits the pod in whichever form it is placed, where devices are told by CDI."""
+    if not (taken.wishes.memory_cap or taken.wishes.compute_cap):
+        return False
+    forms = [msgspec.structs.replace(taken, request=each) for each in (taken.request, *taken.alternatives)]
+    capped = [(form, memorycaps.caps(form, MemoryCaps.ALL)) for form in forms]
+    return any(all(serves(form, caps) for form, caps in capped) for serves in BACK_ENDS.values())
 
 
 def named(enforces: Collection[str]) -> tuple[str, ...]:

@@ -34,6 +34,9 @@ def by_agent(cap: str, back_end: str) -> str:
     return f"{cap}={back_end}"
 
 
+#: What a pod needs of a node if the agent's back ends serve it: the cap by whatever means. No node says it.
+_ANY_MEANS: Final = "any"
+
 #: A hard cap can't be passed. Others end a program after it has passed the cap, or can be switched off by a program.
 _HARD, _WEAKER = "/hard", ("/after", "/soft")
 #: Words of an annotation -> what they mean to pods. The driver's cap is always hard.
@@ -42,7 +45,7 @@ _MEANT: Final[Mapping[str, tuple[str, ...]]] = {
     **{cap + strength: (cap,) for cap in (MEMORY_CAP, COMPUTE_CAP) for strength in _WEAKER},
     **{cap + _HARD: (cap, cap + _HARD) for cap in (MEMORY_CAP, COMPUTE_CAP)},
     DRIVER_CAP + _HARD: (DRIVER_CAP,),
-    **{by_agent(cap, HAMI_CORE): (cap, by_agent(cap, HAMI_CORE)) for cap in (MEMORY_CAP, COMPUTE_CAP)},
+    **{by_agent(cap, HAMI_CORE): (by_agent(cap, HAMI_CORE),) for cap in (MEMORY_CAP, COMPUTE_CAP)},
 }
 
 
@@ -64,20 +67,22 @@ class Listed(msgspec.Struct, frozen=True, gc=False):
 def listed(text: str | None) -> Listed:
     """Read the annotation ``moorage.dev/enforces``: words joined by commas.
 
-    A hard cap is known as any cap, too, and so is one by the agent.
+    A hard cap is known as any cap, too. One by the agent is not: it is for pods that the agent's back end serves.
     """
     words = {word for part in (text or "").split(",") if (word := part.strip())}
     known = {meant for word in words for meant in _MEANT.get(word, ())}
     return Listed(tuple(sorted(known)), tuple(sorted(words - _MEANT.keys())))
 
 
-def needed(wishes: Wishes, *, by_driver: bool = False, is_hard: bool = False) -> tuple[str, ...]:
-    """What a node has to be able to do for these wishes, sorted. Taking turns is what every node does.
+def needed(
+    wishes: Wishes, *, by_driver: bool = False, is_hard: bool = False, by_agents: bool = False
+) -> tuple[str, ...]:
+    """What a node has to be able to do for these wishes, sorted (``does``). Taking turns is what every node does.
 
     ``by_driver``: the pod's containers read their memory caps for the driver, so no other way caps them. ``is_hard``:
-    caps have to be hard.
+    caps have to be hard. ``by_agents``: back ends of agents serve the pod (gpu/agentlimits.py); none is hard.
     """
-    strength = _HARD if is_hard else ""
+    strength = _HARD if is_hard else f"={_ANY_MEANS}" if by_agents else ""
     found = {
         DRIVER_CAP if by_driver else MEMORY_CAP + strength: wishes.memory_cap,
         COMPUTE_CAP + strength: wishes.compute_cap,
@@ -86,9 +91,20 @@ def needed(wishes: Wishes, *, by_driver: bool = False, is_hard: bool = False) ->
     return tuple(sorted(word for word, is_needed in found.items() if is_needed))
 
 
-def lacking(wishes: Wishes, enforced: Collection[str], *, by_driver: bool = False) -> tuple[str, ...]:
-    """What a node that enforces these words can't do for these wishes."""
-    return tuple(word for word in needed(wishes, by_driver=by_driver) if word not in enforced)
+def does(word: str, enforced: Collection[str]) -> bool:
+    """Whether a node that enforces these words does what is needed by one of ``needed``."""
+    cap, _, means = word.partition("=")
+    if means != _ANY_MEANS:
+        return word in enforced
+    return cap in enforced or by_agent(cap, HAMI_CORE) in enforced
+
+
+def lacking(
+    wishes: Wishes, enforced: Collection[str], *, by_driver: bool = False, by_agents: bool = False
+) -> tuple[str, ...]:
+    """What a node that enforces these words can't do for these wishes, as the words of a node."""
+    words = needed(wishes, by_driver=by_driver, by_agents=by_agents)
+    return tuple(word.removesuffix(f"={_ANY_MEANS}") for word in words if not does(word, enforced))
 
 
 def requirement(annotations: Mapping[str, str] | None) -> Requirement | Refusal:

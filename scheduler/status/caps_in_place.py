@@ -15,7 +15,7 @@ import anyio
 import msgspec
 
 from gpu.capsinplace import BY_REPORT, NOT_IN_PLACE, Told, caps_condition
-from gpu.enforcement import DRIVER_CAP, MEMORY_CAP, lacking
+from gpu.enforcement import DRIVER_CAP, MEMORY_CAP
 from gpu.nodeuse import NodeUse, State
 from gpu.reservation import Reservation
 from gpu.share import mib_of_fraction
@@ -27,6 +27,7 @@ from kube.client.clock import Clock
 from kube.client.errors import ApiError, NotFound
 from kube.client.resources import PODS
 from kube.events import EventRecorder
+from scheduler.core.filters.enforcement import unenforced
 from scheduler.core.model.records import PodRecord
 from scheduler.watch.cache import Cache
 from scheduler.watch.node_uses import NodeUses
@@ -128,7 +129,7 @@ class CapsInPlace:
         node = self._cache.cluster.node(record.node)
         if node is None:
             return ""
-        words = lacking(record.cls.wishes, node.enforces, by_driver=record.cls.driver_caps)
+        words = unenforced(record.cls, node)
         others = [word for word in words if word not in {MEMORY_CAP, DRIVER_CAP}]
         return unenforced_text(record.cls.request, record.cls.wishes, others) if others else ""
 

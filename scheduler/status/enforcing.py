@@ -13,7 +13,6 @@ import anyio
 import msgspec
 
 from gpu.asked import asked_on
-from gpu.enforcement import lacking
 from gpu.telling import unenforced_text
 from kube import binding
 from kube.binding import Identity
@@ -21,6 +20,7 @@ from kube.client.api import Api
 from kube.client.clock import Clock
 from kube.client.errors import ApiError, NotFound
 from kube.client.resources import PODS
+from scheduler.core.filters.enforcement import unenforced
 from scheduler.core.model.records import PodRecord
 from scheduler.watch.cache import Cache, says_unenforced
 from wire import names
@@ -81,7 +81,7 @@ class Enforcing:
         node = self._cache.cluster.node(record.node)
         if pod is None or node is None or pod.spec.node_name != record.node or says_unenforced(pod):
             return ""
-        words = lacking(record.cls.wishes, node.enforces, by_driver=record.cls.driver_caps)
+        words = unenforced(record.cls, node)
         if not words or record.deleting:
             return ""
         request = asked_on(pod, node.labels) or record.cls.request

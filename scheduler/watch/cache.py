@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable
 import anyio
 import msgspec
 
-from gpu import enforcement
 from gpu.fences import fences
 from gpu.reservation import Reservation
 from kube.client.clock import monotonic_ns
@@ -18,6 +17,7 @@ from kube.watch.signal import Signal
 from scheduler.core.assumed.attempt import Flight
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.controllers import controller_uid
+from scheduler.core.filters.enforcement import unenforced
 from scheduler.core.model.index import Membership
 from scheduler.core.model.records import NO_WISHES, NodeRecord, PodClass, PodRecord, SeenPod
 from scheduler.telemetry.traces import Traces, Untraced
@@ -322,7 +322,7 @@ def _ignore_all(_: set[str]) -> None:
 
 def _lacks(cls: PodClass, node: NodeRecord) -> bool:
     """Whether the node can't enforce all that pods of this class wish."""
-    return bool(enforcement.lacking(cls.wishes, node.enforces, by_driver=cls.driver_caps))
+    return bool(unenforced(cls, node))
 
 
 def says_unenforced(pod: Pod) -> bool:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from gpu.agentlimits import are_given, named
+from gpu.agentlimits import are_given, are_served, named
 from gpu.memorycaps import MemoryCaps, caps
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk, SharedAsk
 from gpu.translation import Translation, Wishes
@@ -57,6 +58,15 @@ def asks(*containers: tuple[SharedAsk, ...], wishes: Wishes = WISH, driver_caps:
 )
 def test_which_pods_are_given_their_limits(what: str, pod: Translation, words: tuple[str, ...], given: bool) -> None:
     assert are_given(pod, caps(pod, MemoryCaps.WISHED), words) is given, what
+
+
+def test_a_pod_is_served_if_all_its_forms_are() -> None:
+    one, two = asks((GIB,)), asks((GIB,), (GIB,))
+    assert are_served(one)
+    assert not are_served(two)
+    assert not are_served(msgspec.structs.replace(one, wishes=Wishes()))
+    assert not are_served(msgspec.structs.replace(one, alternatives=(two.request,)))
+    assert are_served(msgspec.structs.replace(one, alternatives=(asks((MemoryAsk(2048),)).request,)))
 
 
 def test_a_cap_that_no_book_has_is_given_to_nobody() -> None:

@@ -23,8 +23,8 @@ from wire import names
         ("compute-cap/hard,memory-cap/soft", (COMPUTE_CAP, "compute-cap/hard", MEMORY_CAP), ()),
         ("memory-cap/after,memory-cap/hard", (MEMORY_CAP, "memory-cap/hard"), ()),
         ("memory-cap=driver/hard", (DRIVER_CAP,), ()),
-        ("memory-cap=hami-core", (MEMORY_CAP, "memory-cap=hami-core"), ()),
-        ("compute-cap=hami-core", (COMPUTE_CAP, "compute-cap=hami-core"), ()),
+        ("memory-cap=hami-core", ("memory-cap=hami-core",), ()),
+        ("compute-cap=hami-core", ("compute-cap=hami-core",), ()),
         (
             "memory-cap/firm,mps/hard,memory-cap=driver/soft,/hard",
             (),
@@ -89,3 +89,26 @@ def test_another_word_is_refused_and_named(text: str) -> None:
     refusal = enforcement.requirement({names.REQUIRE_ENFORCEMENT: text})
     assert isinstance(refusal, Refusal)
     assert (refusal.field, refusal.value, refusal.allowed) == (names.REQUIRE_ENFORCEMENT, text, "true, hard or false")
+
+
+@pytest.mark.parametrize(
+    ("by_agents", "says", "lacking"),
+    [
+        (True, "memory-cap=hami-core", (COMPUTE_CAP,)),
+        (True, "memory-cap=hami-core,compute-cap=hami-core", ()),
+        (True, "memory-cap,compute-cap=hami-core", ()),
+        (True, "mps", (COMPUTE_CAP, MEMORY_CAP)),
+        (False, "memory-cap=hami-core,compute-cap=hami-core", (COMPUTE_CAP, MEMORY_CAP)),
+        (False, "memory-cap,compute-cap=hami-core", (COMPUTE_CAP,)),
+    ],
+)
+def test_a_cap_of_the_agents_back_end_holds_only_pods_that_it_serves(
+    by_agents: bool, says: str, lacking: tuple[str, ...]
+) -> None:
+    wishes = Wishes(memory_cap=True, compute_cap=True)
+    assert enforcement.lacking(wishes, enforcement.listed(says).known, by_agents=by_agents) == lacking
+
+
+def test_no_back_end_of_an_agent_holds_a_cap_that_has_to_be_hard() -> None:
+    (word,) = enforcement.needed(Wishes(memory_cap=True), is_hard=True, by_agents=True)
+    assert not enforcement.does(word, enforcement.listed("memory-cap=hami-core").known)

@@ -119,7 +119,8 @@ def for_claims(pod: Pod, cls: PodClass) -> tuple[ExtendedAsk, ...]:
 
 def _is_servable(cls: PodClass) -> bool:
     names_gpus = bool(cls.demand.gpus or cls.uuids or cls.not_uuids)
-    return not names_gpus and all(map(is_servable, cls.requests()))
+    insists = bool(cls.constraints.enforced)  # claims have no entries in books, so no back end limits their pods
+    return not names_gpus and not insists and all(map(is_servable, cls.requests()))
 
 
 def _indexes(request: GpuRequest, pod: Pod) -> set[int]:

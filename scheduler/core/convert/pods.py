@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from gpu import claimedshare, enforcement, grant, reservation, room
+from gpu import agentlimits, claimedshare, enforcement, grant, reservation, room
 from gpu.asked import PLAIN, asked_when_bound, mode_of, recorded, unrecorded
 from gpu.cards import integer
 from gpu.dialects import vocabulary
@@ -132,6 +132,7 @@ def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         request=known.request,
         wishes=known.wishes,
         driver_caps=known.driver_caps,
+        by_agents=agentlimits.are_served(known) and Source.CONFIG_MAP not in device_env.hand_over(pod, known.request),
         mode=mode_of(known),
         deadline_s=runtimes.deadline_s(pod),
         max_runtime_s=runtimes.max_runtime_s(pod),
@@ -188,9 +189,10 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     required = enforcement.requirement(pod.metadata.annotations)
     if isinstance(required, Refusal):
         problem = told(required)
-    enforced = _enforced(found, required, settings)
-    aligned = _aligned(pod, settings)
     hand_over = device_env.hand_over(pod, request)
+    by_agents = Source.CONFIG_MAP not in hand_over and agentlimits.are_served(found)
+    enforced = _enforced(found, required, settings, by_agents=by_agents)
+    aligned = _aligned(pod, settings)
     problem = problem or device_env.taken_back(pod, request)
     cls = PodClass(
         demand=extended_asks.by_claim(demand, pod),
@@ -203,6 +205,7 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         alternatives=found.alternatives,
         wishes=found.wishes,
         driver_caps=found.driver_caps,
+        by_agents=by_agents,
         mode=mode_of(found),
         places=tuple(msgspec.structs.replace(place, unit=0) for place in found.places),
         deadline_s=runtimes.deadline_s(pod),
@@ -278,11 +281,14 @@ def _is_scaling(pod: Pod) -> bool:
     return pod.spec.scheduler_name == names.SCALING_SCHEDULER_NAME
 
 
-def _enforced(found: Translation, required: Requirement | Refusal, settings: Settings) -> tuple[str, ...]:
+def _enforced(
+    found: Translation, required: Requirement | Refusal, settings: Settings, *, by_agents: bool
+) -> tuple[str, ...]:
     """What the pod's node has to enforce: nothing where nobody insists."""
     if required is Requirement.NONE and not settings.require_enforcement:
         return ()
-    return enforcement.needed(found.wishes, by_driver=found.driver_caps, is_hard=required is Requirement.HARD)
+    is_hard = required is Requirement.HARD
+    return enforcement.needed(found.wishes, by_driver=found.driver_caps, is_hard=is_hard, by_agents=by_agents)
 
 
 def _shared_constraints(

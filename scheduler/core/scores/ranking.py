@@ -133,7 +133,7 @@ class Ranking:
 
     def _enforcing(self) -> Bools | None:
         """Nodes that enforce all that the class wishes; None where that makes no difference."""
-        wished = enforcement.needed(self.cls.wishes, by_driver=self.cls.driver_caps)
+        wished = enforcement.needed(self.cls.wishes, by_driver=self.cls.driver_caps, by_agents=self.cls.by_agents)
         if not wished or self.cls.constraints.enforced:
             return None
         there: Bools = self._statement.eligible(msgspec.structs.replace(self.cls.constraints, enforced=wished)) == OK

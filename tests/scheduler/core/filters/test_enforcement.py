@@ -48,6 +48,7 @@ def _decided(*objects: Any, settings: Settings | None = None) -> tuple[str, Verd
         pytest.param((None, None), Wishes(mode="time-slicing"), "n1", id="what every node does"),
         pytest.param((None, "mps"), Wishes(mode="mps"), "n2", id="a mode"),
         pytest.param((None, "mps"), Wishes(mode="hami-core"), "", id="another mode"),
+        pytest.param((None, "memory-cap=hami-core,compute-cap"), CAPS, "n2", id="the agent's back end"),
     ],
 )
 @pytest.mark.parametrize("is_said_by_the_pod", [True, False])
@@ -59,6 +60,22 @@ def test_a_pod_that_insists_goes_only_where_all_it_wishes_is_enforced(
     settings = Settings(require_enforcement=not is_said_by_the_pod)
     place, _ = _decided(*nodes, _pod(wishes, annotations), settings=settings)
     assert place == expected
+
+
+@pytest.mark.parametrize(
+    ("asks", "expected"),
+    [
+        ((MemoryAsk(5120),), "n1"),
+        ((MemoryAsk(5120), MemoryAsk(5120)), "n1"),
+        ((MemoryAsk(5120), MemoryAsk(1024)), "n2"),
+    ],
+)
+def test_a_pod_that_the_agents_back_end_does_not_serve_goes_elsewhere(
+    asks: tuple[MemoryAsk, ...], expected: str
+) -> None:
+    nodes = [_node("n1", "memory-cap=hami-core"), _node("n2", "memory-cap" if expected == "n2" else None)]
+    served = recorded(said(asks, wishes=Wishes(memory_cap=True)), annotations=INSISTS)
+    assert _decided(*nodes, served)[0] == expected
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,15 @@ def test_shares_whose_sum_is_more_than_a_device_do_not_fit_it() -> None:
     assert len(_given(made.decide(0))) == 1
 
 
+def test_a_share_that_insists_on_its_cap_gets_no_claim_which_nobody_caps() -> None:
+    place = node("a", gpus=0, annotations={names.NODE_ENFORCES: "memory-cap"})
+    capped = {names.GPU_RECORD: _record(), names.REQUIRE_ENFORCEMENT: "true"}
+    for wishes, is_given in ({}, True), ({"wishes": {"memoryCap": True}}, False):
+        record = {**json.loads(capped[names.GPU_RECORD]), **wishes}
+        wanted = _share(annotations={**capped, names.GPU_RECORD: json.dumps(record)})
+        assert bool(_made(cluster(place, _CLASS, _offered("a"), wanted).decide(0))) is is_given
+
+
 def test_a_part_is_rounded_up_to_what_the_driver_offers() -> None:
     policy: dict[str, Any] = {"requestPolicy": {"default": "80Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}}
     made = cluster(node("a", gpus=0), _CLASS, _offered("a", _shared(**policy)), _share(mem=1500))
