@@ -91,8 +91,8 @@ class PoolInUse:
         return self._use.sums.get(device, _NOTHING)
 
     def devices(self) -> Iterable[str]:
-        """Devices of which anybody has anything."""
-        return self._use.whole.keys() | self._use.parts.keys()
+        """Devices of which anybody has anything, each once: those that are had whole first."""
+        return self._use.whole | self._use.parts
 
 
 _UNUSED: Final = PoolInUse(_PoolUse())

@@ -70,9 +70,9 @@ class ResourceClaims:
         self.vanished = VanishedUsers(self.taken, pod, self._all_changed)
         #: Claims (UIDs) that have devices which others have, too, with these others.
         self.clashing: dict[str, frozenset[str]] = {}
-        #: Pods that wait and use claims, by UID; and who uses which.
+        #: Pods that wait and use claims, by UID; and who uses which, in the order in which that was seen.
         self._pods: dict[str, PodRecord] = {}
-        self._users: dict[ResourceClaimKey, set[str]] = {}
+        self._users: dict[ResourceClaimKey, dict[str, None]] = {}
         #: UID -> version of the pod for which this process has reserved its claims.
         self._own: dict[str, str] = {}
         #: Pods (UIDs) whose claims are being given back: None while that is written, then what was (``note_left``).
@@ -109,10 +109,10 @@ class ResourceClaims:
 
     def _use(self, key: ResourceClaimKey, uid: str) -> None:
         """A pod uses a claim; one that another pod alone used is no longer that pod's alone."""
-        users = self._users.setdefault(key, set())
+        users = self._users.setdefault(key, {})
         if len(users) == 1 and uid not in users:
             self._touched(*users)
-        users.add(uid)
+        users[uid] = None
 
     def drop_pod(self, uid: str) -> None:
         """A pod is gone, or has a node."""
@@ -135,8 +135,8 @@ class ResourceClaims:
 
     def _leave_users(self, pod: PodRecord) -> None:
         for use in pod.resource_claims:
-            users = self._users.get((pod.namespace, use.name), set())
-            users.discard(pod.uid)
+            users = self._users.get((pod.namespace, use.name), {})
+            users.pop(pod.uid, None)
             if len(users) == 1:
                 self._touched(*users)
             if not users:
@@ -145,7 +145,8 @@ class ResourceClaims:
     def _claim_changed(self, record: ResourceClaimRecord) -> None:
         before, now = self._uid_of.pop(record.key, None), self.claims.get(record.key)
         owners = {*self.extended.put_claim(record.key, now)}
-        concerned = {record.key}
+        # Not a set: events and withdrawals are written in this order.
+        concerned: dict[ResourceClaimKey, None] = {record.key: None}
         if before is not None and (now is None or now.uid != before):
             concerned |= self._sharing(before)
             self.order.forget(before)
@@ -182,10 +183,10 @@ class ResourceClaims:
         key = self._key_of.get(uid)
         return None if key is None else self.claims.get(key)
 
-    def _sharing(self, uid: str) -> set[ResourceClaimKey]:
-        """Claims that can't have what they have beside this claim (UID)."""
+    def _sharing(self, uid: str) -> dict[ResourceClaimKey, None]:
+        """Claims that can't have what they have beside this claim (UID), in the order in which they are found."""
         found = clashes(uid, self.inventory.view(), self.taken) if self.taken.get(uid) else {}
-        return {key for each in found if (key := self._key_of.get(each)) is not None}
+        return {key: None for each in found if (key := self._key_of.get(each)) is not None}
 
     def _note_reserved(self, pod: PodRecord) -> None:
         if self.held(pod) or pod.extended_claim:

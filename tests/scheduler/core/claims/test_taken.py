@@ -39,6 +39,12 @@ def test_what_is_seen_of_a_claim_replaces_what_was_decided_for_it() -> None:
     assert (list(used.pool(_POOL).devices()), used.get("c")) == ([], ())
 
 
+def test_devices_in_use_are_listed_in_the_order_in_which_they_were_taken() -> None:
+    """Who clashes by a counter is found in this order: it may not come from hashes."""
+    named = [f"d{number}" for number in range(8)]
+    assert list(taken(c=has(*named)).pool(_POOL).devices()) == named
+
+
 def test_a_stamp_is_another_one_after_each_change_of_the_pool() -> None:
     used = taken(c=has("d0"), other=has("d0", pool="n2"))
     before = used.stamps([_POOL, (DRIVER, "n2"), (DRIVER, "n3")])

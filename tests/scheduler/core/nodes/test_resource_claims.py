@@ -226,3 +226,16 @@ def test_a_claim_whose_device_failed_is_joined_by_nobody_while_others_use_it(
     made = cluster(*_NODES, GPU, offered("a"), _reported("c", "bad", by=by), claiming("p", "c"))
     assert bool(chosen(made.decide(0))) is is_tried
     assert is_tried or told(made) == (Code.RESOURCE_CLAIM_FAILED, "c")
+
+
+def test_claims_that_clash_are_kept_in_the_order_in_which_they_were_seen_to() -> None:
+    """Events are written in this order: it may not come from hashes."""
+    made = cluster(*_NODES, GPU, offered("a"), *(claimed(f"c{number}", on=("a", "d0")) for number in range(8)))
+    assert list(made.claims.clashing) == ["uid-c7", *(f"uid-c{number}" for number in range(7))]
+
+
+def test_pods_that_one_claim_was_reserved_for_give_it_back_in_the_order_in_which_they_came() -> None:
+    pods = [f"p{number}" for number in range(8)]
+    made = cluster(*_NODES, GPU, offered("a"), *(claiming(name, "c") for name in pods))
+    feed(made, claimed(on=("a", "d0"), by=tuple(f"uid-{name}" for name in pods)))
+    assert [pod.name for pod in made.claims.held_by_waiting()] == pods
