@@ -34,7 +34,7 @@ def by_agent(cap: str, back_end: str) -> str:
     return f"{cap}={back_end}"
 
 
-#: What a pod needs of a node if the agent's back ends serve it: the cap by whatever means. No node says it.
+#: What a pod needs of a node if the agent's back ends serve it: the cap by its own means or the agent. No node says it.
 _ANY_MEANS: Final = "any"
 
 #: A hard cap can't be passed. Others end a program after it has passed the cap, or can be switched off by a program.
