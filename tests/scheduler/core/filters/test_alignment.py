@@ -129,11 +129,12 @@ def test_it_decides_as_the_merging_of_hints(seed: int) -> None:
     amounts = {name: chance.randint(1, 7) for name in chance.sample([GPU, NIC], chance.randint(1, 2))}
     taken = _merged(made, amounts)
     left = aligned(made, free_of(made), _ask(amounts))
+    whole = sum(amount for name, amount in amounts.items() if name in made.resources)
     assert (left is not None) == (taken is not None)
     if left is not None and taken is not None:
         changed = {at for at, zone in enumerate(left) if zone != free_of(made)[at]}
         assert changed <= set(taken)
-        assert sum(map(sum, free_of(made))) - sum(map(sum, left)) == sum(amounts.values())
+        assert sum(map(sum, free_of(made))) - sum(map(sum, left)) == whole
 
 
 #: A set of NUMA nodes, and whether it is of the fewest that would do.
@@ -141,8 +142,14 @@ _Hint = tuple[tuple[int, ...], bool]
 
 
 def _merged(made: NumaRecord, amounts: Mapping[str, int]) -> tuple[int, ...] | None:
-    """What kubelet does: hints of each resource, all combinations of them, the best of what is in common."""
-    hints = [list(_hints(made, name, amount)) or [((), False)] for name, amount in amounts.items()]
+    """What kubelet does: hints of each resource, all combinations of them, the best of what is in common.
+
+    Of a resource that no NUMA node has any of, it gets no hints, and does without.
+    """
+    hinted = [(name, amount) for name, amount in amounts.items() if name in made.resources]
+    hints = [list(_hints(made, name, amount)) or [((), False)] for name, amount in hinted]
+    if not hints:
+        return ()
     if made.is_single:
         hints = [[hint for hint in each if len(hint[0]) == 1 and hint[1]] for each in hints]
     best: _Hint | None = None
