@@ -250,7 +250,7 @@ class MakingRoom:
         """
         self._cache.room.note_claims_known(self._record.claims, at_s=self._now_s())
         before, self._kept = self._kept, {}
-        for intent_id in self._fresh.keys() - before.keys():
+        for intent_id in [each for each in self._fresh if each not in before]:
             self._drop(intent_id)
             self._cache.room.note_unwritten()
         for intent in self._record.record.intents:
@@ -264,7 +264,7 @@ class MakingRoom:
             self._kept[intent.id] = intent
             if intent.id not in before:
                 self._victims.adopt(intent)
-        for intent_id in before.keys() - self._kept.keys():
+        for intent_id in [each for each in before if each not in self._kept]:
             if (standing := self._intents.get(intent_id)) is not None:
                 self._fresh[intent_id] = standing
                 self._news.set()

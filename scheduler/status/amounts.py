@@ -33,4 +33,4 @@ def changes(wanted: Resources, shown: ResourceList | None) -> Patch:
     """What differs; empty if nothing does. Resources that are not counted are taken out."""
     now, before = amounts(wanted), shown or {}
     differing: Patch = {name: text for name, text in now.items() if before.get(name) != text}
-    return differing | dict.fromkeys(before.keys() - now.keys())
+    return differing | {name: None for name in before if name not in now}
