@@ -45,7 +45,7 @@ def _form(said: ClusterPolicy | None, last: tuple[str, str] | None) -> Finding:
 
 
 def _without_names(nodes: list[Raw]) -> list[Finding]:
-    """What nodes say that they give containers, where devices are told by UUIDs: a runtime reads no mix of both."""
+    """Name nodes whose annotations promise containers what CDI alone can give, where containers get UUIDs."""
     said = {str(meta["name"]): meta.get("annotations") or {} for meta in (node["metadata"] for node in nodes)}
     shows = sorted(name for name, its in said.items() if its.get(names.NODE_TENANT_VIEW) == "true")
     limits = sorted(name for name, its in said.items() if agentlimits.named(listed(its.get(names.NODE_ENFORCES)).known))

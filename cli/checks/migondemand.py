@@ -49,7 +49,7 @@ def mig_check(clock: Clock) -> Callable[[Reader], Awaitable[list[Finding]]]:
     """Return the check. ``clock`` gives the time from which ages of attempts are counted."""
 
     async def check_mig(reader: Reader) -> list[Finding]:
-        """Nodes that are offered can serve, and what is asked of them ends."""
+        """Check that nodes with offered GPUs can make slices, and that no attempt hangs."""
         raw = {str(each["metadata"]["name"]): each for each in await reader.items(_PATH, if_served=True)}
         nodes = [_offered(each, raw) for each in await reader.items(_NODES, if_served=True)]
         offered = [each for each in nodes if each is not None]

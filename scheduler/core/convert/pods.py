@@ -5,7 +5,7 @@ What can't be read of a pod never stops the loop: it becomes the reason why that
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from sys import intern
 from typing import Final, TypeAlias
 
@@ -132,7 +132,7 @@ def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         request=known.request,
         wishes=known.wishes,
         driver_caps=known.driver_caps,
-        by_agents=agentlimits.are_served(known) and Source.CONFIG_MAP not in device_env.hand_over(pod, known.request),
+        by_agents=_by_agents(known, device_env.hand_over(pod, known.request)),
         mode=mode_of(known),
         deadline_s=runtimes.deadline_s(pod),
         max_runtime_s=runtimes.max_runtime_s(pod),
@@ -186,33 +186,11 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     demand = extended_asks.without_share(asked, request)
     if (no_room := room.cramped(pod.metadata.annotations, found)) is not None:
         problem = no_room.message
-    required = enforcement.requirement(pod.metadata.annotations)
-    if isinstance(required, Refusal):
+    if isinstance(required := enforcement.requirement(pod.metadata.annotations), Refusal):
         problem = told(required)
     hand_over = device_env.hand_over(pod, request)
-    by_agents = Source.CONFIG_MAP not in hand_over and agentlimits.are_served(found)
-    enforced = _enforced(found, required, settings, by_agents=by_agents)
-    aligned = _aligned(pod, settings)
     problem = problem or device_env.taken_back(pod, request)
-    cls = PodClass(
-        demand=extended_asks.by_claim(demand, pod),
-        request=request,
-        constraints=_shared_constraints(pod, found.cards, enforced, filters, aligned=aligned),
-        by_config_map=Source.CONFIG_MAP in hand_over,
-        strategy=found.strategy,
-        uuids=found.cards.uuids,
-        not_uuids=found.cards.not_uuids,
-        alternatives=found.alternatives,
-        wishes=found.wishes,
-        driver_caps=found.driver_caps,
-        by_agents=by_agents,
-        mode=mode_of(found),
-        places=tuple(msgspec.structs.replace(place, unit=0) for place in found.places),
-        deadline_s=runtimes.deadline_s(pod),
-        max_runtime_s=runtimes.max_runtime_s(pod),
-        rules=pod_rules.pod_rules(pod),
-        prefers=pod_preferences.pod_preferences(pod, settings.weights),
-    )
+    cls = _waiting_class(pod, found, extended_asks.by_claim(demand, pod), hand_over, settings=settings, filters=filters)
     share = claimedshare.read(pod)
     asks = extended_asks.for_claims(pod, cls) if asked.gpus or asked.extended else ()
     cls = extended_asks.claimed(cls, share)
@@ -235,6 +213,32 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
             admitted=came_by_the_door and Source.NONE not in hand_over,
             are_grouped=settings.are_grouped,
         ),
+    )
+
+
+def _waiting_class(
+    pod: Pod, found: Translation, demand: Demand, hand_over: Collection[str], *, settings: Settings, filters: Filters
+) -> PodClass:
+    by_agents = _by_agents(found, hand_over)
+    enforced = _enforced(pod, found, settings, by_agents=by_agents)
+    return PodClass(
+        demand=demand,
+        request=found.request,
+        constraints=_shared_constraints(pod, found.cards, enforced, filters, aligned=_aligned(pod, settings)),
+        by_config_map=Source.CONFIG_MAP in hand_over,
+        strategy=found.strategy,
+        uuids=found.cards.uuids,
+        not_uuids=found.cards.not_uuids,
+        alternatives=found.alternatives,
+        wishes=found.wishes,
+        driver_caps=found.driver_caps,
+        by_agents=by_agents,
+        mode=mode_of(found),
+        places=tuple(msgspec.structs.replace(place, unit=0) for place in found.places),
+        deadline_s=runtimes.deadline_s(pod),
+        max_runtime_s=runtimes.max_runtime_s(pod),
+        rules=pod_rules.pod_rules(pod),
+        prefers=pod_preferences.pod_preferences(pod, settings.weights),
     )
 
 
@@ -281,10 +285,14 @@ def _is_scaling(pod: Pod) -> bool:
     return pod.spec.scheduler_name == names.SCALING_SCHEDULER_NAME
 
 
-def _enforced(
-    found: Translation, required: Requirement | Refusal, settings: Settings, *, by_agents: bool
-) -> tuple[str, ...]:
+def _by_agents(found: Translation, hand_over: Collection[str]) -> bool:
+    """Whether the agents of nodes can limit the pod: what they give containers is named beside devices."""
+    return Source.CONFIG_MAP not in hand_over and agentlimits.are_served(found)
+
+
+def _enforced(pod: Pod, found: Translation, settings: Settings, *, by_agents: bool) -> tuple[str, ...]:
     """What the pod's node has to enforce: nothing where nobody insists."""
+    required = enforcement.requirement(pod.metadata.annotations)
     if required is Requirement.NONE and not settings.require_enforcement:
         return ()
     is_hard = required is Requirement.HARD
