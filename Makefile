@@ -173,12 +173,12 @@ mutants: $(READY)
 
 # Each day has 100,000 seeds of its own. All searches run, also after one that failed.
 DATE ?= $(shell date -u +%Y%m%d)
-NIGHTLY = $(MAKE) --keep-going --jobs 1 nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole nightly-oracle
+NIGHTLY = $(MAKE) --keep-going --jobs 1 nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole nightly-properties nightly-oracle
 nightly: $(READY)
 	@echo 'nightly: DATE=$(DATE)'
 	$(NIGHTLY) DATE=$(DATE)
 
-.PHONY: nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole nightly-oracle
+.PHONY: nightly-mutants nightly-soak nightly-enumerate nightly-model nightly-chaos nightly-whole nightly-properties nightly-oracle
 nightly-mutants:
 	$(MAKE) mutants MUTANTS_SEED=$(DATE)
 nightly-soak:
@@ -196,8 +196,12 @@ nightly-oracle:
 # Those of which make test runs a slice.
 nightly-whole:
 	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist loadfile tests/e2e/test_bulk.py tests/e2e/test_numbers.py tests/e2e/test_beside_kube_scheduler.py \
-	tests/verification/model tests/simulation/test_poison.py tests/simulation/test_seeds.py tests/admission/test_every_cost.py \
+	tests/verification/model tests/simulation/test_poison.py tests/simulation/test_seeds.py \
+	tests/simulation/test_claims.py tests/simulation/test_pools.py tests/admission/test_every_cost.py \
 	tests/scheduler/what_if/test_in_simulator.py tests/oracle/test_sequences.py
+# Ten times the examples of make test, other ones each time.
+nightly-properties:
+	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist worksteal tests/admission/certificates tests/gpu tests/sharing tests/scheduler/core tests/nodeagent/core
 
 lint: $(READY) $(DOCS_READY)
 	$(BIN)/ruff format --check .

@@ -28,6 +28,7 @@ import hypothesis
 import pytest
 
 from simulator.virtualtime import VirtualTimeLoop
+from tests.whole import IS_WHOLE
 from tools.cluster.plane import ControlPlane
 
 pytest_plugins = ["tests.durations", "tests.marked"]
@@ -35,8 +36,10 @@ pytest_plugins = ["tests.durations", "tests.marked"]
 AnyioBackend = tuple[str, dict[str, Any]]
 
 hypothesis.settings.register_profile("dev", max_examples=50, deadline=None)
-hypothesis.settings.register_profile("ci", max_examples=200, deadline=None, derandomize=True, print_blob=True)
-hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "dev")
+hypothesis.settings.register_profile("ci", max_examples=60, deadline=None, derandomize=True, print_blob=True)
+# As in make nightly: examples that no earlier run had.
+hypothesis.settings.register_profile("whole", max_examples=500, deadline=None, print_blob=True)
+hypothesis.settings.load_profile("whole" if IS_WHOLE else "ci" if os.environ.get("CI") else "dev")
 
 #: Of garbage: objects that were made and not freed until young ones are looked through, and how often these are until
 #: older ones are. With Python's own (700, 10, 10) that was 9 % of the CPU time of 10,000 snapshots (tests/oracle).

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from nodeagent.kubeletapi.client import PodResources
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
-from tests.node.pods import NAMESPACE, Machine, eventually, pod, share
+from tests.node.pods import NAMESPACE, PATIENCE_S, Machine, eventually, pod, share
 from tools.cluster.deployment import Deployment
 from tools.cluster.nodeagent import NodeAgent
 from tools.controlplane import KUBELET
@@ -74,8 +75,16 @@ async def test_the_next_kubelet_is_another_life_and_says_the_same(machine: Machi
         machine.node.start_again(KUBELET)
         machine.node.wait_until_ready()
         assert kubelet.life() not in {first, None}
-        given = await kubelet.get(NAMESPACE, "stays")
+        given = await _known(kubelet, "stays")
     assert given == PodDevices(NAMESPACE, "stays", (Devices(names.GPU_RESOURCE, (device,)),))
+
+
+async def _known(kubelet: PodResources, name: str) -> PodDevices:
+    """Wait until a kubelet that has just started has read its pods; raises TimeoutError."""
+    with anyio.fail_after(PATIENCE_S):
+        while (given := await kubelet.get(NAMESPACE, name)) is None:  # noqa: ASYNC110 - real nodes tell by no event
+            await anyio.sleep(0.2)
+    return given
 
 
 # --- the agent ---------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import os
 import pytest
 
 from simulator.world import World
+from tests.whole import IS_WHOLE
 from verification.hostile import enriching
 from verification.hostile.actions import CreatePod
 from verification.hostile.run import run
@@ -18,7 +19,7 @@ from verification.hostile.scenario import Script, encode, scenario_of
 pytestmark = pytest.mark.thorough
 
 #: MOORAGE_CLAIMS=200: as many seeds, for a search; without it these.
-_SEEDS = range(1, 1 + (int(os.environ.get("MOORAGE_CLAIMS", "0")) or 12))
+_SEEDS = range(1, 1 + (int(os.environ.get("MOORAGE_CLAIMS", "0")) or (24 if IS_WHOLE else 6)))
 
 
 @pytest.mark.parametrize("seed", _SEEDS)

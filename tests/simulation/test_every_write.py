@@ -26,8 +26,8 @@ LATE_S = (0.0, 0.5) if IS_FULL else (0.0,)
 DEADLIEST = frozenset({"killed before", "killed after", "killed, lands late"})
 #: One write of this many is struck with one of these, each time others, so that together they strike all.
 STRIDE_OF_DEADLIEST = 1 if IS_FULL else len(DEADLIEST)
-#: The same for the other blows, which together strike every third write.
-STRIDE = 1 if IS_FULL else 36
+#: The same for the other blows, which together strike every ninth write.
+STRIDE = 1 if IS_FULL else 108
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """Random hostile runs: every invariant holds in each. One seed is one run, in every process.
 
-``make test`` runs 60 seeds, and more until they have reached all that they have to; ``make nightly`` runs as many as an
+``make test`` runs 45 seeds, and more until they have reached all that they have to; ``make nightly`` runs as many as an
 hour takes, others each day.
 """
 
@@ -22,7 +22,7 @@ from verification.hostile.scenario import Scenario, Script, encode, scenario_of
 pytestmark = pytest.mark.thorough
 
 #: Seeds run until all marks are reached: the fewest, and the most.
-_LEAST, _MOST = 130 if IS_WHOLE else 60, 130
+_LEAST, _MOST = 130 if IS_WHOLE else 45, 130
 #: Of the first 130 they alone reached a mark ("hand-over taken back", "evicted by the binder"), so they come first.
 #: Where they no longer do, more seeds run.
 _RARELY_REACHING = (55, 86)
