@@ -62,23 +62,36 @@ class LeavingClaims:
 
         ``is_whole``: the decision has left nobody to the next one, so that a pod without a placement has none for now.
         """
-        claims, commits = self._cache.cluster.claims, self._cache.cluster.commits
+        claims = self._cache.cluster.claims
         for pod in claims.held_by_waiting():
-            if pod.deleting or pod.is_elsewhere or commits.is_spoken_for(pod.uid):
-                continue
-            if is_whole or not claims.is_usable(pod):
+            if self._is_due(pod) and (is_whole or not claims.is_usable(pod)):
                 yield pod
+
+    def _is_due(self, pod: PodRecord) -> bool:
+        claims, commits = self._cache.cluster.claims, self._cache.cluster.commits
+        is_left_alone = claims.elsewhere.is_left_alone(pod.uid) and not claims.is_own(pod.uid)
+        return not (pod.deleting or pod.is_elsewhere or commits.is_spoken_for(pod.uid) or is_left_alone)
 
     async def leave(self, pod: PodRecord) -> None:
         """Give back the claims that are reserved for a pod; it is not decided on meanwhile.
 
         Where this process has reserved them in vain, the pod is tried again at once a few times, and then backs off.
+        What another process waits for may be left to it for a while first (core/nodes/reserved_elsewhere.py).
         """
         claims = self._cache.cluster.claims
         is_in_vain = claims.is_own(pod.uid)
+        is_awaited = not is_in_vain and any(claim.pending for claim in claims.reserved_for(pod))
+        if is_awaited and (pause_s := claims.elsewhere.pause_s(pod.uid)):
+            found = await self._after_pause(pod.uid, pause_s)
+            if found is None:
+                self._cache.wake.set()
+                return
+            pod = found
         claims.note_leaving(pod.uid)
         try:
             left = await self._leave(pod, claims.held(pod))
+            if is_awaited:
+                claims.elsewhere.note_given_back(pod.uid)
             if is_in_vain:
                 self._cache.cluster.commits.overtaken(pod.uid, _IN_VAIN, now_ns=monotonic_ns())
             claims.note_left(pod.uid, left)
@@ -91,6 +104,18 @@ class LeavingClaims:
             await self._pause(pod.uid)
             claims.note_kept(pod.uid)
         self._cache.wake.set()
+
+    async def _after_pause(self, uid: str, pause_s: int) -> PodRecord | None:
+        """Leave a pod alone, and return it if what another process reserved for it is still to be given back."""
+        claims = self._cache.cluster.claims
+        claims.elsewhere.leave_alone(uid)
+        with anyio.move_on_after(pause_s):
+            await self._stopped.wait()
+        claims.elsewhere.end(uid)
+        pod = self._cache.cluster.pod(uid)
+        if pod is None or pod.node or claims.is_own(uid) or self._stopped.is_set():
+            return None
+        return pod if self._is_due(pod) and claims.held(pod) else None
 
     async def _pause(self, uid: str) -> None:
         pause_s = self._pauses_s.get(uid, _AGAIN_S)

@@ -325,7 +325,7 @@ class Status:
         if told is None or waiting is None or record is None or record.is_elsewhere:
             self._wanted.pop(uid, None)
             return
-        if self._cache.cluster.is_in_flight(uid):
+        if self._cache.cluster.is_in_flight(uid) or self._cache.cluster.claims.elsewhere.is_left_alone(uid):
             self._written_at[uid] = anyio.current_time()
             self._look_at(uid)  # should it come back, it says this still
             return

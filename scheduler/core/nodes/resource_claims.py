@@ -27,6 +27,7 @@ from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.allocation_order import AllocationOrder
 from scheduler.core.nodes.extended_claims import ExtendedClaims
+from scheduler.core.nodes.reserved_elsewhere import ReservedElsewhere
 from scheduler.core.nodes.vanished_users import VanishedUsers
 from wire.versions import is_older
 
@@ -82,6 +83,7 @@ class ResourceClaims:
         #: UIDs of claims, and the other way: one may be made again under its name.
         self._uid_of: dict[ResourceClaimKey, str] = {}
         self._key_of: dict[str, ResourceClaimKey] = {}
+        self.elsewhere = ReservedElsewhere()
         self._has_changed_for_all = False
 
     # --- what is seen ------------------------------------------------------------------------------------------------
@@ -124,6 +126,7 @@ class ResourceClaims:
         self._own.pop(uid, None)
         self._reserved.pop(uid, None)
         self._leaving.pop(uid, None)
+        self.elsewhere.drop(uid)
         if pod is not None:
             self._leave_users(pod)
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from kube.client.api import Api
 from kube.client.resources import DEVICE_CLASSES, EVENTS, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kube.client.retry import Retry
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from scheduler.commit.pending_devices import message
 from scheduler.core.model.plan import Placement
 from simulator.claimcontroller import ClaimController
-from simulator.world import World
+from simulator.devicereadiness import USER, DeviceReadiness
+from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.commit.devices import DRIVER, claims_of, create_claim, create_template, given, users, using
 from tests.scheduler.stage import (
@@ -37,9 +41,11 @@ _UP, _BAD = "example.com/attached", "example.com/broken"
 
 
 @asynccontextmanager
-async def _stage(*counts: int, resource: str = "", **slices: Any) -> AsyncIterator[tuple[World, ClaimController]]:
+async def _stage(
+    *counts: int, resource: str = "", settings: WorldSettings | None = None, **slices: Any
+) -> AsyncIterator[tuple[World, ClaimController]]:
     """Nodes with so many devices each that have to be attached first. ``slices``: of each slice's spec."""
-    async with stage.stage(f"{len(counts)}x0") as world:
+    async with stage.stage(f"{len(counts)}x0", settings=settings) as world:
         made = world.resource_claims
         spec = {"extendedResourceName": resource} if resource else {}
         await made.api.create(DEVICE_CLASSES, {"metadata": {"name": "gpu"}, "spec": spec})
@@ -372,3 +378,21 @@ def test_a_message_names_three_claims_at_most() -> None:
     assert message(placement, ["a", "b", "c", "d", "e"]).startswith(
         "Waiting for devices of ResourceClaims a, b, c and 2 more to get ready on node n1"
     )
+
+
+# --- several schedulers at once --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("seed", range(1, 4))
+async def test_two_schedulers_without_an_election_let_one_of_them_wait_for_the_devices_of_a_pod(seed: int) -> None:
+    """Each takes the reservation of the other for one that nobody waits for, and gives it back."""
+    settings = WorldSettings(seed=seed, schedulers=2, event_delay_s=0.5)
+    async with _stage(1, settings=settings) as (world, made):
+        rng = random.Random(seed)
+        driver = DeviceReadiness(Api(world.server.transport(USER), retry=Retry(rng)), rng, takes_s=60.0)
+        world.start_soon(driver.run)
+        await create_claim(made, "c")
+        await create(world, using(pod("p"), "c"))
+        await settle(2_000)
+        assert phases(world) == {"p": "Running"}
+        schedulers = ("scheduler", "scheduler-2")
+        written = [*(each for user in schedulers for each in writes(world, user, "resourceclaims", "status"))]
+        assert len(written) <= 40
