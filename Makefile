@@ -197,7 +197,7 @@ nightly-oracle:
 nightly-whole:
 	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist loadfile tests/e2e/test_bulk.py tests/e2e/test_numbers.py tests/e2e/test_beside_kube_scheduler.py \
 	tests/verification/model tests/simulation/test_poison.py tests/simulation/test_seeds.py \
-	tests/simulation/test_claims.py tests/simulation/test_pools.py tests/admission/test_every_cost.py \
+	tests/simulation/test_hash_seeds.py tests/simulation/test_claims.py tests/simulation/test_pools.py tests/admission/test_every_cost.py \
 	tests/scheduler/what_if/test_in_simulator.py tests/oracle/test_sequences.py
 # Ten times the examples of make test, other ones each time.
 nightly-properties:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import functools
 import os
-import subprocess
-import sys
 
 import pytest
 
+from tests.simulation.digests import Kind, in_another_process
 from tests.whole import IS_WHOLE
 from verification.hostile.marks import missing
 from verification.hostile.queue_actions import CreateQueue
@@ -88,19 +87,8 @@ def test_where_teams_take_from_each_other_room_is_made_and_holders_come_to_run()
 def test_one_seed_is_one_run_in_every_process() -> None:
     """This process has a hash seed of its own, and has run other seeds before."""
     assert os.environ.get("PYTHONHASHSEED", "random") not in _HASH_SEEDS
-    code = "from verification.hostile.run import run; from verification.hostile.scenario import scenario_of\n"
-    code += f"print([run(scenario_of(seed)).digest for seed in {_ONCE_MANY}])"
-    digests = [
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout.strip()
-        for hash_seed in _HASH_SEEDS
-    ]
-    assert digests == [str([_ran(seed).digest for seed in _ONCE_MANY])] * len(_HASH_SEEDS)
+    digests = [in_another_process(Kind.ANY, _ONCE_MANY, hash_seed=each) for each in _HASH_SEEDS]
+    assert digests == [[_ran(seed).digest for seed in _ONCE_MANY]] * len(_HASH_SEEDS)
 
 
 def test_seeds_differ() -> None:
