@@ -37,8 +37,11 @@ class BackEnd(Protocol):
         """Make what edits name, for tenants that it serves; what is there stays. Raises OSError."""
         ...
 
-    def tidy(self, kept: Collection[str]) -> None:
-        """Remove what was made for other pods than these. Raises OSError."""
+    def tidy(self, kept: Collection[str], now_s: float) -> None:
+        """Remove what was made for other pods than these, where no container of theirs can have it. Raises OSError.
+
+        ``now_s``: the event loop's time.
+        """
         ...
 
     def in_place(self, tenants: Tenants) -> Collection[Key]:

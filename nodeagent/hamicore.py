@@ -3,6 +3,9 @@
 A container is given one file of its own and no folder, so a tenant can make no further files, links or pipes. A file
 that grows is cut at each look. One that a container's root has taken from the agent (it has no capabilities) can't be
 cut: ``folder`` is on a disk, whose fill level kubelet watches.
+
+A program keeps the file that it has mapped. So a pod that is out of the books for a while gets no other one when it
+comes back (nodeagent/core/leftovers.py).
 """
 
 from __future__ import annotations
@@ -20,12 +23,16 @@ from nodeagent.core import hamicore
 from nodeagent.core.caps import Tenancy
 from nodeagent.core.edits import Edits
 from nodeagent.core.judging import Key
+from nodeagent.core.leftovers import Leftovers
+from nodeagent.core.viewfile import is_sound
 
 _log: Final = logging.getLogger(__name__)
 #: ELF, 64 bits, little-endian: a file of another kind is passed over by the loader, and nobody would be limited.
 _ELF: Final = b"\x7fELF\x02\x01"
 #: Neither follows a link nor waits for the other end of a pipe.
 _CAREFUL: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+#: Files of pods that have left the books: 2 MB each as the library makes them, 4 GiB in all where tenants fill them.
+MOST_LEFT: Final = 256
 
 
 class HamiCore:
@@ -42,6 +49,7 @@ class HamiCore:
         self._preload = folder / "ld.so.preload"
         self._caches = folder / boot
         self._cut: set[str] = set()
+        self._leftovers = Leftovers(MOST_LEFT)
 
     def trouble(self) -> str:
         """Say why the library would not be loaded."""
@@ -76,24 +84,34 @@ class HamiCore:
                 # Any user in the container; no other user of the machine comes through the folder above.
                 _put(self._caches / pod, b"", 0o666)
 
-    def tidy(self, kept: Collection[str]) -> None:
-        """Remove files of other tenants, and of an earlier start of the machine. Raises OSError."""
+    def tidy(self, kept: Collection[str], now_s: float) -> None:
+        """Remove files that were left long ago, and those of an earlier start of the machine. Raises OSError."""
         for folder in self._folder.iterdir():
             if folder.is_dir() and folder != self._caches:
                 shutil.rmtree(folder)
-        for file in self._caches.iterdir():
-            if file.name not in kept:
-                file.unlink()
-        self._cut &= set(kept)
+        left = {file.name for file in self._caches.iterdir()} - set(kept)
+        unfinished = {name for name in left if not is_sound(name)}
+        for name in unfinished | self._leftovers.expired(left - unfinished, now_s):
+            (self._caches / name).unlink()
+            self._cut.discard(name)
 
     def in_place(self, tenants: Tenants) -> Collection[Key]:
-        """Return whose memory caps the library goes by, as the tenant's file says."""
+        """Return whose memory caps the library goes by, as the tenant's file says. Files of former tenants are cut."""
+        for name in self._long_files() - tenants.keys():
+            self._head(name)
         found: set[Key] = set()
         for pod, held in tenants.items():
             limits = hamicore.limits(held)
             if limits is not None and hamicore.is_held_to(self._head(pod), limits):
                 found |= {one.key for one in held if one.cap_mib}
         return found
+
+    def _long_files(self) -> set[str]:
+        """Return which files are to be cut."""
+        if not self._caches.exists():
+            return set()
+        with os.scandir(self._caches) as found:
+            return {each.name for each in found if each.stat(follow_symlinks=False).st_size > hamicore.MOST_BYTES}
 
     def _head(self, pod: str) -> bytes:
         """Read the first bytes of a tenant's file, and cut it where it is too long; b"" where it can't be read."""

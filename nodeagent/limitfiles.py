@@ -103,7 +103,8 @@ class LimitFiles:
     def _follow(self, troubles: Mapping[str, str]) -> None:
         """Bring folders and file to what books say. Raises OSError, NoCdi."""
         there = {pod: held for pod, held in sorted(self._tenants().items())[:MOST_TENANTS] if is_sound(pod)}
-        kept = self._lingering.take(there, anyio.current_time())
+        now_s = anyio.current_time()
+        kept = self._lingering.take(there, now_s)
         wanted = {pod: edits for pod, edits in self._edits.items() if pod in kept - there.keys()}
         wanted |= {pod: edits for pod, held in there.items() if (edits := self._given(held, troubles)) is not None}
         for one in self._back_ends:
@@ -114,7 +115,7 @@ class LimitFiles:
             self._written = wanted
         self._edits = wanted
         for one in self._back_ends:
-            one.tidy(kept)
+            one.tidy(kept, now_s)
 
     def _given(self, held: Sequence[Tenancy], troubles: Mapping[str, str]) -> Edits | None:
         """What a tenant's containers get; None: it has no device in the file, for now or at all."""

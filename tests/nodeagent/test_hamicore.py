@@ -12,7 +12,8 @@ import pytest
 
 from nodeagent.core.caps import Tenancy
 from nodeagent.core.hamicore import MOST_BYTES
-from nodeagent.hamicore import HamiCore
+from nodeagent.core.leftovers import KEPT_S
+from nodeagent.hamicore import MOST_LEFT, HamiCore
 from tests.nodeagent.core.test_hamicore import POD, head, holding
 
 OTHER = "00000000-1111-4222-8333-444444444444"
@@ -79,7 +80,7 @@ def test_an_agent_that_ends_while_it_makes_a_file_leaves_none_that_users_of_the_
             it.prepare(TENANTS)
     made(tmp_path).prepare(TENANTS)
     assert mode(cache(tmp_path)) == 0o666
-    it.tidy(TENANTS.keys())
+    it.tidy(TENANTS.keys(), 0.0)
     assert [file.name for file in cache(tmp_path).parent.iterdir()] == [POD]
 
 
@@ -97,7 +98,7 @@ def test_a_file_that_a_container_has_stays_as_it_is_and_is_looked_at(tmp_path: P
     number = cache(tmp_path).stat().st_ino
     cache(tmp_path).write_bytes(head() + bytes(2_000_000))
     it.prepare(TENANTS)
-    it.tidy(TENANTS.keys())
+    it.tidy(TENANTS.keys(), 0.0)
     assert it.in_place(TENANTS) == PLACED
     assert cache(tmp_path).stat().st_ino == number
     cache(tmp_path).write_bytes(head(20_001))
@@ -112,12 +113,46 @@ def test_only_memory_caps_are_in_place(tmp_path: Path) -> None:
     assert it.in_place(tenants) == PLACED
 
 
-def test_files_of_other_tenants_and_of_an_earlier_start_of_the_machine_are_removed(tmp_path: Path) -> None:
+def test_a_program_keeps_its_file_while_its_pod_is_in_no_book_also_over_a_restart_of_the_agent(tmp_path: Path) -> None:
+    before = cache(tmp_path)
+    prepared(tmp_path).tidy((), 1_000.0)
+    inode = before.stat().st_ino
+    with before.open("r+b") as program:
+        it = made(tmp_path)
+        it.prepare({})
+        it.tidy((), 0.0)
+        it.tidy((), KEPT_S - 1)
+        it.prepare(TENANTS)
+        it.tidy(TENANTS.keys(), KEPT_S)
+        program.write(head())
+    assert (cache(tmp_path).stat().st_ino, it.in_place(TENANTS)) == (inode, PLACED)
+    it.tidy((), KEPT_S + 1)
+    it.tidy((), 2 * KEPT_S)
+    assert before.exists()
+    it.tidy((), 2 * KEPT_S + 1)
+    assert not before.exists()
+
+
+def test_a_file_that_was_left_is_cut_like_others_and_of_many_the_oldest_are_removed(tmp_path: Path) -> None:
+    it = prepared(tmp_path)
+    with cache(tmp_path).open("wb") as file:
+        file.truncate(1 << 40)
+    it.tidy((), 0.0)
+    assert it.in_place({}) == set()
+    assert cache(tmp_path).stat().st_size == MOST_BYTES
+    for number in range(MOST_LEFT):
+        cache(tmp_path, f"{number:08d}-1111-4222-8333-444444444444").touch()
+    it.tidy((), 1.0)
+    assert not cache(tmp_path).exists()
+    assert len(list(cache(tmp_path).parent.iterdir())) == MOST_LEFT
+
+
+def test_unfinished_files_and_those_of_an_earlier_start_of_the_machine_are_removed(tmp_path: Path) -> None:
     before = made(tmp_path, boot="another")
     before.prepare(TENANTS)
     it = prepared(tmp_path)
-    cache(tmp_path, OTHER).write_bytes(b"x")
-    it.tidy([POD])
+    cache(tmp_path, f"{OTHER}.new").write_bytes(b"x")
+    it.tidy([POD], 0.0)
     assert sorted(str(each.relative_to(tmp_path / "limits")) for each in (tmp_path / "limits").rglob("*")) == [
         BOOT,
         f"{BOOT}/{POD}",

@@ -43,7 +43,8 @@ class Played:
     def prepare(self, tenants: Tenants) -> None:
         self._note("prepare", sorted(tenants))
 
-    def tidy(self, kept: Collection[str]) -> None:
+    def tidy(self, kept: Collection[str], now_s: float) -> None:
+        assert now_s == anyio.current_time()
         self._note("tidy", sorted(kept))
 
     def in_place(self, tenants: Tenants) -> Collection[Key]:
