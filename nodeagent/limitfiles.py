@@ -2,6 +2,10 @@
 
 The order is what makes it safe: what a device mounts is there before the file names it, and is removed after the file
 does not name it any more. A tenant whose limits are not known is not in the file, so its containers are not started.
+
+An entry of a book does not change while its pod lives, but a book that was lost and made again may lack a limit that
+nobody could tell any more. So limits that a tenant was given once stay its limits, also for the next agent, which reads
+them from the file.
 """
 
 from __future__ import annotations
@@ -58,7 +62,8 @@ class LimitFiles:
         self._on_change = on_change
         self._changed = Signal()
         self._lingering = Lingering(KEPT_S)
-        self._edits: dict[str, Edits] = {}
+        #: What each tenant was given last.
+        self._given: dict[str, Edits] = {}
         self._written: Mapping[str, Edits] | None = None
         #: By back end: why it can limit nobody.
         self.troubles: Mapping[str, str] = {}
@@ -79,6 +84,8 @@ class LimitFiles:
 
     async def run(self) -> None:
         """Work until cancelled. To be started when ``tenants`` are known: files of others are taken away."""
+        self._given = _given_before(self._cdi / limitsfile.FILE)
+        self._lingering.take(self._given, anyio.current_time())
         while True:
             troubles = {one.name: one.trouble() for one in self._back_ends}
             try:
@@ -105,19 +112,20 @@ class LimitFiles:
         there = {pod: held for pod, held in sorted(self._tenants().items())[:MOST_TENANTS] if is_sound(pod)}
         now_s = anyio.current_time()
         kept = self._lingering.take(there, now_s)
-        wanted = {pod: edits for pod, edits in self._edits.items() if pod in kept - there.keys()}
-        wanted |= {pod: edits for pod, held in there.items() if (edits := self._given(held, troubles)) is not None}
+        given = {pod: self._edits_of(held, troubles) for pod, held in there.items()}
+        self._given = _put_together(self._given, given, kept)
+        unsure = {pod for pod in kept if given.get(pod) is None and _is_unsure(there.get(pod, ()), troubles)}
+        wanted = {pod: edits for pod, edits in self._given.items() if pod not in unsure}
         for one in self._back_ends:
             if not troubles[one.name]:
                 one.prepare(there)
         if wanted != self._written:
             self._write(wanted)
             self._written = wanted
-        self._edits = wanted
         for one in self._back_ends:
             one.tidy(kept, now_s)
 
-    def _given(self, held: Sequence[Tenancy], troubles: Mapping[str, str]) -> Edits | None:
+    def _edits_of(self, held: Sequence[Tenancy], troubles: Mapping[str, str]) -> Edits | None:
         """What a tenant's containers get; None: it has no device in the file, for now or at all."""
         parts = {one.name: edits for one in self._back_ends if (edits := one.edits(held)) is not None}
         is_unsure = any(one.is_doubtful for one in held) or any(troubles[name] for name in parts)
@@ -137,6 +145,31 @@ class LimitFiles:
         self._looked_s = now_s
         tenants = {pod: held for pod, held in self._tenants().items() if is_sound(pod)}
         self._on_look({one.name: _in_place(one, tenants) for one in self._back_ends})
+
+
+def _given_before(file: Path) -> dict[str, Edits]:
+    """Return what the agent before this one gave tenants; nothing where there is no file of it."""
+    try:
+        with file.open("rb") as opened:
+            found = limitsfile.edits_in(opened.read(limitsfile.MOST_BYTES))
+    except OSError:
+        return {}
+    return {pod: edits for pod, edits in found.items() if is_sound(pod)}
+
+
+def _put_together(
+    before: Mapping[str, Edits], now: Mapping[str, Edits | None], kept: Collection[str]
+) -> dict[str, Edits]:
+    """Return what each tenant is given, as books say it now and as it was given before."""
+    found = {pod: before[pod] for pod in kept if pod in before}
+    for pod, edits in now.items():
+        if edits is not None:
+            found[pod] = edits.with_former(found.get(pod))
+    return found
+
+
+def _is_unsure(held: Sequence[Tenancy], troubles: Mapping[str, str]) -> bool:
+    return any(troubles.values()) or any(one.is_doubtful for one in held)
 
 
 def _in_place(one: BackEnd, tenants: Tenants) -> frozenset[Key]:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-_READ_ONLY: Final = "ro"
+#: Options of mounts: no writing, no programs.
+READ_ONLY: Final = "ro"
+NO_PROGRAMS: Final = "noexec"
 _BIND: Final = ("nosuid", "nodev", "rbind", "rprivate")
-_NO_PROGRAMS: Final = "noexec"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +28,9 @@ class Mount:
     def written(self) -> dict[str, Any]:
         """As a CDI file has it."""
         options = [
-            *(() if self.is_writable else (_READ_ONLY,)),
+            *(() if self.is_writable else (READ_ONLY,)),
             *_BIND,
-            *(() if self.is_code else (_NO_PROGRAMS,)),
+            *(() if self.is_code else (NO_PROGRAMS,)),
         ]
         return {"hostPath": str(self.host), "containerPath": str(self.at), "options": options}
 
@@ -43,7 +44,7 @@ class Scratch:
 
     def written(self) -> dict[str, Any]:
         """As a CDI file has it; every user of the container may write there."""
-        options = [f"size={self.most_kib}k", "nr_inodes=64", "mode=1777", "nosuid", "nodev", _NO_PROGRAMS]
+        options = [f"size={self.most_kib}k", "nr_inodes=64", "mode=1777", "nosuid", "nodev", NO_PROGRAMS]
         return {"hostPath": "tmpfs", "containerPath": str(self.at), "type": "tmpfs", "options": options}
 
 
@@ -53,6 +54,15 @@ class Edits:
 
     mounts: tuple[Mount | Scratch, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+
+    def with_former(self, former: Edits | None) -> Edits:
+        """Return these with the variables that the same container had before, and lacks now.
+
+        Those of another kind of limit are left out: what its variables name is not mounted any more.
+        """
+        if former is None or {each.at for each in former.mounts} != {each.at for each in self.mounts}:
+            return self
+        return Edits(self.mounts, {**former.env, **self.env})
 
     def written(self) -> dict[str, Any]:
         """As a CDI file has it, in an order that does not change."""

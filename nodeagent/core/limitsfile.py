@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Final
 
-from nodeagent.core.edits import Edits
+import msgspec
+
+from nodeagent.core.edits import NO_PROGRAMS, READ_ONLY, Edits, Mount, Scratch
 from wire import names
 
 FILE: Final = "moorage-limits.json"
 #: The first in which a device's name may begin with a digit. A mount's type is older.
 _VERSION: Final = "0.5.0"
+#: Bytes that are read of a file: a thousand tenants take 4 MB.
+MOST_BYTES: Final = 16 << 20
 
 
 def content(edits: Mapping[str, Edits]) -> bytes:
@@ -23,3 +28,49 @@ def content(edits: Mapping[str, Edits]) -> bytes:
     devices = [{"name": pod, "containerEdits": each.written()} for pod, each in sorted(edits.items())]
     kind = names.LIMITS_DEVICE_PREFIX.removesuffix("=")
     return json.dumps({"cdiVersion": _VERSION, "kind": kind, "devices": devices}, indent=1).encode()
+
+
+class _Mount(msgspec.Struct, frozen=True, rename="camel"):
+    host_path: str
+    container_path: str
+    options: tuple[str, ...]
+    type: str = ""
+
+
+class _Edits(msgspec.Struct, frozen=True):
+    env: tuple[str, ...] = ()
+    mounts: tuple[_Mount, ...] = ()
+
+
+class _Device(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    container_edits: _Edits
+
+
+class _File(msgspec.Struct, frozen=True):
+    devices: tuple[_Device, ...]
+
+
+def edits_in(content: bytes) -> dict[str, Edits]:
+    """Return what a file of ours gives the containers of each pod; nothing for one that can't be read."""
+    try:
+        said = msgspec.json.decode(content, type=_File)
+        found = {each.name: _edits(each.container_edits) for each in said.devices}
+    except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError):
+        return {}
+    return {pod: edits for pod, edits in found.items() if edits != Edits()}
+
+
+def _edits(said: _Edits) -> Edits:
+    """Read it back. Raises ValueError."""
+    env = dict(each.split("=", 1) for each in said.env)
+    return Edits(tuple(_mount(each) for each in said.mounts), env)
+
+
+def _mount(said: _Mount) -> Mount | Scratch:
+    at = PurePosixPath(said.container_path)
+    if said.type:
+        sizes = (option for option in said.options if option.startswith("size="))
+        return Scratch(at, int(next(sizes, "").removeprefix("size=").removesuffix("k")))
+    host = PurePosixPath(said.host_path)
+    return Mount(host, at, is_writable=READ_ONLY not in said.options, is_code=NO_PROGRAMS not in said.options)

@@ -113,6 +113,37 @@ async def test_a_tenant_without_limits_or_with_limits_that_are_not_known_has_no_
         assert list(devices(tmp_path)) == [POD]
 
 
+async def test_a_tenant_keeps_limits_that_a_book_made_again_lacks_also_with_the_next_agent(tmp_path: Path) -> None:
+    given = {POD: {"env": ["hami-core=20000"]}}
+    tenants = {POD: [holding()]}
+    async with files(tmp_path, tenants, Played()):
+        tenants[POD] = [holding(0)]
+        await anyio.sleep(1.1)
+        assert devices(tmp_path) == given
+    back_end = Played()
+    async with files(tmp_path, tenants, back_end):
+        assert devices(tmp_path) == given
+        back_end.why = "the library is gone"
+        await anyio.sleep(1.1)
+        assert devices(tmp_path) == {}
+        back_end.why = ""
+        await anyio.sleep(1.1)
+        assert devices(tmp_path) == given
+        tenants[POD] = [holding(0, is_doubtful=True)]
+        await anyio.sleep(1.1)
+        assert devices(tmp_path) == {}
+
+
+async def test_a_tenant_that_is_in_no_book_when_the_agent_starts_keeps_its_device_for_a_while(tmp_path: Path) -> None:
+    async with files(tmp_path, {POD: [holding()]}, Played()):
+        pass
+    async with files(tmp_path, {}, Played()):
+        await anyio.sleep(KEPT_S / 2)
+        assert list(devices(tmp_path)) == [POD]
+        await anyio.sleep(KEPT_S)
+        assert not (tmp_path / FILE).exists()
+
+
 async def test_several_back_ends_make_one_device(tmp_path: Path) -> None:
     async with files(tmp_path, {POD: [holding()]}, Played("mps"), Played()):
         assert devices(tmp_path) == {POD: {"env": ["hami-core=20000", "mps=20000"]}}
@@ -192,12 +223,12 @@ async def test_a_back_end_in_trouble_is_told_in_the_gpu_node(tmp_path: Path) -> 
 
 
 async def test_files_of_before_stay_until_the_agent_knows_all_tenants(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text(json.dumps({"devices": [{"name": POD, "containerEdits": {}}]}))
+    (tmp_path / FILE).write_text(json.dumps({"devices": [{"name": POD, "containerEdits": {"env": ["A=1"]}}]}))
     async with scene() as it:
         it.takes_s = 30.0
         await it.reserve(**told())
         await it.start(back_ends=[Played()], limits_cdi=tmp_path)
         await anyio.sleep(20.0)
         assert list(devices(tmp_path)) == [POD]
-        await anyio.sleep(20.0)
+        await anyio.sleep(20.0 + KEPT_S)
         assert not (tmp_path / FILE).exists()

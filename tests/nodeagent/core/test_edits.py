@@ -31,6 +31,16 @@ def test_nothing_empty_is_written() -> None:
     assert Edits(env={"B": "2", "A": "1"}).written() == {"env": ["A=1", "B=2"]}
 
 
+def test_a_variable_that_is_not_given_any_more_stays_beside_the_same_mounts() -> None:
+    former = Edits((LIBRARY, CACHE), {"MEMORY": "1", "COMPUTE": "1"})
+    moved = Mount(PurePosixPath("/moved/l.so"), LIBRARY.at, is_code=True)
+    assert Edits((CACHE, moved), {"COMPUTE": "2"}).with_former(former) == Edits(
+        (CACHE, moved), {"MEMORY": "1", "COMPUTE": "2"}
+    )
+    assert Edits((CACHE,), {"COMPUTE": "2"}).with_former(former) == Edits((CACHE,), {"COMPUTE": "2"})
+    assert former.with_former(None) == former
+
+
 def test_several_parts_are_put_together() -> None:
     both = merged([Edits((LIBRARY,), {"A": "1", "B": "1"}), Edits((CACHE, LIBRARY), {"B": "2"})])
     assert both == Edits((LIBRARY, CACHE), {"A": "1", "B": "2"})

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import PurePosixPath
 
-from nodeagent.core.edits import Edits
-from nodeagent.core.limitsfile import content
+import pytest
+
+from nodeagent.core.edits import Edits, Scratch
+from nodeagent.core.limitsfile import content, edits_in
+from tests.nodeagent.core.test_edits import CACHE, LIBRARY
 
 POD = "3f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e"
 OTHER = "00000000-1111-4222-8333-444444444444"
@@ -24,3 +28,28 @@ def test_each_pod_is_a_device_with_its_own_edits() -> None:
 def test_the_same_is_the_same_file() -> None:
     one, two = Edits(env={"A": "1"}), Edits(env={"A": "2"})
     assert content({POD: one, OTHER: two}) == content({OTHER: two, POD: one})
+
+
+def test_a_file_is_read_back_as_it_was_written() -> None:
+    edits = {
+        POD: Edits((LIBRARY, CACHE, Scratch(PurePosixPath("/run/lock"), 64)), {"A": "1=2", "B": ""}),
+        OTHER: Edits(env={"A": "2"}),
+    }
+    assert edits_in(content(edits)) == edits
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"[" * 100_000,
+        b"{}",
+        b'{"devices": [{"name": "a", "containerEdits": {}}]}',
+        b'{"devices": [{"name": "a", "containerEdits": {"env": ["A"]}}]}',
+        b'{"devices": [{"name": "a", "containerEdits": {"mounts": [{"hostPath": "/a"}]}}]}',
+        b'{"devices": [{"name": "a", "containerEdits": {"mounts": [{"hostPath": "a", "containerPath": "/a", '
+        b'"type": "tmpfs", "options": ["size=xk"]}]}}]}',
+    ],
+)
+def test_a_file_that_can_not_be_read_gives_nobody_anything(said: bytes) -> None:
+    assert edits_in(said) == {}
