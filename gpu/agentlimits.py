@@ -19,6 +19,7 @@ from gpu.memorycaps import NO_CAP, Cap, MemoryCaps
 from gpu.request import SharedAsk
 from gpu.share import PERCENT_PER_DEVICE
 from gpu.translation import Translation
+from wire import names
 
 
 def _hami_core(taken: Translation, caps: Sequence[Cap]) -> bool:
@@ -50,6 +51,15 @@ def are_served(taken: Translation) -> bool:
     forms = [msgspec.structs.replace(taken, request=each) for each in (taken.request, *taken.alternatives)]
     capped = [(form, memorycaps.caps(form, MemoryCaps.ALL)) for form in forms]
     return any(all(serves(form, caps) for form, caps in capped) for serves in BACK_ENDS.values())
+
+
+def were_given(annotations: Mapping[str, str]) -> bool:
+    """Whether a bound pod's containers name the device with their limits, by what was written with its Binding.
+
+    Without CDI they can't, and a share that a claim gives has no book.
+    """
+    told = (text for key, text in annotations.items() if key.startswith(names.VISIBLE_DEVICES_PREFIX))
+    return any(names.LIMITS_DEVICE_PREFIX in text for text in told)
 
 
 def named(enforces: Collection[str]) -> tuple[str, ...]:

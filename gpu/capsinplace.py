@@ -62,6 +62,8 @@ def caps_condition(node: str, uid: str, caps: Mapping[str, int], use: NodeUse, *
     by = {use.tenants.get((uid, device), _NO_USE).enforced for device in caps}
     if "" in by:
         message = f"A memory cap of {cap} is not enforced now: {use.why_no_limit or 'the agent reports no limit'}"
+        if lacks:
+            message += f". Node {node} does not enforce {lacks} either"
         return Told("False", NOT_IN_PLACE, message, is_correction=not use.has_limits)
     weakest = next(each for each in _WEAKEST if each in by)
     said = f"Memory cap of {cap}: {_HOW[weakest]}"

@@ -3,10 +3,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpu.agentlimits import are_given, are_served, named
+from gpu.agentlimits import are_given, are_served, named, were_given
 from gpu.memorycaps import MemoryCaps, caps
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk, SharedAsk
 from gpu.translation import Translation, Wishes
+from wire import names
 
 MEMORY, COMPUTE = "memory-cap=hami-core", "compute-cap=hami-core"
 BOTH = (MEMORY, COMPUTE)
@@ -86,3 +87,12 @@ def test_a_cap_that_no_book_has_is_given_to_nobody() -> None:
 )
 def test_the_words_of_a_node_name_back_ends_of_its_agent(words: tuple[str, ...], found: tuple[str, ...]) -> None:
     assert named(words) == found
+
+
+def test_a_bound_pod_shows_whether_it_was_given_its_limits() -> None:
+    key = f"{names.VISIBLE_DEVICES_PREFIX}c0"
+    by_name = f"{names.CDI_DEVICE_PREFIX}GPU-a"
+    assert were_given({key: f"{by_name},{names.LIMITS_DEVICE_PREFIX}uid"})
+    assert not were_given({key: f"{by_name},{names.VIEW_DEVICE_PREFIX}uid"})
+    assert not were_given({key: "GPU-a", "note": f"{names.LIMITS_DEVICE_PREFIX}uid"})
+    assert not were_given({})

@@ -37,6 +37,9 @@ def test_one_device_without_a_limit_is_enough_to_say_so() -> None:
     assert caps_condition("n", "u", CAPS, use("kill", "")) == Told(
         "False", "NotInPlace", f"A memory cap of {CAP} is not enforced now: the agent reports no limit"
     )
+    told = caps_condition("n", "u", CAPS, use("kill", ""), lacks="a compute cap of 30%")
+    assert told is not None
+    assert told.message.endswith("the agent reports no limit. Node n does not enforce a compute cap of 30% either")
     none = NodeUse(State.CURRENT, why_no_limit="no warden: gone")
     assert caps_condition("n", "u", CAPS, none) == Told(
         "False", "NotInPlace", f"A memory cap of {CAP} is not enforced now: no warden: gone", is_correction=True

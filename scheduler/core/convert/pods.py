@@ -132,7 +132,7 @@ def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         request=known.request,
         wishes=known.wishes,
         driver_caps=known.driver_caps,
-        by_agents=_by_agents(known, device_env.hand_over(pod, known.request)),
+        by_agents=agentlimits.were_given(pod.metadata.annotations or {}),
         mode=mode_of(known),
         deadline_s=runtimes.deadline_s(pod),
         max_runtime_s=runtimes.max_runtime_s(pod),

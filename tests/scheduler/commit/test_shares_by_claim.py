@@ -11,7 +11,7 @@ import msgspec
 
 from admission.settings import Settings as AdmissionSettings
 from gpu.claimedshare import ClaimedShare
-from kube.client.resources import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kube.client.resources import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from simulator.claimcontroller import ClaimController
@@ -157,6 +157,20 @@ async def test_a_container_reads_the_variables_of_its_dialect_as_with_a_reservat
         annotations = find(world, "p")["metadata"]["annotations"]
         assert annotations["env.moorage.dev/c0.CUDA_DEVICE_MEMORY_LIMIT_0"] == "8192m"
         assert annotations[names.GPU_PORTION_ANNOTATION] == "0.10"
+
+
+async def test_a_share_by_a_claim_says_that_the_agent_of_its_node_does_not_cap_it() -> None:
+    wanted = pod("p")
+    wanted["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8192"}}
+    async with _stage() as (world, _):
+        words = {names.NODE_ENFORCES: "memory-cap=hami-core"}
+        await world.api.patch(NODES, "node-0", {"metadata": {"annotations": words}})
+        await create(world, wanted)
+        await settle(30)
+        assert phases(world) == {"p": "Running"}
+        conditions = find(world, "p")["status"]["conditions"]
+        (told,) = [each["message"] for each in conditions if each["type"] == names.CONDITION_LIMITS_ENFORCED]
+        assert told == "Node node-0 does not enforce a memory cap of 8192 MiB: kept as bookkeeping only"
 
 
 async def test_what_a_dead_leader_made_for_a_share_is_deleted_and_the_pod_runs_with_a_claim_of_its_own() -> None:

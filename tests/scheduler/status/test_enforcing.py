@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
+from gpu.cdi import Cdi
+from gpu.memorycaps import MemoryCaps
 from kube.client.resources import NODES
 from kube.memory.faults import Fault
-from simulator.world import World
+from simulator.world import World, WorldSettings
 from tests.scheduler import stage
-from tests.scheduler.stage import create, find, is_call, phases, settle, share, writes
+from tests.scheduler.stage import create, find, is_call, phases, pod, settle, share, writes
 from wire import names
 
+MEMORY, COMPUTE = "a memory cap of 8000 MiB", "a compute cap of 30%"
 TOLD = "Node node-0 does not enforce mode mps: kept as bookkeeping only"
 
 
@@ -53,6 +57,42 @@ async def test_a_bound_pod_says_what_its_node_does_not_enforce(enforces: str, mp
         assert phases(world) == {"a": "Running"}
         assert told(world, "a") == [("False", names.REASON_NOT_ENFORCED, message) for message in messages]
         assert len(writes(world, "scheduler", "pods", "status")) == len(messages)
+
+
+def limited(name: str, **limits: str) -> dict[str, Any]:
+    """A share with these resources of HAMi, in Mi and percent."""
+    made = pod(name)
+    resources = {f"nvidia.com/{resource}": value for resource, value in limits.items()}
+    made["spec"]["containers"] = [{"name": "c0", "image": "cuda-app", "resources": {"limits": resources}}]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("cdi", "memory_caps", "limits", "lacks"),
+    [
+        (Cdi.OFF, MemoryCaps.WISHED, {"gpumem": "8000", "gpucores": "30"}, f"{MEMORY}, {COMPUTE}"),
+        (Cdi.OFF, MemoryCaps.WISHED, {"gpumem": "8000"}, MEMORY),
+        (Cdi.OFF, MemoryCaps.WISHED, {"gpucores": "30"}, COMPUTE),
+        (Cdi.ON, MemoryCaps.NONE, {"gpumem": "8000"}, MEMORY),
+        (Cdi.ON, MemoryCaps.WISHED, {"gpumem": "8000", "gpucores": "30"}, ""),
+    ],
+)
+async def test_a_pod_that_was_not_given_the_agents_limits_says_so(
+    cdi: Cdi, memory_caps: MemoryCaps, limits: dict[str, str], lacks: str
+) -> None:
+    plain = WorldSettings(seed=1)
+    settings = msgspec.structs.replace(
+        plain,
+        binder=msgspec.structs.replace(plain.binder, cdi=cdi, memory_caps=memory_caps),
+        scheduler=msgspec.structs.replace(plain.scheduler, cdi=cdi, memory_caps=memory_caps),
+    )
+    async with stage.stage("1x2x40GiB", settings=settings) as world:
+        await annotate(world, "memory-cap=hami-core,compute-cap=hami-core")
+        await create(world, limited("a", **limits))
+        await settle(30)
+        assert phases(world) == {"a": "Running"}
+        message = f"Node node-0 does not enforce {lacks}: kept as bookkeeping only"
+        assert told(world, "a") == ([("False", names.REASON_NOT_ENFORCED, message)] if lacks else [])
 
 
 async def test_others_conditions_stay_and_the_pod_is_told_once() -> None:
