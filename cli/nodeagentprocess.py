@@ -57,13 +57,7 @@ def settings(options: NodeAgentOptions) -> AgentSettings:
         raise BadInput("--compat-metrics: nothing is measured without a warden; give --warden-socket, or take it out")
     if options.tenant_view and not options.warden_socket:
         raise BadInput("--tenant-view: use is known from a warden; give --warden-socket, or take it out")
-    if (size := len(options.tenant_view.encode())) > LONGEST_FOLDER:
-        raise BadInput(
-            f"--tenant-view: {size} bytes; use a path of {LONGEST_FOLDER} at most, as that of a socket is short"
-        )
-    for flag, path in (("--hami-core", options.hami_core), ("--limits", options.limits)):
-        if path and not PurePosixPath(path).is_absolute():
-            raise BadInput(f"{flag} {path}: containers mount it; give an absolute path")
+    _check_folders(options)
     return AgentSettings(
         node=options.node_name,
         version=VERSION,
@@ -73,9 +67,23 @@ def settings(options: NodeAgentOptions) -> AgentSettings:
         view=Path(options.tenant_view) if options.tenant_view else None,
         view_cdi=Path(options.tenant_view_cdi),
         hami_core=Path(options.hami_core) if options.hami_core else None,
+        hami_core_seen_at=Path(options.hami_core_seen_at) if options.hami_core_seen_at else None,
         limits=Path(options.limits),
         limits_cdi=Path(options.limits_cdi),
     )
+
+
+def _check_folders(options: NodeAgentOptions) -> None:
+    """Raises BadInput for paths that containers could not mount."""
+    if (size := len(options.tenant_view.encode())) > LONGEST_FOLDER:
+        raise BadInput(
+            f"--tenant-view: {size} bytes; use a path of {LONGEST_FOLDER} at most, as that of a socket is short"
+        )
+    if options.hami_core_seen_at and not options.hami_core:
+        raise BadInput("--hami-core-seen-at: there is no library; give --hami-core, or take it out")
+    for flag, path in (("--hami-core", options.hami_core), ("--limits", options.limits)):
+        if path and not PurePosixPath(path).is_absolute():
+            raise BadInput(f"{flag} {path}: containers mount it; give an absolute path")
 
 
 async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:

@@ -18,5 +18,6 @@ def back_ends(settings: AgentSettings) -> Sequence[BackEnd]:
     found: list[BackEnd] = []
     if settings.hami_core is not None:
         boot = _BOOT.read_text(encoding="ascii").strip()
-        found.append(HamiCore(settings.hami_core, settings.limits / HamiCore.name, boot=boot))
+        folder = settings.limits / HamiCore.name
+        found.append(HamiCore(settings.hami_core, folder, boot=boot, seen_at=settings.hami_core_seen_at))
     return found

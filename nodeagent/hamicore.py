@@ -36,15 +36,17 @@ MOST_LEFT: Final = 256
 
 
 class HamiCore:
-    """``library``: HAMi-core's file on the host, which the agent sees at the same path; so is ``folder``.
+    """``library``: HAMi-core's file on the host. ``seen_at``: where the agent sees it, None for the same path.
 
+    ``folder`` is at the same path for both.
     ``boot``: id of the machine's start. Files of an earlier one have locks of processes that are gone.
     """
 
     name = hamicore.NAME
 
-    def __init__(self, library: Path, folder: Path, *, boot: str) -> None:
+    def __init__(self, library: Path, folder: Path, *, boot: str, seen_at: Path | None = None) -> None:
         self._library = library
+        self._seen_at = seen_at or library
         self._folder = folder
         self._preload = folder / "ld.so.preload"
         self._caches = folder / boot
@@ -54,7 +56,7 @@ class HamiCore:
     def trouble(self) -> str:
         """Say why the library would not be loaded."""
         try:
-            with self._library.open("rb") as file:
+            with self._seen_at.open("rb") as file:
                 mode, begin = os.fstat(file.fileno()).st_mode, file.read(len(_ELF))
         except OSError as error:
             return f"the library {self._library} can't be read: {error.strerror}"

@@ -21,6 +21,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     view_cdi: Path = Path("/var/run/cdi")
     #: HAMi-core's library on the host, which limits tenants; None: it does not.
     hami_core: Path | None = None
+    #: Where the agent sees it; None: at the same path.
+    hami_core_seen_at: Path | None = None
     #: Folder of what tenants' containers mount for their limits.
     limits: Path = Path("/var/lib/moorage/limits")
     #: Where the container runtime looks for the CDI file of limits.

@@ -52,6 +52,10 @@ class NodeAgentOptions(Component, frozen=True, kw_only=True):
         str,
         Setting(help="HAMi-core's library on the host, which limits tenants", kind=kinds.FILE, default="not used"),
     ] = ""
+    hami_core_seen_at: Annotated[
+        str,
+        Setting(help="where the agent sees HAMi-core's library", kind=kinds.FILE, default="at the host's path"),
+    ] = ""
     limits: Annotated[
         str, Setting(help="folder of what tenants' containers mount for their limits", kind=kinds.FOLDER)
     ] = "/var/lib/moorage/limits"

@@ -308,19 +308,21 @@ def test_an_agent_that_shows_tenants_their_shares_writes_their_sockets_and_the_c
         helm("template", "moorage", CHART, "-n", "kai-scheduler", "-f", file)
 
 
+@pytest.mark.parametrize("library", ["/opt/hami/libvgpu.so", "/usr/lib64/libvgpu.so"])
 def test_an_agent_that_limits_tenants_by_a_library_reads_it_and_writes_their_files_and_the_cdi_file(
-    tmp_path: Path,
+    tmp_path: Path, library: str
 ) -> None:
-    values = {"nodeAgent": {"enabled": True, "hamiCore": {"library": "/opt/hami/libvgpu.so"}}}
+    values = {"nodeAgent": {"enabled": True, "hamiCore": {"library": library}}}
     spec = only(rendered(tmp_path, values), "DaemonSet", "moorage-node-agent")["spec"]["template"]["spec"]
     (container,) = spec["containers"]
     command, *given = container["args"]
     told = options(command, given, {})
     by_name = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"]}
     mounts = {one["mountPath"]: (by_name[one["name"]], one.get("readOnly", False)) for one in container["volumeMounts"]}
-    assert told.hami_core == "/opt/hami/libvgpu.so"
+    assert (told.hami_core, told.hami_core_seen_at) == (library, f"/host{library}")
+    # None of the agent's own folders is hidden.
+    assert mounts[str(Path(told.hami_core_seen_at).parent)] == (str(Path(library).parent), True)
     # Containers mount what the agent makes, so paths are the host's.
-    assert mounts["/opt/hami"] == ("/opt/hami", True)
     assert mounts[told.limits] == (told.limits, False)
     assert mounts[told.limits_cdi] == (told.limits_cdi, False)
     (plain,) = only(rendered(tmp_path, TABLE["node-agent"]), "DaemonSet", "moorage-node-agent")["spec"]["template"][

@@ -84,6 +84,16 @@ def test_an_agent_that_ends_while_it_makes_a_file_leaves_none_that_users_of_the_
     assert [file.name for file in cache(tmp_path).parent.iterdir()] == [POD]
 
 
+def test_containers_mount_the_library_from_the_host_also_where_the_agent_sees_it_elsewhere(tmp_path: Path) -> None:
+    made(tmp_path)
+    on_host = Path("/usr/lib64/libvgpu.so")
+    it = HamiCore(on_host, tmp_path / "limits", boot=BOOT, seen_at=tmp_path / "libvgpu.so")
+    given = it.edits(TENANTS[POD])
+    assert given is not None
+    assert (it.trouble(), given.written()["mounts"][0]["hostPath"]) == ("", str(on_host))
+    assert "/usr/lib64/libvgpu.so" in HamiCore(on_host, tmp_path, boot=BOOT, seen_at=tmp_path / "none").trouble()
+
+
 def test_a_tenant_without_limits_gets_nothing(tmp_path: Path) -> None:
     it, tenant = made(tmp_path), [holding()]
     it.prepare({OTHER: tenant})
