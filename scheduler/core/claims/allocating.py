@@ -47,28 +47,31 @@ def allocate(
     view: InventoryView,
     taken: Taken,
     *,
+    held: tuple[DeviceId, ...] = (),
     spend: Spend = _spend_nothing,
     may_search: bool = True,
 ) -> tuple[ClaimAllocation, ...] | DeviceRefusal:
     """Devices for each of these needs in order, or why the node has none. ``taken``: what others have.
 
-    The answer is kept by the view until the node's devices, or what of their pools is in use, have changed.
+    ``held``: devices of the node that are in use without a claim.
+    The answer is kept by the view until the node's devices, or what of their pools is in use or held, have changed.
     ``spend`` is called with the operations that a search has taken. ``may_search`` False: only kept answers count.
     """
     pools, asked = view.pools_on(node), tuple(needs)
     stamps = taken.stamps(pool.pool.id for pool in pools)
     answers = view.answers(node)
     known = answers.get(asked)
-    if known is not None and known[0] is pools and known[1] == stamps:
-        kept: tuple[ClaimAllocation, ...] | DeviceRefusal = known[2]
+    if known is not None and known[0] is pools and known[1] == stamps and known[2] == held:
+        kept: tuple[ClaimAllocation, ...] | DeviceRefusal = known[3]
         return kept
     if not may_search:
         return DeviceRefusal(RefusalCode.SEARCH_CUT)
-    answer, effort = _answer(asked, view, pools, taken, node=node.name)
+    with taken.with_whole(held):
+        answer, effort = _answer(asked, view, pools, taken, node=node.name)
     spend(effort)
     if len(answers) >= _MOST_ANSWERS:
         answers.clear()
-    answers[asked] = pools, stamps, answer
+    answers[asked] = pools, stamps, held, answer
     return answer
 
 

@@ -5,16 +5,19 @@ Each claim has what it has once, by its UID, whether that was decided here or se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from scheduler.core.model.device_allocation import DeviceResult
-from scheduler.core.model.device_record import PoolId
+from scheduler.core.model.device_record import DeviceId, PoolId
 
 #: Amounts in nano by capacity.
 Amounts = Mapping[str, int]
 _NOBODY: Final[tuple[str, ...]] = ()
 _NOTHING: Final[Amounts] = {}
+#: Stands for the owner of a device that no claim has.
+_HELD: Final = "held"
 _UNUSED_STAMP: Final = object()
 
 
@@ -136,6 +139,30 @@ class Taken:
             use.remove(owner, result)
             if not use.whole and not use.parts:
                 del self._pools[result.id[:2]]
+
+    @contextmanager
+    def with_whole(self, devices: Iterable[DeviceId]) -> Iterator[None]:
+        """Count devices as in use for the time of the block, which changes nothing else here.
+
+        Stamps stay as they were.
+        """
+        by_pool: dict[PoolId, list[str]] = {}
+        for driver, pool, device in devices:
+            by_pool.setdefault((driver, pool), []).append(device)
+        before = {pool_id: self._pools.get(pool_id) for pool_id in by_pool}
+        for pool_id, names in by_pool.items():
+            use = before[pool_id]
+            self._pools[pool_id] = made = _PoolUse() if use is None else use.copy()
+            for name in names:
+                made.whole[name] = (*made.whole.get(name, _NOBODY), _HELD)
+        try:
+            yield
+        finally:
+            for pool_id, use in before.items():
+                if use is None:
+                    del self._pools[pool_id]
+                else:
+                    self._pools[pool_id] = use
 
     def pool(self, pool_id: PoolId) -> PoolInUse:
         """What of a pool is in use."""

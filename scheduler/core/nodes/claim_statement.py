@@ -7,7 +7,7 @@ several pods use is chosen for once; the others of its pods can be where these d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -16,8 +16,9 @@ from scheduler.core.claims.allocating import allocate
 from scheduler.core.claims.taken import Taken
 from scheduler.core.filters.requirements import holds
 from scheduler.core.model.claim_choice import ClaimChoice
-from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusal, DeviceResult, RefusalCode
+from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusal, RefusalCode
 from scheduler.core.model.device_need import DeviceNeed, ResourceClaimKey
+from scheduler.core.model.device_record import DeviceId
 from scheduler.core.model.extended_resource import Backed
 from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.nodes.extended_claims import made_choice
@@ -29,7 +30,7 @@ Chosen: TypeAlias = tuple[ClaimAllocation, ...]
 #: What is to be written for claims on their way.
 InFlight: TypeAlias = Callable[[], Iterable[ClaimChoice]]
 #: UUIDs of devices that reservations on a node (name) hold.
-Reserved: TypeAlias = Callable[[str], Iterable[str]]
+Reserved: TypeAlias = Callable[[str], Collection[str]]
 
 #: Operations that searches for the same needs may take in one decision, beyond what is usual for each node. After
 #: that, nodes whose answer is not kept count as cut; the next decision gets further.
@@ -51,7 +52,7 @@ KINDS: Final[Mapping[RefusalCode, str]] = {
 }
 
 
-def _nothing_reserved(_: str) -> Iterable[str]:
+def _nothing_reserved(_: str) -> Collection[str]:
     return ()
 
 
@@ -137,7 +138,6 @@ class ClaimStatement:
 
     def _choose(self, position: int, needs: Sequence[DeviceNeed]) -> Chosen | DeviceRefusal:
         taken, node = self._in_use(), self._nodes[position]
-        self._keep_reserved(node, taken)
         self._effort += _CHOOSING + len(needs)
         known = [self._known(need) for need in needs]
         if any(each is not None and not _reaches(each, node) for each in known):
@@ -151,17 +151,18 @@ class ClaimStatement:
         fresh = iter(found)
         return tuple(next(fresh) if each is None else each for each in known)
 
-    def _keep_reserved(self, node: NodeRecord, taken: Taken) -> None:
-        """Take devices of a node that reservations hold, where a driver publishes the same ones."""
+    def _held(self, node: NodeRecord) -> tuple[DeviceId, ...]:
+        """Devices of a node that reservations hold, where a driver publishes the same ones.
+
+        On other nodes there may be devices of these UUIDs as well: emulated GPUs are numbered on each node.
+        """
+        reserved = self._reserved(node.name)
+        if not reserved:
+            return ()
         pools = self._claims.inventory.view().pools_on(node)
-        for uuid in self._reserved(node.name):
-            held = [
-                DeviceResult(request="", driver=pool.pool.id[0], pool=pool.pool.id[1], device=name)
-                for pool in pools
-                for name in pool.named(uuid)
-            ]
-            # Elsewhere there may be a device of this UUID as well: emulated GPUs are numbered on each node.
-            taken.put(f"reserved/{node.name}/{uuid}", held)
+        return tuple(
+            sorted((*pool.pool.id, name) for pool in pools for uuid in {*reserved} for name in pool.named(uuid))
+        )
 
     def _search(self, needs: Sequence[DeviceNeed], node: NodeRecord, taken: Taken) -> Chosen | DeviceRefusal:
         before, asked = self._effort, tuple(needs)
@@ -170,6 +171,7 @@ class ClaimStatement:
             node,
             self._claims.inventory.view(),
             taken,
+            held=self._held(node),
             spend=self._spend,
             may_search=self._searching[asked] < _MOST_SEARCHING,
         )

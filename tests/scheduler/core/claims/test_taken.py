@@ -58,6 +58,22 @@ def test_a_stamp_is_another_one_after_each_change_of_the_pool() -> None:
     assert used.stamps([(DRIVER, "n3")]) == before[2:]
 
 
+def test_held_devices_count_as_in_use_for_a_while_and_leave_no_trace() -> None:
+    base = taken(c=has("d0"), d=[_part("d1", 3)])
+    used = base.fork()
+    used.put("e", has("d2"))
+    before = _shown(used), used.stamps([_POOL, (DRIVER, "n2")])
+    held = [(DRIVER, "n1", "d0"), (DRIVER, "n1", "d3"), (DRIVER, "n2", "d3")]
+    with used.with_whole(held):
+        assert _shown(used)["d3"] == (True, False, {})
+        assert _shown(used)["all"] == ["d0", "d1", "d2", "d3"]
+        assert "d3" in used.pool((DRIVER, "n2"))
+        assert _shown(base)["all"] == ["d0", "d1"]
+    assert (_shown(used), used.stamps([_POOL, (DRIVER, "n2")])) == before
+    used.drop("e")
+    assert _shown(used) == _shown(base)
+
+
 def test_admin_access_takes_nothing() -> None:
     used = taken(c=[msgspec.structs.replace(has("d0")[0], is_admin=True)])
     assert "d0" not in used.pool(_POOL)

@@ -16,9 +16,11 @@ from scheduler.core.model.verdict import Code
 from tests.scheduler.core.device_objects import DRIVER, ask, device, written_slice
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered, reserve
 from tests.scheduler.core.nodes.mounting import places, reasons
-from tests.scheduler.core.objects import Fed, cluster, commit, feed, node, pod, pod_group
+from tests.scheduler.core.objects import Fed, cluster, commit, feed, node, pod, pod_group, reservation
 from wire.resource import ResourceClaim
 
+#: The effort of a node whose answer is kept: asking it, and one claim.
+CHOOSING_ONE = 9
 _NODES = (node("a", gpus=0), node("b", gpus=0))
 
 
@@ -274,3 +276,25 @@ def test_answers_are_kept_until_something_is_charged_or_given_back() -> None:
     assert not allocating.fits(q.cls.devices, slice(None)).any()
     allocating.give_back(at, choices)
     assert allocating.fits(needs, slice(None)).tolist() == first
+
+
+def test_answers_outlive_a_decision_beside_devices_that_reservations_hold_until_those_change() -> None:
+    """Each decision would search all nodes again on which shares run beside a driver that publishes the same GPUs."""
+    uuids = [device(f"d{number}", attributes={"uuid": f"GPU-{number}"}) for number in range(2)]
+    made = cluster(node("a", gpus=2), GPU, written_slice("a", *uuids), claimed("x"), claiming("p", "x"))
+    feed(made, reservation("g", "a", uuid="GPU-0"))
+
+    def answer() -> tuple[str, bool]:
+        (pod_,) = made.waiting()
+        allocating = Placer(made.snapshot()).statement.allocating
+        found = allocating.choose(0, pod_.cls.devices)
+        searched = allocating.take_effort() > CHOOSING_ONE
+        return ("" if not isinstance(found, tuple) else found[0].results[0].device), searched
+
+    assert [answer(), answer(), answer()] == [("d1", True), ("d1", False), ("d1", False)]
+    feed(made, reservation("h", "a", uuid="GPU-1"))
+    assert [answer(), answer()] == [("", True), ("", False)]
+    made.remove_pod("r-g")
+    assert [answer(), answer()] == [("d0", True), ("d0", False)]
+    feed(made, claimed("theirs", on=("a", "d0")))
+    assert [answer(), answer()] == [("", True), ("", False)]
