@@ -95,7 +95,7 @@ class PendingDevices:
         uid = placement.pod_uid
         seen = self._cache.waiting.get(uid)
         if seen is None or seen.rv != versions.get(uid, placement.rv):
-            return  # it has changed, so it will not be bound by these reservations
+            return  # it has changed, so it will not be bound by these reservations, and the attempt ends
         pod = await _written(
             self._api, placement, seen, message(placement, claims), limiter=self._limiter, is_wanted=is_wanted
         )

@@ -162,10 +162,12 @@ class Preparing:
                 placement, choice = left[-1]
                 watch = _Watch()
                 try:
+                    self._look_for_edits(reserved)
                     while self._is_under_way(placement) and not self._is_ready(placement, choice):
                         with self._watching(watch, *_keys(left)), anyio.move_on_after(_LOOK_S):
                             await watch.event.wait()
                         watch.event = anyio.Event()
+                        self._look_for_edits(reserved)
                         for each in left:  # one that fails is not waited for behind others
                             if self._is_under_way(each[0]):
                                 self._is_ready(*each)
@@ -178,6 +180,14 @@ class Preparing:
         pending = ", ".join(self._claim(placement, choice).pending[:_NAMED])
         because = f"BindingTimeout: within {BINDING_S:.0f} s devices of ResourceClaim {choice.claim} lack {pending}"
         return _Failed(placement, choice.claim_uid, because, node=placement.node)
+
+    def _look_for_edits(self, reserved: Sequence[tuple[Placement, ClaimChoice]]) -> None:
+        """Raise _NotBound if a pod is at a later version than its claims are reserved for: none binds it (rule 5)."""
+        for placement, choice in reserved:
+            seen = self._cache.waiting.get(placement.pod_uid)
+            if seen is not None and is_older(self._versions.get(placement.pod_uid, placement.rv), seen.rv):
+                because = "PodChanged: it has changed since its ResourceClaims were reserved"
+                raise _NotBound(_Failed(placement, choice.claim_uid, because, is_overtaken=True))
 
     def _is_ready(self, placement: Placement, choice: ClaimChoice) -> bool:
         """Whether devices of a claim report all that they have to. Raises _NotBound if one failed, or it was taken."""

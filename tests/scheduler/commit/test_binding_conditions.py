@@ -373,6 +373,55 @@ async def test_a_pod_that_was_edited_before_its_condition_is_written_gets_its_de
         assert phases(world) == {"p": "Running"}
 
 
+async def test_a_pod_that_was_edited_while_its_claim_was_reserved_gets_its_device_again() -> None:
+    """The attempt knows of the edit before it would write the condition: it does not wait for the device."""
+    async with _stage(1) as (world, made):
+        seen: list[Call] = []
+        is_status = is_call("scheduler", "patch", "resourceclaims", "status")
+
+        def delays(call: Call) -> Fault | None:
+            if seen or not is_status(call):
+                return None
+            seen.append(call)
+            return Fault(delay_s=2.0)
+
+        world.server.faults.on_request.append(delays)
+        await create_claim(made, "c")
+        await create(world, using(pod("p"), "c"))
+        while not seen:
+            await settle(0.1)
+        await world.api.patch(PODS, "p", {"metadata": {"labels": {"edited": "yes"}}}, namespace=TEAM)
+        await settle(60)
+        assert (_says(world), users(await _claim(made))) == (names.REASON_DEVICES_PENDING, ["p"])
+        await _report(made, await _claim(made), _UP)
+        await settle(20)
+        assert phases(world) == {"p": "Running"}
+
+
+@pytest.mark.parametrize("is_gang", [False, True], ids=["alone", "a gang of which another member waits"])
+async def test_a_pod_that_is_edited_while_its_device_gets_ready_gets_it_again_at_once(is_gang: bool) -> None:
+    async with _stage(2) as (world, made):
+        for name in "cd":
+            await create_claim(made, name)
+        if is_gang:
+            await create_gang(world, "g", 2, using(pod("p"), "c"), using(pod("q"), "d"))
+        else:
+            await create(world, using(pod("p"), "c"))
+        await settle(30)
+        assert _says(world) == names.REASON_DEVICES_PENDING
+        if is_gang:
+            await _report(made, await _claim(made), _UP)
+            await settle(1)
+        await world.api.patch(PODS, "p", {"metadata": {"labels": {"edited": "yes"}}}, namespace=TEAM)
+        await settle(60)
+        assert bound(world) == set()
+        for claim in (await claims_of(made)).values():
+            if users(claim):
+                await _report(made, claim, _UP)
+        await settle(20)
+        assert set(phases(world).values()) == {"Running"}
+
+
 def test_a_message_names_three_claims_at_most() -> None:
     placement = Placement(pod_uid="u", namespace="ns", name="p", rv="1", node="n1", devices=())
     assert message(placement, ["a", "b", "c", "d", "e"]).startswith(
