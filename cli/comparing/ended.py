@@ -55,17 +55,18 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scheduling(msgspec.Struct, frozen=True):
-    """How the scheduler is set. ``grace_s``: of gangs below their minimum."""
+    """How the scheduler is set. ``grace_s``: of gangs below their minimum. ``follows_taint_rules``: on devices."""
 
     decisions: Settings
     grace_s: float
+    follows_taint_rules: bool = False
 
 
 def ended(
     saved: Saved, scheduling: Scheduling, edits: Sequence[Edit] = (), told: Callable[[int], None] = lambda _: None
 ) -> Ended:
     """Decide on a snapshot with these changes, until nothing more happens. Raises BadInput for one that can't be."""
-    cluster, problems = cluster_of(saved, scheduling.decisions)
+    cluster, problems = cluster_of(saved, scheduling.decisions, follows_taint_rules=scheduling.follows_taint_rules)
     cluster.stale.grace_ns = round(scheduling.grace_s * _S)
     shell = Shell(cluster, saved.pods, wall_s=saved.wall_s)
     ours = list(_ours(cluster))

@@ -99,16 +99,15 @@ def _scheduling(config: str) -> Scheduling:
     if wrong:
         raise BadInput(f"--scheduler-config: {'; '.join(wrong)}")
     made = settings(SchedulerOptions(**values))
-    return Scheduling(made.decisions, made.broken_gang_s)
+    return Scheduling(made.decisions, made.broken_gang_s, made.device_taint_rules)
 
 
 def _changed(scheduling: Scheduling, strategy: tuple[str, str] | None) -> Scheduling:
     if strategy is None:
         return scheduling
     gpu, cpu = strategy
-    return Scheduling(
-        msgspec.structs.replace(scheduling.decisions, gpu_strategy=gpu, cpu_strategy=cpu), scheduling.grace_s
-    )
+    decisions = msgspec.structs.replace(scheduling.decisions, gpu_strategy=gpu, cpu_strategy=cpu)
+    return msgspec.structs.replace(scheduling, decisions=decisions)
 
 
 def _views(edits: Sequence[Edit], strategy: tuple[str, str] | None) -> list[EditView]:

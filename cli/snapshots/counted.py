@@ -16,6 +16,7 @@ from cli.snapshots.saved import Saved
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import budgets, job_owners, queues, selectors, topologies, volume_needs, volumes
 from scheduler.core.convert.device_classes import device_class_record
+from scheduler.core.convert.device_taint_rules import taint_rule_record
 from scheduler.core.convert.resource_claims import resource_claim_record
 from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.model.facts import Facts
@@ -30,17 +31,20 @@ from scheduler.watch.known_for_room import KnownForRoom
 Kept = Mapping[str, tuple[Facts[Any, Any], Callable[[Any], Any]]]
 
 
-def cluster_of(saved: Saved, settings: Settings) -> tuple[Cluster, tuple[str, ...]]:
+def cluster_of(
+    saved: Saved, settings: Settings, *, follows_taint_rules: bool = False
+) -> tuple[Cluster, tuple[str, ...]]:
     """Return the cluster, and what of the record of evictions contradicts itself, in words.
 
     Where the scheduler keeps no record of evictions, no pod is evicted for another, also if ``settings`` allow it.
+    ``follows_taint_rules``: its DeviceTaintRules count, as with the scheduler's setting ``device-taint-rules``.
     """
     makes_room = settings.makes_room and saved.room is not None
     cluster = Cluster(msgspec.structs.replace(settings, makes_room=makes_room))
     room = KnownForRoom(settings.room)
     # A file does not say in which order devices were allocated.
     with cluster.claims.order.listing():
-        for name, (facts, read) in _facts(cluster, room).items():
+        for name, (facts, read) in _facts(cluster, room, follows_taint_rules=follows_taint_rules).items():
             if name in saved.missing:
                 facts.expect()
             facts.replace(map(read, getattr(saved, name)))
@@ -63,10 +67,11 @@ def cluster_of(saved: Saved, settings: Settings) -> tuple[Cluster, tuple[str, ..
     return cluster, problems
 
 
-def _facts(cluster: Cluster, room: KnownForRoom) -> Kept:
+def _facts(cluster: Cluster, room: KnownForRoom, *, follows_taint_rules: bool) -> Kept:
     """Kinds that the scheduler can do without for a while (scheduler/watch/watched.py)."""
     storage = cluster.storage
     attachments = storage.attachments
+    rules: Kept = {"devicetaintrules": (cluster.claims.inventory.rules, taint_rule_record)}
     return {
         "queues": (cluster.queues.records, queues.queue_record),
         "namespaces": (cluster.others.namespaces, selectors.namespace_record),
@@ -81,6 +86,7 @@ def _facts(cluster: Cluster, room: KnownForRoom) -> Kept:
         "persistentvolumeclaims": (storage.claims, volumes.claim_record),
         "poddisruptionbudgets": (room.budgets, budgets.budget_record),
         "deviceclasses": (cluster.claims.inventory.classes, device_class_record),
+        **(rules if follows_taint_rules else {}),
         "resourceslices": (cluster.claims.inventory.slices, slice_record),
         "resourceclaims": (cluster.claims.claims, resource_claim_record),
     }

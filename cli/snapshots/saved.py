@@ -23,7 +23,7 @@ from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 from wire.crds.topology import Topology
 from wire.policy import PodDisruptionBudget
-from wire.resource import DeviceClass, ResourceClaim, ResourceSlice
+from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from wire.storage import (
     CSIDriver,
     CSINode,
@@ -78,6 +78,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     persistentvolumeclaims: list[PersistentVolumeClaim] = []
     poddisruptionbudgets: list[PodDisruptionBudget] = []
     deviceclasses: list[DeviceClass] = []
+    devicetaintrules: list[DeviceTaintRule] = []
     resourceslices: list[ResourceSlice] = []
     resourceclaims: list[ResourceClaim] = []
 
@@ -91,7 +92,8 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 PLURALS: Final = (
     *("nodes", "pods", "queues", "podgroups", "bindrequests", "namespaces", "topologies", "jobs", "storageclasses"),
     *("csinodes", "csidrivers", "csistoragecapacities", "volumeattachments", "persistentvolumes"),
-    *("persistentvolumeclaims", "poddisruptionbudgets", "deviceclasses", "resourceslices", "resourceclaims"),
+    *("persistentvolumeclaims", "poddisruptionbudgets", "deviceclasses", "devicetaintrules", "resourceslices"),
+    "resourceclaims",
 )
 #: Kinds that the scheduler can do without for a while.
 OPTIONAL: Final = frozenset({*PLURALS, "configmaps"} - {"nodes", "pods"})

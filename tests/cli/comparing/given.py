@@ -18,6 +18,7 @@ from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 from wire.policy import PodDisruptionBudget
+from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 
 _LISTS: Final = {
     Node: "nodes",
@@ -26,6 +27,10 @@ _LISTS: Final = {
     Queue: "queues",
     BindRequest: "bindrequests",
     PodDisruptionBudget: "poddisruptionbudgets",
+    DeviceClass: "deviceclasses",
+    DeviceTaintRule: "devicetaintrules",
+    ResourceClaim: "resourceclaims",
+    ResourceSlice: "resourceslices",
 }
 #: As the scheduler keeps it before anybody was evicted.
 NO_EVICTIONS: Final = '{"intents":[],"evicted":{}}'

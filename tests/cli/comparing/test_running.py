@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cli.comparing import changes
@@ -20,8 +21,11 @@ from scheduler.core.model.settings import Settings
 from tests.cli.comparing.given import snapshot, told
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage
+from tests.scheduler.core.device_objects import DRIVER
+from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming, offered
 from tests.scheduler.core.objects import node, pod, queue
 from tests.scheduler.stage import api_of, create, settle, share
+from wire.resource import DeviceTaintRule
 
 WALL_NS = 1_800_000_000 * 10**9
 CLUSTER = snapshot(
@@ -139,6 +143,36 @@ def test_settings_of_the_scheduler_count(file: str, tmp_path: Path, capsys: pyte
     config.write_text("partition-label-value: other\n", encoding="utf-8")
     assert main([*arguments, "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["pods"] == []  # those nodes are another scheduler's
+
+
+@pytest.mark.parametrize(("follows", "moved"), [("true", ["w waits"]), ("false", [])])
+def test_rules_that_taint_devices_count_as_the_scheduler_is_set(
+    follows: str, moved: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = ("n1", "n2", "n3")
+    selector = {"driver": DRIVER, "pool": "n2", "device": "d0"}
+    written = {"deviceSelector": selector, "taint": {"key": "example.com/ill", "effect": "NoSchedule"}}
+    rule = msgspec.convert({"metadata": {"name": "r"}, "spec": written}, DeviceTaintRule)
+    found = snapshot(
+        *(node(name, 1) for name in nodes),
+        *(_with_uid(each) for each in (GPU, rule, *(offered(name) for name in nodes))),
+        claimed(on=("n1", "d0"), by=("uid-p",)),
+        claiming("p", "c", bound_to="n1", phase="Running", owner=("batch/v1", "Job")),
+        claimed("waits"),
+        claiming("w", "waits"),
+    )
+    path, config = tmp_path / "cluster.json", tmp_path / "scheduler.yaml"
+    path.write_bytes(saved.write(found))
+    config.write_text(f"device-taint-rules: {follows}\n", encoding="utf-8")
+    drain = ["--drain", "n3", "--strategy", "spread", "--scheduler-config", str(config), "-o", "json"]
+    assert main(["simulate", "--from-snapshot", str(path), *drain]) == 0
+    listed = json.loads(capsys.readouterr().out)["pods"]
+    assert [f"{each['name']} {each['change']}" for each in listed] == moved
+
+
+def _with_uid(obj: Any) -> Any:
+    named = msgspec.structs.replace(obj.metadata, uid=f"uid-{obj.__class__.__name__}-{obj.metadata.name}")
+    return msgspec.structs.replace(obj, metadata=named)
 
 
 @pytest.mark.parametrize(

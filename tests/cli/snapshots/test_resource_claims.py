@@ -27,7 +27,7 @@ from tests.scheduler.core.objects import node, pod
 from tests.simulator.settling.given import WALL_S, places
 from wire import names
 from wire.core import Node, Pod
-from wire.resource import DeviceClass, ResourceClaim, ResourceSlice
+from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 
 _DRIVER = "acme.com"
 _OPAQUE = {"opaque": {"driver": _DRIVER, "parameters": {"token": "secret"}}}
@@ -69,6 +69,7 @@ def _saved(*objects: Any, missing: tuple[str, ...] = ()) -> Saved:
     nodes = [kept(node(name)) for name in ("acme-n1", "acme-n2")]
     slices = [kept(_slice("acme-n1", "small")), kept(_slice("acme-n2", "large"))]
     lists: dict[type, list[Any]] = {Node: nodes, ResourceSlice: slices, Pod: [], ResourceClaim: [], DeviceClass: []}
+    lists[DeviceTaintRule] = []
     for each in (_class(), *objects):
         lists[type(each)].append(kept(each))
     return Saved(
@@ -79,6 +80,7 @@ def _saved(*objects: Any, missing: tuple[str, ...] = ()) -> Saved:
         nodes=lists[Node],
         pods=lists[Pod],
         deviceclasses=lists[DeviceClass],
+        devicetaintrules=lists[DeviceTaintRule],
         resourceslices=lists[ResourceSlice],
         resourceclaims=lists[ResourceClaim],
     )
@@ -88,9 +90,9 @@ def _both(file: Saved) -> tuple[Saved, Saved]:
     return file, anonymized(file)
 
 
-def _placed(file: Saved) -> dict[int, int]:
+def _placed(file: Saved, *, follows_taint_rules: bool = False) -> dict[int, int]:
     """Number of each pod in the order of names -> number of its node, 0 for one that waits."""
-    cluster, _ = cluster_of(read(write(file)), Settings())
+    cluster, _ = cluster_of(read(write(file)), Settings(), follows_taint_rules=follows_taint_rules)
     shell = Shell(cluster, file.pods, wall_s=WALL_S)
     shell.finish_what_is_under_way()
     assert settle(shell).is_at_rest
@@ -115,6 +117,48 @@ def test_a_claim_is_allocated_where_a_device_of_its_model_is() -> None:
     wanted = _claim(expression=_model("large"), rules=[_RULE])
     for file in _both(_saved(wanted, claiming("acme-p", "acme-claim"))):
         assert _placed(file) == {1: 2}
+
+
+def _rule(effect: str = "NoSchedule", **selector: str) -> DeviceTaintRule:
+    """A rule by which a device of ``acme-n1`` is tainted."""
+    spec = {
+        "deviceSelector": {"driver": _DRIVER, "pool": "acme-pool-acme-n1", "device": "acme-d0", **selector},
+        "taint": {"key": "acme.com/ill", "value": "acme-value", "effect": effect},
+    }
+    return msgspec.convert({"metadata": {"name": "acme-rule", "uid": "uid-rule"}, "spec": spec}, DeviceTaintRule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "tolerated", "follows", "at"),
+    [
+        (_rule(), "", True, 2),
+        (_rule(), "", False, 1),
+        (_rule(), "acme.com/ill", True, 1),
+        (_rule("None"), "", True, 1),
+        (_rule(device="acme-d1"), "", True, 1),
+        (_rule(pool="acme-pool-acme-n2"), "", True, 1),
+    ],
+)
+def test_devices_that_rules_taint_are_left_out_where_the_scheduler_follows_rules(
+    rule: DeviceTaintRule, tolerated: str, follows: bool, at: int
+) -> None:
+    wanted: Any = msgspec.to_builtins(_claim())
+    tolerations = [{"key": tolerated, "operator": "Equal", "value": "acme-value"}] if tolerated else []
+    wanted["spec"]["devices"]["requests"][0]["exactly"]["tolerations"] = tolerations
+    claim = msgspec.convert(wanted, ResourceClaim)
+    for file in _both(_saved(claim, rule, claiming("acme-p", "acme-claim"))):
+        assert _placed(file, follows_taint_rules=follows) == {1: at}
+
+
+@pytest.mark.parametrize(("follows", "waits"), [(True, True), (False, False)])
+def test_rules_that_could_not_be_read_keep_pods_waiting_where_the_scheduler_follows_rules(
+    follows: bool, waits: bool
+) -> None:
+    file = _saved(_claim(), claiming("acme-p", "acme-claim"), missing=("devicetaintrules",))
+    cluster, _ = cluster_of(read(write(file)), Settings(), follows_taint_rules=follows)
+    verdicts = [entry.verdict for entry in cluster.decide(0).entries if isinstance(entry, Explain)]
+    expected = [(Code.NOT_READ, "devicetaintrules.resource.k8s.io")] if waits else []
+    assert [(verdict.code, verdict.detail) for verdict in verdicts] == expected
 
 
 def test_devices_of_pods_that_run_are_taken() -> None:
@@ -158,7 +202,7 @@ def test_no_name_of_claims_devices_and_classes_is_left() -> None:
     text = write(
         anonymized(
             msgspec.structs.replace(
-                _saved(_claim("acme-c", selected, [_RULE]), held, claiming("acme-p", "acme-c")),
+                _saved(_claim("acme-c", selected, [_RULE]), held, _rule(), claiming("acme-p", "acme-c")),
                 resourceslices=[kept(_slice("acme-n1", "small", capacity=capacity))],
             )
         )
