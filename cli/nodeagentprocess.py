@@ -68,6 +68,7 @@ def settings(options: NodeAgentOptions) -> AgentSettings:
         view_cdi=Path(options.tenant_view_cdi),
         hami_core=Path(options.hami_core) if options.hami_core else None,
         hami_core_seen_at=Path(options.hami_core_seen_at) if options.hami_core_seen_at else None,
+        remove_limits=options.remove_limits,
         limits=Path(options.limits),
         limits_cdi=Path(options.limits_cdi),
     )
@@ -81,6 +82,8 @@ def _check_folders(options: NodeAgentOptions) -> None:
         )
     if options.hami_core_seen_at and not options.hami_core:
         raise BadInput("--hami-core-seen-at: there is no library; give --hami-core, or take it out")
+    if options.remove_limits and options.hami_core:
+        raise BadInput("--remove-limits: --hami-core makes them; give one of both")
     for flag, path in (("--hami-core", options.hami_core), ("--limits", options.limits)):
         if path and not PurePosixPath(path).is_absolute():
             raise BadInput(f"{flag} {path}: containers mount it; give an absolute path")

@@ -19,10 +19,12 @@ from kube.client.clock import Clock, monotonic_ns
 from kube.events import EventRecorder
 from kube.watch.reflector import Reflector, Sink
 from kube.watch.signal import Signal
+from nodeagent import backends
 from nodeagent.backend import BackEnd
 from nodeagent.books import Books
 from nodeagent.cards import Cards, Read
 from nodeagent.core.telling import health_of
+from nodeagent.formerlimits import FormerLimits
 from nodeagent.limitfiles import LimitFiles
 from nodeagent.limiting import Connect, Limiting
 from nodeagent.observing import Observer
@@ -97,11 +99,13 @@ class Agent:
         self.viewing = self._viewing()
         #: The node's reservations, where MIG slices are made and destroyed.
         self.books = Books(Signal()) if settings.mig_on_demand else None
+        self._tenants = Books(Signal()) if settings.remove_limits else None
         self._opening = Opening()
         also: list[Sink[Pod, Any]] = [
             self._opening,
             *([] if self.limiting is None else [self.limiting.books]),
             *([] if self.books is None else [self.books]),
+            *([] if self._tenants is None else [self._tenants]),
         ]
         self.witnessing = Witnessing(
             api,
@@ -137,6 +141,8 @@ class Agent:
                 self.plugin.follow(self.tell)
                 tasks.start_soon(self.plugin.run)
             await tasks.start(self.witnessing.reflector.run)
+            if self._tenants is not None:
+                tasks.start_soon(self._former_limits(self._tenants).run)
             if self.limiting is not None:
                 tasks.start_soon(self.limiting.run)
                 tasks.start_soon(self._give, self.limiting)
@@ -206,6 +212,10 @@ class Agent:
         )
         limiting.on_hold.append(files.look)
         return files
+
+    def _former_limits(self, books: Books) -> FormerLimits:
+        folders = backends.folders(self._settings)
+        return FormerLimits(books.pods, folders=folders, cdi=self._settings.limits_cdi)
 
     def _back_ends(self) -> list[str]:
         parts = (self.limiting and self.limiting.back_ends, self.limit_files and self.limit_files.working)

@@ -13,11 +13,16 @@ from nodeagent.settings import AgentSettings
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
+def folders(settings: AgentSettings) -> Sequence[Path]:
+    """Return the folders of all back ends, also of those that are switched off."""
+    return [settings.limits / HamiCore.name]
+
+
 def back_ends(settings: AgentSettings) -> Sequence[BackEnd]:
     """Return those that are switched on, each with a folder of its own."""
     found: list[BackEnd] = []
     if settings.hami_core is not None:
         boot = _BOOT.read_text(encoding="ascii").strip()
-        folder = settings.limits / HamiCore.name
+        (folder,) = folders(settings)
         found.append(HamiCore(settings.hami_core, folder, boot=boot, seen_at=settings.hami_core_seen_at))
     return found

@@ -20,6 +20,11 @@ class Books(Sink[Pod, Reservation]):
         self._changed = changed
         self.reservations: dict[str, Reservation] = {}
 
+    def pods(self) -> frozenset[str]:
+        """Return the UIDs of all pods that have an entry."""
+        books = (one.book for one in self.reservations.values() if one.book is not None)
+        return frozenset(uid for book in books for uid in book.entries)
+
     @override
     def keep(self, obj: Pod) -> Reservation:
         return reservation.read(obj)

@@ -23,6 +23,8 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     hami_core: Path | None = None
     #: Where the agent sees it; None: at the same path.
     hami_core_seen_at: Path | None = None
+    #: There are no back ends any more: what earlier ones made is removed when no pod needs it.
+    remove_limits: bool = False
     #: Folder of what tenants' containers mount for their limits.
     limits: Path = Path("/var/lib/moorage/limits")
     #: Where the container runtime looks for the CDI file of limits.

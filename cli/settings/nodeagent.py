@@ -56,6 +56,9 @@ class NodeAgentOptions(Component, frozen=True, kw_only=True):
         str,
         Setting(help="where the agent sees HAMi-core's library", kind=kinds.FILE, default="at the host's path"),
     ] = ""
+    remove_limits: Annotated[
+        bool, Setting(help="remove limits of an earlier agent, once no pod needs them", kind=kinds.SWITCH)
+    ] = False
     limits: Annotated[
         str, Setting(help="folder of what tenants' containers mount for their limits", kind=kinds.FOLDER)
     ] = "/var/lib/moorage/limits"

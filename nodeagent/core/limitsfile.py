@@ -7,9 +7,9 @@ refuses a container whose device is not in the file. So a container never starts
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -28,6 +28,25 @@ def content(edits: Mapping[str, Edits]) -> bytes:
     devices = [{"name": pod, "containerEdits": each.written()} for pod, each in sorted(edits.items())]
     kind = names.LIMITS_DEVICE_PREFIX.removesuffix("=")
     return json.dumps({"cdiVersion": _VERSION, "kind": kind, "devices": devices}, indent=1).encode()
+
+
+def pods_in(content: bytes) -> frozenset[str]:
+    """Return the pods that have a device in a file. Raises ValueError for one that can't be read."""
+    return frozenset(str(each["name"]) for each in _devices(content))
+
+
+def narrowed(content: bytes, pods: Collection[str]) -> bytes:
+    """Return a file with the devices of these pods only, as they are. Raises ValueError."""
+    kept = [each for each in _devices(content) if each["name"] in pods]
+    return json.dumps({**json.loads(content), "devices": kept}, indent=1).encode()
+
+
+def _devices(content: bytes) -> list[dict[str, Any]]:
+    try:
+        found: list[dict[str, Any]] = json.loads(content)["devices"]
+        return [each for each in found if each["name"]]
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"{FILE} is no file of limits: {error}") from error
 
 
 class _Mount(msgspec.Struct, frozen=True, rename="camel"):

@@ -43,6 +43,10 @@ def test_the_node_is_told_by_the_environment_as_the_chart_does() -> None:
         ),
         (["--node-name=n", "--hami-core=libvgpu.so"], "--hami-core libvgpu.so: containers mount it; give an absolute"),
         (["--node-name=n", "--hami-core-seen-at=/host/l.so"], "--hami-core-seen-at: there is no library; give"),
+        (
+            ["--node-name=n", "--hami-core=/l.so", "--remove-limits"],
+            "--remove-limits: --hami-core makes them; give one",
+        ),
         (["--node-name=n", "--limits=limits"], "--limits limits: containers mount it; give an absolute path"),
         (["--node-name=n", "--traces-endpoint=http://otel:4318"], "--traces-endpoint: the node agent sends no traces"),
     ],
@@ -66,7 +70,8 @@ def test_tenants_are_not_limited_by_a_library_unless_that_is_asked_for() -> None
         Path("/var/lib/moorage/limits"),
         Path("/var/run/cdi"),
     )
-    assert told.hami_core_seen_at is None
+    assert (told.hami_core_seen_at, told.remove_limits) == (None, False)
+    assert settings(options("node-agent", ["--node-name=n", "--remove-limits"])).remove_limits
 
 
 def test_the_device_plugin_is_off_unless_it_is_asked_for() -> None:

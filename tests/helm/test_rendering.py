@@ -334,6 +334,21 @@ def test_an_agent_that_limits_tenants_by_a_library_reads_it_and_writes_their_fil
         helm("template", "moorage", CHART, "-n", "kai-scheduler", "-f", file)
 
 
+def test_an_agent_that_removes_former_limits_writes_their_folder_and_the_cdi_file(tmp_path: Path) -> None:
+    values = {"nodeAgent": {"enabled": True, "hamiCore": {"removeFiles": True}}}
+    spec = only(rendered(tmp_path, values), "DaemonSet", "moorage-node-agent")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    command, *given = container["args"]
+    told = options(command, given, {})
+    assert (told.hami_core, told.remove_limits) == ("", True)
+    by_name = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"]}
+    writable = {one["mountPath"]: by_name[one["name"]] for one in container["volumeMounts"] if not one.get("readOnly")}
+    assert writable == {told.limits: told.limits, told.limits_cdi: told.limits_cdi}
+    both = {"nodeAgent": {"enabled": True, "hamiCore": {"removeFiles": True, "library": "/l.so"}}}
+    with pytest.raises(Refused, match=r"nodeAgent\.hamiCore\.removeFiles: not allowed beside library"):
+        helm("template", "moorage", CHART, "-n", "kai-scheduler", "-f", written(tmp_path, both))
+
+
 def test_where_a_token_names_no_node_there_is_no_agent(tmp_path: Path) -> None:
     file = written(tmp_path, TABLE["node-agent"])
     with pytest.raises(Refused, match=r"Kubernetes v1\.31\.0 does not say on which node a token is used"):

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from nodeagent.core.edits import Edits, Scratch
-from nodeagent.core.limitsfile import content, edits_in
+from nodeagent.core.limitsfile import content, edits_in, narrowed, pods_in
 from tests.nodeagent.core.test_edits import CACHE, LIBRARY
 
 POD = "3f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e"
@@ -53,3 +53,18 @@ def test_a_file_is_read_back_as_it_was_written() -> None:
 )
 def test_a_file_that_can_not_be_read_gives_nobody_anything(said: bytes) -> None:
     assert edits_in(said) == {}
+
+
+def test_a_file_is_narrowed_down_to_some_pods_and_keeps_what_another_version_wrote() -> None:
+    said = json.loads(content({POD: Edits(env={"A": "1"}), OTHER: Edits(env={"A": "2"})}))
+    said["annotations"] = {"of": "another version"}
+    written = json.dumps(said).encode()
+    assert pods_in(written) == {POD, OTHER}
+    left = json.loads(narrowed(written, {POD}))
+    assert (left["annotations"], [each["name"] for each in left["devices"]]) == (said["annotations"], [POD])
+
+
+@pytest.mark.parametrize("said", [b"", b"[" * 100_000, b"{}", b"[]", b'{"devices": [1]}', b'{"devices": 1}'])
+def test_the_pods_of_a_file_that_can_not_be_read_are_not_known(said: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        pods_in(said)
