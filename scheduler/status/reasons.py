@@ -114,6 +114,9 @@ _PLAIN_WORDS: Final = {
     Code.RESOURCE_CLAIM_NOT_FOUND: 'resourceclaim "{}" not found',
     Code.RESOURCE_CLAIM_NOT_MADE: 'waiting for kube-controller-manager to create the resourceclaim for "{}"',
     Code.RESOURCE_CLAIM_NOT_OWN: "resourceclaim {} was not created for this pod (pod is not owner)",
+    Code.RESOURCE_CLAIM_OF_GROUP: (
+        "resourceclaim {} was created for a PodGroup of scheduling.k8s.io; claims of PodGroups are not supported"
+    ),
     Code.RESOURCE_CLAIM_LEAVING: 'resourceclaim "{}" is being deleted',
     Code.RESOURCE_CLAIM_IN_USE: 'resourceclaim in use: no more than 256 pods may use "{}"',
     Code.RESOURCE_CLAIM_FAILED: 'a device of resourceclaim "{}" failed, and other pods use the claim',

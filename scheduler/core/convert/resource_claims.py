@@ -11,6 +11,7 @@ from scheduler.core.convert.device_classes import read_selectors
 from scheduler.core.model.device_allocation import ClaimAllocation, DeviceResult, ResourceClaimRecord
 from scheduler.core.model.device_need import AttributeRule, DeviceAsk, DeviceNeed, DeviceRequest, DeviceToleration
 from wire import names, resource
+from wire.core import OwnerReference
 from wire.quantity import MalformedQuantity, parse_nano
 from wire.resource import AllocationResult, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 
@@ -19,6 +20,9 @@ _MOST_REQUESTS: Final = 32
 _MOST_RULES: Final = 32
 _MOST_WAYS: Final = 8
 _MOST_TOLERATIONS: Final = 16
+#: Kubernetes' own PodGroup, of any version.
+_GROUP_KIND: Final = "PodGroup"
+_GROUP_API: Final = "scheduling.k8s.io/"
 _EXACT: Final = ("", "ExactCount")
 _ALL: Final = "All"
 
@@ -45,6 +49,7 @@ def resource_claim_record(claim: ResourceClaim) -> ResourceClaimRecord:
         resource_version=meta.resource_version,
         owner=controller_uid(meta),
         is_extended=bool(extended_for(claim)),
+        is_of_group=any(each.controller and _is_group(each) for each in meta.owner_references or ()),
         is_leaving=meta.deletion_timestamp is not None,
         need=need,
         unsupported=unsupported,
@@ -67,6 +72,10 @@ def extended_for(claim: ResourceClaim) -> str:
         return ""
     owner = controller_uid(meta)
     return owner if all(each.uid == owner for each in claim.status.reserved_for or ()) else ""
+
+
+def _is_group(owner: OwnerReference) -> bool:
+    return owner.kind == _GROUP_KIND and owner.api_version.startswith(_GROUP_API)
 
 
 def _need(asked: resource.DeviceClaim) -> DeviceNeed:

@@ -88,6 +88,8 @@ class Code(enum.Enum):
     RESOURCE_CLAIM_NOT_MADE = "ResourceClaimNotMade"
     #: The claim was made for another pod.
     RESOURCE_CLAIM_NOT_OWN = "ResourceClaimNotOwn"
+    #: The claim was made for a PodGroup of Kubernetes' Workload API, whose claims are not allocated here.
+    RESOURCE_CLAIM_OF_GROUP = "ResourceClaimOfPodGroup"
     #: The claim is being deleted.
     RESOURCE_CLAIM_LEAVING = "ResourceClaimLeaving"
     #: As many pods as may use the claim do.

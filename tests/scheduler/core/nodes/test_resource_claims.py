@@ -14,11 +14,21 @@ from tests.scheduler.core.device_objects import ask
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered, reserve
 from tests.scheduler.core.nodes.mounting import places, reasons, told
 from tests.scheduler.core.objects import Fed, changed, cluster, feed, node
+from wire import names
 from wire.resource import ResourceClaim
 
 _NODES = (node("a", gpus=0), node("b", gpus=0))
 _OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "uid-p", "controller": True}
 _OWNED: Any = {"ownerReferences": [_OWNER]}
+_GROUP = {
+    "apiVersion": "scheduling.k8s.io/v1alpha2",
+    "kind": "PodGroup",
+    "name": "g",
+    "uid": "uid-g",
+    "controller": True,
+}
+#: The pod names its PodGroup, and is a pod alone for this scheduler.
+_IN_GROUP = {"schedulingGroup": {"podGroupName": "g"}}
 _FULL = tuple(f"u{number}" for number in range(256))
 
 
@@ -28,6 +38,21 @@ _FULL = tuple(f"u{number}" for number in range(256))
         ([], claiming("p", "c"), (Code.RESOURCE_CLAIM_NOT_FOUND, "c")),
         ([], claiming("p", template="-"), (Code.RESOURCE_CLAIM_NOT_MADE, "own")),
         ([claimed()], claiming("p", template="c"), (Code.RESOURCE_CLAIM_NOT_OWN, "c")),
+        (
+            [claimed(ownerReferences=[_GROUP])],
+            claiming("p", template="c", annotations={names.IGNORE_WORKLOAD_API: "true"}, spec=_IN_GROUP),
+            (Code.RESOURCE_CLAIM_OF_GROUP, "c"),
+        ),
+        (
+            [claimed(ownerReferences=[{**_GROUP, "apiVersion": "scheduling.run.ai/v2alpha2"}])],
+            claiming("p", template="c"),
+            (Code.RESOURCE_CLAIM_NOT_OWN, "c"),
+        ),
+        (
+            [claimed(ownerReferences=[{**_GROUP, "controller": False}, _OWNER | {"uid": "uid-q"}])],
+            claiming("p", template="c"),
+            (Code.RESOURCE_CLAIM_NOT_OWN, "c"),
+        ),
         ([claimed(deletionTimestamp="2026-01-01T00:00:00Z")], claiming("p", "c"), (Code.RESOURCE_CLAIM_LEAVING, "c")),
         ([claimed(on=("a", "d0"), by=_FULL)], claiming("p", "c"), (Code.RESOURCE_CLAIM_IN_USE, "c")),
         ([claimed("c", ask(cls="tpu"))], claiming("p", "c"), (Code.DEVICE_CLASS_NOT_FOUND, "tpu")),
