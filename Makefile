@@ -149,8 +149,9 @@ MINUTES ?= 0
 CLAIMS ?=
 DRIVERS ?=
 MIG ?=
+EXTENDED ?=
 simulate-soak: $(READY)
-	$(BIN)/python -m verification.hostile.soak --seeds $(SEEDS) --minutes $(MINUTES) $(if $(FAULTS),--faults $(FAULTS)) $(if $(CLAIMS),--claims) $(if $(DRIVERS),--drivers) $(if $(MIG),--mig)
+	$(BIN)/python -m verification.hostile.soak --seeds $(SEEDS) --minutes $(MINUTES) $(if $(FAULTS),--faults $(FAULTS)) $(if $(CLAIMS),--claims) $(if $(DRIVERS),--drivers) $(if $(MIG),--mig) $(if $(EXTENDED),--extended)
 
 # Into soak-failures/seed-7.run, or beside the script. The exit code says whether something did not hold.
 simulate-record: $(READY)

@@ -46,6 +46,8 @@ class ClaimFacts:
     nodes: frozenset[str] | None
     #: Conditions that its devices have to report before pods are bound, and don't.
     pending: tuple[str, ...] = ()
+    #: Whether it says that a scheduler made it for extended resources of its owner.
+    is_made: bool = False
     #: Its requests as they are written.
     requests: tuple[Json, ...] = field(repr=False, default=())
 
@@ -70,6 +72,7 @@ def claim(raw: Json) -> ClaimFacts:
         deleting=bool(meta.get("deletionTimestamp")),
         nodes=_nodes(allocation or {}),
         pending=tuple(_pending(status)),
+        is_made=(meta.get("annotations") or {}).get(names.EXTENDED_RESOURCE_CLAIM) == "true",
         requests=tuple(((raw.get("spec") or {}).get("devices") or {}).get("requests") or ()),
     )
 

@@ -228,6 +228,7 @@ class Checker:
             members=self._gangs.members(self.live),
             minimums=self._gangs.minimums,
             apart=Apart.of(self.live.values()),
+            by_claims=frozenset(self.claims.records.extended.values()),
         )
 
     def fitting(self, scene: Scene) -> dict[str, str]:

@@ -36,6 +36,8 @@ class ClaimRecords:
     #: DeviceClasses (names) without selectors, and StorageClasses that make volumes.
     plain_classes: set[str] = field(default_factory=set)
     provisioning: set[str] = field(default_factory=set)
+    #: DeviceClass -> the extended resource for which it stands.
+    extended: dict[str, str] = field(default_factory=dict)
     #: Device -> claims (UIDs) that have it.
     holders: dict[DeviceId, dict[str, Held]] = field(default_factory=dict)
     #: Claim (UID) -> the version in which it got the devices that it has.
@@ -104,8 +106,12 @@ class ClaimRecords:
             self.draws[*found.pool, device] = now
 
     def _device_class(self, raw: Json, *, is_gone: bool) -> None:
-        is_plain = not is_gone and not (raw.get("spec") or {}).get("selectors")
-        (self.plain_classes.add if is_plain else self.plain_classes.discard)(raw["metadata"]["name"])
+        name, spec = raw["metadata"]["name"], raw.get("spec") or {}
+        is_plain = not is_gone and not spec.get("selectors")
+        (self.plain_classes.add if is_plain else self.plain_classes.discard)(name)
+        self.extended.pop(name, None)
+        if spec.get("extendedResourceName") and not is_gone:
+            self.extended[name] = spec["extendedResourceName"]
 
     def _volume_claim(self, raw: Json, *, is_gone: bool) -> None:
         key = raw["metadata"].get("namespace", ""), raw["metadata"]["name"]

@@ -46,6 +46,9 @@ def kept(records: ClaimRecords, pods: Mapping[str, PodFacts], at_s: float) -> It
                 yield f"ResourceClaim {claim.told} is reserved for a pod that {end}"
             elif not pod.node:
                 yield f"ResourceClaim {claim.told} is reserved for pod {pod.key}, which waits"
+        owner = pods.get(claim.owner) if claim.is_made and claim.owner not in claim.reserved else None
+        if owner is not None and owner.waits and owner.is_ours and owner.namespace == claim.key[0]:
+            yield f"ResourceClaim {claim.told} was made for pod {owner.key}, which waits"
         since_s = records.unused_since_s.get(claim.uid)
         if since_s is not None and at_s - since_s > _UNUSED_S:
             yield f"ResourceClaim {claim.told} is allocated since {since_s:.3f} s, and no pod may use it"

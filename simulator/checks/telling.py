@@ -63,7 +63,7 @@ _LEFT_OUT: Final = "node(s) are excluded for a while after a failed attempt"
 class Scene:
     """A cluster at rest, as the API server shows it. ``others``: nodes of other node pools, which are not in it.
 
-    ``apart``: which nodes pods keep others off.
+    ``apart``: which nodes pods keep others off. ``by_claims``: extended resources that claims may give.
     """
 
     nodes: Mapping[str, NodeFacts]
@@ -72,6 +72,7 @@ class Scene:
     minimums: Mapping[Key, Minimums]
     others: int = 0
     apart: Apart = field(default_factory=Apart)
+    by_claims: frozenset[str] = frozenset()
     #: What a pod needs -> how many usable nodes lack devices for it, as far as it was counted.
     short: dict[Hashable, int] = field(default_factory=dict)
 
@@ -138,9 +139,10 @@ def _kept_apart(pod: PodFacts, scene: Scene) -> int:
 def _lacks(pod: PodFacts, scene: Scene) -> Iterator[tuple[str, int]]:
     """How many usable nodes lack GPUs for a pod that asks whole ones, or a fraction of one.
 
-    Nodes that its claims or other pods rule out are not counted among them, so of such a pod that is not judged.
+    Nodes that its claims or other pods rule out are not counted among them, so of such a pod that is not judged. Nor is
+    it where claims may give GPUs: a node without them has a reason of its own then.
     """
-    if claimfacts.has_claims(pod) or scene.apart.kept_from(pod):
+    if claimfacts.has_claims(pod) or scene.apart.kept_from(pod) or names.GPU_RESOURCE in scene.by_claims:
         return
     ask, whole = share_of(pod), counting.demand(pod, names.GPU_RESOURCE)
     if ask is None and whole:

@@ -27,6 +27,7 @@ class Kind(enum.Enum):
     CLAIMS = "claims"
     DRIVERS = "drivers"
     MIG = "mig"
+    EXTENDED = "extended"
     POOLS = "pools"
 
 

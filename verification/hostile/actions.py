@@ -18,6 +18,7 @@ from kube.client.resources import BIND_REQUESTS, CONFIG_MAPS, POD_GROUPS, PODS
 from simulator.process import RUN_S
 from verification.hostile.acting import LOOK_S, Act, seen
 from verification.hostile.claim_actions import ClaimAction
+from verification.hostile.extended_actions import ExtendedAction
 from verification.hostile.mig_actions import MigAction
 from verification.hostile.pool_actions import MoveGroup, MoveNode, MovePod, MoveQueue
 from verification.hostile.queue_actions import (
@@ -355,6 +356,7 @@ Action = (
     | MoveQueue
     | ClaimAction
     | MigAction
+    | ExtendedAction
 )
 
 

@@ -52,7 +52,7 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     """A device. ``shared_gib``: several claims may have parts of this memory; 0: one claim has all of the device.
 
     ``draws``: what it takes of its pool's counter, of which there are COUNTED. ``has_to_get_ready``: pods are bound
-    with it when its driver has reported that it is.
+    with it when its driver has reported that it is. ``uuid``: as its driver publishes it, "" for none.
     """
 
     name: str
@@ -61,11 +61,14 @@ class Offered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     shared_gib: int = 0
     draws: int = 0
     has_to_get_ready: bool = False
+    uuid: str = ""
 
     @property
     def manifest(self) -> Json:
         """The device as a driver publishes it."""
         made: Json = {"name": self.name, "attributes": {"big": {"bool": self.is_big}}}
+        if self.uuid:
+            made["attributes"]["uuid"] = {"string": self.uuid}
         if self.is_tainted:
             made["taints"] = [_TAINT]
         if self.shared_gib:

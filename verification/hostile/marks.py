@@ -82,6 +82,18 @@ _OTHERWISE: Final = (
     *OF_ROOM,
 )
 MARKS: Final = (*_BY_WRITES, *_OTHERWISE)
+#: What is reached where the scheduler makes claims for pods (extending.py); nobody has to reach it elsewhere.
+_WITH_CLAIMS: Final[Mapping[str, _Seen]] = {
+    "claim made": _wrote(SCHEDULER, "create", "resourceclaims"),
+    "claim made before": _wrote(SCHEDULER, "create", "resourceclaims", code=409),
+    "claim named in a status": _wrote(SCHEDULER, "patch", "pods/status", saying='"requestMappings"'),
+    "share given by a claim": _wrote(SCHEDULER, "patch", "pods/status", saying=names.CLAIMED_SHARE),
+    "claim not named in time": _wrote(SCHEDULER, "patch", "pods/status", saying='"requestMappings"', code=409),
+    "claim taken from a status": _wrote(SCHEDULER, "patch", "pods/status", saying='"extendedResourceClaimStatus":null'),
+    "made claim deleted": _wrote(SCHEDULER, "delete", "resourceclaims"),
+}
+WITH_CLAIMS: Final = (*_WITH_CLAIMS,)
+_SEEN: Final[Mapping[str, _Seen]] = {**_BY_WRITES, **_WITH_CLAIMS}
 
 
 class _Identity(msgspec.Struct):
@@ -127,7 +139,7 @@ class Marks:
 
     def answered(self, call: Call, code: int) -> None:
         """Take a request that was carried out."""
-        self.reached.update(mark for mark, seen in _BY_WRITES.items() if mark not in self.reached and seen(call, code))
+        self.reached.update(mark for mark, seen in _SEEN.items() if mark not in self.reached and seen(call, code))
         if (call.user, call.verb, call.kind.plural) == (SCHEDULER, "list", "nodes"):
             if self._incarnation() in self._listed:
                 self.reached.add("listed again")

@@ -24,6 +24,7 @@ from simulator.violations import Violation
 from simulator.witness import Record, Refused, Started
 from verification.hostile.actions import APART, CreatePod, DeletePod, DeleteReservation
 from verification.hostile.claim_actions import ClaimAction, PublishDevices
+from verification.hostile.extended_actions import ExtendedAction
 from verification.hostile.faults import requests, watches
 from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.weighing import weight_bytes
@@ -133,7 +134,8 @@ class Oversight:
         allowed = IDLE_BYTES + BYTES_PER_POD * len(world.timeline.of) + BYTES_PER_QUEUE * queues
         allowed += ROOM_BYTES * self.scenario.settings.makes_room
         allowed += CARVING_BYTES * bool(self.scenario.sliced)
-        allowed += BYTES_PER_CLAIM * sum(isinstance(action, ClaimAction) for action in self.scenario.actions)
+        about_claims = (action for action in self.scenario.actions if isinstance(action, ClaimAction | ExtendedAction))
+        allowed += BYTES_PER_CLAIM * sum(1 for _ in about_claims)
         allowed += BYTES_PER_SLICE * sum(isinstance(action, PublishDevices) for action in self.scenario.actions)
         allowed += BYTES_PER_RULE * sum(
             isinstance(each, CreatePod) and APART in each.labels for each in self.scenario.actions

@@ -112,6 +112,8 @@ class Switches(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     agents: tuple[str, ...] = ()
     #: Nodes whose agents make MIG slices; the scheduler asks for them where there are any.
     sliced: tuple[SlicedNode, ...] = ()
+    #: Whether shares of GPUs may be had by claims, where no device plugin offers GPUs.
+    shares_by_claims: bool = False
     #: How the words of other systems are read.
     dialects: DialectSettings = DialectSettings()
 
@@ -165,7 +167,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             election=timers.leases(_LEASES) if switches.election else None,
             gang_grace_s=GANG_GRACE_S * timers.longest_factor + max(0.0, switches.stop_s - _SHORT_STOP_S),
             kubelet=msgspec.structs.replace(kubelet, **timers.kubelet),
-            admission=AdmissionSettings(hand_over=switches.hand_over, choices=Choices(dialects=switches.dialects)),
+            admission=AdmissionSettings(
+                hand_over=switches.hand_over,
+                shares_by_claims=switches.shares_by_claims,
+                choices=Choices(dialects=switches.dialects),
+            ),
             scheduler=msgspec.structs.replace(
                 SchedulerSettings(
                     decisions=self._decisions,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from verification.hostile.marks import MARKS, missing
+from verification.hostile.marks import MARKS, WITH_CLAIMS, missing
 from verification.hostile.roommade import RoomMade
 
 
@@ -49,6 +49,7 @@ class Tally:
     cpu_s: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
     marks: Counter[str] = field(default_factory=Counter)
+    with_claims: Counter[str] = field(default_factory=Counter)
     #: What room was made, by field of ``RoomMade``, and in how many runs.
     room: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
@@ -67,7 +68,8 @@ class Tally:
         self.virtual_s += judged.virtual_s
         self.cpu_s += judged.cpu_s
         self.faults.update(judged.faults)
-        self.marks.update(judged.marks)
+        self.marks.update(mark for mark in judged.marks if mark in MARKS)
+        self.with_claims.update(mark for mark in judged.marks if mark in WITH_CLAIMS)
         self.room.update(msgspec.structs.asdict(judged.room))
         self.room["runs"] += judged.room.intents > 0
         if judged.failure is not None:
@@ -102,6 +104,9 @@ class Tally:
         yield f"states reached: {len(self.marks)} of {len(MARKS)}" + (f" (the fewest runs: {told})" if told else "")
         if never := missing(self.marks):
             yield f"never reached: {', '.join(never)}"
+        if made := self.with_claims:
+            told = ", ".join(f"{mark!r} in {made[mark]:,}" for mark in WITH_CLAIMS)
+            yield f"claims that the scheduler made, runs: {told}"
 
     def _told_seeds(self) -> str:
         """Which seeds are done: up to the first that is not, and how many beyond it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 
-from verification.hostile import enriching, slicing
+from verification.hostile import enriching, extending, slicing
 from verification.hostile.scenario import Scenario, scenario_of
 
 
@@ -16,6 +16,7 @@ class Users(enum.Enum):
     CLAIMS = "claims"
     DRIVERS = "drivers"
     MIG = "mig"
+    EXTENDED = "extended"
 
 
 def scenario_with(users: Users, seed: int, kinds: Collection[str] | None = None) -> Scenario:
@@ -27,4 +28,6 @@ def scenario_with(users: Users, seed: int, kinds: Collection[str] | None = None)
         return enriching.scenario(seed, kinds=kinds)
     if users is Users.MIG:
         return slicing.scenario(seed, kinds=kinds)
+    if users is Users.EXTENDED:
+        return extending.scenario(seed, kinds=kinds)
     return scenario_of(seed, kinds, with_claims=users is Users.CLAIMS)

@@ -26,7 +26,7 @@ from simulator.hooks import Hook, hooks
 from simulator.parts import Parts
 from simulator.policies import Policy
 from simulator.replicas import BINDER, SCHEDULER
-from tests.simulation.planted import claims, clusters, desks, pools, queues, rooms, slices, suggestions, wires
+from tests.simulation.planted import claims, clusters, desks, extended, pools, queues, rooms, slices, suggestions, wires
 
 Json = dict[str, Any]
 
@@ -280,6 +280,21 @@ BUGS: Final[Mapping[str, Bug]] = {
         "a sleeper is not woken",
         "pods that wait for devices sleep until something else changes",
         deciding_on(claims.having(claims.wakes_nobody)),
+    ),
+    "E-kept": Bug(
+        "a hold outlives its reason",
+        "a claim that a scheduler made before it died stays with its pod, which waits",
+        deciding_on(claims.having(extended.KeepsWhatItMade)),
+    ),
+    "E-taken": Bug(
+        "amounts that are not counted",
+        "devices of claims that were made for extended resources are not taken",
+        deciding_on(claims.having(extended.ForgetsWhatItMade)),
+    ),
+    "E-parts": Bug(
+        "amounts that are not counted",
+        "what a share takes of the memory of a device is read as one byte",
+        _on(extended.SeesNoParts, SCHEDULER),
     ),
     "N-tenants": Bug(
         "a scheduler takes what is another one's",

@@ -10,20 +10,21 @@ import argparse
 from pathlib import Path
 
 from tests.simulation.planted.bugs import BUGS, Bug
-from verification.hostile import pooling, slicing
+from verification.hostile import extending, pooling, slicing
 from verification.hostile.minimising import minimise
 from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.run import HANG, run
 from verification.hostile.scenario import Scenario, Script, encode, scenario_of
 
 #: Bugs whose names begin so need queues to show, or teams that take from each other, or nodes that are kept, or
-#: pools, or claims, or agents that make MIG slices.
+#: pools, or claims, or agents that make MIG slices, or claims that the scheduler makes.
 OF_QUEUES = "Q-"
 OF_ROOM = "P-"
 OF_BERTHS = "B-"
 OF_POOLS = "N-"
 OF_CLAIMS = "C-"
 OF_SLICES = "M-"
+OF_EXTENDED = "E-"
 FOLDER = Path(__file__).parent / "scripts"
 #: Processor time of a run with a bug. Without one a run takes 0.2 to 4 s; a storm would go on until it is stopped.
 _LIMIT_CPU_S = 10.0
@@ -62,6 +63,8 @@ def scenario_for(name: str, seed: int, kinds: tuple[str, ...] | None) -> Scenari
     """The run of a seed in which a bug of this name may show; of pools one of each mix by turns."""
     if name.startswith(OF_SLICES):
         return slicing.scenario(seed, kinds=kinds)
+    if name.startswith(OF_EXTENDED):
+        return extending.scenario(seed, kinds=kinds)
     if not name.startswith(OF_POOLS):
         return scenario_of(seed, kinds, with_claims=name.startswith(OF_CLAIMS))
     mixes = list(pooling.Mix)

@@ -13,6 +13,7 @@ from simulator.facts import PodFacts
 from simulator.facts import pod as read
 from simulator.minimums import Minimums
 from tests.simulator.checks.claim_stories import ClaimStory, claiming
+from wire import names
 
 
 def test_claims_of_pods_that_run_break_nothing() -> None:
@@ -39,6 +40,18 @@ def test_a_claim_that_is_allocated_for_nobody_breaks_s18_after_a_while(seconds: 
     made = ClaimStory().offers("node-0", "d0").claim("c", "d0").after(seconds).rests()
     assert made.broken == ["L7: ResourceClaim team/c is allocated since 0.000 s, and no pod may use it"] * number
     assert ClaimStory().claim("c", "d0").claim("c").after(seconds).rests().broken == []
+
+
+@pytest.mark.parametrize(
+    ("node", "by", "made_for", "number"),
+    [("", "", "p", 1), ("", "", "q", 0), ("node-0", "p", "p", 0), ("node-0", "", "p", 0)],
+    ids=["waits", "of another pod", "runs with it", "runs without it"],
+)
+def test_a_claim_that_was_made_for_a_pod_that_waits_breaks_l7(node: str, by: str, made_for: str, number: int) -> None:
+    annotations = {names.EXTENDED_RESOURCE_CLAIM: "true"}
+    made = ClaimStory().offers("node-0", "d0").claim("c", by=by, owner=made_for, annotations=annotations)
+    made.binds("p", node=node).rests()
+    assert made.broken == ["L7: ResourceClaim team/c was made for pod team/p, which waits"] * number
 
 
 # --- L1 ---------------------------------------------------------------------------------------------------------------

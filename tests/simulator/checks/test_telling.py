@@ -47,6 +47,15 @@ def test_a_reason_is_compared_with_a_count_also_where_a_sentence_about_what_help
     assert Story().sees(node(gpus=3), kind=NODES).sees(gang).rests().broken() == {"L3"}
 
 
+@pytest.mark.parametrize(("resource", "broken"), [("nvidia.com/gpu", set()), ("example.com/other", {"L3"})])
+def test_nodes_that_lack_gpus_are_not_counted_where_claims_may_give_some(resource: str, broken: set[str]) -> None:
+    story = Story().sees(node(gpus=3), kind=NODES)
+    device_class = {"metadata": {"name": "gpus"}, "spec": {"extendedResourceName": resource}}
+    story.checker.claims.stored("deviceclasses", device_class, 0.0, is_gone=False)
+    message = NO_NODE + "2 node(s) didn't have enough resources: GPUs."
+    assert story.sees(asks_whole(message)).rests().broken() == broken
+
+
 def test_nodes_that_take_nobody_are_counted() -> None:
     story = Story().sees(node(), kind=NODES).sees(node("node-1", cordoned=True), kind=NODES)
     story.sees(node("node-2", ready=False), kind=NODES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verification.hostile.marks import MARKS
+from verification.hostile.marks import MARKS, WITH_CLAIMS
 from verification.hostile.roommade import RoomMade
 from verification.hostile.tally import Failure, Judged, Tally
 
@@ -90,3 +90,10 @@ def test_a_soak_that_was_stopped_says_through_which_seed_it_got(done: tuple[int,
 
 def test_no_seeds_are_all_done() -> None:
     assert list(tally(seeds=range(0)).lines(0.0))[1] == "seeds none: all done"
+
+
+def test_it_says_in_how_many_runs_claims_that_the_scheduler_made_came_to_each_state() -> None:
+    told = list(tally(judged(1, marks=(*MARKS, *WITH_CLAIMS)), judged(2, marks=(*MARKS, "claim made"))).lines(1.0))
+    (line,) = (each for each in told if each.startswith("claims that the scheduler made"))
+    assert "'claim made' in 2, 'claim made before' in 1" in line
+    assert any(each.startswith(f"states reached: {len(MARKS)} of {len(MARKS)} ") for each in told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verification.hostile import enriching, slicing
+from verification.hostile import enriching, extending, slicing
 from verification.hostile.claiming import has_claims
 from verification.hostile.scenario import scenario_of
 from verification.hostile.users import Users, scenario_with
@@ -15,4 +15,5 @@ def test_without_a_choice_a_seed_is_what_it_always_was() -> None:
 def test_users_are_those_that_were_chosen() -> None:
     assert all(has_claims(scenario_with(Users.CLAIMS, seed).actions) for seed in range(10))
     assert scenario_with(Users.DRIVERS, 3, ("crash",)) == enriching.scenario(3, kinds=("crash",))
+    assert scenario_with(Users.EXTENDED, 3, ("crash",)) == extending.scenario(3, kinds=("crash",))
     assert scenario_with(Users.MIG, 3, ("crash",)) == slicing.scenario(3, kinds=("crash",))

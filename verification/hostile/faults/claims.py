@@ -98,14 +98,15 @@ async def _published(ground: Ground, node: str) -> tuple[int, tuple[Offered, ...
 
 
 def _offered(device: Device) -> Offered:
-    capacity = (device.capacity or {}).get(MEMORY)
+    capacity, attributes = (device.capacity or {}).get(MEMORY), device.attributes or {}
     return Offered(
         name=device.name,
-        is_big=bool((device.attributes or {})["big"].boolean),
+        is_big=bool(attributes["big"].boolean),
         is_tainted=bool(device.taints),
         shared_gib=int(str(capacity.value).removesuffix("Gi")) if capacity is not None else 0,
         draws=sum(int(one.value) for each in device.consumes_counters or () for one in (each.counters or {}).values()),
         has_to_get_ready=bool(device.binding_conditions),
+        uuid=attributes["uuid"].string or "" if "uuid" in attributes else "",
     )
 
 

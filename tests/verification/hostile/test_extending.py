@@ -1,0 +1,55 @@
+"""Runs in which the scheduler makes claims for extended resources and for shares of GPUs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from verification.hostile import extending
+from verification.hostile.actions import MAIN, CreatePod, EditPod
+from verification.hostile.claim_actions import PublishDevices, RunDriver
+from verification.hostile.extended_actions import CreateExtendedClass, DeleteClaimsOf, DeleteClass, ForgeClaim
+from verification.hostile.faults.kinds import OF_CLAIMS
+from verification.hostile.scenario import Scenario
+from wire import names
+
+
+def test_the_same_seed_makes_the_same_run_and_survives_as_json() -> None:
+    for seed in range(10):
+        made = extending.scenario(seed)
+        assert extending.scenario(seed) == made
+        assert msgspec.json.decode(msgspec.json.encode(made), type=Scenario) == made
+
+
+def test_pods_ask_for_shares_memory_whole_gpus_and_accelerators_on_nodes_of_both_kinds() -> None:
+    made = [extending.scenario(seed) for seed in range(30)]
+    pods = [action for each in made for action in each.actions if isinstance(action, CreatePod)]
+    assert any(names.GPU_FRACTION in pod.annotations and not pod.limits for pod in pods)
+    assert any(names.GPU_FRACTION in pod.annotations and pod.limits for pod in pods)
+    assert any(names.GPU_MEMORY in pod.annotations for pod in pods)
+    assert any(pod.gpus for pod in pods)
+    assert any(extending.ACCELERATOR in pod.limits.get(MAIN, {}) for pod in pods)
+    assert any(pod.group for pod in pods)
+    kinds = [{bool(node.cards_mib) for node in each.nodes} for each in made]
+    assert all(kind in kinds for kind in ({True}, {False}, {True, False}))
+    assert all(each.world.admission.shares_by_claims for each in made)
+
+
+def test_gpus_are_published_with_uuids_on_nodes_without_a_device_plugin_only() -> None:
+    for seed in range(30):
+        made = extending.scenario(seed)
+        cards = {node.name: node.cards_mib for node in made.nodes}
+        offered = [
+            (cards[each.node], device)
+            for each in made.actions
+            if isinstance(each, PublishDevices)
+            for device in each.devices
+        ]
+        assert all(bool(device.uuid) is not device.is_big for _, device in offered)
+        assert all(device.is_big for had, device in offered if had)
+
+
+def test_claims_are_deleted_and_forged_classes_go_and_come_and_drivers_are_late() -> None:
+    made = [extending.scenario(seed) for seed in range(30)]
+    kinds = {type(action) for each in made for action in each.actions}
+    assert kinds >= {CreateExtendedClass, DeleteClass, DeleteClaimsOf, ForgeClaim, EditPod, RunDriver}
+    assert {fault.kind for each in made for fault in each.faults} & OF_CLAIMS
