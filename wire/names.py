@@ -408,6 +408,10 @@ ENV_CUDA_DISABLE_CONTROL: Final = "CUDA_DISABLE_CONTROL"
 ENV_CUDA_SHARED_CACHE: Final = "CUDA_DEVICE_MEMORY_SHARED_CACHE"
 ENV_CUDA_OVERSUBSCRIBE: Final = "CUDA_OVERSUBSCRIBE"
 ENV_CUDA_COMPUTE_POLICY: Final = "GPU_CORE_UTILIZATION_POLICY"
+#: Of clients of NVIDIA's MPS: the folder of their namespace, and limits of their own.
+ENV_MPS_PIPES: Final = "CUDA_MPS_PIPE_DIRECTORY"
+ENV_MPS_PERCENT: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+ENV_MPS_MEMORY: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 
 # --- Volcano: vGPU and the older GPU share (V) -----------------------------------------------------------------------
 VOLCANO_NUMBER: Final = "volcano.sh/vgpu-number"

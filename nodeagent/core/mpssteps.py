@@ -1,0 +1,143 @@
+"""Which commands bring the control daemon of MPS to what tenants are wanted, and who is held by what it says. Pure.
+
+A step is taken when its effect is not there, and its effect is looked for again: whatever was lost, by a daemon that
+died or a command that failed, is done once more. Nothing is ever forced: what has clients stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from nodeagent.core import mps
+from nodeagent.core.mps import Wanted
+from nodeagent.core.mpscontrol import Namespace, Said, Server
+from nodeagent.core.samples import MIB
+
+#: Commands of one look. Each is a process of a moment.
+MOST_COMMANDS: Final = 64
+#: Of clients that join a server without a namespace: little, so that nothing is won by it.
+DEFAULT_PERCENT: Final = 10
+DEFAULT_MIB: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Words behind the program's name. ``device``: whose server it is about."""
+
+    words: tuple[str, ...]
+    device: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A tenant whose namespace has its limits, as was read back. ``was_joined``: a process of it has been there."""
+
+    wanted: Wanted
+    was_joined: bool = False
+
+
+def commands(wanted: Iterable[Wanted], said: Said, *, pipes: PurePosixPath) -> tuple[Command, ...]:
+    """Return what to do next, at most ``MOST_COMMANDS``: what limits first, then what is not needed any more.
+
+    A namespace without limits has the whole GPU. No container has it before it was read back with limits (``held``).
+    """
+    tenants = mps.alone(wanted)
+    limiting = [command for device, its in _by_device(tenants).items() for command in _for(device, its, said, pipes)]
+    return (*limiting, *_leftovers(tenants, said))[:MOST_COMMANDS]
+
+
+def held(
+    wanted: Iterable[Wanted], said: Said, *, pipes: PurePosixPath, joined: Iterable[tuple[str, str]]
+) -> tuple[Held, ...]:
+    """Return which tenants' namespaces have their limits now. ``joined``: server and namespace of clients so far."""
+    servers = {one.name: one for one in said.servers}
+    found = {(one.server, one.name): one for one in said.namespaces}
+    seen = {*joined, *said.clients}
+    held = []
+    for one in mps.alone(wanted):
+        where = (mps.server(one.device), mps.namespace(one.pod_uid))
+        server, default = servers.get(where[0]), found.get((where[0], mps.DEFAULT_NAMESPACE))
+        if (
+            server is not None
+            and _serves(server, one.device, pipes)
+            and _is_little(default)
+            and _has_limits(found.get(where), one, pipes)
+        ):
+            held.append(Held(one, where in seen))
+    return tuple(held)
+
+
+def trouble(wanted: Iterable[Wanted], said: Said, *, pipes: PurePosixPath) -> str:
+    """Say which GPU's server does not serve, where tenants want one; "": each does."""
+    servers = {one.name: one for one in said.servers}
+    for device in sorted({one.device for one in mps.alone(wanted)}):
+        server = servers.get(mps.server(device))
+        if server is None or not _serves(server, device, pipes):
+            return f"the MPS server of {device} is not ready"
+    return ""
+
+
+def _by_device(tenants: Iterable[Wanted]) -> dict[str, list[Wanted]]:
+    found: dict[str, list[Wanted]] = {}
+    for one in tenants:
+        found.setdefault(one.device, []).append(one)
+    return found
+
+
+def _for(device: str, tenants: list[Wanted], said: Said, pipes: PurePosixPath) -> Iterator[Command]:
+    """What one GPU's server needs. One that is not listed has ended: it is created, and has nothing."""
+    name = mps.server(device)
+    found = {one.name: one for one in said.namespaces if one.server == name}
+    if not any(one.name == name for one in said.servers):
+        yield Command(("server", "create", name, "--uid=0", f"--allowed-devices={device}"), device)
+        found = {}
+    if not _is_little(found.get(mps.DEFAULT_NAMESPACE)):
+        yield Command(("server", "set", name, *_limits(DEFAULT_MIB, DEFAULT_PERCENT)), device)
+    for one in tenants:
+        its = mps.namespace(one.pod_uid)
+        if its not in found:
+            yield Command(("namespace", "create", its, f"--server={name}"), device)
+        if not _has_limits(found.get(its), one, pipes):
+            yield Command(
+                ("namespace", "set", its, f"--server={name}", *_limits(one.memory_mib, one.compute_percent)), device
+            )
+
+
+def _leftovers(tenants: tuple[Wanted, ...], said: Said) -> Iterator[Command]:
+    """Without ``--force``: the daemon refuses while there are clients, and is asked again."""
+    kept = {(mps.server(one.device), mps.namespace(one.pod_uid)) for one in tenants}
+    servers = {server for server, _ in kept}
+    for one in said.namespaces:
+        if one.name != mps.DEFAULT_NAMESPACE and (one.server, one.name) not in kept:
+            yield Command(("namespace", "delete", one.name, f"--server={one.server}"))
+    for server in said.servers:
+        if server.name not in servers:
+            yield Command(("server", "delete", server.name))
+
+
+def _limits(memory_mib: int, percent: int) -> tuple[str, ...]:
+    memory = (f"--pinned-memory-limit={memory_mib}M",) if memory_mib else ()
+    return (*memory, f"--active-thread-percentage={percent}")
+
+
+def _serves(server: Server, device: str, pipes: PurePosixPath) -> bool:
+    return server.is_ready and server.devices == device and server.pipes == str(pipes / server.name)
+
+
+def _is_within(found: Namespace | None, memory_mib: int, percent: int) -> bool:
+    if found is None or found.compute_millis is None or found.compute_millis > percent * 1_000:
+        return False
+    return not memory_mib or (found.memory_bytes is not None and found.memory_bytes <= memory_mib * MIB)
+
+
+def _is_little(default: Namespace | None) -> bool:
+    return _is_within(default, DEFAULT_MIB, DEFAULT_PERCENT)
+
+
+def _has_limits(found: Namespace | None, of: Wanted, pipes: PurePosixPath) -> bool:
+    """Also where they are lower."""
+    is_there = found is not None and found.pipes == str(mps.folder(pipes, of))
+    return is_there and _is_within(found, of.memory_mib, of.compute_percent)

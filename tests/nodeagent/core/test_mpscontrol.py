@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeagent.core import mpscontrol
+from nodeagent.core.mpscontrol import Namespace, Server
+
+GIB = 1 << 30
+
+
+def test_servers_are_read_as_the_daemon_documents_them() -> None:
+    answer = (
+        "training,1000,48201,Ready,/run/nvidia-mps/training,GPU-abcd-1234,-\n"
+        "wide,0,48202,Ready,/run/nvidia-mps/wide,GPU-abcd-1234,GPU-efgh-5678,-\n"
+        "late,0,-,Starting,/run/nvidia-mps/late,GPU-abcd-1234,-\n"
+    )
+    assert mpscontrol.servers(answer) == (
+        Server("training", True, "/run/nvidia-mps/training", "GPU-abcd-1234"),
+        Server("wide", True, "/run/nvidia-mps/wide", "GPU-abcd-1234,GPU-efgh-5678"),
+        Server("late", False, "/run/nvidia-mps/late", "GPU-abcd-1234"),
+    )
+
+
+def test_namespaces_are_read_with_their_limits_and_without() -> None:
+    answer = (
+        "default,training,Ready,10G,50.00,0,/run/nvidia-mps/training/default\n"
+        "small,training,Ready,-,-,0,/run/nvidia-mps/training/small\n"
+    )
+    assert mpscontrol.namespaces(answer) == (
+        Namespace("default", "training", 10 * GIB, 50_000, "/run/nvidia-mps/training/default"),
+        Namespace("small", "training", None, None, "/run/nvidia-mps/training/small"),
+    )
+
+
+def test_clients_are_read_whatever_their_programs_are_called() -> None:
+    answer = (
+        "51023,training,0,default,python train.py\n51087,training,0,high_priority,x,y\x0b51088,training,0,other,z\n"
+    )
+    assert mpscontrol.clients(answer) == {("training", "default"), ("training", "high_priority")}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "\n\n",
+        "error: no daemon",
+        "training,1000,48201,Ready,/run",
+        "TRAINING,0,1,Ready,/run,GPU-a,-",
+        "../x,0,1,Ready,/run,GPU-a,-",
+        ",,,,,,",
+    ],
+)
+def test_what_is_not_of_the_form_names_no_server(answer: str) -> None:
+    assert mpscontrol.servers(answer) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("4G", 4 * GIB),
+        ("512M", 512 << 20),
+        ("1024K", 1 << 20),
+        ("1g", GIB),
+        ("1.5G", 3 << 29),
+        ("0.000001K", 1),
+        ("4096", 4096),
+        ("0G", None),
+        ("-", None),
+        ("", None),
+        ("G", None),
+        ("1e3G", None),
+        ("-1G", None),
+        ("9" * 13 + "G", None),
+        ("9" * 12 + "T", None),
+        ("unlimited", None),
+    ],
+)
+def test_amounts_are_whole_bytes_or_nothing(text: str, found: int | None) -> None:
+    assert mpscontrol.memory_bytes(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("30", 30_000),
+        ("30.00", 30_000),
+        ("30.0001", 30_001),
+        ("30%", 30_000),
+        ("100", 100_000),
+        ("100.1", None),
+        ("0", None),
+        ("-", None),
+        ("nan", None),
+        ("", None),
+    ],
+)
+def test_percentages_are_thousandths_rounded_up_or_nothing(text: str, found: int | None) -> None:
+    assert mpscontrol.millis(text) == found
+
+
+@given(st.text(alphabet=st.sampled_from("a1,-.\n\r GM_/"), max_size=200))
+def test_of_any_answer_something_is_made(answer: str) -> None:
+    assert all(one.memory_bytes is None or one.memory_bytes > 0 for one in mpscontrol.namespaces(answer))
+    assert all(server and namespace for server, namespace in mpscontrol.clients(answer))
+    assert len(mpscontrol.servers(answer)) <= answer.count("\n") + 1
+
+
+def test_of_an_endless_answer_its_beginning_is_read() -> None:
+    line = "1,g,0,t,x\n"
+    assert mpscontrol.clients(line * (2 * mpscontrol.MOST_BYTES // len(line))) == {("g", "t")}

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeagent.core.messages import Frames, MalformedMessage
+from nodeagent.core.mps import Wanted
+from nodeagent.core.mpsmessages import MOST_TENANTS, Report, read_report, read_wanted, write_report, write_wanted
+from nodeagent.core.mpssteps import Held
+from tests.nodeagent.core.test_mps import GPU, POD
+
+MINE = Wanted(POD, GPU, 5_120, 30)
+SAID: list[Any] = [POD, GPU, 5_120, 30]
+
+
+def body(frame: bytes) -> bytes:
+    (message,) = Frames().cut(frame)
+    return message
+
+
+def test_what_is_written_is_read() -> None:
+    assert read_wanted(body(write_wanted([MINE]))) == (MINE,)
+    report = Report((Held(MINE, was_joined=True),), "the MPS server is not ready")
+    assert read_report(body(write_report(report))) == report
+
+
+def test_a_tenant_that_no_keeper_takes_is_left_out_for_the_others() -> None:
+    assert read_wanted(body(write_wanted([Wanted("x", GPU, 1, 1), MINE]))) == (MINE,)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"tenants": [[POD, GPU, 1]]},
+        {"tenants": [["../x", GPU, 1, 1]]},
+        {"tenants": [[POD, "GPU-a --force", 1, 1]]},
+        {"tenants": [[POD, GPU, -1, 1]]},
+        {"tenants": [[POD, GPU, True, 1]]},
+        {"tenants": [[POD, GPU, 1 << 31, 1]]},
+        {"tenants": [[POD, GPU, 1, 0]]},
+        {"tenants": [[POD, GPU, 1, 101]]},
+        {"tenants": [[POD, GPU, 1.5, 1]]},
+        {"tenants": [SAID, SAID]},
+        {"tenants": [SAID] * (MOST_TENANTS + 1)},
+        {"tenants": {}},
+        {"tenants": [], "command": "quit"},
+        {},
+        [],
+        None,
+    ],
+)
+def test_tenants_of_another_form_are_refused_whole(said: object) -> None:
+    with pytest.raises(MalformedMessage, match="allowed"):
+        read_wanted(json.dumps(said).encode())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"held": [SAID], "why": ""},
+        {"held": [[*SAID, 1]], "why": ""},
+        {"held": [], "why": "x" * 201},
+        {"held": [], "why": None},
+        {"held": []},
+    ],
+)
+def test_reports_of_another_form_are_refused(said: object) -> None:
+    with pytest.raises(MalformedMessage, match="allowed"):
+        read_report(json.dumps(said).encode())
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_refused_or_read(said: bytes) -> None:
+    for read in (read_wanted, read_report):
+        with pytest.raises(MalformedMessage):
+            read(said)
+
+
+def test_deep_nesting_is_refused() -> None:
+    with pytest.raises(MalformedMessage):
+        read_wanted(b"[" * 100_000)
