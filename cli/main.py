@@ -190,13 +190,14 @@ def _add_asking(parser: argparse.ArgumentParser, called: str | None) -> argparse
 
 
 def _add_others(commands: argparse._SubParsersAction[_Parser]) -> None:
-    from cli import components, nodes, warden  # noqa: PLC0415 - lazily: they load what talks to a cluster
+    from cli import components, mpskeeper, nodes, warden  # noqa: PLC0415 - lazily: they load what talks to a cluster
 
     _add_simulate(commands)
     _add_demo(commands)
     nodes.add_command(commands)
     components.add_commands(commands)
     warden.add_command(commands)
+    mpskeeper.add_command(commands)
 
 
 def _add_simulate(commands: argparse._SubParsersAction[_Parser]) -> None:

@@ -1,17 +1,21 @@
-"""The process of ``moorage warden``: this one becomes it, so that nothing of the command line's imports stays."""
+"""The process of ``moorage warden`` or ``mps-keeper``: this one becomes it, so that nothing of its imports stays."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Final, NoReturn
+
+WARDEN: Final = "nodeagent.warden.main"
 
 
-def run(options: Sequence[str], *, become: Callable[[str, list[str]], NoReturn] = os.execv) -> NoReturn:
-    """Become ``python -m nodeagent.warden.main`` with these options; returns never.
+def run(
+    options: Sequence[str], *, program: str = WARDEN, become: Callable[[str, list[str]], NoReturn] = os.execv
+) -> NoReturn:
+    """Become ``python -m PROGRAM`` with these options; returns never.
 
     With the module search path as it is here: a program that was started from a folder has that folder on it.
     """
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    become(sys.executable, [sys.executable, "-m", "nodeagent.warden.main", *options])
+    become(sys.executable, [sys.executable, "-m", program, *options])

@@ -1,4 +1,4 @@
-"""What MPS (NVIDIA's Multi-Process Service, interface version 3) holds a tenant to, and what its container gets. Pure.
+"""What MPS (NVIDIA's Multi-Process Service, interface version 3) holds a tenant to, and how that is named. Pure.
 
 One control daemon a node, one server a GPU, one namespace a tenant. A client is in the namespace whose folder it was
 given as its pipe directory. The limits of a namespace hold for each process in it.
@@ -9,19 +9,14 @@ Source: NVIDIA, MPS v3 Interface and MPS v3 Namespaces (driver r615).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from nodeagent.core.caps import Tenancy
-from nodeagent.core.edits import Edits, Mount
 from nodeagent.core.judging import Key
-from wire import names
 
 NAME: Final = "mps"
-#: The mode of pods that wish to run under it. Those that wish no mode run under it, too.
-_MODES: Final = frozenset({"", NAME})
 ALL_COMPUTE: Final = 100
 #: Of each server, for clients that name no namespace.
 DEFAULT_NAMESPACE: Final = "default"
@@ -48,21 +43,6 @@ class Wanted:
     def key(self) -> Key:
         """Whose and where."""
         return self.pod_uid, self.device
-
-
-def wanted(tenant: Sequence[Tenancy]) -> Wanted | None:
-    """Return what a tenant is held to; None where MPS does not serve it.
-
-    A client has one pipe directory, and so one server and one GPU. Pods with several are not given one
-    (gpu/agentlimits.py).
-    """
-    if len(tenant) != 1 or tenant[0].mode not in _MODES:
-        return None
-    (one,) = tenant
-    percent = one.compute_percent if 0 < one.compute_percent < ALL_COMPUTE else ALL_COMPUTE
-    if not (one.cap_mib or percent < ALL_COMPUTE) or not can_be_named(one.pod_uid, one.device):
-        return None
-    return Wanted(one.pod_uid, one.device, one.cap_mib, percent)
 
 
 def can_be_named(pod_uid: str, device: str) -> bool:
@@ -96,17 +76,3 @@ def alone(tenants: Iterable[Wanted]) -> tuple[Wanted, ...]:
     for one in listed:
         devices.setdefault(server(one.device), set()).add(one.device)
     return tuple(one for one in listed if len(devices[server(one.device)]) == 1)
-
-
-def edits(of: Wanted, pipes: PurePosixPath) -> Edits:
-    """Return what a tenant's container gets.
-
-    The folder is where the daemon has it, and read-only: nobody in the container puts another socket in its place.
-    The container sees one GPU, its number 0. A pod's own entry for a GPU that is not there would make the client drop
-    the namespace's memory limit as well, so the variables are replaced.
-    """
-    its = folder(pipes, of)
-    env = {names.ENV_MPS_PIPES: str(its), names.ENV_MPS_PERCENT: str(of.compute_percent)}
-    if of.memory_mib:
-        env[names.ENV_MPS_MEMORY] = f"0={of.memory_mib}M"
-    return Edits((Mount(its, its),), env)

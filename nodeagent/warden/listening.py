@@ -1,4 +1,6 @@
-"""The socket on which the agent sends caps and gets reports: for the user that the warden runs as, and nobody else.
+"""The socket on which the agent sends what it wants and gets reports: for the user that listens, and nobody else.
+
+The warden has one, and the keeper of MPS (nodeagent/keeper/).
 
 Who is on it can hold nothing up: reading has a deadline, and reports that a peer does not read are not kept for it.
 Deeds are kept, up to a bound, until a peer has taken them.
@@ -12,16 +14,16 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from nodeagent.core.judging import Key
-from nodeagent.core.messages import Frames, MalformedMessage, read_caps
+from nodeagent.core.messages import Frames, MalformedMessage
 
 #: The agent, and the one that takes its place.
 _MOST_PEERS: Final = 2
 _READ_BYTES: Final = 1 << 16
+_Said = TypeVar("_Said")
 #: PID, user and group of a peer.
 _CREDENTIALS: Final = struct.Struct("iII")
 
@@ -39,11 +41,16 @@ class _Peer:
                 self.unsent = self.unsent[self.connection.send(self.unsent) :]
 
 
-class Listener:
-    """The socket. ``caps``: as they were last sent, None before that. A peer that goes away leaves them."""
+class Listener(Generic[_Said]):
+    """The socket. ``said``: what was sent last, None before that. A peer that goes away leaves it.
 
-    def __init__(self, path: str, *, say: Callable[[str], None]) -> None:
-        self.caps: Mapping[Key, int] | None = None
+    ``read`` makes it of a message, or raises MalformedMessage.
+    """
+
+    def __init__(self, path: str, *, read: Callable[[bytes], _Said], say: Callable[[str], None]) -> None:
+        self.said: _Said | None = None
+        self._read_message = read
+        self._has_news = False
         self._say = say
         self._selector = selectors.DefaultSelector()
         self._peers: list[_Peer] = []
@@ -61,9 +68,12 @@ class Listener:
         """Have ``wait`` return when there is something to read from this file."""
         self._selector.register(file, selectors.EVENT_READ)
 
-    def wait(self, until_ns: int) -> None:
-        """Take what peers send until a time of the monotonic clock, or until woken; at least what is there already."""
-        while True:
+    def wait(self, until_ns: int, *, for_news: bool = False) -> None:
+        """Take what peers send until a time of the monotonic clock, or until woken; at least what is there already.
+
+        ``for_news``: no longer than until a message has come, also before this call.
+        """
+        while not (for_news and self._has_news):
             left_ns = max(until_ns - time.monotonic_ns(), 0)
             for key, events in self._selector.select(left_ns / 1e9):
                 if key.fileobj is self._listening:
@@ -73,7 +83,8 @@ class Listener:
                 else:
                     return
             if left_ns == 0:
-                return
+                break
+        self._has_news = self._has_news and not for_news
 
     def send(self, report: bytes) -> bool:
         """Send a report to each peer that has read the last one; whether there was any."""
@@ -126,7 +137,8 @@ class Listener:
                 self._drop(peer, "")
                 return
             for message in peer.frames.cut(read):
-                self.caps = read_caps(message)
+                self.said = self._read_message(message)
+                self._has_news = True
         except BlockingIOError:
             return
         except (OSError, MalformedMessage) as error:

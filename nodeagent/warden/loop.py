@@ -47,7 +47,7 @@ class Warden:
         self,
         sampler: Sampler,
         ending: Ending,
-        listener: Listener,
+        listener: Listener[dict[Key, int]],
         *,
         rules: Rules,
         pace: Pace,
@@ -88,7 +88,7 @@ class Warden:
             self._said_away = str(error)
             return None
         self._said_away = ""
-        caps = self._listener.caps
+        caps = self._listener.said
         limited = self._limit(caps or {}, sample)
         judgement = judge(sample, caps or {}, self._history, self._rules, counted=self._counted(caps or {}, sample))
         self._history = judgement.history

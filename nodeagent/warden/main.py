@@ -7,14 +7,11 @@ has no token and no network. An image has to ship it compiled, as reservation/ma
 from __future__ import annotations
 
 import argparse
-import os
-import signal
-import sys
 from collections.abc import Sequence
-from types import FrameType
 
 import pynvml
 
+from nodeagent.core.messages import read_caps
 from nodeagent.warden import options
 from nodeagent.warden.ending import Ending
 from nodeagent.warden.groups import Groups
@@ -23,6 +20,7 @@ from nodeagent.warden.listening import Listener
 from nodeagent.warden.loop import Warden
 from nodeagent.warden.processes import Processes
 from nodeagent.warden.sampling import Sampler
+from nodeagent.warden.stopping import Stop, say
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,9 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="moorage warden", description="End what has more GPU memory than its cap.")
     options.add_options(parser)
     given = parser.parse_args(argv)
-    stop = _Stop()
+    stop = Stop()
     try:
-        listener = Listener(given.socket, say=say)
+        listener = Listener(given.socket, read=read_caps, say=say)
     except OSError as error:
         say(f"--socket: {given.socket}: {error.strerror}; name a file in a folder that can be written")
         return 1
@@ -50,29 +48,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     ).run(stop.is_set)
     listener.close()
     return 0
-
-
-class _Stop:
-    """Whether a signal said stop; ``file`` can be read from then on."""
-
-    def __init__(self) -> None:
-        self._is_set = False
-        self.file, self._written = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._set)
-
-    def is_set(self) -> bool:
-        return self._is_set
-
-    def _set(self, _number: int, _frame: FrameType | None) -> None:
-        self._is_set = True
-        os.write(self._written, b"!")
-
-
-def say(message: str) -> None:
-    """Write one line, whatever signs the message has."""
-    sys.stderr.write("".join(sign if sign.isprintable() else "?" for sign in message) + "\n")
-    sys.stderr.flush()
 
 
 if __name__ == "__main__":

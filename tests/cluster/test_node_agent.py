@@ -16,7 +16,7 @@ import yaml
 from admission.policies import policy_manifests
 from gpu.book import Book, Entry, render
 from nodeagent.core.judging import Action, Deed, Key
-from nodeagent.core.messages import Done, Report, write_report
+from nodeagent.core.messages import Done, Report, read_caps, write_report
 from nodeagent.core.samples import Device, Process, Sample
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
 from nodeagent.warden.listening import Listener
@@ -139,7 +139,7 @@ async def test_beside_a_warden_it_sends_the_caps_of_books_and_tells_pods_what_wa
     rest.call("POST", "/api/v1/nodes", {"metadata": {"name": node}})
     gpus = made_up(node, 1)
     write_machine(tmp_path, gpus)
-    warden = Listener(str(tmp_path / "run" / "warden.sock"), say=lambda _: None)
+    warden = Listener(str(tmp_path / "run" / "warden.sock"), read=read_caps, say=lambda _: None)
     played, socket = PlayedKubelet(), tmp_path / "kubelet.sock"
     async with listening(played, socket):
         agent = NodeAgent(
@@ -310,9 +310,9 @@ async def test_its_token_makes_events_about_its_own_node_and_about_no_other(
                 as_agent.call("POST", EVENTS, made)
 
 
-def _taken(warden: Listener, caps: dict[Key, int]) -> bool | None:
+def _taken(warden: Listener[dict[Key, int]], caps: dict[Key, int]) -> bool | None:
     warden.wait(0)
-    return warden.caps == caps or None
+    return warden.said == caps or None
 
 
 def _noted(rest: Rest, pod_uid: str) -> str | None:

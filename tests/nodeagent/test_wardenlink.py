@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from nodeagent.core.judging import Key
-from nodeagent.core.messages import Report, framed, write_report
+from nodeagent.core.messages import Report, framed, read_caps, write_report
 from nodeagent.core.samples import Sample
 from nodeagent.warden.listening import Listener
 from nodeagent.wardenlink import WardenLink
@@ -42,12 +42,12 @@ class Both:
         self.said.append(what)
         self.happened.set()
 
-    def listen(self) -> Listener:
-        return Listener(str(self.path), say=self.said.append)
+    def listen(self) -> Listener[dict[Key, int]]:
+        return Listener(str(self.path), read=read_caps, say=self.said.append)
 
     async def until_capped(self, caps: dict[Key, int]) -> None:
         with anyio.fail_after(30):
-            while self.listener.caps != caps:
+            while self.listener.said != caps:
                 self.listener.wait(0)
                 await anyio.sleep(0.001)
 
@@ -89,7 +89,7 @@ async def test_a_warden_that_was_started_again_is_sent_the_caps_again(tmp_path: 
         await on.until_capped(CAPS)
         on.listener.close()
         on.listener = on.listen()
-        assert on.listener.caps is None
+        assert on.listener.said is None
         await on.until_capped(CAPS)
         assert on.said == ["no warden: it closed the connection"]
 

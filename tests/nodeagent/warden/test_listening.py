@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nodeagent.core.judging import Key
-from nodeagent.core.messages import framed, write_caps
+from nodeagent.core.messages import framed, read_caps, write_caps
 from nodeagent.warden.listening import Listener
 
 POD = "3f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e"
@@ -30,7 +30,7 @@ class Door:
     peers: list[socket.socket] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.listener = Listener(str(self.path), say=self.said.append)
+        self.listener = Listener(str(self.path), read=read_caps, say=self.said.append)
 
     def agent(self) -> socket.socket:
         peer = socket.socket(socket.AF_UNIX)
@@ -41,7 +41,7 @@ class Door:
         return peer
 
     def caps(self) -> Mapping[Key, int] | None:
-        return self.listener.caps
+        return self.listener.said
 
     def turn(self) -> None:
         """Take what has come; the kernel has it at once."""
@@ -114,12 +114,12 @@ def test_who_comes_third_takes_the_place_of_the_first(door: Door) -> None:
 
 
 def test_a_socket_that_was_left_over_is_replaced(door: Door) -> None:
-    again = Listener(str(door.path), say=door.said.append)
+    again = Listener(str(door.path), read=read_caps, say=door.said.append)
     peer = door.agent()
     peer.send(write_caps(CAPS))
     again.wait(0)
     again.wait(0)
-    assert again.caps == CAPS
+    assert again.said == CAPS
     again.close()
 
 
@@ -187,7 +187,7 @@ def test_another_user_is_refused_even_where_the_file_would_let_it() -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         path = Path(folder) / "warden.sock"
-        listener = Listener(str(path), say=said.append)
+        listener = Listener(str(path), read=read_caps, say=said.append)
         path.chmod(0o666)
         program = (
             "import os, socket, sys; os.setuid(65534); peer = socket.socket(socket.AF_UNIX); peer.settimeout(30);"
@@ -198,5 +198,5 @@ def test_another_user_is_refused_even_where_the_file_would_let_it() -> None:
             listener.wait(time.monotonic_ns() + 5_000_000)
         assert other.communicate()[0] == b"b''\n"
         listener.close()
-    assert listener.caps is None
+    assert listener.said is None
     assert "of user 65534 was refused" in said[0]

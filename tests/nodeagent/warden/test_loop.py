@@ -11,7 +11,7 @@ import pynvml
 import pytest
 
 from nodeagent.core.judging import History, Judgement, Key, Rules, judge
-from nodeagent.core.messages import Frames, Limited, Report, read_report, write_caps
+from nodeagent.core.messages import Frames, Limited, Report, read_caps, read_report, write_caps
 from nodeagent.core.samples import MIB, Device, Process, Sample
 from nodeagent.warden.ending import Ending
 from nodeagent.warden.groups import Groups as PodGroups
@@ -30,7 +30,7 @@ class Node:
     """A warden in virtual time, and an agent on its socket."""
 
     machine: Machine
-    listener: Listener
+    listener: Listener[dict[Key, int]]
     agent: socket.socket
     said: list[str]
     now_ns: int = 0
@@ -69,7 +69,7 @@ class Node:
 @pytest.fixture
 def node(machine: Machine, tmp_path: Path) -> Iterator[Node]:
     said: list[str] = []
-    listener = Listener(str(tmp_path / "warden.sock"), say=said.append)
+    listener = Listener(str(tmp_path / "warden.sock"), read=read_caps, say=said.append)
     with socket.socket(socket.AF_UNIX) as agent:
         agent.connect(str(tmp_path / "warden.sock"))
         listener.wait(0)

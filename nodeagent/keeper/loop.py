@@ -1,0 +1,111 @@
+"""The keeper's loop: look at what the control daemon has, do what is missing, look again, report what holds.
+
+It goes by the tenants that the agent sent last. Before it was sent any, it changes nothing: tenants of an agent before
+this one are not known.
+"""
+
+from __future__ import annotations
+
+import stat
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from nodeagent.core import mps, mpssteps
+from nodeagent.core.mps import Wanted
+from nodeagent.core.mpscontrol import Said
+from nodeagent.core.mpsmessages import Report, write_report
+from nodeagent.core.mpssteps import Command
+from nodeagent.keeper.control import Control, NoAnswer, Refused
+from nodeagent.keeper.daemon import Daemon
+from nodeagent.warden.listening import Listener
+
+#: Between two looks at least: each is three processes.
+_PAUSE_NS: Final = 10**8
+#: And at most where something is wrong: a server takes a moment to be ready.
+_RETRY_NS: Final = 10**9
+
+
+class Keeper:
+    """``interval_ns``: between two looks where nothing is new."""
+
+    def __init__(
+        self,
+        control: Control,
+        daemon: Daemon,
+        listener: Listener[tuple[Wanted, ...]],
+        *,
+        interval_ns: int,
+        say: Callable[[str], None],
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._control, self._daemon, self._listener = control, daemon, listener
+        self._interval_ns, self._say, self._clock_ns = interval_ns, say, clock_ns
+        self._joined: frozenset[tuple[str, str]] = frozenset()
+        self._said = ""
+
+    def run(self, is_stopped: Callable[[], bool]) -> None:
+        """Go on until stopped."""
+        while not is_stopped():
+            report = self.turn()
+            looked_ns = self._clock_ns()
+            self._listener.wait(looked_ns + _PAUSE_NS)
+            if not is_stopped():
+                pause_ns = min(self._interval_ns, _RETRY_NS) if report.why else self._interval_ns
+                self._listener.wait(looked_ns + pause_ns, for_news=True)
+
+    def turn(self) -> Report:
+        """Look once, do what has to be done, and send the report."""
+        report = self._look(self._listener.said)
+        if report.why != self._said:
+            self._said = report.why
+            self._say(report.why or "the control daemon serves")
+        self._listener.send(write_report(report))
+        return report
+
+    def _look(self, wanted: tuple[Wanted, ...] | None) -> Report:
+        pipes = PurePosixPath(self._control.pipes)
+        try:
+            said = self._control.look()
+        except (NoAnswer, Refused) as error:
+            # One that was just started does not answer yet; none is started beside one that answers.
+            return Report(why=self._daemon.tend(self._clock_ns()) or f"the MPS control daemon does not answer: {error}")
+        self._joined = _joined(self._joined, said)
+        if wanted is None:
+            return Report()
+        refused = ""
+        if asked := mpssteps.commands(wanted, said, pipes=pipes):
+            try:
+                refused = self._carry_out(asked)
+                said = self._control.look()
+            except (NoAnswer, Refused) as error:
+                return Report(why=f"the MPS control daemon does not answer: {error}")
+        held = mpssteps.held(wanted, said, pipes=pipes, joined=self._joined)
+        reachable = tuple(one for one in held if _is_socket(mps.folder(pipes, one.wanted)))
+        return Report(reachable, refused or mpssteps.trouble(wanted, said, pipes=pipes))
+
+    def _carry_out(self, asked: Iterable[Command]) -> str:
+        """Carry commands out; say the first that limits somebody and was refused. Raises NoAnswer at the first."""
+        found = ""
+        for command in asked:
+            try:
+                self._control.ask(command.words)
+            except Refused as error:
+                # What nobody wants any more is refused as long as it has clients.
+                found = found or (f"{command.device}: {error}" if command.device else "")
+        return found
+
+
+def _joined(before: frozenset[tuple[str, str]], said: Said) -> frozenset[tuple[str, str]]:
+    """Keep in mind which namespaces have had a client, as long as they are there."""
+    there = {(one.server, one.name) for one in said.namespaces}
+    return frozenset(each for each in before | said.clients if each in there)
+
+
+def _is_socket(folder: PurePosixPath) -> bool:
+    """Whether a client could join: one that finds no socket runs without limits."""
+    try:
+        return stat.S_ISSOCK((Path(folder) / mps.SOCKET).lstat().st_mode)
+    except OSError:
+        return False
