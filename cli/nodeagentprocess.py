@@ -58,6 +58,7 @@ def settings(options: NodeAgentOptions) -> AgentSettings:
     if options.tenant_view and not options.warden_socket:
         raise BadInput("--tenant-view: use is known from a warden; give --warden-socket, or take it out")
     _check_folders(options)
+    _check_back_ends(options)
     return AgentSettings(
         node=options.node_name,
         version=VERSION,
@@ -69,24 +70,34 @@ def settings(options: NodeAgentOptions) -> AgentSettings:
         hami_core=Path(options.hami_core) if options.hami_core else None,
         hami_core_seen_at=Path(options.hami_core_seen_at) if options.hami_core_seen_at else None,
         remove_limits=options.remove_limits,
+        mps_keeper=Path(options.mps_keeper) if options.mps_keeper else None,
+        mps_pipes=Path(options.mps_pipes),
         limits=Path(options.limits),
         limits_cdi=Path(options.limits_cdi),
     )
 
 
 def _check_folders(options: NodeAgentOptions) -> None:
-    """Raises BadInput for paths that containers could not mount."""
+    """Raise BadInput for paths that containers could not mount."""
     if (size := len(options.tenant_view.encode())) > LONGEST_FOLDER:
         raise BadInput(
             f"--tenant-view: {size} bytes; use a path of {LONGEST_FOLDER} at most, as that of a socket is short"
         )
-    if options.hami_core_seen_at and not options.hami_core:
-        raise BadInput("--hami-core-seen-at: there is no library; give --hami-core, or take it out")
-    if options.remove_limits and options.hami_core:
-        raise BadInput("--remove-limits: --hami-core makes them; give one of both")
-    for flag, path in (("--hami-core", options.hami_core), ("--limits", options.limits)):
+    mounted = {"--hami-core": options.hami_core, "--limits": options.limits, "--mps-pipes": options.mps_pipes}
+    for flag, path in mounted.items():
         if path and not PurePosixPath(path).is_absolute():
             raise BadInput(f"{flag} {path}: containers mount it; give an absolute path")
+
+
+def _check_back_ends(options: NodeAgentOptions) -> None:
+    """Raise BadInput where tenants can't be limited in the way that was chosen."""
+    if options.hami_core and options.mps_keeper:
+        raise BadInput("--mps-keeper: a tenant is limited by one back end; take it or --hami-core out")
+    if options.hami_core_seen_at and not options.hami_core:
+        raise BadInput("--hami-core-seen-at: there is no library; give --hami-core, or take it out")
+    for flag, back_end in (("--hami-core", options.hami_core), ("--mps-keeper", options.mps_keeper)):
+        if options.remove_limits and back_end:
+            raise BadInput(f"--remove-limits: {flag} makes them; give one of both")
 
 
 async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from gpu import memorycaps
-from gpu.enforcement import COMPUTE_CAP, HAMI_CORE, MEMORY_CAP, TIME_SLICING, by_agent
+from gpu.enforcement import COMPUTE_CAP, HAMI_CORE, MEMORY_CAP, MPS, TIME_SLICING, by_agent
 from gpu.memorycaps import NO_CAP, Cap, MemoryCaps
 from gpu.request import SharedAsk
 from gpu.share import PERCENT_PER_DEVICE
@@ -40,17 +40,27 @@ def _hami_core(taken: Translation, caps: Sequence[Cap]) -> bool:
     )
 
 
+def _mps(taken: Translation, caps: Sequence[Cap]) -> bool:
+    """Serve pods with one share of one GPU.
+
+    A client of MPS has one server, which is one GPU's. Its limits hold for each process, and books have the sum of a
+    pod: of several containers nobody could say which one may use how much.
+    """
+    shares = [ask for asked in taken.request.containers for ask in asked.asks if isinstance(ask, SharedAsk)]
+    return len(shares) == 1 and not shares[0].profile and len(caps) <= 1 and taken.wishes.mode in {"", MPS}
+
+
 #: Back ends of the agent -> which pods they serve. ``caps``: as books have them, empty for none.
-BACK_ENDS: Final[Mapping[str, Callable[[Translation, Sequence[Cap]], bool]]] = {HAMI_CORE: _hami_core}
+BACK_ENDS: Final[Mapping[str, Callable[[Translation, Sequence[Cap]], bool]]] = {HAMI_CORE: _hami_core, MPS: _mps}
 
 
-def are_served(taken: Translation) -> bool:
-    """Whether a back end limits the pod in whichever form it is placed, where devices are told by CDI."""
+def serving(taken: Translation) -> tuple[str, ...]:
+    """Return the back ends that limit the pod in whichever form it is placed, where devices are told by CDI."""
     if not (taken.wishes.memory_cap or taken.wishes.compute_cap):
-        return False
+        return ()
     forms = [msgspec.structs.replace(taken, request=each) for each in (taken.request, *taken.alternatives)]
     capped = [(form, memorycaps.caps(form, MemoryCaps.ALL)) for form in forms]
-    return any(all(serves(form, caps) for form, caps in capped) for serves in BACK_ENDS.values())
+    return tuple(name for name, serves in BACK_ENDS.items() if all(serves(form, caps) for form, caps in capped))
 
 
 def were_given(annotations: Mapping[str, str]) -> bool:

@@ -23,8 +23,9 @@ DRIVER_CAP: Final = "memory-cap=driver"
 COMPUTE_CAP: Final = "compute-cap"
 TIME_SLICING: Final = "time-slicing"
 HAMI_CORE: Final = "hami-core"
+MPS: Final = "mps"
 #: Modes in which tenants of a device may run (gpu/translation.py, Wishes).
-MODES: Final = (TIME_SLICING, "sm-sharing", "mps", HAMI_CORE, "mig")
+MODES: Final = (TIME_SLICING, "sm-sharing", MPS, HAMI_CORE, "mig")
 #: All that a node's annotation may say.
 WORDS: Final = (MEMORY_CAP, DRIVER_CAP, COMPUTE_CAP, *MODES)
 
@@ -34,8 +35,11 @@ def by_agent(cap: str, back_end: str) -> str:
     return f"{cap}={back_end}"
 
 
-#: What a pod needs of a node if the agent's back ends serve it: the cap by its own means or the agent. No node says it.
-_ANY_MEANS: Final = "any"
+#: Back ends of the agent that a node's annotation may name behind a cap. None is hard.
+AGENTS: Final = (HAMI_CORE, MPS)
+#: Before the back ends that serve a pod, in what it needs of a node: the cap by the node's own means or by one of them.
+#: No node says it.
+_ANY_MEANS: Final = "=any:"
 
 #: A hard cap can't be passed. Others end a program after it has passed the cap, or can be switched off by a program.
 _HARD, _WEAKER = "/hard", ("/after", "/soft")
@@ -45,7 +49,7 @@ _MEANT: Final[Mapping[str, tuple[str, ...]]] = {
     **{cap + strength: (cap,) for cap in (MEMORY_CAP, COMPUTE_CAP) for strength in _WEAKER},
     **{cap + _HARD: (cap, cap + _HARD) for cap in (MEMORY_CAP, COMPUTE_CAP)},
     DRIVER_CAP + _HARD: (DRIVER_CAP,),
-    **{by_agent(cap, HAMI_CORE): (by_agent(cap, HAMI_CORE),) for cap in (MEMORY_CAP, COMPUTE_CAP)},
+    **{by_agent(cap, one): (by_agent(cap, one),) for cap in (MEMORY_CAP, COMPUTE_CAP) for one in AGENTS},
 }
 
 
@@ -75,14 +79,14 @@ def listed(text: str | None) -> Listed:
 
 
 def needed(
-    wishes: Wishes, *, by_driver: bool = False, is_hard: bool = False, by_agents: bool = False
+    wishes: Wishes, *, by_driver: bool = False, is_hard: bool = False, by_agents: Collection[str] = ()
 ) -> tuple[str, ...]:
     """What a node has to be able to do for these wishes, sorted (``does``). Taking turns is what every node does.
 
     ``by_driver``: the pod's containers read their memory caps for the driver, so no other way caps them. ``is_hard``:
-    caps have to be hard. ``by_agents``: back ends of agents serve the pod (gpu/agentlimits.py); none is hard.
+    caps have to be hard. ``by_agents``: the agents' back ends that serve the pod (gpu/agentlimits.py); none is hard.
     """
-    strength = _HARD if is_hard else f"={_ANY_MEANS}" if by_agents else ""
+    strength = _HARD if is_hard else _ANY_MEANS + ",".join(sorted(by_agents)) if by_agents else ""
     found = {
         DRIVER_CAP if by_driver else MEMORY_CAP + strength: wishes.memory_cap,
         COMPUTE_CAP + strength: wishes.compute_cap,
@@ -93,18 +97,16 @@ def needed(
 
 def does(word: str, enforced: Collection[str]) -> bool:
     """Whether a node that enforces these words does what is needed by one of ``needed``."""
-    cap, _, means = word.partition("=")
-    if means != _ANY_MEANS:
-        return word in enforced
-    return cap in enforced or by_agent(cap, HAMI_CORE) in enforced
+    cap, is_any, back_ends = word.partition(_ANY_MEANS)
+    return cap in enforced or (bool(is_any) and any(by_agent(cap, one) in enforced for one in back_ends.split(",")))
 
 
 def lacking(
-    wishes: Wishes, enforced: Collection[str], *, by_driver: bool = False, by_agents: bool = False
+    wishes: Wishes, enforced: Collection[str], *, by_driver: bool = False, by_agents: Collection[str] = ()
 ) -> tuple[str, ...]:
     """What a node that enforces these words can't do for these wishes, as the words of a node."""
     words = needed(wishes, by_driver=by_driver, by_agents=by_agents)
-    return tuple(word.removesuffix(f"={_ANY_MEANS}") for word in words if not does(word, enforced))
+    return tuple(word.partition(_ANY_MEANS)[0] for word in words if not does(word, enforced))
 
 
 def requirement(annotations: Mapping[str, str] | None) -> Requirement | Refusal:

@@ -6,7 +6,7 @@ decided where they are bound, by the words of their node (gpu/agentlimits.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from nodeagent.core.caps import Tenancy
@@ -31,6 +31,14 @@ class BackEnd(Protocol):
 
     def edits(self, tenant: Sequence[Tenancy]) -> Edits | None:
         """Return what a tenant's containers get; None where it does not serve this tenant. No I/O."""
+        ...
+
+    def is_ready(self, tenant: Sequence[Tenancy]) -> bool:
+        """Whether what it gives this tenant's containers would limit them now. If not, they are not started."""
+        ...
+
+    async def run(self, on_change: Callable[[], None]) -> None:
+        """Do what it does beside the questions, until cancelled or done. ``on_change``: other answers than before."""
         ...
 
     def prepare(self, tenants: Tenants) -> None:

@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -73,6 +73,13 @@ class HamiCore:
         return hamicore.edits(
             limits, library=PurePosixPath(library), preload=PurePosixPath(preload), cache=PurePosixPath(cache)
         )
+
+    def is_ready(self, tenant: Sequence[Tenancy]) -> bool:
+        """A library that can be loaded limits everybody."""
+        return True
+
+    async def run(self, on_change: Callable[[], None]) -> None:
+        """Nothing is done beside."""
 
     def prepare(self, tenants: Tenants) -> None:
         """Make the preload file, and an empty file for each tenant that has none. Raises OSError."""

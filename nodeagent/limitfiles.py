@@ -86,6 +86,12 @@ class LimitFiles:
         """Work until cancelled. To be started when ``tenants`` are known: files of others are taken away."""
         self._given = _given_before(self._cdi / limitsfile.FILE)
         self._lingering.take(self._given, anyio.current_time())
+        async with anyio.create_task_group() as tasks:
+            for one in self._back_ends:
+                tasks.start_soon(one.run, self.look)
+            tasks.start_soon(self._keep)
+
+    async def _keep(self) -> None:
         while True:
             troubles = {one.name: one.trouble() for one in self._back_ends}
             try:
@@ -114,7 +120,7 @@ class LimitFiles:
         kept = self._lingering.take(there, now_s)
         given = {pod: self._edits_of(held, troubles) for pod, held in there.items()}
         self._given = _put_together(self._given, given, kept)
-        unsure = {pod for pod in kept if given.get(pod) is None and _is_unsure(there.get(pod, ()), troubles)}
+        unsure = {pod for pod in kept if given.get(pod) is None and self._is_unsure(there.get(pod, ()), troubles)}
         wanted = {pod: edits for pod, edits in self._given.items() if pod not in unsure}
         for one in self._back_ends:
             if not troubles[one.name]:
@@ -127,9 +133,15 @@ class LimitFiles:
 
     def _edits_of(self, held: Sequence[Tenancy], troubles: Mapping[str, str]) -> Edits | None:
         """What a tenant's containers get; None: it has no device in the file, for now or at all."""
-        parts = {one.name: edits for one in self._back_ends if (edits := one.edits(held)) is not None}
-        is_unsure = any(one.is_doubtful for one in held) or any(troubles[name] for name in parts)
-        return None if is_unsure or not parts else merged(parts.values())
+        parts = [(one, edits) for one in self._back_ends if (edits := one.edits(held)) is not None]
+        is_unsure = any(one.is_doubtful for one in held) or any(troubles[one.name] for one, _ in parts)
+        is_given = parts and not is_unsure and all(one.is_ready(held) for one, _ in parts)
+        return merged(edits for _, edits in parts) if is_given else None
+
+    def _is_unsure(self, held: Sequence[Tenancy], troubles: Mapping[str, str]) -> bool:
+        """Whether what a tenant was given before need not limit it now."""
+        is_ready = all(one.is_ready(held) for one in self._back_ends)
+        return not is_ready or any(troubles.values()) or any(one.is_doubtful for one in held)
 
     def _write(self, edits: Mapping[str, Edits]) -> None:
         """Put the file in its place; without tenants there is none, as a file without devices may be an error."""
@@ -166,10 +178,6 @@ def _put_together(
         if edits is not None:
             found[pod] = edits.with_former(found.get(pod))
     return found
-
-
-def _is_unsure(held: Sequence[Tenancy], troubles: Mapping[str, str]) -> bool:
-    return any(troubles.values()) or any(one.is_doubtful for one in held)
 
 
 def _in_place(one: BackEnd, tenants: Tenants) -> frozenset[Key]:

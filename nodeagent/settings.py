@@ -25,6 +25,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     hami_core_seen_at: Path | None = None
     #: There are no back ends any more: what earlier ones made is removed when no pod needs it.
     remove_limits: bool = False
+    #: Socket of the node's keeper of MPS, which limits tenants; None: it does not.
+    mps_keeper: Path | None = None
+    #: The keeper's pipe directory.
+    mps_pipes: Path = Path("/run/moorage/mps")
     #: Folder of what tenants' containers mount for their limits.
     limits: Path = Path("/var/lib/moorage/limits")
     #: Where the container runtime looks for the CDI file of limits.

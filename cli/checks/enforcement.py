@@ -10,7 +10,7 @@ from gpu import enforcement
 from wire import names
 
 _NAME: Final = "enforcement"
-_BEHIND: Final = f"/hard, /after, /soft or ={enforcement.HAMI_CORE}"
+_BEHIND: Final = f"/hard, /after, /soft, {' or '.join(f'={one}' for one in enforcement.AGENTS)}"
 
 
 async def check_enforcement(reader: Reader) -> list[Finding]:

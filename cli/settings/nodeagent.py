@@ -59,6 +59,13 @@ class NodeAgentOptions(Component, frozen=True, kw_only=True):
     remove_limits: Annotated[
         bool, Setting(help="remove limits of an earlier agent, once no pod needs them", kind=kinds.SWITCH)
     ] = False
+    mps_keeper: Annotated[
+        str,
+        Setting(help="socket of the node's MPS keeper, which limits tenants", kind=kinds.FILE, default="not used"),
+    ] = ""
+    mps_pipes: Annotated[str, Setting(help="the MPS keeper's pipe directory, on the host", kind=kinds.FOLDER)] = (
+        "/run/moorage/mps"
+    )
     limits: Annotated[
         str, Setting(help="folder of what tenants' containers mount for their limits", kind=kinds.FOLDER)
     ] = "/var/lib/moorage/limits"

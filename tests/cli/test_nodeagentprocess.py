@@ -47,6 +47,11 @@ def test_the_node_is_told_by_the_environment_as_the_chart_does() -> None:
             ["--node-name=n", "--hami-core=/l.so", "--remove-limits"],
             "--remove-limits: --hami-core makes them; give one",
         ),
+        (["--node-name=n", "--mps-pipes=mps"], "--mps-pipes mps: containers mount it; give an absolute path"),
+        (
+            ["--node-name=n", "--mps-keeper=/k", "--hami-core=/l.so"],
+            "--mps-keeper: a tenant is limited by one back end",
+        ),
         (["--node-name=n", "--limits=limits"], "--limits limits: containers mount it; give an absolute path"),
         (["--node-name=n", "--traces-endpoint=http://otel:4318"], "--traces-endpoint: the node agent sends no traces"),
     ],
@@ -60,6 +65,12 @@ def test_tenants_have_no_sockets_unless_that_is_asked_for() -> None:
     assert settings(options("node-agent", ["--node-name=n"])).view is None
     told = settings(options("node-agent", ["--node-name=n", "--warden-socket=/w", "--tenant-view=/run/moorage/view"]))
     assert (str(told.view), str(told.view_cdi)) == ("/run/moorage/view", "/var/run/cdi")
+
+
+def test_tenants_are_not_limited_by_mps_unless_that_is_asked_for() -> None:
+    assert settings(options("node-agent", ["--node-name=n"])).mps_keeper is None
+    told = settings(options("node-agent", ["--node-name=n", "--mps-keeper=/run/k.sock"]))
+    assert (told.mps_keeper, told.mps_pipes) == (Path("/run/k.sock"), Path("/run/moorage/mps"))
 
 
 def test_tenants_are_not_limited_by_a_library_unless_that_is_asked_for() -> None:

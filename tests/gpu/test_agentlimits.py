@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpu.agentlimits import are_given, are_served, named, were_given
+from gpu.agentlimits import are_given, named, serving, were_given
 from gpu.memorycaps import MemoryCaps, caps
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk, SharedAsk
 from gpu.translation import Translation, Wishes
@@ -11,6 +11,7 @@ from wire import names
 
 MEMORY, COMPUTE = "memory-cap=hami-core", "compute-cap=hami-core"
 BOTH = (MEMORY, COMPUTE)
+MPS_BOTH = ("memory-cap=mps", "compute-cap=mps")
 GIB = MemoryAsk(mem_mib=1024)
 WISH = Wishes(memory_cap=True)
 
@@ -61,13 +62,40 @@ def test_which_pods_are_given_their_limits(what: str, pod: Translation, words: t
     assert are_given(pod, caps(pod, MemoryCaps.WISHED), words) is given, what
 
 
+@pytest.mark.parametrize(
+    ("what", "pod", "words", "given"),
+    [
+        ("a memory cap, where the agent caps memory", asks((GIB,)), ("memory-cap=mps",), True),
+        ("compute, where it caps memory", asks((MemoryAsk(1024, compute_percent=30),)), ("memory-cap=mps",), True),
+        ("no cap", asks((GIB,), wishes=Wishes()), MPS_BOTH, False),
+        ("an administrator's own daemon", asks((GIB,)), ("memory-cap", "mps"), False),
+        ("two GPUs", asks((GIB, GIB)), MPS_BOTH, False),
+        ("two containers with shares", asks((GIB,), (GIB,)), MPS_BOTH, False),
+        ("two containers, one of which has shares", asks((), (GIB,)), MPS_BOTH, True),
+        ("a part of a MIG slice", asks((FractionAsk(500_000_000, profile="1g.10gb"),)), MPS_BOTH, False),
+        ("its own mode", asks((GIB,), wishes=Wishes(memory_cap=True, mode="mps")), MPS_BOTH, True),
+        ("another mode", asks((GIB,), wishes=Wishes(memory_cap=True, mode="time-slicing")), MPS_BOTH, False),
+        ("a cap by the driver", asks((GIB,), driver_caps=True), MPS_BOTH, False),
+    ],
+)
+def test_which_pods_are_given_their_limits_by_mps(
+    what: str, pod: Translation, words: tuple[str, ...], given: bool
+) -> None:
+    assert are_given(pod, caps(pod, MemoryCaps.WISHED), words) is given, what
+
+
 def test_a_pod_is_served_if_all_its_forms_are() -> None:
     one, two = asks((GIB,)), asks((GIB,), (GIB,))
-    assert are_served(one)
-    assert not are_served(two)
-    assert not are_served(msgspec.structs.replace(one, wishes=Wishes()))
-    assert not are_served(msgspec.structs.replace(one, alternatives=(two.request,)))
-    assert are_served(msgspec.structs.replace(one, alternatives=(asks((MemoryAsk(2048),)).request,)))
+    assert serving(one) == ("hami-core", "mps")
+    assert serving(two) == ()
+    assert serving(asks((GIB, GIB))) == ("hami-core",)
+    assert serving(msgspec.structs.replace(one, wishes=Wishes())) == ()
+    assert serving(msgspec.structs.replace(one, alternatives=(two.request,))) == ()
+    assert serving(msgspec.structs.replace(one, alternatives=(asks((GIB, GIB)).request,))) == ("hami-core",)
+    assert serving(msgspec.structs.replace(one, alternatives=(asks((MemoryAsk(2048),)).request,))) == (
+        "hami-core",
+        "mps",
+    )
 
 
 def test_a_cap_that_no_book_has_is_given_to_nobody() -> None:
@@ -82,6 +110,7 @@ def test_a_cap_that_no_book_has_is_given_to_nobody() -> None:
     [
         (BOTH, ("hami-core",)),
         (("memory-cap=driver", "memory-cap", "hami-core", "mps"), ()),
+        (("compute-cap=mps", "mps"), ("mps",)),
         ((), ()),
     ],
 )

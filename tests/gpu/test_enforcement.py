@@ -25,6 +25,8 @@ from wire import names
         ("memory-cap=driver/hard", (DRIVER_CAP,), ()),
         ("memory-cap=hami-core", ("memory-cap=hami-core",), ()),
         ("compute-cap=hami-core", ("compute-cap=hami-core",), ()),
+        ("memory-cap=mps,compute-cap=mps,mps", ("compute-cap=mps", "memory-cap=mps", "mps"), ()),
+        ("memory-cap=mps/hard", (), ("memory-cap=mps/hard",)),
         (
             "memory-cap/firm,mps/hard,memory-cap=driver/soft,/hard",
             (),
@@ -94,21 +96,24 @@ def test_another_word_is_refused_and_named(text: str) -> None:
 @pytest.mark.parametrize(
     ("by_agents", "says", "lacking"),
     [
-        (True, "memory-cap=hami-core", (COMPUTE_CAP,)),
-        (True, "memory-cap=hami-core,compute-cap=hami-core", ()),
-        (True, "memory-cap,compute-cap=hami-core", ()),
-        (True, "mps", (COMPUTE_CAP, MEMORY_CAP)),
-        (False, "memory-cap=hami-core,compute-cap=hami-core", (COMPUTE_CAP, MEMORY_CAP)),
-        (False, "memory-cap,compute-cap=hami-core", (COMPUTE_CAP,)),
+        (("hami-core",), "memory-cap=hami-core", (COMPUTE_CAP,)),
+        (("hami-core",), "memory-cap=hami-core,compute-cap=hami-core", ()),
+        (("hami-core", "mps"), "memory-cap=mps,compute-cap=hami-core", ()),
+        (("hami-core",), "memory-cap,compute-cap=hami-core", ()),
+        (("hami-core",), "memory-cap=mps,compute-cap=mps", (COMPUTE_CAP, MEMORY_CAP)),
+        (("mps",), "memory-cap=mps,compute-cap=hami-core", (COMPUTE_CAP,)),
+        (("hami-core", "mps"), "mps", (COMPUTE_CAP, MEMORY_CAP)),
+        ((), "memory-cap=hami-core,compute-cap=hami-core", (COMPUTE_CAP, MEMORY_CAP)),
+        ((), "memory-cap,compute-cap=hami-core", (COMPUTE_CAP,)),
     ],
 )
 def test_a_cap_of_the_agents_back_end_holds_only_pods_that_it_serves(
-    by_agents: bool, says: str, lacking: tuple[str, ...]
+    by_agents: tuple[str, ...], says: str, lacking: tuple[str, ...]
 ) -> None:
     wishes = Wishes(memory_cap=True, compute_cap=True)
     assert enforcement.lacking(wishes, enforcement.listed(says).known, by_agents=by_agents) == lacking
 
 
 def test_no_back_end_of_an_agent_holds_a_cap_that_has_to_be_hard() -> None:
-    (word,) = enforcement.needed(Wishes(memory_cap=True), is_hard=True, by_agents=True)
-    assert not enforcement.does(word, enforcement.listed("memory-cap=hami-core").known)
+    (word,) = enforcement.needed(Wishes(memory_cap=True), is_hard=True, by_agents=("hami-core", "mps"))
+    assert not enforcement.does(word, enforcement.listed("memory-cap=hami-core,memory-cap=mps").known)

@@ -12,7 +12,9 @@ def test_a_back_end_is_off_unless_it_is_switched_on() -> None:
 
 
 def test_each_back_end_is_one_that_pods_are_given_limits_for() -> None:
-    all_on = back_ends(AgentSettings(node="n", hami_core=Path("/usr/local/vgpu/libvgpu.so")))
+    all_on = back_ends(
+        AgentSettings(node="n", hami_core=Path("/usr/local/vgpu/libvgpu.so"), mps_keeper=Path("/run/keeper.sock"))
+    )
     assert [one.name for one in all_on] == list(BACK_ENDS)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,8 @@ class Played:
     cdi: Path | None = None
     why: str = ""
     is_unseen: bool = False
+    is_prompt: bool = True
+    on_change: Callable[[], None] = lambda: None
     holds: set[Key] = field(default_factory=set)
     done: list[tuple[str, Any]] = field(default_factory=list)
 
@@ -39,6 +41,12 @@ class Played:
     def edits(self, tenant: Sequence[Tenancy]) -> Edits | None:
         caps = [one.cap_mib for one in tenant if one.cap_mib]
         return Edits(env={self.name: str(min(caps))}) if caps else None
+
+    def is_ready(self, tenant: Sequence[Tenancy]) -> bool:
+        return self.is_prompt
+
+    async def run(self, on_change: Callable[[], None]) -> None:
+        self.on_change = on_change
 
     def prepare(self, tenants: Tenants) -> None:
         self._note("prepare", sorted(tenants))
@@ -142,6 +150,20 @@ async def test_a_tenant_that_is_in_no_book_when_the_agent_starts_keeps_its_devic
         assert list(devices(tmp_path)) == [POD]
         await anyio.sleep(KEPT_S)
         assert not (tmp_path / FILE).exists()
+
+
+async def test_a_tenant_whose_back_end_is_not_ready_has_no_device_until_it_is(tmp_path: Path) -> None:
+    late = Played("mps", is_prompt=False)
+    async with files(tmp_path, {POD: [holding()]}, late, Played()):
+        assert devices(tmp_path) == {}
+        late.is_prompt = True
+        late.on_change()
+        await anyio.sleep(0.01)
+        assert devices(tmp_path) == {POD: {"env": ["hami-core=20000", "mps=20000"]}}
+        late.is_prompt = False
+        late.on_change()
+        await anyio.sleep(0.01)
+        assert devices(tmp_path) == {}
 
 
 async def test_several_back_ends_make_one_device(tmp_path: Path) -> None:

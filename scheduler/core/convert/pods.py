@@ -132,7 +132,7 @@ def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
         request=known.request,
         wishes=known.wishes,
         driver_caps=known.driver_caps,
-        by_agents=agentlimits.were_given(pod.metadata.annotations or {}),
+        by_agents=agentlimits.serving(known) if agentlimits.were_given(pod.metadata.annotations or {}) else (),
         mode=mode_of(known),
         deadline_s=runtimes.deadline_s(pod),
         max_runtime_s=runtimes.max_runtime_s(pod),
@@ -285,12 +285,12 @@ def _is_scaling(pod: Pod) -> bool:
     return pod.spec.scheduler_name == names.SCALING_SCHEDULER_NAME
 
 
-def _by_agents(found: Translation, hand_over: Collection[str]) -> bool:
-    """Whether the agents of nodes can limit the pod: what they give containers is named beside devices."""
-    return Source.CONFIG_MAP not in hand_over and agentlimits.are_served(found)
+def _by_agents(found: Translation, hand_over: Collection[str]) -> tuple[str, ...]:
+    """Which back ends of nodes' agents can limit the pod: what they give containers is named beside devices."""
+    return () if Source.CONFIG_MAP in hand_over else agentlimits.serving(found)
 
 
-def _enforced(pod: Pod, found: Translation, settings: Settings, *, by_agents: bool) -> tuple[str, ...]:
+def _enforced(pod: Pod, found: Translation, settings: Settings, *, by_agents: Collection[str]) -> tuple[str, ...]:
     """What the pod's node has to enforce: nothing where nobody insists."""
     required = enforcement.requirement(pod.metadata.annotations)
     if required is Requirement.NONE and not settings.require_enforcement:

@@ -170,8 +170,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=T
     wishes: Wishes = NO_WISHES
     #: Its containers read their memory caps for the driver (gpu/drivercaps.py).
     driver_caps: bool = False
-    #: Back ends of nodes' agents can hold it to its caps, or do where it is bound (gpu/agentlimits.py).
-    by_agents: bool = False
+    #: Back ends of nodes' agents that can hold it to its caps, or do where it is bound (gpu/agentlimits.py).
+    by_agents: tuple[str, ...] = ()
     #: Its mode, if tenants of another one may not be on its devices (gpu/asked.py).
     mode: str = ""
 

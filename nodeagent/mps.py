@@ -1,0 +1,116 @@
+"""The back end MPS: tenants' namespaces, which the keeper of the node makes and reads back (nodeagent/keeper/).
+
+A container is given its namespace's folder once the keeper has reported that it has its limits, and not before: a
+namespace without limits has the whole GPU, and a program that finds no socket runs without MPS.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import anyio
+
+from nodeagent.backend import Tenants
+from nodeagent.core import mps, mpsedits
+from nodeagent.core.caps import Tenancy
+from nodeagent.core.edits import Edits
+from nodeagent.core.judging import Key
+from nodeagent.core.mps import Wanted
+from nodeagent.core.mpsmessages import Report, read_report, write_wanted
+from nodeagent.core.mpssteps import Held
+from nodeagent.socketlink import SocketLink
+
+_log: Final = logging.getLogger(__name__)
+#: A keeper reports every 5 s, or later by its administrator's choice. One that is silent for longer hangs.
+SILENT_S: Final = 90.0
+
+
+class Mps:
+    """``socket``: the keeper's. ``pipes``: the daemon's pipe directory, at the same path on the host."""
+
+    name = mps.NAME
+
+    def __init__(self, socket: Path, pipes: PurePosixPath) -> None:
+        self._pipes = pipes
+        self._wanted: dict[str, Wanted] = {}
+        self._sent: tuple[Wanted, ...] = ()
+        self._held: Mapping[Key, Held] = {}
+        self._why = "no MPS keeper has reported yet"
+        self._heard_s: float | None = None
+        self._on_change: Callable[[], None] = lambda: None
+        self._link = SocketLink(socket, peer="MPS keeper", wanted=write_wanted(()), hear=self._hear, say=self._lose)
+
+    async def run(self, on_change: Callable[[], None]) -> None:
+        """Stay connected to the keeper until cancelled; call ``on_change`` when it reports something new."""
+        self._on_change = on_change
+        await self._link.run()
+
+    def trouble(self) -> str:
+        """Say why the keeper holds nobody. Trouble of one GPU is that of its tenants alone (``is_ready``)."""
+        if self._heard_s is None:
+            return self._why
+        if anyio.current_time() - self._heard_s > SILENT_S:
+            return f"the MPS keeper has been silent for {SILENT_S:g} s"
+        return ""
+
+    def edits(self, tenant: Sequence[Tenancy]) -> Edits | None:
+        """Return the folder of the tenant's namespace, and variables."""
+        wanted = mpsedits.wanted(tenant)
+        return None if wanted is None else mpsedits.edits(wanted, self._pipes)
+
+    def is_ready(self, tenant: Sequence[Tenancy]) -> bool:
+        """Whether the keeper has read back the limits that these books have."""
+        wanted = mpsedits.wanted(tenant)
+        return wanted is None or self._holding(wanted) is not None
+
+    def prepare(self, tenants: Tenants) -> None:
+        """Have the keeper make namespaces for tenants."""
+        self._wanted |= {pod: wanted for pod, held in tenants.items() if (wanted := mpsedits.wanted(held)) is not None}
+        self._send()
+
+    def tidy(self, kept: Collection[str], now_s: float) -> None:
+        """Have the keeper delete namespaces of others, once they have no client."""
+        del now_s
+        self._wanted = {pod: wanted for pod, wanted in self._wanted.items() if pod in kept}
+        self._send()
+
+    def in_place(self, tenants: Tenants) -> Collection[Key]:
+        """Return whose memory caps hold: a process of theirs has joined a namespace that has the limit."""
+        if self.trouble():
+            return ()
+        wanted = (mpsedits.wanted(held) for held in tenants.values())
+        return {
+            one.key
+            for one in wanted
+            if one is not None and one.memory_mib and (held := self._holding(one)) is not None and held.was_joined
+        }
+
+    def _holding(self, wanted: Wanted) -> Held | None:
+        held = self._held.get(wanted.key)
+        return held if held is not None and held.wanted == wanted else None
+
+    def _send(self) -> None:
+        wanted = tuple(self._wanted[pod] for pod in sorted(self._wanted))
+        if wanted != self._sent:
+            self._sent = wanted
+            self._link.want(write_wanted(wanted))
+
+    def _hear(self, message: bytes) -> None:
+        self._take(read_report(message))
+
+    def _take(self, report: Report) -> None:
+        held = {one.wanted.key: one for one in report.held}
+        if report.why and report.why != self._why:
+            _log.warning("the MPS keeper reports: %s", report.why)
+        is_new = held != self._held or self._heard_s is None
+        self._held, self._why, self._heard_s = held, report.why, anyio.current_time()
+        if is_new:
+            self._on_change()
+
+    def _lose(self, why: str) -> None:
+        """Nobody is known to be held without a keeper: its daemon may have ended with it."""
+        self._held, self._why, self._heard_s = {}, why, None
+        self._on_change()
