@@ -94,6 +94,7 @@ OF_NODES: Final[Mapping[str, str]] = {
     "numa": "Request fewer devices and CPUs per container, or use nodes with another policy ([NUMA](numa.md)).",
     "numa-free": "Wait until pods there have ended, or request fewer devices or CPUs ([NUMA](numa.md)).",
     "claim-devices": "Request fewer or other devices, end pods that use some, or add nodes.",
+    "claim-kept": "Wait: it takes about two minutes and the grace period of the pod that was deleted by force.",
     "claim-pool": "Look at the driver: `kubectl get resourceslices`.",
     "claim-selector": "Mend the selector of the claim or its DeviceClass.",
     "claim-search": "Use fewer requests or constraints in the claim.",

@@ -58,6 +58,7 @@ KIND_WORDS: Final = {
     "volume-space": "node(s) did not have enough free storage",
     "numa-free": "node(s) have too few free devices and CPUs on the same NUMA nodes",
     "claim-devices": "node(s) cannot allocate all claims",
+    "claim-kept": "node(s) have devices free only when programs of Pods that were deleted by force must have ended",
     "claim-pool": "node(s) have pools of devices that are incomplete or invalid",
     "claim-selector": "node(s) where a selector or a field of a ResourceClaim can't be evaluated",
     "claim-search": "node(s) where the search for devices ended before all ways were tried",
@@ -406,7 +407,14 @@ def _no_node(verdict: Verdict, words: Mapping[str, str]) -> str:
         words = {**words, "berth": kept}
     parts = sorted(node_reason_text(reason, words) for reason in verdict.node_reasons)
     listed = " \n".join(f"{part}." for part in parts) if parts else "there are no nodes."
-    return f"no nodes with enough resources were found: {listed}{_shortfall(verdict)}"
+    return f"no nodes with enough resources were found: {listed}{_kept(verdict)}{_shortfall(verdict)}"
+
+
+def _kept(verdict: Verdict) -> str:
+    """Name pods that vanished for which devices are kept."""
+    if not verdict.kept:
+        return ""
+    return f" Devices are kept for {', '.join(f'pod {each.pod} on node {each.node}' for each in verdict.kept)}."
 
 
 def node_reason_text(reason: NodeReason, words: Mapping[str, str] = KIND_WORDS) -> str:

@@ -6,7 +6,7 @@ A node that may not be used at all counts once, with the first reason; one that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
+from itertools import chain, count
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from scheduler.core.model.records import PodClass
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
 from scheduler.core.nodes import volumes_to_come
+from scheduler.core.nodes.claim_statement import KEPT
 from scheduler.core.nodes.ledger import MOST_ASKED
 from scheduler.core.nodes.table import (
     CONTENDED_DEVICES,
@@ -47,6 +48,8 @@ from scheduler.core.snapshot.node_mask import NodeMask
 from scheduler.core.snapshot.statement import Statement
 from wire import names
 
+#: The most pods that vanished that a verdict names.
+_MOST_KEPT = 3
 INSUFFICIENT = "insufficient"
 EXCLUDED = "excluded"
 PROBATION = "probation"
@@ -72,10 +75,12 @@ def explain(statement: Statement, ranking: Ranking, cls: PodClass, *, settings: 
     reasons += [NodeReason(k.kind, k.resource, int(np.count_nonzero(k.where & usable))) for k in lacks]
     reasons.append(NodeReason(PROBATION, "", _on_probation(statement, lacks, usable)))
     reasons += _withheld(statement, cls, lacks, usable)
+    kept = [np.flatnonzero(lack.where & usable)[:_MOST_KEPT].tolist() for lack in lacks if lack.kind == KEPT]
     return Verdict(
         code=Code.NO_NODE_FITS,
         node_reasons=tuple(sorted(reason for reason in reasons if reason.nodes)),
         shortfall=_shortfall(lacks, usable),
+        kept=statement.allocating.kept_at(chain.from_iterable(kept), _MOST_KEPT) if any(kept) else (),
     )
 
 
@@ -103,6 +108,7 @@ def explain_ways(statement: Statement, rankings: Sequence[Ranking], *, settings:
         code=Code.NO_NODE_FITS,
         node_reasons=tuple(sorted(reasons)),
         shortfall=next((verdict.shortfall for verdict in verdicts if verdict.shortfall is not None), None),
+        kept=tuple(dict.fromkeys(each for verdict in verdicts for each in verdict.kept))[:_MOST_KEPT],
     )
 
 

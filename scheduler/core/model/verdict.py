@@ -148,7 +148,8 @@ class NodeReason(msgspec.Struct, frozen=True, gc=False, order=True):
     ``volume-affinity`` and ``volume-zone`` (a volume of the pod can't be used there) | ``volumes`` (the node takes no
     more volumes of a CSI driver) | ``volume-binding`` (no volume for a claim that is not bound, and none is made there)
     | ``volume-space`` (there is no space for one) | ``claim-place`` (an allocated ResourceClaim can't be used there) |
-    ``claim-devices`` (no devices for a ResourceClaim) | ``claim-pool`` (a pool of devices is incomplete or invalid) |
+    ``claim-devices`` (no devices for a ResourceClaim) | ``claim-kept`` (some are kept for a pod that vanished: see the
+    verdict's ``kept``) | ``claim-pool`` (a pool of devices is incomplete or invalid) |
     ``claims-only`` (no device plugin offers GPUs there, and claims give them) |
     ``claims-whole`` (claims give GPUs there, and its driver lets no two claims share one) |
     ``claim-selector`` (a selector of a ResourceClaim has no answer there) | ``claim-search`` (the search was cut) |
@@ -209,6 +210,13 @@ class BerthCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     nodes: tuple[str, ...] = ()
 
 
+class KeptDevices(msgspec.Struct, frozen=True, gc=False, order=True):
+    """Devices of a node that are kept for a pod (with its namespace) of which only its program may be left."""
+
+    node: str
+    pod: str
+
+
 class DomainRoom(msgspec.Struct, frozen=True, gc=False):
     """How many of the pods a domain takes, as far as can be told without placing them."""
 
@@ -261,6 +269,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     #: Who the nodes are kept for that the group would fit on; of ``WAITS_FOR_BERTH``: the group itself, and its nodes.
     berth: BerthCause | None = None
     topology: TopologyCause | None = None
+    #: Of nodes that are out by ``claim-kept``: some of the pods for which devices are kept.
+    kept: tuple[KeptDevices, ...] = ()
 
     @property
     def reasons(self) -> Reasons:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -18,9 +19,10 @@ from scheduler.core.filters.requirements import holds
 from scheduler.core.model.claim_choice import ClaimChoice
 from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusal, RefusalCode
 from scheduler.core.model.device_need import DeviceNeed, ResourceClaimKey
-from scheduler.core.model.device_record import DeviceId
+from scheduler.core.model.device_record import DeviceId, PoolId
 from scheduler.core.model.extended_resource import Backed
 from scheduler.core.model.records import NodeRecord, PodRecord
+from scheduler.core.model.verdict import KeptDevices
 from scheduler.core.nodes.extended_claims import made_choice
 from scheduler.core.nodes.resource_claims import MOST_USERS, ResourceClaims
 from scheduler.core.nodes.table import Bools, Selection
@@ -38,6 +40,8 @@ _MOST_SEARCHING: Final = 300_000
 _USUAL: Final = 200
 #: What it takes to ask a node, in operations, and one more for each claim.
 _CHOOSING: Final = 8
+#: The kind of the reason where there would be devices, but for those that are kept for pods that vanished.
+KEPT: Final = "claim-kept"
 _ELSEWHERE: Final = DeviceRefusal(RefusalCode.NO_DEVICES)
 #: Refusal -> the kind of its reason. What is not named here has no devices.
 KINDS: Final[Mapping[RefusalCode, str]] = {
@@ -112,7 +116,35 @@ class ClaimStatement:
         """Where there are none, by kind of the reason."""
         judged = [self.choose(position, needs) for position in range(len(self._nodes))]
         kinds = [KINDS.get(each.code, "claim-devices") if isinstance(each, DeviceRefusal) else "" for each in judged]
-        return {kind: np.array([each == kind for each in kinds], np.bool_) for kind in sorted({*KINDS.values()})}
+        kept = self._claims.vanished.by_pool()
+        for position, each in enumerate(judged) if kept else ():
+            is_without = isinstance(each, DeviceRefusal) and each.code is RefusalCode.NO_DEVICES
+            if is_without and self._fits_but_for(self._kept(position, kept), position, needs):
+                kinds[position] = KEPT
+        return {kind: np.array([each == kind for each in kinds], np.bool_) for kind in sorted({*KINDS.values(), KEPT})}
+
+    def _kept(self, position: int, by_pool: Mapping[PoolId, Sequence[str]]) -> list[str]:
+        """What is kept of devices that a node reaches, for pods that vanished."""
+        pools = self._claims.inventory.view().pools_on(self._nodes[position])
+        return [*dict.fromkeys(owner for pool in pools for owner in by_pool.get(pool.pool.id, ()))]
+
+    def _fits_but_for(self, owners: Sequence[str], position: int, needs: Sequence[DeviceNeed]) -> bool:
+        """Whether a node would have devices for these needs if those of these owners were free."""
+        taken = self._in_use()
+        held = {owner: taken.get(owner) for owner in owners}
+        for owner in owners:
+            taken.drop(owner)
+        found = self._choose(position, needs) if owners else _ELSEWHERE
+        for owner, results in held.items():
+            taken.put(owner, results)
+        return not isinstance(found, DeviceRefusal)
+
+    def kept_at(self, positions: Iterable[int], most: int) -> tuple[KeptDevices, ...]:
+        """Pods for which devices of these nodes are kept, ``most`` at most."""
+        vanished = self._claims.vanished
+        by_pool = vanished.by_pool()
+        users = (each for at in positions for owner in self._kept(at, by_pool) for each in vanished.users(owner))
+        return tuple(islice(dict.fromkeys(users), most))
 
     def gives(self, resource: str, among: Bools) -> Bools:
         """On which of these nodes devices stand for an extended resource, free ones or not."""

@@ -17,7 +17,9 @@ import msgspec
 
 from scheduler.core.claims.taken import Taken
 from scheduler.core.model.device_allocation import DeviceResult, ResourceClaimRecord
+from scheduler.core.model.device_record import PoolId
 from scheduler.core.model.records import NodeRecord, PodRecord
+from scheduler.core.model.verdict import KeptDevices
 from sharing.entries import LEARNS_S, LONGEST_SILENCE_S, VANISHED_MARGIN_S
 
 _NS: Final = 1_000_000_000
@@ -28,10 +30,11 @@ _NOBODY: Final[tuple[str, ...]] = ()
 class _Wait(msgspec.Struct):
     """A pod that vanished. ``until_ns``: when it counts as ended, None: its node is silent, or that is not judged yet.
 
-    ``silent_ns``: since when its node is not ready or gone, None: it is not.
+    ``name``: with its namespace. ``silent_ns``: since when its node is not ready or gone, None: it is not.
     """
 
     node: str
+    name: str
     wait_ns: int
     until_ns: int | None = None
     silent_ns: int | None = None
@@ -113,7 +116,7 @@ class VanishedUsers:
         """A pod is gone that was bound, and that nobody saw end."""
         if pod.uid in self._uses:
             wait_s = LEARNS_S + pod.grace_s + VANISHED_MARGIN_S
-            self._waits[pod.uid] = _Wait(node=pod.node, wait_ns=wait_s * _NS)
+            self._waits[pod.uid] = _Wait(node=pod.node, name=f"{pod.namespace}/{pod.name}", wait_ns=wait_s * _NS)
 
     def ended(self, *uids: str) -> None:
         """Pods have ended."""
@@ -146,6 +149,25 @@ class VanishedUsers:
         if not self._kept:
             return None
         return min((at for wait in self._waits.values() if (at := wait.next_ns) is not None), default=None)
+
+    def by_pool(self) -> dict[PoolId, list[str]]:
+        """What is kept of each pool: what the devices are taken as."""
+        found: dict[PoolId, list[str]] = {}
+        for owner in self._kept:
+            for pool in dict.fromkeys(each.id[:2] for each in self._taken.get(owner)):
+                found.setdefault(pool, []).append(owner)
+        return found
+
+    def users(self, owner: str) -> list[KeptDevices]:
+        """The pods that may still use what is kept, each with its node."""
+        found: list[KeptDevices] = []
+        for uid in sorted(self._kept.get(owner, _NOBODY)):
+            pod = self._pod(uid)
+            if uid in self._waits:
+                found.append(KeptDevices(self._waits[uid].node, self._waits[uid].name))
+            elif pod is not None:
+                found.append(KeptDevices(pod.node, f"{pod.namespace}/{pod.name}"))
+        return found
 
     @property
     def kept(self) -> Mapping[str, Collection[str]]:

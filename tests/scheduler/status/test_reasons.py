@@ -8,6 +8,7 @@ from scheduler.core.model.verdict import (
     BerthCause,
     Code,
     DomainRoom,
+    KeptDevices,
     NodeReason,
     QueueCause,
     SubgroupShort,
@@ -304,3 +305,12 @@ def test_a_sentence_about_what_helps_is_added_where_the_text_stays_short_enough(
     reason, sentence = "x" * length, "It helps..."[:10]
     assert reasons.with_help(reason, sentence) == (f"{reason} {sentence}" if has_it else reason)
     assert reasons.with_help(reason, "") == reason
+
+
+def test_devices_that_are_kept_name_the_pods_and_the_nodes() -> None:
+    kept = (KeptDevices("a", "ns/old"), KeptDevices("b", "ns/older"))
+    verdict = Verdict(code=Code.NO_NODE_FITS, node_reasons=(NodeReason("claim-kept", "", 2),), kept=kept)
+    assert reasons.told(verdict).message == (
+        "no nodes with enough resources were found: 2 node(s) have devices free only when programs of Pods that were "
+        "deleted by force must have ended. Devices are kept for pod ns/old on node a, pod ns/older on node b."
+    )

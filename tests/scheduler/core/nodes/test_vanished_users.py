@@ -8,7 +8,10 @@ from typing import Final
 import pytest
 
 from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import Explain
+from scheduler.core.model.verdict import KeptDevices, Verdict
 from sharing.entries import LEARNS_S, LONGEST_SILENCE_S, VANISHED_MARGIN_S
+from tests.scheduler.core.device_objects import ask
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered
 from tests.scheduler.core.objects import bound, changed, cluster, ended, feed, node
 from tests.steps import counted
@@ -51,6 +54,32 @@ def _deleted(made: Cluster) -> None:
 
 def _given_anew(made: Cluster) -> None:
     feed(made, claimed("c", on=("b", "d0"), by=("uid-other",)))
+
+
+def _verdict(made: Cluster) -> Verdict:
+    (entry,) = (each for each in made.decide(1).entries if isinstance(each, Explain))
+    return entry.verdict
+
+
+@pytest.mark.parametrize("events", [(_gone, _freed), (_freed,)], ids=["gone", "not gone yet"])
+def test_a_pod_that_waits_for_a_kept_device_names_the_pod_and_the_node(
+    events: Sequence[Callable[[Cluster], None]],
+) -> None:
+    made = _made()
+    for event in events:
+        event(made)
+    verdict = _verdict(made)
+    assert [(each.kind, each.nodes) for each in verdict.node_reasons] == [("claim-kept", 1)]
+    assert verdict.kept == (KeptDevices("a", "ns/old"),)
+
+
+def test_a_kept_device_that_would_not_help_is_no_reason() -> None:
+    made = _made()
+    feed(made, claimed("d", ask(count=2)))
+    _gone(made)
+    _freed(made)
+    verdict = _verdict(made)
+    assert ([(each.kind, each.nodes) for each in verdict.node_reasons], verdict.kept) == ([("claim-devices", 1)], ())
 
 
 _BASE: Mapping[str, Sequence[Callable[[Cluster], None]]] = {
