@@ -10,11 +10,14 @@ import msgspec
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.plan import Bind, Placement, Plan
+from scheduler.core.model.plan import Bind, MakeRoom, Placement, Plan
+from scheduler.core.model.room import RoomFacts
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.nodes.mounting import reasons
 from tests.scheduler.core.numa_objects import GPU, report, spec
-from tests.scheduler.core.objects import Fed, bound, cluster, feed, node, pod, reservation
+from tests.scheduler.core.objects import Fed, bound, cluster, feed, node, pod, queue, reservation
+from tests.scheduler.core.room.scenes import NOON_S, running
+from wire import names
 from wire.core import Pod
 
 _ON = Settings(makes_room=False, aligns_numa=True)
@@ -204,3 +207,18 @@ def test_after_all_the_ledger_is_as_a_recount_has_it() -> None:
     made = _made(node("n1", 6), *(_pod(name, 2) for name in "abc"), n1=[{GPU: 3}, {GPU: 3}])
     made.decide(0)
     assert made.validate() == []
+
+
+@pytest.mark.parametrize(("has_object", "evicts"), [(False, True), (True, False)])
+def test_nobody_is_evicted_in_vain_for_a_pod_that_would_not_be_aligned(has_object: bool, evicts: bool) -> None:
+    """An object does not say on which NUMA node a pod's devices are, so devices of victims count as used there."""
+    others = [running(name, "q", "n1", gpus=4, priority=10) for name in ("v", "w")]
+    wanted = pod("p", gpus=4, priority=50, labels={names.QUEUE_LABEL: "q"})
+    made = cluster(node("n1"), queue("q", gpu=(0, 1, -1)), *others, wanted, settings=Settings(aligns_numa=True))
+    made.note_room_facts(RoomFacts())
+    if has_object:
+        made.numa.put(report("n1", {GPU: (4, 0)}, {GPU: (4, 0)}))
+    plan = made.decide(0, wall_s=NOON_S)
+    assert any(isinstance(entry, MakeRoom) for entry in plan.entries) is evicts
+    if has_object:
+        assert reasons(made) == {"insufficient": 1, "numa-free": 1}
