@@ -123,9 +123,9 @@ async def test_a_tenant_that_is_kept_is_wanted_and_one_that_is_not_is_no_more(tm
     async with both(tmp_path) as on:
         on.mps.prepare({POD: MINE})
         on.mps.prepare({})
-        on.mps.tidy([POD])
+        on.mps.tidy([POD], 0.0)
         await on.until_wanted(WANTED)
-        on.mps.tidy([])
+        on.mps.tidy([], 0.0)
         await on.until_wanted()
 
 
