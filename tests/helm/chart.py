@@ -78,6 +78,7 @@ TABLE: Mapping[str, Values] = {
         },
     },
     "warden": {"nodeAgent": {"enabled": True, "warden": {"enabled": True}}},
+    "mps": {"nodeAgent": {"enabled": True, "mps": {"enabled": True, "args": {"interval-s": 10}}}},
     "warden-that-limits": {"nodeAgent": {"enabled": True, "warden": {"enabled": True, "driverLimits": True}}},
     "warden-that-ends": {
         "nodeAgent": {

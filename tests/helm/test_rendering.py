@@ -15,6 +15,7 @@ from cli.main import _parser
 from cli.nodeagentprocess import settings as node_agent_settings
 from cli.page.settings import PageSettings, is_loopback
 from cli.settings.gathering import from_line
+from nodeagent.keeper import options as keeper_options
 from nodeagent.warden import options as warden_options
 from tests.cli.given import options
 from tests.helm.chart import TABLE, Object, Refused, Values, arguments_of, helm, only, rendered, written
@@ -206,6 +207,60 @@ def test_a_warden_that_sets_limits_has_the_right_for_it_and_sees_control_groups(
     assert mounts == ([{"name": "control-groups", "mountPath": "/sys/fs/cgroup", "readOnly": True}] if limits else [])
     of_host = [each["hostPath"]["path"] for each in spec["volumes"]]
     assert of_host == (["/sys/fs/cgroup"] if limits else []) + ["/run/moorage/warden"]
+
+
+def test_the_keeper_of_mps_has_no_token_no_network_and_no_power_and_is_replaced_only_by_hand(tmp_path: Path) -> None:
+    objects = rendered(tmp_path, TABLE["mps"])
+    keeper = only(objects, "DaemonSet", "moorage-mps-keeper")
+    assert (keeper["metadata"]["namespace"], keeper["spec"]["updateStrategy"]) == (
+        names.NODE_NAMESPACE,
+        {"type": "OnDelete"},
+    )
+    spec = keeper["spec"]["template"]["spec"]
+    assert (spec["hostPID"], spec["automountServiceAccountToken"]) == (True, False)
+    assert not {"hostNetwork", "hostIPC", "serviceAccountName"} & spec.keys()
+    (container,) = spec["containers"]
+    own = container["securityContext"]
+    assert (own["capabilities"], own["allowPrivilegeEscalation"]) == ({"drop": ["ALL"]}, False)
+    assert (own["readOnlyRootFilesystem"], "privileged" in own, "ports" in container) == (True, False, False)
+    policy = only(objects, "NetworkPolicy", "moorage-mps-keeper")["spec"]
+    assert (policy["policyTypes"], {"ingress", "egress"} & policy.keys()) == (["Ingress", "Egress"], set())
+
+
+def test_agent_and_keeper_of_mps_meet_at_one_socket_and_pipes_are_where_the_node_has_them(tmp_path: Path) -> None:
+    objects = rendered(tmp_path, TABLE["mps"])
+    agent, keeper = (
+        only(objects, "DaemonSet", f"moorage-{which}")["spec"]["template"]["spec"]
+        for which in ("node-agent", "mps-keeper")
+    )
+    command, *given = keeper["containers"][0]["args"]
+    parser = argparse.ArgumentParser()
+    keeper_options.add_options(parser)
+    read = parser.parse_args(given)
+    assert (command, read.interval_s) == ("mps-keeper", 10 * 10**9)
+    assert f"--mps-keeper={read.socket}" in agent["containers"][0]["args"]
+    for spec in (agent, keeper):
+        hosts = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
+        mounted = {hosts[each["name"]] for each in spec["containers"][0]["volumeMounts"] if each["name"] in hosts}
+        assert str(Path(read.socket).parent) in mounted
+        assert (read.pipes in mounted) is (spec is keeper)
+
+
+@pytest.mark.parametrize(
+    ("agent", "why"),
+    [
+        ({"mps": {"enabled": True}}, r"nodeAgent\.mps\.enabled: a keeper gets its tenants from the agent"),
+        (
+            {"enabled": True, "mps": {"enabled": True}, "hamiCore": {"library": "/l.so"}},
+            r"nodeAgent\.mps\.enabled: not allowed beside nodeAgent\.hamiCore\.library",
+        ),
+    ],
+)
+def test_a_keeper_of_mps_without_an_agent_or_beside_a_library_is_refused(
+    tmp_path: Path, agent: dict[str, object], why: str
+) -> None:
+    with pytest.raises(Refused, match=why):
+        rendered(tmp_path, {"nodeAgent": agent})
 
 
 def test_a_warden_without_an_agent_is_refused(tmp_path: Path) -> None:
