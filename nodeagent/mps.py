@@ -18,6 +18,7 @@ from nodeagent.core import mps, mpsedits
 from nodeagent.core.caps import Tenancy
 from nodeagent.core.edits import Edits
 from nodeagent.core.judging import Key
+from nodeagent.core.lingering import Lingering
 from nodeagent.core.mps import Wanted
 from nodeagent.core.mpsmessages import Report, read_report, write_wanted
 from nodeagent.core.mpssteps import Held
@@ -26,6 +27,8 @@ from nodeagent.socketlink import SocketLink
 _log: Final = logging.getLogger(__name__)
 #: A keeper reports every 5 s, or later by its administrator's choice. One that is silent for longer hangs.
 SILENT_S: Final = 90.0
+#: A pod may be in no book while a lost reservation is made again. A container that runs can't be given another folder.
+KEPT_S: Final = 600.0
 
 
 class Mps:
@@ -36,12 +39,15 @@ class Mps:
     def __init__(self, socket: Path, pipes: PurePosixPath) -> None:
         self._pipes = pipes
         self._wanted: dict[str, Wanted] = {}
-        self._sent: tuple[Wanted, ...] = ()
+        #: None before books are known. An empty list would have the keeper delete namespaces of the last agent.
+        self._sent: tuple[Wanted, ...] | None = None
         self._held: Mapping[Key, Held] = {}
         self._why = "no MPS keeper has reported yet"
+        self._is_down = False
+        self._lingering = Lingering(KEPT_S)
         self._heard_s: float | None = None
         self._on_change: Callable[[], None] = lambda: None
-        self._link = SocketLink(socket, peer="MPS keeper", wanted=write_wanted(()), hear=self._hear, say=self._lose)
+        self._link = SocketLink(socket, peer="MPS keeper", wanted=None, hear=self._hear, say=self._lose)
 
     async def run(self, on_change: Callable[[], None]) -> None:
         """Stay connected to the keeper until cancelled; call ``on_change`` when it reports something new."""
@@ -50,7 +56,7 @@ class Mps:
 
     def trouble(self) -> str:
         """Say why the keeper holds nobody. Trouble of one GPU is that of its tenants alone (``is_ready``)."""
-        if self._heard_s is None:
+        if self._heard_s is None or self._is_down:
             return self._why
         if anyio.current_time() - self._heard_s > SILENT_S:
             return f"the MPS keeper has been silent for {SILENT_S:g} s"
@@ -73,9 +79,10 @@ class Mps:
 
     def tidy(self, kept: Collection[str], now_s: float) -> None:
         """Have the keeper delete namespaces of others, once they have no client."""
-        del now_s
-        self._wanted = {pod: wanted for pod, wanted in self._wanted.items() if pod in kept}
-        self._send()
+        lingering = self._lingering.take(kept, now_s)
+        self._wanted = {pod: wanted for pod, wanted in self._wanted.items() if pod in lingering}
+        if self._sent is not None:
+            self._send()
 
     def in_place(self, tenants: Tenants) -> Collection[Key]:
         """Return whose memory caps hold: a process of theirs has joined a namespace that has the limit."""
@@ -105,8 +112,9 @@ class Mps:
         held = {one.wanted.key: one for one in report.held}
         if report.why and report.why != self._why:
             _log.warning("the MPS keeper reports: %s", report.why)
-        is_new = held != self._held or self._heard_s is None
-        self._held, self._why, self._heard_s = held, report.why, anyio.current_time()
+        is_new = held != self._held or self._heard_s is None or report.is_down != self._is_down
+        self._held, self._why, self._is_down = held, report.why, report.is_down
+        self._heard_s = anyio.current_time()
         if is_new:
             self._on_change()
 

@@ -22,14 +22,14 @@ _READ_BYTES: Final = 1 << 16
 
 
 class SocketLink:
-    """``peer``: what the other end is called. ``wanted``: the first message for it.
+    """``peer``: what the other end is called. ``wanted``: the first message for it; None: none before ``want``.
 
     ``hear`` takes each message, or raises MalformedMessage. ``say`` is told why a connection ended, once until there
     was a report again.
     """
 
     def __init__(
-        self, path: Path, *, peer: str, wanted: bytes, hear: Callable[[bytes], None], say: Callable[[str], None]
+        self, path: Path, *, peer: str, wanted: bytes | None, hear: Callable[[bytes], None], say: Callable[[str], None]
     ) -> None:
         self._path = path
         self._peer = peer
@@ -84,8 +84,9 @@ class SocketLink:
     async def _send(self, stream: ByteStream) -> None:
         while True:
             self._changed = anyio.Event()
-            with anyio.fail_after(_SEND_S):
-                await stream.send(self._wanted)
+            if self._wanted is not None:
+                with anyio.fail_after(_SEND_S):
+                    await stream.send(self._wanted)
             await self._changed.wait()
 
     async def _hear(self, stream: ByteStream) -> None:

@@ -32,7 +32,7 @@ def content(edits: Mapping[str, Edits]) -> bytes:
 
 def pods_in(content: bytes) -> frozenset[str]:
     """Return the pods that have a device in a file. Raises ValueError for one that can't be read."""
-    return frozenset(str(each["name"]) for each in _devices(content))
+    return frozenset(each["name"] for each in _devices(content))
 
 
 def narrowed(content: bytes, pods: Collection[str]) -> bytes:
@@ -44,7 +44,7 @@ def narrowed(content: bytes, pods: Collection[str]) -> bytes:
 def _devices(content: bytes) -> list[dict[str, Any]]:
     try:
         found: list[dict[str, Any]] = json.loads(content)["devices"]
-        return [each for each in found if each["name"]]
+        return [each for each in found if isinstance(each["name"], str) and each["name"]]
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{FILE} is no file of limits: {error}") from error
 

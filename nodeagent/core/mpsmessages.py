@@ -24,10 +24,14 @@ _MOST_MIB: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One look of the keeper. ``why``: what is wrong, "" for nothing; tenants may be held all the same."""
+    """One look of the keeper. ``why``: what is wrong, "" for nothing; tenants may be held all the same.
+
+    ``is_down``: the control daemon does not answer, so nobody is held.
+    """
 
     held: tuple[Held, ...] = ()
     why: str = ""
+    is_down: bool = False
 
 
 def write_wanted(tenants: Iterable[Wanted]) -> bytes:
@@ -48,16 +52,18 @@ def read_wanted(message: bytes) -> tuple[Wanted, ...]:
 def write_report(report: Report) -> bytes:
     """Write a report."""
     held = [[*_written(one.wanted), one.was_joined] for one in report.held[:MOST_TENANTS]]
-    return framed({"held": held, "why": report.why[:LONGEST_WHY]})
+    return framed({"held": held, "why": report.why[:LONGEST_WHY], "down": report.is_down})
 
 
 def read_report(message: bytes) -> Report:
     """Read a report. Raises MalformedMessage."""
-    said = _object(message, {"held", "why"})
-    why = said["why"]
+    said = _object(message, {"held", "why", "down"})
+    why, is_down = said["why"], said["down"]
     if not isinstance(why, str) or len(why) > LONGEST_WHY:
         raise MalformedMessage(f"why: {_shown(why)}; a text of at most {LONGEST_WHY} characters is allowed")
-    return Report(tuple(_held(each) for each in _listed(said["held"], "held")), why)
+    if not isinstance(is_down, bool):
+        raise MalformedMessage(f"down: {_shown(is_down)}; true or false is allowed")
+    return Report(tuple(_held(each) for each in _listed(said["held"], "held")), why, is_down)
 
 
 def _written(one: Wanted) -> list[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -45,7 +46,9 @@ def commands(wanted: Iterable[Wanted], said: Said, *, pipes: PurePosixPath) -> t
     A namespace without limits has the whole GPU. No container has it before it was read back with limits (``held``).
     """
     tenants = mps.alone(wanted)
-    limiting = [command for device, its in _by_device(tenants).items() for command in _for(device, its, said, pipes)]
+    by_device = [_for(device, its, said, pipes) for device, its in _by_device(tenants).items()]
+    # In turns: a GPU on which nothing succeeds holds up no other one.
+    limiting = [command for turn in zip_longest(*by_device) for command in turn if command is not None]
     return (*limiting, *_leftovers(tenants, said))[:MOST_COMMANDS]
 
 

@@ -70,7 +70,8 @@ class Keeper:
             said = self._control.look()
         except (NoAnswer, Refused) as error:
             # One that was just started does not answer yet; none is started beside one that answers.
-            return Report(why=self._daemon.tend(self._clock_ns()) or f"the MPS control daemon does not answer: {error}")
+            why = self._daemon.tend(self._clock_ns()) or f"the MPS control daemon does not answer: {error}"
+            return Report(why=why, is_down=True)
         self._joined = _joined(self._joined, said)
         if wanted is None:
             return Report()
@@ -80,7 +81,7 @@ class Keeper:
                 refused = self._carry_out(asked)
                 said = self._control.look()
             except (NoAnswer, Refused) as error:
-                return Report(why=f"the MPS control daemon does not answer: {error}")
+                return Report(why=f"the MPS control daemon does not answer: {error}", is_down=True)
         held = mpssteps.held(wanted, said, pipes=pipes, joined=self._joined)
         reachable = tuple(one for one in held if _is_socket(mps.folder(pipes, one.wanted)))
         return Report(reachable, refused or mpssteps.trouble(wanted, said, pipes=pipes))

@@ -254,9 +254,17 @@ def test_agent_and_keeper_of_mps_meet_at_one_socket_and_pipes_are_where_the_node
             {"enabled": True, "mps": {"enabled": True}, "hamiCore": {"library": "/l.so"}},
             r"nodeAgent\.mps\.enabled: not allowed beside nodeAgent\.hamiCore\.library",
         ),
+        (
+            {"enabled": True, "mps": {"enabled": True}, "hamiCore": {"removeFiles": True}},
+            r"nodeAgent\.hamiCore\.removeFiles: not allowed beside library and nodeAgent\.mps\.enabled",
+        ),
+        (
+            {"enabled": True, "mps": {"enabled": True, "args": {"pipes": "/p"}}},
+            r"nodeAgent\.mps\.args\.pipes: not allowed",
+        ),
     ],
 )
-def test_a_keeper_of_mps_without_an_agent_or_beside_a_library_is_refused(
+def test_a_keeper_of_mps_that_its_agent_could_not_use_is_refused(
     tmp_path: Path, agent: dict[str, object], why: str
 ) -> None:
     with pytest.raises(Refused, match=why):

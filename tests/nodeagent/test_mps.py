@@ -14,7 +14,7 @@ from nodeagent.core.caps import Tenancy
 from nodeagent.core.mps import Wanted
 from nodeagent.core.mpsmessages import Report, read_wanted, write_report
 from nodeagent.core.mpssteps import Held
-from nodeagent.mps import Mps
+from nodeagent.mps import KEPT_S, Mps
 from nodeagent.warden.listening import Listener
 from tests.nodeagent.core.test_mps import GPU, PIPES, POD
 from tests.nodeagent.core.test_mpsedits import holding
@@ -125,8 +125,37 @@ async def test_a_tenant_that_is_kept_is_wanted_and_one_that_is_not_is_no_more(tm
         on.mps.prepare({})
         on.mps.tidy([POD], 0.0)
         await on.until_wanted(WANTED)
-        on.mps.tidy([], 0.0)
+        on.mps.tidy([], KEPT_S - 1)
+        await on.until_wanted(WANTED)
+        on.mps.tidy([], KEPT_S)
         await on.until_wanted()
+
+
+async def test_before_books_are_known_nothing_is_sent(tmp_path: Path) -> None:
+    """An empty list would have the keeper delete what containers of an agent before this one have mounted."""
+    async with both(tmp_path) as on:
+        on.mps.tidy([], 0.0)
+        for _ in range(20):
+            on.keeper.wait(0)
+            await anyio.sleep(0.001)
+        await on.report(Report())
+        assert on.keeper.said is None
+        on.mps.prepare({})
+        await on.until_wanted()
+
+
+async def test_a_daemon_that_is_down_is_trouble_and_a_gpu_that_is_not_served_is_that_of_its_tenants(
+    tmp_path: Path,
+) -> None:
+    async with both(tmp_path) as on:
+        on.mps.prepare({POD: MINE})
+        await on.until_wanted(WANTED)
+        await on.report(Report(why="the MPS server of it is not ready"))
+        assert on.mps.trouble() == ""
+        await on.report(Report(why="the MPS control daemon can't be started", is_down=True))
+        assert on.mps.trouble() == "the MPS control daemon can't be started"
+        await on.report(Report())
+        assert on.mps.trouble() == ""
 
 
 def test_a_tenant_that_mps_does_not_serve_is_not_waited_for() -> None:

@@ -134,9 +134,11 @@ class ClaimStatement:
         held = {owner: taken.get(owner) for owner in owners}
         for owner in owners:
             taken.drop(owner)
-        found = self._choose(position, needs) if owners else _ELSEWHERE
-        for owner, results in held.items():
-            taken.put(owner, results)
+        try:
+            found = self._choose(position, needs) if owners else _ELSEWHERE
+        finally:
+            for owner, results in held.items():
+                taken.put(owner, results)
         return not isinstance(found, DeviceRefusal)
 
     def kept_at(self, positions: Iterable[int], most: int) -> tuple[KeptDevices, ...]:

@@ -55,6 +55,12 @@ def test_a_file_that_can_not_be_read_gives_nobody_anything(said: bytes) -> None:
     assert edits_in(said) == {}
 
 
+def test_a_device_whose_name_is_no_text_is_left_out() -> None:
+    said = json.dumps({"devices": [{"name": ["a"]}, {"name": POD}]}).encode()
+    assert pods_in(said) == {POD}
+    assert pods_in(narrowed(said, {POD})) == {POD}
+
+
 def test_a_file_is_narrowed_down_to_some_pods_and_keeps_what_another_version_wrote() -> None:
     said = json.loads(content({POD: Edits(env={"A": "1"}), OTHER: Edits(env={"A": "2"})}))
     said["annotations"] = {"of": "another version"}

@@ -24,8 +24,11 @@ def body(frame: bytes) -> bytes:
 
 def test_what_is_written_is_read() -> None:
     assert read_wanted(body(write_wanted([MINE]))) == (MINE,)
-    report = Report((Held(MINE, was_joined=True),), "the MPS server is not ready")
-    assert read_report(body(write_report(report))) == report
+    for report in (
+        Report((Held(MINE, was_joined=True),), "the MPS server is not ready"),
+        Report(why="no", is_down=True),
+    ):
+        assert read_report(body(write_report(report))) == report
 
 
 def test_a_tenant_that_no_keeper_takes_is_left_out_for_the_others() -> None:
@@ -61,11 +64,12 @@ def test_tenants_of_another_form_are_refused_whole(said: object) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        {"held": [SAID], "why": ""},
-        {"held": [[*SAID, 1]], "why": ""},
-        {"held": [], "why": "x" * 201},
-        {"held": [], "why": None},
-        {"held": []},
+        {"held": [SAID], "why": "", "down": False},
+        {"held": [[*SAID, 1]], "why": "", "down": False},
+        {"held": [], "why": "x" * 201, "down": False},
+        {"held": [], "why": None, "down": False},
+        {"held": [], "why": "", "down": 1},
+        {"held": [], "why": ""},
     ],
 )
 def test_reports_of_another_form_are_refused(said: object) -> None:

@@ -188,6 +188,12 @@ def test_a_look_has_a_bound_and_the_rest_comes_later() -> None:
     assert len(daemon.held(many)) == 100
 
 
+def test_a_gpu_on_which_nothing_succeeds_holds_up_no_other_one() -> None:
+    ill = [Wanted(f"{number:08x}-1111-4222-8333-444444444444", GPU, 1_024, 50) for number in range(100)]
+    asked = commands([*ill, Wanted(POD, OTHER, 5_120, 30)], Said(), pipes=PIPES)
+    assert sum(command.device == OTHER for command in asked) == 4
+
+
 _TENANTS = st.lists(
     st.builds(
         Wanted,
