@@ -110,7 +110,7 @@ PLAIN_LOG = build/test-plain.log
 test-plain: $(READY)
 	@mkdir -p build
 	@echo 'test-plain: $(PLAIN_LOG) has the output of tests without a control plane; it is printed when they have ended'
-	@nice -n 5 $(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node' $(ARGS) \
+	@nice -n 3 $(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal -m 'not cluster and not node' $(ARGS) \
 	>$(PLAIN_LOG) 2>&1; status=$$?; cat $(PLAIN_LOG); exit $$status
 
 test-real: $(READY)
