@@ -24,7 +24,7 @@ _READ_BYTES: Final = 1 << 16
 class SocketLink:
     """``peer``: what the other end is called. ``wanted``: the first message for it; None: none before ``want``.
 
-    ``hear`` takes each message, or raises MalformedMessage. ``say`` is told why a connection ended, once until there
+    ``hear`` takes each message, or raises MalformedMessage. ``say`` gets why a connection ended, once until there
     was a report again.
     """
 

@@ -1,7 +1,7 @@
 """The control daemon of MPS as a child of the keeper.
 
 Its end is the end of its clients' programs. So one that runs is never ended by the keeper, also where it does not
-answer, until the keeper is told to stop. One that has ended is started again, after a pause that doubles.
+answer, until the keeper stops. One that has ended is started again, after a pause that doubles.
 """
 
 from __future__ import annotations

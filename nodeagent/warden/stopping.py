@@ -1,4 +1,4 @@
-"""How a process of the node is told to stop, and writes its lines: the warden's, and the keeper's of MPS."""
+"""How a process of the node stops, and writes its lines: the warden's, and the keeper's of MPS."""
 
 from __future__ import annotations
 
