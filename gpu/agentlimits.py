@@ -55,7 +55,7 @@ BACK_ENDS: Final[Mapping[str, Callable[[Translation, Sequence[Cap]], bool]]] = {
 
 
 def serving(taken: Translation) -> tuple[str, ...]:
-    """Return the back ends that limit the pod in whichever form it is placed, where devices are told by CDI."""
+    """Return the back ends that limit the pod in each form it may be placed in, where containers get devices by CDI."""
     if not (taken.wishes.memory_cap or taken.wishes.compute_cap):
         return ()
     forms = [msgspec.structs.replace(taken, request=each) for each in (taken.request, *taken.alternatives)]

@@ -24,7 +24,7 @@ _MOST_MIB: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One look of the keeper. ``why``: what is wrong, "" for nothing; tenants may be held all the same.
+    """One look of the keeper. ``why``: what is wrong, "" for nothing; some tenants may be held nevertheless.
 
     ``is_down``: the control daemon does not answer, so nobody is held.
     """
