@@ -1,18 +1,14 @@
-"""The process of ``moorage warden`` or ``mps-keeper``: this one becomes it, so that nothing of its imports stays."""
+"""Becoming another program of the node, as ``moorage warden`` does: nothing of the command line's imports stays."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn
-
-WARDEN: Final = "nodeagent.warden.main"
+from typing import NoReturn
 
 
-def run(
-    options: Sequence[str], *, program: str = WARDEN, become: Callable[[str, list[str]], NoReturn] = os.execv
-) -> NoReturn:
+def run(program: str, options: Sequence[str], *, become: Callable[[str, list[str]], NoReturn] = os.execv) -> NoReturn:
     """Become ``python -m PROGRAM`` with these options; returns never.
 
     With the module search path as it is here: a program that was started from a folder has that folder on it.

@@ -22,6 +22,6 @@ def add_command(commands: _Commands) -> None:
 
 
 def _start(arguments: argparse.Namespace) -> int:
-    from cli import wardenprocess  # noqa: PLC0415 - for those who start one
+    from cli import becoming  # noqa: PLC0415 - for those who start one
 
-    return wardenprocess.run(options.written(arguments))
+    return becoming.run("nodeagent.warden.main", options.written(arguments))

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from cli import main, wardenprocess
+from cli import becoming, main
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,7 +27,7 @@ def test_the_process_becomes_the_warden_with_its_options(monkeypatch: pytest.Mon
         raise Become(program)
 
     with pytest.raises(Become, match=sys.executable):
-        wardenprocess.run(["--dry-run=false"], become=become)
+        becoming.run("nodeagent.warden.main", ["--dry-run=false"], become=become)
     assert became == [[sys.executable, "-m", "nodeagent.warden.main", "--dry-run=false"]]
 
 
