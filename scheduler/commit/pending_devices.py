@@ -23,13 +23,14 @@ from kube.client.resources import PODS
 from scheduler.commit.until_written import NotWritten, until_written
 from scheduler.core.model.claim_choice import ClaimChoice
 from scheduler.core.model.plan import Placement
+from scheduler.core.nodes.reserved_elsewhere import READY_WITHIN_S
 from scheduler.watch.cache import Cache, Waiting
 from wire import names
 from wire.core import Condition, Pod
 from wire.rfc3339 import rfc3339
 
 #: Devices have this long to be ready for their pod once they are allocated, as with kube-scheduler.
-BINDING_S: Final = 600.0
+BINDING_S: Final = float(READY_WITHIN_S)
 #: The most claims that the message names, and conditions that an event does.
 _NAMED: Final = 3
 _log: Final = logging.getLogger(__name__)

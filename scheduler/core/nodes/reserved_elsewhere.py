@@ -12,8 +12,8 @@ from typing import Final
 
 #: Of the second time.
 _FIRST_S: Final = 1
-#: As long as a scheduler waits for devices to get ready (commit/pending_devices.py).
-_MOST_S: Final = 600
+#: As long as a scheduler waits for devices to get ready.
+READY_WITHIN_S: Final = 600
 
 
 class ReservedElsewhere:
@@ -30,7 +30,7 @@ class ReservedElsewhere:
 
     def note_given_back(self, uid: str) -> None:
         """What another process reserved for a pod was given back."""
-        self._pauses_s[uid] = min(_MOST_S, max(_FIRST_S, 2 * self.pause_s(uid)))
+        self._pauses_s[uid] = min(READY_WITHIN_S, max(_FIRST_S, 2 * self.pause_s(uid)))
 
     def leave_alone(self, uid: str) -> None:
         """The pause of a pod begins."""

@@ -349,35 +349,18 @@ async def test_a_scheduler_that_dies_at_the_condition_leaves_a_pod_that_the_next
         assert phases(world) == {"p": "Running"}
 
 
-async def test_a_pod_that_was_edited_before_its_condition_is_written_gets_its_device_again() -> None:
+@pytest.mark.parametrize(
+    "plural",
+    [
+        pytest.param("pods", id="before its condition is written"),
+        # The attempt knows of the edit before it would write the condition: it does not wait for the device.
+        pytest.param("resourceclaims", id="while its claim is reserved"),
+    ],
+)
+async def test_a_pod_that_is_edited_meanwhile_gets_its_device_again(plural: str) -> None:
     async with _stage(1) as (world, made):
         seen: list[Call] = []
-        is_status = is_call("scheduler", "patch", "pods", "status")
-
-        def delays(call: Call) -> Fault | None:
-            if seen or not is_status(call):
-                return None
-            seen.append(call)
-            return Fault(delay_s=2.0)
-
-        world.server.faults.on_request.append(delays)
-        await create_claim(made, "c")
-        await create(world, using(pod("p"), "c"))
-        while not seen:
-            await settle(0.1)
-        await world.api.patch(PODS, "p", {"metadata": {"labels": {"edited": "yes"}}}, namespace=TEAM)
-        await settle(60)
-        assert (_says(world), users(await _claim(made))) == (names.REASON_DEVICES_PENDING, ["p"])
-        await _report(made, await _claim(made), _UP)
-        await settle(20)
-        assert phases(world) == {"p": "Running"}
-
-
-async def test_a_pod_that_was_edited_while_its_claim_was_reserved_gets_its_device_again() -> None:
-    """The attempt knows of the edit before it would write the condition: it does not wait for the device."""
-    async with _stage(1) as (world, made):
-        seen: list[Call] = []
-        is_status = is_call("scheduler", "patch", "resourceclaims", "status")
+        is_status = is_call("scheduler", "patch", plural, "status")
 
         def delays(call: Call) -> Fault | None:
             if seen or not is_status(call):
