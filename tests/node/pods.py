@@ -179,6 +179,19 @@ class Machine:
             within_s=_GIVEN_BACK_WITHIN_S,
         )
 
+    def await_empty(self) -> None:
+        """Wait until no pod is left in any namespace, and no container on the node.
+
+        A pod that was deleted by force, or that a test before left in another namespace, takes a slot of the node.
+        """
+
+        def found() -> list[str]:
+            pods = self.plane.rest().call("GET", "/api/v1/pods")["items"]
+            tasks = self.node.run(*CTR, "tasks", "ls", "--quiet").split()
+            return [f"{one['metadata']['namespace']}/{one['metadata']['name']}" for one in pods] + tasks
+
+        eventually(lambda: not found() or None, lambda: f"pods and containers to go: {found()}")
+
     def kill(self, name: str, namespace: str = NAMESPACE) -> None:
         """Kill the process of a pod's only container."""
         self.signal(name, "SIGKILL", namespace)

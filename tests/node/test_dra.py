@@ -86,12 +86,12 @@ def _claimed(machine: Machine, name: str) -> set[str]:
     return set(next(line for line in lines if line.startswith("claimed")).split()[1:])
 
 
-def _waits_for_devices(machine: Machine, name: str) -> None:
-    """Wait until the scheduler has said that there are no devices for a pod."""
+def _waits_for_devices(machine: Machine, name: str, why: str = "cannot allocate all claims") -> None:
+    """Wait until the scheduler has said why there are no devices for a pod."""
 
     def says() -> bool | None:
         conditions = machine.get(name)["status"].get("conditions", ())
-        return any("cannot allocate all claims" in one.get("message", "") for one in conditions) or None
+        return any(why in one.get("message", "") for one in conditions) or None
 
     eventually(says, lambda: f"{name} to wait for devices: {machine.get(name)['status']}")
 
@@ -211,9 +211,8 @@ def test_devices_of_a_pod_that_was_deleted_by_force_are_prepared_again_when_its_
     has_ended = f"has unprepared {NAMESPACE}/{name}-deaf"
     if is_known:
         machine.create(_using(f"{name}-next", template=name))
+        _waits_for_devices(machine, f"{name}-next", f"Devices are kept for pod {NAMESPACE}/{name}-deaf")
         eventually(lambda: has_ended in node.driver_log() or None, lambda: f"{name}-deaf to end")
-        _waits_for_devices(machine, f"{name}-next")
-        assert not machine.get(f"{name}-next")["spec"].get("nodeName")
         _restart(moorage)
     else:
         _restart(moorage)

@@ -72,12 +72,17 @@ def test_each_container_sees_the_devices_that_it_asks_for(machine: Machine, node
     machine.create(wanted)
     (of_main,) = machine.sees(name)
 
-    def told(container: str) -> str:
-        return eventually(lambda: node.output(NAMESPACE, name, container) or None, lambda: f"{container} to tell")
+    def told(container: str, wanted: str) -> str:
+        """Wait for a line with what is wanted: the lines of a traceback come one by one."""
 
-    of_beside, of_without = told("beside"), told("without")
-    assert {of_main, *of_beside.split()[1:]} == set(node.claimable)
-    assert "NVML Shared Library Not Found" in of_without
+        def line() -> str | None:
+            lines = node.output(NAMESPACE, name, container).splitlines()
+            return next((one for one in lines if wanted in one), None)
+
+        return eventually(line, lambda: f"{container} to tell: {node.output(NAMESPACE, name, container)}")
+
+    assert {of_main, *told("beside", "sees").split()[1:]} == set(node.claimable)
+    assert told("without", "NVML Shared Library Not Found")
 
 
 def test_a_gang_starts_when_there_are_devices_for_all(machine: Machine, node: ClaimNode, name: str) -> None:

@@ -217,11 +217,13 @@ class Node:
     def output(self, namespace: str, pod: str, container: str, *, uid: str = "*") -> str:
         """What the newest life of a container has written, without the runtime's marks; "" before it has begun.
 
-        ``uid`` tells a pod from those that had its name before: their logs stay for a while.
+        ``uid`` tells a pod from those that had its name before: their logs stay for a while. A line that the runtime
+        has not written to its end is left out.
         """
         logs = (self.folder / "log" / "pods").glob(f"{namespace}_{pod}_{uid}/{container}/*.log")
         newest = max(logs, key=lambda path: path.stat().st_mtime_ns, default=None)
-        lines = newest.read_text().splitlines() if newest else []
+        whole, _, _ = newest.read_text().rpartition("\n") if newest else ("", "", "")
+        lines = whole.splitlines()
         return "".join(line.split(" ", 3)[3] + "\n" for line in lines)
 
     def status(self) -> dict[str, Any]:

@@ -87,11 +87,15 @@ class RealStage:
 def real(machine: Machine) -> Iterator[RealStage]:
     """The machine as it was found, with nothing on it, before and after."""
     stage = RealStage(machine)
-    with _watched(machine.plane, stage.telling):
-        yield stage
-    machine.node.set_unhealthy([])
-    machine.node.wait_until_ready()
     machine.clear()
+    machine.await_empty()
+    try:
+        with _watched(machine.plane, stage.telling):
+            yield stage
+    finally:
+        machine.node.set_unhealthy([])
+        machine.node.wait_until_ready()
+        machine.clear()
 
 
 @contextlib.contextmanager
