@@ -17,7 +17,7 @@ from kube.telemetry.logevents import LogEvent, about
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.room import Action, Intent, Victim
 from scheduler.core.report.queue_state import QueueState, queue_states
-from scheduler.status import reasons
+from scheduler.status import eviction_texts
 from scheduler.telemetry.observing import Answer, Evicts, Observer
 from scheduler.watch.cache import Cache
 from wire import names
@@ -54,12 +54,12 @@ class Evictions:
         place, taker = f"{victim.namespace}/{victim.name}", self._cache.cluster.pod(intent.places[0].pod_uid)
         workload = f"{intent.namespace}/{intent.pod_group or (taker.name if taker is not None else '')}"
         if intent.action is Action.PREEMPT:
-            text = reasons.preempted_text(place, workload)
+            text = eviction_texts.preempted_text(place, workload)
         elif intent.action is Action.MOVE:
-            text = reasons.moved_text(place)
+            text = eviction_texts.moved_text(place)
         else:
             queues = dict.fromkeys(self._queue(one) for one in (pod, taker) if one is not None)
-            text = reasons.reclaimed_text(place, workload, [states[name] for name in queues if name in states])
+            text = eviction_texts.reclaimed_text(place, workload, [states[name] for name in queues if name in states])
         return self._regarding(victim, pod), text
 
     def _queue(self, pod: PodRecord) -> str:

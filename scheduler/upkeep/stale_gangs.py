@@ -36,7 +36,7 @@ from scheduler.core.model.records import PodGroupRecord
 from scheduler.core.model.stale import Stale
 from scheduler.room.evicting import ENDS, Evictor, Wanted
 from scheduler.room.telling import OF_GROUP
-from scheduler.status import reasons
+from scheduler.status import eviction_texts, reasons
 from scheduler.telemetry.observing import Answer, Evicts, Observer
 from scheduler.upkeep.stale_stamps import Key, Stamps
 from scheduler.watch.cache import Cache
@@ -267,7 +267,7 @@ class Releasing:
 
     def _tell(self, group: PodGroupRecord, pod: Pod, state: Quorum) -> None:
         gang, member = f"{group.namespace}/{group.name}", f"{pod.metadata.namespace}/{pod.metadata.name}"
-        note = reasons.eviction_text(state.minimum, state.short(), member)
+        note = eviction_texts.eviction_text(state.minimum, state.short(), member)
         extra = about(LogEvent.POD_EVICTED, gang=gang, pod=member, minimum=state.minimum)
         _log.info("evicted: its gang is below its minimum", extra=extra)
         self._evicted.record(_reference(group), note, alike=group.uid, most=OF_GROUP, type=WARNING)
