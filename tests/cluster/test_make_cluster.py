@@ -18,6 +18,7 @@ import pytest
 
 from tests.docs import session
 from tests.docs.blocks import blocks
+from tests.pauses import pause_s
 from tools.cluster.state import Description, Program, State
 from tools.controlplane import ensure
 
@@ -88,10 +89,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def eventually(probe: Callable[[], object], what: str, *, within_s: float = 120) -> None:
-    give_up_at = time.monotonic() + within_s
+    began_at = time.monotonic()
     while not probe():
-        assert time.monotonic() < give_up_at, f"waited {within_s} s for {what}"
-        time.sleep(0.1)
+        waited_s = time.monotonic() - began_at
+        assert waited_s < within_s, f"waited {within_s} s for {what}"
+        time.sleep(pause_s(waited_s))
 
 
 def is_alive(pid: int) -> bool:

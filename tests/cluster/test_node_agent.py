@@ -22,6 +22,7 @@ from nodeagent.kubeletapi.podresources import Devices, PodDevices
 from nodeagent.warden.listening import Listener
 from tests.nodeagent.kubeletapi.kubelets import kubelet
 from tests.nodeagent.kubeletapi.played import PlayedKubelet, listening
+from tests.pauses import pause_s
 from tools import manifests
 from tools.cluster.nodeagent import NodeAgent
 from tools.cluster.plane import ControlPlane
@@ -63,10 +64,11 @@ def rest(control_plane: ControlPlane) -> Rest:
 
 
 async def eventually(probe: Callable[[], T | None], what: str) -> T:
-    give_up_at = time.monotonic() + PATIENCE_S
+    began_at = time.monotonic()
     while (found := probe()) is None:
-        assert time.monotonic() < give_up_at, f"waited {PATIENCE_S} s for {what}"
-        await anyio.sleep(0.05)
+        waited_s = time.monotonic() - began_at
+        assert waited_s < PATIENCE_S, f"waited {PATIENCE_S} s for {what}"
+        await anyio.sleep(pause_s(waited_s))
     return found
 
 

@@ -15,6 +15,7 @@ import anyio
 from kubernetes_asyncio import client
 
 from tests.e2e.cluster import PATIENCE_S, eventually, scheduled_message
+from tests.pauses import pause_s
 from tools.cluster.deployment import BINDER, SCHEDULER, Deployment, Options
 from tools.cluster.plane import ControlPlane
 from wire import names
@@ -170,9 +171,10 @@ async def _all_at_once(calls: Iterable[Awaitable[None]]) -> None:
 
 async def settled(probe: Callable[[], Awaitable[Any]], *, within_s: float) -> Any:
     """What a probe finds within a time, else None."""
+    began_at = anyio.current_time()
     with anyio.move_on_after(within_s):
         while True:
             if (found := await probe()) is not None:
                 return found
-            await anyio.sleep(0.02)
+            await anyio.sleep(pause_s(anyio.current_time() - began_at))
     return None

@@ -26,6 +26,7 @@ from simulator.nodeset import NodeSet
 from simulator.podtokens import PodTokens
 from simulator.settings import KubeletSettings
 from simulator.witness import Refused, Witness
+from tests.pauses import pause_s
 from tools.cluster.plane import ControlPlane
 from wire import names
 
@@ -191,13 +192,14 @@ def scheduled_message(found: Pod) -> str:
 
 
 async def eventually(probe: Callable[[], Awaitable[T | None]], what: str, *, within_s: float) -> T:
-    """Wait until ``probe`` answers with something, asking the real API server again and again."""
+    """Wait until ``probe`` answers with something, asking the real API server again and again (tests/pauses.py)."""
+    began_at = anyio.current_time()
     try:
         with anyio.fail_after(within_s):
             while True:
                 if (found := await probe()) is not None:
                     return found
-                await anyio.sleep(0.05)
+                await anyio.sleep(pause_s(anyio.current_time() - began_at))
     except TimeoutError:
         raise AssertionError(f"waited {within_s} s for {what}") from None
 

@@ -15,6 +15,7 @@ import pytest
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
 from tests.nodeagent.kubeletapi.kubelets import Registry, kubelet
 from tests.nodeagent.kubeletapi.played import PlayedKubelet, listening
+from tests.pauses import pause_s
 from tools.cluster.deployment import Deployment, Options
 from tools.cluster.nodeagent import NodeAgent
 from tools.cluster.plane import ControlPlane
@@ -56,10 +57,11 @@ def moorage(plane: ControlPlane) -> Iterator[Deployment]:
 
 
 async def eventually(probe: Callable[[], T | None], what: str) -> T:
-    give_up_at = time.monotonic() + PATIENCE_S
+    began_at = time.monotonic()
     while (found := probe()) is None:
-        assert time.monotonic() < give_up_at, f"waited {PATIENCE_S} s for {what}"
-        await anyio.sleep(0.1)
+        waited_s = time.monotonic() - began_at
+        assert waited_s < PATIENCE_S, f"waited {PATIENCE_S} s for {what}"
+        await anyio.sleep(pause_s(waited_s))
     return found
 
 

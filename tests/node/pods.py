@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from tests.pauses import pause_s
 from tools.cluster.plane import ControlPlane
 from tools.node.node import CTR, Node
 from wire import names
@@ -209,9 +210,10 @@ class Machine:
 
 def eventually(probe: Callable[[], T | None], what: Callable[[], str], *, within_s: float = PATIENCE_S) -> T:
     """Wait until ``probe`` answers with something. A real machine's time is not ours to turn."""
-    give_up_at = time.monotonic() + within_s
+    began_at = time.monotonic()
     while (found := probe()) is None:
-        if time.monotonic() > give_up_at:
+        waited_s = time.monotonic() - began_at
+        if waited_s > within_s:
             raise AssertionError(f"waited {within_s} s for {what()}")
-        time.sleep(0.1)
+        time.sleep(pause_s(waited_s))
     return found
