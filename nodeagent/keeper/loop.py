@@ -19,7 +19,7 @@ from nodeagent.core.mpsmessages import Report, write_report
 from nodeagent.core.mpssteps import Command
 from nodeagent.keeper.control import Control, NoAnswer, Refused
 from nodeagent.keeper.daemon import Daemon
-from nodeagent.warden.listening import Listener
+from nodeagent.listening import Listener
 
 #: Between two looks at least: each is three processes.
 _PAUSE_NS: Final = 10**8

@@ -15,8 +15,8 @@ from nodeagent.keeper import options
 from nodeagent.keeper.control import Control
 from nodeagent.keeper.daemon import Daemon
 from nodeagent.keeper.loop import Keeper
-from nodeagent.warden.listening import Listener
-from nodeagent.warden.stopping import Stop, say
+from nodeagent.listening import Listener
+from nodeagent.stopping import Stop, say
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,9 +16,9 @@ from nodeagent.core.judging import Deed, History, Judgement, Key, Rules, above, 
 from nodeagent.core.messages import Done, Limited, Report, write_report
 from nodeagent.core.reporting import bounded, fitting, told
 from nodeagent.core.samples import MIB, Sample
+from nodeagent.listening import Listener
 from nodeagent.warden.ending import Ending
 from nodeagent.warden.limiting import Limiting
-from nodeagent.warden.listening import Listener
 from nodeagent.warden.sampling import DriverAway, Sampler
 
 _SECOND_NS: Final = 10**9

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 import pynvml
 
 from nodeagent.core.messages import read_caps
+from nodeagent.listening import Listener
+from nodeagent.stopping import Stop, say
 from nodeagent.warden import options
 from nodeagent.warden.ending import Ending
 from nodeagent.warden.groups import Groups
 from nodeagent.warden.limiting import Limiting
-from nodeagent.warden.listening import Listener
 from nodeagent.warden.loop import Warden
 from nodeagent.warden.processes import Processes
 from nodeagent.warden.sampling import Sampler
-from nodeagent.warden.stopping import Stop, say
 
 
 def main(argv: Sequence[str] | None = None) -> int:

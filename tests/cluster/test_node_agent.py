@@ -19,7 +19,7 @@ from nodeagent.core.judging import Action, Deed, Key
 from nodeagent.core.messages import Done, Report, read_caps, write_report
 from nodeagent.core.samples import Device, Process, Sample
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
-from nodeagent.warden.listening import Listener
+from nodeagent.listening import Listener
 from tests.nodeagent.kubeletapi.kubelets import kubelet
 from tests.nodeagent.kubeletapi.played import PlayedKubelet, listening
 from tests.pauses import pause_s

@@ -14,8 +14,8 @@ from nodeagent.core.caps import Tenancy
 from nodeagent.core.mps import Wanted
 from nodeagent.core.mpsmessages import Report, read_wanted, write_report
 from nodeagent.core.mpssteps import Held
+from nodeagent.listening import Listener
 from nodeagent.mps import KEPT_S, Mps
-from nodeagent.warden.listening import Listener
 from tests.nodeagent.core.test_mps import GPU, PIPES, POD
 from tests.nodeagent.core.test_mpsedits import holding
 

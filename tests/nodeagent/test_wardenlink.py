@@ -14,7 +14,7 @@ import pytest
 from nodeagent.core.judging import Key
 from nodeagent.core.messages import Report, framed, read_caps, write_report
 from nodeagent.core.samples import Sample
-from nodeagent.warden.listening import Listener
+from nodeagent.listening import Listener
 from nodeagent.wardenlink import WardenLink
 
 POD = "3f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e"

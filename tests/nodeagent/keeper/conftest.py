@@ -14,7 +14,7 @@ from nodeagent.core.mpsmessages import read_wanted
 from nodeagent.keeper.control import Control
 from nodeagent.keeper.daemon import Daemon
 from nodeagent.keeper.loop import Keeper
-from nodeagent.warden.listening import Listener
+from nodeagent.listening import Listener
 
 STUB = Path(__file__).with_name("mps_stub.py")
 

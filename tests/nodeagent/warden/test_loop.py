@@ -13,10 +13,10 @@ import pytest
 from nodeagent.core.judging import History, Judgement, Key, Rules, judge
 from nodeagent.core.messages import Frames, Limited, Report, read_caps, read_report, write_caps
 from nodeagent.core.samples import MIB, Device, Process, Sample
+from nodeagent.listening import Listener
 from nodeagent.warden.ending import Ending
 from nodeagent.warden.groups import Groups as PodGroups
 from nodeagent.warden.limiting import Limiting
-from nodeagent.warden.listening import Listener
 from nodeagent.warden.loop import Pace, Warden
 from nodeagent.warden.processes import Processes
 from nodeagent.warden.sampling import Sampler

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from nodeagent.core.judging import Key
 from nodeagent.core.messages import framed, read_caps, write_caps
-from nodeagent.warden.listening import Listener
+from nodeagent.listening import Listener
 
 POD = "3f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e"
 CAPS = {(POD, "GPU-a"): 1024}

@@ -1,6 +1,6 @@
 """The socket on which the agent sends what it wants and gets reports: for the user that listens, and nobody else.
 
-The warden has one, and the keeper of MPS (nodeagent/keeper/).
+The warden has one (nodeagent/warden/), and the keeper of MPS (nodeagent/keeper/).
 
 Who is on it can hold nothing up: reading has a deadline, and reports that a peer does not read are not kept for it.
 Deeds are kept, up to a bound, until a peer has taken them.
