@@ -26,9 +26,10 @@ DEFAULT_MIB: Final = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Words behind the program's name. ``device``: whose server it is about."""
+    """Words behind the program's name, about one server. ``device``: whose, where it limits a tenant."""
 
     words: tuple[str, ...]
+    server: str
     device: str = ""
 
 
@@ -95,17 +96,19 @@ def _for(device: str, tenants: list[Wanted], said: Said, pipes: PurePosixPath) -
     name = mps.server(device)
     found = {one.name: one for one in said.namespaces if one.server == name}
     if not any(one.name == name for one in said.servers):
-        yield Command(("server", "create", name, "--uid=0", f"--allowed-devices={device}"), device)
+        yield Command(("server", "create", name, "--uid=0", f"--allowed-devices={device}"), name, device)
         found = {}
     if not _is_little(found.get(mps.DEFAULT_NAMESPACE)):
-        yield Command(("server", "set", name, *_limits(DEFAULT_MIB, DEFAULT_PERCENT)), device)
+        yield Command(("server", "set", name, *_limits(DEFAULT_MIB, DEFAULT_PERCENT)), name, device)
     for one in tenants:
         its = mps.namespace(one.pod_uid)
         if its not in found:
-            yield Command(("namespace", "create", its, f"--server={name}"), device)
+            yield Command(("namespace", "create", its, f"--server={name}"), name, device)
         if not _has_limits(found.get(its), one, pipes):
             yield Command(
-                ("namespace", "set", its, f"--server={name}", *_limits(one.memory_mib, one.compute_percent)), device
+                ("namespace", "set", its, f"--server={name}", *_limits(one.memory_mib, one.compute_percent)),
+                name,
+                device,
             )
 
 
@@ -115,10 +118,10 @@ def _leftovers(tenants: tuple[Wanted, ...], said: Said) -> Iterator[Command]:
     servers = {server for server, _ in kept}
     for one in said.namespaces:
         if one.name != mps.DEFAULT_NAMESPACE and (one.server, one.name) not in kept:
-            yield Command(("namespace", "delete", one.name, f"--server={one.server}"))
+            yield Command(("namespace", "delete", one.name, f"--server={one.server}"), one.server)
     for server in said.servers:
         if server.name not in servers:
-            yield Command(("server", "delete", server.name))
+            yield Command(("server", "delete", server.name), server.name)
 
 
 def _limits(memory_mib: int, percent: int) -> tuple[str, ...]:

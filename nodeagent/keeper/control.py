@@ -1,7 +1,11 @@
-"""Asking the control daemon of MPS: its program with a command, for a bounded time and of a bounded length."""
+"""Asking the control daemon of MPS: its program with a command, for a bounded time and of a bounded length.
+
+A command ends with its answer, with its time, or as soon as the keeper has to stop.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import subprocess
@@ -14,8 +18,10 @@ from nodeagent.core import mpscontrol
 from nodeagent.core.mpscontrol import Said
 
 PROGRAM: Final = "nvidia-cuda-mps-control"
-#: A daemon that does not answer so long hangs, or is not there.
+#: Of a command, and of the three that a look is. A daemon that does not answer so long hangs, or is not there.
 PATIENCE_S: Final = 5.0
+#: A process that was killed is gone at once, unless the kernel keeps it. Then it is left, and reaped later.
+_GOODBYE_S: Final = 1.0
 _READ_BYTES: Final = 1 << 16
 _LONGEST_WHY: Final = 120
 
@@ -28,29 +34,41 @@ class Refused(Exception):
     """Raised where the program ends with an error; the message is its first line."""
 
 
-class Control:
-    """``pipes``: the daemon's pipe directory, ``logs``: that of its logs."""
+class Stopped(Exception):
+    """Raised where the keeper has to stop and goes on waiting for nothing."""
 
-    def __init__(self, program: str, *, pipes: Path, logs: Path, patience_s: float = PATIENCE_S) -> None:
+
+class Control:
+    """``pipes``: the daemon's pipe directory, ``logs``: that of its logs.
+
+    ``stop``: a file that can be read once the keeper has to stop.
+    """
+
+    def __init__(
+        self, program: str, *, pipes: Path, logs: Path, patience_s: float = PATIENCE_S, stop: int | None = None
+    ) -> None:
         self.pipes = pipes
+        self.patience_s = patience_s
         self._program = program
         self._logs = logs
-        self._patience_s = patience_s
+        self._stop = stop
 
     def daemon(self) -> tuple[list[str], Mapping[str, str]]:
         """Return command and environment of the daemon: version 3, in the foreground, for clients of all users."""
         return [self._program, "-f", "-p", "3", "-m"], self._environ()
 
     def look(self) -> Said:
-        """Read servers, namespaces and clients. Raises NoAnswer and Refused."""
+        """Read servers, namespaces and clients, in the time of one command. Raises NoAnswer, Refused and Stopped."""
+        until_s = time.monotonic() + self.patience_s
         listed = [
-            self.ask((module, "list", "--format=csv,noheader", *more))
+            self.ask((module, "list", "--format=csv,noheader", *more), max(until_s - time.monotonic(), 0))
             for module, more in (("server", ()), ("namespace", ()), ("client", ("--all",)))
         ]
         return Said(mpscontrol.servers(listed[0]), mpscontrol.namespaces(listed[1]), mpscontrol.clients(listed[2]))
 
-    def ask(self, words: Sequence[str]) -> str:
-        """Carry a command out, and return what it prints. Raises NoAnswer and Refused."""
+    def ask(self, words: Sequence[str], patience_s: float) -> str:
+        """Carry a command out, and return what it prints. Raises NoAnswer, Refused and Stopped."""
+        until_s = time.monotonic() + patience_s
         try:
             process = subprocess.Popen(  # noqa: S603 - the administrator's program, and words of ours
                 [self._program, *words],
@@ -62,33 +80,52 @@ class Control:
         except OSError as error:
             raise NoAnswer(f"{self._program} can't be started: {error.strerror}") from error
         try:
-            printed = self._printed(process.stdout.fileno() if process.stdout is not None else -1)
-            status = process.wait(self._patience_s)
-        except (TimeoutError, subprocess.TimeoutExpired):
-            raise NoAnswer(f"no answer to {' '.join(words[:2])} in {self._patience_s:g} s") from None
+            printed, status = self._answer(process, until_s)
+        except TimeoutError:
+            raise NoAnswer(f"no answer to {' '.join(words[:2])} in {self.patience_s:g} s") from None
         finally:
             process.kill()
-            process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_GOODBYE_S)
             if process.stdout is not None:
                 process.stdout.close()
         if status:
             raise Refused(f"{' '.join(words[:2])}: {_first_line(printed) or f'exit status {status}'}")
         return printed
 
-    def _printed(self, file: int) -> str:
-        """Read until its end. Raises TimeoutError; beyond the bound nothing is kept."""
-        until_s, held = time.monotonic() + self._patience_s, bytearray()
+    def _answer(self, process: subprocess.Popen[bytes], until_s: float) -> tuple[str, int]:
+        """Return what it prints, and its exit status. Raises TimeoutError and Stopped."""
+        ended = os.pidfd_open(process.pid)
+        try:
+            printed = self._printed(process.stdout.fileno() if process.stdout is not None else -1, until_s)
+            self._wait(ended, until_s)
+            return printed, process.wait()
+        finally:
+            os.close(ended)
+
+    def _printed(self, file: int, until_s: float) -> str:
+        """Read until its end; beyond the bound nothing is kept. Raises TimeoutError and Stopped."""
+        held = bytearray()
+        while True:
+            self._wait(file, until_s)
+            read = os.read(file, _READ_BYTES)
+            if not read:
+                return held.decode(errors="replace")
+            if time.monotonic() > until_s:
+                raise TimeoutError
+            held += read[: mpscontrol.MOST_BYTES - len(held)]
+
+    def _wait(self, file: int, until_s: float) -> None:
+        """Wait until there is something to read. Raises TimeoutError and Stopped."""
         with selectors.DefaultSelector() as selector:
             selector.register(file, selectors.EVENT_READ)
-            while True:
-                if not selector.select(max(until_s - time.monotonic(), 0)):
-                    raise TimeoutError
-                read = os.read(file, _READ_BYTES)
-                if not read:
-                    return held.decode(errors="replace")
-                if time.monotonic() > until_s:
-                    raise TimeoutError
-                held += read[: mpscontrol.MOST_BYTES - len(held)]
+            if self._stop is not None:
+                selector.register(self._stop, selectors.EVENT_READ)
+            ready = {key.fd for key, _ in selector.select(max(until_s - time.monotonic(), 0))}
+        if self._stop in ready:
+            raise Stopped
+        if not ready:
+            raise TimeoutError
 
     def _environ(self) -> dict[str, str]:
         return {

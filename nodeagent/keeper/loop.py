@@ -2,10 +2,14 @@
 
 It goes by the tenants that the agent sent last. Before it was sent any, it changes nothing: tenants of an agent before
 this one are not known.
+
+A turn ends within 20 s: two looks of 5 s and commands for 10 s. A server whose command gets no answer has a pause, so
+one GPU that hangs takes a few seconds of a turn, and the others get theirs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import stat
 import time
 from collections.abc import Callable, Iterable
@@ -16,8 +20,9 @@ from nodeagent.core import mps, mpssteps
 from nodeagent.core.mps import Wanted
 from nodeagent.core.mpscontrol import Said
 from nodeagent.core.mpsmessages import Report, write_report
+from nodeagent.core.mpspauses import Pauses
 from nodeagent.core.mpssteps import Command
-from nodeagent.keeper.control import Control, NoAnswer, Refused
+from nodeagent.keeper.control import Control, NoAnswer, Refused, Stopped
 from nodeagent.keeper.daemon import Daemon
 from nodeagent.listening import Listener
 
@@ -25,6 +30,8 @@ from nodeagent.listening import Listener
 _PAUSE_NS: Final = 10**8
 #: And at most where something is wrong: a server takes a moment to be ready.
 _RETRY_NS: Final = 10**9
+#: Commands of a turn. What is not done by then is done in the next one.
+COMMANDS_NS: Final = 10 * 10**9
 
 
 class Keeper:
@@ -43,10 +50,15 @@ class Keeper:
         self._control, self._daemon, self._listener = control, daemon, listener
         self._interval_ns, self._say, self._clock_ns = interval_ns, say, clock_ns
         self._joined: frozenset[tuple[str, str]] = frozenset()
+        self._pauses = Pauses()
         self._said = ""
 
     def run(self, is_stopped: Callable[[], bool]) -> None:
-        """Go on until stopped."""
+        """Go on until stopped, also in the middle of a turn."""
+        with contextlib.suppress(Stopped):
+            self._run(is_stopped)
+
+    def _run(self, is_stopped: Callable[[], bool]) -> None:
         while not is_stopped():
             report = self.turn()
             looked_ns = self._clock_ns()
@@ -56,7 +68,7 @@ class Keeper:
                 self._listener.wait(looked_ns + pause_ns, for_news=True)
 
     def turn(self) -> Report:
-        """Look once, do what has to be done, and send the report."""
+        """Look once, do what has to be done, and send the report. Raises Stopped."""
         report = self._look(self._listener.said)
         if report.why != self._said:
             self._said = report.why
@@ -75,8 +87,9 @@ class Keeper:
         self._joined = _joined(self._joined, said)
         if wanted is None:
             return Report()
-        refused = ""
-        if asked := mpssteps.commands(wanted, said, pipes=pipes):
+        refused, asked = "", mpssteps.commands(wanted, said, pipes=pipes)
+        self._pauses.keep({one.server for one in asked})
+        if asked:
             try:
                 refused = self._carry_out(asked)
                 said = self._control.look()
@@ -87,15 +100,30 @@ class Keeper:
         return Report(reachable, refused or mpssteps.trouble(wanted, said, pipes=pipes))
 
     def _carry_out(self, asked: Iterable[Command]) -> str:
-        """Carry commands out; say the first that limits somebody and was refused. Raises NoAnswer at the first."""
-        found = ""
+        """Carry commands out, as far as there is time; say the first that limits somebody and was not done."""
+        found, until_ns = "", self._clock_ns() + COMMANDS_NS
         for command in asked:
-            try:
-                self._control.ask(command.words)
-            except Refused as error:
+            now_ns = self._clock_ns()
+            if now_ns >= until_ns:
+                break
+            if not self._pauses.lasts(command.server, now_ns):
+                why = self._ask(command, min((until_ns - now_ns) / 1e9, self._control.patience_s))
                 # What nobody wants any more is refused as long as it has clients.
-                found = found or (f"{command.device}: {error}" if command.device else "")
+                found = found or (f"{command.device}: {why}" if why and command.device else "")
         return found
+
+    def _ask(self, command: Command, patience_s: float) -> str:
+        """Carry one out; say why it was not, "" if it was."""
+        try:
+            self._control.ask(command.words, patience_s)
+        except NoAnswer as error:
+            self._pauses.begin(command.server, self._clock_ns())
+            return str(error)
+        except Refused as error:
+            self._pauses.end(command.server)
+            return str(error)
+        self._pauses.end(command.server)
+        return ""
 
 
 def _joined(before: frozenset[tuple[str, str]], said: Said) -> frozenset[tuple[str, str]]:

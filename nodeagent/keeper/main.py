@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     listener.wake_by(stop.file)
     say(f"begun: pipe directory {given.pipes}, socket {given.socket}")
-    control = Control(given.control, pipes=Path(given.pipes), logs=Path(given.logs))
+    control = Control(given.control, pipes=Path(given.pipes), logs=Path(given.logs), stop=stop.file)
     daemon = Daemon(control, say=say)
     Keeper(control, daemon, listener, interval_ns=given.interval_s, say=say).run(stop.is_set)
     listener.close()

@@ -1,6 +1,7 @@
 """A control daemon of MPS, version 3, as NVIDIA documents it: state in a file, sockets in folders, no GPU.
 
-``behave`` in the state's folder is JSON: ``hang``, ``flood``: every command; ``refuse``: commands by module and verb.
+``behave`` in the state's folder is JSON: ``hang``: commands with this text in them; ``flood``: every command;
+``refuse``: commands by module and verb.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def changed(state: Any, module: str, verb: str, name: str, given: dict[str, str]
 def command() -> None:
     behave = json.loads(BEHAVE.read_text()) if BEHAVE.exists() else {}
     module, verb, *rest = sys.argv[1:]
-    if behave.get("hang"):
+    if behave.get("hang", "-none-") in " ".join(sys.argv[1:]):
         time.sleep(600)
     while behave.get("flood"):
         sys.stdout.write("x" * 65536)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from nodeagent.core import mps
 from nodeagent.core.mps import Wanted
 from nodeagent.core.mpsmessages import Report
 from nodeagent.core.mpssteps import Held
+from nodeagent.keeper.control import Control, NoAnswer, Stopped
+from nodeagent.keeper.loop import COMMANDS_NS, Keeper
 from tests.nodeagent.core.test_mps import GPU, OTHER, POD
 from tests.nodeagent.keeper.conftest import Node
 
@@ -135,17 +139,86 @@ def test_a_daemon_that_hangs_is_not_ended_as_its_clients_would_be(folder: Path) 
     wanting(node, MINE)
     node.serve()
     first = node.state["pid"]
-    node.control._patience_s = 0.2
-    node.behave(hang=True)
+    node.control.patience_s = 0.2
+    node.behave(hang="list")
     report = node.keeper.turn()
     assert (report.held, report.why) == (
         (),
         "the MPS control daemon does not answer: no answer to server list in 0.2 s",
     )
-    node.control._patience_s = 30.0
+    node.control.patience_s = 30.0
     node.behave()
     assert node.keeper.turn().held == (Held(MINE),)
     assert node.state["pid"] == first
+    node.close()
+
+
+def test_a_gpu_whose_commands_hang_holds_up_no_other_one(folder: Path) -> None:
+    node = Node(folder)
+    wanting(node, MINE, BESIDE)
+    node.serve()
+    node.change(servers={}, namespaces={})
+    node.behave(hang=G)
+    node.control.patience_s = 2.0
+    report = node.keeper.turn()
+    assert (report.held, report.why) == ((Held(BESIDE),), f"{GPU}: no answer to server create in 2 s")
+    # In its pause it is not asked: with this patience the turn would not end.
+    node.control.patience_s = 600.0
+    assert node.keeper.turn().held == (Held(BESIDE),)
+    node.behave()
+    assert node.keeper.turn().held == (Held(BESIDE),)
+    node.now_ns += 60 * 10**9
+    assert node.keeper.turn().held == (Held(MINE), Held(BESIDE))
+    node.close()
+
+
+class SlowControl(Control):
+    """Each command takes three seconds of the keeper's clock."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(str(node.program), pipes=node.control.pipes, logs=node.folder, patience_s=30.0)
+        self.node, self.asked = node, 0
+
+    @override
+    def ask(self, words: Sequence[str], patience_s: float) -> str:
+        if words[1] != "list":
+            self.node.now_ns += 3 * 10**9
+            self.asked += 1
+        return super().ask(words, patience_s)
+
+
+def test_a_turn_ends_in_time_and_the_next_one_goes_on(node: Node) -> None:
+    wanting(node)
+    node.serve()
+    slow = SlowControl(node)
+    keeper = Keeper(slow, node.daemon, node.listener, interval_ns=1, say=node.said.append, clock_ns=lambda: node.now_ns)
+    wanting(node, MINE, BESIDE)
+    started_ns = node.now_ns
+    assert keeper.turn().held == ()
+    assert (slow.asked, node.now_ns - started_ns) == (4, COMMANDS_NS + 2 * 10**9)
+    assert keeper.turn().held == (Held(MINE), Held(BESIDE))
+    assert slow.asked == 8
+
+
+def test_a_stop_waits_for_no_answer(folder: Path) -> None:
+    node = Node(folder)
+    node.behave(hang="")
+    read, written = os.pipe()
+    control = Control(str(node.program), pipes=folder / "mps", logs=folder, patience_s=600.0, stop=read)
+    os.write(written, b"!")
+    with pytest.raises(Stopped):
+        control.look()
+    Keeper(control, node.daemon, node.listener, interval_ns=1, say=node.said.append).run(lambda: False)
+    node.close()
+    os.close(read)
+    os.close(written)
+
+
+def test_a_command_that_ends_its_output_and_not_itself_has_no_answer(folder: Path) -> None:
+    node = Node(folder, patience_s=0.3)
+    node.program.write_text("#!/bin/sh\nexec >&- 2>&-\nexec sleep 600\n")
+    with pytest.raises(NoAnswer, match=r"no answer to server list in 0\.3 s"):
+        node.control.look()
     node.close()
 
 

@@ -74,6 +74,17 @@ def test_an_agent_sends_tenants_and_is_told_when_they_are_held_and_the_daemon_en
     assert not Path(f"/proc/{daemon}").exists()
 
 
+def test_a_keeper_whose_daemon_hangs_stops(running: Process) -> None:
+    with running.agent() as peer:
+        peer.sendall(write_wanted([MINE]))
+        next(report for report in reports(peer) if report.held)
+        (running.folder / "behave").write_text(json.dumps({"hang": ""}))
+        assert next(report for report in reports(peer) if report.is_down).why.startswith(
+            "the MPS control daemon does not"
+        )
+    assert running.stop() == 0
+
+
 def test_the_socket_is_for_one_user_and_takes_no_commands(running: Process) -> None:
     assert stat.S_IMODE(running.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(running.path.parent.stat().st_mode) == 0o700
