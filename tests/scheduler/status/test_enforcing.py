@@ -95,6 +95,53 @@ async def test_a_pod_that_was_not_given_the_agents_limits_says_so(
         assert told(world, "a") == ([("False", names.REASON_NOT_ENFORCED, message)] if lacks else [])
 
 
+def mps_settings() -> WorldSettings:
+    """Caps in books and devices by CDI: all that limits by MPS need of the control plane."""
+    plain = WorldSettings(seed=1)
+    given = {"cdi": Cdi.ON, "memory_caps": MemoryCaps.WISHED}
+    return msgspec.structs.replace(
+        plain,
+        binder=msgspec.structs.replace(plain.binder, **given),
+        scheduler=msgspec.structs.replace(plain.scheduler, **given),
+    )
+
+
+def of_containers(name: str, *limits: dict[str, str]) -> dict[str, Any]:
+    """A pod with a container for each of these limits."""
+    made = pod(name)
+    containers = [limited(name, **each)["spec"]["containers"][0] | {"name": f"c{n}"} for n, each in enumerate(limits)]
+    made["spec"]["containers"] = containers
+    return made
+
+
+SHARE = {"gpumem": "8000", "gpucores": "30"}
+
+
+@pytest.mark.parametrize(
+    ("what", "containers", "lacks"),
+    [
+        ("one share", [SHARE], ""),
+        ("shares of two GPUs", [{"gpu": "2", **SHARE}], f"{MEMORY}, {COMPUTE}"),
+        ("shares in two containers", [SHARE, SHARE], f"{MEMORY}, {COMPUTE}"),
+    ],
+)
+async def test_a_pod_that_mps_does_not_serve_says_so_and_goes_elsewhere_if_it_insists(
+    what: str, containers: list[dict[str, str]], lacks: str
+) -> None:
+    async with stage.stage("1x2x40GiB", settings=mps_settings()) as world:
+        await annotate(world, "memory-cap=mps,compute-cap=mps")
+        await create(world, of_containers("a", *containers))
+        insisting = of_containers("b", *containers)
+        insisting["metadata"].setdefault("annotations", {})[names.REQUIRE_ENFORCEMENT] = "true"
+        await create(world, insisting)
+        await settle(30)
+        message = f"Node node-0 does not enforce {lacks}: kept as bookkeeping only"
+        assert told(world, "a") == ([("False", names.REASON_NOT_ENFORCED, message)] if lacks else []), what
+        assert phases(world) == {"a": "Running", "b": "Pending" if lacks else "Running"}
+        if lacks:
+            assert "1 node(s) do not enforce the GPU limits" in stage.waits_because(world, "b")
+
+
 async def test_others_conditions_stay_and_the_pod_is_told_once() -> None:
     async with stage.stage("1x2x40GiB") as world:
         await create(world, wishing("a"))
