@@ -126,6 +126,7 @@ async def run(options: NodeAgentOptions, stop: anyio.Event) -> None:
             warden=(functools.partial(WardenLink, Path(path)), events) if (path := options.warden_socket) else None,
             back_ends=back_ends(chosen),
         )
+        agent.warn_by(events)
         if options.device_plugin == PLUGIN_OWN:
             from cli.agentplugin import own_plugin  # noqa: PLC0415 - with NVML it takes 15 MiB, which others are spared
 

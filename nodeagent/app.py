@@ -27,6 +27,8 @@ from nodeagent.core.telling import health_of
 from nodeagent.formerlimits import FormerLimits
 from nodeagent.limitfiles import LimitFiles
 from nodeagent.limiting import Connect, Limiting
+from nodeagent.limitinghealth import LimitingHealth
+from nodeagent.nodeevents import NodeEvents
 from nodeagent.observing import Observer
 from nodeagent.opening import Opening
 from nodeagent.publishing import Publishing
@@ -95,6 +97,7 @@ class Agent:
         self.publishing = Publishing(api, node=settings.node, rng=rng)
         is_limiting = warden is not None or bool(back_ends)
         self.limiting = self._limiting(warden, clock=api.clock) if is_limiting else None
+        self._limiting_health = LimitingHealth(api.clock)
         self.limit_files = self._limit_files(back_ends)
         self.viewing = self._viewing()
         #: The node's reservations, where MIG slices are made and destroyed.
@@ -156,6 +159,11 @@ class Agent:
                 if part is not None:
                     tasks.start_soon(part.run)
 
+    def warn_by(self, events: EventRecorder) -> None:
+        """Have what makes a GPU ill here told by Events on the Node. To be called before ``run``."""
+        publishing = self.publishing
+        self._limiting_health.events = NodeEvents(events, node=self._settings.node, seen=lambda: publishing.node)
+
     def wanted(self) -> frozenset[str]:
         """UUIDs of GPUs that reservations of this node are opened for."""
         return self._opening.wanted(self.cards.cards)
@@ -208,10 +216,15 @@ class Agent:
             tenants=lambda: standing.held,
             cdi=self._settings.limits_cdi,
             on_look=limiting.place,
+            on_ill=self._on_ill,
             on_change=self.tell,
         )
         limiting.on_hold.append(files.look)
         return files
+
+    def _on_ill(self, ill: Mapping[str, str]) -> None:
+        self._limiting_health.take(ill)
+        self.tell()
 
     def _former_limits(self, books: Books) -> FormerLimits:
         folders = backends.folders(self._settings)
@@ -235,5 +248,6 @@ class Agent:
             plugin_mode=PLUGIN_OFF if plugin is None else plugin.mode,
             missing=self.missing() or None,
         )
-        health = health_of(self.cards.lost, {} if plugin is None else plugin.card_health())
+        judged = {} if plugin is None else plugin.card_health()
+        health = health_of(self.cards.lost, self._limiting_health.cards, judged)
         self.publishing.tell(cards=self.cards.cards, agent=agent, health=health)

@@ -37,6 +37,13 @@ class BackEnd(Protocol):
         """Whether what it gives this tenant's containers would limit them now. If not, they are not started."""
         ...
 
+    def ill(self, now_s: float) -> Mapping[str, str]:
+        """Return GPUs on which it has been able to limit nobody for long, and why, by UUID.
+
+        ``now_s``: the event loop's time. No I/O.
+        """
+        ...
+
     async def run(self, on_change: Callable[[], None]) -> None:
         """Do what it does beside the questions, until cancelled or done. ``on_change``: other answers than before."""
         ...

@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -77,6 +77,11 @@ class HamiCore:
     def is_ready(self, tenant: Sequence[Tenancy]) -> bool:
         """A library that can be loaded limits everybody."""
         return True
+
+    def ill(self, now_s: float) -> Mapping[str, str]:
+        """It is the same on all GPUs: what is wrong is ``trouble``."""
+        del now_s
+        return {}
 
     async def run(self, on_change: Callable[[], None]) -> None:
         """Nothing is done beside."""

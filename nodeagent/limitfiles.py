@@ -42,8 +42,9 @@ _LOOK_EVERY_S: Final = 5.0
 class LimitFiles:
     """``tenants``: what each pod holds. ``cdi``: where the container runtime looks for files.
 
-    ``on_look`` is called with the caps that hold, by the back end that holds them, after each look. ``on_change``: a
-    back end has got into trouble or out of it.
+    ``on_look`` is called with the caps that hold, by the back end that holds them, after each look. ``on_ill`` gets the
+    GPUs on which a back end has long limited nobody, and why, where they are others. ``on_change``: a back end has got
+    into trouble or out of it.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class LimitFiles:
         tenants: Callable[[], Tenants],
         cdi: Path,
         on_look: Callable[[Mapping[str, Collection[Key]]], None] = lambda _: None,
+        on_ill: Callable[[Mapping[str, str]], None] = lambda _: None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._back_ends = back_ends
         self._tenants = tenants
         self._cdi = cdi
         self._on_look = on_look
+        self._on_ill = on_ill
         self._on_change = on_change
         self._changed = Signal()
         self._lingering = Lingering(KEPT_S)
@@ -67,6 +70,7 @@ class LimitFiles:
         self._written: Mapping[str, Edits] | None = None
         #: By back end: why it can limit nobody.
         self.troubles: Mapping[str, str] = {}
+        self._ill: Mapping[str, str] = {}
         self._looked_s: float | None = None
 
     @property
@@ -101,6 +105,7 @@ class LimitFiles:
             # Also where nothing can be written: what was in place then need not be now.
             self._see(anyio.current_time())
             self._say(troubles)
+            self._judge(anyio.current_time())
             with anyio.move_on_after(_EVERY_S):
                 await self._changed.wait()
 
@@ -112,6 +117,13 @@ class LimitFiles:
                 _log.warning("tenants are not limited by %s: %s", name, why)
         self.troubles = troubles
         self._on_change()
+
+    def _judge(self, now_s: float) -> None:
+        """Pass on which GPUs a back end calls ill, where these are others."""
+        ill = {uuid: why for one in self._back_ends for uuid, why in one.ill(now_s).items()}
+        if ill != self._ill:
+            self._ill = ill
+            self._on_ill(ill)
 
     def _follow(self, troubles: Mapping[str, str]) -> None:
         """Bring folders and file to what books say. Raises OSError, NoCdi."""

@@ -18,6 +18,7 @@ from nodeagent.core import mps, mpsedits
 from nodeagent.core.caps import Tenancy
 from nodeagent.core.edits import Edits
 from nodeagent.core.judging import Key
+from nodeagent.core.lasting import Lasting
 from nodeagent.core.lingering import Lingering
 from nodeagent.core.mps import Wanted
 from nodeagent.core.mpsmessages import Report, read_report, write_wanted
@@ -27,6 +28,8 @@ from nodeagent.socketlink import SocketLink
 _log: Final = logging.getLogger(__name__)
 #: A keeper reports every 5 s, or later by its administrator's choice. One that is silent for longer hangs.
 SILENT_S: Final = 90.0
+#: A server takes a moment to come up. One that is away for longer is gone.
+GONE_S: Final = 30.0
 #: A pod may be in no book while a lost reservation is made again. A container that runs can't be given another folder.
 KEPT_S: Final = 600.0
 
@@ -44,6 +47,8 @@ class Mps:
         self._held: Mapping[Key, Held] = {}
         self._why = "no MPS keeper has reported yet"
         self._is_down = False
+        self._reported_gone: tuple[str, ...] = ()
+        self._gone = Lasting(GONE_S)
         self._lingering = Lingering(KEPT_S)
         self._heard_s: float | None = None
         self._on_change: Callable[[], None] = lambda: None
@@ -95,6 +100,13 @@ class Mps:
             if one is not None and one.memory_mib and (held := self._holding(one)) is not None and held.was_joined
         }
 
+    def ill(self, now_s: float) -> Mapping[str, str]:
+        """Return GPUs whose server tenants want and which is gone. All of them, where the daemon is."""
+        is_down = bool(self.trouble())
+        gone = {one.device for one in self._wanted.values()} if is_down else set(self._reported_gone)
+        why = "no MPS daemon serves the node" if is_down else "its MPS server has ended, or does not come up"
+        return dict.fromkeys(sorted(self._gone.take(gone, now_s)), why)
+
     def _holding(self, wanted: Wanted) -> Held | None:
         held = self._held.get(wanted.key)
         return held if held is not None and held.wanted == wanted else None
@@ -112,8 +124,10 @@ class Mps:
         held = {one.wanted.key: one for one in report.held}
         if report.why and report.why != self._why:
             _log.warning("the MPS keeper reports: %s", report.why)
-        is_new = held != self._held or self._heard_s is None or report.is_down != self._is_down
-        self._held, self._why, self._is_down = held, report.why, report.is_down
+        now = held, report.is_down, report.gone
+        is_new = now != (self._held, self._is_down, self._reported_gone) or self._heard_s is None
+        self._held, self._is_down, self._reported_gone = now
+        self._why = report.why
         self._heard_s = anyio.current_time()
         if is_new:
             self._on_change()

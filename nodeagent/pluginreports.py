@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kube.client.clock import Clock, monotonic_ns
-from kube.client.resources import NODES
-from kube.events import EventRecorder, about
+from kube.events import EventRecorder
 from nodeagent.core.health import Health
 from nodeagent.core.mistake import Mistake
+from nodeagent.nodeevents import NodeEvents
 from wire import names
-from wire.core import Node, ObjectMeta
+from wire.core import Node
 from wire.crds.gpunode import CardHealth, Missing
-from wire.events import WARNING
 from wire.rfc3339 import rfc3339
 
 _log: Final = logging.getLogger(__name__)
@@ -30,10 +29,8 @@ class Reports:
     """
 
     def __init__(self, events: EventRecorder, clock: Clock, *, node: str, seen: Callable[[], Node | None]) -> None:
-        self._events = events
+        self._events = NodeEvents(events, node=node, seen=seen)
         self._clock = clock
-        self._node = node
-        self._seen = seen
         self._mistakes: tuple[Mistake, ...] = ()
         self._unreadable = ""
         self._stopped = ""
@@ -69,7 +66,7 @@ class Reports:
         if what:
             self.rivals[resource] = what
             self._failures.pop(resource, None)
-            self._warn(names.REASON_PLUGIN_RIVAL, "Registering", f"{resource} is not served: {what}")
+            self._events.warn(names.REASON_PLUGIN_RIVAL, "Registering", f"{resource} is not served: {what}")
         else:
             del self.rivals[resource]
             _log.info("no other device plug-in serves %s any more", resource)
@@ -94,7 +91,7 @@ class Reports:
             return
         self._mistakes = tuple(mistakes)
         if mistakes:
-            self._warn(names.REASON_CONFIG_REFUSED, "Configuring", _written(mistakes))
+            self._events.warn(names.REASON_CONFIG_REFUSED, "Configuring", _written(mistakes))
         self._changed()
 
     def noted(self, notes: Sequence[str]) -> None:
@@ -138,16 +135,6 @@ class Reports:
         """Return it with the time of day: ``since_ns`` is of the machine's uptime."""
         since_ns = self._clock.now_ns() - (monotonic_ns() - health.since_ns)
         return CardHealth(state=health.state.value, reason=health.reason, since=rfc3339(since_ns))
-
-    def _warn(self, reason: str, action: str, note: str) -> None:
-        _log.warning("%s: %s", reason, note)
-        node = self._seen()
-        # As kubelet names a Node that it has not read: kubectl describe shows events of either.
-        metadata = ObjectMeta(name=self._node, uid=self._node) if node is None else node.metadata
-        # Final: what is said again is another state between, so nothing is to be counted.
-        self._events.record(
-            about(NODES, metadata), reason=reason, action=action, note=note, type=WARNING, is_final=True
-        )
 
     def _changed(self) -> None:
         if self.on_change is not None:

@@ -365,6 +365,8 @@ REASON_KAI_AT_WORK: Final = "KAIAtWork"
 REASON_CONFIG_REFUSED: Final = "AgentConfigRefused"
 #: On a Node: another device plug-in serves a resource there, so the agent's does not.
 REASON_PLUGIN_RIVAL: Final = "PluginRival"
+#: On a Node: nobody is limited by MPS on a GPU any more; the message names it.
+REASON_MPS_GONE: Final = "MPSGone"
 #: On a Node: the driver refused to make or destroy a MIG slice; the message has its words.
 REASON_CARVING_FAILED: Final = "CarvingFailed"
 #: Health of a device in a container's status (KEP-4680).

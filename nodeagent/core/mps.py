@@ -47,11 +47,12 @@ class Wanted:
 
 def can_be_named(pod_uid: str, device: str) -> bool:
     """Whether server and namespace can be named after them: a UUID of a pod and of a whole GPU, as both are written."""
-    return (
-        _UUID.fullmatch(pod_uid) is not None
-        and device.startswith(_GPU)
-        and _UUID.fullmatch(device.removeprefix(_GPU)) is not None
-    )
+    return _UUID.fullmatch(pod_uid) is not None and is_gpu(device)
+
+
+def is_gpu(device: str) -> bool:
+    """Whether it is the UUID of a whole GPU, as NVML writes it."""
+    return device.startswith(_GPU) and _UUID.fullmatch(device.removeprefix(_GPU)) is not None
 
 
 def server(device: str) -> str:

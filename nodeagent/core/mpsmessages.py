@@ -7,7 +7,7 @@ has no more. A message of another form or beyond these bounds is refused, from a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,12 +26,13 @@ _MOST_MIB: Final = 1 << 30
 class Report:
     """One look of the keeper. ``why``: what is wrong, "" for nothing; some tenants may be held nevertheless.
 
-    ``is_down``: the control daemon does not answer, so nobody is held.
+    ``is_down``: the control daemon does not answer, so nobody is held. ``gone``: GPUs whose server does not serve.
     """
 
     held: tuple[Held, ...] = ()
     why: str = ""
     is_down: bool = False
+    gone: tuple[str, ...] = ()
 
 
 def write_wanted(tenants: Iterable[Wanted]) -> bytes:
@@ -52,18 +53,23 @@ def read_wanted(message: bytes) -> tuple[Wanted, ...]:
 def write_report(report: Report) -> bytes:
     """Write a report."""
     held = [[*_written(one.wanted), one.was_joined] for one in report.held[:MOST_TENANTS]]
-    return framed({"held": held, "why": report.why[:LONGEST_WHY], "down": report.is_down})
+    gone = report.gone[:MOST_TENANTS]
+    return framed({"held": held, "why": report.why[:LONGEST_WHY], "down": report.is_down, "gone": gone})
 
 
 def read_report(message: bytes) -> Report:
-    """Read a report. Raises MalformedMessage."""
-    said = _object(message, {"held", "why", "down"})
+    """Read a report. Raises MalformedMessage.
+
+    A keeper that was not restarted since before ``gone`` says nothing of it, and is heard.
+    """
+    said = _object(message, {"held", "why", "down"}, {"gone"})
     why, is_down = said["why"], said["down"]
     if not isinstance(why, str) or len(why) > LONGEST_WHY:
         raise MalformedMessage(f"why: {_shown(why)}; a text of at most {LONGEST_WHY} characters is allowed")
     if not isinstance(is_down, bool):
         raise MalformedMessage(f"down: {_shown(is_down)}; true or false is allowed")
-    return Report(tuple(_held(each) for each in _listed(said["held"], "held")), why, is_down)
+    gone = tuple(_gpu(each) for each in _listed(said.get("gone", []), "gone"))
+    return Report(tuple(_held(each) for each in _listed(said["held"], "held")), why, is_down, gone)
 
 
 def _written(one: Wanted) -> list[Any]:
@@ -93,12 +99,18 @@ def _held(said: Any) -> Held:
             raise MalformedMessage(f"held: {_shown(said)}; a tenant and whether it was joined is allowed")
 
 
-def _object(message: bytes, fields: set[str]) -> dict[str, Any]:
+def _gpu(said: Any) -> str:
+    if isinstance(said, str) and mps.is_gpu(said):
+        return said
+    raise MalformedMessage(f"gone: {_shown(said)}; the UUID of a GPU is allowed")
+
+
+def _object(message: bytes, fields: Set[str], optional: Set[str] = frozenset()) -> dict[str, Any]:
     try:
         said = json.loads(message)
     except (ValueError, RecursionError) as error:
         raise MalformedMessage(f"message: {str(error)[:200]}; JSON is allowed") from error
-    if not isinstance(said, dict) or said.keys() != fields:
+    if not isinstance(said, dict) or not fields <= said.keys() <= fields | optional:
         raise MalformedMessage(f"message: {_shown(said)}; an object of {' and '.join(sorted(fields))} is allowed")
     return said
 

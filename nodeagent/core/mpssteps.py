@@ -74,14 +74,16 @@ def held(
     return tuple(held)
 
 
-def trouble(wanted: Iterable[Wanted], said: Said, *, pipes: PurePosixPath) -> str:
-    """Say which GPU's server does not serve, where tenants want one; "": each does."""
+def gone(wanted: Iterable[Wanted], said: Said, *, pipes: PurePosixPath) -> tuple[str, ...]:
+    """Return GPUs whose server does not serve, where tenants want one: it has ended, or has not come up."""
     servers = {one.name: one for one in said.servers}
-    for device in sorted({one.device for one in mps.alone(wanted)}):
-        server = servers.get(mps.server(device))
-        if server is None or not _serves(server, device, pipes):
-            return f"the MPS server of {device} is not ready"
-    return ""
+    devices = sorted({one.device for one in mps.alone(wanted)})
+    serving = (servers.get(mps.server(device)) for device in devices)
+    return tuple(
+        device
+        for device, server in zip(devices, serving, strict=True)
+        if server is None or not _serves(server, device, pipes)
+    )
 
 
 def _by_device(tenants: Iterable[Wanted]) -> dict[str, list[Wanted]]:

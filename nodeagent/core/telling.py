@@ -76,12 +76,16 @@ def _card(card: Card, told: Told) -> CardStatus:
     )
 
 
-def health_of(lost: Mapping[str, str], judged: Mapping[str, CardHealth]) -> dict[str, CardHealth]:
-    """Return the health that is told, by UUID: as the device plug-in judged it, else of GPUs that the driver lost.
+def health_of(
+    lost: Mapping[str, str], limiting: Mapping[str, CardHealth], judged: Mapping[str, CardHealth]
+) -> dict[str, CardHealth]:
+    """Return the health that is told, by UUID: the first that is not well.
 
-    ``lost``: the driver's words.
+    Asked are the device plug-in, the driver, and the back ends that limit tenants. ``lost``: the driver's words.
     """
-    return {uuid: CardHealth(state=ILL, reason=why) for uuid, why in lost.items()} | dict(judged)
+    found = {uuid: CardHealth(state=ILL, reason=why) for uuid, why in lost.items()}
+    not_well = {uuid: one for uuid, one in judged.items() if one.state not in {"", WELL}}
+    return dict(judged) | dict(limiting) | found | not_well
 
 
 def tenants(uses: Iterable[TenantUse], idle_since: Mapping[Key, str]) -> tuple[TenantStatus, ...]:

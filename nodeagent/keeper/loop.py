@@ -97,7 +97,8 @@ class Keeper:
                 return Report(why=f"the MPS control daemon does not answer: {error}", is_down=True)
         held = mpssteps.held(wanted, said, pipes=pipes, joined=self._joined)
         reachable = tuple(one for one in held if _is_socket(mps.folder(pipes, one.wanted)))
-        return Report(reachable, refused or mpssteps.trouble(wanted, said, pipes=pipes))
+        gone = mpssteps.gone(wanted, said, pipes=pipes)
+        return Report(reachable, refused or (f"the MPS server of {gone[0]} is not ready" if gone else ""), gone=gone)
 
     def _carry_out(self, asked: Iterable[Command]) -> str:
         """Carry commands out, as far as there is time; say the first that limits somebody and was not done."""

@@ -135,6 +135,7 @@ class Scene:
             warden=None if warden is None else (warden, events),
             back_ends=back_ends,
         )
+        self.agent.warn_by(events)
         self.agent.plugin = plugin(self)
 
         async def run(*, task_status: Any) -> None:

@@ -32,6 +32,7 @@ class Played:
     is_unseen: bool = False
     is_prompt: bool = True
     on_change: Callable[[], None] = lambda: None
+    gone: dict[str, str] = field(default_factory=dict)
     holds: set[Key] = field(default_factory=set)
     done: list[tuple[str, Any]] = field(default_factory=list)
 
@@ -44,6 +45,10 @@ class Played:
 
     def is_ready(self, tenant: Sequence[Tenancy]) -> bool:
         return self.is_prompt
+
+    def ill(self, now_s: float) -> Mapping[str, str]:
+        assert now_s == anyio.current_time()
+        return self.gone
 
     async def run(self, on_change: Callable[[], None]) -> None:
         self.on_change = on_change

@@ -27,8 +27,13 @@ def test_what_is_written_is_read() -> None:
     for report in (
         Report((Held(MINE, was_joined=True),), "the MPS server is not ready"),
         Report(why="no", is_down=True),
+        Report(gone=(GPU,)),
     ):
         assert read_report(body(write_report(report))) == report
+
+
+def test_a_report_of_a_keeper_before_this_one_is_read() -> None:
+    assert read_report(b'{"held": [], "why": "x", "down": false}') == Report(why="x")
 
 
 def test_a_tenant_that_no_keeper_takes_is_left_out_for_the_others() -> None:
@@ -70,6 +75,10 @@ def test_tenants_of_another_form_are_refused_whole(said: object) -> None:
         {"held": [], "why": None, "down": False},
         {"held": [], "why": "", "down": 1},
         {"held": [], "why": ""},
+        {"held": [], "why": "", "gone": []},
+        {"held": [], "why": "", "down": False, "gone": ["GPU-a"]},
+        {"held": [], "why": "", "down": False, "gone": [[]]},
+        {"held": [], "why": "", "down": False, "more": []},
     ],
 )
 def test_reports_of_another_form_are_refused(said: object) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nodeagent.core import mps
 from nodeagent.core.mps import Wanted
 from nodeagent.core.mpscontrol import Namespace, Said, Server, memory_bytes, millis
-from nodeagent.core.mpssteps import MOST_COMMANDS, Held, commands, held, trouble
+from nodeagent.core.mpssteps import MOST_COMMANDS, Held, commands, gone, held
 from tests.nodeagent.core.test_mps import GPU, OTHER, PIPES, POD, TWIN
 
 SECOND = "00000000-1111-4222-8333-444444444444"
@@ -90,7 +90,7 @@ def test_a_further_look_has_nothing_to_do_and_sees_the_tenants_held() -> None:
     assert daemon.follow([MINE, BESIDE]) == 6
     assert daemon.follow([MINE, BESIDE]) == 0
     assert daemon.held([MINE, BESIDE]) == (Held(MINE), Held(BESIDE))
-    assert trouble([MINE], daemon.said(), pipes=PIPES) == ""
+    assert gone([MINE], daemon.said(), pipes=PIPES) == ()
 
 
 def test_a_tenant_is_joined_once_a_process_of_its_namespace_was_seen() -> None:
@@ -139,7 +139,7 @@ def test_a_server_that_is_not_ready_or_has_another_gpu_or_folder_holds_nobody() 
     daemon.follow([MINE])
     daemon.ready = False
     assert daemon.held([MINE]) == ()
-    assert trouble([MINE], daemon.said(), pipes=PIPES) == f"the MPS server of {GPU} is not ready"
+    assert gone([MINE], daemon.said(), pipes=PIPES) == (GPU,)
     daemon.ready = True
     daemon.servers[G] = OTHER
     assert daemon.held([MINE]) == ()
@@ -151,6 +151,8 @@ def test_a_server_that_died_is_created_again_with_all_its_tenants() -> None:
     daemon = Daemon()
     daemon.follow([MINE, BESIDE])
     daemon.servers.clear()
+    assert gone([MINE, Wanted(SECOND, OTHER, 1_024, 100)], daemon.said(), pipes=PIPES) == (GPU, OTHER)
+    assert gone([], daemon.said(), pipes=PIPES) == ()
     assert daemon.held([MINE, BESIDE]) == ()
     daemon.limits.clear()
     assert daemon.follow([MINE, BESIDE]) == 6

@@ -7,7 +7,7 @@ import pytest
 
 from nodeagent.core.card import Card
 from nodeagent.core.mig.reporting import CardReport
-from nodeagent.core.telling import PAUSE_S, USE_PAUSE_S, Told, patch, status, write_at_s
+from nodeagent.core.telling import PAUSE_S, USE_PAUSE_S, Told, health_of, patch, status, write_at_s
 from wire.crds.gpunode import AgentStatus, CardHealth, GpuNodeStatus, MigProfile, Missing, TenantStatus
 
 CARDS = (
@@ -23,6 +23,26 @@ TOLD = Told(
     tenants=(TWO, ONE),
     agent=AGENT,
 )
+
+
+def test_the_device_plugin_and_the_driver_know_first_that_a_gpu_is_not_well() -> None:
+    well, healing, limiting = CardHealth(state="well"), CardHealth(state="healing"), CardHealth(state="ill", reason="M")
+    lost = CardHealth(state="ill", reason="lost")
+    for judged, is_lost, by_limiting, told in (
+        (None, False, None, None),
+        (well, False, None, well),
+        (well, False, limiting, limiting),
+        (None, False, limiting, limiting),
+        (healing, False, limiting, healing),
+        (well, True, limiting, lost),
+        (healing, True, None, healing),
+    ):
+        found = health_of(
+            {"g": "lost"} if is_lost else {},
+            {} if by_limiting is None else {"g": by_limiting},
+            {} if judged is None else {"g": judged},
+        )
+        assert found.get("g") == told
 
 
 def test_all_is_said_in_the_order_of_cards_and_pods() -> None:

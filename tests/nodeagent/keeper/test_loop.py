@@ -87,7 +87,7 @@ def test_a_server_that_died_holds_nobody_until_it_was_made_again(node: Node) -> 
     node.change(servers={}, namespaces={})
     node.behave(refuse=["server create"])
     report = node.keeper.turn()
-    assert (report.held, report.why) == ((), f"{GPU}: server create: server create is refused")
+    assert report == Report(why=f"{GPU}: server create: server create is refused", gone=(GPU,))
     node.behave()
     assert node.keeper.turn() == Report((Held(MINE),))
 
@@ -161,7 +161,7 @@ def test_a_gpu_whose_commands_hang_holds_up_no_other_one(folder: Path) -> None:
     node.behave(hang=G)
     node.control.patience_s = 2.0
     report = node.keeper.turn()
-    assert (report.held, report.why) == ((Held(BESIDE),), f"{GPU}: no answer to server create in 2 s")
+    assert report == Report((Held(BESIDE),), f"{GPU}: no answer to server create in 2 s", gone=(GPU,))
     # In its pause it is not asked: with this patience the turn would not end.
     node.control.patience_s = 600.0
     assert node.keeper.turn().held == (Held(BESIDE),)

@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+from nodeagent.core.lasting import Lasting
+
+
+def test_a_thing_counts_once_it_was_so_all_the_time() -> None:
+    lasting = Lasting(30.0)
+    assert lasting.take(["a"], 0.0) == set()
+    assert lasting.take(["a", "b"], 29.0) == set()
+    assert lasting.take(["a", "b"], 30.0) == {"a"}
+    assert lasting.take(["b"], 59.0) == {"b"}
+    assert lasting.take(["a", "b"], 60.0) == {"b"}
