@@ -1,8 +1,9 @@
-"""Hold memory of the first GPU: ``python -m tools.realgpu.hold MIB [--managed | --fault]``.
+"""Hold memory of the first GPU: ``python -m tools.realgpu.hold MIB [--managed | --fault | --sms]``.
 
 It needs the driver's libcuda alone, no CUDA toolkit. ``held MIB`` is printed once the memory is there, then it waits
 for the end of its input. Exit code 3: the driver refused, and its word is printed. With ``--fault`` a kernel writes to
-an address that is nobody's: the driver reports XID 31 and ends this context.
+an address that is nobody's: the driver reports XID 31 and ends this context. With ``--sms`` the number of
+multiprocessors that the process sees is printed as well.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ _REFUSED: Final = 3
 _MIB: Final = 1 << 20
 #: cuMemAllocManaged: every stream may use it.
 _ATTACH_GLOBAL: Final = 1
+#: cuDeviceGetAttribute: multiprocessors. Under MPS those of the client.
+_MULTIPROCESSORS: Final = 16
 #: Writes a word to address 16.
 _FAULTY_KERNEL: Final = b"""
 .version 6.0
@@ -46,6 +49,7 @@ class Cuda:
         except OSError as error:
             raise Refused(f"libcuda.so.1: {error}") from error
         device, context = ctypes.c_int(), ctypes.c_void_p()
+        self._device = device
         self._call("cuInit", 0)
         self._call("cuDeviceGet", ctypes.byref(device), 0)
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
@@ -66,6 +70,12 @@ class Cuda:
         free, total = ctypes.c_size_t(), ctypes.c_size_t()
         self._call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
         return total.value // _MIB
+
+    def multiprocessors(self) -> int:
+        """Return how many of the GPU's this process sees. Raises Refused."""
+        found = ctypes.c_int()
+        self._call("cuDeviceGetAttribute", ctypes.byref(found), _MULTIPROCESSORS, self._device)
+        return found.value
 
     def fault(self) -> None:
         """Write to an address that is nobody's. Raises Refused with the driver's word for it."""
@@ -89,12 +99,14 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.realgpu.hold", description=__doc__)
     parser.add_argument("mib", type=int)
     parser.add_argument("--managed", action="store_true", help="memory that the driver may move to the host")
+    parser.add_argument("--sms", action="store_true", help="print how many multiprocessors there are")
     parser.add_argument("--fault", action="store_true", help="then write to an address that is nobody's")
     wanted = parser.parse_args(arguments)
     try:
         cuda = Cuda()
         cuda.allocate(wanted.mib, is_managed=wanted.managed)
-        print(f"held {wanted.mib} of {cuda.total_mib()}", flush=True)
+        sms = f" on {cuda.multiprocessors()} SMs" if wanted.sms else ""
+        print(f"held {wanted.mib} of {cuda.total_mib()}{sms}", flush=True)
         if wanted.fault:
             cuda.fault()
     except Refused as why:

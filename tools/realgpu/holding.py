@@ -7,7 +7,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,12 +16,20 @@ _STARTS_WITHIN_S: Final = 20.0
 
 
 class Holder:
-    """``tools.realgpu.hold`` in a process of its own. ``group``: the control group that it is in from the start."""
+    """``tools.realgpu.hold`` in a process of its own. ``group``: the control group that it is in from the start.
+
+    ``under``: a program that starts it.
+    """
 
     def __init__(
-        self, mib: int, *options: str, group: Path | None = None, environment: Mapping[str, str] | None = None
+        self,
+        mib: int,
+        *options: str,
+        group: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        under: Sequence[str] = (),
     ) -> None:
-        command = [sys.executable, "-m", "tools.realgpu.hold", str(mib), *options]
+        command = [*under, sys.executable, "-m", "tools.realgpu.hold", str(mib), *options]
         if group is not None:
             command = ["sh", "-c", f'echo $$ > {group}/cgroup.procs && exec "$@"', "sh", *command]
         self.process = subprocess.Popen(

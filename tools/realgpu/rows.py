@@ -50,6 +50,7 @@ ROWS: Final = (
         60,
     ),
     Row("mps-limits", "5000 refused; two of 3000 pass", "limits.mps", 45),
+    Row("mps-namespaces", "yes to each question that could be asked", "mpsnamespaces.answers", 100),
     Row("ending", "ended within 2 s by signal 9, the neighbour lives", "limits.ending", 45),
     Row("fault", "XID 31, which does not count; the GPU answers", "events.fault", 45),
     Row("run", "half of the GPU by UUID, and 1024 MiB of it", "events.share", 40),
@@ -66,7 +67,7 @@ ROWS: Final = (
     ),
     Row(
         "mps-modes",
-        "clients without a daemon are refused; a namespace's percentage holds",
+        "clients without a daemon are refused",
         why_not="it would set the compute mode of the GPU, which this program leaves alone",
     ),
     Row(

@@ -1,7 +1,8 @@
 """A control daemon of MPS, version 3, as NVIDIA documents it: state in a file, sockets in folders, no GPU.
 
 ``behave`` in the state's folder is JSON: ``hang``: commands with this text in them; ``flood``: every command;
-``refuse``: commands by module and verb.
+``refuse``: commands by module and verb. ``FAKE_MPS_JOINS``: programs with this in their command line have joined the
+namespace that their variable names.
 """
 
 from __future__ import annotations
@@ -56,11 +57,30 @@ def listed(state: Any, module: str) -> list[str]:
     if module == "server":
         return [f"{name},0,1,Ready,{PIPES}/{name},{its},-" for name, its in state["servers"].items()]
     if module == "client":
-        return [f"{pid},{server},0,{namespace},{program}" for pid, server, namespace, program in state["clients"]]
+        joined = joining(os.environ["FAKE_MPS_JOINS"]) if "FAKE_MPS_JOINS" in os.environ else []
+        return joined + [
+            f"{pid},{server},0,{namespace},{program}" for pid, server, namespace, program in state["clients"]
+        ]
     found = []
     for key, its in state["namespaces"].items():
         server, name = key.split("/")
         found.append(f"{name},{server},Ready,{its['memory']},{its['percent']},0,{PIPES}/{server}/{name}")
+    return found
+
+
+def joining(program: str) -> list[str]:
+    found = []
+    for process in Path("/proc").iterdir():
+        if not process.name.isdecimal():
+            continue
+        try:
+            line, environ = ((process / which).read_bytes().decode() for which in ("cmdline", "environ"))
+        except OSError:
+            continue
+        folder = dict(each.partition("=")[::2] for each in environ.split("\0")).get("CUDA_MPS_PIPE_DIRECTORY", "")
+        if program in line and folder.startswith(f"{PIPES}/"):
+            server, name = folder.removeprefix(f"{PIPES}/").split("/")
+            found.append(f"{process.name},{server},0,{name},program")
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pynvml
 import pytest
 
+from tests.nodeagent.keeper.conftest import STUB as MPS_STUB
 from tests.nodeagent.warden.conftest import ROOT, hierarchy
 from tools.nvml_stub.build import build
 from tools.realgpu.rows import ROWS
@@ -56,7 +58,7 @@ class Machine:
                         file.write(b"#")
                 at += len(line)
 
-    def run(self, *arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    def run(self, *arguments: str, **more: str) -> tuple[int, dict[str, dict[str, Any]]]:
         """The exit code, and the outcome of each row that was tried."""
         out = self.folder / "out"
         environment = {
@@ -64,6 +66,7 @@ class Machine:
             "LD_LIBRARY_PATH": str(self.libraries),
             "FAKE_NVML_STATE": str(self.file),
             "PYTHONPATH": str(ROOT),
+            **more,
         }
         done = subprocess.run(
             [sys.executable, "-m", "tools.realgpu", "--out", str(out), *arguments],
@@ -72,6 +75,16 @@ class Machine:
         report = json.loads((out / "report.json").read_text())
         assert done.stdout == (out / "report.txt").read_text(), done.stderr
         return done.returncode, {row["name"]: row["outcome"] for row in report["rows"]}
+
+
+def commands() -> list[str]:
+    """The command lines of this machine's processes."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            with contextlib.suppress(OSError):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return found
 
 
 @pytest.fixture
@@ -103,6 +116,7 @@ def test_every_row_runs_and_the_emulated_gpu_is_as_expected_where_it_can_be(mach
         "driver-limits",
         "warden-limits",
         "mps-limits",
+        "mps-namespaces",
         "placements",
         "runtime-caps",
         "hami-core",
@@ -112,6 +126,35 @@ def test_every_row_runs_and_the_emulated_gpu_is_as_expected_where_it_can_be(mach
         assert verdicts[name] == "not possible", why
         assert rows[name]["why"]
     assert code == 1
+
+
+def test_each_question_about_mps_is_answered_or_said_not_to_have_been_asked(machine: Machine) -> None:
+    """NVIDIA's program is a stand-in, whose clients are not limited by the stub of CUDA."""
+    program = machine.libraries / "nvidia-cuda-mps-control"
+    program.write_text(f"#!{sys.executable} -SE\n{MPS_STUB.read_text()}")
+    program.chmod(0o755)
+    environment = {"PATH": f"{machine.libraries}:{os.environ['PATH']}", "FAKE_MPS_JOINS": "tools.realgpu.hold"}
+    code, rows = machine.run("mps-namespaces", **environment)
+    found = rows["mps-namespaces"]
+    if os.geteuid() != 0:
+        assert found["verdict"] == "not possible"
+        return
+    seen = {question: answer.partition(":")[0] for question, answer in found["seen"].items()}
+    servers, namespaces = found["seen"]["servers"], found["seen"]["namespaces"]
+    assert ",Ready," in servers
+    assert UUID in servers
+    assert "4096M,25.00" in namespaces
+    del seen["servers"], seen["namespaces"]
+    assert set(seen.values()) <= {"yes", "no", "could not be asked"}
+    assert seen["a server without clients is listed as Ready"] == "yes"
+    assert seen["a limit of 24467 MiB is read back"] == "yes"
+    assert seen["an allocation above the namespace's limit is refused"] == "no"
+    assert seen["root can't raise its percentage"] == "yes"
+    # The stand-in removes all folders at its start.
+    assert seen["folders stay when the daemon starts again"] == "no"
+    assert seen["a program without a socket is refused in EXCLUSIVE_PROCESS"] == "could not be asked"
+    assert (found["verdict"], code) == ("not as expected", 1)
+    assert not any(MPS_STUB.name in line or "mps-control -f" in line for line in commands())
 
 
 def test_a_process_that_gets_no_memory_is_told_by_the_drivers_word(machine: Machine) -> None:
@@ -142,7 +185,7 @@ def test_most_rows_need_no_package_but_nvidias(tmp_path: Path) -> None:
         cwd=ROOT, env={"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert modules == {"facts", "sampling", "limits", "wardenlimits"}
+    assert modules == {"facts", "sampling", "limits", "mpsnamespaces", "wardenlimits"}
 
 
 def test_a_row_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:

@@ -1,0 +1,242 @@
+"""The row about limits by MPS, version 3: what docs/design/mps.md has to be shown by a real GPU, question by question.
+
+The keeper's own code starts NVIDIA's daemon, in folders that are removed in the end. No setting of the GPU is changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import pynvml
+
+from nodeagent.core import mps, mpscontrol
+from nodeagent.core.mps import Wanted
+from nodeagent.core.mpsmessages import Orders, Report, read_orders
+from nodeagent.keeper.asking import NoAnswer, Program, Refused
+from nodeagent.keeper.computemodes import ComputeModes
+from nodeagent.keeper.control import PROGRAM, Control
+from nodeagent.keeper.daemon import Daemon
+from nodeagent.keeper.loop import Keeper
+from nodeagent.listening import Listener
+from tools.realgpu.holding import Holder
+from tools.realgpu.outcome import Outcome, judged, not_possible
+
+_FIRST: Final = "00000000-0000-4000-8000-000000000001"
+_SECOND: Final = "00000000-0000-4000-8000-000000000002"
+_WITHIN_S: Final = 15.0
+_NOBODY: Final = 60_000
+#: In namespaces of its own: no /dev/shm of the host, and the folder read-only, as a container has it.
+_CONTAINED: Final = (
+    'mount -t tmpfs none /dev/shm && mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+)
+#: As the keeper's container: no capabilities, and a root that is read-only but for the daemon's folder.
+_BARE: Final = """#!/bin/sh
+exec unshare --mount sh -c 'mount --bind "$0" "$0" && mount -o remount,bind,ro / && exec setpriv --bounding-set=-all \\
+  --inh-caps=-all --no-new-privs "$@"' {folder} {program} "$@"
+"""
+_CAPPED_MIB: Final = 4_096
+_UNROUNDED_MIB: Final = 24_467
+_PERCENT: Final = 25
+
+
+class NotAsked(Exception):
+    """Raised where a question can't be asked here; the message is the reason."""
+
+
+class Kept:
+    """NVIDIA's daemon in a folder, by the keeper's code. ``program``: how it is started."""
+
+    def __init__(self, folder: Path, device: str, program: str = PROGRAM) -> None:
+        self.folder, self.device, self.said = folder, device, list[str]()
+        self.control = Control(program, pipes=folder / "p", logs=folder)
+        self._daemon = Daemon(self.control, say=self.said.append)
+        self._listener = Listener(str(folder / "s" / "s"), read=read_orders, say=self.said.append)
+        modes = ComputeModes(Program("false", {}), folder / "none", say=self.said.append)
+        self._keeper = Keeper(
+            self.control, self._daemon, self._listener, modes, interval_ns=10**9, say=self.said.append
+        )
+
+    def hold(self, *wanted: Wanted) -> Report:
+        """Turn until all of them are held, for a while; return the last report."""
+        self._listener.said = Orders(wanted)
+        until_s = time.monotonic() + _WITHIN_S
+        while True:
+            report = self._keeper.turn()
+            if len(report.held) == len(wanted) or time.monotonic() >= until_s:
+                return report
+            self._listener.wait(time.monotonic_ns() + 10**8)
+
+    def listed(self, module: str) -> str:
+        """Return what the daemon lists, or why it does not."""
+        try:
+            more = ("--all",) if module == "client" else ()
+            return self.control.ask((module, "list", "--format=csv,noheader", *more), 5.0).strip()
+        except (NoAnswer, Refused) as error:
+            return str(error)
+
+    def its_folder(self, of: Wanted) -> Path:
+        """Return the folder of a tenant's namespace."""
+        return Path(mps.folder(PurePosixPath(self.control.pipes), of))
+
+    def restart(self) -> None:
+        """End the daemon. The next turns start another one."""
+        self._daemon.stop()
+
+    def close(self) -> None:
+        """End the daemon with its clients."""
+        self._daemon.stop()
+        self._listener.close()
+
+
+def answers() -> Outcome:
+    """Ask all questions; each is answered by yes, no, or why it could not be asked."""
+    if shutil.which(PROGRAM) is None:
+        return not_possible(f"{PROGRAM} is not there")
+    if os.geteuid() != 0:
+        return not_possible("it needs root, as the daemon serves clients of all users")
+    pynvml.nvmlInit()
+    device = pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(0))
+    first = Wanted(_FIRST, device, _CAPPED_MIB, _PERCENT)
+    with _kept(device) as kept:
+        report = kept.hold(first)
+        seen: dict[str, object] = {"servers": kept.listed("server"), "namespaces": kept.listed("namespace")}
+        seen["a server without clients is listed as Ready"] = _said(bool(report.held), report.why)
+        if not report.held:
+            return judged(seen, is_as_expected=False)
+        for question, ask in _QUESTIONS.items():
+            seen[question] = _asked(lambda ask=ask: ask(kept, first))  # type: ignore[misc]  # bound at once
+    seen["a program without a socket is refused in EXCLUSIVE_PROCESS"] = (
+        "could not be asked: this program leaves the compute mode alone"
+    )
+    return judged(seen, is_as_expected=not any(str(one).startswith("no") for one in seen.values()))
+
+
+@contextlib.contextmanager
+def _kept(device: str, program: str = PROGRAM) -> Iterator[Kept]:
+    with tempfile.TemporaryDirectory(prefix="mps-", dir="/tmp") as made:
+        folder = Path(made)
+        folder.chmod(0o755)
+        if program != PROGRAM:
+            (folder / "bare").write_text(program.format(folder=folder, program=shutil.which(PROGRAM)))
+            (folder / "bare").chmod(0o755)
+            program = str(folder / "bare")
+        kept = Kept(folder, device, program)
+        try:
+            yield kept
+        finally:
+            kept.close()
+
+
+def _asked(ask: Callable[[], str]) -> str:
+    try:
+        return ask()
+    except (NotAsked, OSError) as error:
+        return f"could not be asked: {error}"
+
+
+def _said(is_so: bool, why: str) -> str:
+    return "yes" if is_so else f"no: {why}"
+
+
+def _client(kept: Kept, of: Wanted, mib: int, *under: str, **more: str) -> tuple[bool, bool, str]:
+    """Whether a client has got its memory, whether it was in the namespace, and its words."""
+    environment = {"CUDA_MPS_PIPE_DIRECTORY": str(kept.its_folder(of)), **more}
+    holder = Holder(mib, "--sms", environment=environment, under=under)
+    try:
+        if not holder.told.startswith(("held", "refused")) or "libcuda" in holder.told:
+            raise NotAsked(holder.told or "the client said nothing")
+        clients = mpscontrol.clients(kept.listed("client"))
+        return holder.holds, (mps.server(of.device), mps.namespace(of.pod_uid)) in clients, holder.told
+    finally:
+        holder.end()
+
+
+def _joins(kept: Kept, of: Wanted, *under: str) -> str:
+    holds, joined, told = _client(kept, of, 256, *under)
+    return _said(holds and joined, told if not holds else "it ran, and was in no namespace")
+
+
+def _contained(kept: Kept, of: Wanted) -> str:
+    if shutil.which("unshare") is None:
+        raise NotAsked("unshare is not there")
+    return _joins(kept, of, "unshare", "--mount", "--ipc", "sh", "-c", _CONTAINED, str(kept.its_folder(of)))
+
+
+def _other_user(kept: Kept, of: Wanted) -> str:
+    if shutil.which("setpriv") is None:
+        raise NotAsked("setpriv is not there")
+    return _joins(kept, of, "setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups")
+
+
+def _memory_holds(kept: Kept, of: Wanted) -> str:
+    above, joined, told = _client(kept, of, _CAPPED_MIB + 1_000)
+    if not joined and above:
+        return "no: it ran, and was in no namespace"
+    return _said(not above, told)
+
+
+def _root_can_not(kept: Kept, of: Wanted, mib: int, **more: str) -> str:
+    """Whether root's own variable leaves the limit as it is. Raises NotAsked."""
+    holds, joined, told = _client(kept, of, mib, **more)
+    if holds and not joined:
+        raise NotAsked("a client was in no namespace")
+    return told if holds else f"-{told}"
+
+
+def _root_and_memory(kept: Kept, of: Wanted) -> str:
+    told = _root_can_not(kept, of, _CAPPED_MIB + 1_000, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="0=65536M")
+    return _said(told.startswith("-"), told)
+
+
+def _root_and_percentage(kept: Kept, of: Wanted) -> str:
+    as_it_is = _root_can_not(kept, of, 256)
+    raised = _root_can_not(kept, of, 256, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="100")
+    return _said(as_it_is == raised, f"{as_it_is}; with its own variable {raised}")
+
+
+def _unrounded(kept: Kept, of: Wanted) -> str:
+    second = Wanted(_SECOND, of.device, _UNROUNDED_MIB, 100)
+    report = kept.hold(of, second)
+    return _said(len(report.held) == 2, kept.listed("namespace"))
+
+
+def _folders_stay(kept: Kept, of: Wanted) -> str:
+    # Kept open, as a container's mount keeps it: no other folder gets its number.
+    opened = os.open(kept.its_folder(of), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        kept.restart()
+        report = kept.hold(of)
+        if not report.held:
+            raise NotAsked(f"nobody is held after that: {report.why}")
+        return _said(kept.its_folder(of).stat().st_ino == os.fstat(opened).st_ino, "it is another folder")
+    finally:
+        os.close(opened)
+
+
+def _bare(kept: Kept, of: Wanted) -> str:
+    for needed in ("unshare", "setpriv"):
+        if shutil.which(needed) is None:
+            raise NotAsked(f"{needed} is not there")
+    with _kept(of.device, _BARE) as bare:
+        report = bare.hold(of)
+        return _said(bool(report.held), f"{report.why}; {bare.said[-1:]}")
+
+
+#: In this order: the last but one ends the daemon.
+_QUESTIONS: Final[Mapping[str, Callable[[Kept, Wanted], str]]] = {
+    "a client joins by a read-only folder, without the host's /dev/shm": _contained,
+    "a client of another user joins": _other_user,
+    "an allocation above the namespace's limit is refused": _memory_holds,
+    "root can't raise its memory limit": _root_and_memory,
+    "root can't raise its percentage": _root_and_percentage,
+    f"a limit of {_UNROUNDED_MIB} MiB is read back": _unrounded,
+    "folders stay when the daemon starts again": _folders_stay,
+    "it serves without capabilities and with a read-only root": _bare,
+}
