@@ -37,18 +37,25 @@ _NO_USE: Final = TenantUse()
 
 
 class Told(msgspec.Struct, frozen=True):
-    """A condition. ``is_correction``: it is said only where a report was said before, of which it takes back."""
+    """A condition. ``is_correction``: it is said only where a report was said before, of which it takes back.
+
+    ``may_be_first``: also where nothing was said before.
+    """
 
     status: str
     reason: str
     message: str
     is_correction: bool = False
+    may_be_first: bool = False
 
 
-def caps_condition(node: str, uid: str, caps: Mapping[str, int], use: NodeUse, *, lacks: str = "") -> Told | None:
+def caps_condition(
+    node: str, uid: str, caps: Mapping[str, int], use: NodeUse, *, lacks: str = "", needs_agent: bool = True
+) -> Told | None:
     """Say how a pod's caps stand; None: nothing can be said. ``caps``: MiB by device (UUID), 0: not known how many.
 
-    ``lacks``: what else the pod wishes and its node can't do, in words; "": nothing.
+    ``lacks``: what else the pod wishes and its node can't do, in words; "": nothing. ``needs_agent``: nothing but the
+    agent of the node would cap it.
     """
     if not caps:
         return None
@@ -58,7 +65,11 @@ def caps_condition(node: str, uid: str, caps: Mapping[str, int], use: NodeUse, *
         message = (
             f"Whether a memory cap of {cap} is enforced is not known: the agent of node {node} does not work{since}"
         )
-        return Told("Unknown", NOT_REPORTED, message, is_correction=True)
+        if use.written_at:
+            message += f"; its last report is of {use.written_at}"
+        # Where the agent capped nobody when it worked, there is nothing to miss.
+        may_be_first = use.state is State.STALE and use.has_limits and needs_agent
+        return Told("Unknown", NOT_REPORTED, message, is_correction=True, may_be_first=may_be_first)
     by = {use.tenants.get((uid, device), _NO_USE).enforced for device in caps}
     if "" in by:
         message = f"A memory cap of {cap} is not enforced now: {use.why_no_limit or 'the agent reports no limit'}"

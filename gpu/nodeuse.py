@@ -75,7 +75,8 @@ class NodeUse(msgspec.Struct, frozen=True):
 
     ``since``: of a stale report since when the agent has not worked, "" where nobody knows: the time of the report's
     last write is no such time. ``why``: why use is not measured there, "".
-    ``has_limits``: something there caps tenants; ``why_no_limit``: else why not, as the agent says.
+    ``has_limits``: something there caps tenants, or did by a stale report; ``why_no_limit``: else why not, as the agent
+    says. ``written_at``: of a stale report, RFC 3339, when it was written last; "" where it does not say.
     ``carvings``: MIG slices that are being made, also where the report is stale: what is asked for stays asked for.
     """
 
@@ -85,6 +86,7 @@ class NodeUse(msgspec.Struct, frozen=True):
     why: str = ""
     has_limits: bool = False
     why_no_limit: str = ""
+    written_at: str = ""
     carvings: tuple[Carved, ...] = ()
 
 
@@ -111,15 +113,21 @@ def agents(pods: Iterable[Pod]) -> dict[str, Agent]:
 
 def node_use(report: GpuNode, known: Mapping[str, Agent] | None) -> NodeUse:
     """Read the report of a node. ``known``: agents by node; None: they can't be read."""
+    has_limits = bool(report.status.agent.back_ends)
     if known is None:
         state = State.UNSURE
     else:
         agent = known.get(report.metadata.name)
         if agent is None or not agent.is_ready:
-            return NodeUse(State.STALE, since=agent.since if agent is not None else "", carvings=carvings(report))
+            return NodeUse(
+                State.STALE,
+                since=agent.since if agent is not None else "",
+                has_limits=has_limits,
+                written_at=report.status.reported_at or "",
+                carvings=carvings(report),
+            )
         state = State.CURRENT
     tenants = {(one.pod_uid, one.card): _tenant(one) for one in report.status.tenants or ()}
-    has_limits = bool(report.status.agent.back_ends)
     return NodeUse(
         state,
         tenants,

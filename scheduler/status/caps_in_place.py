@@ -2,7 +2,8 @@
 
 One condition, that of scheduler/status/enforcing.py, which writes it first: a report comes after that. It is written on
 change only, 20 pods a second at most. A report counts while the agent of the node works; after five minutes without an
-agent it is taken back, so a new version of agents changes no pod.
+agent it is taken back, so a new version of agents changes no pod. A pod that comes to a node whose agent has been away
+for so long says that nobody knows, where agents cap pods.
 """
 
 from __future__ import annotations
@@ -96,7 +97,10 @@ class CapsInPlace:
         record, use = self._cache.cluster.pod(uid), self._uses.use_on(node)
         if record is None or record.node != node or record.is_elsewhere or record.deleting or use is None:
             return None
-        return self._ripe(uid, caps_condition(node, uid, caps, use, lacks=self._lacks(record)), use)
+        told = caps_condition(
+            node, uid, caps, use, lacks=self._lacks(record), needs_agent=not self._is_capped_by_runtime(record)
+        )
+        return self._ripe(uid, told, use)
 
     def _ripe(self, uid: str, told: Told | None, use: NodeUse) -> Told | None:
         """The same once it has been so for long enough, and the pod was not just told something else."""
@@ -110,6 +114,8 @@ class CapsInPlace:
         # An agent's pod that was just deleted or made does not say since when: what was seen here counts.
         seen_s = anyio.current_time() - self._silent.setdefault(uid, anyio.current_time())
         since_ns = parse_ns(use.since)
+        if told is None or (told.may_be_first and seen_s < GRACE_S):
+            return None  # what the node does not enforce is said before that (enforcing.py)
         is_silent = seen_s >= SILENT_S or (since_ns is not None and self._clock.now_ns() - since_ns >= SILENT_S * 10**9)
         return told if is_silent and self._may_write(uid) else None
 
@@ -132,6 +138,11 @@ class CapsInPlace:
         words = unenforced(record.cls, node)
         others = [word for word in words if word not in {MEMORY_CAP, DRIVER_CAP}]
         return unenforced_text(record.cls.request, record.cls.wishes, others) if others else ""
+
+    def _is_capped_by_runtime(self, record: PodRecord) -> bool:
+        """Whether the node's runtime hook caps the pod, as its administrator says."""
+        node = self._cache.cluster.node(record.node)
+        return node is not None and record.cls.driver_caps and DRIVER_CAP in node.enforces
 
     async def _tell(self, uid: str, told: Told) -> None:
         record = self._cache.cluster.pod(uid)
@@ -206,6 +217,8 @@ def _condition(pod: Pod) -> Condition | None:
 def _differs(pod: Pod, told: Told) -> bool:
     """Whether the pod is to be written. A correction is of what a report said, and of nothing else."""
     before = _condition(pod)
-    if told.is_correction and (before is None or before.reason not in BY_REPORT):
+    if told.is_correction and before is None:
+        return told.may_be_first
+    if told.is_correction and before is not None and before.reason not in BY_REPORT:
         return False
     return before is None or (before.status, before.reason, before.message) != (told.status, told.reason, told.message)

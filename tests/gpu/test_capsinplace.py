@@ -47,10 +47,28 @@ def test_one_device_without_a_limit_is_enough_to_say_so() -> None:
 
 
 @pytest.mark.parametrize(
+    ("seen", "needs_agent", "may_be_first"),
+    [
+        (NodeUse(State.STALE, has_limits=True), True, True),
+        (NodeUse(State.STALE, has_limits=True), False, False),
+        (NodeUse(State.STALE), True, False),
+        (NodeUse(State.UNSURE, has_limits=True), True, False),
+    ],
+)
+def test_that_nobody_knows_is_said_first_where_an_agent_has_capped_pods(
+    seen: NodeUse, needs_agent: bool, may_be_first: bool
+) -> None:
+    told = caps_condition("n", "u", CAPS, seen, needs_agent=needs_agent)
+    assert told is not None
+    assert (told.is_correction, told.may_be_first) == (True, may_be_first)
+
+
+@pytest.mark.parametrize(
     ("seen", "said"),
     [
         (NodeUse(State.STALE, since="T"), "does not work since T"),
         (NodeUse(State.STALE), "does not work"),
+        (NodeUse(State.STALE, since="T", written_at="R"), "does not work since T; its last report is of R"),
         (NodeUse(State.UNSURE, use().tenants, has_limits=True), "does not work"),
     ],
 )

@@ -60,8 +60,10 @@ def test_a_report_is_current_while_the_agent_of_its_node_is_ready() -> None:
     ids=["none", "elsewhere", "not ready", "unknown", "no condition", "a user's", "a warden"],
 )
 def test_without_a_ready_agent_nothing_of_a_report_is_taken_for_current(pods: list[Pod], since: str) -> None:
-    assert node_use(report(BUSY, IDLE), agents(pods)) == NodeUse(State.STALE, since=since)
+    assert node_use(report(BUSY, IDLE), agents(pods)) == NodeUse(State.STALE, since=since, written_at=LATER)
     assert node_use(report(BUSY, at=None), {}) == NodeUse(State.STALE)
+    capped = node_use(report(BUSY, agent=AgentStatus(back_ends=["kill"])), agents(pods))
+    assert capped == NodeUse(State.STALE, since=since, written_at=LATER, has_limits=True)
 
 
 def test_of_several_agents_of_a_node_a_ready_one_counts() -> None:

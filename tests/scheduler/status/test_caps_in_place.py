@@ -74,8 +74,8 @@ async def report(world: World, enforced: str, *, why: str = "") -> None:
     await world.api.patch(GPU_NODES, "node-0", {"status": status}, subresource="status")
 
 
-def told(world: World) -> list[tuple[str, str]]:
-    found = find(world, "a")["status"].get("conditions") or []
+def told(world: World, name: str = "a") -> list[tuple[str, str]]:
+    found = find(world, name)["status"].get("conditions") or []
     return [(c["status"], c["reason"]) for c in found if c["type"] == names.CONDITION_LIMITS_ENFORCED]
 
 
@@ -174,6 +174,38 @@ async def test_a_report_that_changes_all_the_time_changes_a_pod_ever_more_seldom
         assert 5 < count(world) - before < 12
         await settle(1_800)
         assert told(world) == [("True", "EnforcedByKilling")]
+
+
+async def test_a_new_pod_on_a_node_whose_agent_has_been_away_says_that_nobody_knows() -> None:
+    async with node_with_agent() as world:
+        at = "2026-01-01T00:00:00Z"
+        await world.api.patch(GPU_NODES, "node-0", {"status": {"reportedAt": at}}, subresource="status")
+        await ready(world, "False")
+        await settle(1_000)
+        await create(world, share("b", mps="false"))
+        await settle(20)
+        assert told(world, "b") == []
+        await settle(40)
+        assert told(world, "b") == [("Unknown", "AgentNotReady")]
+        (message,) = [
+            c["message"] for c in find(world, "b")["status"]["conditions"] if c.get("reason") == "AgentNotReady"
+        ]
+        assert message.endswith(f"; its last report is of {at}")
+        before = len(world.server.write_log)
+        await settle(3_600)
+        assert len(world.server.write_log) == before
+        await ready(world, "True")
+        await settle(60)
+        assert told(world, "b") == [("False", "NotInPlace")]
+
+
+async def test_a_new_pod_whose_node_enforces_nothing_keeps_saying_that() -> None:
+    async with node_with_agent() as world:
+        await ready(world, "False")
+        await settle(1_000)
+        await create(world, share("b", mps="true"))
+        await settle(600)
+        assert told(world, "b") == [("False", "NotEnforced")]
 
 
 async def test_where_nothing_caps_and_nothing_did_no_pod_is_told() -> None:
