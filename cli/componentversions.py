@@ -13,14 +13,14 @@ from wire.core import Pod
 
 #: Of all pods that Moorage's chart makes.
 SELECTOR: Final = "app.kubernetes.io/name=moorage"
-_COMPONENT: Final = "app.kubernetes.io/component"
+COMPONENT: Final = "app.kubernetes.io/component"
 _VERSION: Final = "app.kubernetes.io/version"
 _LEASES: Final = {f"moorage-{name}": name for name in ("scheduler", "binder", "workloads", "admission")}
 #: Where a version was read.
 LABEL: Final = f"label {_VERSION}"
 IMAGE: Final = "tag of the image"
 NOWHERE: Final = "lease; no pod of it is seen"
-_ENDED: Final = frozenset({names.SUCCEEDED, names.FAILED})
+ENDED: Final = frozenset({names.SUCCEEDED, names.FAILED})
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -43,7 +43,7 @@ def components(pods: Iterable[Pod], leases: Iterable[Lease]) -> list[Component]:
     held = {_LEASES[lease.metadata.name]: _holder(lease) for lease in leases if lease.metadata.name in _LEASES}
     found: dict[tuple[str, ...], list[Pod]] = {}
     for pod in pods:
-        if pod.status.phase not in _ENDED:
+        if pod.status.phase not in ENDED:
             found.setdefault(_key(pod), []).append(pod)
     made = [_counted(key, those, held.get(key[0], "")) for key, those in sorted(found.items())]
     seen = {component.name for component in made}
@@ -64,7 +64,7 @@ def _key(pod: Pod) -> tuple[str, ...]:
     else:
         version = _tag(image)
         source = IMAGE if version else ""
-    return labels.get(_COMPONENT, ""), version, source, image
+    return labels.get(COMPONENT, ""), version, source, image
 
 
 def _counted(key: Sequence[str], pods: Sequence[Pod], holder: str) -> Component:

@@ -100,6 +100,8 @@ def not_looked_at(known: Known, of: Subject, found: Explained) -> Iterator[str]:
     """What the answer leaves out."""
     if known.mounting & of.uids:
         yield "PersistentVolumeClaims of its pods, which may keep it waiting, too, or off some nodes"
+    if known.claiming & of.uids:
+        yield "ResourceClaims of its pods, which may keep it waiting, too, or off some nodes"
     if found.is_cut:
         yield CUT
     if found.room is not None:

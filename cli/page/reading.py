@@ -1,6 +1,7 @@
 """What the page has read of a cluster, counted as the scheduler counts it: for questions why a pod waits. Pure.
 
 The page keeps less of pods than a scheduler (``objects.kept``): no volumes, and of pods without GPUs no affinity.
+It reads no ResourceClaims.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from wire.crds.queue import Queue
 _UNUSED: Final[Mapping[str, UseOverTime]] = {}
 _NO_ROOMS: Final[Mapping[str, EvictionsRead]] = {}
 #: No answer of the page rests on these.
-NOT_KEPT: Final = "volumes of pods, and affinity of pods without GPUs: the page does not keep them"
+NOT_KEPT: Final = "volumes and ResourceClaims of pods, and affinity of pods without GPUs: the page does not keep them"
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """A cluster that was read once, counted as the scheduler counts it, for what is shown of queues.
 
-Claims of volumes and Jobs of pods are not read. They may keep a pod waiting, but change nothing about what it counts
-for: the order of queues is shown as if they kept nobody.
+Claims of volumes and Jobs of pods are not read, nor ResourceClaims where no ``devices`` are given. They may keep a pod
+waiting, but change nothing about what it counts for: the order of queues is shown as if they kept nobody.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import Final
 
 import msgspec
 
+from cli.queueing.devices import Devices
 from cli.queueing.pools import DEFAULT, About, Pools, pool_of
+from cli.schedulerpods import SchedulerPods
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import queues
 from scheduler.core.decide.snapshot import Snapshot
@@ -30,18 +32,24 @@ from wire.crds.queue import Queue
 NOW_NS: Final = 0
 _UNUSED: Final[Mapping[str, UseOverTime]] = {}
 _NO_ROOMS: Final[Mapping[str, EvictionsRead]] = {}
+_RULES_UNKNOWN: Final = (
+    "whether the scheduler follows DeviceTaintRules (--device-taint-rules): none of its pods says so, "
+    "and they do not count here"
+)
 
 
 class Known(msgspec.Struct, frozen=True):
     """``snapshot``: what a decision would read. ``unread``: what could not be read, and so is missing in it.
 
-    ``mounting``: pods (UIDs) that wait and mount claims, which are not read. ``pool``: the node pool of the scheduler
-    that it is counted for; ``pools``: of all objects, None where it is counted for all of them.
+    ``mounting``: pods (UIDs) that wait and mount claims, which are not read; ``claiming``: the same of ResourceClaims.
+    ``pool``: the node pool of the scheduler that it is counted for; ``pools``: of all objects, None where it is counted
+    for all of them.
     """
 
     snapshot: Snapshot
     unread: tuple[str, ...] = ()
     mounting: frozenset[str] = frozenset()
+    claiming: frozenset[str] = frozenset()
     pool: str = DEFAULT
     pools: Pools | None = None
 
@@ -61,24 +69,37 @@ class Counting:
     """Takes objects of all kinds that queues depend on. ``may_make_room``: pods may be evicted for others.
 
     ``about``: what is asked about, so that the cluster is counted for the scheduler that decides on it; None: for all.
+    ``devices``: what ResourceClaims get; None: not read, and pods are counted as if they had no ResourceClaims.
     """
 
-    def __init__(self, *, may_make_room: bool = False, about: About | None = None) -> None:
+    def __init__(
+        self, *, may_make_room: bool = False, about: About | None = None, devices: Devices | None = None
+    ) -> None:
         self._settings = Settings(makes_room=may_make_room)
         self._about = about
         self._cluster = Cluster(self._settings)
         self._read = self._cluster.list_reader()
+        self._devices = devices
+        self._schedulers = SchedulerPods()
         self._mounting: set[str] = set()
+        self._claiming: set[str] = set()
 
     def read_pod(self, pod: Pod) -> SeenPod:
         """Keep of a pod what is counted."""
+        self._schedulers.note(pod)
         seen = self._read(pod)
         record = seen.record
-        if record is None or not (record.claims or record.job):
+        if record is None:
             return seen
-        if record.claims and not record.node:
-            self._mounting.add(seen.uid)
-        return msgspec.structs.replace(seen, record=msgspec.structs.replace(record, claims=(), job="", job_name=""))
+        if record.claims or record.job:
+            if record.claims and not record.node:
+                self._mounting.add(seen.uid)
+            record = msgspec.structs.replace(record, claims=(), job="", job_name="")
+        if self._devices is None and (record.resource_claims or record.extended_claim):
+            if not record.node:
+                self._claiming.add(seen.uid)
+            record = msgspec.structs.replace(record, resource_claims=(), extended_claim="")
+        return seen if record is seen.record else msgspec.structs.replace(seen, record=record)
 
     def count(
         self,
@@ -109,6 +130,7 @@ class Counting:
         if is_divided:
             found = [queue for queue in found if pool_of(queue.metadata.labels) == pool]
         cluster = self._cluster
+        missing = [*unread, *self._put_devices(pool)]
         for node in nodes:
             cluster.upsert_node(node)
         for group in groups:
@@ -117,10 +139,23 @@ class Counting:
             cluster.upsert_bind_request(request)
         for pod in pods:
             cluster.take_pod(pod)
+        # What is reserved for a pod that waits counts as reserved by the scheduler that decides here.
+        for held in cluster.claims.held_by_waiting():
+            cluster.claims.note_own(held.uid, held.rv)
         cluster.queues.records.replace(queues.queue_record(queue) for queue in found)
         cluster.queues.note_use_over_time(used.get(pool, NOT_COUNTED))
-        missing = [*unread, *(() if room is None else self._put_room(room))]
-        return Known(cluster.prepared(NOW_NS), tuple(missing), frozenset(self._mounting), pool, pools)
+        missing += () if room is None else self._put_room(room)
+        snapshot = cluster.prepared(NOW_NS)
+        return Known(snapshot, tuple(missing), frozenset(self._mounting), frozenset(self._claiming), pool, pools)
+
+    def _put_devices(self, pool: str) -> Iterator[str]:
+        """Let the cluster have what claims get; name what is not known of it."""
+        if self._devices is None:
+            return
+        follows = self._schedulers.follow_taint_rules(pool)
+        if follows is None and self._devices.rules:
+            yield _RULES_UNKNOWN
+        self._devices.put(self._cluster, follows_taint_rules=bool(follows))
 
     def _put_room(self, room: EvictionsRead) -> Iterator[str]:
         """Let intents stand, and count evictions; name those that contradict others."""

@@ -22,25 +22,31 @@ from wire.crds.podgroup import DEFINITION as POD_GROUP
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import DEFINITION as QUEUE
 from wire.crds.queue import Queue
+from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 
 if TYPE_CHECKING:
     from cli.queueing.counting import Known
+    from cli.queueing.devices import Devices
     from cli.queueing.pools import About
 
 _CORE: Final = "v1"
+_DEVICES: Final = "resource.k8s.io/v1"
 _KINDS: Final[Mapping[tuple[str, str], type[msgspec.Struct]]] = {
     (_CORE, "Node"): Node,
     (_CORE, "Pod"): Pod,
+    **{(_DEVICES, each.__name__): each for each in (DeviceClass, ResourceClaim, ResourceSlice)},
+    ("resource.k8s.io/v1beta2", "DeviceTaintRule"): DeviceTaintRule,
     **{(f"{each.group}/{each.version}", each.kind): each.type for each in (QUEUE, POD_GROUP, BIND_REQUEST)},
 }
-_WITHOUT_NAMESPACE: Final = frozenset({"Node", "Queue"})
+_WITHOUT_NAMESPACE: Final = frozenset({"Node", "Queue", "DeviceClass", "ResourceSlice", "DeviceTaintRule"})
 
 
 def read(files: Sequence[str], about: About | None = None) -> Known:
     """Read files and folders, for the scheduler that decides on an object. Raises BadInput for what can't be read."""
     from cli.queueing.counting import Counting  # noqa: PLC0415 - what decides, NumPy included
 
-    counting, found = Counting(about=about), _found(files)
+    found = _found(files)
+    counting = Counting(about=about, devices=_devices(found))
     return counting.count(
         found.nodes,
         map(counting.read_pod, found.pods),
@@ -64,14 +70,25 @@ def read_listed(files: Sequence[str]) -> Divided:
     )
 
 
+def _devices(found: _Found) -> Devices:
+    """What ResourceClaims get, as the files have it."""
+    from cli.queueing.devices import recorded  # noqa: PLC0415 - what decides, NumPy included
+
+    return recorded(classes=found.classes, slices=found.slices, claims=found.claims, rules=found.rules)
+
+
 class _Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What queues depend on, as it is written. ``unread``: what is of other kinds."""
+    """What queues and claims depend on, as it is written. ``unread``: what is of other kinds."""
 
     nodes: list[Node]
     pods: list[Pod]
     queues: list[Queue]
     groups: list[PodGroup]
     requests: list[BindRequest]
+    classes: list[DeviceClass]
+    slices: list[ResourceSlice]
+    claims: list[ResourceClaim]
+    rules: list[DeviceTaintRule]
     unread: list[str]
 
 
@@ -90,6 +107,10 @@ def _found(files: Sequence[str]) -> _Found:
         queues=found[Queue],
         groups=found[PodGroup],
         requests=found[BindRequest],
+        classes=found[DeviceClass],
+        slices=found[ResourceSlice],
+        claims=found[ResourceClaim],
+        rules=found[DeviceTaintRule],
         unread=[f"{count} of kind {kind}: queues do not depend on them" for kind, count in sorted(others.items())],
     )
 

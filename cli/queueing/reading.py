@@ -48,17 +48,18 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read(api: Api, *, wall_s: int | None = None, about: About | None = None) -> Known:
-    """Read queues, nodes and all pods; what is on its way and PodGroups as far as one may.
+    """Read queues, nodes and all pods; what is on its way, PodGroups and what claims get as far as one may.
 
     ``wall_s``: now, for those who also ask for the record of evictions. ``about``: the object that is asked about, so
     that all is counted for the scheduler that decides on it. Raises ApiError where queues, nodes or pods can't
     be read: then nothing true can be said.
     """
-    from cli.queueing.counting import Counting  # noqa: PLC0415 - what decides, NumPy included
+    from cli.queueing import devicereading  # noqa: PLC0415 - what decides, NumPy included
+    from cli.queueing.counting import Counting  # noqa: PLC0415 - as above
 
     unread: list[str] = []
     rooms: dict[str, EvictionsRead] = {}
-    counting = Counting(may_make_room=wall_s is not None, about=about)
+    counting = Counting(may_make_room=wall_s is not None, about=about, devices=await devicereading.read(api, unread))
     found = await _found(api, counting.read_pod, unread)
 
     async def read_rooms() -> None:

@@ -1,0 +1,52 @@
+"""What ResourceClaims get, as it was read once: claims, devices, classes, and rules that taint devices. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.convert.device_classes import device_class_record
+from scheduler.core.convert.device_taint_rules import taint_rule_record
+from scheduler.core.convert.resource_claims import resource_claim_record
+from scheduler.core.convert.resource_slices import slice_record
+from scheduler.core.model.device_allocation import ResourceClaimRecord
+from scheduler.core.model.device_record import DeviceClassRecord, SliceRecord, TaintRuleRecord
+from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+
+
+class Devices(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of each kind. A kind that the cluster does not have has none."""
+
+    classes: Sequence[DeviceClassRecord] = ()
+    slices: Sequence[SliceRecord] = ()
+    claims: Sequence[ResourceClaimRecord] = ()
+    rules: Sequence[TaintRuleRecord] = ()
+
+    def put(self, cluster: Cluster, *, follows_taint_rules: bool) -> None:
+        """Let a cluster have read them. ``follows_taint_rules``: the rules count."""
+        inventory = cluster.claims.inventory
+        inventory.classes.replace(self.classes)
+        if follows_taint_rules:
+            inventory.rules.replace(self.rules)
+        inventory.slices.replace(self.slices)
+        # A list does not say in which order devices were allocated.
+        with cluster.claims.order.listing():
+            cluster.claims.claims.replace(self.claims)
+
+
+def recorded(
+    *,
+    classes: Iterable[DeviceClass],
+    slices: Iterable[ResourceSlice],
+    claims: Iterable[ResourceClaim],
+    rules: Iterable[DeviceTaintRule],
+) -> Devices:
+    """Return records of objects that were read already."""
+    return Devices(
+        classes=list(map(device_class_record, classes)),
+        slices=list(map(slice_record, slices)),
+        claims=list(map(resource_claim_record, claims)),
+        rules=list(map(taint_rule_record, rules)),
+    )

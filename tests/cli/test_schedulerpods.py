@@ -1,0 +1,93 @@
+"""What pods of schedulers say of their settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from cli.schedulerpods import CONFIG, POOL, TAINT_RULES, SchedulerPods
+from cli.settings.declaring import declared
+from cli.settings.kinds import SWITCH
+from cli.settings.scheduler import SchedulerOptions
+from wire import names
+from wire.core import Pod
+
+VARIABLE = "MOORAGE_SCHEDULER_DEVICE_TAINT_RULES"
+FLAG = "--device-taint-rules"
+
+
+def written(*arguments: str, phase: str = "Running", component: str = "scheduler", **more: Any) -> Pod:
+    """A pod as the chart writes it."""
+    meta = {"name": "s", "namespace": more.pop("namespace", names.SYSTEM_NAMESPACE), **more.pop("metadata", {})}
+    container = {"name": component, "args": [component, *arguments], **more}
+    labels = {"app.kubernetes.io/name": "moorage", "app.kubernetes.io/component": component}
+    made = {"metadata": {**meta, "labels": labels}, "spec": {"containers": [container]}, "status": {"phase": phase}}
+    return msgspec.convert(made, Pod)
+
+
+def said(*pods: Pod, pool: str = "") -> bool | None:
+    found = SchedulerPods()
+    for each in pods:
+        found.note(each)
+    return found.follow_taint_rules(pool)
+
+
+def test_these_are_settings_of_the_scheduler() -> None:
+    found = {each.key: each for each in declared(SchedulerOptions)}
+    assert found[TAINT_RULES].setting.kind is SWITCH
+    assert (found[TAINT_RULES].default, found[POOL].default, found[CONFIG].default) == (False, "", "")
+    assert (found[TAINT_RULES].flag, found[TAINT_RULES].variable("scheduler")) == (FLAG, VARIABLE)
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (written(), False),
+        (written(FLAG), True),
+        (written(f"{FLAG}=true"), True),
+        (written(FLAG, "true"), True),
+        (written(FLAG, "false", "--log-level=info"), False),
+        (written(FLAG, "--log-level=info"), True),
+        (written(f"{FLAG}=true", f"{FLAG}=false"), False),
+        (written(f"{FLAG}=perhaps"), None),
+        (written(f"{FLAG}-not=true"), False),
+        (written(env=[{"name": VARIABLE, "value": "true"}]), True),
+        (written(f"{FLAG}=false", env=[{"name": VARIABLE, "value": "true"}]), False),
+        (written(env=[{"name": VARIABLE, "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]), None),
+        (written(envFrom=[{"configMapRef": {"name": "c"}}]), None),
+        (written("--config=/etc/moorage.yaml"), None),
+        (written("--config=/etc/moorage.yaml", FLAG), True),
+        (written(args=[], command=["moorage", "scheduler", FLAG]), True),
+    ],
+)
+def test_the_command_line_goes_before_the_environment_and_what_lies_elsewhere_is_not_known(
+    pod: Pod, expected: bool | None
+) -> None:
+    assert said(pod) is expected
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        written(FLAG, component="binder"),
+        written(FLAG, namespace="team-a"),
+        written(FLAG, phase="Succeeded"),
+        written(FLAG, phase="Failed"),
+        written(FLAG, metadata={"deletionTimestamp": "2026-11-27T04:00:00Z"}),
+        written(FLAG, args=["sleep"]),
+    ],
+)
+def test_pods_that_are_no_running_scheduler_say_nothing(pod: Pod) -> None:
+    assert said(pod) is None
+    assert said(pod, written()) is False
+
+
+def test_pods_that_differ_say_nothing_as_while_they_are_replaced() -> None:
+    assert said(written(), written(FLAG)) is None
+
+
+def test_each_node_pool_has_a_scheduler_of_its_own() -> None:
+    pods = (written(), written("--partition-label-value=blue", FLAG))
+    assert [said(*pods, pool=pool) for pool in ("", "blue", "red")] == [False, True, None]
