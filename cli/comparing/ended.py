@@ -20,6 +20,10 @@ from simulator.settling.rest import Rest, settle
 from simulator.settling.shell import Shell
 
 _S: Final = 1_000_000_000
+RULES_UNKNOWN: Final = (
+    "whether the scheduler follows DeviceTaintRules: no pod of it said so, and they do not count here; "
+    "--scheduler-config may say it (device-taint-rules)"
+)
 
 
 class PodEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,18 +59,30 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scheduling(msgspec.Struct, frozen=True):
-    """How the scheduler is set. ``grace_s``: of gangs below their minimum. ``follows_taint_rules``: on devices."""
+    """How the scheduler is set. ``grace_s``: of gangs below their minimum.
+
+    ``follows_taint_rules``: DeviceTaintRules count; None: as the snapshot says, and not where it does not say it.
+    """
 
     decisions: Settings
     grace_s: float
-    follows_taint_rules: bool = False
+    follows_taint_rules: bool | None = None
+
+    def on(self, saved: Saved) -> bool:
+        """Whether DeviceTaintRules of a snapshot count."""
+        return bool(saved.follows_taint_rules if self.follows_taint_rules is None else self.follows_taint_rules)
+
+    def unread(self, saved: Saved) -> tuple[str, ...]:
+        """What is not known of how the scheduler of a snapshot is set."""
+        is_known = self.follows_taint_rules is not None or saved.follows_taint_rules is not None
+        return () if is_known or not saved.devicetaintrules else (RULES_UNKNOWN,)
 
 
 def ended(
     saved: Saved, scheduling: Scheduling, edits: Sequence[Edit] = (), told: Callable[[int], None] = lambda _: None
 ) -> Ended:
     """Decide on a snapshot with these changes, until nothing more happens. Raises BadInput for one that can't be."""
-    cluster, problems = cluster_of(saved, scheduling.decisions, follows_taint_rules=scheduling.follows_taint_rules)
+    cluster, problems = cluster_of(saved, scheduling.decisions, follows_taint_rules=scheduling.on(saved))
     cluster.stale.grace_ns = round(scheduling.grace_s * _S)
     shell = Shell(cluster, saved.pods, wall_s=saved.wall_s)
     ours = list(_ours(cluster))

@@ -34,6 +34,8 @@ from scheduler.core.what_if.edit import Edit
 from scheduler.status.suggestion_texts import edit_text
 
 _STRATEGY: Final = "strategy"
+#: The setting that a snapshot may know.
+_TAINT_RULES: Final = "device_taint_rules"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -73,7 +75,7 @@ def comparison(
     progress, views = Progress(), _views(edits, strategy)
     without = ended(found, scheduling, told=_told(progress, "without"))
     with_ = ended(found, _changed(scheduling, strategy), edits, told=_told(progress, "with"))
-    unread = (*found.unread, *with_.problems)
+    unread = (*found.unread, *scheduling.unread(found), *with_.problems)
     result = compared(without, with_, taken_at=found.taken_at, changes=views, unread=unread)
     return result, (*without.differences, *with_.differences)
 
@@ -99,7 +101,8 @@ def _scheduling(config: str) -> Scheduling:
     if wrong:
         raise BadInput(f"--scheduler-config: {'; '.join(wrong)}")
     made = settings(SchedulerOptions(**values))
-    return Scheduling(made.decisions, made.broken_gang_s, made.device_taint_rules)
+    follows = made.device_taint_rules if _TAINT_RULES in values else None
+    return Scheduling(made.decisions, made.broken_gang_s, follows)
 
 
 def _changed(scheduling: Scheduling, strategy: tuple[str, str] | None) -> Scheduling:

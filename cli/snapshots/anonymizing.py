@@ -134,7 +134,7 @@ def _config_maps(container: Container) -> Iterator[str]:
 
 def _renamed(saved: Saved, rename: Rename) -> Saved:
     tree = msgspec.to_builtins(saved)
-    head = ("kind", "version", "takenAt", "moorage", "missing")
+    head = ("kind", "version", "takenAt", "moorage", "missing", "followsTaintRules")
     changed = {key: each if key in head else _tree(key, each, rename) for key, each in tree.items()}
     changed["unread"] = [f"{len(saved.unread)} messages, left out as they have names"] if saved.unread else []
     changed["isAnonymized"] = True

@@ -8,7 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from cli.inspection.reading import allowed
-from cli.queueing.pools import pools_of
+from cli.queueing.pools import DEFAULT, pools_of
+from cli.schedulerpods import SchedulerPods
 from cli.snapshots.leaving_out import kept
 from cli.snapshots.saved import KIND, VERSION, Saved
 from cli.version import VERSION as MOORAGE
@@ -42,6 +43,7 @@ from scheduler.core.model.node_pool import NodePool, own_name
 from scheduler.core.room import written
 from scheduler.core.room.written import Reading, Record
 from wire import names
+from wire.core import Pod
 from wire.rfc3339 import rfc3339
 
 #: In the order in which they are read: pods last, so that nothing that a pod names is missing because it came later.
@@ -61,10 +63,11 @@ async def read(api: Api, *, now_ns: int) -> Saved:
     unread: list[str] = []
     missing: list[str] = []
     found: dict[str, list[Any]] = {}
+    schedulers = SchedulerPods()
     for resource in _KINDS:
 
         async def read_kind(resource: Resource[Any] = resource) -> None:
-            found[resource.plural] = await _list(api, resource, unread)
+            found[resource.plural] = await _list(api, resource, unread, schedulers)
 
         if resource.plural in _NEEDED:
             await read_kind()
@@ -90,12 +93,28 @@ async def read(api: Api, *, now_ns: int) -> Saved:
     if rooms:
         room = written.written(_noted(written.read(written.written(_together(rooms))), names.ROOM, unread))
     empty = Saved(kind=KIND, version=VERSION, taken_at=rfc3339(now_ns), moorage=MOORAGE)
-    return msgspec.structs.replace(empty, missing=missing, unread=unread, room=room, queue_use=use or "", **found)
+    return msgspec.structs.replace(
+        empty,
+        missing=missing,
+        unread=unread,
+        room=room,
+        queue_use=use or "",
+        follows_taint_rules=schedulers.follow_taint_rules(DEFAULT),
+        **found,
+    )
 
 
-async def _list(api: Api, resource: Resource[Any], unread: list[str]) -> list[Any]:
-    """All objects of a kind, as far as they are kept; none where the cluster does not know the kind."""
-    keep: Callable[[Any], Any] = kept
+async def _list(api: Api, resource: Resource[Any], unread: list[str], schedulers: SchedulerPods) -> list[Any]:
+    """All objects of a kind, as far as they are kept; none where the cluster does not know the kind.
+
+    ``schedulers`` looks at pods with their arguments, which are not kept.
+    """
+
+    def keep_pod(pod: Pod) -> Pod:
+        schedulers.note(pod)
+        return kept(pod)
+
+    keep: Callable[[Any], Any] = keep_pod if resource is PODS else kept
     try:
         listing = await api.digest(resource, keep)
     except NotFound:

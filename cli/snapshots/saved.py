@@ -61,6 +61,7 @@ class Saved(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     unread: list[str] = []
     room: str | None = None
     queue_use: str = ""
+    follows_taint_rules: bool | None = None
     nodes: list[Node] = []
     pods: list[Pod] = []
     queues: list[Queue] = []

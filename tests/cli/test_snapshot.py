@@ -9,8 +9,9 @@ import pytest
 
 from cli.main import main
 from cli.snapshots import reading, saved
+from cli.snapshots.anonymizing import anonymized
 from cli.snapshots.counted import cluster_of
-from kube.client.resources import CONFIG_MAPS, QUEUES
+from kube.client.resources import CONFIG_MAPS, PODS, QUEUES
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from scheduler.app import Scheduler
@@ -80,6 +81,24 @@ async def test_records_of_evictions_of_all_pools_are_one() -> None:
         found = await reading.read(world.api, now_ns=WALL_NS)
         evicted = written.read(found.room or "").record.evicted
         assert evicted == {"owner": (10, 20), names.ROOM: (20,), f"{names.ROOM}-blue": (10,)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "follows"), [(("--device-taint-rules=true",), True), ((), False), (("--config=/file",), None)]
+)
+async def test_it_has_whether_the_scheduler_follows_taint_rules_and_no_argument_of_its_pod(
+    arguments: tuple[str, ...], follows: bool | None
+) -> None:
+    async with stage.stage("1x8x80GiB") as world:
+        labels = {"app.kubernetes.io/component": "scheduler"}
+        container = {"name": "scheduler", "image": "moorage", "args": ["scheduler", "--log-level=debug", *arguments]}
+        body = {"metadata": {"name": "s", "labels": labels}, "spec": {"containers": [container]}}
+        await world.api.create(PODS, body, namespace=names.SYSTEM_NAMESPACE)
+        found = await reading.read(api_of(world, "someone"), now_ns=WALL_NS)
+        for each in (found, anonymized(found)):
+            text = saved.write(each)
+            assert saved.read(text).follows_taint_rules is follows
+            assert b"--log-level" not in text
 
 
 def test_nothing_is_printed_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from cli.comparing import changes
-from cli.comparing.ended import Scheduling
+from cli.comparing.ended import RULES_UNKNOWN, Scheduling
 from cli.comparing.running import comparison
 from cli.main import main
 from cli.snapshots import reading, saved
@@ -145,9 +145,25 @@ def test_settings_of_the_scheduler_count(file: str, tmp_path: Path, capsys: pyte
     assert json.loads(capsys.readouterr().out)["pods"] == []  # those nodes are another scheduler's
 
 
-@pytest.mark.parametrize(("follows", "moved"), [("true", ["w waits"]), ("false", [])])
-def test_rules_that_taint_devices_count_as_the_scheduler_is_set(
-    follows: str, moved: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("config", "file", "moved", "unread"),
+    [
+        ("device-taint-rules: true", None, ["w waits"], []),
+        ("device-taint-rules: false", None, [], []),
+        ("device-taint-rules: false", True, [], []),
+        ("log-level: info", True, ["w waits"], []),
+        ("", True, ["w waits"], []),
+        ("", False, [], []),
+        ("", None, [], [RULES_UNKNOWN]),
+    ],
+)
+def test_rules_that_taint_devices_count_as_the_settings_say_else_as_the_snapshot_says(
+    config: str,
+    file: bool | None,
+    moved: list[str],
+    unread: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     nodes = ("n1", "n2", "n3")
     selector = {"driver": DRIVER, "pool": "n2", "device": "d0"}
@@ -161,13 +177,15 @@ def test_rules_that_taint_devices_count_as_the_scheduler_is_set(
         claimed("waits"),
         claiming("w", "waits"),
     )
-    path, config = tmp_path / "cluster.json", tmp_path / "scheduler.yaml"
-    path.write_bytes(saved.write(found))
-    config.write_text(f"device-taint-rules: {follows}\n", encoding="utf-8")
-    drain = ["--drain", "n3", "--strategy", "spread", "--scheduler-config", str(config), "-o", "json"]
+    path, settings = tmp_path / "cluster.json", tmp_path / "scheduler.yaml"
+    path.write_bytes(saved.write(msgspec.structs.replace(found, follows_taint_rules=file)))
+    settings.write_text(f"{config}\n", encoding="utf-8")
+    given = ["--scheduler-config", str(settings)] if config else []
+    drain = ["--drain", "n3", "--strategy", "spread", *given, "-o", "json"]
     assert main(["simulate", "--from-snapshot", str(path), *drain]) == 0
-    listed = json.loads(capsys.readouterr().out)["pods"]
-    assert [f"{each['name']} {each['change']}" for each in listed] == moved
+    told = json.loads(capsys.readouterr().out)
+    assert [f"{each['name']} {each['change']}" for each in told["pods"]] == moved
+    assert told.get("unread", []) == unread
 
 
 def _with_uid(obj: Any) -> Any:
