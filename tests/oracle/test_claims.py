@@ -56,6 +56,15 @@ def _nothing_allocated(devices: dict[str, Any]) -> None:
     devices["allocated"] = []
 
 
+def _no_rule(devices: dict[str, Any]) -> None:
+    devices["rules"] = []
+
+
+def _rules_without_selector(devices: dict[str, Any]) -> None:
+    for each in devices["rules"]:
+        each["spec"].pop("deviceSelector", None)
+
+
 def _last_way_only(devices: dict[str, Any]) -> None:
     for claim in devices["claims"]:
         for request in claim["spec"]["devices"]["requests"]:
@@ -85,6 +94,8 @@ _LEFT_OUT = {
         )
     },
     "allocated": _nothing_allocated,
+    "taint rules": _no_rule,
+    "selectors of taint rules": _rules_without_selector,
     "firstAvailable": _last_way_only,
     "generation": _one_generation,
 }
@@ -133,6 +144,7 @@ def _question(slices: list[Any], requests: list[Any], rules: list[Any]) -> Quest
         "devices": {
             "slices": slices,
             "classes": [{"metadata": {"name": "any"}, "spec": {}}],
+            "rules": [],
             "allocated": [],
             "claims": [{"metadata": {"name": "c", "namespace": "ns", "uid": "u"}, "spec": spec}],
         },

@@ -14,13 +14,14 @@ from scheduler.core.claims.cel import compile_selector
 from scheduler.core.claims.inventory import Inventory
 from scheduler.core.claims.taken import Taken
 from scheduler.core.convert.device_classes import device_class_record
+from scheduler.core.convert.device_taint_rules import taint_rule_record
 from scheduler.core.convert.resource_claims import resource_claim_record
 from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.model.device_allocation import DeviceRefusal
 from scheduler.core.model.records import Demand, NodeRecord
 from tools.kubeoracle.asking import Answer, Oracle, Question
 from tools.kubeoracle.drawing_claims import FEATURES, draw
-from wire.resource import DeviceClass, ResourceClaim, ResourceSlice
+from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 
 #: kube-scheduler ends its attempt where devices asked for with ``All`` break a constraint; other ways are tried here.
 _ENDS_ATTEMPT: Final = "because a claim constraint would not be satisfied"
@@ -46,6 +47,9 @@ def ours(question: Question) -> dict[str, str]:
     """Of each node why it has no devices, "" if it has."""
     asked = question["devices"]
     inventory = Inventory(lambda _: None, read_changed=lambda: None, compiler=compile_selector)
+    inventory.rules.replace(
+        taint_rule_record(each) for each in msgspec.convert(asked.get("rules", []), list[DeviceTaintRule])
+    )
     inventory.slices.replace(slice_record(each) for each in msgspec.convert(asked["slices"], list[ResourceSlice]))
     classes = msgspec.convert(asked["classes"], list[DeviceClass])
     inventory.classes.replace(device_class_record(each) for each in classes)

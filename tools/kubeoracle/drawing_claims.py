@@ -17,7 +17,10 @@ DRIVERS: Final = ("gpu.example.com", "nic.example.com")
 _RACK: Final = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}]}
 
 #: What a snapshot may have: a pool, a device or a claim.
-FEATURES: Final = ("counters", "shared", "taints", "admin", "ways", "rules", "all", "roaming", "broken", "selectors")
+FEATURES: Final = (
+    *("counters", "shared", "taints", "admin", "ways", "rules", "all", "roaming", "broken", "selectors"),
+    "taint rules",
+)
 
 
 def draw(seed: int) -> tuple[Question, frozenset[str]]:
@@ -37,7 +40,13 @@ class _Drawing:
         nodes = [{"metadata": {"name": n, "labels": {"rack": self._pick(["r1", "r2"])}}} for n in self._nodes]
         allocated = [self._allocated(number, *each) for number, each in enumerate(self._devices) if self._chance(0.25)]
         claims = [self._claim(f"c{number}") for number in range(self._pick([1, 1, 1, 2]))]
-        devices = {"slices": slices, "classes": self._classes(), "allocated": allocated, "claims": claims}
+        devices = {
+            "slices": slices,
+            "classes": self._classes(),
+            "rules": self._taint_rules(),
+            "allocated": allocated,
+            "claims": claims,
+        }
         return {"nodes": nodes, "devices": devices}, self._features
 
     def _chance(self, part: float) -> bool:
@@ -109,12 +118,31 @@ class _Drawing:
             if self._chance(0.6):
                 made["capacity"]["memory"] = {"value": "4Gi", "requestPolicy": self._policy()}
         if self._has("taints"):
-            effect = self._pick(["NoSchedule", "NoExecute", "None"])
-            made["taints"] = [{"key": self._pick(["x", "y"]), "value": self._pick(["", "v"]), "effect": effect}]
+            made["taints"] = [self._taint()]
         if has_place:
             made.update(
                 self._pick([{"nodeName": self._pick(self._nodes)}, {"allNodes": True}, {"nodeSelector": _RACK}])
             )
+        return made
+
+    def _taint(self) -> dict[str, Any]:
+        effect = self._pick(["NoSchedule", "NoExecute", "None"])
+        return {"key": self._pick(["x", "y"]), "value": self._pick(["", "v"]), "effect": effect}
+
+    def _taint_rules(self) -> list[dict[str, Any]]:
+        """Rules of which some select a driver, a pool or a device that is there, and some none."""
+        if "taint rules" not in self._features:
+            return []
+        made = []
+        for number in range(self._pick([1, 1, 2, 3])):
+            driver, pool, device = self._pick([(*each[:2], each[2]["name"]) for each in self._devices] or [("x",) * 3])
+            of = {"driver": driver, "pool": pool, "device": device}
+            fields = self._pick([("device",), ("driver",), ("pool",), ("pool", "device"), ("driver", "pool", "device")])
+            selector = {name: of[name] for name in fields}
+            spec: dict[str, Any] = {"taint": self._taint()}
+            if not self._chance(0.1):
+                spec["deviceSelector"] = selector
+            made.append({"metadata": {"name": f"rule{number}"}, "spec": spec})
         return made
 
     def _policy(self) -> dict[str, Any]:
@@ -159,7 +187,7 @@ class _Drawing:
             made["selectors"] = _selectors([self._expression()])
         if self._has("admin", admin):
             made["adminAccess"] = True
-        if self._has("taints"):
+        if self._has("taints") or self._has("taint rules"):
             toleration = {"key": self._pick(["x", "y", ""]), "operator": "Exists"}
             made["tolerations"] = [self._pick([toleration, {"key": "x", "operator": "Equal", "value": "v"}])]
         if self._has("shared", 0.7):

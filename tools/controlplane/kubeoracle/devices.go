@@ -7,15 +7,22 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	resourcebeta "k8s.io/api/resource/v1beta2"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/dynamic-resource-allocation/structured"
 )
 
-// devicesQuestion asks kube-scheduler's allocator, with the features of a default 1.36, for devices of every node.
+// devicesQuestion asks kube-scheduler's allocator, with the features of a default 1.36, for devices of every node. With
+// rules, those of a 1.36 whose feature gate DRADeviceTaintRules is on.
 type devicesQuestion struct {
-	Slices  []*resourceapi.ResourceSlice `json:"slices"`
-	Classes []*resourceapi.DeviceClass   `json:"classes"`
+	Slices  []*resourceapi.ResourceSlice    `json:"slices"`
+	Classes []*resourceapi.DeviceClass      `json:"classes"`
+	Rules   []*resourcebeta.DeviceTaintRule `json:"rules"`
 	// Claims that have their devices, and those that are to get some.
 	Allocated []*resourceapi.ResourceClaim `json:"allocated"`
 	Claims    []*resourceapi.ResourceClaim `json:"claims"`
@@ -67,6 +74,38 @@ func inUse(claims []*resourceapi.ResourceClaim) structured.AllocatedState {
 	return state
 }
 
+// tainted returns the slices with the taints of rules, as the tracker of kube-scheduler's plug-in hands them on.
+func tainted(ctx context.Context, asked *devicesQuestion) ([]*resourceapi.ResourceSlice, error) {
+	if len(asked.Rules) == 0 {
+		return asked.Slices, nil
+	}
+	var objects []runtime.Object
+	for _, each := range asked.Slices {
+		objects = append(objects, each)
+	}
+	for _, each := range asked.Rules {
+		objects = append(objects, each)
+	}
+	factory := informers.NewSharedInformerFactory(fake.NewSimpleClientset(objects...), 0)
+	ctx, cancel := context.WithCancel(ctx)
+	defer factory.Shutdown()
+	defer cancel()
+	found, err := tracker.StartTracker(ctx, tracker.Options{
+		EnableDeviceTaintRules:   true,
+		EnableConsumableCapacity: true,
+		SliceInformer:            factory.Resource().V1().ResourceSlices(),
+		TaintInformer:            factory.Resource().V1beta2().DeviceTaintRules(),
+		ClassInformer:            factory.Resource().V1().DeviceClasses(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer found.Stop()
+	factory.Start(ctx.Done())
+	<-found.HasSyncedChecker().Done()
+	return found.ListPatchedResourceSlices()
+}
+
 // allocate answers with the nodes that have devices, and with what the allocator says of the others. An error of one
 // node is a reason: kube-scheduler ends its attempt there, so that the other nodes are as if they had not been asked.
 func allocate(ctx context.Context, nodes []*v1.Node, asked *devicesQuestion) answer {
@@ -84,7 +123,12 @@ func allocate(ctx context.Context, nodes []*v1.Node, asked *devicesQuestion) ans
 		ConsumableCapacity:     true,
 	}
 	cache := cel.NewCache(64, cel.Features{EnableConsumableCapacity: true})
-	allocator, err := structured.NewAllocator(ctx, features, inUse(asked.Allocated), classes, asked.Slices, cache)
+	slices, err := tainted(ctx, asked)
+	if err != nil {
+		said.Error = err.Error()
+		return said
+	}
+	allocator, err := structured.NewAllocator(ctx, features, inUse(asked.Allocated), classes, slices, cache)
 	if err != nil {
 		said.Error = err.Error()
 		return said
