@@ -1,7 +1,7 @@
 """S19: no device is held by a reservation and given by a claim at once (docs/design/claims.md, Shares).
 
 Judged on objects in the order in which the API server stores them. A device is one by the UUID that its driver
-publishes and that reservation pods tell.
+publishes and that reservation pods tell. What another scheduler gives to its own pods is not judged.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class BothWays:
         self._told[pod.uid] = uuid
         self._held.setdefault(uuid, {})[pod.uid] = pod.key
         for claim in self.records.claims.values():
-            if uuid in self._uuids(claim):
+            if uuid in self._uuids(claim) and not self._is_of_others(claim):
                 self._both(uuid, claim, at_s)
 
     def claim(self, claim: ClaimFacts, at_s: float) -> None:
         """Take a version of a claim: it may have been given a device that a reservation holds."""
-        uuids = [*self._uuids(claim)]
+        uuids = [] if self._is_of_others(claim) else [*self._uuids(claim)]
         for pod in self.live.values() if uuids else ():
             if pod.uid not in self._told:
                 self.pod(pod, at_s, is_gone=False)
@@ -60,6 +60,11 @@ class BothWays:
             uuid = "" if held.is_admin else self.records.uuids.get(held.device, "")
             if uuid:
                 yield uuid
+
+    def _is_of_others(self, claim: ClaimFacts) -> bool:
+        """Whether it is reserved for pods of other schedulers alone."""
+        users = [pod for uid in claim.reserved if (pod := self.live.get(uid)) is not None]
+        return bool(users) and not any(pod.is_ours for pod in users)
 
     def _both(self, uuid: str, claim: ClaimFacts, at_s: float) -> None:
         holders = ", ".join(sorted(self._held[uuid].values()))

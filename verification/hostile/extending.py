@@ -1,8 +1,9 @@
 """Runs in which the scheduler makes claims for pods: for extended resources, and for shares of GPUs.
 
-Some nodes have a device plugin, on some a driver publishes GPUs, shared or whole; accelerators have a driver on all of
-them, so that claims and books are on one node. Pods ask for either, alone and in gangs. Their claims are deleted and
-forged by others, their classes come late, go and come again, and slices change (docs/design/claims.md).
+Some nodes have a device plugin, on some a driver publishes GPUs, shared or whole; in a part of the runs a driver
+publishes the device plugin's GPUs, too. Accelerators have a driver on all nodes, so that claims and books are on one.
+Pods ask for either, alone and in gangs, in a part of the runs in queues. Their claims are deleted and forged by others,
+their classes come late, go and come again, and slices change (docs/design/claims.md).
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import random
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from simulator import shape
+from simulator.devices import make_devices
 from simulator.shape import NodeShape
-from verification.hostile import timing
+from verification.hostile import queueing, timing
 from verification.hostile.actions import MAIN, Action, CreatePod, CreatePodGroup, DeletePod, EditPod
 from verification.hostile.claim_actions import Offered, PublishDevices, RunDriver, WithdrawDevices
 from verification.hostile.extended_actions import CreateExtendedClass, DeleteClaimsOf, DeleteClass, ForgeClaim
@@ -31,6 +35,9 @@ _DURATIONS_S: Final = (10.0, 30.0, 60.0)
 #: Parts of the runs in which classes come late or go, and in which devices have to get ready.
 _CLASSES_CHANGE: Final = 0.3
 _GETTING_READY: Final = 0.3
+#: Parts of the runs in which drivers publish GPUs of device plugins, and in which pods are in queues.
+_PLUGINS_GPUS: Final = 0.4
+_QUEUES: Final = 0.3
 _FRACTIONS: Final = ("0.5", "0.5", "0.25", "0.3", "0.333", "0.7", "0.999")
 
 
@@ -50,6 +57,11 @@ def scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
         *_pods(rng, duration_s),
         *_gangs(rng, duration_s),
     ]
+    others = random.Random(f"{seed}/extended/others")
+    if others.random() < _PLUGINS_GPUS:
+        actions = [_with_plugins_gpus(others, action, machines, seed) for action in actions]
+    if others.random() < _QUEUES:
+        actions = [*queueing.with_queues(others, actions, shapes=machines, duration_s=duration_s)]
     about = [of for of, is_there in ((OF_AGENTS, settings.agents), (OF_ROOM, settings.makes_room)) if is_there]
     faults = drawing.draw(
         random.Random(f"{seed}/extended/faults"),
@@ -135,6 +147,20 @@ def _offered(rng: random.Random, machine: NodeShape, *, gets_ready: bool) -> Ite
         )
     for number in range(rng.choice((0, 1, 1, 2))):
         yield Offered(name=f"a{number}", is_big=True, has_to_get_ready=gets_ready and rng.random() < 0.5)
+
+
+def _with_plugins_gpus(rng: random.Random, action: Action, machines: Sequence[NodeShape], seed: int) -> Action:
+    """The same, or a pool that has GPUs of its node's device plugin as well, under the UUIDs that the plugin gives."""
+    if not isinstance(action, PublishDevices):
+        return action
+    (machine,) = (each for each in machines if each.name == action.node)
+    is_shared = rng.random() < 0.7
+    offered = tuple(
+        Offered(name=f"g{card.index}", shared_gib=card.mem_mib // 1024 if is_shared else 0, uuid=card.uuid)
+        for card in make_devices(machine, seed=seed)
+        if rng.random() < 0.8
+    )
+    return msgspec.structs.replace(action, devices=(*action.devices, *offered))
 
 
 def _form(rng: random.Random) -> dict[str, Any]:

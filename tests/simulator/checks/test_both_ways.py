@@ -8,7 +8,7 @@ import pytest
 
 from simulator import facts
 from simulator.checks.claims import Claims
-from tests.simulator.checks.claim_stories import ClaimStory
+from tests.simulator.checks.claim_stories import ClaimStory, claiming
 from tests.simulator.made_up import reservation
 
 _BROKEN = ["S19: device GPU-0 is held by kai-resource-reservation/r and given by ResourceClaim team/c"]
@@ -55,3 +55,19 @@ def test_a_device_that_nobody_holds_any_more_breaks_nothing(holder: dict[str, An
 def test_a_claim_that_gave_its_device_back_breaks_nothing() -> None:
     made = _story().claim("c", "d0", part_gib=8).claim("c")
     assert made.stores("pods", _holder()).broken == []
+
+
+@pytest.mark.parametrize(("scheduler", "broken"), [("kai-scheduler", _BROKEN), ("rival-scheduler", [])])
+def test_what_another_scheduler_gives_its_own_pods_breaks_nothing(scheduler: str, broken: list[str]) -> None:
+    user = {**claiming("p", "c"), "kind": "Pod"}
+    user["spec"]["schedulerName"] = scheduler
+    for is_first in (True, False):
+        made = _story().stores("pods", _holder("GPU-0" if is_first else ""))
+        made.claims = Claims(made.findings, {each.uid: each for each in map(facts.pod, (user, _told(is_first)))})
+        made.offers("node-0", "d0", parts_gib=80, uuid="GPU-0").claim("c", "d0", part_gib=8, by="p")
+        made.stores("pods", _holder())
+        assert made.broken == broken
+
+
+def _told(is_told: bool) -> dict[str, Any]:
+    return {**_holder("GPU-0" if is_told else ""), "kind": "Pod"}

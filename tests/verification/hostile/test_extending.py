@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from simulator.devices import make_devices
 from verification.hostile import extending
 from verification.hostile.actions import MAIN, CreatePod, EditPod
 from verification.hostile.claim_actions import PublishDevices, RunDriver
 from verification.hostile.extended_actions import CreateExtendedClass, DeleteClaimsOf, DeleteClass, ForgeClaim
 from verification.hostile.faults.kinds import OF_CLAIMS
+from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.scenario import Scenario
 from wire import names
 
@@ -34,10 +36,11 @@ def test_pods_ask_for_shares_memory_whole_gpus_and_accelerators_on_nodes_of_both
     assert all(each.world.admission.shares_by_claims for each in made)
 
 
-def test_gpus_are_published_with_uuids_on_nodes_without_a_device_plugin_only() -> None:
+def test_gpus_are_published_with_uuids_in_a_part_of_the_runs_also_those_of_device_plugins() -> None:
+    runs = 0
     for seed in range(30):
         made = extending.scenario(seed)
-        cards = {node.name: node.cards_mib for node in made.nodes}
+        cards = {node.name: {card.uuid for card in make_devices(node, seed=made.world.seed)} for node in made.nodes}
         offered = [
             (cards[each.node], device)
             for each in made.actions
@@ -45,7 +48,17 @@ def test_gpus_are_published_with_uuids_on_nodes_without_a_device_plugin_only() -
             for device in each.devices
         ]
         assert all(bool(device.uuid) is not device.is_big for _, device in offered)
-        assert all(device.is_big for had, device in offered if had)
+        assert all(device.uuid in had for had, device in offered if had and device.uuid)
+        runs += any(device.uuid for had, device in offered if had)
+    assert 3 < runs < 20
+
+
+def test_pods_and_gangs_are_in_queues_in_a_part_of_the_runs() -> None:
+    made = [extending.scenario(seed) for seed in range(30)]
+    queued = [each for each in made if any(isinstance(action, CreateQueue) for action in each.actions)]
+    assert 3 < len(queued) < 20
+    labels = [a.labels for each in queued for a in each.actions if isinstance(a, CreatePod)]
+    assert any(names.QUEUE_LABEL in each for each in labels)
 
 
 def test_claims_are_deleted_and_forged_classes_go_and_come_and_drivers_are_late() -> None:
