@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,14 +32,27 @@ def plane(control_plane: ControlPlane) -> ControlPlane:
     return control_plane
 
 
+@pytest.fixture(scope="module")
+def taken() -> set[str]:
+    """What the server took already, as JSON: it is not asked twice, and most objects are the same for most values."""
+    return set()
+
+
 @pytest.mark.parametrize("values", TABLE.values(), ids=TABLE)
-def test_a_real_api_server_takes_every_object(plane: ControlPlane, values: Values, tmp_path: Path) -> None:
+def test_a_real_api_server_takes_every_object(
+    plane: ControlPlane, taken: set[str], values: Values, tmp_path: Path
+) -> None:
     objects = [made for made in rendered(tmp_path, values) if not made["apiVersion"].startswith(_FOREIGN)]
+    assert objects
+    fresh = {json.dumps(made) for made in objects} - taken
+    if not fresh:
+        return
     said = plane.kubectl(
         *("apply", "--dry-run=server", "--server-side", "--force-conflicts", "--validate=strict", "-f", "-"),
-        stdin=yaml.safe_dump_all(objects),
+        stdin="\n---\n".join(sorted(fresh)),
     )
-    assert len(said.splitlines()) == len(objects)
+    assert len(said.splitlines()) == len(fresh)
+    taken |= fresh
 
 
 def test_a_field_that_is_none_would_be_refused(plane: ControlPlane, tmp_path: Path) -> None:
