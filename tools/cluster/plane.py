@@ -47,7 +47,7 @@ from tools.flags import (
 )
 from tools.ports import free_port
 from tools.processes import Child, Family, ProcessDied
-from tools.rest import Rest
+from tools.rest import Connections, Rest
 
 _START_WITHIN_S = 180.0
 _POLL_S = 0.05
@@ -99,6 +99,7 @@ class ControlPlane:
         self._tokens = {user: secrets.token_urlsafe(24) for user in self._users}
         self._family: Family | None = None
         self._killed: dict[str, Child] = {}
+        self._connections: Connections | None = None
         self.url = ""
         self.ca_pem = ""
         #: Plain HTTP, no credentials: for tests that compact the history.
@@ -174,6 +175,8 @@ class ControlPlane:
         """End all programs and remove the folder. Does nothing when not started."""
         if self._family is None:
             return
+        if self._connections is not None:
+            self._connections.close()
         self._family.stop()
         if self._rights_folder:
             # The port tells it from others of this run, also where the folder's name is always the same.
@@ -218,7 +221,7 @@ class ControlPlane:
 
     def rest(self, token: str = "") -> Rest:
         """Return calls on the API server, by default the administrator's."""
-        return Rest(self.url, self.ca_pem, token or self.token)
+        return Rest(self.url, self.ca_pem, token or self.token, self._connections)
 
     def service_account_token(self, namespace: str, name: str, *, lifetime_s: int = 3600) -> str:
         """Ask for a token of a service account (TokenRequest). Raises RestError when there is no such account."""
@@ -286,6 +289,7 @@ class ControlPlane:
         self.url = f"https://{LOOPBACK}:{api_port}"
         self.etcd_url = f"http://{LOOPBACK}:{client_port}"
         self._write_files(folder)
+        self._connections = Connections(self.url, self.ca_pem)
         etcd_flags = etcd(folder, client_port=client_port, peer_port=peer_port)
         family.start("etcd", [str(programs / "etcd"), *etcd_flags])
         api_flags = kube_apiserver(
