@@ -201,6 +201,7 @@ nightly-oracle:
 # Those of which make test runs a slice.
 nightly-whole:
 	MOORAGE_WHOLE=1 $(GO_PROGRAMS) $(BIN)/pytest -n 2 --dist loadfile tests/e2e/test_bulk.py tests/e2e/test_numbers.py tests/e2e/test_beside_kube_scheduler.py \
+	tests/e2e/test_placing_stories.py tests/e2e/test_restarts.py tests/e2e/test_room_stories.py \
 	tests/verification/model tests/simulation/test_poison.py tests/simulation/test_seeds.py \
 	tests/simulation/test_hash_seeds.py tests/simulation/test_claims.py tests/simulation/test_pools.py tests/admission/test_every_cost.py \
 	tests/scheduler/what_if/test_in_simulator.py tests/oracle/test_sequences.py

@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, TypeVar
 
 IS_WHOLE: Final = bool(os.environ.get("MOORAGE_WHOLE"))
+T = TypeVar("T")
+
+
+def slice_of(table: Mapping[str, T], one_in: int, *always: str, is_whole: bool = IS_WHOLE) -> dict[str, T]:
+    """Return the cases of a table that are run now: all, or the first of each ``one_in`` and those named ``always``.
+
+    Raises KeyError for a name that the table does not have.
+    """
+    named = {name: table[name] for name in always}
+    return {name: case for i, (name, case) in enumerate(table.items()) if is_whole or not i % one_in or name in named}

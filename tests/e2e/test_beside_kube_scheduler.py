@@ -20,7 +20,7 @@ from tools.kubeoracle.drawing import NAMESPACES
 pytestmark = pytest.mark.cluster
 _SLICE: Final = 10
 #: About one snapshot in five has volumes, or a pod that the API server refuses: 260 make 200.
-_SLICES: Final = 26 if IS_WHOLE else 6
+_SLICES: Final = 26 if IS_WHOLE else 3
 
 
 @pytest.fixture(scope="module")

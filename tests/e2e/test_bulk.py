@@ -16,7 +16,7 @@ from tests.whole import IS_WHOLE
 
 pytestmark = pytest.mark.cluster
 
-ROUNDS = 50 if IS_WHOLE else 5
+ROUNDS = 50 if IS_WHOLE else 2
 
 
 @pytest.mark.timeout(600)

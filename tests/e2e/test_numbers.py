@@ -30,7 +30,7 @@ async def test_fractions_fill_a_card_to_the_last_nano_and_not_beyond(
 
 
 @pytest.mark.timeout(420)
-@pytest.mark.parametrize(("fraction", "count"), [("0.001", 1000) if IS_WHOLE else ("0.01", 100)])
+@pytest.mark.parametrize(("fraction", "count"), [("0.001", 1000) if IS_WHOLE else ("0.025", 40)])
 async def test_a_card_is_shared_by_as_many_pods_as_fit(set_scene: SetScene, fraction: str, count: int) -> None:
     async with set_scene(["1x1x80GiB"]) as scene:
         await scene.create(*(share(f"p{i}", fraction) for i in range(count)))

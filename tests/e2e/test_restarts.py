@@ -9,6 +9,7 @@ from kubernetes_asyncio import client
 from tests.e2e.cluster import PATIENCE_S, Scene, eventually, pod, share
 from tests.e2e.conftest import SetScene
 from tests.e2e.tenant import MERGE
+from tests.whole import IS_WHOLE
 from tools.cluster.deployment import BINDER, SCHEDULER, Deployment
 from wire import names
 
@@ -16,7 +17,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
 
 
 @pytest.mark.parametrize("component", [SCHEDULER, BINDER])
-@pytest.mark.parametrize("after_s", [0.05, 0.3, 0.6])
+@pytest.mark.parametrize("after_s", [0.05, 0.3, 0.6] if IS_WHOLE else [0.3])
 async def test_a_crash_in_the_middle_of_sixteen_halves_makes_no_difference(
     set_scene: SetScene, moorage: Deployment, component: str, after_s: float
 ) -> None:
@@ -31,8 +32,10 @@ async def test_a_crash_in_the_middle_of_sixteen_halves_makes_no_difference(
         await _leads(moorage, component)
 
 
-@pytest.mark.parametrize("component", [SCHEDULER, BINDER])
-@pytest.mark.parametrize("form", ["halves", "whole"])
+@pytest.mark.parametrize(
+    ("component", "form"),
+    [(SCHEDULER, "halves"), (BINDER, "whole"), *([(BINDER, "halves"), (SCHEDULER, "whole")] if IS_WHOLE else [])],
+)
 async def test_a_crash_in_the_middle_of_a_gang_makes_no_difference(
     set_scene: SetScene, moorage: Deployment, component: str, form: str
 ) -> None:

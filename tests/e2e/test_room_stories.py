@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.roomstory import PRIORITIES, Story, play
 from tests.e2e.teams import teams
+from tests.whole import slice_of
 from tools.cluster.deployment import Deployment, Options
 from tools.cluster.plane import ControlPlane
 
@@ -137,6 +138,11 @@ PREEMPT = {
 }
 
 
+# What goes for whom is decided by the core, which has the stories of tests/scheduler/core/stories/test_room*.py.
+RECLAIMS = slice_of(RECLAIM, 3, "an elastic gang gives its surplus", "a budget turns to another victim")
+PREEMPTS = slice_of(PREEMPT, 3, "an urgent gang takes what it needs", "who is slow to go is waited for")
+
+
 @pytest.fixture(scope="module")
 def room_plane() -> Iterator[ControlPlane]:
     """A control plane of their own: once there is a Queue, pods elsewhere have to name one."""
@@ -160,13 +166,13 @@ def makes_room(room_plane: ControlPlane) -> Iterator[Deployment]:
         deployment.check()
 
 
-@pytest.mark.parametrize("story", RECLAIM.values(), ids=RECLAIM.keys())
+@pytest.mark.parametrize("story", RECLAIMS.values(), ids=RECLAIMS)
 async def test_a_team_gets_its_own_back(story: Story, room_plane: ControlPlane, makes_room: Deployment) -> None:
     async with teams(room_plane, f"room-{next(_numbers)}", [story.nodes], makes_room) as at:
         await play(story, at, room_plane)
 
 
-@pytest.mark.parametrize("story", PREEMPT.values(), ids=PREEMPT.keys())
+@pytest.mark.parametrize("story", PREEMPTS.values(), ids=PREEMPTS)
 async def test_urgent_work_goes_first(story: Story, room_plane: ControlPlane, makes_room: Deployment) -> None:
     async with teams(room_plane, f"room-{next(_numbers)}", [story.nodes], makes_room) as at:
         await play(story, at, room_plane)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.e2e.placing.of_nodes import AMOUNTS, LABELS, PORTS, TAINTS
@@ -24,13 +23,7 @@ pytestmark = pytest.mark.oracle
 _TOLD = (*TAINTS, *LABELS, *AMOUNTS, *PORTS, *NEAR, *APART, *SPREAD, *PREFERENCES)
 
 
-def _is_merged(story: Story) -> bool:
-    """Whether the API server makes another selector of a term: plug-ins don't look at such keys."""
-    terms = msgspec.json.encode(story.pod["spec"].get("affinity"))
-    return b"atchLabelKeys" in terms
-
-
-STORIES = [story for story in _TOLD if not _is_merged(story)]
+STORIES = [story for story in _TOLD if not story.is_merged]
 
 
 def _seen(given: dict[str, Any], **spec: Any) -> dict[str, Any]:

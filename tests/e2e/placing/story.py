@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -42,6 +43,11 @@ class Story:
     says: str = ""
     running: Sequence[Object] = ()
     then: Change | None = None
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether the API server makes another selector of a term: plug-ins don't look at such keys."""
+        return "atchLabelKeys" in json.dumps(self.pod["spec"].get("affinity"))
 
     async def told_to(self, cluster: Bare, scheduler: str) -> None:
         """Play it for one scheduler. Raises AssertionError for what does not come about."""
