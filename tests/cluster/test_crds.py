@@ -24,8 +24,7 @@ NAMESPACE = "crds"
 @pytest.fixture(scope="module")
 def rest(control_plane: ControlPlane) -> Rest:
     """The API server with our CRDs in it, and a namespace for their objects."""
-    for text in render.rendered().values():
-        control_plane.apply(text)
+    control_plane.apply("\n---\n".join(render.rendered().values()))
     rest = control_plane.rest()
     rest.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     return rest

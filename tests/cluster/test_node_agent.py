@@ -52,8 +52,7 @@ GPU_NODES = "/apis/moorage.dev/v1alpha1/gpunodes"
 def control_plane() -> Iterator[ControlPlane]:
     """One of its own, with Moorage's rights and policies and without its components."""
     with ControlPlane(node_lifecycle=False) as plane:
-        for text in manifests.foundation(teller="", leaders=()):
-            plane.apply(text)
+        plane.apply("\n---\n".join(manifests.foundation(teller="", leaders=())))
         plane.apply(yaml.safe_dump_all(policy_manifests()))
         yield plane
 

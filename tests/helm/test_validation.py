@@ -27,8 +27,7 @@ def plane(control_plane: ControlPlane) -> ControlPlane:
     of = {"name": "moorage-check", "namespace": "kai-scheduler"}
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": of}
     control_plane.apply(yaml.safe_dump_all([*spaces, account]))
-    for path in sorted((CHART / "crds").glob("*.yaml")):
-        control_plane.apply(path.read_text())
+    control_plane.apply("\n---\n".join(path.read_text() for path in sorted((CHART / "crds").glob("*.yaml"))))
     return control_plane
 
 

@@ -237,8 +237,8 @@ class Deployment:
     def _install(self) -> None:
         """Apply everything but the webhooks, and write certificates and tokens."""
         leaders = [SCHEDULER, BINDER, *([WORKLOADS] if WORKLOADS in self._options.components else [])]
-        for text in manifests.foundation(teller=self._teller, leaders=leaders):
-            self._plane.apply(text)
+        # All in one: each kubectl takes 0.1 s of CPU time to look around.
+        self._plane.apply("\n---\n".join(manifests.foundation(teller=self._teller, leaders=leaders)))
         self._file("ca.pem").write_text(self._plane.ca_pem)
         self.renew_tokens()
 
