@@ -46,7 +46,7 @@ def real_server(request: pytest.FixtureRequest) -> ControlPlane:
     return plane
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server_without_binding_labels() -> Iterator[ControlPlane]:
     """A real server as before Kubernetes 1.35: a Binding's labels are dropped."""
     with ControlPlane(feature_gates={"PodTopologyLabelsAdmission": False}) as plane:

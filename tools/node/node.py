@@ -351,10 +351,10 @@ class Node:
         (folder / "cni-conf" / "10-pods.conflist").write_text(settings.cni(f"10.98.{self._number}.0/24"))
         (folder / "resolv.conf").touch()
         (folder / library.name).write_bytes(library.read_bytes())
-        python = f"exec {sys.executable} -S -m tools.node.nvidia_runtime"
-        runtime.write_text(
-            f'#!/bin/sh\nPYTHONPATH={_ROOT} {python} {folder} {folder / library.name} {shutil.which("runc")} "$@"\n'
+        create = (
+            f"PYTHONPATH={_ROOT} exec {sys.executable} -S -m tools.node.nvidia_runtime {folder} {folder / library.name}"
         )
+        runtime.write_text(settings.nvidia_runtime(create=create, runc=shutil.which("runc") or "runc"))
         runtime.chmod(0o755)
         _gpus.write_machine(folder, self.gpus)
         _gpus.write_unhealthy(folder, ())

@@ -78,6 +78,20 @@ disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshot
 """
 
 
+def nvidia_runtime(*, create: str, runc: str) -> str:
+    """Return the script that is the runtime handler ``nvidia``: runc, but ``create`` before it for new containers.
+
+    That is in Python and takes 40 ms of CPU time to start, and containerd calls a runtime five times a container.
+    """
+    return f"""\
+#!/bin/sh
+case " $* " in
+  *" create "*) {create} {runc} "$@" ;;
+  *) exec {runc} "$@" ;;
+esac
+"""
+
+
 def cni(subnet: str) -> str:
     """Return the network of the pods: a bridge, which is also their way to the node."""
     bridge = {
