@@ -198,16 +198,17 @@ nightly-chaos:
 SNAPSHOTS ?= 1000000
 nightly-oracle:
 	$(BIN)/python -m tools.kubeoracle --snapshots $(SNAPSHOTS) --seed $(DATE) --parts build/oracle-parts.jsonl
-# Those of which make test runs a slice.
+# Those of which make test runs a slice (tests/test_whole.py).
 nightly-whole:
 	MOORAGE_WHOLE=1 $(GO_PROGRAMS) $(BIN)/pytest -n 2 --dist loadfile tests/e2e/test_bulk.py tests/e2e/test_numbers.py tests/e2e/test_beside_kube_scheduler.py \
-	tests/e2e/test_placing_stories.py tests/e2e/test_restarts.py tests/e2e/test_room_stories.py \
-	tests/verification/model tests/simulation/test_poison.py tests/simulation/test_seeds.py \
-	tests/simulation/test_hash_seeds.py tests/simulation/test_claims.py tests/simulation/test_pools.py tests/admission/test_every_cost.py \
-	tests/scheduler/what_if/test_in_simulator.py tests/oracle/test_sequences.py
-# Ten times the examples of make test, other ones each time.
+	tests/e2e/test_placing_stories.py tests/e2e/test_restarts.py tests/e2e/test_room_stories.py
+	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist loadfile -m 'not cluster and not node' tests/verification tests/simulation tests/simulator \
+	tests/oracle tests/admission/test_every_cost.py tests/cli/page tests/scheduler/test_leaders.py tests/scheduler/what_if tests/tools/test_installed.py \
+	tests/browser/test_axe.py tests/helm/test_rendering.py
+# Ten times the examples of make test and more, other ones each time, and all seeds.
 nightly-properties:
-	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist worksteal tests/admission/certificates tests/gpu tests/sharing tests/scheduler/core tests/nodeagent/core
+	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist worksteal -m 'not cluster and not node' tests/admission tests/cli tests/gpu tests/kube tests/sharing \
+	tests/scheduler/core tests/nodeagent/core tests/wire
 
 lint: $(READY) $(DOCS_READY)
 	$(BIN)/ruff format --check .

@@ -1,12 +1,41 @@
-"""Tests of which cases a run has."""
+"""Which cases a run has, and that each night runs all of them."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from tests.whole import slice_of
+from tests.whole import examples, seeds, slice_of
 
+_ROOT = Path(__file__).parents[1]
 _TABLE = dict(zip("abcdefg", range(7), strict=True))
+
+
+def _run_whole() -> list[str]:
+    """The files and folders that ``make nightly`` runs whole."""
+    lines = (_ROOT / "Makefile").read_text().replace("\\\n", " ").splitlines()
+    return [word for line in lines if "MOORAGE_WHOLE=1" in line for word in re.findall(r"tests/\S+", line)]
+
+
+def test_what_make_test_runs_a_slice_of_is_run_whole_each_night() -> None:
+    folders = [_ROOT / word for word in _run_whole()]
+    assert all(folder.exists() for folder in folders)
+    sliced = [path for path in (_ROOT / "tests").rglob("test_*.py") if "from tests.whole import" in path.read_text()]
+    assert len(sliced) > 10
+    mine = Path(__file__)
+    assert [path for path in sliced if path != mine and not {path, *path.parents} & {*folders}] == []
+
+
+@pytest.mark.parametrize(("count", "first"), [(1, 1), (2, 2), (3, 2), (8, 2), (11, 2), (12, 3), (40, 10)], ids=str)
+def test_a_quarter_of_the_seeds_is_run_and_two_at_least(count: int, first: int) -> None:
+    assert seeds(count, is_whole=False) == range(first)
+    assert seeds(count, is_whole=True) == range(count)
+
+
+def test_the_whole_has_ten_times_the_examples() -> None:
+    assert (examples(20, is_whole=False), examples(20, is_whole=True)) == (20, 200)
 
 
 def test_a_slice_has_the_first_of_each_few_cases_and_those_that_are_named() -> None:

@@ -8,6 +8,10 @@ from typing import Final, TypeVar
 
 IS_WHOLE: Final = bool(os.environ.get("MOORAGE_WHOLE"))
 T = TypeVar("T")
+#: ``make test`` runs one part of this number of a test's seeds, and two seeds at least.
+_PARTS: Final = 4
+#: Examples that are tried in the whole for each of ``make test``.
+_MORE: Final = 10
 
 
 def slice_of(table: Mapping[str, T], one_in: int, *always: str, is_whole: bool = IS_WHOLE) -> dict[str, T]:
@@ -17,3 +21,13 @@ def slice_of(table: Mapping[str, T], one_in: int, *always: str, is_whole: bool =
     """
     named = {name: table[name] for name in always}
     return {name: case for i, (name, case) in enumerate(table.items()) if is_whole or not i % one_in or name in named}
+
+
+def seeds(count: int, *, is_whole: bool = IS_WHOLE) -> range:
+    """Seeds of a random test, from 0: all of them in the whole, else the first quarter."""
+    return range(count if is_whole else min(count, max(2, count // _PARTS)))
+
+
+def examples(count: int, *, is_whole: bool = IS_WHOLE) -> int:
+    """How many examples a property is tried with that has a number of its own: ten times as many in the whole."""
+    return count * (_MORE if is_whole else 1)
