@@ -201,7 +201,7 @@ nightly-oracle:
 # Those of which make test runs a slice (tests/test_whole.py).
 nightly-whole:
 	MOORAGE_WHOLE=1 $(GO_PROGRAMS) $(BIN)/pytest -n 2 --dist loadfile tests/e2e/test_bulk.py tests/e2e/test_numbers.py tests/e2e/test_beside_kube_scheduler.py \
-	tests/e2e/test_placing_stories.py tests/e2e/test_restarts.py tests/e2e/test_room_stories.py
+	tests/e2e/test_leaders.py tests/e2e/test_placing_stories.py tests/e2e/test_restarts.py tests/e2e/test_room_stories.py
 	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist loadfile -m 'not cluster and not node' tests/verification tests/simulation tests/simulator \
 	tests/oracle tests/admission/test_every_cost.py tests/cli/page tests/scheduler/test_leaders.py tests/scheduler/what_if tests/tools/test_installed.py \
 	tests/browser/test_axe.py tests/helm/test_rendering.py
