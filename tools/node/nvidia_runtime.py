@@ -1,9 +1,10 @@
 """The runtime handler ``nvidia`` of a real node with emulated GPUs: runc, after a container was given its devices.
 
-``python -S -m tools.node.nvidia_runtime GPUS LIBRARY RUNC ARGUMENT...``, in the place of ``runc ARGUMENT...``. On
-``create`` it does what the NVIDIA container runtime does: reads ``NVIDIA_VISIBLE_DEVICES`` of the container's process
-(of a name that comes twice, the last), and mounts a driver that shows only those devices. Here the driver is the NVML
-stub, and what it shows is a selection of the lines of the machine's file (tools/node/gpus.py).
+``python -S -m tools.node.nvidia_runtime GPUS LIBRARY RUNC ARGUMENT...``, in the place of ``runc ARGUMENT...``; a node's
+handler (settings.nvidia_runtime) starts it for ``create``, and runc alone for all else. On ``create`` it does
+what the NVIDIA container runtime does: reads ``NVIDIA_VISIBLE_DEVICES`` of the container's process (of a name that
+comes twice, the last), and mounts a driver that shows only those devices. Here the driver is the NVML stub, and what it
+shows is a selection of the lines of the machine's file (tools/node/gpus.py).
 
 - unset, empty or ``void``: no driver at all; ``none``: a driver without devices; ``all``: every device;
 - else UUIDs or indices, separated by commas; one that the machine does not have fails the container;
