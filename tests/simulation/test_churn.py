@@ -28,8 +28,9 @@ from simulator.virtualtime import VirtualClock
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
 from tests.scheduler.stage import TEAM, create, pod, share
+from tests.whole import IS_WHOLE
 
-WAVES, WAVE = 5, 200
+WAVES, WAVE = (5, 200) if IS_WHOLE else (4, 80)
 #: What tables may differ by: some are kept a little larger than needed.
 SLACK = 16
 #: Longer than anybody may still speak of what is gone, and than a share may be waited for that nobody saw end.

@@ -8,16 +8,17 @@ from typing_extensions import override
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.records import SeenPod
 from tests.simulation.planted.bugs import deciding_on
+from tests.whole import IS_WHOLE
 from verification.hostile.crowding import BUDGET, WITH_ROOM, crowded
 from verification.hostile.metering import Budget
 
 pytestmark = pytest.mark.thorough
 
-_PODS = 300
+_PODS = 300 if IS_WHOLE else 150
 #: Beside this many a walk over the backlog is found: a pod costs 27,000 lines, where 16,000 are allowed.
 _WALKED = 120
 #: A crowd for what does not depend on its size.
-_FEW = 30
+_FEW = 30 if IS_WHOLE else 12
 
 
 class WalksTheBacklog(Cluster):

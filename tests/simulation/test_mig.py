@@ -10,6 +10,7 @@ import os
 import pytest
 
 from simulator.world import World
+from tests.whole import IS_WHOLE
 from verification.hostile import slicing
 from verification.hostile.run import run
 from verification.hostile.scenario import Script, encode
@@ -17,7 +18,7 @@ from verification.hostile.scenario import Script, encode
 pytestmark = pytest.mark.thorough
 
 #: MOORAGE_MIG=200: as many seeds, for a search; without it these.
-_SEEDS = range(1, 1 + (int(os.environ.get("MOORAGE_MIG", "0")) or 8))
+_SEEDS = range(1, 1 + (int(os.environ.get("MOORAGE_MIG", "0")) or (24 if IS_WHOLE else 4)))
 
 
 @pytest.mark.parametrize("seed", _SEEDS)

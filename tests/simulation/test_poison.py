@@ -37,8 +37,8 @@ POISON = "a-poison"
 CALL_S = 0.005
 PER_S = 100
 MOMENT_S = 0.1
-NODES_OF_MANY, NODES_OF_FEW = "64x8x80GiB" if IS_WHOLE else "20x8x80GiB", "8x8x80GiB"
-MANY, FEW = 1000 if IS_WHOLE else 300, 120
+NODES_OF_MANY, NODES_OF_FEW = ("64x8x80GiB", "8x8x80GiB") if IS_WHOLE else ("12x8x80GiB", "4x8x80GiB")
+MANY, FEW = (1000, 120) if IS_WHOLE else (180, 60)
 #: Of the quarters that the others ask for, this many fit beside a poisonous half on its device.
 SHARERS = 2
 #: As long as the first share of a device that is known by name is waited for, looked at now and then, and what follows.

@@ -18,8 +18,8 @@ from verification.hostile.scenario import Script, encode
 _ASKED = int(os.environ.get("MOORAGE_POOLS", "0")) or (16 if IS_WHOLE else 0)
 #: MOORAGE_POOLS=50: as many seeds of each mix, for a search; without it these.
 SEEDS = [
-    *((Mix.FREE, seed) for seed in range(1, 1 + (_ASKED or 4))),
-    *((mix, seed) for mix in (Mix.QUEUED, Mix.CONTENDED) for seed in range(1, 1 + (_ASKED or 2))),
+    *((Mix.FREE, seed) for seed in range(1, 1 + (_ASKED or 2))),
+    *((mix, seed) for mix in (Mix.QUEUED, Mix.CONTENDED) for seed in range(1, 1 + (_ASKED or 1))),
 ]
 
 

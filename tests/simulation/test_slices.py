@@ -9,6 +9,7 @@ import pytest
 
 from gpu.dialects.settings import DialectSettings, ReplicasSettings
 from simulator import shape
+from tests.whole import IS_WHOLE
 from verification.hostile.actions import Action, CreatePod, DeletePod
 from verification.hostile.faults import drawing
 from verification.hostile.run import run
@@ -21,7 +22,7 @@ ASKS = ({"small": 1}, {"small": 2}, {"tiny": 1}, {"tiny": 3}, {"medium": 1}, {"s
 PODS = 40
 DURATION_S = 120.0
 #: MOORAGE_SLICES=50: as many seeds, for a search; without it these.
-SEEDS = range(1, 1 + int(os.environ.get("MOORAGE_SLICES", "0"))) or (1, 2, 3)
+SEEDS = range(1, 1 + (int(os.environ.get("MOORAGE_SLICES", "0")) or (12 if IS_WHOLE else 2)))
 
 
 def scenario(seed: int, *, is_calm: bool = False) -> Scenario:

@@ -37,8 +37,8 @@ from verification.hostile.scenario import scenario_of
 from wire import names
 from wire.rfc3339 import rfc3339
 
-#: Those of the first ones that take little time; `make nightly` runs more.
-SEEDS = range(1, 41) if IS_WHOLE else (1, 2, 3, 4, 6, 7, 9, 10)
+#: Those of the first ones in which most is compared; `make nightly` runs more.
+SEEDS = range(1, 41) if IS_WHOLE else (1, 4, 9)
 TYPES: dict[str, type] = {
     each.plural: each.type for each in vars(resources).values() if isinstance(each, resources.Resource)
 }
