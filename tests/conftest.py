@@ -35,8 +35,8 @@ pytest_plugins = ["tests.durations", "tests.marked"]
 
 AnyioBackend = tuple[str, dict[str, Any]]
 
-hypothesis.settings.register_profile("dev", max_examples=50, deadline=None)
-hypothesis.settings.register_profile("ci", max_examples=60, deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.register_profile("dev", max_examples=30, deadline=None)
+hypothesis.settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, print_blob=True)
 # As in make nightly: examples that no earlier run had.
 hypothesis.settings.register_profile("whole", max_examples=500, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("whole" if IS_WHOLE else "ci" if os.environ.get("CI") else "dev")

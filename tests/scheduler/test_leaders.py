@@ -16,6 +16,7 @@ from kube.memory.calls import Call
 from simulator.component import Component
 from simulator.world import World, WorldSettings
 from tests.scheduler.stage import bound, create, create_gang, find, phases, pod, share, stage
+from tests.whole import IS_WHOLE, seeds
 
 LEASE = LeaseSettings()
 #: From a release to the next Binding: a look at the lease, lists, a decision, a first share (tests/e2e: the same).
@@ -84,7 +85,7 @@ async def test_one_of_each_works_and_the_others_write_nothing() -> None:
 
 
 @pytest.mark.parametrize("role", ["scheduler", "binder"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 async def test_after_a_clean_hand_over_pods_are_bound_again_within_two_seconds(role: str, seed: int) -> None:
     async with replicas(seed=seed) as world:
         await create(world, share("before"))
@@ -113,7 +114,7 @@ async def test_a_hand_over_in_the_middle_of_many_commits_loses_none_and_waits_fo
 
 
 @pytest.mark.parametrize("role", ["scheduler", "binder"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 async def test_after_a_kill_pods_are_bound_again_within_twice_the_lease(role: str, seed: int) -> None:
     async with replicas(seed=seed) as world:
         await create(world, *works())
@@ -170,7 +171,7 @@ class Log:
 READS = {"get", "list", "watch"}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("role", ["scheduler", "binder"])
 @pytest.mark.parametrize("befall", [stopped, cut_off])
 async def test_a_leader_that_comes_back_after_its_lease_writes_nothing_and_breaks_nothing(
@@ -194,7 +195,7 @@ async def test_a_leader_that_comes_back_after_its_lease_writes_nothing_and_break
         await world.clear()
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 @pytest.mark.parametrize("role", ["scheduler", "binder"])
 @pytest.mark.parametrize("befall", [stopped, cut_off])
 async def test_a_leader_that_lost_its_lease_ends_and_is_started_anew(befall: Befall, role: str, seed: int) -> None:
@@ -212,7 +213,7 @@ async def test_a_leader_that_lost_its_lease_ends_and_is_started_anew(befall: Bef
         await world.clear()
 
 
-@pytest.mark.parametrize("number", range(1, 12, 3))
+@pytest.mark.parametrize("number", range(1, 12, 3 if IS_WHOLE else 5))
 @pytest.mark.parametrize("role", ["scheduler", "binder"])
 @pytest.mark.parametrize("moment", ["before its bytes leave", "before its answer is heard"])
 async def test_a_leader_that_is_stopped_in_the_middle_of_a_write_does_not_go_on_with_it(
@@ -259,7 +260,7 @@ async def test_a_wall_clock_that_jumps_makes_nobody_lead_or_cease_to(jump_s: int
         assert {role: leader_of(world, role).name for role in leaders} == leaders
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 async def test_two_of_each_at_once_by_mistake_break_nothing(seed: int) -> None:
     """S1, S2, S4 and S5 are checked by the stage; what a clash may cost is a refused whole-GPU pod (S10).
 

@@ -15,6 +15,7 @@ from simulator.manifests import Manifest
 from simulator.world import World
 from tests.conftest import AnyioBackend
 from tests.simulator.test_world import HALF, HELD, gang, pods, world
+from tests.whole import seeds
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ async def delete_one(running: World, rng: random.Random) -> None:
         await running.api.delete(PODS, pod.name, namespace=pod.namespace, grace_s=rng.choice([None, None, 0]))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 async def test_a_storm_breaks_nothing_and_leaves_nothing(seed: int) -> None:
     rng = random.Random(seed)
     async with world("3x4x80GiB", seed=seed, event_delay_s=rng.choice([0.0, 0.1, 1.0])) as running:

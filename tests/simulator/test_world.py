@@ -21,6 +21,7 @@ from simulator.violations import LIVENESS, NOT_JUDGED, SAFETY
 from simulator.virtualtime import VirtualClock, VirtualTimeLoop
 from simulator.world import World, WorldSettings
 from tests.conftest import AnyioBackend
+from tests.whole import seeds
 
 #: Nothing is broken; what is judged at rest was not looked at.
 HELD = {**dict.fromkeys(SAFETY, "held"), **dict.fromkeys(LIVENESS, NOT_JUDGED)}
@@ -73,7 +74,7 @@ async def settled(running: World, *, limit_s: float = 3600.0) -> dict[str, str]:
     return dict(running.finish())
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 async def test_sixteen_halves_fill_eight_devices_whatever_the_order_of_events(seed: int) -> None:
     async with world(seed=seed, event_delay_s=0.5) as running:
         await running.apply(pods(16, HALF))
@@ -143,7 +144,7 @@ async def test_a_device_is_used_again_when_its_tenants_are_gone() -> None:
         assert await settled(running) == HELD
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 @pytest.mark.parametrize("after_s", [0.1, 0.7, 1.3])
 async def test_crashes_in_the_middle_change_nothing_in_the_end(seed: int, after_s: float) -> None:
     async with world(seed=seed, event_delay_s=0.2) as running:

@@ -20,6 +20,7 @@ from cli.page.values import Changes, EventLine, NodeCard, PodLine, PodPath, Queu
 from cli.podfiles import FoundPod, read
 from scheduler.core.report.fragmentation import Cause
 from tests.scheduler.core.objects import NANO, bind_request, bound, changed, ended, node, pod, pod_group, reservation
+from tests.whole import seeds
 from wire import names
 from wire.core import Condition, ObjectMeta, ObjectReference, Pod, PodSpec, PodStatus
 from wire.crds.gpunode import GpuNode, GpuNodeSpec, GpuNodeStatus, MigLayout, SlicePlace, TenantStatus
@@ -145,7 +146,7 @@ class Story:
         drops[key[0]]()
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", seeds(15))
 def test_frames_add_up_to_what_is_there(seed: int) -> None:
     story, client = Story(seed), Client()
     frames = Frames(story.store, "e")
@@ -161,7 +162,7 @@ def test_frames_add_up_to_what_is_there(seed: int) -> None:
         assert client.known == at_once
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", seeds(15))
 def test_what_changes_while_a_frame_is_drawn_is_in_the_next_one(seed: int) -> None:
     story, client = Story(seed), Client()
     frames = Frames(story.store, "e")

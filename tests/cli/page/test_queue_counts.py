@@ -24,6 +24,7 @@ from scheduler.core.report.queue_view import QueueView
 from tests.cli.queueing.seen import of
 from tests.cli.queueing.test_divided import in_pool, read
 from tests.scheduler.core.objects import NANO, bind_request, bound, ended, node, pod, pod_group, queue
+from tests.whole import seeds
 from wire import names
 from wire.core import Pod
 from wire.crds.queue import QueueStatus
@@ -110,7 +111,7 @@ def step(page: Page, rng: random.Random, pools: Sequence[str] = ("",)) -> None:
         page.put(in_pool(rng.choice(pools), rng.choice(makes)()))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_counts_add_up_to_those_of_the_whole(seed: int) -> None:
     page, rng = Page(), random.Random(seed)
     page.put(queue("a"), queue("b"), *(node(f"n{at}", gpus=4, mem_mib=1024) for at in range(3)))
@@ -120,7 +121,7 @@ def test_counts_add_up_to_those_of_the_whole(seed: int) -> None:
         assert page.shown() == listed(page)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_each_node_pool_is_counted_by_itself_whatever_changes_pools(seed: int) -> None:
     page, rng = Page(), random.Random(f"{seed}/pools")
     for _ in range(80):

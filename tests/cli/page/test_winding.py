@@ -23,6 +23,7 @@ from cli.refusing import BadInput
 from tests.cli.page.test_frames import Client, Story, as_sets, drawn
 from tests.conftest import AnyioBackend
 from tests.scheduler.core.objects import changed, node, pod
+from tests.whole import seeds
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +89,7 @@ def shown(frames: Frames) -> tuple[Any, ...]:
     return as_sets(whole), whole.events, paths
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 async def test_a_moment_is_what_a_page_shows_that_was_told_the_lines_up_to_there(path: Path, seed: int) -> None:
     """Back and forth, by readers who know another moment, this one or none."""
     await told(path, seed)

@@ -13,7 +13,7 @@ from tests.scheduler.what_if.planted import finders, silent
 from tests.whole import IS_WHOLE
 
 #: Clusters; each has four or five groups that wait.
-_CLUSTERS = 240 if IS_WHOLE else 3
+_CLUSTERS = 240 if IS_WHOLE else 2
 #: The least part of the changes said to help that do, in thousandths.
 _HELP_MILLI = 995
 #: A mistake is found within this many clusters.

@@ -13,6 +13,7 @@ from scheduler.core.model.plan import placements
 from tests.scheduler.core.filters.beside import HOST, ZONE, affinity, anti_affinity, made, running, term
 from tests.scheduler.core.filters.test_spread import spread
 from tests.scheduler.core.objects import bound, feed, node, pod, pod_group
+from tests.whole import seeds
 from wire.core import Node, Pod
 from wire.crds.podgroup import PodGroup
 
@@ -203,7 +204,7 @@ class _World:
         return fresh
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_in_random_worlds_a_gang_that_sleeps_would_not_start_if_it_were_decided(seed: int) -> None:
     world, slept = _World(seed), 0
     for number in range(60):

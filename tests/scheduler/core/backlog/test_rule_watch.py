@@ -25,6 +25,7 @@ from tests.scheduler.core.filters.beside import (
 )
 from tests.scheduler.core.filters.test_spread import spread
 from tests.scheduler.core.objects import bound, node, pod
+from tests.whole import seeds
 from wire.core import Pod
 
 _PORT = {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}
@@ -165,7 +166,7 @@ class _World:
         ]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_in_random_worlds_a_class_that_sleeps_would_fit_nowhere_if_it_were_decided(seed: int) -> None:
     world, slept = _World(seed), 0
     for number in range(60):

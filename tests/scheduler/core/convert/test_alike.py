@@ -16,6 +16,7 @@ from scheduler.core.filters.registry import FILTERS
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import pod
+from tests.whole import seeds
 from wire import names
 from wire.core import ObjectMeta, Pod, PodSpec, PodStatus
 
@@ -163,7 +164,7 @@ def test_the_tables_have_every_field_that_is_decoded(struct: type[msgspec.Struct
     assert {each.encode_name for each in msgspec.structs.fields(struct)} == table.keys()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_pods_of_one_list_are_what_each_is_alone(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(10):

@@ -14,6 +14,7 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
 from tests.scheduler.core.model.test_records import said
 from tests.scheduler.core.objects import NANO, Fed, bound, cluster, node, pod, recorded, reservation
+from tests.whole import examples
 from wire import names
 
 HALF = NANO // 2
@@ -259,7 +260,7 @@ def _of(machines: list[Machine], waiting: Any) -> Verdict | None:
     return entry.verdict if isinstance(entry, Explain) else None
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(40))
 @given(_MACHINES, _ASKS)
 def test_a_verdict_on_several_nodes_is_the_sum_of_those_on_each(machines: list[Machine], asked: dict[str, Any]) -> None:
     waiting = _asked(asked)
@@ -290,7 +291,7 @@ def _grown(machine: Machine, unit: str, amount: int) -> Machine:
             raise AssertionError(unit)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(60))
 @given(_MACHINES, _ASKS)
 def test_what_a_verdict_says_would_help_helps_and_less_does_not(machines: list[Machine], asked: dict[str, Any]) -> None:
     waiting = _asked(asked)
@@ -304,7 +305,7 @@ def test_what_a_verdict_says_would_help_helps_and_less_does_not(machines: list[M
     assert all(_of([_grown(machine, unit, amount - 1)], waiting) is not None for machine in machines)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(30))
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=3), st.sampled_from([20, 40, 95]))
 def test_the_part_of_a_device_that_is_missing_is_that_of_the_emptiest_one(used: list[int], asked: int) -> None:
     verdict = _of([Machine("a", len(used), 4000, 4000, 10, tuple(used))], pod(fraction=f"0.{asked}"))

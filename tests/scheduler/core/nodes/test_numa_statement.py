@@ -17,6 +17,7 @@ from tests.scheduler.core.nodes.mounting import reasons
 from tests.scheduler.core.numa_objects import GPU, report, spec
 from tests.scheduler.core.objects import Fed, bound, cluster, feed, node, pod, queue, reservation
 from tests.scheduler.core.room.scenes import NOON_S, running
+from tests.whole import seeds
 from wire import names
 from wire.core import Pod
 
@@ -169,7 +170,7 @@ def test_a_pod_is_tried_again_when_another_one_is_seen_to_have_started() -> None
     assert _placed(made) == {"p": "n1"}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_after_any_changes_a_decision_is_that_of_a_cluster_that_sees_all_at_once(seed: int) -> None:
     chance = random.Random(seed)
     nodes = [node(name, 8) for name in ("n1", "n2")]

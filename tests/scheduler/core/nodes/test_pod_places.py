@@ -16,6 +16,7 @@ from scheduler.core.model.records import AntiTerm, PodRecord, Requirement
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.pod_places import PodPlaces
 from tests.scheduler.core.objects import pod
+from tests.whole import seeds
 
 _A, _B = (Staying("ns", (Requirement("app", "In", (app,)),)) for app in "ab")
 
@@ -50,7 +51,7 @@ def test_pods_count_where_they_are() -> None:
     assert places.per_node(_B) == {}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_after_any_events_counts_equal_those_made_from_all_pods(seed: int) -> None:
     rng = random.Random(seed)
     places, there = PodPlaces(_no_labels), {}

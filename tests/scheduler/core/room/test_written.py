@@ -17,6 +17,7 @@ from scheduler.core.model.room import Action, Evicted, Intent, Moved, Place, Vic
 from scheduler.core.room import written
 from scheduler.core.room.written import MOST_TIMES, Record, Texts, added, evictions, pods_of, read, without
 from tests.fuzzing import fuzzed
+from tests.whole import examples
 
 NOW_S = 1_800_000_000
 _words = st.text(min_size=1, max_size=12)
@@ -228,7 +229,7 @@ def test_a_place_of_a_successor_whose_amounts_nobody_writes_is_not_read(amount: 
     assert read(changed).record.intents == ()
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(40))
 @given(st.lists(_records, min_size=1, max_size=3))
 def test_what_is_kept_as_text_of_the_last_record_changes_nothing(records: list[Record]) -> None:
     texts = Texts()

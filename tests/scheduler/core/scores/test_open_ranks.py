@@ -16,6 +16,7 @@ from scheduler.core.scores.ranking import Ranking
 from tests.scheduler.core.filters.beside import HOST, ZONE, affinity, anti_affinity, running, term, waiting
 from tests.scheduler.core.filters.test_spread import spread
 from tests.scheduler.core.objects import cluster, node
+from tests.whole import seeds
 from wire.core import Node
 
 _RACK = "rack"
@@ -50,7 +51,7 @@ def _plainly(ranking: Ranking) -> int | None:
     return None if keys[position] == NOWHERE else position
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_the_best_is_the_first_of_the_open_nodes_with_the_least_rank(seed: int) -> None:
     rng = random.Random(seed)
     zones, count = rng.choice(((1, 50), (2, 80), (3, 200), (5, 60)))

@@ -16,6 +16,7 @@ from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.statement import Statement
 from tests.scheduler.core.filters.beside import APP_A, HOST, ZONE, affinity, running, term, waiting
 from tests.scheduler.core.objects import cluster, node
+from tests.whole import seeds
 from wire.core import Node
 
 _RACK = "rack"
@@ -68,7 +69,7 @@ def _plainly(statement: Statement, ranking: Ranking) -> int | None:
     return int(np.where(fits, keys, NOWHERE).argmin())
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_the_best_is_the_first_in_rank_of_those_with_the_largest_sum(seed: int) -> None:
     rng = random.Random(seed)
     zones, count = rng.choice(((1, 50), (2, 80), (3, 200), (5, 60)))

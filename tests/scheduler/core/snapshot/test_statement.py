@@ -19,6 +19,7 @@ from scheduler.core.snapshot.statement import Statement
 from tests.scheduler.core.nodes.test_kept_room import intent, place, running
 from tests.scheduler.core.objects import NANO, bound, changed, claim, cluster, csi_node, node, pod, reservation, volume
 from tests.scheduler.core.stories.test_slices import SLICE, asking, cut, single
+from tests.whole import examples
 from wire import names
 from wire.core import Pod
 
@@ -126,7 +127,7 @@ def _written_anew(statement: Statement) -> list[Any]:
 _STEPS = st.lists(st.tuples(st.sampled_from(["place", "place", "place", "room", "undo"]), st.sampled_from([*_PODS])))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(40))
 @given(_clusters(), _STEPS)
 def test_after_any_charges_the_copy_is_as_if_written_anew_and_goes_back_to_what_it_was(
     made: Cluster, steps: list[tuple[str, str]]
@@ -301,7 +302,7 @@ _MOVES = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(40))
 @given(_occupied(), _MOVES)
 def test_after_any_placements_and_evictions_each_node_is_what_a_recount_gives(
     objects: list[Any], moves: list[tuple[str, int]]

@@ -10,6 +10,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import feed, node, queue
 from tests.scheduler.core.stories.test_berths import Day, S
+from tests.whole import seeds
 
 _MINUTES = 45
 
@@ -25,7 +26,7 @@ def _come(made: Day, rng: random.Random) -> None:
     made.submit(name, minutes=minutes, gpus=gpus, team=team, spec=spec, priority=rng.choice([0, 0, 0, 50]))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_whoever_sleeps_beside_berths_would_not_be_placed(seed: int) -> None:
     rng = random.Random(seed)
     settings = Settings(berths_percent=rng.choice([10, 50, 100]), patience_ns=3 * 60 * S, makes_room=False)

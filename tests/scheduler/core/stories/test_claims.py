@@ -21,6 +21,7 @@ from scheduler.core.model.device_record import DeviceRecord
 from tests.scheduler.core.claims.expressions import Compiler, attribute_is, model
 from tests.scheduler.core.claims.world import N1, has, inventory
 from tests.scheduler.core.device_objects import DRIVER, ask, device, device_class, devices, need, ways
+from tests.whole import seeds
 
 _PLAIN_CODES = {RefusalCode.NO_DEVICES, RefusalCode.TOO_MANY_RESULTS}
 
@@ -240,7 +241,7 @@ def _choices(found: tuple[ClaimAllocation, ...], world: _World) -> list[_Choice]
     return listed
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_devices_are_allocated_exactly_where_there_is_a_way(seed: int) -> None:
     seen: Counter[bool] = Counter()
     for number in range(100):
@@ -255,7 +256,7 @@ def test_devices_are_allocated_exactly_where_there_is_a_way(seed: int) -> None:
     assert min(seen[True], seen[False]) >= 5, seen
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_an_answer_that_is_kept_is_the_one_that_would_be_given(seed: int) -> None:
     chance = random.Random(seed)
     worlds = [_World(seed * 1_000 + number) for number in range(6)]

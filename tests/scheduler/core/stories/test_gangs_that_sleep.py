@@ -18,6 +18,7 @@ from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import Entry, Explain, Placement, Retire, placements
 from scheduler.core.nodes.table import GPUS
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, reservation
+from tests.whole import examples
 from wire.core import Pod
 
 _NODES = ["n0", "n1", "n2", "n3"]
@@ -152,7 +153,7 @@ def _tried(snapshot: Snapshot, key: tuple[str, str]) -> Sequence[Entry]:
     return entries
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20))
 @given(seed=st.integers(0, 2**32))
 def test_no_gang_sleeps_that_would_start(seed: int) -> None:
     crowd = Crowd(random.Random(seed))

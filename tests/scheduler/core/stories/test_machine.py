@@ -32,6 +32,7 @@ from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import changed, node, pod, pod_group, queue
 from tests.scheduler.core.scores.preferences.scoring import pods_preferred
 from tests.scheduler.core.world import KINDS, World, fresh
+from tests.whole import examples
 from wire import names
 
 _NODES = ["n0", "n1", "n2"]
@@ -398,7 +399,7 @@ def _but_for_counts(cluster: Cluster, plan: Plan) -> tuple[Sequence[Entry], dict
     return done, {uid: entry.verdict.reasons for entry in said for uid in entry.pods if uid not in placed}
 
 
-Scheduling.TestCase.settings = settings(max_examples=50, stateful_step_count=12, deadline=None)
+Scheduling.TestCase.settings = settings(max_examples=examples(20), stateful_step_count=12, deadline=None)
 TestScheduling = Scheduling.TestCase
 
 
@@ -408,5 +409,5 @@ class FromMemory(Scheduling):
     limits = Limits(most=200, retold=0)
 
 
-FromMemory.TestCase.settings = settings(max_examples=50, stateful_step_count=12, deadline=None)
+FromMemory.TestCase.settings = settings(max_examples=examples(20), stateful_step_count=12, deadline=None)
 TestFromMemory = FromMemory.TestCase

@@ -40,6 +40,7 @@ from tests.scheduler.core.objects import (
     storage_class,
     volume,
 )
+from tests.whole import seeds
 from wire import names
 from wire.core import Job, Pod
 from wire.crds.bindrequest import BindRequest
@@ -368,7 +369,7 @@ def _began() -> Api:
     return api
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_after_any_change_as_much_is_placed_as_a_look_at_everything_would_place(seed: int) -> None:
     """No verdict is judged again for its counts alone here: what may start has to be woken."""
     rng, api, limits = random.Random(seed), _began(), Limits(retold=0)
@@ -379,7 +380,7 @@ def test_after_any_change_as_much_is_placed_as_a_look_at_everything_would_place(
         assert api.cluster.validate() == []
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_after_a_while_all_that_wait_say_why_as_a_look_at_everything_says_it(seed: int) -> None:
     rng, api, now_ns = random.Random(seed), _began(), 0
     for _ in range(40):
@@ -461,7 +462,7 @@ def _listed(made: Cluster, api: Api) -> None:
         facts.note_in_step(kind not in api.unread)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_a_list_of_everything_makes_up_for_all_events_that_were_missed(seed: int) -> None:
     rng, api = random.Random(seed), _began()
     _happen(rng, api, 40)

@@ -18,6 +18,7 @@ from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.queues.berths import Berth, Berths
 from tests.scheduler.core.objects import feed, node, pod, pod_group, queue
 from tests.scheduler.core.stories.test_room import Shell, of, running, waiting
+from tests.whole import seeds
 from wire.core import Pod
 
 _MAKER = ("apps/v1", "ReplicaSet")
@@ -184,7 +185,7 @@ def _all_have_places(intent: Intent) -> bool:
     return {victim.pod_uid for victim in intent.victims} == {moved.pod_uid for moved in intent.moved}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_nobody_is_moved_without_a_place_and_all_come_to_rest(seed: int) -> None:
     rng = Random(seed)
     shell = Makers().feed(queue("a", gpu=(0, 1, -1)), *(node(f"n{number}", 4) for number in range(4)))

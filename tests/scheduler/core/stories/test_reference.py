@@ -13,6 +13,7 @@ from scheduler.core.model.plan import Alone
 from scheduler.core.model.settings import Settings, Strategy
 from tests.scheduler.core.objects import cluster, node, pod, reservation
 from tests.scheduler.core.reference import NANO, Card, Choice, Machine, Want, place
+from tests.whole import examples
 from wire import names
 
 #: Few values, so that ties and exact fits are common.
@@ -104,7 +105,7 @@ def _placed(made: Cluster) -> dict[str, Choice]:
     return found
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(machines(), wants(), st.sampled_from([Strategy.BINPACK, Strategy.SPREAD]))
 def test_the_arrays_place_as_the_reference_does(of: list[Machine], asked: list[Want], strategy: Strategy) -> None:
     made = _cluster(of, asked, Settings(gpu_strategy=strategy, cpu_strategy=strategy))

@@ -10,6 +10,7 @@ import pytest
 from scheduler.core.model.room import Ended
 from tests.scheduler.core.objects import feed, node, pod_group, queue, topology
 from tests.scheduler.core.stories.test_room import Shell, running, waiting
+from tests.whole import seeds
 
 RACKS = {"n1": "x", "n2": "x", "n3": "y", "n4": "y"}
 ASKED = {"topology": "t", "requiredTopologyLevel": "rack"}
@@ -50,7 +51,7 @@ def test_a_member_beyond_the_minimum_takes_room_in_the_rack_of_its_gang() -> Non
     assert len(shell.asked) == 2
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_whoever_is_evicted_makes_a_rack_large_enough(seed: int) -> None:
     rng = Random(seed)
     shell, left = _shell(), dict.fromkeys(RACKS, 2)

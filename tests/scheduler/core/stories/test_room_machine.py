@@ -21,6 +21,7 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.table import Int64s
 from tests.scheduler.core.objects import bound, changed, feed, node, pod, pod_group, queue
 from tests.scheduler.core.stories.test_room import S, Shell, of, running
+from tests.whole import examples
 from wire import names
 from wire.core import Pod
 
@@ -208,7 +209,7 @@ def _began() -> Careful:
     return shell
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([*_STEPS, "victim goes", "pod"]), st.integers(0, 11)), max_size=14))
 def test_whatever_happens_the_books_agree_and_what_is_kept_is_nobody_elses(steps: list[tuple[str, int]]) -> None:
     shell = _began()

@@ -23,6 +23,7 @@ from scheduler.core.room.need import Need
 from scheduler.core.room.trial import Trial
 from tests.scheduler.core.objects import Fed, bound, claim, feed, node, pod, pod_group, queue, volume
 from tests.scheduler.core.stepping import at_once
+from tests.whole import examples
 from wire import names
 
 S = 1_000_000_000
@@ -119,7 +120,7 @@ def _units(chosen: Sequence[tuple[str, str]]) -> list[Fed]:
 _CHOSEN = st.lists(st.tuples(st.sampled_from([*_UNITS]), st.sampled_from(_QUEUES)), min_size=1, max_size=12)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(_CHOSEN)
 def test_while_nothing_changes_each_that_may_take_room_is_searched_for_and_then_all_is_quiet(
     chosen: list[tuple[str, str]],
@@ -137,7 +138,7 @@ def test_while_nothing_changes_each_that_may_take_room_is_searched_for_and_then_
     assert _told_apart(chosen, search.asked) == _may_take(chosen)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(_CHOSEN)
 def test_while_all_changes_each_that_may_take_room_is_searched_for_again_and_again(
     chosen: list[tuple[str, str]],

@@ -12,6 +12,7 @@ from scheduler.core.convert.volumes import attachment_record
 from scheduler.core.filters.pod_terms import takes
 from scheduler.core.model.records import Domains, PodRecord
 from tests.scheduler.core.objects import attachment, bound, changed, claim, cluster, csi_node, feed, node, pod, volume
+from tests.whole import seeds
 from wire.core import Pod
 from wire.storage import VolumeAttachment
 
@@ -129,7 +130,7 @@ class _World:
         return {name: most[driver] - len(used[name]) for name, most in self.limits.items() if driver in most}
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_what_is_kept_by_events_equals_a_count_of_everything(seed: int) -> None:
     world = _World(seed)
     for _ in range(60):

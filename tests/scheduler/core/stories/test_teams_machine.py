@@ -24,6 +24,7 @@ from scheduler.core.model.plan import Entry, Explain, Retire, placements
 from scheduler.core.queues.use import allocatable, held
 from tests.scheduler.core.objects import changed, node, pod, pod_group, queue
 from tests.scheduler.core.stories.test_machine import Scheduling
+from tests.whole import examples
 from wire import names
 from wire.core import Toleration
 
@@ -229,5 +230,5 @@ def _of_gang(snapshot: Snapshot, key: tuple[str, str], now_ns: int) -> list[Entr
     return entries
 
 
-Teams.TestCase.settings = settings(max_examples=25, stateful_step_count=12, deadline=None)
+Teams.TestCase.settings = settings(max_examples=examples(12), stateful_step_count=12, deadline=None)
 TestTeams = Teams.TestCase
