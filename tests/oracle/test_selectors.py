@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.whole import seeds
 from tools.kubeoracle.asking import Oracle, Question
 from tools.kubeoracle.comparing_claims import ours
 
@@ -179,7 +180,7 @@ _KINDS: Final[dict[str, Callable[[random.Random], str]]] = {
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_random_expressions_have_the_same_answers(oracle: Oracle, seed: int, kind: str) -> None:
     chance = random.Random(seed)
     expressions = [_KINDS[kind](chance) for _ in range(500)]

@@ -10,8 +10,9 @@ from tools.kubeoracle.asking import Oracle
 from tools.kubeoracle.sequences import run_sequence
 
 pytestmark = pytest.mark.oracle
-#: Of 400 decisions each; a mistake in counting is found within one.
-_SLICES = 2 if IS_WHOLE else 1
+_SLICES, _DECISIONS = (2, 400) if IS_WHOLE else (1, 150)
+#: A mistake in counting is found within this number of decisions.
+_FOUND_WITHIN = 400
 
 
 @pytest.mark.parametrize(("is_gang", "count"), [(False, 6), (True, 3)])
@@ -19,15 +20,14 @@ _SLICES = 2 if IS_WHOLE else 1
 def test_each_pod_fits_beside_those_that_the_decision_placed_before(
     oracle: Oracle, number: int, count: int, is_gang: bool
 ) -> None:
-    found = [
-        run_sequence(oracle, seed, count=count, is_gang=is_gang) for seed in range(number * 400, number * 400 + 400)
-    ]
+    first = number * _DECISIONS
+    found = [run_sequence(oracle, seed, count=count, is_gang=is_gang) for seed in range(first, first + _DECISIONS)]
     assert [words for each in found for words in each.differences] == []
-    assert sum(each.placed for each in found) > 200
-    assert sum(not each.placed for each in found) > 20
+    assert sum(each.placed for each in found) > _DECISIONS // 2
+    assert sum(not each.placed for each in found) > _DECISIONS // 20
 
 
 def test_counts_that_miss_what_a_decision_placed_are_found(oracle: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PodCounts, "move", lambda *_: None)
-    found = (run_sequence(oracle, seed, count=6, is_gang=False) for seed in range(400))
+    found = (run_sequence(oracle, seed, count=6, is_gang=False) for seed in range(_FOUND_WITHIN))
     assert any(each.differences for each in found)
