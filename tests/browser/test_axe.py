@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.browser.conftest import Faults
+from tests.whole import IS_WHOLE
 from tools.browser.chromium import Tab
 from tools.browser.moment import Moment, served
 from tools.browser.pictures import FEW, MANY, at, played
@@ -23,8 +24,11 @@ async def few() -> Moment:
     return await played(FEW)
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+#: In make test each scheme and each width once.
+SHOWN = [("light", 1280), ("dark", 400), *([("light", 400), ("dark", 1280)] if IS_WHOLE else [])]
+
+
+@pytest.mark.parametrize(("scheme", "width"), SHOWN)
 async def test_nothing_stands_in_the_way_of_people_who_see_little_or_nothing(
     tab: Tab, faults: Faults, few: Moment, scheme: str, width: int
 ) -> None:
