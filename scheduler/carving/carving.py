@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
 
 from kube.client.api import Api
 from kube.client.clock import monotonic_ns
@@ -20,17 +21,16 @@ from kube.client.resources import GPU_NODES
 from kube.lead.secondary import Kind, SecondaryTee
 from kube.watch.reflector import Sink
 from kube.watch.signal import Signal
+from scheduler.carving.gpu_nodes import GpuNodeSink
 from scheduler.core.carving.attempts import PREFIX, Amounts, Attempts, Withdraw
-from scheduler.core.carving.choosing import Carve, choose, is_offered
+from scheduler.core.carving.choosing import Carve, Look, is_offered
 from scheduler.core.carving.cutting import Cutter
 from scheduler.core.carving.wanting import SliceWant, slice_wants
-from scheduler.core.convert.gpu_nodes import mig_node
 from scheduler.core.model.mig_card import MigLayoutAsked, MigNode
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.settings import CarvingSettings
 from scheduler.watch.cache import Cache
 from wire.crds.gpunode import GpuNode
-from wire.versions import is_older
 
 _log: Final = logging.getLogger(__name__)
 #: So much longer than its thinking, at least, is the pause after a look.
@@ -39,6 +39,8 @@ _PAUSE_PER_LOOK: Final = 10
 _AGAIN_S: Final = 5.0
 #: Nodes that a pod's condition names.
 _MOST_NAMES: Final = 3
+#: Pods that are given other words before other work has its turn: some 30 microseconds each.
+_MOST_SAID: Final = 256
 
 
 class Carving:
@@ -98,37 +100,60 @@ class Carving:
             return
         now_s = anyio.current_time()
         withdrawals = self.attempts.observe(self._sink.nodes, now_s=now_s, there=self._there)
-        asked, none = self._choose(now_s)
         self._cap()
+        self._thought_s = anyio.current_time() - now_s
+        await anyio.lowlevel.checkpoint()
+        asked, none = await self._think(now_s)
         for withdraw in withdrawals:
             await self._withdraw(withdraw)
         for carve, attempt in asked:
             await self._ask(carve, attempt)
         self._cap()
-        self._say(none)
+        await self._say(none)
 
-    def _choose(self, now_s: float) -> tuple[list[tuple[Carve, str]], Sequence[SliceWant]]:
-        """Choose, and charge that before anything is awaited: no decision in between places anybody on what goes."""
-        carves, none = self._think(self._sink.nodes, now_s)
-        self._thought_s = anyio.current_time() - now_s
-        return [(carve, self._begin(carve)) for carve in carves], none
+    async def _think(self, now_s: float) -> tuple[list[tuple[Carve, str]], Sequence[SliceWant]]:
+        """Choose in steps, since other work waits for each; return what is to be asked, and for whom nothing was found.
 
-    def _think(self, nodes: dict[str, MigNode], now_s: float) -> tuple[Sequence[Carve], Sequence[SliceWant]]:
+        What a step chooses is charged at once: no decision in between places anybody on what goes.
+        """
+        asked, nodes = list[tuple[Carve, str]](), self._sink.nodes
         if not nodes:
-            return (), ()
-        cluster, now_ns = self._cache.cluster, monotonic_ns()
+            return asked, ()
+        began_s = anyio.current_time()
+        wants, due = self._wanted(now_s)
+        self._thought_s += anyio.current_time() - began_s
+        await anyio.lowlevel.checkpoint()
+        began_s = anyio.current_time()
+        look = Look(
+            self._cache.cluster, nodes, busy=self.attempts.busy(now_s), cutter=self._cutter, now_ns=monotonic_ns()
+        )
+        for carves in look.steps(due):
+            asked += [(carve, self._begin(carve)) for carve in carves]
+            if carves:
+                self._cap()
+            self._thought_s += anyio.current_time() - began_s
+            await anyio.lowlevel.checkpoint()
+            began_s = anyio.current_time()
+        found = look.chosen
+        self._in_vain = self._vain(wants) | {want.kind: now_s for want in found.none}
+        self._has_more = bool(found.rest)
+        uids = {uid for carve, _ in asked for uid in carve.uids}
+        self._thought_s += anyio.current_time() - began_s
+        return asked, [want for want in wants if want.kind in self._in_vain and not uids & {*want.uids}]
+
+    def _wanted(self, now_s: float) -> tuple[list[SliceWant], list[SliceWant]]:
+        """Return all that wait for slices, and those that are looked at now."""
+        cluster = self._cache.cluster
         explained = cluster.backlog.said.all()
-        wants = slice_wants(cluster, explained, now_ns=now_ns, covered=self.attempts.covered())
-        before = {want.kind: self._in_vain[want.kind] for want in wants if want.kind in self._in_vain}
+        wants = slice_wants(cluster, explained, now_ns=monotonic_ns(), covered=self.attempts.covered())
+        before = self._vain(wants)
         # Those that were not looked at lately come first: nobody's group holds up another's.
         due = [want for want in wants if before.get(want.kind, -_AGAIN_S) + _AGAIN_S <= now_s]
         due.sort(key=lambda want: before.get(want.kind, float("-inf")))
-        busy = self.attempts.busy(now_s)
-        found = choose(cluster, due, nodes, busy=busy, cutter=self._cutter, now_ns=now_ns)
-        self._in_vain = {**before, **{want.kind: now_s for want in found.none}}
-        self._has_more = bool(found.rest)
-        asked = {uid for carve in found.carves for uid in carve.uids}
-        return found.carves, [want for want in wants if want.kind in self._in_vain and not asked & {*want.uids}]
+        return wants, due
+
+    def _vain(self, wants: Iterable[SliceWant]) -> dict[object, float]:
+        return {want.kind: self._in_vain[want.kind] for want in wants if want.kind in self._in_vain}
 
     def _begin(self, carve: Carve) -> str:
         attempt = f"{PREFIX}{self._rng.getrandbits(64):016x}"
@@ -149,31 +174,42 @@ class Carving:
             self._cache.wake.set()
         self._capped = set(caps)
 
-    def _say(self, none: Iterable[SliceWant]) -> None:
-        """Have pods say that slices are being made for them, or that none can be made."""
-        cluster, now = self._cache.cluster, dict[str, tuple[Verdict, tuple[str, str] | None]]()
-        nodes: dict[str, set[str]] = {}
-        for one in self.attempts.in_flight.values():
-            for uid in one.uids:
-                nodes.setdefault(uid, set()).add(one.node)
-        for uid, names in nodes.items():
-            pod = cluster.pod(uid)
-            if pod is not None and not pod.node:
-                group = (pod.namespace, pod.pod_group) if pod.pod_group else None
-                now[uid] = Verdict(code=Code.CARVING_UNDER_WAY, detail=_listed(sorted(names))), group
+    async def _say(self, none: Iterable[SliceWant]) -> None:
+        """Have pods say that slices are being made for them, or that none can be made; not too many in one piece."""
+        cluster, now = self._cache.cluster, self._under_way()
         for want in none:
             verdict = Verdict(code=Code.NO_CARD_CAN_BE_CARVED, detail=want.text)
-            waiting = [uid for uid in want.uids if (pod := cluster.pod(uid)) is not None and not pod.node]
-            now |= dict.fromkeys(waiting, (verdict, want.pod_group))
+            now |= dict.fromkeys(filter(self._waits, want.uids), (verdict, want.pod_group))
         if gone := self._said.keys() - now.keys():
             cluster.say_no_more(sorted(gone))
         said = cluster.backlog.said
         news = {uid: each for uid, each in now.items() if said.verdict(uid) != each[0]}
-        for uid, (verdict, group) in sorted(news.items()):
-            cluster.say([uid], verdict, group)
         self._said = {uid: verdict for uid, (verdict, _) in now.items()}
+        for number, (uid, (verdict, group)) in enumerate(sorted(news.items()), 1):
+            if self._waits(uid):
+                cluster.say([uid], verdict, group)
+            if number % _MOST_SAID == 0:
+                await anyio.lowlevel.checkpoint()
         if gone or news:
             self._cache.wake.set()
+
+    def _under_way(self) -> dict[str, tuple[Verdict, tuple[str, str] | None]]:
+        """What pods say for which slices are being made, by UID."""
+        nodes: dict[str, set[str]] = {}
+        for one in self.attempts.in_flight.values():
+            for uid in one.uids:
+                nodes.setdefault(uid, set()).add(one.node)
+        found: dict[str, tuple[Verdict, tuple[str, str] | None]] = {}
+        for uid, names in nodes.items():
+            pod = self._cache.cluster.pod(uid)
+            if pod is not None and not pod.node:
+                group = (pod.namespace, pod.pod_group) if pod.pod_group else None
+                found[uid] = Verdict(code=Code.CARVING_UNDER_WAY, detail=_listed(sorted(names))), group
+        return found
+
+    def _waits(self, uid: str) -> bool:
+        pod = self._cache.cluster.pod(uid)
+        return pod is not None and not pod.node
 
     async def _ask(self, carve: Carve, attempt: str) -> None:
         uuid, node = carve.cut.uuid, self._sink.nodes.get(carve.node)
@@ -222,41 +258,3 @@ def _listed(names: Sequence[str]) -> str:
 def _entry(asked: MigLayoutAsked) -> dict[str, Any]:
     layout = [{"profile": profile, "start": start} for profile, start in asked.layout]
     return {"uuid": asked.uuid, "attempt": asked.attempt, "layout": layout}
-
-
-class GpuNodeSink:
-    """Follows GpuNodes. Those without a GPU in MIG mode are not kept."""
-
-    def __init__(self, wake: Signal) -> None:
-        self._wake = wake
-        self.nodes: dict[str, MigNode] = {}
-
-    def keep(self, obj: GpuNode) -> MigNode:
-        """What is kept of a GpuNode."""
-        return mig_node(obj)
-
-    async def replace(self, kept: Sequence[MigNode]) -> None:
-        """Take a list: what is not in it is gone."""
-        self.nodes = {node.name: node for node in kept if node.cards}
-        self._wake.set()
-
-    def upsert(self, obj: GpuNode) -> None:
-        """Take a GpuNode, from the watch or as the answer to a write."""
-        node, known = self.keep(obj), self.nodes.get(obj.metadata.name)
-        if known is not None and is_older(node.rv, known.rv):
-            return
-        if node.cards:
-            self.nodes[node.name] = node
-        else:
-            self.nodes.pop(node.name, None)
-        self._wake.set()
-
-    def delete(self, obj: GpuNode) -> None:
-        """Take a GpuNode's last state."""
-        self.nodes.pop(obj.metadata.name, None)
-        self._wake.set()
-
-    def in_step(self, is_in_step: bool) -> None:
-        """Take whether changes come in. What is known stays: agents refuse what is not true any more."""
-        if is_in_step:
-            self._wake.set()

@@ -7,14 +7,14 @@ gangs as any. So nothing is cut for a pod that something else keeps waiting.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from scheduler.core.carving.cutting import CardCut, Cutter, cuts
-from scheduler.core.carving.wanting import SliceWant
+from scheduler.core.carving.wanting import SliceWant, waiting
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.as_if import decide_as_if
@@ -27,6 +27,8 @@ from wire import names
 #: Decisions as if slices were there in one look, and for one group.
 _MOST_TRIES: Final = 4
 _TRIES_FOR_ONE: Final = 3
+#: Nodes that a step looks at: each takes some 70 microseconds.
+_NODES_A_STEP: Final = 64
 #: The device plug-in's strategy that names slices by their profile.
 _MIXED: Final = "mixed"
 #: Operations of about a microsecond that one try may do, as decisions count them.
@@ -68,63 +70,71 @@ class _Offer:
         return self.left.total(), tuple(map(sum, zip(*costs, strict=True))), self.node.name
 
 
-def choose(
-    cluster: Cluster,
-    wants: Sequence[SliceWant],
-    nodes: Mapping[str, MigNode],
-    *,
-    busy: Container[Gpu],
-    cutter: Cutter,
-    now_ns: int,
-) -> Chosen:
-    """Choose for those that there is time for. ``busy``: GPUs that are cut now or rest.
+class Look:
+    """One look at what could be cut. It chooses for those that there is time for, and leaves the cluster unchanged.
 
-    Leaves the cluster unchanged. A group of a kind for which nothing was found is not looked at again.
+    ``busy``: GPUs that are cut now or rest. A group of a kind for which nothing was found is not looked at again. The
+    cluster and ``nodes`` may change between two steps: what is chosen is looked at again, in the step that chooses it.
     """
-    cutter.begin()
-    look = _Look(cluster, nodes, busy=busy, cutter=cutter, now_ns=now_ns)
-    carves, none, rest = list[Carve](), list[SliceWant](), list[SliceWant]()
-    failed = set[object]()
-    for want in wants if look.offered else ():
-        if want.kind in failed:
-            none.append(want)
-            continue
-        if not look.has_time:
-            rest.append(want)
-            continue
-        found = look.for_one(want)
-        carves += found
-        if not found and look.has_time:
-            failed.add(want.kind)
-            none.append(want)
-        elif not found:
-            rest.append(want)
-    return Chosen(tuple(carves), tuple(none), tuple(rest))
-
-
-class _Look:
-    """One look at what could be cut."""
 
     def __init__(
-        self, cluster: Cluster, nodes: Mapping[str, MigNode], *, busy: Container[Gpu], cutter: Cutter, now_ns: int
+        self,
+        cluster: Cluster,
+        nodes: Mapping[str, MigNode],
+        *,
+        busy: Container[Gpu],
+        cutter: Cutter,
+        now_ns: int,
     ) -> None:
         self._cluster = cluster
+        self._nodes = nodes
         self._busy = busy
         self._cutter = cutter
         self._now_ns = now_ns
         self._tries = _MOST_TRIES
         self._taken: set[Gpu] = set()
         self._free: dict[str, dict[str, int]] = {}
-        self.offered = {name: nodes[name] for name in sorted(nodes) if is_offered(cluster.node(name))}
+        #: The group that is looked at was offered something that is not offered any more.
+        self._is_old = False
+        self._carves, self._none, self._rest = list[Carve](), list[SliceWant](), list[SliceWant]()
 
     @property
-    def has_time(self) -> bool:
+    def chosen(self) -> Chosen:
+        """What was chosen so far."""
+        return Chosen(tuple(self._carves), tuple(self._none), tuple(self._rest))
+
+    def steps(self, wants: Sequence[SliceWant]) -> Iterator[tuple[Carve, ...]]:
+        """Choose. Each step takes some milliseconds, and yields what has to be charged before anything else happens."""
+        self._cutter.begin()
+        names = sorted(name for name in self._nodes if is_offered(self._cluster.node(name)))
+        failed = set[object]()
+        for want in wants if names else ():
+            if want.kind in failed:
+                self._none.append(want)
+            elif not self._has_time():
+                self._rest.append(want)
+            else:
+                self._is_old = False
+                yield from self._for_one(want, names)
+                is_known = self._has_time() and not self._is_old
+                if self._is_chosen(want) or not self._is_waiting(want):
+                    continue
+                (self._none if is_known else self._rest).append(want)
+                failed |= {want.kind} if is_known else set()
+
+    def _has_time(self) -> bool:
         """Whether more may be searched and tried."""
         return self._tries > 0 and self._cutter.left > 0
 
-    def for_one(self, want: SliceWant) -> list[Carve]:
-        """Return what is cut for one group; nothing if that lets none of its pods start, or there is no time."""
-        offers = sorted(self._offers(want), key=_cost)
+    def _for_one(self, want: SliceWant, names: Iterable[str]) -> Iterator[tuple[Carve, ...]]:
+        """Choose for one group; nothing if that lets none of its pods start, or there is no time."""
+        offers = list[_Offer]()
+        for number, name in enumerate(names, 1):
+            offer = yield from self._offer(name, want)
+            offers += [] if offer is None else [offer]
+            if number % _NODES_A_STEP == 0:
+                yield ()
+        offers.sort(key=_cost)
         whole = list[tuple[_Offer, ...]]((one,) for one in offers if not one.left)[:_TRIES_FOR_ONE]
         if not whole and want.pod_group is not None:
             whole = [_together(offers, want)]
@@ -132,24 +142,61 @@ class _Look:
             if not tried or self._tries <= 0:
                 break
             self._tries -= 1
-            if _starts(self._cluster, want, tried, self._now_ns):
-                found = [Carve(one.node.name, each, want.uids) for one in tried for each in one.cuts]
-                self._taken |= {(carve.node, carve.cut.uuid) for carve in found}
-                return found
-        return []
+            yield self._try(want, tried)
+            if self._is_chosen(want):
+                break
 
-    def _offers(self, want: SliceWant) -> Iterator[_Offer]:
-        for name, of_node in self.offered.items():
-            node = self._cluster.node(name)
-            cards = [card for card in of_node.cards if card.is_ready and not self._is_out((name, card.uuid))]
-            if node is None or not cards:
-                continue
-            free = self._free_of(name)
-            missing = {each: number - there for each, number in want.resources if (there := free.get(each, 0)) < number}
-            spoken = _spoken(cards, free)
-            found, left = cuts(self._cutter, cards, missing, spoken)
-            if found:
-                yield _Offer(node, tuple(found), left)
+    def _is_chosen(self, want: SliceWant) -> bool:
+        return bool(self._carves) and self._carves[-1].uids == want.uids
+
+    def _is_waiting(self, want: SliceWant) -> bool:
+        return any(waiting(self._cluster, uid, self._now_ns) is not None for uid in want.uids)
+
+    def _try(self, want: SliceWant, tried: Iterable[_Offer]) -> tuple[Carve, ...]:
+        """Choose these nodes, if they offer the same now and pods of the group start then; nothing if not."""
+        now = [self._again(one.node.name, want) for one in tried]
+        found = [one for one in now if one is not None]
+        if len(found) < len(now) or (len(now) == 1 and found[0].left and want.pod_group is None):
+            self._is_old = True  # it was so a moment ago, and may be cut at the next look
+            return ()
+        if not _starts(self._cluster, want, found, self._now_ns):
+            return ()
+        carves = tuple(Carve(one.node.name, each, want.uids) for one in found for each in one.cuts)
+        self._taken |= {(carve.node, carve.cut.uuid) for carve in carves}
+        self._carves += carves
+        return carves
+
+    def _again(self, name: str, want: SliceWant) -> _Offer | None:
+        """What a node offers now, as far as it takes no search."""
+        self._free.pop(name, None)
+        if not is_offered(self._cluster.node(name)):
+            return None
+        steps = self._offer(name, want, may_search=False)
+        try:
+            while True:
+                next(steps)
+        except StopIteration as end:
+            offer: _Offer | None = end.value
+            return offer
+
+    def _offer(
+        self, name: str, want: SliceWant, *, may_search: bool = True
+    ) -> Generator[tuple[Carve, ...], None, _Offer | None]:
+        node, of_node = self._cluster.node(name), self._nodes.get(name)
+        cards = [] if of_node is None else [each for each in of_node.cards if each.is_ready]
+        cards = [each for each in cards if not self._is_out((name, each.uuid))]
+        if node is None or not cards:
+            return None
+        free = self._free_of(name)
+        missing = {each: number - there for each, number in want.resources if (there := free.get(each, 0)) < number}
+        steps = cuts(self._cutter, cards, missing, _spoken(cards, free), may_search=may_search)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found, left = end.value
+                return _Offer(node, tuple(found), left) if found else None
+            yield ()
 
     def _is_out(self, gpu: Gpu) -> bool:
         return gpu in self._busy or gpu in self._taken

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -64,13 +64,15 @@ class Cutter:
             if len(known) > _MOST_KNOWN:
                 known.clear()
 
-    def best(self, card: MigCard, missing: _Amounts, spoken: tuple[str, ...]) -> Best | None:
+    def best(
+        self, card: MigCard, missing: _Amounts, spoken: tuple[str, ...], *, may_search: bool = True
+    ) -> Best | None:
         """Return the cut with the most of what is missing; None: there is none, or no time to search."""
         key = (card.kind, spoken, missing)
         try:
             return self._known[key]
         except KeyError:
-            if self.left <= 0:
+            if self.left <= 0 or not may_search:
                 return None
         wanted = _wanted(card, missing)
         slices = _slices(card, spoken)
@@ -118,12 +120,12 @@ def _search(slices: Sequence[Slice], card: MigCard, wanted: Iterable[str]) -> Cu
 
 
 def cuts(
-    cutter: Cutter, cards: Iterable[MigCard], missing: Mapping[str, int], spoken: Collection[str]
-) -> tuple[list[CardCut], Counter[str]]:
-    """Return cuts of a node's GPUs, and what they leave missing.
+    cutter: Cutter, cards: Iterable[MigCard], missing: Mapping[str, int], spoken: Collection[str], *, may_search: bool
+) -> Generator[None, None, tuple[list[CardCut], Counter[str]]]:
+    """Return cuts of a node's GPUs, and what they leave missing, in steps: each search ends one.
 
     ``spoken``: resources of which pods are on their way to some free slices. Nobody knows which of them these are, so
-    all of such a resource count as in use.
+    all of such a resource count as in use. ``may_search``: without that it is one step, by what is known.
     """
     left = {resource: number for resource, number in missing.items() if number > 0}
     found, there, taken = list[CardCut](), list(cards), tuple(sorted(spoken))
@@ -131,7 +133,10 @@ def cuts(
         wanted = tuple(sorted(left.items()))
         best: tuple[Best, MigCard] | None = None
         for card in there:
-            one = cutter.best(card, wanted, taken)
+            searches = cutter.left
+            one = cutter.best(card, wanted, taken, may_search=may_search)
+            if cutter.left < searches:
+                yield
             if one is not None and (best is None or one.rank < best[0].rank):
                 best = one, card
         if best is None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
-from typing import Final
+from collections.abc import Container, Iterable, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -49,36 +49,56 @@ def slice_wants(
 ) -> list[SliceWant]:
     """Return what is wanted, by priority and then by age. ``covered``: UIDs of pods for which slices are being made."""
     found: list[tuple[tuple[int, str, str], SliceWant]] = []
+    asked = _Asked()
     for entry in explained:
         if entry.verdict.code not in _FOR_WANT_OF_SLICES:
             continue
         groups = [entry.pods] if entry.pod_group is not None else [(uid,) for uid in entry.pods]
         for uids in groups:
-            pods = [pod for uid in uids[:_MOST_PODS] if (pod := _waiting(cluster, uid, now_ns)) is not None]
-            wanted = Counter[str]()
-            for pod in pods:
-                wanted.update(dict(_asked(pod)))
-            if wanted and wanted.total() <= _MOST_SLICES and not any(pod.uid in covered for pod in pods):
+            pods = [pod for uid in uids[:_MOST_PODS] if (pod := waiting(cluster, uid, now_ns)) is not None]
+            wanted = asked.by(pods)
+            if 0 < sum(number for _, number in wanted) <= _MOST_SLICES and not any(pod.uid in covered for pod in pods):
                 first = pods[0]
                 like = None if entry.pod_group is not None else (first.cls, first.namespace, first.queue)
-                want = SliceWant(tuple(pod.uid for pod in pods), entry.pod_group, tuple(sorted(wanted.items())), like)
+                want = SliceWant(tuple(pod.uid for pod in pods), entry.pod_group, wanted, like)
                 found.append((min((-pod.priority, pod.created, pod.uid) for pod in pods), want))
     return [want for _, want in sorted(found, key=lambda each: each[0])]
 
 
-def _waiting(cluster: Cluster, uid: str, now_ns: int) -> PodRecord | None:
-    """The pod, if it waits and may be placed now."""
+def waiting(cluster: Cluster, uid: str, now_ns: int) -> PodRecord | None:
+    """Return the pod, if it waits and may be placed now."""
     pod, setback = cluster.pod(uid), cluster.setback(uid)
     if pod is None or pod.node or pod.gated or (setback is not None and now_ns < setback.until_ns):
         return None
     return pod
 
 
-def _asked(pod: PodRecord) -> Iterator[tuple[str, int]]:
-    """Slices that a pod takes: whole ones, and one to share for each part of one that it asks for."""
-    asked = Counter({name: amount for name, amount in pod.cls.demand.extended if _is_slice(name)})
-    asked.update(slice_resource(ask.profile) for ask in pod.cls.request.shared if ask.profile)
-    yield from asked.items()
+_Amounts: TypeAlias = tuple[tuple[str, int], ...]
+
+
+class _Asked:
+    """Slices that pods take: pods alone are many, and of few classes."""
+
+    def __init__(self) -> None:
+        #: By the class's identity, with the class: it lives as long as its number is known here.
+        self._known: dict[int, tuple[PodClass, _Amounts]] = {}
+
+    def by(self, pods: Sequence[PodRecord]) -> _Amounts:
+        """Each resource with its number, sorted."""
+        if len(pods) == 1:
+            return self._by_one(pods[0].cls)
+        asked = Counter[str]()
+        for pod in pods:
+            asked.update(dict(self._by_one(pod.cls)))
+        return tuple(sorted(asked.items()))
+
+    def _by_one(self, cls: PodClass) -> _Amounts:
+        """Whole ones, and one to share for each part of one that is asked for."""
+        if id(cls) not in self._known:
+            asked = Counter({name: amount for name, amount in cls.demand.extended if _is_slice(name)})
+            asked.update(slice_resource(ask.profile) for ask in cls.request.shared if ask.profile)
+            self._known[id(cls)] = cls, tuple(sorted(asked.items()))
+        return self._known[id(cls)][1]
 
 
 def _is_slice(name: str) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from kube.client.api import Api
 from kube.client.resources import GPU_NODES
@@ -194,11 +195,32 @@ async def test_what_goes_does_not_count_where_nobody_knows_whether_it_was_asked_
     assert it.cluster.free_slices("n1") == {}
 
 
+async def test_what_goes_is_charged_before_any_other_work_has_its_turn() -> None:
+    it = await scene(WANTS_ALL)
+    it.decide()
+    turns: list[tuple[int, dict[str, int]]] = []
+
+    async def watch() -> None:
+        while True:
+            turns.append((len(it.carving.attempts.in_flight), it.cluster.free_slices("n1")))
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        await anyio.lowlevel.checkpoint()
+        await it.carving.look()
+        tasks.cancel_scope.cancel()
+    assert (0, {ONE: 1}) in turns
+    assert (1, {}) in turns
+    assert set(map(str, turns)) == {str((0, {ONE: 1})), str((1, {}))}
+    assert len(await it.asked()) == 1
+
+
 async def test_what_an_administrator_asks_of_a_gpu_meanwhile_stays() -> None:
     it = await scene(WANTS_ALL)
     it.decide()
     by_hand = {"mig": [{"uuid": "GPU-a", "attempt": "by-hand", "layout": []}]}
-    ((carve, attempt),), _ = it.carving._choose(anyio.current_time())
+    ((carve, attempt),), _ = await it.carving._think(anyio.current_time())
     await it.api.patch(GPU_NODES, "n1", {"spec": by_hand})
     await it.follow()
     await it.carving._ask(carve, attempt)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from collections import Counter
+from typing import Any
 
-from scheduler.core.carving.choosing import Chosen, choose
+import pytest
+from typing_extensions import override
+
+from scheduler.core.carving.choosing import Chosen, Look
 from scheduler.core.carving.cutting import Cutter
 from scheduler.core.carving.wanting import slice_wants
 from scheduler.core.model.mig_card import MigNode
@@ -17,7 +21,10 @@ def chosen(there: list[tuple[MigNode, Node]], *objects: object, busy: tuple[tupl
     made, explained = decided(*(each for _, each in there), *objects)
     wants = slice_wants(made, explained, now_ns=0, covered=())
     before = made.validate()
-    found = choose(made, wants, {each.name: each for each, _ in there}, busy=busy, cutter=Cutter(), now_ns=0)
+    look = Look(made, {each.name: each for each, _ in there}, busy=busy, cutter=Cutter(), now_ns=0)
+    for _ in look.steps(wants):
+        pass
+    found = look.chosen
     assert made.validate() == before == []
     return found
 
@@ -101,6 +108,61 @@ def test_a_pod_that_lacks_one_of_two_slices_gets_one() -> None:
     found = chosen(there, pod("p", extended={ONE: "2"}))
     assert [each.cut.new for each in found.carves] == [((ONE, 1),)]
     assert [each.cut.gone for each in found.carves] == [()]
+
+
+def test_a_look_is_many_steps_and_each_looks_at_few_nodes() -> None:
+    there = on(*(mig_node(f"n{number:03}", card(f"GPU-{number}", "7g@0!")) for number in range(200)))
+    made, explained = decided(
+        *(each for _, each in there),
+        *(bound(pod(f"b{number}", extended={SEVEN: "1"}), f"n{number:03}") for number in range(200)),
+        pod("p", extended={TWO: "1"}),
+    )
+    wants = slice_wants(made, explained, now_ns=0, covered=())
+    nodes, read = {each.name: each for each, _ in there}, Counter[str]()
+
+    class Counted(dict[str, MigNode]):
+        @override
+        def get(self, name: str, default: Any = None) -> Any:
+            read[name] += 1
+            return super().get(name, default)
+
+    look = Look(made, Counted(nodes), busy=(), cutter=Cutter(), now_ns=0)
+    steps = []
+    for carves in look.steps(wants):
+        steps.append((read.total(), carves))
+        read.clear()
+    assert sum(number for number, _ in steps) + read.total() == 200
+    assert max(number for number, _ in steps) <= 64
+    assert len(steps) >= 4
+
+
+@pytest.mark.parametrize("after", ["the slice is used", "the node is not offered", "the node is gone"])
+def test_what_has_changed_since_it_was_looked_at_is_not_chosen_and_looked_at_again(after: str) -> None:
+    there = mig_node("n1", card("GPU-a"))
+    made, explained = decided(shown(there), pod("p", extended={TWO: "1"}))
+    nodes = {"n1": there}
+    look = Look(made, nodes, busy=(), cutter=Cutter(), now_ns=0)
+    steps = look.steps(slice_wants(made, explained, now_ns=0, covered=()))
+    assert next(steps) == ()
+    if after == "the slice is used":
+        nodes["n1"] = mig_node("n1", card("GPU-a", "7g@0!"))
+    elif after == "the node is not offered":
+        made.upsert_node(shown(there, labels={}))
+    else:
+        made.remove_node("n1")
+    assert [carves for carves in steps if carves] == []
+    assert (look.chosen.none, [want.uids for want in look.chosen.rest]) == ((), [("uid-p",)])
+
+
+def test_of_a_pod_that_was_bound_meanwhile_nothing_is_said() -> None:
+    there = mig_node("n1", card("GPU-a"))
+    made, explained = decided(shown(there), pod("p", extended={TWO: "1"}))
+    look = Look(made, {"n1": there}, busy=(), cutter=Cutter(), now_ns=0)
+    steps = look.steps(slice_wants(made, explained, now_ns=0, covered=()))
+    next(steps)
+    made.upsert_pod(bound(pod("p", extended={TWO: "1"}), "n1"))
+    assert [carves for carves in steps if carves] == []
+    assert look.chosen == Chosen((), (), ())
 
 
 def test_a_gang_gets_slices_on_several_nodes_at_once() -> None:

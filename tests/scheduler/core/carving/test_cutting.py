@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 
 import pytest
 
-from scheduler.core.carving.cutting import CardCut, Cutter, cuts
+from scheduler.core.carving import cutting
+from scheduler.core.carving.cutting import CardCut, Cutter
 from scheduler.core.model.mig_card import MigCard, MigSlice
 from tests.scheduler.core.carving.cards import ONE, PROFILES, SEVEN, THREE, TWO, card
 
@@ -15,6 +17,21 @@ def cutter(most: int = 32) -> Cutter:
     made = Cutter()
     made.begin(most)
     return made
+
+
+def cuts(
+    made: Cutter, cards: Iterable[MigCard], missing: Mapping[str, int], spoken: Collection[str]
+) -> tuple[list[CardCut], Counter[str]]:
+    """All steps; each is one search."""
+    steps, before = cutting.cuts(made, cards, missing, spoken, may_search=True), made.left
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: tuple[list[CardCut], Counter[str]] = end.value
+            return found
+        assert made.left == before - 1
+        before = made.left
 
 
 def layouts(found: list[CardCut]) -> list[tuple[str, list[str]]]:
@@ -67,6 +84,18 @@ def test_gpus_that_are_alike_are_searched_once_and_no_more_than_there_is_time_fo
     assert cuts(made, [card("a", "1g@0!")], Counter({TWO: 1}), ()) == ([], Counter({TWO: 1}))
     made.begin(1)
     assert layouts(cuts(made, [card("a", "1g@0!")], Counter({TWO: 1}), ())[0]) == [("a", ["1g@0", "2g@2"])]
+
+
+def test_without_a_search_only_what_is_known_is_found() -> None:
+    made = cutter()
+    known = cutting.cuts(made, [card("a")], Counter({TWO: 1}), (), may_search=False)
+    with pytest.raises(StopIteration) as nothing:
+        next(known)
+    assert (nothing.value.value, made.left) == (([], Counter({TWO: 1})), 32)
+    found = cuts(made, [card("a")], Counter({TWO: 1}), ())
+    with pytest.raises(StopIteration) as same:
+        next(cutting.cuts(made, [card("a")], Counter({TWO: 1}), (), may_search=False))
+    assert (same.value.value, made.left) == (found, 31)
 
 
 def test_gpus_are_of_one_kind_only_where_they_can_be_cut_alike() -> None:
