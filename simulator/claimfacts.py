@@ -5,10 +5,11 @@ Nothing here is shared with the product (but for names on the wire), as in facts
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from simulator.checks.counting import amount
 from simulator.facts import Json, PodFacts
@@ -18,6 +19,7 @@ from wire import names
 DeviceId = tuple[str, str, str]
 #: Namespace, name.
 Key = tuple[str, str]
+_SIDE: Final = re.compile(r'(?P<no>!?)device\.attributes\["[^"]*"\]\.big')
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,8 @@ class SliceFacts:
     """One version of a ResourceSlice of a node. ``capacities``: of each of its devices that is shared.
 
     ``whole``: names of devices that one claim has as a whole, that are not tainted, and that draw on no counter.
-    ``counters``: of its pool, by set and name; ``draws``: device -> what of them it takes.
+    ``counters``: of its pool, by set and name; ``draws``: device -> what of them it takes. ``shared``: those like
+    ``whole`` that several claims have in parts; ``big``: those with this attribute.
     """
 
     pool: tuple[str, str]
@@ -127,6 +130,8 @@ class SliceFacts:
     uuids: Mapping[str, str] = field(default_factory=dict)
     counters: Mapping[tuple[str, str], Fraction] = field(default_factory=dict)
     draws: Mapping[str, Mapping[tuple[str, str], Fraction]] = field(default_factory=dict)
+    shared: frozenset[str] = frozenset()
+    big: frozenset[str] = frozenset()
 
 
 def device_slice(raw: Json) -> SliceFacts:
@@ -146,7 +151,15 @@ def device_slice(raw: Json) -> SliceFacts:
         uuids={each["name"]: uuid for each in devices if (uuid := _uuid(each, spec["driver"]))},
         counters=_counters(spec.get("sharedCounters") or (), "name"),
         draws={each["name"]: _counters(each.get("consumesCounters") or (), "counterSet") for each in devices},
+        shared=frozenset(each["name"] for each in plain if each in shared),
+        big=frozenset(each["name"] for each in devices if (each.get("attributes") or {}).get("big", {}).get("bool")),
     )
+
+
+def side_of(spec: Json) -> bool | None:
+    """Whether a DeviceClass takes devices that are ``big`` alone, or those that are not; None: any others."""
+    found = [_SIDE.fullmatch((each.get("cel") or {}).get("expression", "")) for each in spec.get("selectors") or ()]
+    return not found[0]["no"] if len(found) == 1 and found[0] is not None else None
 
 
 def _uuid(device: Json, driver: str) -> str:

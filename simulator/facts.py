@@ -263,7 +263,7 @@ def pod(raw: Json) -> PodFacts:
 
 
 def asks_other_gpus(spec: Json) -> bool:
-    """Whether a container asks for GPUs by other vendors' names."""
+    """Whether a container asks for GPUs by other vendors' names. That of a share by a claim is no such name."""
     return any(map(_is_other_gpu, _containers(spec)))
 
 
@@ -348,7 +348,7 @@ def _limits(container: Json) -> Json:
 
 
 def _is_other_gpu(container: Json) -> bool:
-    others = [name for name in _limits(container) if not _is_device(name)]
+    others = [name for name in _limits(container) if not _is_device(name) and name != names.GPU_SHARE_RESOURCE]
     return any("gpu" in name or name.startswith("nvidia.com/") for name in others)
 
 

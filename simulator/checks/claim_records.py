@@ -38,6 +38,8 @@ class ClaimRecords:
     provisioning: set[str] = field(default_factory=set)
     #: DeviceClass -> the extended resource for which it stands.
     extended: dict[str, str] = field(default_factory=dict)
+    #: DeviceClass -> whether it takes devices that are ``big``, or those that are not; others are left out.
+    sides: dict[str, bool] = field(default_factory=dict)
     #: Device -> claims (UIDs) that have it.
     holders: dict[DeviceId, dict[str, Held]] = field(default_factory=dict)
     #: Claim (UID) -> the version in which it got the devices that it has.
@@ -110,6 +112,9 @@ class ClaimRecords:
         is_plain = not is_gone and not spec.get("selectors")
         (self.plain_classes.add if is_plain else self.plain_classes.discard)(name)
         self.extended.pop(name, None)
+        self.sides.pop(name, None)
+        if not is_gone and (side := claimfacts.side_of(spec)) is not None:
+            self.sides[name] = side
         if spec.get("extendedResourceName") and not is_gone:
             self.extended[name] = spec["extendedResourceName"]
 
@@ -124,13 +129,18 @@ class ClaimRecords:
         makes = not is_gone and raw.get("provisioner") != _NO_PROVISIONER
         (self.provisioning.add if makes else self.provisioning.discard)(raw["metadata"]["name"])
 
-    def free_on(self, node: str) -> set[DeviceId]:
-        """Whole devices of a node that nobody has, of pools that are complete."""
-        free: set[DeviceId] = set()
+    def current_on(self, node: str) -> list[SliceFacts]:
+        """Slices of a node, of pools that are complete."""
+        found: list[SliceFacts] = []
         for pool in {each.pool for each in self.slices.values() if each.node == node}:
             listed = [each for each in self.slices.values() if each.pool == pool]
             newest = max(each.generation for each in listed)
             current = [each for each in listed if each.generation == newest]
             if {each.count for each in current} == {len(current)}:
-                free |= {(*pool, name) for each in current for name in each.whole}
+                found += current
+        return found
+
+    def free_on(self, node: str) -> set[DeviceId]:
+        """Whole devices of a node that nobody has, of pools that are complete."""
+        free = {(*each.pool, name) for each in self.current_on(node) for name in each.whole}
         return {device for device in free if not self.holders.get(device)}

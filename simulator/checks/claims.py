@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from simulator import claimfacts, facts
-from simulator.checks import claims_at_rest
+from simulator.checks import backed_at_rest, claims_at_rest
 from simulator.checks.both_ways import BothWays
 from simulator.checks.claim_records import KINDS, RESOURCE_CLAIMS, ClaimRecords
 from simulator.checks.prepared import Prepared
@@ -71,3 +71,4 @@ class Claims:
         """Yield pods with claims that wait though they fit, and where (L1)."""
         if self.records.has_any:
             yield from claims_at_rest.fitting(waiting, scene, self.records, kept_from=kept_from)
+            yield from backed_at_rest.fitting(waiting, scene, self.records, kept_from=kept_from)

@@ -25,8 +25,8 @@ from wire import names
 
 #: Fields of a pod's spec that say where it may be, beyond what is counted here.
 _CONSTRAINTS: Final = ("nodeSelector", "affinity", "topologySpreadConstraints", "resourceClaims", "hostNetwork")
-#: Resources that are counted here, and one that no simulated pod takes much of.
-_COUNTED: Final = frozenset({"cpu", "memory", "ephemeral-storage", names.GPU_RESOURCE})
+#: Resources that are counted here, one that no simulated pod takes much of, and one that no node offers or lacks.
+_COUNTED: Final = frozenset({"cpu", "memory", "ephemeral-storage", names.GPU_RESOURCE, names.GPU_SHARE_RESOURCE})
 #: Sources of volumes whose place is a claim's.
 _CLAIMS: Final = frozenset({"persistentVolumeClaim", "ephemeral"})
 #: Parts of labels and annotations by which pods ask to be started together, in the words of any system.
@@ -170,14 +170,14 @@ def _fits_whole(members: list[PodFacts], minimums: Minimums, free: list[Room]) -
     return is_all and packing.fits_anyhow(ready, len(ready) if minimums.has_parts else number, free)
 
 
-def is_judged(pod: PodFacts, *, with_claims: bool = False) -> bool:
+def is_judged(pod: PodFacts, *, with_claims: bool = False, also: frozenset[str] = frozenset()) -> bool:
     """Whether nothing but room keeps a waiting pod from being placed, as far as can be told here.
 
-    ``with_claims``: its claims are judged by who asks (claims_at_rest.py).
+    ``with_claims``: its claims are judged by who asks (claims_at_rest.py); ``also``: so are these resources.
     """
     spec = pod.raw["spec"]
     has_other_gpus = facts.asks_other_gpus(spec) if with_claims else pod.has_other_gpus
-    asks_others = has_other_gpus or pod.asks_slices or not _COUNTED.issuperset(_resources(spec))
+    asks_others = has_other_gpus or pod.asks_slices or not _COUNTED.union(also).issuperset(_resources(spec))
     mounts_claims = any(not _CLAIMS.isdisjoint(volume) for volume in spec.get("volumes") or ()) and not with_claims
     has_ports = any(port.get("hostPort") for each in spec.get("containers") or () for port in each.get("ports") or ())
     counted = {*(["resourceClaims"] if with_claims else ()), *(["affinity"] if _keeps_apart_alone(pod) else ())}
@@ -194,6 +194,11 @@ def is_judged(pod: PodFacts, *, with_claims: bool = False) -> bool:
 def _keeps_apart_alone(pod: PodFacts) -> bool:
     """Whether its affinity is a rule that is counted (apart.py): members of a gang would keep each other off, too."""
     return not pod.pod_group and apart.terms_of(pod.raw["spec"]) is not None
+
+
+def resources_of(pod: PodFacts) -> frozenset[str]:
+    """The resources that containers of a pod ask for by name."""
+    return frozenset(_resources(pod.raw["spec"]))
 
 
 def _resources(spec: Json) -> Iterator[str]:
