@@ -76,12 +76,11 @@ class LeavingClaims:
         """Give back the claims that are reserved for a pod; it is not decided on meanwhile.
 
         Where this process has reserved them in vain, the pod is tried again at once a few times, and then backs off.
-        What another process waits for may be left to it for a while first (core/nodes/reserved_elsewhere.py).
+        What another process reserved may be left to it for a while first (core/nodes/reserved_elsewhere.py).
         """
         claims = self._cache.cluster.claims
         is_in_vain = claims.is_own(pod.uid)
-        is_awaited = not is_in_vain and any(claim.pending for claim in claims.reserved_for(pod))
-        if is_awaited and (pause_s := claims.elsewhere.pause_s(pod.uid)):
+        if not is_in_vain and (pause_s := claims.elsewhere.pause_s(pod.uid)):
             found = await self._after_pause(pod.uid, pause_s)
             if found is None:
                 self._cache.wake.set()
@@ -90,10 +89,10 @@ class LeavingClaims:
         claims.note_leaving(pod.uid)
         try:
             left = await self._leave(pod, claims.held(pod))
-            if is_awaited:
-                claims.elsewhere.note_given_back(pod.uid)
             if is_in_vain:
                 self._cache.cluster.commits.overtaken(pod.uid, _IN_VAIN, now_ns=monotonic_ns())
+            else:
+                claims.elsewhere.note_given_back(pod.uid)
             claims.note_left(pod.uid, left)
             self._pauses_s.pop(pod.uid, None)
         except (Conflict, _Changed):

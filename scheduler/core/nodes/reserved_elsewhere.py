@@ -1,9 +1,9 @@
-"""How long a reservation is left alone that another process wrote for a pod, whose devices have to get ready.
+"""How long a reservation is left alone that another process wrote for a pod.
 
 It is no reservation to bind the pod by, so it is given back (docs/design/claims.md, rule 5). One of a leader that died
 is given back at once, as nobody waits for it. But where several schedulers work without an election, each would give
-back what the others wait for, for ever. So from the second time on it is left alone for a while first, twice as long
-each time, until one of them has waited long enough for its devices.
+back what the others are about to bind with, or wait for until its devices are ready, for ever. So from the second time
+on it is left alone for a while first, twice as long each time, until one of them has come to its end.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from kube.client.resources import PODS, QUEUES, RESOURCE_CLAIMS
 from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from simulator.claimcontroller import ClaimController
-from simulator.world import World
+from simulator.world import World, WorldSettings
 from tests.scheduler import stage
 from tests.scheduler.commit.devices import DRIVER, asks, claims_of, create_claim, devices, given, users, using
 from tests.scheduler.stage import (
@@ -37,10 +37,12 @@ _BY_CLAIM = "deviceclass.resource.kubernetes.io/gpu"
 
 
 @asynccontextmanager
-async def _stage(*counts: int, shape: str = "") -> AsyncIterator[tuple[World, ClaimController]]:
+async def _stage(
+    *counts: int, shape: str = "", settings: WorldSettings | None = None
+) -> AsyncIterator[tuple[World, ClaimController]]:
     """Nodes without a device plugin, with so many devices of a driver each."""
     async with (
-        stage.stage(*(shape or f"{len(counts)}x0").split()) as world,
+        stage.stage(*(shape or f"{len(counts)}x0").split(), settings=settings) as world,
         devices(world, *counts, resource=names.GPU_RESOURCE) as made,
     ):
         yield world, made
@@ -387,3 +389,17 @@ async def test_in_storms_of_faults_each_device_has_one_pod_and_all_pods_run_in_t
             _claim_status(world, name)["resourceClaimName"] for name in phases(world) if _claim_status(world, name)
         }
         assert named == set(claims)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_two_schedulers_without_an_election_soon_leave_each_other_the_pods_that_they_made_claims_for(
+    seed: int,
+) -> None:
+    """Each takes a claim of the other for one that a leader left which died, and gives it back the first time."""
+    settings = WorldSettings(seed=seed, schedulers=2, event_delay_s=0.5)
+    async with _stage(4, 4, settings=settings) as (world, _):
+        await create(world, *(pod(f"p{number}", gpus=1) for number in range(8)))
+        await settle(200)
+        assert set(phases(world).values()) == {"Running"}
+        made = [writes(world, user, "resourceclaims", verb="create") for user in ("scheduler", "scheduler-2")]
+        assert 8 <= sum(map(len, made)) <= 30
