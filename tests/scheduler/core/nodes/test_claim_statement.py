@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import msgspec
 import pytest
@@ -298,3 +299,21 @@ def test_answers_outlive_a_decision_beside_devices_that_reservations_hold_until_
     assert [answer(), answer()] == [("d0", True), ("d0", False)]
     feed(made, claimed("theirs", on=("a", "d0")))
     assert [answer(), answer()] == [("", True), ("", False)]
+
+
+_ON_B = {"p": ("b", {"x": "d0"})}
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [({"nodeName": "b"}, _ON_B), ({"nodeName": "a"}, {}), ({"allNodes": True}, _ON_B)],
+    ids=["another node's", "the node's own", "a pool of all nodes"],
+)
+def test_a_reservation_keeps_a_uuid_from_claims_on_its_own_node_only(
+    place: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    """Emulated GPUs have the same UUIDs on each node. A driver that publishes a node's GPUs for others is wrong."""
+    published = written_slice("s", device("d0", attributes={"uuid": "GPU-0"}), pool="pool", **place)
+    made = cluster(node("a", gpus=1), node("b"), GPU, published, claimed("x"), claiming("p", "x"))
+    feed(made, reservation("g", "a", uuid="GPU-0"))
+    assert chosen(made.decide(0)) == expected
