@@ -38,6 +38,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/backlog/kept_off.py": "tests/scheduler/core/stories/test_berths_machine.py",
     "scheduler/core/backlog/learned.py": "tests/scheduler/core/backlog/test_notes.py",
     "scheduler/core/backlog/waiting_gang.py": "tests/scheduler/core/backlog/test_backlog.py",
+    "scheduler/core/cluster_marks.py": "tests/scheduler/core/test_cluster.py",
     "scheduler/core/cluster_state.py": "tests/scheduler/core/test_cluster.py",
     "scheduler/core/model/extended_resource.py": "tests/scheduler/core/claims/test_backed.py",
     "scheduler/core/claims/asks.py": "tests/scheduler/core/claims/test_allocating.py",
