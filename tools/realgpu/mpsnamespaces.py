@@ -18,10 +18,8 @@ import pynvml
 
 from nodeagent.core import mps, mpscontrol
 from nodeagent.core.mps import Wanted
-from nodeagent.core.mpsmessages import Orders, Report, read_orders
-from nodeagent.keeper.asking import NoAnswer, Program, Refused
-from nodeagent.keeper.computemodes import ComputeModes
-from nodeagent.keeper.control import PROGRAM, Control
+from nodeagent.core.mpsmessages import Report, read_wanted
+from nodeagent.keeper.control import PROGRAM, Control, NoAnswer, Refused
 from nodeagent.keeper.daemon import Daemon
 from nodeagent.keeper.loop import Keeper
 from nodeagent.listening import Listener
@@ -57,15 +55,12 @@ class Kept:
         self.folder, self.device, self.said = folder, device, list[str]()
         self.control = Control(program, pipes=folder / "p", logs=folder)
         self._daemon = Daemon(self.control, say=self.said.append)
-        self._listener = Listener(str(folder / "s" / "s"), read=read_orders, say=self.said.append)
-        modes = ComputeModes(Program("false", {}), folder / "none", say=self.said.append)
-        self._keeper = Keeper(
-            self.control, self._daemon, self._listener, modes, interval_ns=10**9, say=self.said.append
-        )
+        self._listener = Listener(str(folder / "s" / "s"), read=read_wanted, say=self.said.append)
+        self._keeper = Keeper(self.control, self._daemon, self._listener, interval_ns=10**9, say=self.said.append)
 
     def hold(self, *wanted: Wanted) -> Report:
         """Turn until all of them are held, for a while; return the last report."""
-        self._listener.said = Orders(wanted)
+        self._listener.said = wanted
         until_s = time.monotonic() + _WITHIN_S
         while True:
             report = self._keeper.turn()
