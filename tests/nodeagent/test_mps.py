@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from nodeagent.core.caps import Tenancy
+from nodeagent.core.messages import framed
 from nodeagent.core.mps import Wanted
 from nodeagent.core.mpsmessages import Report, read_wanted, write_report
 from nodeagent.core.mpssteps import Held
@@ -81,6 +82,17 @@ async def test_a_tenant_is_ready_once_its_keeper_has_read_back_its_limits(tmp_pa
         given = on.mps.edits(MINE)
         assert given is not None
         assert given.env["CUDA_MPS_PIPE_DIRECTORY"].startswith(str(PIPES))
+
+
+async def test_a_keeper_of_a_later_version_is_heard(tmp_path: Path) -> None:
+    async with both(tmp_path) as on:
+        on.mps.prepare({POD: MINE})
+        await on.until_wanted(WANTED)
+        on.happened = anyio.Event()
+        on.keeper.send(framed({"held": [[POD, GPU, 5_120, 30, False]], "down": False, "later": {"x": 1}}))
+        with anyio.fail_after(30):
+            await on.happened.wait()
+        assert on.mps.is_ready(MINE)
 
 
 @pytest.mark.parametrize("other", [Wanted(POD, GPU, 5_121, 30), Wanted(POD, GPU, 5_120, 31)])

@@ -94,7 +94,7 @@ def test_the_socket_is_for_one_user_and_takes_no_commands(running: Process) -> N
     for said in (
         {"tenants": [[POD, f"{GPU} --force", 1, 1]]},
         {"tenants": [["x --force", GPU, 1, 1]]},
-        {"tenants": [], "quit": True},
+        {"quit": True},
     ):
         with running.agent() as attacker:
             attacker.sendall(framed(said))
@@ -106,6 +106,12 @@ def test_the_socket_is_for_one_user_and_takes_no_commands(running: Process) -> N
             pass
     with running.agent() as peer:
         assert next(reports(peer)) == Report((Held(MINE),))
+
+
+def test_an_agent_of_a_later_version_gets_its_tenants_held(running: Process) -> None:
+    with running.agent() as peer:
+        peer.sendall(framed({"tenants": [[POD, GPU, 5_120, 30]], "later": {"x": 1}}))
+        assert next(report for report in reports(peer) if report.held) == Report((Held(MINE),))
 
 
 def test_a_socket_that_can_not_be_made_is_refused(folder: Path) -> None:
