@@ -36,7 +36,7 @@ from nodeagent.settings import AgentSettings
 from nodeagent.viewing import Viewing
 from nodeagent.witnessing import Kubelet, Witnessing
 from wire.core import Pod
-from wire.crds.gpunode import PLUGIN_OFF, AgentStatus, CardHealth, Missing
+from wire.crds.gpunode import PLUGIN_OFF, AgentStatus, CardHealth, GpuNode, Missing
 
 
 class Plugin(Protocol):
@@ -160,7 +160,7 @@ class Agent:
                     tasks.start_soon(part.run)
 
     def warn_by(self, events: EventRecorder) -> None:
-        """Have what makes a GPU ill here told by Events on the Node. To be called before ``run``."""
+        """Report by Events on the Node what makes a GPU ill here. To be called before ``run``."""
         publishing = self.publishing
         self._limiting_health.events = NodeEvents(events, node=self._settings.node, seen=lambda: publishing.node)
 
@@ -180,7 +180,15 @@ class Agent:
     async def _publish(self) -> None:
         """Write the GpuNode: what an agent before this one saw stays in it until the driver was asked."""
         await self.cards.asked.wait()
+        await self.publishing.gpu_nodes.synced.wait()
+        self._resume(self.publishing.gpu_node)
         await self.publishing.run()
+
+    def _resume(self, before: GpuNode | None) -> None:
+        """Go on with what an agent before this one has reported of limits."""
+        if before is not None and self.limit_files is not None:
+            self.limit_files.resume(self._limiting_health.resume(before.status.cards or ()))
+            self.tell()
 
     def _limiting(self, warden: tuple[Connect, EventRecorder] | None, *, clock: Clock) -> Limiting:
         return Limiting(

@@ -37,11 +37,8 @@ class BackEnd(Protocol):
         """Whether what it gives this tenant's containers would limit them now. If not, they are not started."""
         ...
 
-    def ill(self, now_s: float) -> Mapping[str, str]:
-        """Return GPUs on which it has been able to limit nobody for long, and why, by UUID.
-
-        ``now_s``: the event loop's time. No I/O.
-        """
+    def ill(self, tenants: Tenants) -> Mapping[str, str]:
+        """Return GPUs on which it can limit none of these tenants now, and why, by UUID. No I/O."""
         ...
 
     async def run(self, on_change: Callable[[], None]) -> None:

@@ -78,9 +78,9 @@ class HamiCore:
         """A library that can be loaded limits everybody."""
         return True
 
-    def ill(self, now_s: float) -> Mapping[str, str]:
+    def ill(self, tenants: Tenants) -> Mapping[str, str]:
         """It is the same on all GPUs: what is wrong is ``trouble``."""
-        del now_s
+        del tenants
         return {}
 
     async def run(self, on_change: Callable[[], None]) -> None:

@@ -25,6 +25,7 @@ from nodeagent.core import limitsfile
 from nodeagent.core.caps import Tenancy
 from nodeagent.core.edits import Edits, merged
 from nodeagent.core.judging import Key
+from nodeagent.core.lasting import Lasting
 from nodeagent.core.lingering import Lingering
 from nodeagent.core.viewfile import is_sound
 from wire.crds.gpunode import Missing
@@ -34,6 +35,8 @@ _log: Final = logging.getLogger(__name__)
 MOST_TENANTS: Final = 1_024
 #: A tenant that is in no book any more keeps its files so long: its containers that run have them.
 KEPT_S: Final = 60.0
+#: A back end takes a moment to come up. A GPU on which it limits nobody for longer is ill.
+ILL_AFTER_S: Final = 30.0
 #: Between two looks at books where nobody said that they changed, and at what is in place.
 _EVERY_S: Final = 1.0
 _LOOK_EVERY_S: Final = 5.0
@@ -43,8 +46,8 @@ class LimitFiles:
     """``tenants``: what each pod holds. ``cdi``: where the container runtime looks for files.
 
     ``on_look`` is called with the caps that hold, by the back end that holds them, after each look. ``on_ill`` gets the
-    GPUs on which a back end has long limited nobody, and why, where they are others. ``on_change``: a back end has got
-    into trouble or out of it.
+    GPUs on which a back end has limited no tenant for 30 s, and why, where they are others. ``on_change``: a back end
+    has got into trouble or out of it.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class LimitFiles:
         #: By back end: why it can limit nobody.
         self.troubles: Mapping[str, str] = {}
         self._ill: Mapping[str, str] = {}
+        self._illness = Lasting(ILL_AFTER_S)
         self._looked_s: float | None = None
 
     @property
@@ -81,6 +85,14 @@ class LimitFiles:
     def missing(self) -> list[Missing]:
         """Say which back ends can limit nobody, and why."""
         return [Missing(what=f"{CAPS} by {name}", why=why) for name, why in self.troubles.items() if why]
+
+    def resume(self, ill: Mapping[str, str]) -> None:
+        """Take in GPUs that an agent before this one has called ill, and why.
+
+        At the next look they are ill still, with no further wait, or well.
+        """
+        self._ill = {**ill, **self._ill}
+        self._illness.begin(ill)
 
     def look(self) -> None:
         """Have the tenants asked for again: a container may start a moment after its pod is in a book."""
@@ -119,15 +131,18 @@ class LimitFiles:
         self._on_change()
 
     def _judge(self, now_s: float) -> None:
-        """Pass on which GPUs a back end calls ill, where these are others."""
-        ill = {uuid: why for one in self._back_ends for uuid, why in one.ill(now_s).items()}
+        """Pass on which GPUs back ends have called ill for long, where these are others."""
+        tenants = self._sound()
+        found = {uuid: why for one in self._back_ends for uuid, why in one.ill(tenants).items()}
+        lasting = self._illness.take(found, now_s)
+        ill = {uuid: why for uuid, why in found.items() if uuid in lasting}
         if ill != self._ill:
             self._ill = ill
             self._on_ill(ill)
 
     def _follow(self, troubles: Mapping[str, str]) -> None:
         """Bring folders and file to what books say. Raises OSError, NoCdi."""
-        there = {pod: held for pod, held in sorted(self._tenants().items())[:MOST_TENANTS] if is_sound(pod)}
+        there = self._sound()
         now_s = anyio.current_time()
         kept = self._lingering.take(there, now_s)
         given = {pod: self._edits_of(held, troubles) for pod, held in there.items()}
@@ -142,6 +157,10 @@ class LimitFiles:
             self._written = wanted
         for one in self._back_ends:
             one.tidy(kept, now_s)
+
+    def _sound(self) -> Tenants:
+        """Return the tenants that can have a device."""
+        return {pod: held for pod, held in sorted(self._tenants().items())[:MOST_TENANTS] if is_sound(pod)}
 
     def _edits_of(self, held: Sequence[Tenancy], troubles: Mapping[str, str]) -> Edits | None:
         """What a tenant's containers get; None: it has no device in the file, for now or at all."""

@@ -18,7 +18,6 @@ from nodeagent.core import mps, mpsedits
 from nodeagent.core.caps import Tenancy
 from nodeagent.core.edits import Edits
 from nodeagent.core.judging import Key
-from nodeagent.core.lasting import Lasting
 from nodeagent.core.lingering import Lingering
 from nodeagent.core.mps import Wanted
 from nodeagent.core.mpsmessages import Report, read_report, write_wanted
@@ -28,8 +27,6 @@ from nodeagent.socketlink import SocketLink
 _log: Final = logging.getLogger(__name__)
 #: A keeper reports every 5 s, or later by its administrator's choice. One that is silent for longer hangs.
 SILENT_S: Final = 90.0
-#: A server takes a moment to come up. One that is away for longer is gone.
-GONE_S: Final = 30.0
 #: A pod may be in no book while a lost reservation is made again. A container that runs can't be given another folder.
 KEPT_S: Final = 600.0
 
@@ -48,7 +45,6 @@ class Mps:
         self._why = "no MPS keeper has reported yet"
         self._is_down = False
         self._reported_gone: tuple[str, ...] = ()
-        self._gone = Lasting(GONE_S)
         self._lingering = Lingering(KEPT_S)
         self._heard_s: float | None = None
         self._on_change: Callable[[], None] = lambda: None
@@ -100,12 +96,13 @@ class Mps:
             if one is not None and one.memory_mib and (held := self._holding(one)) is not None and held.was_joined
         }
 
-    def ill(self, now_s: float) -> Mapping[str, str]:
-        """Return GPUs whose server tenants want and which is gone. All of them, where the daemon is."""
-        is_down = bool(self.trouble())
-        gone = {one.device for one in self._wanted.values()} if is_down else set(self._reported_gone)
-        why = "no MPS daemon serves the node" if is_down else "its MPS server has ended, or does not come up"
-        return dict.fromkeys(sorted(self._gone.take(gone, now_s)), why)
+    def ill(self, tenants: Tenants) -> Mapping[str, str]:
+        """Return GPUs of tenants whose server is gone. All of them, where the daemon is."""
+        devices = {one.device for held in tenants.values() if (one := mpsedits.wanted(held)) is not None}
+        if self.trouble():
+            return dict.fromkeys(sorted(devices), "no MPS daemon serves the node")
+        gone = sorted(devices.intersection(self._reported_gone))
+        return dict.fromkeys(gone, "its MPS server has ended, or does not come up")
 
     def _holding(self, wanted: Wanted) -> Held | None:
         held = self._held.get(wanted.key)

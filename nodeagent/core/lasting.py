@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 
@@ -11,6 +12,10 @@ class Lasting:
     def __init__(self, grace_s: float) -> None:
         self._grace_s = grace_s
         self._since_s: dict[str, float] = {}
+
+    def begin(self, found: Collection[str]) -> None:
+        """Begin with what has been so for long enough already, as something before this one has seen."""
+        self._since_s |= dict.fromkeys(found, -math.inf)
 
     def take(self, found: Collection[str], now_s: float) -> frozenset[str]:
         """Take what is so now; return what has been so for long enough."""

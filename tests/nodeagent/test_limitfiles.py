@@ -10,12 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
-from nodeagent.backend import Tenants
+from nodeagent.backend import BackEnd, Tenants
 from nodeagent.core.caps import Tenancy
 from nodeagent.core.edits import Edits
 from nodeagent.core.judging import Key
-from nodeagent.limitfiles import KEPT_S, LimitFiles
+from nodeagent.core.mps import Wanted
+from nodeagent.core.mpsmessages import Report, read_wanted, write_report
+from nodeagent.core.mpssteps import Held
+from nodeagent.limitfiles import ILL_AFTER_S, KEPT_S, LimitFiles
+from nodeagent.listening import Listener
+from nodeagent.mps import Mps
+from tests.nodeagent.core.test_mps import GPU, PIPES
+from tests.nodeagent.core.test_mps import POD as MPS_POD
+from tests.nodeagent.core.test_mpsedits import holding as mps_holding
 from tests.nodeagent.node import scene
 from tests.nodeagent.test_limiting import BOOK, MINE, OTHER, POD, entry, told
 
@@ -46,9 +55,8 @@ class Played:
     def is_ready(self, tenant: Sequence[Tenancy]) -> bool:
         return self.is_prompt
 
-    def ill(self, now_s: float) -> Mapping[str, str]:
-        assert now_s == anyio.current_time()
-        return self.gone
+    def ill(self, tenants: Tenants) -> Mapping[str, str]:
+        return self.gone if tenants else {}
 
     async def run(self, on_change: Callable[[], None]) -> None:
         self.on_change = on_change
@@ -84,7 +92,7 @@ def devices(cdi: Path) -> dict[str, Any]:
 
 @asynccontextmanager
 async def files(
-    cdi: Path, tenants: dict[str, list[Tenancy]], *back_ends: Played, **how: Any
+    cdi: Path, tenants: dict[str, list[Tenancy]], *back_ends: BackEnd, **how: Any
 ) -> AsyncIterator[LimitFiles]:
     made = LimitFiles(back_ends, tenants=lambda: tenants, cdi=cdi, **how)
     async with anyio.create_task_group() as tasks:
@@ -215,6 +223,51 @@ async def test_a_cap_that_holds_no_more_is_told_also_while_no_file_can_be_writte
         back_end.holds, back_end.is_unseen = {MINE}, True
         await anyio.sleep(5)
         assert looks[2:] == [{"hami-core": set()}]
+
+
+@pytest.mark.parametrize(
+    ("report", "why"),
+    [
+        (None, "no MPS daemon serves the node"),
+        (Report(why="can't be started", is_down=True), "no MPS daemon serves the node"),
+        (Report(why="not ready", gone=(GPU,)), "its MPS server has ended, or does not come up"),
+    ],
+)
+async def test_a_gpu_that_mps_serves_not_even_once_is_ill_after_a_while(
+    tmp_path: Path, report: Report | None, why: str
+) -> None:
+    """With the real back end, and a keeper at the other end of its socket, or none."""
+    ill: list[Mapping[str, str]] = []
+    mps = Mps(tmp_path / "keeper.sock", PIPES)
+    keeper = Listener(str(tmp_path / "keeper.sock"), read=read_wanted, say=lambda _: None)
+    tenants = {MPS_POD: [mps_holding(cap_mib=5_120)]}
+
+    async def says(report: Report) -> None:
+        keeper.wait(0)
+        assert keeper.send(write_report(report))
+        await anyio.sleep(0.1)
+
+    async with files(tmp_path / "cdi", tenants, mps, on_ill=ill.append):
+        if report is not None:
+            await says(report)
+        await anyio.sleep(ILL_AFTER_S - 2)
+        assert ill == []
+        await anyio.sleep(4)
+        assert ill == [{GPU: why}]
+        await says(Report((Held(Wanted(MPS_POD, GPU, 5_120, 100)),)))
+        await anyio.sleep(2)
+        assert ill[1:] == [{}]
+    keeper.close()
+
+
+async def test_a_gpu_is_ill_for_tenants_that_are_there_and_for_no_others(tmp_path: Path) -> None:
+    ill: list[Mapping[str, str]] = []
+    back_end, tenants = Played(gone={"GPU-a": "its server has ended"}), {POD: [holding()]}
+    async with files(tmp_path, tenants, back_end, on_ill=ill.append):
+        await anyio.sleep(ILL_AFTER_S + 2)
+        tenants.clear()
+        await anyio.sleep(2)
+        assert ill == [{"GPU-a": "its server has ended"}, {}]
 
 
 async def test_what_holds_is_told_in_the_gpu_node_without_a_warden(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import anyio
 
 from kube.client.resources import EVENTS
+from nodeagent.limitfiles import ILL_AFTER_S
 from tests.nodeagent.node import NODE, Scene, scene
 from tests.nodeagent.test_limitfiles import Played
 from tests.nodeagent.test_limiting import BOOK
@@ -24,7 +25,9 @@ async def test_a_gpu_that_a_back_end_calls_ill_is_told_with_one_event_and_is_wel
         await anyio.sleep(3.0)
         well = await health(it)
         back_end.gone = {"GPU-a": "its server has ended"}
-        await anyio.sleep(5.0)
+        await anyio.sleep(ILL_AFTER_S - 5.0)
+        assert await health(it) == well
+        await anyio.sleep(10.0)
         (cards, healthy) = await health(it)
         (ill,) = [card for card in cards if card is not None]
         assert (ill.state, ill.reason) == ("ill", "MPSGone: its server has ended")
@@ -43,3 +46,26 @@ async def test_a_gpu_that_a_back_end_calls_ill_is_told_with_one_event_and_is_wel
         assert [(each.reason, each.note) for each in events] == [("MPSGone", "GPU-a: its server has ended")]
         assert events[0].regarding is not None
         assert (events[0].regarding.kind, events[0].regarding.name) == ("Node", NODE)
+
+
+async def test_a_gpu_stays_ill_over_a_restart_of_the_agent_without_another_event(tmp_path: Path) -> None:
+    back_end = Played(gone={"GPU-a": "its server has ended"})
+    async with scene() as it:
+        await it.reserve(**BOOK)
+        first = await it.start(back_ends=[back_end], limits_cdi=tmp_path)
+        await anyio.sleep(2 * ILL_AFTER_S)
+        ill = await health(it)
+        assert [card.reason for card in ill[0] if card is not None] == ["MPSGone: its server has ended"]
+        first.cancel()
+        await anyio.sleep(1.0)
+        second = await it.start(back_ends=[back_end], limits_cdi=tmp_path)
+        for _ in range(120):
+            await anyio.sleep(0.5)
+            assert await health(it) == ill
+        second.cancel()
+        await anyio.sleep(1.0)
+        back_end.gone = {}
+        await it.start(back_ends=[back_end], limits_cdi=tmp_path)
+        await anyio.sleep(5.0)
+        assert await health(it) == ([None, None], ill[1] + 1)
+        assert len((await it.api.list(EVENTS)).items) == 1

@@ -16,7 +16,7 @@ from nodeagent.core.mps import Wanted
 from nodeagent.core.mpsmessages import Report, read_wanted, write_report
 from nodeagent.core.mpssteps import Held
 from nodeagent.listening import Listener
-from nodeagent.mps import GONE_S, KEPT_S, Mps
+from nodeagent.mps import KEPT_S, Mps
 from tests.nodeagent.core.test_mps import GPU, PIPES, POD
 from tests.nodeagent.core.test_mpsedits import holding
 
@@ -170,24 +170,23 @@ async def test_a_daemon_that_is_down_is_trouble_and_a_gpu_that_is_not_served_is_
         assert on.mps.trouble() == ""
 
 
-async def test_a_gpu_whose_server_is_away_for_long_is_ill_until_it_serves(tmp_path: Path) -> None:
+async def test_a_gpu_is_ill_while_its_server_is_away_and_while_no_daemon_serves(tmp_path: Path) -> None:
+    tenants = {POD: MINE}
     async with both(tmp_path) as on:
-        on.mps.prepare({POD: MINE})
+        on.mps.prepare(tenants)
         await on.until_wanted(WANTED)
         await on.report(Report(gone=(GPU,)))
-        assert on.mps.ill(100.0) == {}
-        assert on.mps.ill(100.0 + GONE_S) == {GPU: "its MPS server has ended, or does not come up"}
+        assert on.mps.ill(tenants) == {GPU: "its MPS server has ended, or does not come up"}
         await on.report(Report((Held(WANTED),)))
-        assert on.mps.ill(131.0) == {}
+        assert on.mps.ill(tenants) == {}
         await on.report(Report(why="it does not answer", is_down=True))
-        assert on.mps.ill(140.0) == {}
-        on.mps.prepare({POD: MINE})
-        assert on.mps.ill(140.0 + GONE_S) == {GPU: "no MPS daemon serves the node"}
+        assert on.mps.ill(tenants) == {GPU: "no MPS daemon serves the node"}
 
 
 def test_a_gpu_without_tenants_of_mps_is_not_ill_for_want_of_a_keeper() -> None:
     it = Mps(Path("/nowhere"), PIPES)
-    assert (it.ill(0.0), it.ill(GONE_S)) == ({}, {})
+    assert it.ill({}) == it.ill({POD: [holding()]}) == {}
+    assert list(it.ill({POD: MINE})) == [GPU]
 
 
 def test_a_tenant_that_mps_does_not_serve_is_not_waited_for() -> None:
