@@ -26,6 +26,8 @@ SOCKET: Final = "control"
 LONGEST_PATH: Final = 107
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _GPU: Final = "GPU-"
+#: Before the digits of a pod's UID in its namespace's name.
+_TENANT: Final = "t"
 #: Digits of a GPU's UUID in its server's name. A path to a socket has 107 bytes.
 _DIGITS: Final = 16
 
@@ -62,7 +64,14 @@ def server(device: str) -> str:
 
 def namespace(pod_uid: str) -> str:
     """Return the name of a tenant's namespace, of the same signs."""
-    return "t" + pod_uid.replace("-", "")
+    return _TENANT + pod_uid.replace("-", "")
+
+
+def pod_of(namespace: str) -> str:
+    """Return the UID of the pod whose namespace has this name; "" for another name."""
+    digits = namespace.removeprefix(_TENANT)
+    uid = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return uid if _UUID.fullmatch(uid) and _TENANT + digits == namespace else ""
 
 
 def folder(pipes: PurePosixPath, of: Wanted) -> PurePosixPath:

@@ -2,7 +2,8 @@
 
 Read as documented (NVIDIA, MPS v3 Interface): ``list --format=csv,noheader``, one line each, columns in a fixed order.
 A line that is not of the form counts for nothing, so what it would name is not in place. Names of processes are chosen
-by tenants: they come last in a line, and a line that a name has made is one more client, of any namespace.
+by tenants: they come last in a line, and a line that a name has made is one more client, of any namespace
+(nodeagent/core/mpsjoining.py).
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Final
 MOST_BYTES: Final = 1 << 20
 _READY: Final = "ready"
 _NAME: Final = re.compile(r"[a-z0-9_]{1,64}")
+#: The highest has seven digits.
+_PID: Final = re.compile(r"[1-9][0-9]{0,6}")
 _NUMBER: Final = re.compile(r"([0-9]{1,12})(?:\.([0-9]{1,6}))?")
 _UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _MILLIS: Final = 1_000
@@ -43,13 +46,26 @@ class Namespace:
 
 
 @dataclass(frozen=True, slots=True)
+class Client:
+    """A process, as the daemon lists it. ``pid``: in the daemon's PID namespace."""
+
+    pid: int
+    server: str
+    namespace: str
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Server and namespace."""
+        return self.server, self.namespace
+
+
+@dataclass(frozen=True, slots=True)
 class Said:
     """All that was said at one time."""
 
     servers: tuple[Server, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
-    #: Server and namespace of each client.
-    clients: frozenset[tuple[str, str]] = frozenset()
+    clients: frozenset[Client] = frozenset()
 
 
 def servers(answer: str) -> tuple[Server, ...]:
@@ -70,13 +86,17 @@ def namespaces(answer: str) -> tuple[Namespace, ...]:
     )
 
 
-def clients(answer: str) -> frozenset[tuple[str, str]]:
-    """Read ``client list``: pid, server, device, namespace, program."""
-    return frozenset(
-        (cells[1], cells[3])
-        for cells in _lines(answer)
-        if len(cells) >= 5 and cells[0].isdecimal() and _NAME.fullmatch(cells[1]) and _NAME.fullmatch(cells[3])
-    )
+def clients(answer: str) -> frozenset[Client]:
+    """Read ``client list``: pid, server, device, namespace, program.
+
+    A process is a client of one namespace. One that is listed in several is a client of none: a line is false.
+    """
+    places: dict[int, set[Client]] = {}
+    for cells in _lines(answer):
+        if len(cells) >= 5 and _PID.fullmatch(cells[0]) and _NAME.fullmatch(cells[1]) and _NAME.fullmatch(cells[3]):
+            pid = int(cells[0])
+            places.setdefault(pid, set()).add(Client(pid, cells[1], cells[3]))
+    return frozenset(one for found in places.values() if len(found) == 1 for one in found)
 
 
 def memory_bytes(text: str) -> int | None:

@@ -56,10 +56,10 @@ def commands(wanted: Iterable[Wanted], said: Said, *, pipes: PurePosixPath) -> t
 def held(
     wanted: Iterable[Wanted], said: Said, *, pipes: PurePosixPath, joined: Iterable[tuple[str, str]]
 ) -> tuple[Held, ...]:
-    """Return which tenants' namespaces have their limits now. ``joined``: server and namespace of clients so far."""
+    """Return which tenants' namespaces have their limits now. ``joined``: servers and namespaces that had a client."""
     servers = {one.name: one for one in said.servers}
     found = {(one.server, one.name): one for one in said.namespaces}
-    seen = {*joined, *said.clients}
+    seen = frozenset(joined)
     held = []
     for one in mps.alone(wanted):
         where = (mps.server(one.device), mps.namespace(one.pod_uid))

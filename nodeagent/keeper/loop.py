@@ -16,15 +16,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from nodeagent.core import mps, mpssteps
+from nodeagent.core import mps, mpsjoining, mpssteps
 from nodeagent.core.mps import Wanted
-from nodeagent.core.mpscontrol import Said
+from nodeagent.core.mpsjoining import Place
 from nodeagent.core.mpsmessages import Report, write_report
 from nodeagent.core.mpspauses import Pauses
 from nodeagent.core.mpssteps import Command
 from nodeagent.keeper.control import Control, NoAnswer, Refused, Stopped
 from nodeagent.keeper.daemon import Daemon
 from nodeagent.listening import Listener
+from nodeagent.warden.processes import Processes
 
 #: Between two looks at least: each is three processes.
 _PAUSE_NS: Final = 10**8
@@ -35,7 +36,7 @@ COMMANDS_NS: Final = 10 * 10**9
 
 
 class Keeper:
-    """``interval_ns``: between two looks where nothing is new."""
+    """``interval_ns``: between two looks where nothing is new. ``processes``: those of the node."""
 
     def __init__(
         self,
@@ -44,12 +45,14 @@ class Keeper:
         listener: Listener[tuple[Wanted, ...]],
         *,
         interval_ns: int,
+        processes: Processes,
         say: Callable[[str], None],
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._control, self._daemon, self._listener = control, daemon, listener
         self._interval_ns, self._say, self._clock_ns = interval_ns, say, clock_ns
-        self._joined: frozenset[tuple[str, str]] = frozenset()
+        self._processes = processes
+        self._joined: frozenset[Place] = frozenset()
         self._pauses = Pauses()
         self._said = ""
 
@@ -84,7 +87,8 @@ class Keeper:
             # One that was just started does not answer yet; none is started beside one that answers.
             why = self._daemon.tend(self._clock_ns()) or f"the MPS control daemon does not answer: {error}"
             return Report(why=why, is_down=True)
-        self._joined = _joined(self._joined, said)
+        pods = {one.pid: self._pod_of(one.pid) for one in mpsjoining.in_question(self._joined, said)}
+        self._joined = mpsjoining.joined(self._joined, said, pods)
         if wanted is None:
             return Report()
         refused, asked = "", mpssteps.commands(wanted, said, pipes=pipes)
@@ -99,6 +103,10 @@ class Keeper:
         reachable = tuple(one for one in held if _is_socket(mps.folder(pipes, one.wanted)))
         gone = mpssteps.gone(wanted, said, pipes=pipes)
         return Report(reachable, refused or (f"the MPS server of {gone[0]} is not ready" if gone else ""), gone=gone)
+
+    def _pod_of(self, pid: int) -> str:
+        seen = self._processes.seen(pid)
+        return "" if seen is None else seen.pod_uid
 
     def _carry_out(self, asked: Iterable[Command]) -> str:
         """Carry commands out, as far as there is time; say the first that limits somebody and was not done."""
@@ -125,12 +133,6 @@ class Keeper:
             return str(error)
         self._pauses.end(command.server)
         return ""
-
-
-def _joined(before: frozenset[tuple[str, str]], said: Said) -> frozenset[tuple[str, str]]:
-    """Keep in mind which namespaces have had a client, as long as they are there."""
-    there = {(one.server, one.name) for one in said.namespaces}
-    return frozenset(each for each in before | said.clients if each in there)
 
 
 def _is_socket(folder: PurePosixPath) -> bool:

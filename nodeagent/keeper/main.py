@@ -17,6 +17,7 @@ from nodeagent.keeper.daemon import Daemon
 from nodeagent.keeper.loop import Keeper
 from nodeagent.listening import Listener
 from nodeagent.stopping import Stop, say
+from nodeagent.warden.processes import Processes
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     say(f"begun: pipe directory {given.pipes}, socket {given.socket}")
     control = Control(given.control, pipes=Path(given.pipes), logs=Path(given.logs), stop=stop.file)
     daemon = Daemon(control, say=say)
-    Keeper(control, daemon, listener, interval_ns=given.interval_s, say=say).run(stop.is_set)
+    keeper = Keeper(control, daemon, listener, interval_ns=given.interval_s, processes=Processes(), say=say)
+    keeper.run(stop.is_set)
     listener.close()
     daemon.stop()
     return 0

@@ -23,6 +23,7 @@ from nodeagent.keeper.control import PROGRAM, Control, NoAnswer, Refused
 from nodeagent.keeper.daemon import Daemon
 from nodeagent.keeper.loop import Keeper
 from nodeagent.listening import Listener
+from nodeagent.warden.processes import Processes
 from tools.realgpu.holding import Holder
 from tools.realgpu.outcome import Outcome, judged, not_possible
 
@@ -56,7 +57,9 @@ class Kept:
         self.control = Control(program, pipes=folder / "p", logs=folder)
         self._daemon = Daemon(self.control, say=self.said.append)
         self._listener = Listener(str(folder / "s" / "s"), read=read_wanted, say=self.said.append)
-        self._keeper = Keeper(self.control, self._daemon, self._listener, interval_ns=10**9, say=self.said.append)
+        self._keeper = Keeper(
+            self.control, self._daemon, self._listener, interval_ns=10**9, processes=Processes(), say=self.said.append
+        )
 
     def hold(self, *wanted: Wanted) -> Report:
         """Turn until all of them are held, for a while; return the last report."""
@@ -147,8 +150,8 @@ def _client(kept: Kept, of: Wanted, mib: int, *under: str, **more: str) -> tuple
     try:
         if not holder.told.startswith(("held", "refused")) or "libcuda" in holder.told:
             raise NotAsked(holder.told or "the client said nothing")
-        clients = mpscontrol.clients(kept.listed("client"))
-        return holder.holds, (mps.server(of.device), mps.namespace(of.pod_uid)) in clients, holder.told
+        places = {one.place for one in mpscontrol.clients(kept.listed("client"))}
+        return holder.holds, (mps.server(of.device), mps.namespace(of.pod_uid)) in places, holder.told
     finally:
         holder.end()
 

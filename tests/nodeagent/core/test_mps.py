@@ -19,6 +19,12 @@ def test_names_are_such_as_the_daemon_allows_and_paths_such_as_sockets_have() ->
     assert len(str(socket)) < 90 < mps.LONGEST_PATH
 
 
+def test_a_namespace_names_its_pod_and_any_other_name_none() -> None:
+    assert mps.pod_of(mps.namespace(POD)) == POD
+    for name in ("", "t", "default", mps.namespace(POD)[1:], mps.namespace(POD) + "0", "t" + "g" * 32, f"t{POD}"):
+        assert mps.pod_of(name) == ""
+
+
 def test_gpus_whose_servers_would_have_one_name_are_served_for_nobody() -> None:
     mine, twin, other = (Wanted(POD, device, 1, 100) for device in (GPU, TWIN, OTHER))
     assert mps.server(GPU) == mps.server(TWIN)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.core import mpscontrol
-from nodeagent.core.mpscontrol import Namespace, Server
+from nodeagent.core.mpscontrol import Client, Namespace, Server
 
 GIB = 1 << 30
 
@@ -38,7 +38,23 @@ def test_clients_are_read_whatever_their_programs_are_called() -> None:
     answer = (
         "51023,training,0,default,python train.py\n51087,training,0,high_priority,x,y\x0b51088,training,0,other,z\n"
     )
-    assert mpscontrol.clients(answer) == {("training", "default"), ("training", "high_priority")}
+    assert mpscontrol.clients(answer) == {
+        Client(51023, "training", "default"),
+        Client(51087, "training", "high_priority"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        ("7,g,0,t,x\n7,g,0,t,x\n7,g,1,t,x", {Client(7, "g", "t")}),
+        ("7,g,0,t,x\n8,g,0,t,x\n7,g,0,u,x", {Client(8, "g", "t")}),
+        ("7,g,0,t,x\n7,h,0,t,x", set()),
+        ("07,g,0,t,x\n0,g,0,t,x\n-7,g,0,t,x\n\u0667,g,0,t,x\n12345678,g,0,t,x\n7,g,t,x\n7,g,t", set()),
+    ],
+)
+def test_a_process_is_a_client_of_one_namespace_or_of_none(answer: str, found: set[Client]) -> None:
+    assert mpscontrol.clients(answer) == found
 
 
 @pytest.mark.parametrize(
@@ -104,10 +120,10 @@ def test_percentages_are_thousandths_rounded_up_or_nothing(text: str, found: int
 @given(st.text(alphabet=st.sampled_from("a1,-.\n\r GM_/"), max_size=200))
 def test_of_any_answer_something_is_made(answer: str) -> None:
     assert all(one.memory_bytes is None or one.memory_bytes > 0 for one in mpscontrol.namespaces(answer))
-    assert all(server and namespace for server, namespace in mpscontrol.clients(answer))
+    assert all(one.pid and one.server and one.namespace for one in mpscontrol.clients(answer))
     assert len(mpscontrol.servers(answer)) <= answer.count("\n") + 1
 
 
 def test_of_an_endless_answer_its_beginning_is_read() -> None:
     line = "1,g,0,t,x\n"
-    assert mpscontrol.clients(line * (2 * mpscontrol.MOST_BYTES // len(line))) == {("g", "t")}
+    assert mpscontrol.clients(line * (2 * mpscontrol.MOST_BYTES // len(line))) == {Client(1, "g", "t")}

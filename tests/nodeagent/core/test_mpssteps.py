@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nodeagent.core import mps
 from nodeagent.core.mps import Wanted
-from nodeagent.core.mpscontrol import Namespace, Said, Server, memory_bytes, millis
+from nodeagent.core.mpscontrol import Client, Namespace, Said, Server, memory_bytes, millis
 from nodeagent.core.mpssteps import MOST_COMMANDS, Held, commands, gone, held
 from tests.nodeagent.core.test_mps import GPU, OTHER, PIPES, POD, TWIN
 
@@ -37,7 +37,7 @@ class Daemon:
                 Namespace(name, server, memory_bytes(its["memory"]), millis(its["percent"]), f"{PIPES}/{server}/{name}")
                 for (server, name), its in self.limits.items()
             ),
-            frozenset(self.clients),
+            frozenset(Client(pid, *place) for pid, place in enumerate(sorted(self.clients), 1)),
         )
 
     def do(self, words: tuple[str, ...]) -> None:
@@ -93,16 +93,13 @@ def test_a_further_look_has_nothing_to_do_and_sees_the_tenants_held() -> None:
     assert gone([MINE], daemon.said(), pipes=PIPES) == ()
 
 
-def test_a_tenant_is_joined_once_a_process_of_its_namespace_was_seen() -> None:
+def test_a_tenant_is_joined_where_its_namespace_was_and_not_by_the_list_of_clients_alone() -> None:
     daemon = Daemon()
     daemon.follow([MINE])
-    daemon.clients = {(G, mps.DEFAULT_NAMESPACE)}
-    assert daemon.held([MINE]) == (Held(MINE),)
     daemon.clients = {(G, T)}
-    assert daemon.held([MINE]) == (Held(MINE, was_joined=True),)
-    assert held([MINE], Daemon(daemon.servers, daemon.limits).said(), pipes=PIPES, joined=[(G, T)]) == (
-        Held(MINE, was_joined=True),
-    )
+    assert daemon.held([MINE]) == (Held(MINE),)
+    assert held([MINE], daemon.said(), pipes=PIPES, joined=[(G, mps.DEFAULT_NAMESPACE)]) == (Held(MINE),)
+    assert held([MINE], daemon.said(), pipes=PIPES, joined=[(G, T)]) == (Held(MINE, was_joined=True),)
 
 
 @pytest.mark.parametrize(

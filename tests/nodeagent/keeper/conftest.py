@@ -15,6 +15,8 @@ from nodeagent.keeper.control import Control
 from nodeagent.keeper.daemon import Daemon
 from nodeagent.keeper.loop import Keeper
 from nodeagent.listening import Listener
+from nodeagent.warden.processes import Processes
+from tests.nodeagent.warden.test_processes import NOBODYS, at, put
 
 STUB = Path(__file__).with_name("mps_stub.py")
 
@@ -30,11 +32,14 @@ class Node:
         self.control = Control(str(self.program), pipes=folder / "mps", logs=folder, patience_s=patience_s)
         self.daemon = Daemon(self.control, say=self.said.append)
         self.listener = Listener(str(folder / "run" / "keeper.sock"), read=read_wanted, say=self.said.append)
+        (folder / "proc").mkdir()
+        self.processes = Processes(str(folder / "proc"))
         self.keeper = Keeper(
             self.control,
             self.daemon,
             self.listener,
             interval_ns=10**9,
+            processes=self.processes,
             say=self.said.append,
             clock_ns=lambda: self.now_ns,
         )
@@ -47,6 +52,10 @@ class Node:
     def change(self, **what: Any) -> None:
         """Change what the daemon has, as its clients or its servers do."""
         (self.folder / "state.json").write_text(json.dumps(self.state | what))
+
+    def program_of(self, pod: str, pid: int) -> None:
+        """Have a process run in a container of a pod; "" for one of no pod."""
+        put(self.folder / "proc", pid, cgroup=at(pod) if pod else NOBODYS)
 
     def behave(self, **how: Any) -> None:
         (self.folder / "behave").write_text(json.dumps(how))

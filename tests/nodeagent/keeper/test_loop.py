@@ -54,6 +54,7 @@ def test_before_an_agent_has_spoken_nothing_is_changed(node: Node) -> None:
 def test_a_tenant_that_left_loses_its_namespace_when_its_programs_have_ended(node: Node) -> None:
     wanting(node, MINE)
     node.serve()
+    node.program_of(POD, 7)
     node.change(clients=[[7, G, T, "train.py"]])
     assert node.keeper.turn().held == (Held(MINE, was_joined=True),)
     wanting(node)
@@ -68,6 +69,7 @@ def test_a_tenant_that_left_loses_its_namespace_when_its_programs_have_ended(nod
 def test_a_tenant_stays_joined_between_two_of_its_programs(node: Node) -> None:
     wanting(node, MINE)
     node.serve()
+    node.program_of(POD, 7)
     node.change(clients=[[7, G, T, "train.py"]])
     node.keeper.turn()
     node.change(clients=[])
@@ -77,8 +79,29 @@ def test_a_tenant_stays_joined_between_two_of_its_programs(node: Node) -> None:
 def test_a_program_without_a_namespace_joins_nobody(node: Node) -> None:
     wanting(node, MINE)
     node.serve()
-    node.change(clients=[[7, G, "default", f"x,\n8,{G},{T}"], [9, "other", T, "x"]])
+    node.program_of(POD, 7)
+    node.change(clients=[[7, G, "default", "x"], [8, "other", T, "x"]])
     assert node.keeper.turn().held == (Held(MINE),)
+
+
+def test_a_program_whose_name_is_a_line_of_the_list_makes_no_other_pod_joined(node: Node) -> None:
+    wanting(node, MINE)
+    node.serve()
+    node.program_of(SECOND, 7)
+    node.program_of(SECOND, 8)
+    node.program_of("", 9)
+    node.program_of(POD, 10)
+    node.program_of(POD, 11)
+    for what, line in (
+        ("a process that is not there", f"12,{G},0,{T},x"),
+        ("a process of another pod", f"8,{G},0,{T},x"),
+        ("a process of no pod", f"9,{G},0,{T},x"),
+        ("itself", f"7,{G},0,{T},x"),
+        ("a process of the pod that is a client elsewhere", f"10,{G},0,{T},x"),
+        ("a process of the pod, in another form", f"11,{G},{T}"),
+    ):
+        node.change(clients=[[7, G, "default", f"x\n{line}"], [10, G, "default", "y"]])
+        assert node.keeper.turn().held == (Held(MINE),), what
 
 
 def test_a_server_that_died_holds_nobody_until_it_was_made_again(node: Node) -> None:
@@ -191,7 +214,15 @@ def test_a_turn_ends_in_time_and_the_next_one_goes_on(node: Node) -> None:
     wanting(node)
     node.serve()
     slow = SlowControl(node)
-    keeper = Keeper(slow, node.daemon, node.listener, interval_ns=1, say=node.said.append, clock_ns=lambda: node.now_ns)
+    keeper = Keeper(
+        slow,
+        node.daemon,
+        node.listener,
+        interval_ns=1,
+        processes=node.processes,
+        say=node.said.append,
+        clock_ns=lambda: node.now_ns,
+    )
     wanting(node, MINE, BESIDE)
     started_ns = node.now_ns
     assert keeper.turn().held == ()
@@ -208,7 +239,8 @@ def test_a_stop_waits_for_no_answer(folder: Path) -> None:
     os.write(written, b"!")
     with pytest.raises(Stopped):
         control.look()
-    Keeper(control, node.daemon, node.listener, interval_ns=1, say=node.said.append).run(lambda: False)
+    keeper = Keeper(control, node.daemon, node.listener, interval_ns=1, processes=node.processes, say=node.said.append)
+    keeper.run(lambda: False)
     node.close()
     os.close(read)
     os.close(written)
