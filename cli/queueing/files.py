@@ -1,4 +1,8 @@
-"""Reads what queues depend on from files, such as ``kubectl get nodes,pods,queues -A -o yaml`` writes them."""
+"""Reads what queues depend on, and what ResourceClaims get, from files as ``kubectl`` writes them.
+
+``kubectl get nodes,pods,queues,podgroups,bindrequests,resourceclaims,resourceslices,deviceclasses -A -o yaml`` lists
+all of it, but for DeviceTaintRules (``devicetaintrules.v1beta2.resource.k8s.io``), which few clusters serve.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +42,8 @@ _KINDS: Final[Mapping[tuple[str, str], type[msgspec.Struct]]] = {
     ("resource.k8s.io/v1beta2", "DeviceTaintRule"): DeviceTaintRule,
     **{(f"{each.group}/{each.version}", each.kind): each.type for each in (QUEUE, POD_GROUP, BIND_REQUEST)},
 }
+#: Kinds without which nothing true can be said of claims.
+_OF_CLAIMS: Final = frozenset({"DeviceClass", "ResourceClaim", "ResourceSlice"})
 _WITHOUT_NAMESPACE: Final = frozenset({"Node", "Queue", "DeviceClass", "ResourceSlice", "DeviceTaintRule"})
 
 
@@ -70,15 +76,20 @@ def read_listed(files: Sequence[str]) -> Divided:
     )
 
 
-def _devices(found: _Found) -> Devices:
-    """What ResourceClaims get, as the files have it."""
+def _devices(found: _Found) -> Devices | None:
+    """What ResourceClaims get; None where the files do not have all that says it."""
+    if not found.has_devices:
+        return None
     from cli.queueing.devices import recorded  # noqa: PLC0415 - what decides, NumPy included
 
     return recorded(classes=found.classes, slices=found.slices, claims=found.claims, rules=found.rules)
 
 
 class _Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What queues and claims depend on, as it is written. ``unread``: what is of other kinds."""
+    """What queues and claims depend on, as it is written.
+
+    ``unread``: what is of other kinds and versions; ``unread_kinds``: kinds that are read in another version only.
+    """
 
     nodes: list[Node]
     pods: list[Pod]
@@ -90,15 +101,28 @@ class _Found(msgspec.Struct, frozen=True, kw_only=True):
     claims: list[ResourceClaim]
     rules: list[DeviceTaintRule]
     unread: list[str]
+    unread_kinds: frozenset[str]
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether the files say what claims get: claims, and classes and slices if a claim is not allocated.
+
+        A kind of which there is nothing was left out, or the cluster has none of it; a file does not tell which.
+        """
+        if not self.claims or self.unread_kinds & _OF_CLAIMS:
+            return False
+        are_allocated = all(each.status.allocation is not None for each in self.claims)
+        return are_allocated or bool(self.classes and self.slices)
 
 
 def _found(files: Sequence[str]) -> _Found:
     found: dict[type[msgspec.Struct], list[Any]] = {kind: [] for kind in _KINDS.values()}
-    others: Counter[str] = Counter()
+    others: Counter[tuple[str, str]] = Counter()
     for placed in podfiles.read_all(files).placed:
-        kind = _KINDS.get((str(placed.item.get("apiVersion")), str(placed.item.get("kind"))))
+        named = str(placed.item.get("apiVersion")), str(placed.item.get("kind"))
+        kind = _KINDS.get(named)
         if kind is None:
-            others[shown(str(placed.item.get("kind")))] += 1
+            others[named] += 1
         else:
             found[kind].append(_read(placed, kind))
     return _Found(
@@ -111,8 +135,29 @@ def _found(files: Sequence[str]) -> _Found:
         slices=found[ResourceSlice],
         claims=found[ResourceClaim],
         rules=found[DeviceTaintRule],
-        unread=[f"{count} of kind {kind}: queues do not depend on them" for kind, count in sorted(others.items())],
+        unread=_unread(others),
+        unread_kinds=frozenset(kind for version, kind in others if _is_other_version(version, kind)),
     )
+
+
+def _unread(others: Counter[tuple[str, str]]) -> list[str]:
+    """What is said of objects that are not read, by apiVersion and kind."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for (version, kind), count in others.items():
+        is_other = _is_other_version(version, kind)
+        why = f"version {shown(version)} is not read" if is_other else "queues do not depend on them"
+        counts[shown(kind), why] += count
+    return [f"{count} of kind {kind}: {why}" for (kind, why), count in sorted(counts.items())]
+
+
+def _is_other_version(version: str, kind: str) -> bool:
+    """Whether objects of this kind and API group are read in another version."""
+    return any(kind == read and _group(version) == _group(of) for of, read in _KINDS)
+
+
+def _group(version: str) -> str:
+    """The API group of an apiVersion, "" for the core."""
+    return version.rpartition("/")[0]
 
 
 def _read(placed: Placed, kind: type[msgspec.Struct]) -> Any:

@@ -88,14 +88,31 @@ spec:
   containers: [{name: main}]
 """
 ALL = (QUEUE, NODE, CLAIMING, CLASS, SLICE, CLAIM)
+ALLOCATED = f"""{CLAIM}status:
+  allocation: {{devices: {{results: [{{request: r, driver: gpu.example.com, pool: n1, device: d0}}]}}}}
+"""
+#: What is said of claims that are not looked at.
+NOT_LOOKED_AT = "ResourceClaims of its pods, which may keep it waiting, too, or off some nodes"
+
+
+def explained(folder: Path, *documents: str) -> tuple[str, tuple[str, ...], list[str]]:
+    """The sentence about the pod ``p``, what could not be read, and what was not looked at."""
+    known = files.read(written(folder, *documents), About(kind=POD_KIND, name="p", namespace="default"))
+    subject = supposing.subject(known, POD_KIND, "default", "p")
+    found = supposing.explained(known, subject, [], 1_800_000_000)
+    return groups.group_view(found).message, known.unread, list(supposing.not_looked_at(known, subject, found))
 
 
 @pytest.mark.parametrize(
     ("documents", "told"),
     [
         (ALL, "fits now, on node n1"),
-        (ALL[:-1], 'resourceclaim "c" not found'),
-        ((*ALL[:4], CLAIM), "cannot allocate all claims"),
+        ((*ALL[:-1], CLAIM.replace("name: c}", "name: c2}")), 'resourceclaim "c" not found'),
+        (
+            (*ALL[:4], SLICE.replace("name: d0", "name: d0, taints: [{key: t, effect: NoSchedule}]"), CLAIM),
+            "cannot allocate",
+        ),
+        ((QUEUE, NODE, CLAIMING, ALLOCATED), "fits now, on node n1"),
         ((*ALL, RULE, SCHEDULER), "cannot allocate all claims"),
         ((*ALL, RULE, SCHEDULER.replace("true", "false")), "fits now, on node n1"),
     ],
@@ -103,10 +120,44 @@ ALL = (QUEUE, NODE, CLAIMING, CLASS, SLICE, CLAIM)
 def test_a_pod_with_a_claim_is_explained_by_the_devices_of_the_files(
     tmp_path: Path, documents: tuple[str, ...], told: str
 ) -> None:
-    known = files.read(written(tmp_path, *documents), About(kind=POD_KIND, name="p", namespace="default"))
-    subject = supposing.subject(known, POD_KIND, "default", "p")
-    assert told in groups.group_view(supposing.explained(known, subject, [], 1_800_000_000)).message
-    assert known.unread == ()
+    message, unread, left_out = explained(tmp_path, *documents)
+    assert told in message
+    assert (unread, left_out) == ((), [])
+
+
+def _in(version: str, *documents: str) -> tuple[str, ...]:
+    return tuple(each.replace("resource.k8s.io/v1\n", f"resource.k8s.io/{version}\n") for each in documents)
+
+
+@pytest.mark.parametrize(
+    ("documents", "unread"),
+    [
+        ((QUEUE, NODE, CLAIMING), ()),
+        (ALL[:-1], ()),
+        ((*ALL[:4], CLAIM), ()),
+        ((*ALL[:3], SLICE, CLAIM), ()),
+        ((*ALL[:3], SLICE, CLAIM, ALLOCATED.replace("name: c}", "name: c2}")), ()),
+        (
+            _in("v1beta1", *ALL),
+            tuple(
+                f"1 of kind {kind}: version resource.k8s.io/v1beta1 is not read"
+                for kind in ("DeviceClass", "ResourceClaim", "ResourceSlice")
+            ),
+        ),
+        ((*ALL, *_in("v1beta2", SLICE)), ("1 of kind ResourceSlice: version resource.k8s.io/v1beta2 is not read",)),
+    ],
+)
+def test_claims_are_not_looked_at_where_the_files_do_not_have_all_that_they_rest_on(
+    tmp_path: Path, documents: tuple[str, ...], unread: tuple[str, ...]
+) -> None:
+    message, *rest = explained(tmp_path, *documents)
+    assert "fits now" in message
+    assert rest == [unread, [NOT_LOOKED_AT]]
+
+
+def test_a_kind_that_is_read_in_another_version_is_named_with_its_version(tmp_path: Path) -> None:
+    known = files.read(written(tmp_path, QUEUE, QUEUE.replace("run.ai/v2", "run.ai/v9")))
+    assert known.unread == ("1 of kind Queue: version scheduling.run.ai/v9 is not read",)
 
 
 @pytest.mark.parametrize(
