@@ -7,7 +7,10 @@ declares settings (settings/scheduler.py) does I/O, so names are written here as
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import Final
+
+import msgspec
 
 from cli.componentversions import COMPONENT, ENDED
 from cli.settings.declaring import prefix
@@ -23,12 +26,26 @@ POOL: Final = "partition-label-value"
 TAINT_RULES: Final = "device-taint-rules"
 
 
+class Unsure(Enum):
+    """Why pods do not say how a scheduler is set."""
+
+    UNSEEN = "no pod of it is seen"
+    DIFFER = "its pods differ"
+    ELSEWHERE = "a file of settings or a ConfigMap may say it"
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """What a container says of the node pool and of DeviceTaintRules; None: it lies elsewhere."""
+
+    pool: str | None
+    follows: bool | None
+
+
 class SchedulerPods:
     """Pods of schedulers among all pods of a cluster."""
 
     def __init__(self) -> None:
-        #: Node pool -> what each of its pods says, None: it can't be known.
-        self._said: dict[str, set[bool | None]] = {}
+        self._said: set[_Said] = set()
 
     def note(self, pod: Pod) -> None:
         """Look at a pod. Only pods in the namespace of our components count."""
@@ -38,16 +55,19 @@ class SchedulerPods:
         if pod.status.phase in ENDED or meta.deletion_timestamp is not None:
             return
         for container in _containers(pod):
-            pool = _text(container, POOL) or ""
-            self._said.setdefault(pool, set()).add(_is_on(container, TAINT_RULES))
+            self._said.add(_Said(_pool(container), _is_on(container, TAINT_RULES)))
 
-    def follow_taint_rules(self, pool: str) -> bool | None:
-        """Whether the scheduler of a node pool follows DeviceTaintRules.
+    def follow_taint_rules(self, pool: str) -> bool | Unsure:
+        """Whether the scheduler of a node pool follows DeviceTaintRules, or why that is not known.
 
-        None: no pod of it is seen, its pods differ, or a file of settings may say it, which is no part of the pod.
+        A pod that names its pool elsewhere may be of any, so it counts only where no other pod is of this one.
         """
-        said = self._said.get(pool, set())
-        return next(iter(said)) if len(said) == 1 else None
+        of_pool = {said.follows for said in self._said if said.pool == pool}
+        if None in of_pool or (not of_pool and any(said.pool is None for said in self._said)):
+            return Unsure.ELSEWHERE
+        if len(of_pool) > 1:
+            return Unsure.DIFFER
+        return of_pool == {True} if of_pool else Unsure.UNSEEN
 
 
 def _containers(pod: Pod) -> Iterator[Container]:
@@ -56,6 +76,12 @@ def _containers(pod: Pod) -> Iterator[Container]:
 
 def _words(container: Container) -> Sequence[str]:
     return (*(container.command or ()), *(container.args or ()))
+
+
+def _pool(container: Container) -> str | None:
+    """The node pool, "" for the default; None: not known."""
+    text = _text(container, POOL)
+    return text if text is not None else None if _is_set_elsewhere(container, POOL) else ""
 
 
 def _is_on(container: Container, key: str) -> bool | None:

@@ -13,7 +13,7 @@ import msgspec
 
 from cli.queueing.devices import Devices
 from cli.queueing.pools import DEFAULT, About, Pools, pool_of
-from cli.schedulerpods import SchedulerPods
+from cli.schedulerpods import SchedulerPods, Unsure
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert import queues
 from scheduler.core.decide.snapshot import Snapshot
@@ -33,8 +33,7 @@ NOW_NS: Final = 0
 _UNUSED: Final[Mapping[str, UseOverTime]] = {}
 _NO_ROOMS: Final[Mapping[str, EvictionsRead]] = {}
 _RULES_UNKNOWN: Final = (
-    "whether the scheduler follows DeviceTaintRules (--device-taint-rules): none of its pods says so, "
-    "and they do not count here"
+    "whether the scheduler follows DeviceTaintRules (--device-taint-rules): {why}, and they do not count here"
 )
 
 
@@ -153,9 +152,9 @@ class Counting:
         if self._devices is None:
             return
         follows = self._schedulers.follow_taint_rules(pool)
-        if follows is None and self._devices.rules:
-            yield _RULES_UNKNOWN
-        self._devices.put(self._cluster, follows_taint_rules=bool(follows))
+        if isinstance(follows, Unsure) and self._devices.rules:
+            yield _RULES_UNKNOWN.format(why=follows.value)
+        self._devices.put(self._cluster, follows_taint_rules=follows is True)
 
     def _put_room(self, room: EvictionsRead) -> Iterator[str]:
         """Let intents stand, and count evictions; name those that contradict others."""

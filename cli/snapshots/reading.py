@@ -9,7 +9,7 @@ import msgspec
 
 from cli.inspection.reading import allowed
 from cli.queueing.pools import DEFAULT, pools_of
-from cli.schedulerpods import SchedulerPods
+from cli.schedulerpods import SchedulerPods, Unsure
 from cli.snapshots.leaving_out import kept
 from cli.snapshots.saved import KIND, VERSION, Saved
 from cli.version import VERSION as MOORAGE
@@ -92,6 +92,7 @@ async def read(api: Api, *, now_ns: int) -> Saved:
         missing.append(CONFIG_MAPS.plural)
     if rooms:
         room = written.written(_noted(written.read(written.written(_together(rooms))), names.ROOM, unread))
+    follows = schedulers.follow_taint_rules(DEFAULT)
     empty = Saved(kind=KIND, version=VERSION, taken_at=rfc3339(now_ns), moorage=MOORAGE)
     return msgspec.structs.replace(
         empty,
@@ -99,7 +100,7 @@ async def read(api: Api, *, now_ns: int) -> Saved:
         unread=unread,
         room=room,
         queue_use=use or "",
-        follows_taint_rules=schedulers.follow_taint_rules(DEFAULT),
+        follows_taint_rules=None if isinstance(follows, Unsure) else follows,
         **found,
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cli.schedulerpods import CONFIG, POOL, TAINT_RULES, SchedulerPods
+from cli.schedulerpods import CONFIG, POOL, TAINT_RULES, SchedulerPods, Unsure
 from cli.settings.declaring import declared
 from cli.settings.kinds import SWITCH
 from cli.settings.scheduler import SchedulerOptions
@@ -16,6 +16,8 @@ from wire.core import Pod
 
 VARIABLE = "MOORAGE_SCHEDULER_DEVICE_TAINT_RULES"
 FLAG = "--device-taint-rules"
+POOL_FLAG = "--partition-label-value"
+POOL_VARIABLE = "MOORAGE_SCHEDULER_PARTITION_LABEL_VALUE"
 
 
 def written(*arguments: str, phase: str = "Running", component: str = "scheduler", **more: Any) -> Pod:
@@ -27,7 +29,7 @@ def written(*arguments: str, phase: str = "Running", component: str = "scheduler
     return msgspec.convert(made, Pod)
 
 
-def said(*pods: Pod, pool: str = "") -> bool | None:
+def said(*pods: Pod, pool: str = "") -> bool | Unsure:
     found = SchedulerPods()
     for each in pods:
         found.note(each)
@@ -39,6 +41,7 @@ def test_these_are_settings_of_the_scheduler() -> None:
     assert found[TAINT_RULES].setting.kind is SWITCH
     assert (found[TAINT_RULES].default, found[POOL].default, found[CONFIG].default) == (False, "", "")
     assert (found[TAINT_RULES].flag, found[TAINT_RULES].variable("scheduler")) == (FLAG, VARIABLE)
+    assert (found[POOL].flag, found[POOL].variable("scheduler")) == (POOL_FLAG, POOL_VARIABLE)
 
 
 @pytest.mark.parametrize(
@@ -51,19 +54,23 @@ def test_these_are_settings_of_the_scheduler() -> None:
         (written(FLAG, "false", "--log-level=info"), False),
         (written(FLAG, "--log-level=info"), True),
         (written(f"{FLAG}=true", f"{FLAG}=false"), False),
-        (written(f"{FLAG}=perhaps"), None),
+        (written(f"{FLAG}=perhaps"), Unsure.ELSEWHERE),
         (written(f"{FLAG}-not=true"), False),
         (written(env=[{"name": VARIABLE, "value": "true"}]), True),
         (written(f"{FLAG}=false", env=[{"name": VARIABLE, "value": "true"}]), False),
-        (written(env=[{"name": VARIABLE, "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]), None),
-        (written(envFrom=[{"configMapRef": {"name": "c"}}]), None),
-        (written("--config=/etc/moorage.yaml"), None),
-        (written("--config=/etc/moorage.yaml", FLAG), True),
+        (
+            written(env=[{"name": VARIABLE, "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]),
+            Unsure.ELSEWHERE,
+        ),
+        (written(envFrom=[{"configMapRef": {"name": "c"}}]), Unsure.ELSEWHERE),
+        (written("--config=/etc/moorage.yaml"), Unsure.ELSEWHERE),
+        (written("--config=/etc/moorage.yaml", FLAG), Unsure.ELSEWHERE),
+        (written("--config=/etc/moorage.yaml", FLAG, f"{POOL_FLAG}="), True),
         (written(args=[], command=["moorage", "scheduler", FLAG]), True),
     ],
 )
 def test_the_command_line_goes_before_the_environment_and_what_lies_elsewhere_is_not_known(
-    pod: Pod, expected: bool | None
+    pod: Pod, expected: bool | Unsure
 ) -> None:
     assert said(pod) is expected
 
@@ -80,14 +87,30 @@ def test_the_command_line_goes_before_the_environment_and_what_lies_elsewhere_is
     ],
 )
 def test_pods_that_are_no_running_scheduler_say_nothing(pod: Pod) -> None:
-    assert said(pod) is None
+    assert said(pod) is Unsure.UNSEEN
     assert said(pod, written()) is False
 
 
 def test_pods_that_differ_say_nothing_as_while_they_are_replaced() -> None:
-    assert said(written(), written(FLAG)) is None
+    assert said(written(), written(FLAG)) is Unsure.DIFFER
 
 
 def test_each_node_pool_has_a_scheduler_of_its_own() -> None:
-    pods = (written(), written("--partition-label-value=blue", FLAG))
-    assert [said(*pods, pool=pool) for pool in ("", "blue", "red")] == [False, True, None]
+    pods = (written(), written(f"{POOL_FLAG}=blue", FLAG))
+    assert [said(*pods, pool=pool) for pool in ("", "blue", "red")] == [False, True, Unsure.UNSEEN]
+
+
+POOL_ELSEWHERE = {"name": POOL_VARIABLE, "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        written("--config=/etc/blue.yaml", f"{FLAG}=false"),
+        written(f"{FLAG}=false", env=[POOL_ELSEWHERE]),
+        written(f"{FLAG}=false", envFrom=[{"configMapRef": {"name": "c"}}]),
+    ],
+)
+def test_a_pod_whose_node_pool_is_said_elsewhere_is_not_taken_for_one_of_the_default_pool(other: Pod) -> None:
+    assert said(written(FLAG), other) is True
+    assert said(written(f"{POOL_FLAG}=blue", FLAG), other) is Unsure.ELSEWHERE
