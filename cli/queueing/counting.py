@@ -68,7 +68,8 @@ class Counting:
     """Takes objects of all kinds that queues depend on. ``may_make_room``: pods may be evicted for others.
 
     ``about``: what is asked about, so that the cluster is counted for the scheduler that decides on it; None: for all.
-    ``devices``: what ResourceClaims get; None: not read, and pods are counted as if they had no ResourceClaims.
+    ``devices``: what ResourceClaims get; None: not read, and pods are counted as if they had no ResourceClaims. So they
+    are where rules were not read that the scheduler may follow.
     """
 
     def __init__(
@@ -94,11 +95,17 @@ class Counting:
             if record.claims and not record.node:
                 self._mounting.add(seen.uid)
             record = msgspec.structs.replace(record, claims=(), job="", job_name="")
-        if self._devices is None and (record.resource_claims or record.extended_claim):
-            if not record.node:
-                self._claiming.add(seen.uid)
-            record = msgspec.structs.replace(record, resource_claims=(), extended_claim="")
         return seen if record is seen.record else msgspec.structs.replace(seen, record=record)
+
+    def _without_claims(self, seen: SeenPod) -> SeenPod:
+        """A pod as if it had no ResourceClaims; it is noted if it waits."""
+        record = seen.record
+        if record is None or not (record.resource_claims or record.extended_claim):
+            return seen
+        if not record.node:
+            self._claiming.add(seen.uid)
+        record = msgspec.structs.replace(record, resource_claims=(), extended_claim="")
+        return msgspec.structs.replace(seen, record=record)
 
     def count(
         self,
@@ -123,13 +130,20 @@ class Counting:
         settings = msgspec.structs.replace(
             self._settings, makes_room=room is not None, pool=NodePool(value=pool) if is_divided else None
         )
+        follows = self._schedulers.follow_taint_rules(pool)
+        devices = _known(self._devices, follows)
+        if devices is None:
+            pods = list(map(self._without_claims, pods))
         if settings != self._settings:
             self._cluster = Cluster(settings)
             pods = list(map(self._cluster.interned, pods))
         if is_divided:
             found = [queue for queue in found if pool_of(queue.metadata.labels) == pool]
         cluster = self._cluster
-        missing = [*unread, *self._put_devices(pool)]
+        missing = list(unread)
+        if devices is not None:
+            devices.put(cluster, follows_taint_rules=follows is True)
+            missing += _doubts(devices, follows)
         for node in nodes:
             cluster.upsert_node(node)
         for group in groups:
@@ -147,15 +161,6 @@ class Counting:
         snapshot = cluster.prepared(NOW_NS)
         return Known(snapshot, tuple(missing), frozenset(self._mounting), frozenset(self._claiming), pool, pools)
 
-    def _put_devices(self, pool: str) -> Iterator[str]:
-        """Let the cluster have what claims get; name what is not known of it."""
-        if self._devices is None:
-            return
-        follows = self._schedulers.follow_taint_rules(pool)
-        if isinstance(follows, Unsure) and self._devices.rules:
-            yield _RULES_UNKNOWN.format(why=follows.value)
-        self._devices.put(self._cluster, follows_taint_rules=follows is True)
-
     def _put_room(self, room: EvictionsRead) -> Iterator[str]:
         """Let intents stand, and count evictions; name those that contradict others."""
         self._cluster.note_room_facts(RoomFacts(version=1, evicted=evictions(room.record, now_s=room.wall_s)))
@@ -164,3 +169,14 @@ class Counting:
                 self._cluster.commits.intents.put(intent)
             except ValueError as error:
                 yield str(error)
+
+
+def _known(devices: Devices | None, follows: bool | Unsure) -> Devices | None:
+    """What claims get, if it was read as far as the scheduler may go by it."""
+    return None if devices is None or (devices.rules is None and follows is not False) else devices
+
+
+def _doubts(devices: Devices, follows: bool | Unsure) -> Iterator[str]:
+    """Rules of which it is not known whether they count."""
+    if isinstance(follows, Unsure) and devices.rules:
+        yield _RULES_UNKNOWN.format(why=follows.value)

@@ -26,11 +26,11 @@ _KINDS: Final[tuple[tuple[Resource[Any], Callable[[Any], Any], str], ...]] = (
 
 
 async def read(api: Api, unread: list[str]) -> Devices | None:
-    """Read all kinds; None where one of them may not be read: then nothing true can be said of claims.
+    """Read all kinds; None where one but the rules may not be read: then nothing true can be said of claims.
 
-    Rules that may not be read are left out. ``unread`` takes what could not be read. Raises ApiError.
+    ``unread`` takes what could not be read. Raises ApiError.
     """
-    found: dict[str, Sequence[Any]] = {}
+    found: dict[str, Sequence[Any] | None] = {}
     for resource, record, what in _KINDS:
 
         async def read_kind(resource: Resource[Any] = resource, record: Callable[[Any], Any] = record) -> None:
@@ -39,19 +39,24 @@ async def read(api: Api, unread: list[str]) -> Devices | None:
         await allowed(read_kind, f"{resource.plural} ({what})", unread)
     if not {each.plural for each in (DEVICE_CLASSES, RESOURCE_SLICES, RESOURCE_CLAIMS)} <= found.keys():
         return None
+    rules = DEVICE_TAINT_RULES.plural
+    may_read, serves = rules in found, found.get(rules, ()) is not None
     return Devices(
-        classes=found[DEVICE_CLASSES.plural],
-        slices=found[RESOURCE_SLICES.plural],
-        claims=found[RESOURCE_CLAIMS.plural],
-        rules=found.get(DEVICE_TAINT_RULES.plural, ()),
+        classes=found[DEVICE_CLASSES.plural] or (),
+        slices=found[RESOURCE_SLICES.plural] or (),
+        claims=found[RESOURCE_CLAIMS.plural] or (),
+        rules=found[rules] or () if may_read else None,
+        serves_rules=serves,
     )
 
 
-async def _records(api: Api, resource: Resource[Any], record: Callable[[Any], Any], unread: list[str]) -> Sequence[Any]:
-    """All of a kind; none where the cluster does not know it."""
+async def _records(
+    api: Api, resource: Resource[Any], record: Callable[[Any], Any], unread: list[str]
+) -> Sequence[Any] | None:
+    """All of a kind; None where the cluster does not know it."""
     try:
         listing = await api.digest(resource, record)
     except NotFound:
-        return ()
+        return None
     unread += [f"{resource.kind.lower()} {one.key}: {one.error}" for one in listing.undecoded]
     return listing.items

@@ -82,7 +82,8 @@ def _devices(found: _Found) -> Devices | None:
         return None
     from cli.queueing.devices import recorded  # noqa: PLC0415 - what decides, NumPy included
 
-    return recorded(classes=found.classes, slices=found.slices, claims=found.claims, rules=found.rules)
+    rules = None if DeviceTaintRule.__name__ in found.unread_kinds else found.rules
+    return recorded(classes=found.classes, slices=found.slices, claims=found.claims, rules=rules)
 
 
 class _Found(msgspec.Struct, frozen=True, kw_only=True):

@@ -131,3 +131,34 @@ async def test_rules_that_taint_devices_count_as_the_pods_of_the_scheduler_say(
         message, unread = told(await read(world))
         assert ("cannot allocate all claims" in message) is waits
         assert list(unread) == notes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "left_out"),
+    [((), []), (("--device-taint-rules",), ["ResourceClaims"]), (None, ["ResourceClaims"])],
+)
+async def test_rules_that_may_not_be_read_keep_claims_from_being_looked_at_if_they_may_count(
+    arguments: tuple[str, ...] | None, left_out: list[str]
+) -> None:
+    async with stage.stage("1x0x80GiB", settings=RULES, before=_serve_rules) as world, devices(world, 1) as made:
+        await create_rule(world)
+        if arguments is not None:
+            await create_scheduler_pod(world, *arguments)
+        await create_claim(made, "c")
+        await stage.create(world, using(stage.pod("waits"), "c"))
+        await stage.settle()
+        world.server.faults.on_request.append(refuse("devicetaintrules"))
+        message, unread = told(await read(world))
+        assert "fits now" in message
+        assert [each.partition(" ")[0] for each in unread] == ["devicetaintrules", *left_out]
+
+
+async def test_a_scheduler_that_follows_rules_which_the_cluster_does_not_serve_lets_claims_wait() -> None:
+    async with stage.stage("1x0x80GiB", settings=RULES) as world, devices(world, 1) as made:
+        await create_scheduler_pod(world, "--device-taint-rules")
+        await create_claim(made, "c")
+        await stage.create(world, using(stage.pod("waits"), "c"))
+        await stage.settle()
+        message, unread = told(await read(world))
+        assert message.endswith(" ".join(stage.waits_because(world, "waits").split()))
+        assert unread == ()

@@ -155,6 +155,15 @@ def test_claims_are_not_looked_at_where_the_files_do_not_have_all_that_they_rest
     assert rest == [unread, [NOT_LOOKED_AT]]
 
 
+def test_a_rule_in_another_version_keeps_claims_from_being_looked_at_if_it_may_count(tmp_path: Path) -> None:
+    rule = RULE.replace("v1beta2", "v1alpha3")
+    unread = ("1 of kind DeviceTaintRule: version resource.k8s.io/v1alpha3 is not read",)
+    for scheduler, left_out in ((SCHEDULER, [NOT_LOOKED_AT]), (SCHEDULER.replace("true", "false"), [])):
+        message, *rest = explained(tmp_path, *ALL, rule, scheduler)
+        assert "fits now" in message
+        assert rest == [unread, left_out]
+
+
 def test_a_kind_that_is_read_in_another_version_is_named_with_its_version(tmp_path: Path) -> None:
     known = files.read(written(tmp_path, QUEUE, QUEUE.replace("run.ai/v2", "run.ai/v9")))
     assert known.unread == ("1 of kind Queue: version scheduling.run.ai/v9 is not read",)
