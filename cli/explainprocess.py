@@ -138,7 +138,7 @@ def _show_group(known: Known, arguments: argparse.Namespace, wall_s: int) -> Non
     edits = supposing.edits(arguments.what_if)
     subject = supposing.subject(known, arguments.what, namespace, arguments.names[0])
     explained = supposing.explained(known, subject, edits, wall_s)
-    view = groups.group_view(explained, edits)
+    view = groups.group_view(explained, edits, is_in_doubt=supposing.is_in_doubt(known, subject, explained))
     unread = (*known.unread, *supposing.not_looked_at(known, subject, explained))
     _show_whole(supposing.Whole(group=view, unread=unread), arguments.output)
 

@@ -35,6 +35,7 @@ from scheduler.status.suggestion_texts import BOUND_WORDS, KEPT_WORDS, edit_text
 #: Victims that a table has.
 _MOST_VICTIMS: Final = 20
 _IDLE: Final = "Pods that hold shares and use next to none of them; nothing is evicted for that:"
+_DOUBT: Final = ", unless something that was not read keeps it waiting"
 #: What time alone ends.
 _FOR_A_WHILE: Final = frozenset({Bound.DELAY, Bound.CLAIMS})
 _RULES: Final = {
@@ -45,8 +46,11 @@ _RULES: Final = {
 
 
 # --- as data ---------------------------------------------------------------------------------------------------------
-def group_view(explained: Explained, supposed: Sequence[Edit] = ()) -> GroupView:
-    """Return all of it. ``supposed``: edits on which it rests."""
+def group_view(explained: Explained, supposed: Sequence[Edit] = (), *, is_in_doubt: bool = False) -> GroupView:
+    """Return all of it. ``supposed``: edits on which it rests.
+
+    ``is_in_doubt``: something that was not read may keep it waiting.
+    """
     subject, verdict = explained.trying.subject, explained.verdict
     group = subject.group
     created = min((pod.created for pod in subject.waiting), default="")
@@ -56,7 +60,7 @@ def group_view(explained: Explained, supposed: Sequence[Edit] = ()) -> GroupView
         name=subject.name,
         queue=subject.queue,
         verdict=_code(explained),
-        message=_sentence(explained),
+        message=_sentence(explained, _DOUBT if is_in_doubt else ""),
         starts=explained.outcome.starts and not explained.comes_later,
         waiting_since=created,
         waiting=len(subject.waiting),
@@ -119,8 +123,8 @@ def _code(explained: Explained) -> str:
     return "ComesLater" if explained.comes_later else "Starts"
 
 
-def _sentence(explained: Explained) -> str:
-    """The verdict in one sentence."""
+def _sentence(explained: Explained, doubt: str) -> str:
+    """The verdict in one sentence. ``doubt``: what comes after a start that is not sure."""
     subject = explained.trying.subject
     what = f"{'Pod' if subject.group is None else 'PodGroup'} {subject.namespace}/{subject.name}"
     if not subject.waiting:
@@ -129,7 +133,7 @@ def _sentence(explained: Explained) -> str:
         name, node = explained.on_their_way[0]
         return f"{what} does not wait: pod {name} is on its way to node {node}."
     if explained.outcome.starts:
-        return f"{what} {_starting(explained)}."
+        return f"{what} {_starting(explained)}{'' if explained.comes_later else doubt}."
     said = "" if explained.verdict is None else " ".join(told(explained.verdict).message.split())
     return f"{what} waits: {said}" if said else f"{what} waits."
 

@@ -96,6 +96,12 @@ def _again(snapshot: Snapshot, of: Subject) -> Subject:
     return find(snapshot, of.namespace, of.name) or of
 
 
+def is_in_doubt(known: Known, of: Subject, found: Explained) -> bool:
+    """Whether something that was not read may keep the group waiting, though it starts by all that was."""
+    rules = known.has_doubtful_rules and any(each.claims for each in found.outcome.placed)
+    return rules or not of.uids.isdisjoint(known.mounting | known.claiming)
+
+
 def not_looked_at(known: Known, of: Subject, found: Explained) -> Iterator[str]:
     """What the answer leaves out."""
     if known.mounting & of.uids:

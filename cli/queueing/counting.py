@@ -42,7 +42,7 @@ class Known(msgspec.Struct, frozen=True):
 
     ``mounting``: pods (UIDs) that wait and mount claims, which are not read; ``claiming``: the same of ResourceClaims.
     ``pool``: the node pool of the scheduler that it is counted for; ``pools``: of all objects, None where it is counted
-    for all of them.
+    for all of them. ``has_doubtful_rules``: there are DeviceTaintRules, and it is not known whether they count.
     """
 
     snapshot: Snapshot
@@ -51,6 +51,7 @@ class Known(msgspec.Struct, frozen=True):
     claiming: frozenset[str] = frozenset()
     pool: str = DEFAULT
     pools: Pools | None = None
+    has_doubtful_rules: bool = False
 
     def is_for(self, about: About) -> bool:
         """Whether it is counted for the scheduler that decides on this object."""
@@ -140,10 +141,10 @@ class Counting:
         if is_divided:
             found = [queue for queue in found if pool_of(queue.metadata.labels) == pool]
         cluster = self._cluster
-        missing = list(unread)
+        doubts = _doubts(devices, follows)
+        missing = [*unread, *doubts]
         if devices is not None:
             devices.put(cluster, follows_taint_rules=follows is True)
-            missing += _doubts(devices, follows)
         for node in nodes:
             cluster.upsert_node(node)
         for group in groups:
@@ -159,7 +160,15 @@ class Counting:
         cluster.queues.note_use_over_time(used.get(pool, NOT_COUNTED))
         missing += () if room is None else self._put_room(room)
         snapshot = cluster.prepared(NOW_NS)
-        return Known(snapshot, tuple(missing), frozenset(self._mounting), frozenset(self._claiming), pool, pools)
+        return Known(
+            snapshot,
+            tuple(missing),
+            frozenset(self._mounting),
+            frozenset(self._claiming),
+            pool,
+            pools,
+            has_doubtful_rules=bool(doubts),
+        )
 
     def _put_room(self, room: EvictionsRead) -> Iterator[str]:
         """Let intents stand, and count evictions; name those that contradict others."""
@@ -176,7 +185,8 @@ def _known(devices: Devices | None, follows: bool | Unsure) -> Devices | None:
     return None if devices is None or (devices.rules is None and follows is not False) else devices
 
 
-def _doubts(devices: Devices, follows: bool | Unsure) -> Iterator[str]:
-    """Rules of which it is not known whether they count."""
-    if isinstance(follows, Unsure) and devices.rules:
-        yield _RULES_UNKNOWN.format(why=follows.value)
+def _doubts(devices: Devices | None, follows: bool | Unsure) -> list[str]:
+    """That there are rules of which it is not known whether they count."""
+    if devices is None or not devices.rules or not isinstance(follows, Unsure):
+        return []
+    return [_RULES_UNKNOWN.format(why=follows.value)]

@@ -156,6 +156,16 @@ def test_claims_that_were_not_read_are_named() -> None:
     assert list(supposing.not_looked_at(known, found.trying.subject, found)) == [
         "PersistentVolumeClaims of its pods, which may keep it waiting, too, or off some nodes"
     ]
+    assert supposing.is_in_doubt(known, found.trying.subject, found)
+    assert not supposing.is_in_doubt(Known(known.snapshot, has_doubtful_rules=True), found.trying.subject, found)
+
+
+def test_a_start_that_is_in_doubt_is_no_promise() -> None:
+    known = Known(cluster(node(), pod("p")).prepared(0))
+    found = supposing.explained(known, supposing.subject(known, POD, "ns", "p"), (), WALL_S)
+    unless = ", unless something that was not read keeps it waiting"
+    sure, doubtful = groups.group_view(found), groups.group_view(found, is_in_doubt=True)
+    assert doubtful.message == f"{sure.message[:-1]}{unless}."
 
 
 @pytest.mark.parametrize(("most", "unread"), [(0, [supposing.CUT]), (supposing.MOST_OPERATIONS, [])])
