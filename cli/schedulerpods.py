@@ -6,7 +6,7 @@ declares settings (settings/scheduler.py) does I/O, so names are written here as
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from enum import Enum
 from typing import Final
 
@@ -45,25 +45,31 @@ class SchedulerPods:
     """Pods of schedulers among all pods of a cluster."""
 
     def __init__(self) -> None:
-        self._said: set[_Said] = set()
+        #: By UID.
+        self._said: dict[str, list[_Said]] = {}
 
     def note(self, pod: Pod) -> None:
-        """Look at a pod. Only pods in the namespace of our components count."""
+        """Look at a version of a pod. Only pods in the namespace of our components count."""
         meta = pod.metadata
+        self._said.pop(meta.uid, None)
         if meta.namespace != names.SYSTEM_NAMESPACE or (meta.labels or {}).get(COMPONENT) != _SCHEDULER:
             return
         if pod.status.phase in ENDED or meta.deletion_timestamp is not None:
             return
-        for container in _containers(pod):
-            self._said.add(_Said(_pool(container), _is_on(container, TAINT_RULES)))
+        said = [_Said(_pool(container), _is_on(container, TAINT_RULES)) for container in _containers(pod)]
+        if said:
+            self._said[meta.uid] = said
 
-    def follow_taint_rules(self, pool: str) -> bool | Unsure:
+    def follow_taint_rules(self, pool: str, there: Collection[str]) -> bool | Unsure:
         """Whether the scheduler of a node pool follows DeviceTaintRules, or why that is not known.
+
+        ``there``: UIDs of the pods that count. Others may have been noted before a list was begun again.
 
         A pod that names its pool elsewhere may be of any, so it counts only where no other pod is of this one.
         """
-        of_pool = {said.follows for said in self._said if said.pool == pool}
-        if None in of_pool or (not of_pool and any(said.pool is None for said in self._said)):
+        found = [said for uid, listed in self._said.items() if uid in there for said in listed]
+        of_pool = {said.follows for said in found if said.pool == pool}
+        if None in of_pool or (not of_pool and any(said.pool is None for said in found)):
             return Unsure.ELSEWHERE
         if len(of_pool) > 1:
             return Unsure.DIFFER

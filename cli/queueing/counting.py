@@ -131,7 +131,7 @@ class Counting:
         settings = msgspec.structs.replace(
             self._settings, makes_room=room is not None, pool=NodePool(value=pool) if is_divided else None
         )
-        follows = self._schedulers.follow_taint_rules(pool)
+        follows = self._schedulers.follow_taint_rules(pool, {pod.uid for pod in pods})
         devices = _known(self._devices, follows)
         if devices is None:
             pods = list(map(self._without_claims, pods))

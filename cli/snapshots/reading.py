@@ -92,7 +92,7 @@ async def read(api: Api, *, now_ns: int) -> Saved:
         missing.append(CONFIG_MAPS.plural)
     if rooms:
         room = written.written(_noted(written.read(written.written(_together(rooms))), names.ROOM, unread))
-    follows = schedulers.follow_taint_rules(DEFAULT)
+    follows = schedulers.follow_taint_rules(DEFAULT, {pod.metadata.uid for pod in found[PODS.plural]})
     empty = Saved(kind=KIND, version=VERSION, taken_at=rfc3339(now_ns), moorage=MOORAGE)
     return msgspec.structs.replace(
         empty,
@@ -108,7 +108,7 @@ async def read(api: Api, *, now_ns: int) -> Saved:
 async def _list(api: Api, resource: Resource[Any], unread: list[str], schedulers: SchedulerPods) -> list[Any]:
     """All objects of a kind, as far as they are kept; none where the cluster does not know the kind.
 
-    ``schedulers`` looks at pods with their arguments, which are not kept.
+    ``schedulers`` looks at pods with their arguments, which are not kept; by UID, as the list may begin again.
     """
 
     def keep_pod(pod: Pod) -> Pod:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -16,13 +17,19 @@ from wire.core import Pod
 
 VARIABLE = "MOORAGE_SCHEDULER_DEVICE_TAINT_RULES"
 FLAG = "--device-taint-rules"
+UIDS = itertools.count()
 POOL_FLAG = "--partition-label-value"
 POOL_VARIABLE = "MOORAGE_SCHEDULER_PARTITION_LABEL_VALUE"
 
 
 def written(*arguments: str, phase: str = "Running", component: str = "scheduler", **more: Any) -> Pod:
     """A pod as the chart writes it."""
-    meta = {"name": "s", "namespace": more.pop("namespace", names.SYSTEM_NAMESPACE), **more.pop("metadata", {})}
+    meta = {
+        "name": "s",
+        "uid": f"uid-{next(UIDS)}",
+        "namespace": more.pop("namespace", names.SYSTEM_NAMESPACE),
+        **more.pop("metadata", {}),
+    }
     container = {"name": component, "args": [component, *arguments], **more}
     labels = {"app.kubernetes.io/name": "moorage", "app.kubernetes.io/component": component}
     made = {"metadata": {**meta, "labels": labels}, "spec": {"containers": [container]}, "status": {"phase": phase}}
@@ -33,7 +40,7 @@ def said(*pods: Pod, pool: str = "") -> bool | Unsure:
     found = SchedulerPods()
     for each in pods:
         found.note(each)
-    return found.follow_taint_rules(pool)
+    return found.follow_taint_rules(pool, {each.metadata.uid for each in pods})
 
 
 def test_these_are_settings_of_the_scheduler() -> None:
@@ -114,3 +121,12 @@ POOL_ELSEWHERE = {"name": POOL_VARIABLE, "valueFrom": {"configMapKeyRef": {"name
 def test_a_pod_whose_node_pool_is_said_elsewhere_is_not_taken_for_one_of_the_default_pool(other: Pod) -> None:
     assert said(written(FLAG), other) is True
     assert said(written(f"{POOL_FLAG}=blue", FLAG), other) is Unsure.ELSEWHERE
+
+
+def test_pods_that_a_list_broken_off_had_count_only_if_the_next_one_has_them_too() -> None:
+    found, before, after = SchedulerPods(), written(), written(FLAG)
+    found.note(before)
+    found.note(after)
+    assert found.follow_taint_rules("", {after.metadata.uid}) is True
+    found.note(written(FLAG, phase="Succeeded", metadata={"uid": after.metadata.uid}))
+    assert found.follow_taint_rules("", {after.metadata.uid}) is Unsure.UNSEEN

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from cli.queueing.counting import NOW_NS
+import msgspec
+import pytest
+
+from cli.queueing.counting import NOW_NS, Counting
+from cli.queueing.devices import recorded
 from tests.cli.queueing.seen import explained, known, of, views
+from tests.cli.test_schedulerpods import FLAG, written
 from tests.scheduler.core.decide.turns import order_of_turns
 from tests.scheduler.core.objects import NANO, bind_request, bound, ended, node, pod_group, queue
+from wire.core import Pod
+from wire.resource import DeviceTaintRule
 
 TREE: tuple[Any, ...] = (node(gpus=8), queue("a"), queue("b"))
 
@@ -41,3 +48,11 @@ def test_volumes_and_jobs_keep_nobody_waiting_as_they_are_not_read() -> None:
 
 def test_what_has_ended_counts_for_nothing() -> None:
     assert gpus(ended(bound(of("a", "done"), "n1")))["a"] == (0, 0)
+
+
+@pytest.mark.parametrize(("pod", "is_in_doubt"), [(written(FLAG), False), (written("--config=/file"), True)])
+def test_pods_of_a_list_that_broke_off_do_not_say_whether_taint_rules_count(pod: Pod, is_in_doubt: bool) -> None:
+    rule = msgspec.convert({"metadata": {"name": "r"}, "spec": {"taint": {"key": "t"}}}, DeviceTaintRule)
+    counting = Counting(devices=recorded(classes=(), slices=(), claims=(), rules=[rule]))
+    counting.read_pod(written())
+    assert counting.count([], [counting.read_pod(pod)], found=[]).has_doubtful_rules is is_in_doubt
