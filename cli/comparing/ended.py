@@ -20,8 +20,8 @@ from simulator.settling.rest import Rest, settle
 from simulator.settling.shell import Shell
 
 _S: Final = 1_000_000_000
-RULES_UNKNOWN: Final = (
-    "whether the scheduler follows DeviceTaintRules: no pod of it said so, and they do not count here; "
+_RULES_UNKNOWN: Final = (
+    "whether the scheduler follows DeviceTaintRules: the snapshot does not have it, and they do not count here; "
     "--scheduler-config may say it (device-taint-rules)"
 )
 
@@ -75,7 +75,7 @@ class Scheduling(msgspec.Struct, frozen=True):
     def unread(self, saved: Saved) -> tuple[str, ...]:
         """What is not known of how the scheduler of a snapshot is set."""
         is_known = self.follows_taint_rules is not None or saved.follows_taint_rules is not None
-        return () if is_known or not saved.devicetaintrules else (RULES_UNKNOWN,)
+        return () if is_known or not saved.devicetaintrules else (_RULES_UNKNOWN,)
 
 
 def ended(

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from cli.comparing import changes
-from cli.comparing.ended import RULES_UNKNOWN, Scheduling
+from cli.comparing.ended import Scheduling
 from cli.comparing.running import comparison
 from cli.main import main
 from cli.snapshots import reading, saved
@@ -28,6 +28,10 @@ from tests.scheduler.stage import api_of, create, settle, share
 from wire.resource import DeviceTaintRule
 
 WALL_NS = 1_800_000_000 * 10**9
+NOT_IN_THE_FILE = (
+    "whether the scheduler follows DeviceTaintRules: the snapshot does not have it, and they do not count here; "
+    "--scheduler-config may say it (device-taint-rules)"
+)
 CLUSTER = snapshot(
     node("n1", 4),
     node("n2", 4),
@@ -154,7 +158,7 @@ def test_settings_of_the_scheduler_count(file: str, tmp_path: Path, capsys: pyte
         ("log-level: info", True, ["w waits"], []),
         ("", True, ["w waits"], []),
         ("", False, [], []),
-        ("", None, [], [RULES_UNKNOWN]),
+        ("", None, [], [NOT_IN_THE_FILE]),
     ],
 )
 def test_rules_that_taint_devices_count_as_the_settings_say_else_as_the_snapshot_says(
