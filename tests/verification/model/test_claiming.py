@@ -6,12 +6,16 @@ from dataclasses import fields, replace
 
 import pytest
 
+from tests.whole import IS_WHOLE
 from verification.model.claiming.exploring import CLAIMING, GANG, ONE, RIVALS, SHARED, NamedClaiming, explore_claiming
 from verification.model.claiming.state import BUILT, Config, Left, Rules
 
 _TWO_LEADERS = replace(ONE, schedulers=2)
 #: A device for each of two pods, on a node that takes one of them.
 _ONE_PLACE = Config(places=(1,), devices=(0, 0), uses=(0, 1), groups=((0,), (1,)))
+
+#: It takes two fifths of the time of all, and each thing in it happens in others as well.
+_LONG = "claims: devices that have to get ready, one pod, all that can go wrong"
 
 #: What is left out, where it shows, and how the counter-example begins.
 _MISTAKES: list[tuple[Rules, Config, str]] = [
@@ -33,7 +37,7 @@ _MISTAKES: list[tuple[Rules, Config, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("config", CLAIMING, ids=lambda one: one.name)
+@pytest.mark.parametrize("config", [one for one in CLAIMING if IS_WHOLE or one.name != _LONG], ids=lambda one: one.name)
 def test_allocating_claims_is_safe_and_comes_to_rest(config: NamedClaiming) -> None:
     found = explore_claiming(config.config)
     print(f"\n{config.name}: {found.summary()}")
