@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -43,6 +44,11 @@ exec unshare --mount sh -c 'mount --bind "$0" "$0" && mount -o remount,bind,ro /
 _CAPPED_MIB: Final = 4_096
 _UNROUNDED_MIB: Final = 24_467
 _PERCENT: Final = 25
+#: What any client gets.
+_LITTLE_MIB: Final = 256
+#: Words of tools/realgpu/hold.py.
+_REFUSED_MEMORY: Final = re.compile(r"refused cuMem(?:Alloc_v2|setD8_v2): CUDA_ERROR_OUT_OF_MEMORY\b")
+_MULTIPROCESSORS: Final = re.compile(r"held [0-9]+ of [0-9]+ on ([0-9]+) SMs")
 
 
 class NotAsked(Exception):
@@ -157,7 +163,7 @@ def _client(kept: Kept, of: Wanted, mib: int, *under: str, **more: str) -> tuple
 
 
 def _joins(kept: Kept, of: Wanted, *under: str) -> str:
-    holds, joined, told = _client(kept, of, 256, *under)
+    holds, joined, told = _client(kept, of, _LITTLE_MIB, *under)
     return _said(holds and joined, told if not holds else "it ran, and was in no namespace")
 
 
@@ -173,30 +179,74 @@ def _other_user(kept: Kept, of: Wanted) -> str:
     return _joins(kept, of, "setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups")
 
 
-def _memory_holds(kept: Kept, of: Wanted) -> str:
-    above, joined, told = _client(kept, of, _CAPPED_MIB + 1_000)
-    if not joined and above:
-        return "no: it ran, and was in no namespace"
-    return _said(not above, told)
+def _listed(kept: Kept, of: Wanted) -> str:
+    """Whether a client in a PID namespace of its own is listed by the PID that it has outside. Raises NotAsked."""
+    if shutil.which("unshare") is None:
+        raise NotAsked("unshare is not there")
+    environment = {"CUDA_MPS_PIPE_DIRECTORY": str(kept.its_folder(of))}
+    holder = Holder(_LITTLE_MIB, environment=environment, under=("unshare", "--pid", "--fork", "--kill-child"))
+    try:
+        if not holder.holds:
+            raise NotAsked(holder.told)
+        pid = holder.process.pid
+        children = set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+        listed = {one.pid for one in mpscontrol.clients(kept.listed("client"))}
+        return _said(bool(children & listed), f"{sorted(listed)} are listed; it is {sorted(children)}")
+    finally:
+        holder.end()
 
 
-def _root_can_not(kept: Kept, of: Wanted, mib: int, **more: str) -> str:
-    """Whether root's own variable leaves the limit as it is. Raises NotAsked."""
-    holds, joined, told = _client(kept, of, mib, **more)
-    if holds and not joined:
-        raise NotAsked("a client was in no namespace")
-    return told if holds else f"-{told}"
+def _outside(kept: Kept, mib: int) -> str:
+    """The words of a client without MPS, which gets its memory. Raises NotAsked."""
+    holder = Holder(mib, "--sms", environment={"CUDA_MPS_PIPE_DIRECTORY": str(kept.folder / "none")})
+    holder.end()
+    if not holder.holds:
+        raise NotAsked(f"a client without MPS: {holder.told}")
+    return holder.told
+
+
+def _member(kept: Kept, of: Wanted, **more: str) -> str:
+    """The words of a client that has joined, and gets a little memory. Raises NotAsked."""
+    holds, joined, told = _client(kept, of, _LITTLE_MIB, **more)
+    if not (holds and joined):
+        raise NotAsked(f"a client of {_LITTLE_MIB} MiB: {told if not holds else 'it ran, and was in no namespace'}")
+    return told
+
+
+def _memory_holds(kept: Kept, of: Wanted, **more: str) -> str:
+    """Whether memory above the limit is refused, which others get, and to a client that gets less. Raises NotAsked."""
+    above_mib = _CAPPED_MIB + 1_000
+    _outside(kept, above_mib)
+    _member(kept, of, **more)
+    holds, joined, told = _client(kept, of, above_mib, **more)
+    if not holds and not is_for_memory(told):
+        raise NotAsked(told)
+    return _said(not holds, told if joined else "it ran, and was in no namespace")
 
 
 def _root_and_memory(kept: Kept, of: Wanted) -> str:
-    told = _root_can_not(kept, of, _CAPPED_MIB + 1_000, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="0=65536M")
-    return _said(told.startswith("-"), told)
+    return _memory_holds(kept, of, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="0=65536M")
 
 
 def _root_and_percentage(kept: Kept, of: Wanted) -> str:
-    as_it_is = _root_can_not(kept, of, 256)
-    raised = _root_can_not(kept, of, 256, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="100")
-    return _said(as_it_is == raised, f"{as_it_is}; with its own variable {raised}")
+    outside, limited = multiprocessors(_outside(kept, _LITTLE_MIB)), multiprocessors(_member(kept, of))
+    if limited >= outside:
+        raise NotAsked(f"a client of {_PERCENT} % sees all {outside} multiprocessors")
+    raised = multiprocessors(_member(kept, of, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="100"))
+    return _said(raised <= limited, f"{limited} multiprocessors; with its own variable {raised}")
+
+
+def is_for_memory(told: str) -> bool:
+    """Whether a client was refused memory, and nothing else."""
+    return _REFUSED_MEMORY.match(told) is not None
+
+
+def multiprocessors(told: str) -> int:
+    """Return how many a client sees that holds its memory. Raises NotAsked."""
+    found = _MULTIPROCESSORS.fullmatch(told)
+    if found is None:
+        raise NotAsked(told)
+    return int(found[1])
 
 
 def _unrounded(kept: Kept, of: Wanted) -> str:
@@ -231,6 +281,7 @@ def _bare(kept: Kept, of: Wanted) -> str:
 _QUESTIONS: Final[Mapping[str, Callable[[Kept, Wanted], str]]] = {
     "a client joins by a read-only folder, without the host's /dev/shm": _contained,
     "a client of another user joins": _other_user,
+    "a client is listed by the host's PID": _listed,
     "an allocation above the namespace's limit is refused": _memory_holds,
     "root can't raise its memory limit": _root_and_memory,
     "root can't raise its percentage": _root_and_percentage,

@@ -10,12 +10,19 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, OUT_OF_MEMORY = 2, NO_DEVICE = 100, ILLEGAL_ADDRESS = 700 };
-enum { CONTEXT_MIB = 300, WORD = 96 };
+enum { SUCCESS = 0, OUT_OF_MEMORY = 2, NO_DEVICE = 100, ILLEGAL_ADDRESS = 700, NO_MPS = 805 };
+enum { CONTEXT_MIB = 300, WORD = 96, ALL_SMS = 132 };
+enum { LIMIT_MIB = 4096, LIMIT_SMS = 33 };
 
 static char uuid[WORD];
 static unsigned long long total_mib;
 static int is_broken;
+
+/* What $FAKE_CUDA_UNDER_MPS says of clients whose pipe directory is there: "broken" or "limited". */
+static int under_mps(const char *how) {
+    const char *pipes = getenv("CUDA_MPS_PIPE_DIRECTORY"), *said = getenv("FAKE_CUDA_UNDER_MPS");
+    return pipes && said && access(pipes, F_OK) == 0 && strcmp(said, how) == 0;
+}
 
 static void append(const char *line) {
     FILE *file = fopen(getenv("FAKE_NVML_STATE"), "a");
@@ -42,6 +49,8 @@ int cuInit(unsigned int flags) {
     FILE *file = fopen(getenv("FAKE_NVML_STATE"), "r");
     char line[512];
     (void)flags;
+    if (under_mps("broken"))
+        return NO_MPS;
     while (file && fgets(line, sizeof line, file) && !total_mib)
         sscanf(line, "gpu %95s %*s %llu", uuid, &total_mib);
     if (file)
@@ -51,7 +60,11 @@ int cuInit(unsigned int flags) {
 
 int cuDeviceGet(int *device, int number) { return *device = number, SUCCESS; }
 
-int cuDeviceGetAttribute(int *found, int which, int device) { return (void)device, *found = which == 16 ? 132 : 0, SUCCESS; }
+int cuDeviceGetAttribute(int *found, int which, int device) {
+    (void)device;
+    *found = which != 16 ? 0 : under_mps("limited") ? LIMIT_SMS : ALL_SMS;
+    return SUCCESS;
+}
 
 int cuDevicePrimaryCtxRetain(void **context, int device) { return (void)device, *context = uuid, SUCCESS; }
 
@@ -60,7 +73,7 @@ int cuCtxSetCurrent(void *context) { return context == uuid ? SUCCESS : NO_DEVIC
 int cuMemAlloc_v2(unsigned long long *pointer, size_t size) {
     char line[256];
     unsigned long long mib = (size >> 20) + CONTEXT_MIB;
-    if (used_mib() + mib > total_mib)
+    if (used_mib() + mib > total_mib || (under_mps("limited") && mib > LIMIT_MIB))
         return OUT_OF_MEMORY;
     snprintf(line, sizeof line, "proc %d %s %llu 7\n", getpid(), uuid, mib);
     append(line);
@@ -107,6 +120,7 @@ int cuCtxSynchronize(void) { return is_broken ? ILLEGAL_ADDRESS : SUCCESS; }
 int cuGetErrorName(int code, const char **name) {
     *name = code == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
             : code == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+            : code == NO_MPS ? "CUDA_ERROR_MPS_CONNECTION_FAILED"
                                       : "CUDA_ERROR_NO_DEVICE";
     return SUCCESS;
 }

@@ -128,12 +128,33 @@ def test_every_row_runs_and_the_emulated_gpu_is_as_expected_where_it_can_be(mach
     assert code == 1
 
 
-def test_each_question_about_mps_is_answered_or_said_not_to_have_been_asked(machine: Machine) -> None:
-    """NVIDIA's program is a stand-in, whose clients are not limited by the stub of CUDA."""
+ABOVE, ROOT_MEMORY, ROOT_PERCENT = (
+    "an allocation above the namespace's limit is refused",
+    "root can't raise its memory limit",
+    "root can't raise its percentage",
+)
+
+
+@pytest.mark.parametrize(
+    ("under_mps", "answers"),
+    [
+        ("", {ABOVE: "no", ROOT_MEMORY: "no", ROOT_PERCENT: "could not be asked"}),
+        ("limited", dict.fromkeys((ABOVE, ROOT_MEMORY, ROOT_PERCENT), "yes")),
+        ("broken", dict.fromkeys((ABOVE, ROOT_MEMORY, ROOT_PERCENT), "could not be asked")),
+    ],
+)
+def test_each_question_about_mps_is_answered_or_said_not_to_have_been_asked(
+    machine: Machine, under_mps: str, answers: dict[str, str]
+) -> None:
+    """NVIDIA's program is a stand-in. The stub of CUDA limits its clients, refuses them, or does neither."""
     program = machine.libraries / "nvidia-cuda-mps-control"
     program.write_text(f"#!{sys.executable} -SE\n{MPS_STUB.read_text()}")
     program.chmod(0o755)
-    environment = {"PATH": f"{machine.libraries}:{os.environ['PATH']}", "FAKE_MPS_JOINS": "tools.realgpu.hold"}
+    environment = {
+        "PATH": f"{machine.libraries}:{os.environ['PATH']}",
+        "FAKE_MPS_JOINS": "tools.realgpu.hold",
+        "FAKE_CUDA_UNDER_MPS": under_mps,
+    }
     code, rows = machine.run("mps-namespaces", **environment)
     found = rows["mps-namespaces"]
     if os.geteuid() != 0:
@@ -148,8 +169,8 @@ def test_each_question_about_mps_is_answered_or_said_not_to_have_been_asked(mach
     assert set(seen.values()) <= {"yes", "no", "could not be asked"}
     assert seen["a server without clients is listed as Ready"] == "yes"
     assert seen["a limit of 24467 MiB is read back"] == "yes"
-    assert seen["an allocation above the namespace's limit is refused"] == "no"
-    assert seen["root can't raise its percentage"] == "yes"
+    assert {question: seen[question] for question in answers} == answers, found["seen"]
+    assert seen["a client is listed by the host's PID"] != "no"
     # The stand-in removes all folders at its start.
     assert seen["folders stay when the daemon starts again"] == "no"
     assert seen["a program without a socket is refused in EXCLUSIVE_PROCESS"] == "could not be asked"
