@@ -59,9 +59,7 @@ class Mps:
         """Say why the keeper holds nobody. Trouble of one GPU is that of its tenants alone (``is_ready``)."""
         if self._heard_s is None or self._is_down:
             return self._why
-        if anyio.current_time() - self._heard_s > SILENT_S:
-            return f"the MPS keeper has been silent for {SILENT_S:g} s"
-        return ""
+        return "" if self._is_heard() else f"the MPS keeper has been silent for {SILENT_S:g} s"
 
     def edits(self, tenant: Sequence[Tenancy]) -> Edits | None:
         """Return the folder of the tenant's namespace, and variables."""
@@ -97,12 +95,19 @@ class Mps:
         }
 
     def ill(self, tenants: Tenants) -> Mapping[str, str]:
-        """Return GPUs of tenants whose server is gone. All of them, where the daemon is."""
+        """Return GPUs of tenants whose server is gone. All of them, where no daemon serves or no keeper answers."""
         devices = {one.device for held in tenants.values() if (one := mpsedits.wanted(held)) is not None}
-        if self.trouble():
-            return dict.fromkeys(sorted(devices), "no MPS daemon serves the node")
-        gone = sorted(devices.intersection(self._reported_gone))
-        return dict.fromkeys(gone, "its MPS server has ended, or does not come up")
+        if not self._is_heard():
+            why = "the MPS keeper does not answer"
+        elif self._is_down:
+            why = "no MPS daemon serves the node"
+        else:
+            why = "its MPS server has ended, or does not come up"
+            devices.intersection_update(self._reported_gone)
+        return dict.fromkeys(sorted(devices), why)
+
+    def _is_heard(self) -> bool:
+        return self._heard_s is not None and anyio.current_time() - self._heard_s <= SILENT_S
 
     def _holding(self, wanted: Wanted) -> Held | None:
         held = self._held.get(wanted.key)

@@ -365,7 +365,7 @@ REASON_KAI_AT_WORK: Final = "KAIAtWork"
 REASON_CONFIG_REFUSED: Final = "AgentConfigRefused"
 #: On a Node: another device plug-in serves a resource there, so the agent's does not.
 REASON_PLUGIN_RIVAL: Final = "PluginRival"
-#: On a Node: nobody is limited by MPS on a GPU any more; the message names it.
+#: On a Node: MPS can't limit tenants of a GPU, or its keeper does not answer; the message names the GPU.
 REASON_MPS_GONE: Final = "MPSGone"
 #: On a Node: the driver refused to make or destroy a MIG slice; the message has its words.
 REASON_CARVING_FAILED: Final = "CarvingFailed"

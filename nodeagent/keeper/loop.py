@@ -115,18 +115,17 @@ class Keeper:
             now_ns = self._clock_ns()
             if now_ns >= until_ns:
                 break
-            if not self._pauses.lasts(command.server, now_ns):
-                why = self._ask(command, min((until_ns - now_ns) / 1e9, self._control.patience_s))
-                # What nobody wants any more is refused as long as it has clients.
-                found = found or (f"{command.device}: {why}" if why and command.device else "")
+            why = self._pauses.why(command.server, now_ns) or self._ask(command, (until_ns - now_ns) / 1e9)
+            # What nobody wants any more is refused as long as it has clients.
+            found = found or (f"{command.device}: {why}" if why and command.device else "")
         return found
 
-    def _ask(self, command: Command, patience_s: float) -> str:
-        """Carry one out; say why it was not, "" if it was."""
+    def _ask(self, command: Command, left_s: float) -> str:
+        """Carry one out, in the time of the turn that is left; return why it was not, "" if it was."""
         try:
-            self._control.ask(command.words, patience_s)
+            self._control.ask(command.words, min(left_s, self._control.patience_s))
         except NoAnswer as error:
-            self._pauses.begin(command.server, self._clock_ns())
+            self._pauses.begin(command.server, self._clock_ns(), str(error))
             return str(error)
         except Refused as error:
             self._pauses.end(command.server)

@@ -21,7 +21,7 @@ from nodeagent.core.mpsmessages import Report, read_wanted, write_report
 from nodeagent.core.mpssteps import Held
 from nodeagent.limitfiles import ILL_AFTER_S, KEPT_S, LimitFiles
 from nodeagent.listening import Listener
-from nodeagent.mps import Mps
+from nodeagent.mps import SILENT_S, Mps
 from tests.nodeagent.core.test_mps import GPU, PIPES
 from tests.nodeagent.core.test_mps import POD as MPS_POD
 from tests.nodeagent.core.test_mpsedits import holding as mps_holding
@@ -228,7 +228,7 @@ async def test_a_cap_that_holds_no_more_is_told_also_while_no_file_can_be_writte
 @pytest.mark.parametrize(
     ("report", "why"),
     [
-        (None, "no MPS daemon serves the node"),
+        (None, "the MPS keeper does not answer"),
         (Report(why="can't be started", is_down=True), "no MPS daemon serves the node"),
         (Report(why="not ready", gone=(GPU,)), "its MPS server has ended, or does not come up"),
     ],
@@ -257,6 +257,21 @@ async def test_a_gpu_that_mps_serves_not_even_once_is_ill_after_a_while(
         await says(Report((Held(Wanted(MPS_POD, GPU, 5_120, 100)),)))
         await anyio.sleep(2)
         assert ill[1:] == [{}]
+    keeper.close()
+
+
+async def test_a_keeper_that_hangs_is_named_and_not_its_daemon(tmp_path: Path) -> None:
+    ill: list[Mapping[str, str]] = []
+    mps = Mps(tmp_path / "keeper.sock", PIPES)
+    keeper = Listener(str(tmp_path / "keeper.sock"), read=read_wanted, say=lambda _: None)
+    async with files(tmp_path / "cdi", {MPS_POD: [mps_holding(cap_mib=5_120)]}, mps, on_ill=ill.append) as made:
+        keeper.wait(0)
+        assert keeper.send(write_report(Report((Held(Wanted(MPS_POD, GPU, 5_120, 100)),))))
+        await anyio.sleep(SILENT_S - 2 + ILL_AFTER_S)
+        assert ill == []
+        await anyio.sleep(6)
+        assert ill == [{GPU: "the MPS keeper does not answer"}]
+        assert made.troubles == {"mps": "the MPS keeper has been silent for 90 s"}
     keeper.close()
 
 

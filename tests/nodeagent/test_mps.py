@@ -181,6 +181,11 @@ async def test_a_gpu_is_ill_while_its_server_is_away_and_while_no_daemon_serves(
         assert on.mps.ill(tenants) == {}
         await on.report(Report(why="it does not answer", is_down=True))
         assert on.mps.ill(tenants) == {GPU: "no MPS daemon serves the node"}
+        on.happened = anyio.Event()
+        on.keeper.close()
+        with anyio.fail_after(30):
+            await on.happened.wait()
+        assert on.mps.ill(tenants) == {GPU: "the MPS keeper does not answer"}
 
 
 def test_a_gpu_without_tenants_of_mps_is_not_ill_for_want_of_a_keeper() -> None:

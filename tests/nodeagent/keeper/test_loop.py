@@ -187,9 +187,10 @@ def test_a_gpu_whose_commands_hang_holds_up_no_other_one(folder: Path) -> None:
     assert report == Report((Held(BESIDE),), f"{GPU}: no answer to server create in 2 s", gone=(GPU,))
     # In its pause it is not asked: with this patience the turn would not end.
     node.control.patience_s = 600.0
-    assert node.keeper.turn().held == (Held(BESIDE),)
+    assert node.keeper.turn() == report
     node.behave()
-    assert node.keeper.turn().held == (Held(BESIDE),)
+    assert node.keeper.turn() == report
+    assert node.said.count(report.why) == 1
     node.now_ns += 60 * 10**9
     assert node.keeper.turn().held == (Held(MINE), Held(BESIDE))
     node.close()
