@@ -56,7 +56,7 @@ class Mps:
         await self._link.run()
 
     def trouble(self) -> str:
-        """Say why the keeper holds nobody. Trouble of one GPU is that of its tenants alone (``is_ready``)."""
+        """Return why no tenant can be limited. Trouble of one GPU is that of its tenants alone (``is_ready``)."""
         if self._heard_s is None or self._is_down:
             return self._why
         return "" if self._is_heard() else f"the MPS keeper has been silent for {SILENT_S:g} s"

@@ -1,4 +1,4 @@
-"""What the control daemon of MPS says of its servers, namespaces and clients. Pure.
+"""Reading what the control daemon of MPS lists: servers, namespaces and clients. Pure.
 
 Read as documented (NVIDIA, MPS v3 Interface): ``list --format=csv,noheader``, one line each, columns in a fixed order.
 A line that is not of the form counts for nothing, so what it would name is not in place. Names of processes are chosen
@@ -26,7 +26,7 @@ _MILLIS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """``pipes``: its folder. ``devices``: as the daemon says them, one text."""
+    """``pipes``: its folder. ``devices``: as the daemon prints them, one text."""
 
     name: str
     is_ready: bool

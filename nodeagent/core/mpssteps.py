@@ -1,4 +1,4 @@
-"""Which commands give tenants their limits by the control daemon of MPS, and whose it says are in place. Pure.
+"""Commands that give tenants their limits by the control daemon of MPS, and reading back which hold. Pure.
 
 A step is taken when its effect is not there, and its effect is looked for again: whatever was lost, by a daemon that
 died or a command that failed, is done once more. Nothing is ever forced: what has clients stays.

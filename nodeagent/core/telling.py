@@ -79,9 +79,9 @@ def _card(card: Card, told: Told) -> CardStatus:
 def health_of(
     lost: Mapping[str, str], limiting: Mapping[str, CardHealth], judged: Mapping[str, CardHealth]
 ) -> dict[str, CardHealth]:
-    """Return the health that is told, by UUID: the first that is not well.
+    """Return the health that is reported, by UUID: the first of these sources by which a GPU is not well.
 
-    Asked are the device plug-in, the driver, and the back ends that limit tenants. ``lost``: the driver's words.
+    ``judged``: by the device plug-in. ``lost``: the driver's words. ``limiting``: by the back ends that limit tenants.
     """
     found = {uuid: CardHealth(state=ILL, reason=why) for uuid, why in lost.items()}
     not_well = {uuid: one for uuid, one in judged.items() if one.state not in {"", WELL}}

@@ -32,7 +32,7 @@ class Daemon:
         self._started_ns = self._due_ns = 0
 
     def tend(self, now_ns: int) -> str:
-        """Start it where it does not run and a start is due; say how it stands, "" where it runs."""
+        """Start it where it does not run and a start is due; return why it does not run, "" where it does."""
         if self._process is not None:
             status = self._process.poll()
             if status is None:

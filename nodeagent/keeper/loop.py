@@ -109,7 +109,7 @@ class Keeper:
         return "" if seen is None else seen.pod_uid
 
     def _carry_out(self, asked: Iterable[Command]) -> str:
-        """Carry commands out, as far as there is time; say the first that limits somebody and was not done."""
+        """Carry commands out, as far as there is time; return the first that limits a tenant and was not done."""
         found, until_ns = "", self._clock_ns() + COMMANDS_NS
         for command in asked:
             now_ns = self._clock_ns()
