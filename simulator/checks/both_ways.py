@@ -1,7 +1,8 @@
 """S19: no device is held by a reservation and given by a claim at once (docs/design/claims.md, Shares).
 
 Judged on objects in the order in which the API server stores them. A device is one by the UUID that its driver
-publishes and that reservation pods tell. What another scheduler gives to its own pods is not judged.
+publishes and that reservation pods tell. What another scheduler gave to its own pods is not judged: a claim is its own
+if it was allocated for them alone. Later users do not matter.
 """
 
 from __future__ import annotations
@@ -13,6 +14,15 @@ from simulator.checks.claim_records import ClaimRecords
 from simulator.claimfacts import ClaimFacts
 from simulator.facts import PodFacts
 from simulator.violations import Findings
+
+
+@dataclass(slots=True)
+class _Given:
+    """An allocation: the claim's version and its users (UIDs) of then. ``is_by_others``: None while none was seen."""
+
+    version: int
+    users: frozenset[str]
+    is_by_others: bool | None = None
 
 
 @dataclass(slots=True)
@@ -28,6 +38,8 @@ class BothWays:
     #: UUID -> reservation pods (UIDs) that tell it, with their names.
     _held: dict[str, dict[str, str]] = field(default_factory=dict)
     _told: dict[str, str] = field(default_factory=dict)
+    #: By claim (UID), until it is allocated again.
+    _given: dict[str, _Given] = field(default_factory=dict)
 
     def pod(self, pod: PodFacts, at_s: float, *, is_gone: bool) -> None:
         """Take a version of a pod: a reservation may tell a device that a claim has."""
@@ -62,9 +74,17 @@ class BothWays:
                 yield uuid
 
     def _is_of_others(self, claim: ClaimFacts) -> bool:
-        """Whether it is reserved for pods of other schedulers alone."""
-        users = [pod for uid in claim.reserved if (pod := self.live.get(uid)) is not None]
-        return bool(users) and not any(pod.is_ours for pod in users)
+        """Whether it was allocated for pods of other schedulers alone."""
+        version = self.records.allocated_at.get(claim.uid)
+        if version is None:
+            return False
+        given = self._given.get(claim.uid)
+        if given is None or given.version != version:
+            given = self._given[claim.uid] = _Given(version, claim.reserved)
+        if given.is_by_others is None:
+            users = [pod for uid in given.users if (pod := self.live.get(uid)) is not None]
+            given.is_by_others = not any(pod.is_ours for pod in users) if users else None
+        return bool(given.is_by_others)
 
     def _both(self, uuid: str, claim: ClaimFacts, at_s: float) -> None:
         holders = ", ".join(sorted(self._held[uuid].values()))

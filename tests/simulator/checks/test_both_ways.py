@@ -69,5 +69,38 @@ def test_what_another_scheduler_gives_its_own_pods_breaks_nothing(scheduler: str
         assert made.broken == broken
 
 
+@pytest.mark.parametrize(
+    ("steps", "broken"),
+    [
+        (("own", "rival"), _BROKEN),
+        (("own", "own rival", "rival"), _BROKEN),
+        (("own", ""), _BROKEN),
+        (("rival", "own"), []),
+        (("rival", "own rival", "own"), []),
+        (("rival", ""), []),
+        (("rival", None, "own"), _BROKEN),
+        (("own", None, "rival"), []),
+    ],
+)
+def test_a_claim_is_of_the_scheduler_that_allocated_it_whoever_uses_it_later(
+    steps: tuple[str | None, ...], broken: list[str]
+) -> None:
+    made = _story()
+    live: dict[str, facts.PodFacts] = {}
+    made.claims = Claims(made.findings, live)
+    made.offers("node-0", "d0", parts_gib=80, uuid="GPU-0").stores("pods", _holder(""))
+    for users in steps:
+        live.clear()
+        live.update({each.uid: each for each in map(_user, (users or "").split())})
+        made.claim("c", *(() if users is None else ("d0",)), part_gib=8, by=users or "")
+    assert made.stores("pods", _holder()).broken == broken
+
+
+def _user(name: str) -> facts.PodFacts:
+    user = {**claiming(name, "c"), "kind": "Pod"}
+    user["spec"]["schedulerName"] = "rival-scheduler" if name == "rival" else "kai-scheduler"
+    return facts.pod(user)
+
+
 def _told(is_told: bool) -> dict[str, Any]:
     return {**_holder("GPU-0" if is_told else ""), "kind": "Pod"}
