@@ -69,7 +69,8 @@ class Judging:
                         continue
                     found.explain_now(self._wall_s(), is_settled=self._is_settled())
                 break
-        unread = (*(() if self._is_leading() else (_NOT_LEADING,)), *((found.left_out,) if found.left_out else ()))
+        left_out = (found.left_out,) if found.left_out else ()
+        unread = (*(() if self._is_leading() else (_NOT_LEADING,)), *found.not_looked_at, *left_out)
         return Whole(group=self._with_idle(found.view(), asked), unread=unread)
 
     def _with_idle(self, view: GroupView, asked: Asked) -> GroupView:

@@ -55,7 +55,8 @@ class State(Protocol):
 class Explaining:
     """One question. ``is_open``: something is left to do. ``is_explained``: it is known why the group waits.
 
-    ``left_out``: why not everything was tried. Raises Unanswered for changes that make no sense.
+    ``left_out``: why not everything was tried; ``not_looked_at``: what the answer leaves out. Raises Unanswered for
+    changes that make no sense.
     """
 
     def __init__(self, state: State, asked: Asked, *, now_ns: Callable[[], int] = monotonic_ns) -> None:
@@ -72,6 +73,7 @@ class Explaining:
         self._is_begun = False
         self.is_explained = False
         self.left_out = CUT
+        self.not_looked_at: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -115,6 +117,7 @@ class Explaining:
     def _explain(self) -> Steps[bool]:
         explained = yield from explanation.explaining(self._trying)
         self._view = groups.group_view(explained, self._edits)
+        self.not_looked_at = tuple(supposing.devices_left_out(explained))
         self.is_explained = True
         return True
 

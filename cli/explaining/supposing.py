@@ -26,6 +26,10 @@ from scheduler.core.what_if.trying import Trying
 
 #: Operations (core/decide/allowance.py) after which no further change is tried: about 0.7 s.
 MOST_OPERATIONS: Final = 1_500_000
+#: A node that is like another one has no ResourceSlices: a driver publishes them once the node is there.
+NO_SLICES: Final = (
+    "devices that a driver would publish on further nodes: changes that add nodes help no ResourceClaims here"
+)
 CUT: Final = "not all changes that might help were tried, as that takes too long"
 
 
@@ -96,6 +100,14 @@ def _again(snapshot: Snapshot, of: Subject) -> Subject:
     return find(snapshot, of.namespace, of.name) or of
 
 
+def devices_left_out(found: Explained) -> Iterator[str]:
+    """That further nodes were supposed without devices, of a group that waits and needs some for its claims."""
+    trying = found.trying
+    classes = (trying.snapshot.judge(pod).cls for pod in trying.subject.waiting)
+    if not found.outcome.starts and any(cls.devices or cls.backed for cls in classes):
+        yield NO_SLICES
+
+
 def is_in_doubt(known: Known, of: Subject, found: Explained) -> bool:
     """Whether something that was not read may keep the group waiting, though it starts by all that was."""
     rules = known.has_doubtful_rules and any(each.claims for each in found.outcome.placed)
@@ -108,6 +120,7 @@ def not_looked_at(known: Known, of: Subject, found: Explained) -> Iterator[str]:
         yield "PersistentVolumeClaims of its pods, which may keep it waiting, too, or off some nodes"
     if known.claiming & of.uids:
         yield "ResourceClaims of its pods, which may keep it waiting, too, or off some nodes"
+    yield from devices_left_out(found)
     if found.is_cut:
         yield CUT
     if found.room is not None:

@@ -191,7 +191,8 @@ def explained(known: Known, asked: Asked, wall_s: int, *, most_s: float = MOST_S
     found.explain_now(wall_s, is_settled=False)
     while found.is_open and time.monotonic() < until:
         found.go_on(wall_s, is_settled=False)
-    return Whole(group=found.view(), unread=(*known.unread, *((found.left_out,) if found.left_out else ())))
+    left_out = (found.left_out,) if found.left_out else ()
+    return Whole(group=found.view(), unread=(*known.unread, *found.not_looked_at, *left_out))
 
 
 def _without_queues(answer: _Answer) -> _Answer:

@@ -9,15 +9,18 @@ import pytest
 
 from cli.explaining.questions import Asked, Unanswered
 from cli.explaining.stepping import CUT, MOST_OPERATIONS, Explaining
+from cli.explaining.supposing import NO_SLICES
 from cli.explaining.views import GroupView
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.settings import Settings
 from scheduler.core.what_if import suggest
 from tests.scheduler.core.footprint import footprint
+from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming, offered
 from tests.scheduler.core.objects import cluster, feed, node, pod, pod_group, queue
 from tests.scheduler.core.room.scenes import NOON_S, Scene
 from wire import names
+from wire.resource import DeviceClass, DeviceClassSpec
 
 TO_THE_END = 1 << 60
 POD = Asked(kind="pod", namespace="ns", name="p", sees_others=True)
@@ -167,3 +170,27 @@ def test_what_is_not_finished_is_said_to_be_cut_and_why_it_waits_can_be_found_at
     assert found.view().verdict
     assert found.view().helps == ()
     assert found.left_out == CUT
+
+
+BACKED = DeviceClass(metadata=GPU.metadata, spec=DeviceClassSpec(extended_resource_name=names.GPU_RESOURCE))
+
+
+@pytest.mark.parametrize(
+    ("objects", "left_out"),
+    [
+        ((GPU, claimed(), claiming("p", "c")), (NO_SLICES,)),
+        ((GPU, claimed(), claiming("p", "c"), offered("n1")), ()),
+        ((BACKED, pod("p", gpus=1)), (NO_SLICES,)),
+        ((GPU, pod("p", gpus=1)), ()),
+        ((claiming("p", "c"),), ()),
+    ],
+    ids=["no device", "fits", "GPU by a claim", "GPU of a plugin", "no such claim"],
+)
+def test_devices_of_further_nodes_are_named_as_left_out_where_a_group_waits_for_some(
+    objects: tuple[Any, ...], left_out: tuple[str, ...]
+) -> None:
+    made = cluster(node("n1", 0), *objects)
+    made.prepared(0)
+    found = explaining(made, POD)
+    found.explain_now(NOON_S, is_settled=False)
+    assert found.not_looked_at == left_out

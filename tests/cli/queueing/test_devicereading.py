@@ -47,12 +47,14 @@ async def read(world: World, name: str = "waits") -> Known:
 
 
 def told(known: Known, name: str = "waits") -> tuple[str, tuple[str, ...]]:
-    """The sentence about a pod, and what was not looked at."""
+    """The sentence about a pod, and what was not looked at, but for what is never looked at of a pod that waits."""
     subject = supposing.subject(known, POD, stage.TEAM, name)
     found = supposing.explained(known, subject, [], WALL_S)
     unread = (*known.unread, *supposing.not_looked_at(known, subject, found))
     view = groups.group_view(found, is_in_doubt=supposing.is_in_doubt(known, subject, found))
-    return view.message, tuple(each for each in unread if "Budget" not in each)
+    return view.message, tuple(
+        each for each in unread if not each.startswith(("PodDisruptionBudgets", "devices that a driver would publish"))
+    )
 
 
 def _serve_rules(world: World) -> None:

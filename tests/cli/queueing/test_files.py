@@ -95,11 +95,15 @@ ALLOCATED = f"""{CLAIM}status:
 NOT_LOOKED_AT = "ResourceClaims of its pods, which may keep it waiting, too, or off some nodes"
 
 
-def explained(folder: Path, *documents: str) -> tuple[str, tuple[str, ...], list[str]]:
+#: Of a pod that waits for a device of a claim.
+NO_SLICES = "devices that a driver would publish on further nodes: changes that add nodes help no ResourceClaims here"
+
+
+def explained(folder: Path, *documents: str, edits: tuple[str, ...] = ()) -> tuple[str, tuple[str, ...], list[str]]:
     """The sentence about the pod ``p``, what could not be read, and what was not looked at."""
     known = files.read(written(folder, *documents), About(kind=POD_KIND, name="p", namespace="default"))
     subject = supposing.subject(known, POD_KIND, "default", "p")
-    found = supposing.explained(known, subject, [], 1_800_000_000)
+    found = supposing.explained(known, subject, supposing.edits(edits), 1_800_000_000)
     return groups.group_view(found).message, known.unread, list(supposing.not_looked_at(known, subject, found))
 
 
@@ -122,7 +126,23 @@ def test_a_pod_with_a_claim_is_explained_by_the_devices_of_the_files(
 ) -> None:
     message, unread, left_out = explained(tmp_path, *documents)
     assert told in message
-    assert (unread, left_out) == ((), [])
+    waits_for_device = "cannot allocate" in message
+    assert (unread, left_out) == ((), [NO_SLICES] if waits_for_device else [])
+
+
+def test_devices_of_nodes_that_are_supposed_are_named_as_not_looked_at(tmp_path: Path) -> None:
+    other = ALLOCATED.replace("name: c}", "name: c2}")
+    message, _, left_out = explained(tmp_path, *ALL, other, edits=("node +1 like n1",))
+    assert "2 node(s) cannot allocate all claims" in message
+    assert left_out == [NO_SLICES]
+
+
+def test_nodes_may_be_added_for_a_pod_without_claims_that_waits(tmp_path: Path) -> None:
+    plain = CLAIMING.replace("  resourceClaims: [{name: gpu, resourceClaimName: c}]\n", "")
+    large = plain.replace("{name: main}", "{name: main, resources: {requests: {cpu: 64}}}")
+    message, _, left_out = explained(tmp_path, *ALL[:2], large, *ALL[3:])
+    assert "waits" in message
+    assert left_out == []
 
 
 def _in(version: str, *documents: str) -> tuple[str, ...]:
