@@ -210,17 +210,24 @@ class Auditor:
         return pod.phase != "Pending" or kubelet is None or not kubelet.is_answering
 
     async def _judge_quiet(self) -> None:
-        """L5: with nothing to do we write nothing, but for leases."""
+        """L5: with nothing to do we write nothing, but for leases. Not judged where a program ends meanwhile."""
         await anyio.sleep(_LATE_WORK_S)
         if self._checker.has_patient_pods:
             return
         writes = self._checker.writes
-        before = writes.work
+        before, running = writes.work, self._running()
         await anyio.sleep(L5_S)
+        live = self._checker.live
+        if any(uid in live and live[uid].has_ended for uid in running):
+            return
         if writes.work > before:
             text = f"{writes.work - before} writes in {L5_S:.0f} s with nothing to do, the last: {writes.last_work}"
             self._checker.findings.add("L5", anyio.current_time(), text)
         self._checker.findings.judged.add("L5")
+
+    def _running(self) -> list[str]:
+        """Users' pods that have not ended."""
+        return [uid for uid, pod in self._checker.live.items() if not pod.has_ended and not pod.is_reservation]
 
     async def _judge_freed(self) -> None:
         """L4: a pod is taken away in whose room another one fits that waits; that one has to be bound at once."""

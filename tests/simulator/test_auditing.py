@@ -18,6 +18,7 @@ from kube.memory.faults import Fault
 from scheduler.app import Scheduler
 from simulator.auditing import L1_S
 from simulator.checks.writes import Bounds
+from simulator.process import RUN_S
 from simulator.violations import HELD, LIVENESS
 from simulator.world import World
 from tests.conftest import AnyioBackend
@@ -109,6 +110,17 @@ async def test_writes_with_nothing_to_do_break_l5() -> None:
             group.start_soon(write_now_and_then)
             assert await rested(running) == {"L5"}
             group.cancel_scope.cancel()
+
+
+async def test_what_follows_the_end_of_a_program_does_not_break_l5() -> None:
+    """It ends after L1 to L3 were judged: then its share and its reservation are given back."""
+    async with world("1x1x1GiB") as running:
+        (pod,) = pods(1, HALF, f'{RUN_S}: "700"')
+        pod.body["spec"]["restartPolicy"] = "Never"
+        await running.apply([pod])
+        await anyio.sleep(60)
+        assert await rested(running) == set()
+        assert "L5" not in running.checker.findings.judged
 
 
 @pytest.mark.parametrize(
