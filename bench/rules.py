@@ -31,7 +31,8 @@ from scheduler.core.convert.nodes import node_record
 from scheduler.core.decide.placer import Placer
 from scheduler.core.filters.spread import Staying
 from scheduler.core.model.plan import Gang
-from scheduler.core.model.records import PodRecord, Requirement
+from scheduler.core.model.pod_class import Requirement
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Settings
 from wire import names
 from wire.core import Node, Pod

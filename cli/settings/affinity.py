@@ -8,7 +8,7 @@ import msgspec
 
 from scheduler.core.convert.constraints import terms
 from scheduler.core.filters.requirements import effort_of
-from scheduler.core.model.records import Requirement, Term
+from scheduler.core.model.pod_class import Requirement, Term
 from wire.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 
 ALLOWED: Final = (

@@ -10,7 +10,7 @@ from cli.settings.common import Address, WrittenCaps
 from cli.settings.declaring import Setting
 from cli.settings.preferences import PreferenceOptions
 from scheduler.core.model.node_pool import NodePool
-from scheduler.core.model.records import Term
+from scheduler.core.model.pod_class import Term
 from scheduler.core.model.room import Method, RoomSettings
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.queues import cron

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from scheduler.core.filters.volume_places import NEW_LABELS
-from scheduler.core.model.records import Requirement, Term, VolumeRule
+from scheduler.core.model.pod_class import Requirement, Term, VolumeRule
 from wire.core import NodeSelector
 
 #: Alternatives that volumes leave, multiplied, beyond which nobody reads them.

@@ -19,7 +19,8 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.convert.controllers import controller_uid
 from scheduler.core.filters.enforcement import unenforced
 from scheduler.core.model.index import Membership
-from scheduler.core.model.records import NO_WISHES, NodeRecord, PodClass, PodRecord, SeenPod
+from scheduler.core.model.pod_class import NO_WISHES, PodClass
+from scheduler.core.model.records import NodeRecord, PodRecord, SeenPod
 from scheduler.telemetry.traces import Traces, Untraced
 from scheduler.watch.known_for_room import KnownForRoom
 from scheduler.watch.refusing_nodes import RefusingNodes

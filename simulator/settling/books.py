@@ -11,7 +11,8 @@ from gpu.book import Book, Entry
 from gpu.handover import PlannedDevice
 from gpu.reservation import Reservation, name_for
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.records import Demand, Held, NodeRecord, PodClass, PodRecord, SeenPod
+from scheduler.core.model.pod_class import Demand, PodClass
+from scheduler.core.model.records import Held, NodeRecord, PodRecord, SeenPod
 from wire import names
 
 #: The attempt that an entry names: nobody asks which it was.

@@ -15,16 +15,8 @@ from gpu.request import NO_GPU, ContainerKind, ContainerRef, ContainerRequest, F
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Alone, Placement
-from scheduler.core.model.records import (
-    Constraints,
-    Demand,
-    NodeRecord,
-    PodClass,
-    PodRecord,
-    Requirement,
-    SeenPod,
-    Term,
-)
+from scheduler.core.model.pod_class import Constraints, Demand, PodClass, Requirement, Term
+from scheduler.core.model.records import NodeRecord, PodRecord, SeenPod
 from scheduler.core.model.settings import Settings
 from scheduler.core.scores.prices import Prices, prices_of
 from scheduler.core.scores.registry import SCORES

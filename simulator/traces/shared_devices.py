@@ -9,7 +9,8 @@ from gpu.book import Book
 from gpu.handover import PlannedDevice
 from gpu.reservation import Reservation
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.records import Demand, Held, PodClass, PodRecord, SeenPod
+from scheduler.core.model.pod_class import Demand, PodClass
+from scheduler.core.model.records import Held, PodRecord, SeenPod
 from wire import names
 
 _WHOLE: Final = PodClass(demand=Demand(gpus=1))

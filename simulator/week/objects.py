@@ -8,8 +8,9 @@ from typing import Final
 import msgspec
 
 from scheduler.core.convert.queues import queue_record
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.records import Held, PodClass, PodRecord
+from scheduler.core.model.records import Held, PodRecord
 from simulator.traces.records import pod_class
 from simulator.traces.trace import MILLI_PER_GPU, Ask, TraceNode
 from simulator.week.arrivals import Job

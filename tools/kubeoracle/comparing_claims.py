@@ -18,7 +18,8 @@ from scheduler.core.convert.device_taint_rules import taint_rule_record
 from scheduler.core.convert.resource_claims import resource_claim_record
 from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.model.device_allocation import DeviceRefusal
-from scheduler.core.model.records import Demand, NodeRecord
+from scheduler.core.model.pod_class import Demand
+from scheduler.core.model.records import NodeRecord
 from tools.kubeoracle.asking import Answer, Oracle, Question
 from tools.kubeoracle.drawing_claims import FEATURES, draw
 from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice

@@ -10,7 +10,7 @@ from scheduler.core.assumed.attempt import Flight, State
 from scheduler.core.assumed.attempt_table import AttemptTable
 from scheduler.core.assumed.openings import Openings
 from scheduler.core.model.plan import Placement
-from scheduler.core.model.records import Demand
+from scheduler.core.model.pod_class import Demand
 from scheduler.core.nodes.node_usage import Charge
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.autoscale.unmet_demand import Want
-from scheduler.core.model.records import Constraints
+from scheduler.core.model.pod_class import Constraints
 
 
 class ScalingPod(msgspec.Struct, frozen=True, gc=False, kw_only=True):

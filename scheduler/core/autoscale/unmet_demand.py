@@ -26,7 +26,8 @@ from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.decide.supposed_nodes import SUPPOSED, in_whole_devices
 from scheduler.core.filters.registry import OK, Filters
 from scheduler.core.model.plan import Entry, Explain, Placement, placements
-from scheduler.core.model.records import Constraints, Demand, NodeRecord, PodClass, PodRecord
+from scheduler.core.model.pod_class import Constraints, Demand, PodClass
+from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.verdict import Code
 
 #: Verdicts that a further node can change.

@@ -27,7 +27,7 @@ from scheduler.core.backlog.gang_pace import GangPace
 from scheduler.core.backlog.gang_watch import GangWatch, gang_watch_of
 from scheduler.core.backlog.rule_watch import RuleWatch, asks_others, watch_of
 from scheduler.core.backlog.sums import Columns, Needs, has_slots, needs_of, passing
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.pod_places import PodPlaces

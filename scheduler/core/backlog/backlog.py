@@ -23,8 +23,9 @@ from scheduler.core.backlog.shape import Shape, ShapeKey
 from scheduler.core.backlog.timers import Timers
 from scheduler.core.backlog.waiting_gang import Until, WaitingGang
 from scheduler.core.model import stale
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank, rank_alone
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.ledger import Ledger

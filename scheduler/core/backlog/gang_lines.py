@@ -15,8 +15,8 @@ from scheduler.core.backlog.asleep import LOOKED_AT, Asleep, KeptGang
 from scheduler.core.backlog.ranked import Ranked
 from scheduler.core.backlog.sayings import Key, Shared
 from scheduler.core.model.minimum_tree import MinimumTree
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.records import PodClass
 from scheduler.core.nodes.ledger import Ledger
 
 #: As for classes (backlog.py).

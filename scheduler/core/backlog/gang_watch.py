@@ -17,7 +17,7 @@ from scheduler.core.backlog.rule_watch import MOST_COMPARED
 from scheduler.core.backlog.sums import Needs, needs_of, passing
 from scheduler.core.filters.pod_rule import Matcher
 from scheduler.core.filters.pod_terms import Drawing, TakenByAll, without_key
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.pod_places import PodPlaces
 

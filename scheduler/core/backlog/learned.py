@@ -15,8 +15,8 @@ from scheduler.core.backlog.room_memo import RoomMemo
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.shape import ShapeKey
 from scheduler.core.backlog.waiting_gang import Until
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.records import PodClass
 from scheduler.core.model.stale import StaleMemo
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import HeldBack, Use

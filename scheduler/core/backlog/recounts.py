@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from scheduler.core.backlog.backlog import Backlog
 from scheduler.core.backlog.sayings import Key
 from scheduler.core.backlog.shape import ShapeKey
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 
 _PERIOD_NS: Final = 1_000_000_000
 _NONE: Final[Mapping[PodClass, None]] = {}

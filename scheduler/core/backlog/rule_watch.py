@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.filters.pod_rule import Watched
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.pod_places import PodPlaces
 from scheduler.core.nodes.table import Bools

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from scheduler.core.backlog.ranked import Ranked
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import rank_alone
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Verdict
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpu.request import FractionAsk, SharedAsk
 from scheduler.core.filters.registry import OK
-from scheduler.core.model.records import Constraints, PodClass
+from scheduler.core.model.pod_class import Constraints, PodClass
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Bools, Int64s, Table
 

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from scheduler.core.backlog.sayings import Key
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 
 
 class Until(enum.Enum):

@@ -11,7 +11,8 @@ import msgspec
 from gpu.slices import slice_resource
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code
 from wire import names
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from scheduler.core.model.device_record import DevicePlace
-from scheduler.core.model.records import Requirement, Term
+from scheduler.core.model.pod_class import Requirement, Term
 
 _NAME: Final = "metadata.name"
 

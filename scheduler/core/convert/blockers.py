@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scheduler.core.convert import constraints, gang_kinds
 from scheduler.core.filters.registry import Filters
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.verdict import Code, Verdict
 from wire import names
 from wire.core import Pod

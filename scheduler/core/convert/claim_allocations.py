@@ -11,7 +11,7 @@ import msgspec
 from scheduler.core.model.device_allocation import ClaimAllocation, DeviceResult
 from scheduler.core.model.device_need import DeviceToleration
 from scheduler.core.model.device_record import DeviceClassRecord
-from scheduler.core.model.records import Requirement, Term
+from scheduler.core.model.pod_class import Requirement, Term
 from wire import resource
 from wire.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from wire.quantity import NANO, binary_text, decimal_text

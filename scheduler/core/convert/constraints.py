@@ -14,7 +14,7 @@ from gpu.refusal import shown
 from gpu.translation import ANY_CARD, MOST_NAMED, Cards
 from scheduler.core.convert import claim_uses, pod_rules
 from scheduler.core.filters.registry import FILTERS, Filters
-from scheduler.core.model.records import Constraints, PodClass, Requirement, Term
+from scheduler.core.model.pod_class import Constraints, PodClass, Requirement, Term
 from wire import names
 from wire.core import Container, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec
 

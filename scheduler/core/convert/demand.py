@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from scheduler.core.model.records import Demand
+from scheduler.core.model.pod_class import Demand
 from wire import names
 from wire.core import Container, ContainerStatus, Pod, ResourceRequirements
 from wire.quantity import MalformedQuantity, bytes_up, milli_up

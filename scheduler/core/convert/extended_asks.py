@@ -11,7 +11,7 @@ import msgspec
 from gpu.claimedshare import ClaimedShare, is_servable
 from gpu.request import NO_GPU, ContainerKind, GpuRequest
 from scheduler.core.model.extended_resource import ExtendedAsk
-from scheduler.core.model.records import Demand, PodClass
+from scheduler.core.model.pod_class import Demand, PodClass
 from wire import names
 from wire.core import Container, Pod
 from wire.quantity import MalformedQuantity, bytes_up

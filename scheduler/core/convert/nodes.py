@@ -11,7 +11,8 @@ from gpu import enforcement, slices
 from gpu.cards import cards_mib
 from gpu.multiplied import multiplied
 from scheduler.core.filters.declared_features import KNOWN
-from scheduler.core.model.records import Demand, NodeRecord
+from scheduler.core.model.pod_class import Demand
+from scheduler.core.model.records import NodeRecord
 from wire import names
 from wire.core import Node
 from wire.quantity import NANO, MalformedQuantity, mib_down, milli_down, parse_nano

@@ -7,8 +7,8 @@ from typing import Final
 
 from scheduler.core.convert.inline_disks import inline_disks
 from scheduler.core.convert.selectors import can_be_read, pod_term, requirements
+from scheduler.core.model.pod_class import AntiTerm, Requirement
 from scheduler.core.model.pod_rules import HostPort, PodRules, Spread
-from scheduler.core.model.records import AntiTerm, Requirement
 from wire.core import Container, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 
 _MUST: Final = "DoNotSchedule"

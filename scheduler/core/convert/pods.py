@@ -42,16 +42,8 @@ from scheduler.core.convert.controllers import controller_uid
 from scheduler.core.convert.device_env import Source
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.numa import NumaAsk
-from scheduler.core.model.records import (
-    ANYWHERE,
-    Constraints,
-    Demand,
-    Held,
-    PodClass,
-    PodRecord,
-    SeenPod,
-    SucceededMember,
-)
+from scheduler.core.model.pod_class import ANYWHERE, Constraints, Demand, PodClass
+from scheduler.core.model.records import Held, PodRecord, SeenPod, SucceededMember
 from scheduler.core.model.settings import Settings
 from wire import names, rfc3339
 from wire.core import ObjectMeta, Pod

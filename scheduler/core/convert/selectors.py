@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.filters.pod_terms import everybody
-from scheduler.core.model.records import AntiTerm, Requirement
+from scheduler.core.model.pod_class import AntiTerm, Requirement
 from wire.core import LabelSelector, Namespace, Pod, PodAffinityTerm
 
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})

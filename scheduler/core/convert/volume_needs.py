@@ -13,7 +13,7 @@ import msgspec
 
 from scheduler.core.convert.selectors import can_be_read, requirements
 from scheduler.core.filters.requirements import effort_of_all, meets
-from scheduler.core.model.records import Requirement, Term
+from scheduler.core.model.pod_class import Requirement, Term
 from scheduler.core.model.volume_need import VolumeNeed
 from wire import names
 from wire.quantity import MalformedQuantity, bytes_down, bytes_up

@@ -11,7 +11,8 @@ from scheduler.core.convert import constraints, in_tree_volumes, volume_needs
 from scheduler.core.convert.controllers import controller_uid
 from scheduler.core.convert.volume_needs import VolumeOffer
 from scheduler.core.filters.volume_places import ZONE_LABELS
-from scheduler.core.model.records import ClaimUse, Term, VolumeRule
+from scheduler.core.model.pod_class import Term, VolumeRule
+from scheduler.core.model.records import ClaimUse
 from scheduler.core.model.volume_need import VolumeNeed
 from wire import names
 from wire.core import Pod

@@ -21,7 +21,8 @@ from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.explain.explain import explain_ways
 from scheduler.core.model.plan import Placement, Retire
-from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import Accounts, HeldBack
 from scheduler.core.snapshot.node_mask import NodeMask, both

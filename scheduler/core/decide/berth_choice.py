@@ -17,7 +17,8 @@ from scheduler.core.decide.kept_places import are_in_domains
 from scheduler.core.decide.place_bounds import PlaceBound
 from scheduler.core.decide.room_trial import OnPaper
 from scheduler.core.filters.registry import OK
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.table import GPUS, Bools, Int64s
 from scheduler.core.room.need import Need

@@ -20,8 +20,8 @@ from scheduler.core.decide.berth_choice import Choice, needed
 from scheduler.core.decide.berth_holders import BerthHolders, rank_of
 from scheduler.core.decide.berth_rights import free_s, is_entitled
 from scheduler.core.model.plan import Entry
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.records import PodClass
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import BerthCause, Code, Verdict
 from scheduler.core.queues import berths as rules

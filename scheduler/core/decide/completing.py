@@ -13,8 +13,9 @@ from scheduler.core.decide.filing import obstacle
 from scheduler.core.decide.gang_search import Search, Tried
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import order_members
-from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
+from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.queues.accounts import Accounts
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.devices.device_fit import rule_of
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 
 PLACING: Final = 50
 HOLDING_BACK: Final = 70

@@ -30,8 +30,9 @@ from scheduler.core.decide.shapes import WholeShape
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.decide.stale_gangs import StaleGangs
 from scheduler.core.model.plan import Entry, Placement, Withdraw
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.steps import Steps, ended
 from scheduler.core.model.verdict import Verdict

@@ -16,7 +16,8 @@ from scheduler.core.backlog.asleep import depends_on_all
 from scheduler.core.decide.place_bounds import PlaceBound
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.pod_slots import pod_slots
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import DomainRoom
 from scheduler.core.nodes.table import CPU, LEFT_MILLI, Int64s
 from scheduler.core.snapshot.node_mask import NodeMask

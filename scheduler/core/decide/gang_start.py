@@ -20,7 +20,8 @@ from scheduler.core.decide.place_bounds import PlaceBound
 from scheduler.core.decide.pod_slots import pod_slots
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Prepare, Retire
-from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.resources import DIMENSIONS
 from scheduler.core.model.verdict import CLAIMS_IN_USE, Code, Verdict
 from scheduler.core.queues.accounts import HeldBack

@@ -16,8 +16,9 @@ from scheduler.core.backlog.waiting_gang import Until
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.known_classes import SEARCHED_ON_NS
 from scheduler.core.groups.quorum import Quorum
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
+from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import HeldBack

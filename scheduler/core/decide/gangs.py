@@ -22,8 +22,9 @@ from scheduler.core.decide.place_bounds import PlaceBound, records_of, requires_
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.plan import Entry
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Candidate, Rank, order_members
-from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
+from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import CLAIMS_IN_USE, Code, TopologyCause, Verdict
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from scheduler.core.filters.registry import OK
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.nodes import volumes_to_come
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Device
 from scheduler.core.scores.ranking import Ranking

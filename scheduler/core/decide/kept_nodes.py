@@ -10,7 +10,7 @@ import msgspec
 
 from scheduler.core.backlog.kept_off import Off
 from scheduler.core.decide.placer import Placer
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.verdict import BerthCause, NodeReason, Verdict
 from scheduler.core.queues.accounts import Accounts

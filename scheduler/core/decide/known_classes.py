@@ -20,7 +20,7 @@ from scheduler.core.decide import costs
 from scheduler.core.decide.allowance import Allowance, Limits
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.snapshot.statement import Statement
 

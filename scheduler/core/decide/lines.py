@@ -12,8 +12,8 @@ from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.gangs import whole_gang
 from scheduler.core.decide.queue_use import asked_of, least_of
 from scheduler.core.model.plan import Entry
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.records import PodClass
 from scheduler.core.model.resources import Resources
 
 

@@ -19,7 +19,8 @@ from scheduler.core.devices.device_choice import choose_answered, choose_devices
 from scheduler.core.model.claim_choice import ClaimChoice
 from scheduler.core.model.device_allocation import DeviceRefusal
 from scheduler.core.model.plan import Alone, Attempt, Bind, Hold, Join, Placement, Prepare, Retire
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.model.volume_need import VolumeChoice
 from scheduler.core.nodes import volumes_to_come

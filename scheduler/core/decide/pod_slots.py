@@ -14,7 +14,7 @@ from scheduler.core.decide.placer import Placer
 from scheduler.core.devices.device_fit import fitting, free_in_slots
 from scheduler.core.devices.device_pools import Pool, pools_of
 from scheduler.core.filters.registry import OK
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.nodes.table import GPUS, IDLE, LARGEST_CARD, LEAVING, Int64s, Table
 from scheduler.core.snapshot.node_mask import NodeMask
 

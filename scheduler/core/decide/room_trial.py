@@ -20,7 +20,8 @@ from scheduler.core.decide.domain_search import DomainSearch
 from scheduler.core.decide.gang_search import Search, Tried
 from scheduler.core.decide.place_bounds import requires_levels
 from scheduler.core.model.plan import Placement
-from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.room import Place
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import HeldBack

@@ -14,7 +14,8 @@ import msgspec
 from scheduler.core.decide import queue_use
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.model.plan import Placement
-from scheduler.core.model.records import Demand, PodClass, PodRecord
+from scheduler.core.model.pod_class import Demand, PodClass
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.accounts import HeldBack
 

@@ -15,7 +15,8 @@ import numpy as np
 from gpu.pinning import Identity, Pin
 from gpu.request import FractionAsk, SharedAsk, charge_nano
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.model.records import NodeRecord, PodClass
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import NodeRecord
 from scheduler.core.nodes.table import CLOSED, LARGEST_CARD, Bools, Device, Int64s, Selection, Table, largest_ask_mib
 
 

@@ -22,7 +22,7 @@ from scheduler.core.explain.units import GPU_MEMORY, GPU_SHARE, UNITS, Lack, uni
 from scheduler.core.filters.place import Place
 from scheduler.core.filters.registry import OK
 from scheduler.core.filters.resource_source import ResourceSource
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
 from scheduler.core.nodes import volumes_to_come

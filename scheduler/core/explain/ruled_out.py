@@ -14,7 +14,7 @@ from gpu.request import SharedAsk
 from scheduler.core.devices.device_choice import choose_answered, choose_devices
 from scheduler.core.devices.device_fit import DeviceFit, rule_of
 from scheduler.core.explain.units import COMPUTE, Lack, unit
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.scores.binpack import BINPACK
 from scheduler.core.snapshot.statement import Statement

@@ -10,7 +10,7 @@ from gpu.request import FractionAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.devices.device_fit import largest_fit
 from scheduler.core.devices.device_pools import Pool
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.nodes.ledger import MOST_ASKED
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.snapshot.statement import Statement

@@ -6,7 +6,8 @@ from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.requirements import effort_of, holds
-from scheduler.core.model.records import Constraints, NodeRecord, Term
+from scheduler.core.model.pod_class import Constraints, Term
+from scheduler.core.model.records import NodeRecord
 
 #: Of each claim that is not usable everywhere: the terms of which one has to hold.
 Places = tuple[tuple[Term, ...], ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing_extensions import override
 
 from scheduler.core.filters.node_affinity import NodeAffinity
-from scheduler.core.model.records import Constraints, Term
+from scheduler.core.model.pod_class import Constraints, Term
 
 
 class EnforcedAffinity(NodeAffinity):

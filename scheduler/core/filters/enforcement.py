@@ -6,7 +6,8 @@ from typing_extensions import override
 
 from gpu.enforcement import does, lacking
 from scheduler.core.filters.filter import Filter
-from scheduler.core.model.records import Constraints, NodeRecord, PodClass
+from scheduler.core.model.pod_class import Constraints, PodClass
+from scheduler.core.model.records import NodeRecord
 
 
 class Enforcement(Filter):

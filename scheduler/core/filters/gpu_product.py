@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
-from scheduler.core.model.records import Constraints, NodeRecord
+from scheduler.core.model.pod_class import Constraints
+from scheduler.core.model.records import NodeRecord
 from wire import names
 
 Products = tuple[tuple[str, ...], tuple[str, ...]]

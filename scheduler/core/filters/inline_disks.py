@@ -8,8 +8,9 @@ from typing_extensions import override
 from scheduler.core.filters.counted_parts import AnyOnNode
 from scheduler.core.filters.pod_rule import PodRule
 from scheduler.core.filters.pod_terms import LabelsOf
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.pod_rules import InlineDisk
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.records import PodRecord
 
 
 class Mounting(msgspec.Struct, frozen=True, cache_hash=True):

@@ -6,7 +6,8 @@ from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.requirements import effort_of, holds
-from scheduler.core.model.records import Constraints, NodeRecord, Term
+from scheduler.core.model.pod_class import Constraints, Term
+from scheduler.core.model.records import NodeRecord
 
 _WORDS = "node(s) didn't match Pod's node affinity/selector"
 

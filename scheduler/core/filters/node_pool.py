@@ -6,7 +6,8 @@ from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
 from scheduler.core.model.node_pool import NodePool
-from scheduler.core.model.records import Constraints, NodeRecord
+from scheduler.core.model.pod_class import Constraints
+from scheduler.core.model.records import NodeRecord
 
 
 class OwnPool(Filter):

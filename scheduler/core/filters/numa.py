@@ -7,7 +7,8 @@ from typing_extensions import override
 from scheduler.core.filters.alignment import admits, empty
 from scheduler.core.filters.filter import Filter
 from scheduler.core.model.numa import NumaAsk
-from scheduler.core.model.records import Constraints, NodeRecord
+from scheduler.core.model.pod_class import Constraints
+from scheduler.core.model.records import NodeRecord
 
 
 class NumaAlignment(Filter):

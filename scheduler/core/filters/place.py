@@ -6,7 +6,8 @@ from typing_extensions import override
 
 from gpu.translation import Place as Labels
 from scheduler.core.filters.filter import Filter
-from scheduler.core.model.records import Constraints, NodeRecord
+from scheduler.core.model.pod_class import Constraints
+from scheduler.core.model.records import NodeRecord
 
 
 class Place(Filter):

@@ -18,8 +18,8 @@ from scheduler.core.filters.pod_rule import (
     Watched,
 )
 from scheduler.core.filters.pod_terms import TakenByAll, takes_pod, without_key
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.pod_rules import PodRules
-from scheduler.core.model.records import PodClass
 
 _ANY: Final = Limits(0, NO_LIMIT)
 _ONE: Final = Limits(1, NO_LIMIT)

@@ -7,7 +7,7 @@ from typing_extensions import override
 from scheduler.core.filters.counted_parts import AnyInDomain
 from scheduler.core.filters.pod_rule import PodRule
 from scheduler.core.filters.pod_terms import TakenByAll, without_key
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 
 
 class PodAntiAffinity(PodRule):

@@ -16,7 +16,8 @@ from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.pod_terms import LabelsOf
-from scheduler.core.model.records import Constraints, NodeRecord, PodClass, PodRecord
+from scheduler.core.model.pod_class import Constraints, PodClass
+from scheduler.core.model.records import NodeRecord, PodRecord
 
 if TYPE_CHECKING:  # commands that only read what pods ask of filters don't load NumPy
     import numpy as np

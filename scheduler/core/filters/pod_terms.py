@@ -8,8 +8,9 @@ from typing import Final, TypeAlias
 import msgspec
 
 from scheduler.core.filters.requirements import effort_of_all, keys_of, meets
+from scheduler.core.model.pod_class import AntiTerm, Requirement
 from scheduler.core.model.pod_preferences import WeightedTerm
-from scheduler.core.model.records import AntiTerm, PodRecord, Requirement
+from scheduler.core.model.records import PodRecord
 
 Labels: TypeAlias = Mapping[str, str]
 #: The labels of a namespace; None while nobody knows them.

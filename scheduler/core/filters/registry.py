@@ -32,7 +32,8 @@ from scheduler.core.filters.spread import SpreadLabel, TopologySpread
 from scheduler.core.filters.taints import Cordon, Taints
 from scheduler.core.filters.volume_places import VolumeAffinity, VolumeZone
 from scheduler.core.model.node_pool import NodePool
-from scheduler.core.model.records import Constraints, NodeRecord, PodClass, Term
+from scheduler.core.model.pod_class import Constraints, PodClass, Term
+from scheduler.core.model.records import NodeRecord
 from wire.core import Pod
 
 OK: Final = 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from scheduler.core.model.records import NodeRecord, Requirement, Term
+from scheduler.core.model.pod_class import Requirement, Term
+from scheduler.core.model.records import NodeRecord
 from wire.goint import parse_int
 
 #: A list of values is gone through so much faster than all else.

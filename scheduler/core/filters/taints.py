@@ -8,7 +8,8 @@ from typing import Final
 from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
-from scheduler.core.model.records import Constraints, NodeRecord
+from scheduler.core.model.pod_class import Constraints
+from scheduler.core.model.records import NodeRecord
 from wire import names
 from wire.core import Taint, Toleration
 

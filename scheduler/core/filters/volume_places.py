@@ -8,7 +8,8 @@ from typing_extensions import override
 
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.requirements import effort_of, holds
-from scheduler.core.model.records import Constraints, NodeRecord, Term, VolumeRule
+from scheduler.core.model.pod_class import Constraints, Term, VolumeRule
+from scheduler.core.model.records import NodeRecord
 from wire import names
 
 #: Label of a zone or a region -> the one that has replaced it.

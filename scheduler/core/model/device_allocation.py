@@ -8,7 +8,7 @@ import msgspec
 
 from scheduler.core.model.device_need import DeviceNeed, DeviceToleration, ResourceClaimKey
 from scheduler.core.model.device_record import Awaited, DeviceId
-from scheduler.core.model.records import Term
+from scheduler.core.model.pod_class import Term
 
 
 class DeviceResult(msgspec.Struct, frozen=True, gc=False, kw_only=True):

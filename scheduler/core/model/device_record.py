@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from scheduler.core.model.records import Term
+from scheduler.core.model.pod_class import Term
 
 #: Driver, pool and name of a device.
 DeviceId = tuple[str, str, str]

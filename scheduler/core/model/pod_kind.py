@@ -12,7 +12,8 @@ import msgspec
 
 from gpu.request import FractionAsk, MemoryAsk
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import PodRecord
 from wire import names
 
 WHOLE_MILLI: Final = 1_000

@@ -9,7 +9,7 @@ import msgspec
 from scheduler.core.model.pod_rules import Spread
 
 if TYPE_CHECKING:
-    from scheduler.core.model.records import AntiTerm, Term
+    from scheduler.core.model.pod_class import AntiTerm, Term
 
 
 class Weights(msgspec.Struct, frozen=True, gc=False, kw_only=True):

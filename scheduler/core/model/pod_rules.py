@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from scheduler.core.model.records import AntiTerm, Requirement
+    from scheduler.core.model.pod_class import AntiTerm, Requirement
 
 
 class HostPort(msgspec.Struct, frozen=True, gc=False, cache_hash=True):

@@ -1,13 +1,6 @@
-"""Slim records: what the core keeps of the API's objects. Wire types end at objects.py.
-
-``PodClass`` is the unit of thought: pods that ask the same under the same constraints are judged once. Classes are
-interned, so that one is compared by identity and its hash is computed once.
-"""
+"""Slim records: what the core keeps of the API's objects. Wire types end at objects.py."""
 
 from __future__ import annotations
-
-from collections.abc import Collection, Iterator
-from typing import Any
 
 import msgspec
 
@@ -15,254 +8,20 @@ from gpu import multiplied
 from gpu.asked import PLAIN, taken
 from gpu.claimedshare import ClaimedShare
 from gpu.handover import PlannedDevice
-from gpu.request import NO_GPU, GpuRequest
 from gpu.reservation import Reservation
 from gpu.slices import slice_resource
-from gpu.translation import Place, Translation, Wishes
+from gpu.translation import Translation
 from scheduler.core.model.claim_use import ResourceClaimUse
-from scheduler.core.model.device_need import DeviceNeed
-from scheduler.core.model.extended_resource import Backed, ExtendedAsk
+from scheduler.core.model.extended_resource import ExtendedAsk
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree
 from scheduler.core.model.numa import NumaAsk, NumaRecord
-from scheduler.core.model.pod_preferences import PodPreferences, WeightedTerm
-from scheduler.core.model.pod_rules import HostPort, InlineDisk, PodRules
+from scheduler.core.model.pod_class import AntiTerm, Demand, PodClass
+from scheduler.core.model.pod_preferences import WeightedTerm
+from scheduler.core.model.pod_rules import HostPort, InlineDisk
 from scheduler.core.model.topology import LevelConstraint
 from scheduler.core.model.verdict import Code, Verdict
-from scheduler.core.model.volume_need import VolumeNeed
 from wire import names
-from wire.core import Taint, Toleration
-
-
-class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
-    """What a pod takes from a node beside parts of devices. One pod slot goes without saying.
-
-    ``gpus`` is the effective request of ``nvidia.com/gpu``: whole devices.
-    """
-
-    cpu_milli: int = 0
-    mem_mib: int = 0
-    ephemeral_mib: int = 0
-    gpus: int = 0
-    #: Extended resources and huge pages (bytes), sorted by name, zeros left out.
-    extended: tuple[tuple[str, int], ...] = ()
-    #: By how much ``mem_mib`` is more than what is asked: queues count bytes.
-    mem_rounding_bytes: int = 0
-    #: Extended resources that devices of a claim stand for: queues count them, and nodes don't.
-    claimed: tuple[tuple[str, int], ...] = ()
-    #: The part of a device that a claim gives: queues count it, and nodes don't.
-    claimed_nano: int = 0
-
-    @property
-    def has_claimed_gpus(self) -> bool:
-        """Whether a claim gives it GPUs that its node's device plugin could offer one day, or a part of one."""
-        return bool(self.claimed_nano) or any(name == names.GPU_RESOURCE for name, _ in self.claimed)
-
-    @property
-    def mem_bytes(self) -> int:
-        """Memory as it is asked."""
-        return self.mem_mib * 2**20 - self.mem_rounding_bytes
-
-    def by_claim(self, resources: Collection[str]) -> Demand:
-        """The same, with these extended resources from devices of a claim."""
-        gpus = ((names.GPU_RESOURCE, self.gpus),) if self.gpus and names.GPU_RESOURCE in resources else ()
-        moved = (*gpus, *(each for each in self.extended if each[0] in resources))
-        if not moved:
-            return self
-        return msgspec.structs.replace(
-            self,
-            gpus=0 if gpus else self.gpus,
-            extended=tuple(each for each in self.extended if each[0] not in resources),
-            claimed=tuple(sorted((*self.claimed, *moved))),
-        )
-
-
-class Requirement(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """One expression on a node's labels or fields."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...]
-
-
-class Term(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """All expressions of one term must hold; a term without any holds nowhere."""
-
-    labels: tuple[Requirement, ...]
-    fields: tuple[Requirement, ...]
-
-
-#: Label keys and values of nodes: domains of a topology.
-Domains = frozenset[tuple[str, str]]
-
-
-class AntiTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """A term of required anti-affinity: pods that it takes may not be where its owner is, by the node label ``key``.
-
-    It takes pods of ``namespaces``, and of those whose labels ``namespace_selector`` takes. A selector is None if it
-    takes nothing, and without requirements if it takes everything.
-    """
-
-    key: str
-    selector: tuple[Requirement, ...] | None
-    namespaces: frozenset[str]
-    namespace_selector: tuple[Requirement, ...] | None = None
-    #: Its owners have written less: there are too many terms like theirs (nodes/term_index.py).
-    is_widened: bool = False
-
-
-class VolumeRule(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
-    """On which nodes a volume can be used. ``terms`` as in ``Constraints``.
-
-    ``zones``: values that the node's label of this key may have; the key is a zone's or a region's.
-    """
-
-    terms: tuple[Term, ...] | None = None
-    zones: tuple[tuple[str, tuple[str, ...]], ...] = ()
-
-
-class Constraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
-    """On which nodes a pod may be at all. ``terms`` None: no required node affinity; (): it matches nowhere.
-
-    ``products``: one of these has to be part of the product's name of the node's cards, none of ``not_products``
-    (gpu/translation.py, Cards). ``enforced``: words that the node has to enforce (gpu/enforcement.py).
-    """
-
-    selector: tuple[tuple[str, str], ...] = ()
-    terms: tuple[Term, ...] | None = None
-    tolerations: tuple[Toleration, ...] = ()
-    products: tuple[str, ...] = ()
-    not_products: tuple[str, ...] = ()
-    enforced: tuple[str, ...] = ()
-    #: Nodes that this request of the pod is for; None: all.
-    place: Place | None = None
-    #: What its volumes ask of the node, those that are alike once.
-    volumes: tuple[VolumeRule, ...] = ()
-    #: Where its allocated ResourceClaims can be used: terms of each of which one has to hold.
-    allocated: tuple[tuple[Term, ...], ...] = ()
-    #: Extended resources, and whether the node's device plugin has to offer them, or must not.
-    sources: tuple[tuple[str, bool], ...] = ()
-    #: What kubelets align of it on NUMA nodes, where that is read.
-    aligned: NumaAsk | None = None
-    #: What filters have read by themselves, by kind (filters/filter.py).
-    asks: tuple[tuple[str, Any], ...] = ()
-
-
-ANYWHERE = Constraints()
-NO_WISHES = Wishes()
-
-
-class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
-    """Everything about a pod that a placement depends on."""
-
-    demand: Demand = Demand()
-    request: GpuRequest = NO_GPU
-    constraints: Constraints = ANYWHERE
-    #: Its containers read KAI's ConfigMaps, which only the binder writes.
-    by_config_map: bool = False
-    #: Where it goes if the cluster's choice is not its own: ``binpack``, ``spread``, or "".
-    strategy: str = ""
-    #: UUIDs of devices that alone will do, and of those that won't.
-    uuids: tuple[str, ...] = ()
-    not_uuids: tuple[str, ...] = ()
-    #: Whole requests in order of preference, for when ``request`` fits nowhere.
-    alternatives: tuple[GpuRequest, ...] = ()
-    #: What its node may be unable to enforce.
-    wishes: Wishes = NO_WISHES
-    #: Its containers read their memory caps for the driver (gpu/drivercaps.py).
-    driver_caps: bool = False
-    #: Back ends of nodes' agents that can hold it to its caps, or do where it is bound (gpu/agentlimits.py).
-    by_agents: tuple[str, ...] = ()
-    #: Its mode, if tenants of another one may not be on its devices (gpu/asked.py).
-    mode: str = ""
-
-    #: Where ``request`` and each of the alternatives is meant, without units; empty: everywhere.
-    places: tuple[Place, ...] = ()
-    #: Volumes that count against a limit of nodes, as (driver, handle).
-    attached: tuple[tuple[str, str], ...] = ()
-    #: What its claims that are bound with its placement need of volumes, smallest first.
-    unbound: tuple[VolumeNeed, ...] = ()
-    #: What its ResourceClaims that are not allocated ask of devices.
-    devices: tuple[DeviceNeed, ...] = ()
-    #: How a claim may give it extended resources, on nodes whose device plugins don't offer them.
-    backed: tuple[Backed, ...] = ()
-    #: Of a way: which of these it is. The last of ``devices`` is its need.
-    backing: Backed | None = None
-    #: Where pods are that keep this one off (anti_affinity.py).
-    avoids: Domains = frozenset()
-    #: Terms of pods that wait themselves and would keep this one off (anti_affinity.py).
-    taken_by: frozenset[AntiTerm] = frozenset()
-    #: What it asks of the pods around it.
-    rules: PodRules | None = None
-    #: What it would rather have.
-    prefers: PodPreferences | None = None
-    #: Terms of other pods by which it is scored beside them (drawing_terms.py).
-    drawn_by: frozenset[WeightedTerm] = frozenset()
-    #: Nodes that are out for it for a while, because an attempt failed there (backoff.py).
-    excluded: frozenset[str] = frozenset()
-    #: Seconds after which its kubelet ends it (``activeDeadlineSeconds``), and those that its annotation names; 0: not
-    #: known.
-    deadline_s: int = 0
-    max_runtime_s: int = 0
-
-    def ways(self) -> tuple[PodClass, ...]:
-        """A class for each of its requests, best first, with the nodes that this one is for.
-
-        Each of them comes once for each source of its extended resources: device plugins first, then claims.
-        """
-        ways = self._ways_of_requests()
-        if not self.backed:
-            return ways
-        return tuple(each for way in ways for each in way.ways_by_source())
-
-    def ways_by_source(self) -> Iterator[PodClass]:
-        """The same requests, for nodes that offer its extended resources and for those that a claim serves."""
-        names_ = dict.fromkeys(name for way in self.backed for name in way.resources)
-        for way in (None, *self.backed):
-            backing = None if way is None else way.for_request(self.request)
-            by_claim = frozenset(() if backing is None else backing.resources)
-            yield msgspec.structs.replace(
-                self,
-                demand=self.demand.by_claim(by_claim),
-                request=NO_GPU if backing is not None and backing.is_share else self.request,
-                constraints=msgspec.structs.replace(
-                    self.constraints, sources=tuple((name, name not in by_claim) for name in names_)
-                ),
-                devices=self.devices if backing is None else (*self.devices, backing.need),
-                backed=(),
-                backing=backing,
-            )
-
-    def _ways_of_requests(self) -> tuple[PodClass, ...]:
-        if not self.places:
-            alone = (msgspec.structs.replace(self, request=each, alternatives=()) for each in self.alternatives)
-            return (self, *alone)
-        return tuple(
-            msgspec.structs.replace(
-                self,
-                request=request,
-                alternatives=(),
-                places=(),
-                constraints=msgspec.structs.replace(self.constraints, place=place),
-            )
-            for request, place in zip(self.requests(), self.places, strict=True)
-        )
-
-    def all_constraints(self) -> tuple[Constraints, ...]:
-        """The constraints of all ways, each once."""
-        if self.backed:
-            return tuple(dict.fromkeys(way.constraints for way in self.ways()))
-        if not self.places:
-            return (self.constraints,)
-        return tuple(dict.fromkeys(msgspec.structs.replace(self.constraints, place=place) for place in self.places))
-
-    def profiles(self) -> set[str]:
-        """MIG profiles of which it asks a part, in any way that will do."""
-        return {ask.profile for request in self.requests() for ask in request.shared} - {""}
-
-    def requests(self) -> Iterator[GpuRequest]:
-        """What will do, best first."""
-        yield self.request
-        yield from self.alternatives
+from wire.core import Taint
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):

@@ -15,7 +15,8 @@ import msgspec
 from gpu.reservation import Reservation
 from scheduler.core.model.copying import copied
 from scheduler.core.model.index import Membership
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import PodRecord
 from wire.recent import Recent
 from wire.versions import is_older
 

@@ -7,8 +7,8 @@ import enum
 import msgspec
 
 from scheduler.core.model.node_pool import NodePool
+from scheduler.core.model.pod_class import Term
 from scheduler.core.model.pod_preferences import Weights
-from scheduler.core.model.records import Term
 from scheduler.core.model.room import RoomSettings
 from wire import names
 

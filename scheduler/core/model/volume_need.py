@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from scheduler.core.model.records import Requirement
+    from scheduler.core.model.pod_class import Requirement
 
 #: Access modes in which pods on several nodes mount one volume.
 _SHARED_MODES: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})

@@ -16,7 +16,8 @@ import msgspec
 from scheduler.core.convert.selectors import NamespaceRecord
 from scheduler.core.filters.pod_terms import Labels
 from scheduler.core.model.facts import Facts
-from scheduler.core.model.records import AntiTerm, Domains, NodeRecord, PodRecord
+from scheduler.core.model.pod_class import AntiTerm, Domains
+from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.nodes.term_index import TermIndex
 
 _MOST_KNOWN: Final = 10_000

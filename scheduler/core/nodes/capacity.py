@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from gpu.request import FractionAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.table import GPUS, Int64s
 

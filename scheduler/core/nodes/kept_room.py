@@ -13,7 +13,8 @@ import msgspec
 
 from gpu.handover import PlannedDevice
 from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE
-from scheduler.core.model.records import Demand, NodeRecord, PodRecord
+from scheduler.core.model.pod_class import Demand
+from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.node_usage import Group, Occupancy
 

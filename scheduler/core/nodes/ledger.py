@@ -19,7 +19,8 @@ from scheduler.core.filters.others_anti_affinity import OthersAntiAffinity
 from scheduler.core.filters.pod_rule import NO_DOMAIN
 from scheduler.core.filters.registry import FILTERS, NO_NODE, OK, Filters
 from scheduler.core.model.copying import copied
-from scheduler.core.model.records import Constraints, Demand, NodeRecord, PodClass
+from scheduler.core.model.pod_class import Constraints, Demand, PodClass
+from scheduler.core.model.records import NodeRecord
 from scheduler.core.nodes.changed_nodes import Changes, may_take_more
 from scheduler.core.nodes.node_numbers import NodeNumbers
 from scheduler.core.nodes.node_usage import Occupancy

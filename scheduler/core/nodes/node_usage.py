@@ -19,7 +19,8 @@ from gpu.request import charge_nano
 from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE, memory_from_nano
 from gpu.slices import is_device_resource
-from scheduler.core.model.records import Demand, NodeRecord, PodRecord
+from scheduler.core.model.pod_class import Demand
+from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.settings import Settings
 from wire import names
 

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from scheduler.core.filters.pod_rule import COMPARISONS_PER_OPERATION, Matcher
 from scheduler.core.filters.pod_terms import LabelsOf, owned_term
+from scheduler.core.model.pod_class import AntiTerm
 from scheduler.core.model.pod_preferences import WeightedTerm
-from scheduler.core.model.records import AntiTerm, PodRecord
+from scheduler.core.model.records import PodRecord
 from scheduler.core.nodes.node_names import NodeNames
 from scheduler.core.nodes.pod_columns import LOOKING, MOST_KEYS, PodColumns
 from scheduler.core.nodes.table import Int64s

@@ -12,7 +12,8 @@ from itertools import product
 from typing import Final
 
 from scheduler.core.filters.pod_terms import LabelsOf, takes_pod, wider
-from scheduler.core.model.records import AntiTerm, PodRecord
+from scheduler.core.model.pod_class import AntiTerm
+from scheduler.core.model.records import PodRecord
 
 #: What one tenant writes may not make the decisions on others slow.
 _MOST_ALIKE: Final = 32

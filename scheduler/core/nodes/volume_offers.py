@@ -18,7 +18,8 @@ from scheduler.core.filters.requirements import holds, meets
 from scheduler.core.filters.volume_places import VolumeAffinity, VolumeZone
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.index import Membership
-from scheduler.core.model.records import NodeRecord, Requirement, Term, VolumeRule
+from scheduler.core.model.pod_class import Requirement, Term, VolumeRule
+from scheduler.core.model.records import NodeRecord
 from scheduler.core.model.volume_need import VolumeNeed
 from scheduler.core.nodes.table import Bools
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from scheduler.core.convert.volumes import ClaimKey
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import PodRecord
 from scheduler.core.nodes.volume_limits import Attached, LimitedDriver
 
 #: Begins no handle of a volume that is there: what a driver gives is not empty.

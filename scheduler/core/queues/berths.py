@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.records import PodClass
 from scheduler.core.model.resources import Resources
 from scheduler.core.queues.accounts import Account
 from scheduler.core.queues.tree import Tree, TreeQueue

@@ -15,8 +15,9 @@ from typing import Final
 from scheduler.core.model.copying import copied
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.node_pool import NodePool
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.records import NodeRecord, PodClass, PodGroupRecord, PodRecord
+from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.queues import use

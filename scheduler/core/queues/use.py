@@ -14,7 +14,8 @@ from typing import Final
 from gpu.handover import PlannedDevice
 from gpu.request import GpuRequest, charge_nano
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.model.records import Demand, Held, NodeRecord, PodClass, PodGroupRecord, PodRecord
+from scheduler.core.model.pod_class import Demand, PodClass
+from scheduler.core.model.records import Held, NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import NOTHING, Resources
 from wire import names
 

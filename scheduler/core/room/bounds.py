@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.nodes.table import GPUS, Bools, Device
 from scheduler.core.room.columns import EMPTY

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Bools, Int64s
 from scheduler.core.room.columns import EMPTY
 from scheduler.core.room.slots import MANY, asked, least_nano, may_be, of_way

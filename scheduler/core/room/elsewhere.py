@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.room.slots import slots
 from scheduler.core.room.units import Resident
 from scheduler.core.snapshot.statement import Statement

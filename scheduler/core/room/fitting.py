@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE
 from scheduler.core.assumed.intents import Intents
-from scheduler.core.model.records import Demand, NodeRecord
+from scheduler.core.model.pod_class import Demand
+from scheduler.core.model.records import NodeRecord
 from scheduler.core.model.room import Intent, Moved, Place
 from scheduler.core.model.seen_pods import Pods
 from scheduler.core.nodes.ledger import MOST_HAD, Ledger

@@ -14,7 +14,7 @@ import numpy as np
 from gpu.request import FractionAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.filters.registry import OK
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Bools, Int64s
 from scheduler.core.snapshot.node_mask import all_but
 from scheduler.core.snapshot.statement import Statement

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from scheduler.core.model.copying import copied
-from scheduler.core.model.records import Demand, PodRecord
+from scheduler.core.model.pod_class import Demand
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.model.room import Kept
 from scheduler.core.nodes.table import Bools, Int64s

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.nodes.table import Int64s
 from scheduler.core.room import bounds
 from scheduler.core.room.movers import Movers

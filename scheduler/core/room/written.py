@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from gpu.handover import MalformedHandover, PlannedDevice, check_device
-from scheduler.core.model.records import Demand
+from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.room import Action, Evicted, Intent, Moved, Place, Victim
 
 #: The ConfigMap's key that has the text.

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from scheduler.core.devices.device_pools import NOWHERE
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.pod_preferences import Weights
-from scheduler.core.model.records import PodClass
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.scores.preferences.preferred import NOT_FITTING, ByDomain, Preferred, divided
 from scheduler.core.snapshot.pod_counts import PodCounts

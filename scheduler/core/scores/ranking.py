@@ -26,7 +26,7 @@ from scheduler.core.devices.device_choice import choose_answered
 from scheduler.core.devices.device_fit import cards_hold, largest_mib, rule_of
 from scheduler.core.devices.device_pools import NOWHERE, pools_of
 from scheduler.core.filters.registry import OK
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes import volumes_to_come
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY, PODS, Bools, Int8s, Int64s, Selection

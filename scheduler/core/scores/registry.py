@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.scores.binpack import BINPACK
 from scheduler.core.scores.priced import score_by

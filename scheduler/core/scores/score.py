@@ -16,7 +16,7 @@ import numpy as np
 
 from scheduler.core.devices.device_choice import DeviceOrder
 from scheduler.core.devices.device_pools import Pool
-from scheduler.core.model.records import Demand
+from scheduler.core.model.pod_class import Demand
 from scheduler.core.nodes.table import Int64s, Selection, Table
 
 #: The bits of a key: nano-GPU of 127 devices, and what is left of a node's GPUs in milli-GPU beside it.

@@ -18,7 +18,8 @@ from scheduler.core.filters.pod_rule import (
     There,
 )
 from scheduler.core.filters.pod_terms import LabelsOf
-from scheduler.core.model.records import ANYWHERE, Constraints, PodRecord
+from scheduler.core.model.pod_class import ANYWHERE, Constraints
+from scheduler.core.model.records import PodRecord
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.node_numbers import Numbering
 from scheduler.core.nodes.pod_places import PodPlaces

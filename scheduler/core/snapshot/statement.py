@@ -22,7 +22,8 @@ from gpu.share import NANO_PER_DEVICE
 from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.convert.volumes import ClaimKey
 from scheduler.core.model.numa import NumaAsk
-from scheduler.core.model.records import Constraints, Demand, NodeRecord, PodClass, PodRecord
+from scheduler.core.model.pod_class import Constraints, Demand, PodClass
+from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.device_sightings import Prospect, Sightings
 from scheduler.core.nodes.ledger import Ledger, devices_of

@@ -15,7 +15,7 @@ from gpu.request import FractionAsk, GpuRequest, MemoryAsk, WholeAsk
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.decide.changes import AnotherAsk, Change
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.what_if.asking import Finding, Question, about
 from scheduler.core.what_if.edit import Family, NotPossible, largest
 from scheduler.core.what_if.subject import Subject

@@ -11,7 +11,7 @@ import msgspec
 from scheduler.core.decide.changes import AnotherAsk, Change
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.filters.taints import tolerates
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.what_if.asking import Finding, about
 from scheduler.core.what_if.edit import Family, NotPossible
 from scheduler.core.what_if.subject import Subject

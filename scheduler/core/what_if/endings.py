@@ -13,7 +13,8 @@ import msgspec
 
 from scheduler.core.decide.changes import Change, Cordoned, Drained, WithoutPods
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code
 from scheduler.core.nodes.table import CPU, GPUS, MEMORY
 from scheduler.core.queues.tree import TreeQueue

@@ -11,7 +11,8 @@ from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.explain.explain import EXCLUDED, explain
 from scheduler.core.filters.registry import OK
-from scheduler.core.model.records import NodeRecord, PodClass
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import NodeRecord
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import NodeReason, Verdict
 from scheduler.core.snapshot.node_mask import only

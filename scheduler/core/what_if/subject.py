@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.model.records import PodClass, PodGroupRecord, PodRecord
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import PodGroupRecord, PodRecord
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,8 @@ from scheduler.core.backlog.sums import has_slots, needs_of, passing
 from scheduler.core.decide import costs
 from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.steps import Steps
 
 

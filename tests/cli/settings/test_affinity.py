@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.settings.affinity import read, written
-from scheduler.core.model.records import Requirement, Term
+from scheduler.core.model.pod_class import Requirement, Term
 
 _POOL = {"key": "pool", "operator": "In", "values": ["a", "b"]}
 _NOT_ON = {"key": "metadata.name", "operator": "NotIn", "values": ["n"]}

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.autoscale.scaling_pod import manifest
 from scheduler.autoscale.volume_places import selector
-from scheduler.core.model.records import Demand, Requirement, Term, VolumeRule
+from scheduler.core.model.pod_class import Demand, Requirement, Term, VolumeRule
 from scheduler.settings import ScalingSettings
 from tests.scheduler.core.objects import pod
 from wire import names

@@ -13,7 +13,8 @@ from scheduler.core.convert.resource_claims import resource_claim_record
 from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.model.device_need import DeviceNeed
 from scheduler.core.model.device_record import DeviceClassRecord, SliceRecord, TaintRuleRecord
-from scheduler.core.model.records import Demand, NodeRecord
+from scheduler.core.model.pod_class import Demand
+from scheduler.core.model.records import NodeRecord
 from wire.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 
 DRIVER = "gpu.example.com"

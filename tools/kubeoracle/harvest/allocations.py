@@ -19,7 +19,8 @@ from scheduler.core.convert.device_classes import device_class_record
 from scheduler.core.convert.resource_claims import resource_claim_record
 from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.model.device_allocation import DeviceRefusal, DeviceResult
-from scheduler.core.model.records import Demand, NodeRecord
+from scheduler.core.model.pod_class import Demand
+from scheduler.core.model.records import NodeRecord
 from wire.quantity import parse_nano
 from wire.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 

@@ -13,8 +13,8 @@ from typing import Final, Protocol, TypeAlias
 import numpy as np
 
 from scheduler.core.filters.pod_rule import Counts
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.pod_preferences import Weights
-from scheduler.core.model.records import PodClass
 from scheduler.core.nodes.node_numbers import Numbering
 from scheduler.core.nodes.table import Bools, Int64s
 

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.pod_preferences import Weights
-from scheduler.core.model.records import PodClass
 from scheduler.core.nodes.table import Bools, Int64s
 from scheduler.core.scores.preferences.preference import Preference, Scorer
 from scheduler.core.scores.preferences.registry import PREFERENCES, Preferences

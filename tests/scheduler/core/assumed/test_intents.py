@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from scheduler.core.model.plan import Placement
-from scheduler.core.model.records import Demand
+from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.room import Intent, Moved
 from tests.scheduler.core.nodes.test_kept_room import intent, place, running
 from tests.scheduler.core.objects import bound, changed, cluster, feed, free_gpus, node, pod, pod_group, queue

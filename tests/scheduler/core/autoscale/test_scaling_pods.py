@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.autoscale.scaling_pods import Create, Remove, Scaler, ScalingPod, Step, Tell, pack
 from scheduler.core.autoscale.unmet_demand import Want
-from scheduler.core.model.records import ANYWHERE, Constraints, Demand
+from scheduler.core.model.pod_class import ANYWHERE, Constraints, Demand
 
 NANO = 1_000_000_000
 

@@ -13,7 +13,7 @@ from scheduler.core.autoscale.scaling_pods import pack
 from scheduler.core.autoscale.unmet_demand import Want, wants
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain, Gang
-from scheduler.core.model.records import Demand
+from scheduler.core.model.pod_class import Demand
 from tests.scheduler.core.filters.beside import HOST, affinity, anti_affinity, term
 from tests.scheduler.core.objects import NANO, bound, cluster, commit, node, pod, pod_group, queue, reservation
 from wire import names

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gpu.request import FractionAsk
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.verdict import Code, Verdict
 from tests.scheduler.core.objects import cluster, feed, node, pod
 

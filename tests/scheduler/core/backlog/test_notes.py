@@ -6,7 +6,7 @@ from scheduler.core.backlog.backlog import Backlog
 from scheduler.core.backlog.gang_pace import LARGE
 from scheduler.core.backlog.notes import Notes
 from scheduler.core.backlog.waiting_gang import Until
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.ledger import Ledger
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from scheduler.core.backlog.sayings import Sayings
 from scheduler.core.backlog.shape import Shape, ShapeKey
 from scheduler.core.model.plan import Explain
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
 
 

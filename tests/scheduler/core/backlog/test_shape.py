@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from scheduler.core.backlog.ranked import Turns
 from scheduler.core.backlog.shape import Shape, ShapeKey
-from scheduler.core.model.records import PodClass, PodRecord
+from scheduler.core.model.pod_class import PodClass
+from scheduler.core.model.records import PodRecord
 
 _CLS = PodClass()
 

@@ -11,7 +11,7 @@ from scheduler.core.claims.allocating import allocate
 from scheduler.core.claims.taken import Taken
 from scheduler.core.model.device_allocation import DeviceRefusal, RefusalCode
 from scheduler.core.model.device_record import Awaited
-from scheduler.core.model.records import Requirement, Term
+from scheduler.core.model.pod_class import Requirement, Term
 from tests.scheduler.core.claims.expressions import attribute_is, model
 from tests.scheduler.core.claims.world import N1, allocated, has, inventory, taken
 from tests.scheduler.core.device_objects import DRIVER, ask, device, device_class, devices, need, node, ways

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.core.claims.placing import terms_of
 from scheduler.core.model.device_record import DevicePlace
-from scheduler.core.model.records import Requirement, Term
+from scheduler.core.model.pod_class import Requirement, Term
 
 _R1 = Requirement("rack", "In", ("r1",))
 _ZONE = Requirement("zone", "Exists", ())

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from scheduler.core.convert.demand import MalformedDemand, demand
-from scheduler.core.model.records import Demand
+from scheduler.core.model.pod_class import Demand
 from wire.core import Pod
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from scheduler.core.convert.extended_asks import MOST_ASKS, by_claim, claim_name, extended_asks, is_extended
-from scheduler.core.model.records import Demand
+from scheduler.core.model.pod_class import Demand
 from wire import names
 from wire.core import Pod
 

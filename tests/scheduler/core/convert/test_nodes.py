@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from scheduler.core.convert.nodes import node_record, offered_gpus
-from scheduler.core.model.records import Demand, NodeRecord
+from scheduler.core.model.pod_class import Demand
+from scheduler.core.model.records import NodeRecord
 from tests.scheduler.core.objects import node
 from wire import names
 from wire.core import Node

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from scheduler.core.convert.pods import pod_record, seen_pod
-from scheduler.core.model.records import Demand
+from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.convert.reading import read
 from tests.scheduler.core.objects import changed, ended, pod, reservation

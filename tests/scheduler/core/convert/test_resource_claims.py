@@ -9,7 +9,7 @@ import pytest
 from scheduler.core.convert.resource_claims import resource_claim_record
 from scheduler.core.model.device_allocation import ClaimAllocation, DeviceResult
 from scheduler.core.model.device_need import AttributeRule, DeviceAsk, DeviceRequest, DeviceToleration
-from scheduler.core.model.records import Requirement, Term
+from scheduler.core.model.pod_class import Requirement, Term
 from tests.scheduler.core.device_objects import ask, claim, need, ways
 from wire.quantity import NANO
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.convert import volume_needs
-from scheduler.core.model.records import Requirement, Term
+from scheduler.core.model.pod_class import Requirement, Term
 from scheduler.core.model.volume_need import VolumeNeed
 from tests.scheduler.core.objects import claim, csi_capacity, csi_driver, free_volume, storage_class
 from wire import names

@@ -14,7 +14,8 @@ from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.decide import decide
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.plan import Bind, Explain, Gang, Plan
-from scheduler.core.model.records import Constraints, NodeRecord
+from scheduler.core.model.pod_class import Constraints
+from scheduler.core.model.records import NodeRecord
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.footprint import footprint
 from tests.scheduler.core.objects import bound, changed, cluster, commit, ended, feed, node, pod, pod_group, reservation

@@ -7,7 +7,7 @@ from typing import Any
 from scheduler.core.convert.constraints import constraints
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.filters.registry import FILTERS, OK
-from scheduler.core.model.records import Constraints
+from scheduler.core.model.pod_class import Constraints
 from tests.scheduler.core.objects import node, pod
 from wire.core import Node
 

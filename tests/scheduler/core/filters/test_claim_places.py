@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.filters.claim_places import ClaimPlaces, Places
-from scheduler.core.model.records import Constraints, Requirement, Term
+from scheduler.core.model.pod_class import Constraints, Requirement, Term
 from tests.scheduler.core.device_objects import node
 
 _A = Term((), (Requirement("metadata.name", "In", ("a",)),))

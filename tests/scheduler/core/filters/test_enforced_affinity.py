@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.model.records import Requirement, Term
+from scheduler.core.model.pod_class import Requirement, Term
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.filters.beside import places, reasons, waiting
 from tests.scheduler.core.objects import cluster, node

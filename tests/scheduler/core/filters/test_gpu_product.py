@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler.core.model.records import Constraints
+from scheduler.core.model.pod_class import Constraints
 from tests.scheduler.core.filters.judging import reason_of
 from tests.scheduler.core.objects import node
 from wire import names

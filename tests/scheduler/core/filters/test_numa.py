@@ -8,7 +8,7 @@ import pytest
 from scheduler.core.convert.numa import numa_ask
 from scheduler.core.filters.numa import NumaAlignment
 from scheduler.core.filters.registry import FILTERS, OK
-from scheduler.core.model.records import Constraints
+from scheduler.core.model.pod_class import Constraints
 from tests.scheduler.core.device_objects import node
 from tests.scheduler.core.numa_objects import GPU, RESTRICTED, record, spec
 from tests.scheduler.core.objects import pod

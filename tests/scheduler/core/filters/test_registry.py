@@ -10,7 +10,7 @@ import pytest
 from scheduler.core.convert.constraints import constraints
 from scheduler.core.filters.registry import Filters
 from scheduler.core.filters.taints import Cordon, Taints
-from scheduler.core.model.records import Constraints
+from scheduler.core.model.pod_class import Constraints
 from tests.scheduler.core.filters.judging import DEDICATED, affinity, reason, reason_of
 from tests.scheduler.core.objects import node, pod
 from wire.core import Pod

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from scheduler.core.filters.resource_source import ResourceSource, Sources
-from scheduler.core.model.records import Constraints, Demand
+from scheduler.core.model.pod_class import Constraints, Demand
 from tests.scheduler.core.device_objects import node
 from wire import names
 

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.filters.registry import NO_NODE, OK
-from scheduler.core.model.records import Constraints
+from scheduler.core.model.pod_class import Constraints
 from scheduler.core.nodes.table import GPUS
 from tests.scheduler.core.objects import NANO, bound, cluster, ended, feed, node, pod, reservation
 from tests.scheduler.core.stories.test_slices import cut

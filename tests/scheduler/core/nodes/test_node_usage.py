@@ -10,7 +10,7 @@ import pytest
 from gpu.request import FractionAsk
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.model.plan import Retire
-from scheduler.core.model.records import Demand
+from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.nodes.table import GPUS, PODS

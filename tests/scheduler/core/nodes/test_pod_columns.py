@@ -11,7 +11,8 @@ from scheduler.core.convert.pods import pod_record
 from scheduler.core.filters.pod_rule import Matcher
 from scheduler.core.filters.pod_terms import Labels, TakenByAll
 from scheduler.core.filters.spread import Staying
-from scheduler.core.model.records import AntiTerm, PodRecord, Requirement
+from scheduler.core.model.pod_class import AntiTerm, Requirement
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Settings
 from scheduler.core.nodes.pod_columns import PodColumns
 from tests.scheduler.core.objects import pod

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
-from scheduler.core.model.records import AntiTerm, Requirement
+from scheduler.core.model.pod_class import AntiTerm, Requirement
 from scheduler.core.nodes.term_index import TermIndex
 
 if TYPE_CHECKING:

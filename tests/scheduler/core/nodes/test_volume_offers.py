@@ -10,7 +10,8 @@ from scheduler.core.convert import volumes
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.filters.requirements import holds, meets
 from scheduler.core.filters.volume_places import VolumeAffinity, VolumeZone
-from scheduler.core.model.records import NodeRecord, Requirement, Term, VolumeRule
+from scheduler.core.model.pod_class import Requirement, Term, VolumeRule
+from scheduler.core.model.records import NodeRecord
 from scheduler.core.nodes.volume_offers import NodeIndex
 from tests.scheduler.core.objects import (
     claim,

@@ -3,9 +3,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.queue_record import QueueRecord
-from scheduler.core.model.records import PodClass
 from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.queues import berths
 from scheduler.core.queues.accounts import Account

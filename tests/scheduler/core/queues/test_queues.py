@@ -3,7 +3,7 @@ from __future__ import annotations
 from gpu.handover import PlannedDevice
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import placements
-from scheduler.core.model.records import PodClass
+from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.resources import Resources
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.queues.sums import Row, Stage

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from scheduler.core.model.records import PodClass, PodRecord, Requirement
+from scheduler.core.model.pod_class import PodClass, Requirement
+from scheduler.core.model.records import PodRecord
 from scheduler.core.model.room import Budget
 from scheduler.core.room.budgets import Budgets
 

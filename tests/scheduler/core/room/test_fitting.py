@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from scheduler.core.cluster import Cluster
-from scheduler.core.model.records import Demand
+from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.room import Moved
 from tests.scheduler.core.nodes.test_kept_room import HALF, intent, place, running, share
 from tests.scheduler.core.objects import Fed, bound, cluster, feed, node, pod, reservation

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.handover import PlannedDevice
-from scheduler.core.model.records import Demand
+from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.room import Action, Evicted, Intent, Moved, Place, Victim
 from scheduler.core.room import written
 from scheduler.core.room.written import MOST_TIMES, Record, Texts, added, evictions, pods_of, read, without

@@ -13,7 +13,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.placer import Placer
 from scheduler.core.devices.device_pools import pools_of
 from scheduler.core.model.plan import Alone
-from scheduler.core.model.records import Demand
+from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.scores.priced import Priced
 from scheduler.core.scores.prices import PROPORTIONAL, Prices, prices_of

@@ -11,7 +11,7 @@ import pytest
 from scheduler.core.decide.placer import Placer
 from scheduler.core.filters.pod_terms import TakenByAll
 from scheduler.core.filters.registry import OK
-from scheduler.core.model.records import AntiTerm
+from scheduler.core.model.pod_class import AntiTerm
 from scheduler.core.snapshot.rule_columns import RuleColumns, columns_of
 from scheduler.core.snapshot.statement import Statement
 from tests.scheduler.core.filters.beside import HOST, affinity, anti_affinity, made, running, term, waiting

@@ -9,7 +9,8 @@ import pytest
 
 from scheduler.core.filters.pod_rule import NO_DOMAIN
 from scheduler.core.filters.pod_terms import TakenByAll
-from scheduler.core.model.records import AntiTerm, PodRecord
+from scheduler.core.model.pod_class import AntiTerm
+from scheduler.core.model.records import PodRecord
 from scheduler.core.snapshot.moves import Moves
 from scheduler.core.snapshot.tally import Tally
 from tests.scheduler.core.filters.beside import made, running
