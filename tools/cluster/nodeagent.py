@@ -31,6 +31,7 @@ from wire import names
 _ROOT = Path(__file__).parent.parent.parent
 _READY_WITHIN_S = 60.0
 _CONFLICT = 409
+_PODS = f"/api/v1/namespaces/{names.NODE_NAMESPACE}/pods"
 
 
 class NodeAgent:
@@ -72,24 +73,30 @@ class NodeAgent:
     ) -> None:
         self._family.stop()
         self._folder.cleanup()
+        # It takes one of the node's slots for pods.
+        self._plane.rest().send("DELETE", f"{self._pod}?gracePeriodSeconds=0")
 
     @property
     def _path(self) -> Path:
         return Path(self._folder.name)
 
+    @property
+    def _pod(self) -> str:
+        """The path of the agent's pod."""
+        return f"{_PODS}/agent-{self._node}"
+
     def token(self) -> str:
         """Ask for a token as kubelet does for a pod of the agent on this node, which is made if it is not there."""
         name = f"agent-{self._node}"
-        pods = f"/api/v1/namespaces/{names.NODE_NAMESPACE}/pods"
         container = {"name": "agent", "image": PAUSE_IMAGE, "imagePullPolicy": "Never"}
         spec = {"serviceAccountName": names.NODE_AGENT_SERVICE_ACCOUNT, "nodeName": self._node}
         pod = {"metadata": {"name": name}, "spec": {**spec, "containers": [container]}}
         try:
-            self._plane.rest().call("POST", pods, pod)
+            self._plane.rest().call("POST", _PODS, pod)
         except RestError as error:
             if error.code != _CONFLICT:
                 raise
-        uid = self._plane.rest().call("GET", f"{pods}/{name}")["metadata"]["uid"]
+        uid = self._plane.rest().call("GET", self._pod)["metadata"]["uid"]
         bound = {"kind": "Pod", "apiVersion": "v1", "name": name, "uid": uid}
         path = f"/api/v1/namespaces/{names.NODE_NAMESPACE}/serviceaccounts/{names.NODE_AGENT_SERVICE_ACCOUNT}/token"
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": bound}}
