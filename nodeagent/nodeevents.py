@@ -28,7 +28,7 @@ class NodeEvents:
         node = self._seen()
         # As kubelet names a Node that it has not read: kubectl describe shows events of either.
         metadata = ObjectMeta(name=self._node, uid=self._node) if node is None else node.metadata
-        # Final: what is said again is another state between, so nothing is to be counted.
+        # Final: between two equal Events the state was another one, so they are not counted as a series.
         self._events.record(
             about(NODES, metadata), reason=reason, action=action, note=note, type=WARNING, is_final=True
         )

@@ -142,7 +142,7 @@ def _found(files: Sequence[str]) -> _Found:
 
 
 def _unread(others: Counter[tuple[str, str]]) -> list[str]:
-    """What is said of objects that are not read, by apiVersion and kind."""
+    """Sentences about objects that are not read, which are counted by apiVersion and kind."""
     counts: Counter[tuple[str, str]] = Counter()
     for (version, kind), count in others.items():
         is_other = _is_other_version(version, kind)

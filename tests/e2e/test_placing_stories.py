@@ -22,7 +22,7 @@ from wire import names
 
 pytestmark = pytest.mark.cluster
 STORIES = (*TAINTS, *LABELS, *AMOUNTS, *PORTS, *NEAR, *APART, *SPREAD, *CHANGES, *PREFERENCES)
-#: Those that wake a pod, and those of which the API server changes terms. All others are told in memory as well
+#: Those that wake a pod, and those of which the API server changes terms. All others run in memory as well
 #: (tests/oracle/test_stories.py).
 ONLY_HERE = [story for story in STORIES if story.then is not None or story.is_merged]
 TOLD = [story for i, story in enumerate(STORIES) if IS_WHOLE or not i % 4 or story in ONLY_HERE]

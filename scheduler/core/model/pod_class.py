@@ -35,7 +35,7 @@ class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=Tru
     gpus: int = 0
     #: Extended resources and huge pages (bytes), sorted by name, zeros left out.
     extended: tuple[tuple[str, int], ...] = ()
-    #: By how much ``mem_mib`` is more than what is asked: queues count bytes.
+    #: Bytes by which ``mem_mib`` exceeds the request: queues count bytes.
     mem_rounding_bytes: int = 0
     #: Extended resources that devices of a claim stand for: queues count them, and nodes don't.
     claimed: tuple[tuple[str, int], ...] = ()

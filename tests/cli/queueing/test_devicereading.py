@@ -25,7 +25,7 @@ from wire import names
 UNLESS = "the scheduler's next decision places it, unless something that was not read keeps it waiting."
 WALL_S = 1_767_225_700
 RULES = WorldSettings(seed=1, scheduler=SchedulerSettings(device_taint_rules=True))
-#: What is said where the scheduler's pods do not tell whether rules count.
+#: The note where the scheduler's pods do not show whether rules count.
 UNKNOWN = "whether the scheduler follows DeviceTaintRules (--device-taint-rules): {}, and they do not count here"
 
 

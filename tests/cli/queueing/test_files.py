@@ -91,7 +91,7 @@ ALL = (QUEUE, NODE, CLAIMING, CLASS, SLICE, CLAIM)
 ALLOCATED = f"""{CLAIM}status:
   allocation: {{devices: {{results: [{{request: r, driver: gpu.example.com, pool: n1, device: d0}}]}}}}
 """
-#: What is said of claims that are not looked at.
+#: The note about claims that are not looked at.
 NOT_LOOKED_AT = "ResourceClaims of its pods, which may keep it waiting, too, or off some nodes"
 
 
