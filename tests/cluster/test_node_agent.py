@@ -24,6 +24,7 @@ from tests.nodeagent.kubeletapi.kubelets import kubelet
 from tests.nodeagent.kubeletapi.played import PlayedKubelet, listening
 from tests.pauses import pause_s
 from tools import manifests
+from tools.cluster.agentpod import AgentPod
 from tools.cluster.nodeagent import NodeAgent
 from tools.cluster.plane import ControlPlane
 from tools.node.gpus import MACHINE, made_up, write_machine
@@ -285,13 +286,10 @@ async def test_mig_slices_are_made_as_the_gpu_node_asks(
 
 
 async def test_its_token_makes_events_about_its_own_node_and_about_no_other(
-    control_plane: ControlPlane, rest: Rest, tmp_path: Path
+    control_plane: ControlPlane, rest: Rest
 ) -> None:
     node = f"node-{uuid.uuid4().hex[:8]}"
     rest.call("POST", "/api/v1/nodes", {"metadata": {"name": node}})
-    agent = NodeAgent(control_plane, node, socket=tmp_path, machine=tmp_path)
-    as_agent = control_plane.rest(agent.token())
-    agent.__exit__(None, None, None)
     body = {
         "eventTime": "2026-01-01T00:00:00.000000Z",
         "reportingController": names.NODE_AGENT_SERVICE_ACCOUNT,
@@ -301,14 +299,16 @@ async def test_its_token_makes_events_about_its_own_node_and_about_no_other(
         "type": "Normal",
         "note": "x",
     }
-    for about in (node, "another"):
+
+    def event(about: str) -> dict[str, Any]:
         regarding = {"apiVersion": "v1", "kind": "Node", "name": about}
-        made = {"metadata": {"name": uuid.uuid4().hex}, "regarding": regarding, **body}
-        if about == node:
-            as_agent.call("POST", EVENTS, made)
-        else:
-            with pytest.raises(RestError, match="may make Events in its own name"):
-                as_agent.call("POST", EVENTS, made)
+        return {"metadata": {"name": uuid.uuid4().hex}, "regarding": regarding, **body}
+
+    with AgentPod(control_plane, node) as pod:
+        as_agent = control_plane.rest(pod.token())
+        as_agent.call("POST", EVENTS, event(node))
+        with pytest.raises(RestError, match="may make Events in its own name"):
+            as_agent.call("POST", EVENTS, event("another"))
 
 
 def _taken(warden: Listener[dict[Key, int]], caps: dict[Key, int]) -> bool | None:

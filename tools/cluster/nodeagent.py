@@ -1,8 +1,7 @@
 """The agent of a node as a process of this machine, with a token that is bound to a pod on that node.
 
 ``with NodeAgent(plane, "node-a", socket=..., machine=...) as agent:`` is ready when it has read its node. The API
-server must have Moorage's namespaces, rights and kinds, and the Node. The pod only lends its identity: what runs is
-this process.
+server must have Moorage's namespaces, rights and kinds, and the Node.
 """
 
 from __future__ import annotations
@@ -18,20 +17,16 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
+from tools.cluster.agentpod import AgentPod
 from tools.cluster.plane import ControlPlane
 from tools.flags import LOOPBACK
 from tools.goprogram import cache_root
-from tools.node.settings import PAUSE_IMAGE
 from tools.nvml_stub import build as nvml_stub
 from tools.ports import free_port
 from tools.processes import Child, Family
-from tools.rest import RestError
-from wire import names
 
 _ROOT = Path(__file__).parent.parent.parent
 _READY_WITHIN_S = 60.0
-_CONFLICT = 409
-_PODS = f"/api/v1/namespaces/{names.NODE_NAMESPACE}/pods"
 
 
 class NodeAgent:
@@ -48,6 +43,7 @@ class NodeAgent:
     ) -> None:
         self._plane = plane
         self._node = node
+        self._pod = AgentPod(plane, node)
         self._socket = socket
         self._machine = machine
         self._further = further
@@ -61,7 +57,7 @@ class NodeAgent:
     def __enter__(self) -> Self:
         try:
             (self._path / "ca.pem").write_text(self._plane.ca_pem)
-            (self._path / "token").write_text(self.token())
+            (self._path / "token").write_text(self._pod.token())
             self.start()
         except BaseException:
             self.__exit__(None, None, None)
@@ -73,34 +69,11 @@ class NodeAgent:
     ) -> None:
         self._family.stop()
         self._folder.cleanup()
-        # It takes one of the node's slots for pods.
-        self._plane.rest().send("DELETE", f"{self._pod}?gracePeriodSeconds=0")
+        self._pod.__exit__(None, None, None)
 
     @property
     def _path(self) -> Path:
         return Path(self._folder.name)
-
-    @property
-    def _pod(self) -> str:
-        """The path of the agent's pod."""
-        return f"{_PODS}/agent-{self._node}"
-
-    def token(self) -> str:
-        """Ask for a token as kubelet does for a pod of the agent on this node, which is made if it is not there."""
-        name = f"agent-{self._node}"
-        container = {"name": "agent", "image": PAUSE_IMAGE, "imagePullPolicy": "Never"}
-        spec = {"serviceAccountName": names.NODE_AGENT_SERVICE_ACCOUNT, "nodeName": self._node}
-        pod = {"metadata": {"name": name}, "spec": {**spec, "containers": [container]}}
-        try:
-            self._plane.rest().call("POST", _PODS, pod)
-        except RestError as error:
-            if error.code != _CONFLICT:
-                raise
-        uid = self._plane.rest().call("GET", self._pod)["metadata"]["uid"]
-        bound = {"kind": "Pod", "apiVersion": "v1", "name": name, "uid": uid}
-        path = f"/api/v1/namespaces/{names.NODE_NAMESPACE}/serviceaccounts/{names.NODE_AGENT_SERVICE_ACCOUNT}/token"
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": bound}}
-        return str(self._plane.rest().call("POST", path, request)["status"]["token"])
 
     def start(self) -> None:
         """Start the process, and return when it is ready. Raises ProcessDied and TimeoutError."""
