@@ -16,6 +16,7 @@ from typing import Final
 import anyio
 
 from nodeagent import cdifiles
+from nodeagent.beat import beat
 from nodeagent.core import limitsfile
 from nodeagent.core.lingering import Lingering
 
@@ -43,7 +44,7 @@ class FormerLimits:
                     return
             except (OSError, ValueError, cdifiles.NoCdi) as error:
                 _log.warning("files of former limits can't be removed: %s", error)
-            await anyio.sleep(_EVERY_S)
+            await beat(_EVERY_S)
 
     def _is_over(self) -> bool:
         """Remove what nobody needs, and say whether that was all. Raises OSError, ValueError, NoCdi."""

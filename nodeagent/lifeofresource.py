@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import anyio
 
+from nodeagent.beat import until_beat
 from nodeagent.kubeletapi.deviceplugin import KUBELET_SOCKET
 from nodeagent.kubeletapi.registering import NotRegistered, is_plugin, register
 from nodeagent.kubeletapi.service import Answers, PluginService
@@ -27,7 +28,7 @@ _NVIDIAS: Final = "nvidia-"
 class Pace:
     """Seconds: between two looks at sockets, until kubelet has asked for devices, between two looks for a rival."""
 
-    poll_s: float = 0.25
+    poll_s: float = 0.5
     heard_s: float = 5.0
     rival_s: float = 30.0
 
@@ -63,6 +64,7 @@ class LifeOfResource:
         self, folder: Path, resource: str, answers: Answers, *, allocatable: Allocatable, watcher: Watcher, pace: Pace
     ) -> None:
         self._folder = folder
+        self._kubelet_socket = folder / KUBELET_SOCKET
         self._resource = resource
         self._answers = answers
         self._allocatable = allocatable
@@ -103,16 +105,15 @@ class LifeOfResource:
 
     async def _living_kubelet(self) -> tuple[int, int]:
         """Wait for a kubelet that listens: the socket of a dead one stays until the next one starts."""
-        socket = self._folder / KUBELET_SOCKET
         while True:
-            found = identity(socket)
-            if found is not None and await is_served(socket):
+            found = identity(self._kubelet_socket)
+            if found is not None and await is_served(self._kubelet_socket):
                 return found
             await anyio.sleep(self._pace.poll_s)
 
     async def _next_kubelet(self, before: tuple[int, int]) -> None:
         while True:
-            if identity(self._folder / KUBELET_SOCKET) not in {before, None}:
+            if identity(self._kubelet_socket) not in {before, None}:
                 return
             await anyio.sleep(self._pace.poll_s)
 
@@ -140,10 +141,10 @@ class LifeOfResource:
                     self._watcher.failed(self._resource, "kubelet did not ask for devices")
                     return False
                 self._watcher.registered(self._resource, kubelet)
-                while service.is_there() and identity(self._folder / KUBELET_SOCKET) in {kubelet, None}:
+                while service.is_there() and identity(self._kubelet_socket) in {kubelet, None}:
                     if service.left.is_set():
                         return await self._was_replaced(kubelet)
-                    with anyio.move_on_after(self._pace.poll_s):
+                    with until_beat(self._pace.poll_s):
                         await service.left.wait()
             finally:
                 self._service = None
@@ -151,8 +152,7 @@ class LifeOfResource:
 
     async def _was_replaced(self, kubelet: tuple[int, int]) -> bool:
         """Whether the kubelet that ended our list lives: then it has taken another plug-in."""
-        socket = self._folder / KUBELET_SOCKET
-        return identity(socket) == kubelet and await is_served(socket)
+        return identity(self._kubelet_socket) == kubelet and await is_served(self._kubelet_socket)
 
 
 def _others(folder: Path, own: str) -> list[Path]:

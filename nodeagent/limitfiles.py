@@ -21,6 +21,7 @@ from gpu.nodeuse import CAPS
 from kube.watch.signal import Signal
 from nodeagent import cdifiles
 from nodeagent.backend import BackEnd, Tenants
+from nodeagent.beat import until_beat
 from nodeagent.core import limitsfile
 from nodeagent.core.caps import Tenancy
 from nodeagent.core.edits import Edits, merged
@@ -118,7 +119,7 @@ class LimitFiles:
             self._see(anyio.current_time())
             self._say(troubles)
             self._judge(anyio.current_time())
-            with anyio.move_on_after(_EVERY_S):
+            with until_beat(_EVERY_S):
                 await self._changed.wait()
 
     def _say(self, troubles: Mapping[str, str]) -> None:

@@ -17,6 +17,7 @@ from gpu.nodeuse import CAPS
 from kube.client.clock import Clock, monotonic_ns
 from kube.events import EventRecorder
 from kube.watch.signal import Signal
+from nodeagent.beat import until_beat
 from nodeagent.books import Books
 from nodeagent.cards import Cards
 from nodeagent.core.caps import Tenancy
@@ -147,7 +148,7 @@ class Limiting:
                         tasks.start_soon(self._link.run)
                 self._tell()
                 await anyio.sleep(_PAUSE_S)
-                with anyio.move_on_after(_EVERY_S):
+                with until_beat(_EVERY_S):
                     await self._changed.wait()
 
     def _hold(self) -> None:

@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 from kube.client.clock import monotonic_ns
 from nodeagent import cdifiles
 from nodeagent.answering import ResourceAnswers, Surroundings
+from nodeagent.beat import beat
 from nodeagent.core.health import Look
 from nodeagent.core.labels import Driver, node_labels
 from nodeagent.core.mistake import Mistake
@@ -138,7 +139,7 @@ class _Plugin:
                 before = now
                 self._offering.take_file(read_file(path))
                 await self._settle(tasks)
-            await anyio.sleep(self._intervals.file_s)
+            await beat(self._intervals.file_s)
 
     async def _follow_machine(self, tasks: TaskGroup) -> None:
         looked_s = anyio.current_time()

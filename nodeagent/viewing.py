@@ -19,6 +19,7 @@ from anyio.abc import SocketListener, SocketStream, TaskGroup
 
 from kube.watch.signal import Signal
 from nodeagent import cdifiles
+from nodeagent.beat import until_beat
 from nodeagent.core import viewfile
 from nodeagent.core.leftovers import Leftovers
 from nodeagent.core.view import MOST_BYTES, OwnShare, answer, refusal, refused
@@ -88,7 +89,7 @@ class Viewing:
                     self._say(str(error))
                 else:
                     self._say("")
-                with anyio.move_on_after(_EVERY_S):
+                with until_beat(_EVERY_S):
                     await self._changed.wait()
 
     def _say(self, why: str) -> None:

@@ -18,6 +18,7 @@ from kube.telemetry.logevents import LogEvent, about
 from kube.watch.reflector import Reflector, Sink
 from kube.watch.signal import Signal
 from kube.watch.tee import Tee
+from nodeagent.beat import beat
 from nodeagent.cards import Cards
 from nodeagent.core.asking import Asking
 from nodeagent.core.witness import Given, Held, Outcome, Verdict, held, held_back, judge
@@ -128,7 +129,7 @@ class Witnessing:
         """Ask about all pods again when another kubelet listens."""
         known = self._kubelet.life()
         while True:
-            await anyio.sleep(self._kubelet_every_s)
+            await beat(self._kubelet_every_s)
             life = self._kubelet.life()
             if life is not None and life != known:
                 _log.info("another kubelet listens: its devices are compared")
