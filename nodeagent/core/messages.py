@@ -266,9 +266,10 @@ def _object(message: bytes) -> dict[str, Any]:
 
 
 def _whole(said: Any) -> int:
-    if isinstance(said, bool) or not isinstance(said, int) or not 0 <= said < 1 << 64:
-        raise MalformedMessage(f"{_shown(said)}: a whole number of 64 bits is allowed")
-    return said
+    # JSON makes no subclass of int but bool, which is no number here.
+    if type(said) is int and 0 <= said < 1 << 64:
+        return said
+    raise MalformedMessage(f"{_shown(said)}: a whole number of 64 bits is allowed")
 
 
 def _known(said: Any) -> int | None:

@@ -6,9 +6,9 @@ is a sum and a peak for each ten seconds, whatever the pace of the looks.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import reduce
 from typing import Final
 
 from gpu.share import NANO_PER_DEVICE
@@ -56,10 +56,18 @@ class _Bucket:
 
 @dataclass(frozen=True, slots=True)
 class _Tenant:
+    """``last`` is the bucket of the last look; a look changes no ``earlier`` one, so it costs the same at any time."""
+
     nano: int
     busy_ns: int
     seen_ns: int
-    buckets: tuple[_Bucket, ...] = ()
+    last: _Bucket
+    earlier: tuple[_Bucket, ...] = ()
+
+    @property
+    def buckets(self) -> tuple[_Bucket, ...]:
+        """All that is remembered, in the order of time."""
+        return (*self.earlier, self.last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +82,14 @@ class Using:
         read = {device.uuid for device in sample.devices}
         kept: dict[Key, _Tenant] = {}
         for one in held:
-            known = self.tenants.get(one.key)
+            key = one.key
+            known = self.tenants.get(key)
             if one.device not in read:
                 if known is not None:
-                    kept[one.key] = known
+                    kept[key] = known
                 continue
-            memory_bytes, sm_percent = used.get(one.key, (0, 0))
-            kept[one.key] = _looked(known, one, sample.at_ns, memory_bytes=memory_bytes, sm_percent=sm_percent)
+            memory_bytes, sm_percent = used.get(key, (0, 0))
+            kept[key] = _looked(known, one, sample.at_ns, memory_bytes=memory_bytes, sm_percent=sm_percent)
         return Using(kept)
 
     def uses(self, now_ns: int) -> dict[Key, Use]:
@@ -90,42 +99,44 @@ class Using:
 
 def _used(sample: Sample) -> dict[Key, tuple[int | None, int | None]]:
     """Memory and SM percent of each pod on each device; None where that of a process is not told."""
-    memory: defaultdict[Key, list[int | None]] = defaultdict(list)
-    sm: defaultdict[Key, list[int | None]] = defaultdict(list)
+    found: dict[Key, tuple[int | None, int | None]] = {}
     for device in sample.devices:
         for process in device.processes:
-            memory[process.pod_uid, device.uuid].append(process.used_bytes)
-            sm[process.pod_uid, device.uuid].append(process.sm_percent)
-    return {key: (_sum(found), _sum(sm[key])) for key, found in memory.items()}
+            key = (process.pod_uid, device.uuid)
+            memory, sm = found.get(key, (0, 0))
+            found[key] = (_plus(memory, process.used_bytes), _plus(sm, process.sm_percent))
+    return found
 
 
-def _sum(found: Iterable[int | None]) -> int | None:
-    total = 0
-    for one in found:
-        if one is None:
-            return None
-        total += one
-    return total
+def _plus(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
 
 
 def _looked(
     known: _Tenant | None, held: Tenancy, at_ns: int, *, memory_bytes: int | None, sm_percent: int | None
 ) -> _Tenant:
-    is_new = known is None or known.nano != held.nano or at_ns - known.seen_ns > _LONGEST_GAP_NS
-    before = _Tenant(held.nano, at_ns, at_ns) if is_new or known is None else known
+    number = at_ns // _BUCKET_NS
+    if known is None or known.nano != held.nano or at_ns - known.seen_ns > _LONGEST_GAP_NS:
+        known = _Tenant(held.nano, at_ns, at_ns, _Bucket(number))
     memory = _percent(memory_bytes, held.asked_mib * MIB)
     sm = None if sm_percent is None else min(sm_percent * NANO_PER_DEVICE // held.nano, MOST_PERCENT)
-    is_busy = memory is None or sm is None or max(memory, sm) > IDLE_PERCENT
-    number = at_ns // _BUCKET_NS
-    last = before.buckets[-1] if before.buckets and before.buckets[-1].number == number else _Bucket(number)
-    changed = replace(
-        last,
-        memory_percent=_peak((last.memory_percent, memory)),
-        sm_sum=last.sm_sum + (sm or 0),
-        sm_looks=last.sm_looks + (sm is not None),
+    is_busy = memory is None or sm is None or memory > IDLE_PERCENT or sm > IDLE_PERCENT
+    last, earlier = known.last, known.earlier
+    if last.number != number:
+        earlier = tuple(one for one in known.buckets if number - WINDOW_NS // _BUCKET_NS < one.number < number)
+        last = _Bucket(number)
+    return _Tenant(
+        held.nano,
+        at_ns if is_busy else known.busy_ns,
+        at_ns,
+        _Bucket(
+            number,
+            _higher(last.memory_percent, memory),
+            last.sm_sum + (sm or 0),
+            last.sm_looks + (sm is not None),
+        ),
+        earlier,
     )
-    earlier = [one for one in before.buckets if number - WINDOW_NS // _BUCKET_NS < one.number < number]
-    return _Tenant(held.nano, at_ns if is_busy else before.busy_ns, at_ns, (*earlier, changed))
 
 
 def _percent(used_bytes: int | None, of_bytes: int) -> int | None:
@@ -139,7 +150,7 @@ def _use(tenant: _Tenant, now_ns: int) -> Use:
     first = (now_ns - WINDOW_NS) // _BUCKET_NS
     recent = [one for one in tenant.buckets if one.number > first]
     looks = sum(one.sm_looks for one in recent)
-    memory = _peak(one.memory_percent for one in recent)
+    memory = reduce(_higher, (one.memory_percent for one in recent), None)
     is_seen = now_ns - tenant.seen_ns <= _LONGEST_GAP_NS
     is_idle = is_seen and tenant.seen_ns - tenant.busy_ns >= IDLE_NS and tenant.nano >= IDLE_NANO
     return Use(
@@ -149,8 +160,10 @@ def _use(tenant: _Tenant, now_ns: int) -> Use:
     )
 
 
-def _peak(found: Iterable[int | None]) -> int | None:
-    return max((one for one in found if one is not None), default=None)
+def _higher(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return max(one, other)
 
 
 def _step(percent: int) -> int:
