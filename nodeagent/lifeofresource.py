@@ -26,9 +26,14 @@ _NVIDIAS: Final = "nvidia-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Seconds: between two looks at sockets, until kubelet has asked for devices, between two looks for a rival."""
+    """Seconds: between two looks at sockets, until kubelet has asked for devices, between two looks for a rival.
 
-    poll_s: float = 0.5
+    ``serving_s``: between two looks at sockets while kubelet follows the list. A kubelet that ends is noticed at once,
+    since its stream ends.
+    """
+
+    poll_s: float = 0.25
+    serving_s: float = 1.0
     heard_s: float = 5.0
     rival_s: float = 30.0
 
@@ -144,7 +149,7 @@ class LifeOfResource:
                 while service.is_there() and identity(self._kubelet_socket) in {kubelet, None}:
                     if service.left.is_set():
                         return await self._was_replaced(kubelet)
-                    with until_beat(self._pace.poll_s):
+                    with until_beat(self._pace.serving_s):
                         await service.left.wait()
             finally:
                 self._service = None

@@ -37,7 +37,9 @@ from tests.nodeagent.machines import EmulatedMachine, Heard
 GPU = "nvidia.com/gpu"
 SOCKET = "moorage-agent-gpu.sock"
 SHARED = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, rename: shared, replicas: 2}]}}"
-QUICK = Intervals(file_s=0.01, look_s=0.01, wait_s=0.01, answer_s=30, life=Pace(poll_s=0.01, heard_s=30, rival_s=0.02))
+QUICK = Intervals(
+    file_s=0.01, look_s=0.01, wait_s=0.01, answer_s=30, life=Pace(poll_s=0.01, serving_s=0.01, heard_s=30, rival_s=0.02)
+)
 
 
 @pytest.fixture(scope="module")
