@@ -36,11 +36,11 @@ from nodeagent.core.judging import History, Rules, judge
 from nodeagent.core.messages import Report, write_report
 from nodeagent.kubeletapi.deviceplugin import PLUGIN_SERVICE, AllocateRequest, AllocateResponse
 from nodeagent.kubeletapi.podresources import Devices, PodDevices
-from nodeagent.warden.processes import Processes
+from nodeagent.processes import Processes
 from nodeagent.warden.sampling import Sampler
+from tests.nodeagent.groups import Groups, hierarchy
 from tests.nodeagent.kubeletapi.kubelets import Registry, kubelet
 from tests.nodeagent.kubeletapi.played import PlayedKubelet, listening
-from tests.nodeagent.warden.conftest import Groups, hierarchy
 from tests.nodeagent.warden.test_cost import Driver
 from tools import manifests
 from tools.cluster.nodeagent import NodeAgent

@@ -25,7 +25,7 @@ from nodeagent.core.mpssteps import Command
 from nodeagent.keeper.control import Control, NoAnswer, Refused, Stopped
 from nodeagent.keeper.daemon import Daemon
 from nodeagent.listening import Listener
-from nodeagent.warden.processes import Processes
+from nodeagent.processes import Processes
 
 #: Between two looks at least: each is three processes.
 _PAUSE_NS: Final = 10**8

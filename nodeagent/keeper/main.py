@@ -16,8 +16,8 @@ from nodeagent.keeper.control import Control
 from nodeagent.keeper.daemon import Daemon
 from nodeagent.keeper.loop import Keeper
 from nodeagent.listening import Listener
+from nodeagent.processes import Processes
 from nodeagent.stopping import Stop, say
-from nodeagent.warden.processes import Processes
 
 
 def main(argv: Sequence[str] | None = None) -> int:

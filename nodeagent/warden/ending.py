@@ -14,7 +14,7 @@ from typing import Final
 
 from nodeagent.core.judging import is_still
 from nodeagent.core.samples import Process
-from nodeagent.warden.processes import Processes
+from nodeagent.processes import Processes
 
 #: SIGKILL was sent.
 ENDED: Final = "ended"

@@ -13,13 +13,13 @@ import pynvml
 
 from nodeagent.core.messages import read_caps
 from nodeagent.listening import Listener
+from nodeagent.processes import Processes
 from nodeagent.stopping import Stop, say
 from nodeagent.warden import options
 from nodeagent.warden.ending import Ending
 from nodeagent.warden.groups import Groups
 from nodeagent.warden.limiting import Limiting
 from nodeagent.warden.loop import Warden
-from nodeagent.warden.processes import Processes
 from nodeagent.warden.sampling import Sampler
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from nodeagent.core.samples import Device, Process, Sample
-from nodeagent.warden.processes import Processes
+from nodeagent.processes import Processes
 
 #: Looks between which devices are not listed again: they come and go with MIG only, or with a driver.
 _LOOKS_A_LISTING: Final = 10

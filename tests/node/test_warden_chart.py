@@ -33,7 +33,7 @@ ENDS = """
 import os, sys
 from nodeagent.core.samples import Process
 from nodeagent.warden.ending import Ending
-from nodeagent.warden.processes import Processes
+from nodeagent.processes import Processes
 processes = Processes()
 for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
     known = processes.known(pid)

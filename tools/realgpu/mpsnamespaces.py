@@ -24,7 +24,7 @@ from nodeagent.keeper.control import PROGRAM, Control, NoAnswer, Refused
 from nodeagent.keeper.daemon import Daemon
 from nodeagent.keeper.loop import Keeper
 from nodeagent.listening import Listener
-from nodeagent.warden.processes import Processes
+from nodeagent.processes import Processes
 from tools.realgpu.holding import Holder
 from tools.realgpu.outcome import Outcome, judged, not_possible
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pynvml
 
 from nodeagent.core.samples import Sample
-from nodeagent.warden.processes import Processes
+from nodeagent.processes import Processes
 from nodeagent.warden.sampling import Sampler
 from tools.realgpu.holding import holding
 from tools.realgpu.outcome import Outcome, Verdict, judged, not_possible

@@ -15,8 +15,8 @@ from nodeagent.keeper.control import Control
 from nodeagent.keeper.daemon import Daemon
 from nodeagent.keeper.loop import Keeper
 from nodeagent.listening import Listener
-from nodeagent.warden.processes import Processes
-from tests.nodeagent.warden.test_processes import NOBODYS, at, put
+from nodeagent.processes import Processes
+from tests.nodeagent.test_processes import NOBODYS, at, put
 
 STUB = Path(__file__).with_name("mps_stub.py")
 

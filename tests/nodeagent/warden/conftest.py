@@ -1,4 +1,4 @@
-"""The driver's stub in this process, and real processes in control groups as kubelet makes them."""
+"""The driver's stub in this process, and a warden with an agent on its socket."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +15,6 @@ import pytest
 
 from nodeagent.core.judging import Key
 from nodeagent.core.messages import Frames, Report, read_report, write_caps
-from nodeagent.warden.processes import Processes
-from nodeagent.warden.sampling import boot_ticks
 from tools.nvml_stub.build import LIBRARY, build
 
 ROOT = Path(__file__).parents[3]
@@ -61,99 +58,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stub_folder: Path) 
     monkeypatch.setenv("FAKE_NVML_STATE", str(made.file))
     made.write()
     return made
-
-
-class Groups:
-    """Control groups below one of their own, as kubelet's driver ``cgroupfs`` names them."""
-
-    def __init__(self, root: Path) -> None:
-        self.mounted = root.parent
-        self._root = root
-        self._made: list[Path] = []
-        self.started: list[subprocess.Popen[bytes]] = []
-        self._make(root)
-
-    def _make(self, folder: Path) -> Path:
-        if not folder.exists():
-            self._make(folder.parent)
-            folder.mkdir()
-            self._made.append(folder)
-        return folder
-
-    def container(self, pod: str, name: str = "") -> Path:
-        return self._make(self._root / "kubepods" / "burstable" / f"pod{pod}" / (name or uuid.uuid4().hex * 2))
-
-    def start(self, group: Path, *command: str) -> subprocess.Popen[bytes]:
-        """A process that is in the group before its program runs, and older than a clock tick.
-
-        The warden takes none that may have started after the driver was asked.
-        """
-        shell = f'echo $$ > {group}/cgroup.procs && exec "$@"'
-        process = subprocess.Popen(["sh", "-c", shell, "sh", *(command or ("sleep", "600"))])  # noqa: S607 - of PATH
-        self.started.append(process)
-        while process.poll() is None and not _runs(process.pid, group):
-            os.sched_yield()
-        return process
-
-    def end(self) -> None:
-        for process in self.started:
-            process.kill()
-            process.wait()
-        for folder in reversed(self._made):
-            for pid in (folder / "cgroup.procs").read_text().split():
-                os.kill(int(pid), 9)
-            while (folder / "cgroup.procs").read_text():
-                os.sched_yield()
-            folder.rmdir()
-
-
-def _runs(pid: int, group: Path) -> bool:
-    text, command = Path(f"/proc/{pid}/cgroup").read_text(), Path(f"/proc/{pid}/cmdline").read_bytes()
-    known = Processes().known(pid)
-    is_old = known is not None and known.started < boot_ticks()
-    return is_old and str(group).rpartition("/")[2] in text and b"cgroup.procs" not in command
-
-
-def hierarchy() -> Path | None:
-    """Where groups can be made that /proc then names: of version 1 by its memory controller, else version 2."""
-    for mounted in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")):
-        if (mounted / "cgroup.procs").exists() and os.access(mounted, os.W_OK):
-            return mounted
-    return None
-
-
-def unified() -> Path | None:
-    """Where groups of version 2 can be made, also where version 1 is mounted beside it."""
-    for mounted in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")):
-        if (mounted / "cgroup.controllers").exists() and os.access(mounted, os.W_OK):
-            return mounted
-    return None
-
-
-@pytest.fixture
-def groups() -> Iterator[Groups]:
-    yield from _made(hierarchy())
-
-
-@pytest.fixture
-def unified_groups() -> Iterator[Groups]:
-    yield from _made(unified())
-
-
-def _made(mounted: Path | None) -> Iterator[Groups]:
-    if mounted is None:
-        pytest.skip("control groups can't be made on this machine")
-    try:
-        made = Groups(mounted / f"moorage-test-{uuid.uuid4().hex[:8]}")
-    except OSError as error:
-        pytest.skip(f"control groups can't be made on this machine: {error}")
-    yield made
-    made.end()
-
-
-@pytest.fixture
-def pod() -> str:
-    return str(uuid.uuid4())
 
 
 @dataclass

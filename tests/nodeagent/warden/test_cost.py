@@ -13,11 +13,12 @@ import pynvml
 
 from nodeagent.core.judging import History, Rules, above, judge
 from nodeagent.core.messages import Report, write_report
+from nodeagent.processes import Processes
 from nodeagent.warden.groups import Groups as PodGroups
 from nodeagent.warden.limiting import Limiting
-from nodeagent.warden.processes import Processes
 from nodeagent.warden.sampling import Sampler
-from tests.nodeagent.warden.conftest import Groups, Machine, Run
+from tests.nodeagent.groups import Groups
+from tests.nodeagent.warden.conftest import Machine, Run
 
 CARDS = [f"GPU-{number}" for number in range(8)]
 TENANTS = 64

@@ -11,9 +11,9 @@ from typing_extensions import override
 
 from nodeagent.core.judging import Seen
 from nodeagent.core.samples import Process
+from nodeagent.processes import Processes
 from nodeagent.warden.ending import ASKED, ENDED, GONE, OTHER, REFUSED, Ending
-from nodeagent.warden.processes import Processes
-from tests.nodeagent.warden.conftest import Groups
+from tests.nodeagent.groups import Groups
 
 ID = "ab" * 32
 SECOND = 10**9

@@ -17,12 +17,12 @@ from nodeagent.core.judging import Key
 from nodeagent.core.limits import RECHECK_LOOKS
 from nodeagent.core.messages import Limited
 from nodeagent.core.samples import MIB
+from nodeagent.processes import Processes
 from nodeagent.warden.groups import Groups
 from nodeagent.warden.limiting import Limiting
-from nodeagent.warden.processes import Processes
 from nodeagent.warden.sampling import Sampler
+from tests.nodeagent.test_processes import at, put
 from tests.nodeagent.warden.conftest import Machine
-from tests.nodeagent.warden.test_processes import at, put
 
 POD = "3f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e"
 OTHER = "00000000-1111-4222-8333-444444444444"

@@ -14,13 +14,14 @@ from nodeagent.core.judging import History, Judgement, Key, Rules, judge
 from nodeagent.core.messages import Frames, Limited, Report, read_caps, read_report, write_caps
 from nodeagent.core.samples import MIB, Device, Process, Sample
 from nodeagent.listening import Listener
+from nodeagent.processes import Processes
 from nodeagent.warden.ending import Ending
 from nodeagent.warden.groups import Groups as PodGroups
 from nodeagent.warden.limiting import Limiting
 from nodeagent.warden.loop import Pace, Warden
-from nodeagent.warden.processes import Processes
 from nodeagent.warden.sampling import Sampler
-from tests.nodeagent.warden.conftest import Groups, Machine
+from tests.nodeagent.groups import Groups
+from tests.nodeagent.warden.conftest import Machine
 
 SECOND = 10**9
 

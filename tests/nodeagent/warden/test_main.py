@@ -14,7 +14,8 @@ import pytest
 
 from nodeagent.core.messages import Done, Frames, Limited, write_caps
 from nodeagent.core.samples import MIB
-from tests.nodeagent.warden.conftest import ROOT, Groups, Machine, Run
+from tests.nodeagent.groups import Groups
+from tests.nodeagent.warden.conftest import ROOT, Machine, Run
 
 #: From the moment at which the driver tells of over-use to the end of the process, where the interval is 1 s.
 MOST_S = 2.0

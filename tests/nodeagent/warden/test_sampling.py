@@ -8,10 +8,10 @@ import pynvml
 import pytest
 
 from nodeagent.core.samples import MIB, Device, Process, Sample
-from nodeagent.warden.processes import Processes
+from nodeagent.processes import Processes
 from nodeagent.warden.sampling import DriverAway, Sampler, boot_ticks
+from tests.nodeagent.test_processes import ID, POD, at, put
 from tests.nodeagent.warden.conftest import Machine
-from tests.nodeagent.warden.test_processes import ID, POD, at, put
 
 
 @pytest.fixture

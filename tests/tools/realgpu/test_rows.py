@@ -16,8 +16,9 @@ from typing import Any
 import pynvml
 import pytest
 
+from tests.nodeagent.groups import hierarchy
 from tests.nodeagent.keeper.conftest import STUB as MPS_STUB
-from tests.nodeagent.warden.conftest import ROOT, hierarchy
+from tests.nodeagent.warden.conftest import ROOT
 from tools.nvml_stub.build import build
 from tools.realgpu.rows import ROWS
 

@@ -7,8 +7,8 @@ import pytest
 
 from nodeagent.core.cgroups import Seat
 from nodeagent.core.judging import Seen
-from nodeagent.warden.processes import Known, Processes
-from tests.nodeagent.warden.conftest import Groups
+from nodeagent.processes import Known, Processes
+from tests.nodeagent.groups import Groups
 
 POD = "3f1c2a52-6d0c-4d55-9a30-3d5c7e0b6f3e"
 OTHER = "00000000-1111-4222-8333-444444444444"
