@@ -41,13 +41,17 @@ def test_caps_come_as_they_were_sent() -> None:
     assert read_caps(body(write_caps({}))) == {}
 
 
+def test_a_warden_ignores_what_only_a_newer_agent_says() -> None:
+    assert read_caps(json.dumps({"caps": [[POD, CARD, 5]], "more": 1}).encode()) == {(POD, CARD): 5}
+
+
 @pytest.mark.parametrize(
     "said",
     [
         [],
         {},
         {"caps": {}},
-        {"caps": [], "kill": [1]},
+        {"kill": [1]},
         {"caps": [[POD, CARD]]},
         {"caps": [[POD, CARD, 0]]},
         {"caps": [[POD, CARD, -1]]},
