@@ -116,9 +116,6 @@ def answers() -> Outcome:
             return judged(seen, is_as_expected=False)
         for question, ask in _QUESTIONS.items():
             seen[question] = _asked(lambda ask=ask: ask(kept, first))  # type: ignore[misc]  # bound at once
-    seen["a program without a socket is refused in EXCLUSIVE_PROCESS"] = (
-        "could not be asked: this program leaves the compute mode alone"
-    )
     return judged(seen, is_as_expected=not any(str(one).startswith("no") for one in seen.values()))
 
 
