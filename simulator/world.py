@@ -30,7 +30,7 @@ from binder.settings import BinderSettings
 from kube.client import errors
 from kube.client.api import Api
 from kube.client.clock import Clock
-from kube.client.resources import JOBS, LEASES, NAMESPACES, PODS
+from kube.client.resources import LEASES, NAMESPACES, PODS
 from kube.client.retry import Retry
 from kube.lead.lease import LeaseSettings
 from kube.memory.calls import Call
@@ -39,15 +39,14 @@ from kube.memory.types import MOORAGE
 from kube.watch.reflector import Reflector
 from scheduler.core.model.node_pool import NodePool
 from scheduler.settings import SchedulerSettings
-from simulator import claimbinding, claimcontroller, disruptions, jobpods, observer, policies, seeding, settled
+from simulator import observer, policies, seeding, settled
+from simulator.applying import Applying
 from simulator.auditing import Auditor
 from simulator.checks.limits import Lateness
-from simulator.claimbinding import ClaimBinding
-from simulator.claimcontroller import ClaimController
 from simulator.component import Component
-from simulator.disruptions import Disruptions
 from simulator.hooks import object_hooks
 from simulator.invariants import CONFIG_MAPS, DELETED, WATCHED, Checker
+from simulator.kubecontrollers import KubeControllers
 from simulator.manifests import Manifest
 from simulator.nodeagent import NodeAgents
 from simulator.nodeset import NodeSet
@@ -145,21 +144,15 @@ class World:
         self.server.listen(Overhearing(self.checker).take)
         self._watching = self.server.transport(_OBSERVER)
         self.observers = {plural: Observer(self._watching, plural, self._observe) for plural in WATCHED}
-        self._disruptions = Disruptions(
-            Api(self.server.transport(disruptions.USER), retry=Retry(self._rng("disruptions"))),
+        kubernetes = KubeControllers(
+            self.server,
+            clock=clock,
             pods=self.observers[PODS.plural].latest.values,
-            now_s=lambda: clock.now_ns() // 10**9,
-        )
-        self.server.listen(self._disruptions.take)
-        self.claims = ClaimBinding(
-            Api(self.server.transport(claimbinding.USER), retry=Retry(self._rng("claims"))), begin=self.start_soon
-        )
-        self.server.listen(self.claims.take)
-        self.resource_claims = ClaimController(
-            Api(self.server.transport(claimcontroller.USER), retry=Retry(self._rng("resource-claims"))),
+            rng=self._rng,
             begin=self.start_soon,
         )
-        self.server.listen(self.resource_claims.take)
+        self.claims, self.resource_claims = kubernetes.claims, kubernetes.resource_claims
+        self._disruptions = kubernetes.disruptions
         replicas = self._replicas(clock)
         #: All replicas by their names.
         self.components = replicas.components
@@ -213,40 +206,7 @@ class World:
 
         A namespace that is there already gets the labels and annotations of its manifest, as with ``kubectl apply``.
         """
-        jobs: dict[tuple[str, str], str] = {}
-        now: list[Manifest] = []
-        later: dict[tuple[str, str], list[Manifest]] = {}
-        for manifest in manifests:
-            (later.setdefault((manifest.namespace, manifest.job), []) if manifest.is_later else now).append(manifest)
-        for manifest in now:
-            try:
-                await self._apply(manifest, jobs, later)
-            except errors.ApiError as error:
-                error.add_note(str(manifest))
-                raise
-
-    async def _apply(
-        self,
-        manifest: Manifest,
-        jobs: dict[tuple[str, str], str],
-        later: Mapping[tuple[str, str], Sequence[Manifest]],
-    ) -> None:
-        """Create an object. By namespace and name of a Job, ``jobs``: its UID once created; ``later``: its pods."""
-        body = manifest.body
-        if manifest.job:
-            body = jobpods.owned(body, jobs[manifest.namespace, manifest.job])
-        try:
-            made = await self.api.create(manifest.resource, body, namespace=manifest.namespace)
-            if manifest.resource is JOBS:
-                job = manifest.namespace, made.metadata.name
-                jobs[job] = made.metadata.uid
-                self._successors.hold(made.metadata.uid, later.get(job, ()))
-        except errors.AlreadyExists:
-            if manifest.resource is not NAMESPACES:
-                raise
-            meta = manifest.body["metadata"]
-            added = {field: meta[field] for field in ("labels", "annotations") if meta.get(field)}
-            await self.api.patch(NAMESPACES, meta["name"], {"metadata": added})
+        await Applying(self.api, self._successors).apply(manifests)
 
     async def restart(self, component: Component, *, pause_s: float = 0.0) -> None:
         """Crash a component and start it again after a pause."""
