@@ -107,7 +107,6 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/room/trial.py": "tests/scheduler/core/decide/test_room_trial.py",
     "scheduler/core/scores/preferences/preference.py": "tests/scheduler/core/scores/preferences/test_preferred.py",
     "scheduler/core/scores/preferences/registry.py": "tests/scheduler/core/scores/preferences/test_preferred.py",
-    "scheduler/core/scores/ranking.py": "tests/scheduler/core/decide/test_placer.py",
     "scheduler/core/scores/registry.py": "tests/scheduler/core/scores/test_score.py",
     "scheduler/core/scores/spread.py": "tests/scheduler/core/scores/test_score.py",
     "scheduler/core/model/claim_choice.py": "tests/scheduler/core/nodes/test_claim_statement.py",

@@ -40,6 +40,8 @@ from scheduler.core.snapshot.rule_columns import columns_of
 from scheduler.core.snapshot.statement import Statement
 
 _EVERYWHERE: Final = slice(None)
+#: At most this many nodes are ranked one by one, by plain integers: arrays of this size take longer.
+_FEW: Final = 4
 #: The most devices to be opened that are distinguished.
 _MOST_OPENED: Final = 31
 _OPENED_SHIFT: Final = KEY_BITS
@@ -58,6 +60,7 @@ class Ranking:
         "_amounts",
         "_changed",
         "_enforces",
+        "_is_by_sums",
         "_kept_ranks",
         "_largest_mib",
         "_opens_last",
@@ -87,6 +90,9 @@ class Ranking:
         self._admitting = statement.admitting(cls)
         self._rules = columns_of(statement, cls)
         self._aligned = cls.constraints.aligned
+        chooses = cls.attached or cls.unbound or cls.devices or self._aligned is not None
+        #: Whether sums alone say where it fits: it shares no devices, and nothing is chosen for it.
+        self._is_by_sums = not (self.asks or chooses)
         resources = statement.table.resources
         #: Whether every resource asked is one that some node has.
         self.known = all(name in resources for name, _ in cls.demand.extended)
@@ -231,10 +237,26 @@ class Ranking:
             self.keys = self._rank(_EVERYWHERE)
             if self._kept_ranks is not None:
                 self._kept_ranks.forget()
+            return
+        if self._is_by_sums and len(positions) <= _FEW:
+            for position in positions:
+                self.keys[position] = self._rank_one(position)
         else:
             selection = np.fromiter(positions, np.int64, len(positions))
             self.keys[selection] = self._rank(selection)
-            self._has_changed(*positions)
+        self._has_changed(*positions)
+
+    def _rank_one(self, position: int) -> int:
+        """As ``_rank`` of one node, for a class that fits by sums alone: its node after each placement."""
+        table, free = self._statement.table, self._statement.table.free.item
+        if not self._usable[position]:
+            return NOWHERE
+        for row, amount in self._amounts:
+            if free(row, position) < amount:
+                return NOWHERE
+        look = Look(table, slice(position, position + 1), self._wanted, self._pools, demand=self.cls.demand)
+        key = int(self.score.keys(look)[0])
+        return key | _HAS_GPU if self._prefers_no_gpus and table.total.item(GPUS, position) > 0 else key
 
     def _rank(self, selection: Selection) -> Int64s:
         look = Look(self._statement.table, selection, self._wanted, self._pools, demand=self.cls.demand)
