@@ -31,12 +31,13 @@ def takes(selector: tuple[Requirement, ...] | None, labels: Labels) -> bool:
 
 def takes_pod(term: AntiTerm, namespace: str, labels: Labels, labels_of: LabelsOf, *, unknown: bool) -> bool:
     """Whether a term takes a pod. ``unknown``: whether it means a namespace whose labels nobody knows."""
-    return _means(term, namespace, labels_of, unknown=unknown) and takes(term.selector, labels)
+    if namespace not in term.namespaces and not _selects(term, namespace, labels_of, unknown=unknown):
+        return False
+    return takes(term.selector, labels)
 
 
-def _means(term: AntiTerm, namespace: str, labels_of: LabelsOf, *, unknown: bool) -> bool:
-    if namespace in term.namespaces:
-        return True
+def _selects(term: AntiTerm, namespace: str, labels_of: LabelsOf, *, unknown: bool) -> bool:
+    """Whether a term means a namespace by its labels."""
     if term.namespace_selector is None:
         return False
     labels = labels_of(namespace)

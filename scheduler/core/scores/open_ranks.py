@@ -48,8 +48,8 @@ class OpenRanks:
         if len(closing) == 1:
             return None if closing[0] or self._least[0] == NOWHERE else int(self._firsts[0])
         least = np.where(closing, NOWHERE, self._least)
-        rank = least.min()
-        return None if rank == NOWHERE else int(self._firsts[least == rank].min())
+        rank = least.item(least.argmin())
+        return None if rank == NOWHERE else int(np.minimum.reduce(self._firsts[least == rank]))
 
     def _make(self, keys: Int64s) -> None:
         ranks = np.where(self._rules.open_nodes, keys, NOWHERE)
@@ -62,13 +62,13 @@ class OpenRanks:
         is_open, at, of = self._rules.open_nodes, self._groups.at, self._groups.of
         stale: set[int] = set()
         for position in {*changed, *flipped.single}:
-            rank = keys[position] if is_open[position] else NOWHERE
-            self._ranks[position if at is None else at[position]] = rank
-            stale.add(int(of[position]))
+            rank = keys.item(position) if is_open.item(position) else NOWHERE
+            self._ranks[position if at is None else at.item(position)] = rank
+            stale.add(of.item(position))
         for positions in flipped.several:
             ranks = np.where(is_open[positions], keys[positions], NOWHERE)
-            self._ranks[positions if at is None else at[positions]] = ranks
-            stale.update(of[positions].tolist())
+            self._ranks[positions if at is None else at.take(positions)] = ranks
+            stale.update(of.take(positions).tolist())
         for group in stale:
             self._look_at(group)
 

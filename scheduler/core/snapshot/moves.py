@@ -50,7 +50,9 @@ class Taken:
         moves, seen = self._moves, self._seen
         if seen < len(moves.all):
             takes, labels_of = self._matcher.takes, moves.labels_of
-            self._known += [(at, by) for pod, at, by in moves.all[seen:] if takes(pod, labels_of)]
+            for pod, at, by in moves.all[seen:]:  # one move, as a rule
+                if takes(pod, labels_of):
+                    self._known.append((at, by))
             self._seen = len(moves.all)
             moves.compared += (self._seen - seen) * self._effort
         return self._known

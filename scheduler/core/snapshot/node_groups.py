@@ -20,7 +20,7 @@ class NodeGroups:
     ``starts``: where in that order each group begins, and the end. ``at``: where in it each position is.
     """
 
-    __slots__ = ("_domains", "at", "count", "of", "order", "starts")
+    __slots__ = ("_domains", "_in_domain", "at", "count", "of", "order", "starts")
 
     def __init__(self, nodes: int, domains: Mapping[str, Domains]) -> None:
         """``domains``: of the labels by which nodes are grouped."""
@@ -44,6 +44,8 @@ class NodeGroups:
             of_group = np.zeros(self.count, np.int64)
             of_group[self.of] = each.of
             self._domains[key] = of_group
+        #: The groups of a domain, as far as that was asked.
+        self._in_domain: dict[tuple[str, int], Ints] = {}
 
     def has(self, key: str) -> bool:
         """Whether the nodes of a group are in one domain of a label, or all in none."""
@@ -52,6 +54,13 @@ class NodeGroups:
     def domains(self, key: str) -> Ints:
         """The domain of each group."""
         return self._domains[key]
+
+    def in_domain(self, key: str, domain: int) -> Ints:
+        """The groups whose nodes are in a domain."""
+        known = self._in_domain.get((key, domain))
+        if known is None:
+            known = self._in_domain[key, domain] = np.flatnonzero(self._domains[key] == domain)
+        return known
 
 
 def coarse(keys: Iterable[str], domains: Mapping[str, Domains], nodes: int) -> tuple[str, ...]:

@@ -141,23 +141,26 @@ class RuleColumns:
         if self._at == counts.moved:
             return
         self._at = counts.moved
-        counts.spend(len(self._columns))
+        asked = 0
         for column in self._columns:
-            if column.tally is not None:
-                self._ask(column, column.tally)
+            tally = column.tally
+            if tally is None:
+                continue
+            tally.catch_up()
+            if tally.taken != column.taken:
+                asked += 1
+                column.taken = tally.taken
+                self._ask(column, tally)
+        counts.spend(len(self._columns) + asked * _ASKING_AGAIN)
 
     def _ask(self, column: _Column, tally: Tally) -> None:
-        tally.catch_up()
-        if tally.taken == column.taken:
-            return
-        column.taken = tally.taken
-        self._counts.spend(_ASKING_AGAIN)
         changed, column.seen = tally.changed[column.seen :], len(tally.changed)
         limits, numbers, closed = column.part.limits(self._counts, tally), tally.numbers, column.closed
         if limits == column.limits:
             least, most = limits
             is_closed, has = closed.item, numbers.item
-            flips = [each for each in dict.fromkeys(changed) if is_closed(each) == (least <= has(each) <= most)]
+            apart = changed if len(changed) == 1 else dict.fromkeys(changed)
+            flips = [each for each in apart if is_closed(each) == (least <= has(each) <= most)]
         else:
             column.limits = limits
             flips = (_out(numbers, limits) != closed[: len(numbers)]).nonzero()[0].tolist()
@@ -177,29 +180,36 @@ class RuleColumns:
             self._counts.spend(len(self._closing) // _NODES_AT_ONCE)
             return
         for domain in domains:
-            is_closed = closed[domain] = not closed[domain]
+            is_closed = closed[domain] = not closed.item(domain)
             by = 1 if is_closed else -1
             if key is None:
                 self._close_node(domain, by)
             elif column.of_groups is not None:
-                self.closing_groups[column.of_groups == domain] += by
+                self._close_groups(self.groups.in_domain(key, domain), by)
             else:
                 self._close(self._counts.members(key, domain), by)
+
+    def _close_groups(self, groups: Ints, by: int) -> None:
+        """One part more, or one fewer, closes these groups."""
+        if len(groups) == 1:
+            self.closing_groups[groups.item(0)] += by
+        else:
+            self.closing_groups[groups] += by
 
     def _close(self, positions: Ints, by: int) -> None:
         """One part more, or one fewer, closes these nodes."""
         if len(positions) == 1:
-            self._close_node(int(positions[0]), by)
+            self._close_node(positions.item(0), by)
             return
-        self._closing[positions] += by
-        self.open_nodes[positions] = self._closing[positions] == 0
+        self._closing[positions] = closing = self._closing[positions] + by
+        self.open_nodes[positions] = closing == 0
         if self._flipped is not None:
             self._flipped.several.append(positions)
         self._counts.spend(len(positions) // _NODES_PER_OPERATION)
 
     def _close_node(self, position: int, by: int) -> None:
-        self._closing[position] += by
-        self.open_nodes[position] = not self._closing[position]
+        self._closing[position] = closing = self._closing.item(position) + by
+        self.open_nodes[position] = not closing
         if self._flipped is not None:
             self._flipped.single.append(position)
 

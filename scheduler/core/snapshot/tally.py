@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 import numpy as np
@@ -34,7 +33,7 @@ class Tally:
         self._counted = counted
         #: Of domains that are looked at: how many have a number of pods.
         self._there: Bools | None = None
-        self._by_number: Counter[int] = Counter()
+        self._by_number: dict[int, int] = {}
 
     def catch_up(self) -> None:
         """Count what was moved since."""
@@ -46,25 +45,27 @@ class Tally:
 
     def _move(self, position: int, by: int) -> None:
         """Pods come to a node, or leave it."""
-        if self._counted is not None and not self._counted[position]:
+        if self._counted is not None and not self._counted.item(position):
             return
         domain = position if self._of is None else self._of.item(position)
         if domain == NO_DOMAIN:
             return
         before = self.numbers.item(domain)
-        self.numbers[domain] = before + by
+        self.numbers[domain] = now = before + by
         self.total += by
         self.changed.append(domain)
-        if self._there is not None and self._there[domain]:
-            self._by_number[before + by] += 1
-            self._by_number[before] -= 1
-            if not self._by_number[before]:
-                del self._by_number[before]
+        if self._there is not None and self._there.item(domain):
+            by_number = self._by_number
+            by_number[now] = by_number.get(now, 0) + 1
+            if by_number[before] == 1:
+                del by_number[before]
+            else:
+                by_number[before] -= 1
 
     def fewest(self, there: Bools) -> int:
         """The fewest pods of those of some domains, at least one; asked of the same ones each time."""
         if self._there is not there:
             self._there = there
             numbers, domains = np.unique(self.numbers[there], return_counts=True)
-            self._by_number = Counter(dict(zip(numbers.tolist(), domains.tolist(), strict=True)))
+            self._by_number = dict(zip(numbers.tolist(), domains.tolist(), strict=True))
         return min(self._by_number, default=_NOBODY)

@@ -30,6 +30,10 @@ def test_the_nodes_of_a_group_are_those_with_the_same_domains(seed: int) -> None
         assert members == [position for position in range(100) if kinds[position] == kind]
         assert {int(groups.of[position]) for position in members} == {group}
         assert tuple(int(groups.domains(key)[group]) for key in domains) == kind
+    for at, (key, each) in enumerate(domains.items()):
+        for domain in range(each.count):
+            among = {int(groups.of[position]) for position in range(100) if kinds[position][at] == domain}
+            assert groups.in_domain(key, domain).tolist() == sorted(among)
     if groups.at is not None:
         assert [order[at] for at in groups.at.tolist()] == list(range(100))
 
