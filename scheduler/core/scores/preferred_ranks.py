@@ -73,7 +73,7 @@ class PreferredRanks:
         if len(among) == 1:
             return int(self._firsts[first])
         ranks = self._least[among]
-        return int(self._firsts[among[ranks == ranks.min()]].min())
+        return int(np.minimum.reduce(self._firsts[among[ranks == np.minimum.reduce(ranks)]]))
 
     def _make(self, keys: Int64s) -> None:
         sums, order = self._nodes.of_fitting(self._fits), self._groups.order
@@ -99,7 +99,7 @@ class PreferredRanks:
         if start == end:
             return
         sums = self._sums[start:end]
-        most = sums.max()
+        most = np.maximum.reduce(sums)
         ranks = np.where(sums == most, self._ranks[start:end], NOWHERE)
         first = int(ranks.argmin())
         self._most[group], self._least[group] = most, ranks[first]

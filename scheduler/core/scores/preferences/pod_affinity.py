@@ -67,13 +67,16 @@ class _Label:
         domains: dict[int, None] = {}
         for number, (tally, _) in enumerate(self._counted):
             tally.catch_up()
-            domains.update(dict.fromkeys(tally.changed[self._seen[number] :]))
-            self._seen[number] = len(tally.changed)
+            seen, self._seen[number] = self._seen[number], len(tally.changed)
+            for domain in tally.changed[seen:]:
+                domains[domain] = None
         if len(domains) > _MOST_APART:
             return None
         changes: dict[int, int] = {}
         for domain in domains:
-            now = sum(tally.numbers.item(domain) * weight for tally, weight in self._counted)
+            now = 0
+            for tally, weight in self._counted:
+                now += tally.numbers.item(domain) * weight
             changes[domain] = now - self._sums.item(domain)
             self._sums[domain] = now
         return changes

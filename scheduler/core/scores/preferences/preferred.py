@@ -118,7 +118,7 @@ class ByDomain:
     def of_groups(self, fits: Bools, groups: NodeGroups) -> Int64s:
         """What it adds to the sums of the nodes of each group. Equal ``fits`` are one object."""
         by_domain = self._scorer.by_domain(fits)
-        found: Int64s = by_domain[groups.domains(self._key)] * self._weight
+        found: Int64s = by_domain.take(groups.domains(self._key)) * self._weight
         return found
 
 
