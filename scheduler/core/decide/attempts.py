@@ -126,7 +126,8 @@ class Attempts:
 
         A pod that fits on nodes only that are kept for others says nothing of its class.
         """
-        if taken := self.placer.taken_claim(pod):
+        placer = self.placer
+        if taken := placer.taken_claim(pod):
             return taken
         if not self.classes.may_have_opened(pod.cls):
             known = self.classes.hopeless.get(pod.cls) or self.classes.verdict(pod.cls, pod.namespace)
@@ -134,8 +135,8 @@ class Attempts:
                 return known
             if pod.cls in self.kept.kept_off:
                 return self.kept.kept_off[pod.cls]
-        mask = self.placer.all_but(pod.cls.excluded)
-        placed = self._place(pod, both(mask, self.kept.open_to(self.placer)))
+        mask = placer.all_but(pod.cls.excluded)
+        placed = self._place(pod, both(mask, self.kept.open_to(placer)))
         self._spend_on_looks(pod)
         if placed is None and self.kept.off and (there := self._on_berths(pod, mask)) is not None:
             self.allowance.spend(pod.namespace, costs.of_judging(self.snapshot, pod.cls))
@@ -230,19 +231,20 @@ class Attempts:
         Memory is a larger part of a smaller card (kai-contract 14.4).
         """
         refused: HeldBack | None = None
-        for number in range(len(self.placer.ways(pod.cls))):
-            left, mark = mask, self.placer.statement.checkpoint()
-            while (placed := self.placer.place_as(pod, number, left)) is not None:
+        placer = self.placer
+        for number in range(len(placer.ways(pod.cls))):
+            left, mark = mask, placer.statement.checkpoint()
+            while (placed := placer.place_as(pod, number, left)) is not None:
                 use = queue_use.placed(self.snapshot, pod, placed)
                 verdict = self.accounts.refusal(use)
                 if verdict is None:
                     self.accounts.charge(use)
                     return placed
-                self.placer.statement.rollback(mark)
+                placer.statement.rollback(mark)
                 refused = HeldBack(verdict, use if refused is None else use.or_less(refused.use), is_there=True)
                 if not any(device.mem_mib for device in placed.devices):
                     break
-                left = both(left, self.placer.with_larger_cards(placed.node))
+                left = both(left, placer.with_larger_cards(placed.node))
         return refused
 
     # --- queues --------------------------------------------------------------------------------------------------

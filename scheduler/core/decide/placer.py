@@ -309,4 +309,4 @@ class Placer:
 
 
 def _alone(pod: PodRecord) -> tuple[tuple[str, str], ...]:
-    return tuple((pod.namespace, name) for name in pod.alone)
+    return tuple((pod.namespace, name) for name in pod.alone) if pod.alone else ()

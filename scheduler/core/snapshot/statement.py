@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -71,8 +71,7 @@ class Room:
         self.pods -= 1
 
 
-@dataclass(slots=True)
-class _Changed:
+class _Changed(msgspec.Struct):
     """What one change of a node has changed, to take it back. ``amounts``: what was taken, by row.
 
     ``placed``, ``evicted``, ``retired``: what it supposes; as in Supposed. ``lifted``: an intent, and whether its
@@ -81,17 +80,17 @@ class _Changed:
 
     position: int
     devices: tuple[Device, ...]
-    amounts: list[tuple[int, int]] = field(default_factory=list)
+    amounts: list[tuple[int, int]] = []
     placed: Charge | None = None
     evicted: frozenset[str] = frozenset()
     retired: frozenset[str] = frozenset()
     lifted: tuple[str, bool] | None = None
-    attached: list[Attached] = field(default_factory=list)
+    attached: list[Attached] = []
     claims: tuple[ClaimKey, ...] = ()
     chosen: Chosen = NOTHING_CHOSEN
     free: Int64s | None = None
     #: Pods that came to the node (1) or left it (-1).
-    moved: list[tuple[PodRecord, int]] = field(default_factory=list)
+    moved: list[tuple[PodRecord, int]] = []
     #: What a pod that was placed gets aligned.
     aligned: NumaAsk | None = None
 
@@ -223,9 +222,9 @@ class Statement:
             pod_uid=pod.uid,
             node=self.nodes[position].name,
             demand=demand,
-            devices=tuple(_planned(part, devices) for part in parts),
+            devices=tuple(_planned(part, devices) for part in parts) if parts else (),
         )
-        added = self.attaching.attach(position, attached)
+        added = self.attaching.attach(position, attached) if attached else []
         moved = [(pod, 1)]
         self._note(
             _Changed(
@@ -248,7 +247,7 @@ class Statement:
         self.touched.append(position)
         free = self.table.free
         for row, amount in amounts:
-            left = int(free[row, position]) - amount
+            left = free.item(row, position) - amount
             if left < (-owed_gpus if row == GPUS else 0):
                 raise OverCommitted(f"node {self.nodes[position].name} lacks {-left} of {self.table.resources[row]}")
             free[row, position] = left
@@ -379,8 +378,8 @@ class Statement:
 
     def take_effort(self) -> int:
         """What it took to count pods and to choose volumes and devices since this was asked last, in operations."""
-        kinds = (self.counts, self.binding, self.allocating, self.aligning)
-        return sum(each.take_effort() for each in kinds)
+        choosing = self.binding.take_effort() + self.allocating.take_effort() + self.aligning.take_effort()
+        return self.counts.take_effort() + choosing
 
     def checkpoint(self) -> int:
         """A point to come back to."""
