@@ -35,6 +35,10 @@ _NO_ROOMS: Final[Mapping[str, EvictionsRead]] = {}
 _RULES_UNKNOWN: Final = (
     "whether the scheduler follows DeviceTaintRules (--device-taint-rules): {why}, and they do not count here"
 )
+_RULES_UNREAD: Final = (
+    "DeviceTaintRules, which do not count here; whether the scheduler follows them (--device-taint-rules): {why}"
+)
+_RULES_MISSED: Final = "DeviceTaintRules, which the scheduler follows (--device-taint-rules)"
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -42,7 +46,7 @@ class Known(msgspec.Struct, frozen=True):
 
     ``mounting``: pods (UIDs) that wait and mount claims, which are not read; ``claiming``: the same of ResourceClaims.
     ``pool``: the node pool of the scheduler that it is counted for; ``pools``: of all objects, None where it is counted
-    for all of them. ``has_doubtful_rules``: there are DeviceTaintRules, and it is not known whether they count.
+    for all of them. ``has_doubtful_rules``: there may be DeviceTaintRules, and it is not known whether they count.
     """
 
     snapshot: Snapshot
@@ -70,7 +74,7 @@ class Counting:
 
     ``about``: what is asked about, so that the cluster is counted for the scheduler that decides on it; None: for all.
     ``devices``: what ResourceClaims get; None: not read, and pods are counted as if they had no ResourceClaims. So they
-    are where rules were not read that the scheduler may follow.
+    are where rules were not read that the scheduler follows.
     """
 
     def __init__(
@@ -141,8 +145,7 @@ class Counting:
         if is_divided:
             found = [queue for queue in found if pool_of(queue.metadata.labels) == pool]
         cluster = self._cluster
-        doubts = _doubts(devices, follows)
-        missing = [*unread, *doubts]
+        missing = [*unread, *_rules_left_out(self._devices, follows)]
         if devices is not None:
             devices.put(cluster, follows_taint_rules=follows is True)
         for node in nodes:
@@ -167,7 +170,7 @@ class Counting:
             frozenset(self._claiming),
             pool,
             pools,
-            has_doubtful_rules=bool(doubts),
+            has_doubtful_rules=devices is not None and _are_doubtful(devices, follows),
         )
 
     def _put_room(self, room: EvictionsRead) -> Iterator[str]:
@@ -181,12 +184,20 @@ class Counting:
 
 
 def _known(devices: Devices | None, follows: bool | Unsure) -> Devices | None:
-    """What claims get, if it was read as far as the scheduler may go by it."""
-    return None if devices is None or (devices.rules is None and follows is not False) else devices
+    """What claims get, if it was read as far as the scheduler goes by it."""
+    return None if devices is None or (devices.rules is None and follows is True) else devices
 
 
-def _doubts(devices: Devices | None, follows: bool | Unsure) -> list[str]:
-    """That there are rules of which it is not known whether they count."""
-    if devices is None or not devices.rules or not isinstance(follows, Unsure):
-        return []
-    return [_RULES_UNKNOWN.format(why=follows.value)]
+def _are_doubtful(devices: Devices, follows: bool | Unsure) -> bool:
+    """Whether there are or may be rules of which it is not known whether they count."""
+    return isinstance(follows, Unsure) and (devices.rules is None or bool(devices.rules))
+
+
+def _rules_left_out(devices: Devices | None, follows: bool | Unsure) -> Iterator[str]:
+    """That rules which may count do not count here, and why."""
+    if devices is None:
+        return
+    if isinstance(follows, Unsure) and _are_doubtful(devices, follows):
+        yield (_RULES_UNREAD if devices.rules is None else _RULES_UNKNOWN).format(why=follows.value)
+    elif devices.rules is None and follows is True:
+        yield _RULES_MISSED

@@ -1,14 +1,17 @@
 """Reads what queues depend on, and what ResourceClaims get, from files as ``kubectl`` writes them.
 
 ``kubectl get nodes,pods,queues,podgroups,bindrequests,resourceclaims,resourceslices,deviceclasses -A -o yaml`` lists
-all of it, but for DeviceTaintRules (``devicetaintrules.v1beta2.resource.k8s.io``), which few clusters serve.
+all of it, but for DeviceTaintRules, which few clusters serve. A cluster without a rule says so by the list of the API:
+``kubectl get --raw /apis/resource.k8s.io/v1beta2/devicetaintrules``. What ``kubectl get`` prints of no objects does not
+name their kind, so files without rules do not tell whether there are any.
 """
 
 from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 _CORE: Final = "v1"
 _DEVICES: Final = "resource.k8s.io/v1"
+#: What the API adds to a kind for a list of it, with ``metadata`` and ``items`` that do not repeat their kind.
+_LIST: Final = "List"
 _KINDS: Final[Mapping[tuple[str, str], type[msgspec.Struct]]] = {
     (_CORE, "Node"): Node,
     (_CORE, "Pod"): Pod,
@@ -82,14 +87,14 @@ def _devices(found: _Found) -> Devices | None:
         return None
     from cli.queueing.devices import recorded  # noqa: PLC0415 - what decides, NumPy included
 
-    rules = None if DeviceTaintRule.__name__ in found.unread_kinds else found.rules
-    return recorded(classes=found.classes, slices=found.slices, claims=found.claims, rules=rules)
+    return recorded(classes=found.classes, slices=found.slices, claims=found.claims, rules=found.known_rules)
 
 
 class _Found(msgspec.Struct, frozen=True, kw_only=True):
     """What queues and claims depend on, as it is written.
 
     ``unread``: what is of other kinds and versions; ``unread_kinds``: kinds that are read in another version only.
+    ``listed``: kinds of which the files have a list of the API, be it empty.
     """
 
     nodes: list[Node]
@@ -103,6 +108,14 @@ class _Found(msgspec.Struct, frozen=True, kw_only=True):
     rules: list[DeviceTaintRule]
     unread: list[str]
     unread_kinds: frozenset[str]
+    listed: frozenset[str]
+
+    @property
+    def known_rules(self) -> list[DeviceTaintRule] | None:
+        """All rules; None where there may be others: the files have neither a rule nor a list, or another version."""
+        kind = DeviceTaintRule.__name__
+        are_all_read = kind not in self.unread_kinds and (bool(self.rules) or kind in self.listed)
+        return self.rules if are_all_read else None
 
     @property
     def has_devices(self) -> bool:
@@ -119,8 +132,9 @@ class _Found(msgspec.Struct, frozen=True, kw_only=True):
 def _found(files: Sequence[str]) -> _Found:
     found: dict[type[msgspec.Struct], list[Any]] = {kind: [] for kind in _KINDS.values()}
     others: Counter[tuple[str, str]] = Counter()
-    for placed in podfiles.read_all(files).placed:
-        named = str(placed.item.get("apiVersion")), str(placed.item.get("kind"))
+    all_placed = podfiles.read_all(files).placed
+    for placed in chain.from_iterable(map(_each, all_placed)):
+        named = _named(placed)
         kind = _KINDS.get(named)
         if kind is None:
             others[named] += 1
@@ -138,7 +152,33 @@ def _found(files: Sequence[str]) -> _Found:
         rules=found[DeviceTaintRule],
         unread=_unread(others),
         unread_kinds=frozenset(kind for version, kind in others if _is_other_version(version, kind)),
+        listed=frozenset(of for placed in all_placed if (of := _listed_kind(placed)) is not None),
     )
+
+
+def _named(placed: Placed) -> tuple[str, str]:
+    """The apiVersion and kind of an object."""
+    return str(placed.item.get("apiVersion")), str(placed.item.get("kind"))
+
+
+def _listed_kind(placed: Placed) -> str | None:
+    """The kind that a list of the API is of; None for other objects, and lists of what is not read."""
+    version, kind = _named(placed)
+    of = kind.removesuffix(_LIST)
+    is_list = of != kind and (version, of) in _KINDS and isinstance(placed.item.get("items"), list)
+    return of if is_list else None
+
+
+def _each(placed: Placed) -> Iterator[Placed]:
+    """The objects of a list of the API, any other object itself."""
+    kind = _listed_kind(placed)
+    if kind is None:
+        yield placed
+        return
+    for item in placed.item["items"]:
+        if isinstance(item, Mapping):
+            named = {**item, "apiVersion": placed.item["apiVersion"], "kind": kind}
+            yield msgspec.structs.replace(placed, item=named)
 
 
 def _unread(others: Counter[tuple[str, str]]) -> list[str]:

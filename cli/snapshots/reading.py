@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, Final
 
 import msgspec
@@ -63,11 +63,12 @@ async def read(api: Api, *, now_ns: int) -> Saved:
     unread: list[str] = []
     missing: list[str] = []
     found: dict[str, list[Any]] = {}
+    unserved: set[str] = set()
     schedulers = SchedulerPods()
     for resource in _KINDS:
 
         async def read_kind(resource: Resource[Any] = resource) -> None:
-            found[resource.plural] = await _list(api, resource, unread, schedulers)
+            found[resource.plural] = await _list(api, resource, unread, schedulers, unserved=unserved)
 
         if resource.plural in _NEEDED:
             await read_kind()
@@ -93,6 +94,7 @@ async def read(api: Api, *, now_ns: int) -> Saved:
     if rooms:
         room = written.written(_noted(written.read(written.written(_together(rooms))), names.ROOM, unread))
     follows = schedulers.follow_taint_rules(DEFAULT, {pod.metadata.uid for pod in found[PODS.plural]})
+    missing += _followed_in_vain(follows, unserved, unread)
     empty = Saved(kind=KIND, version=VERSION, taken_at=rfc3339(now_ns), moorage=MOORAGE)
     return msgspec.structs.replace(
         empty,
@@ -105,8 +107,19 @@ async def read(api: Api, *, now_ns: int) -> Saved:
     )
 
 
-async def _list(api: Api, resource: Resource[Any], unread: list[str], schedulers: SchedulerPods) -> list[Any]:
-    """All objects of a kind, as far as they are kept; none where the cluster does not know the kind.
+def _followed_in_vain(follows: bool | Unsure, unserved: Set[str], unread: list[str]) -> list[str]:
+    """DeviceTaintRules, if the cluster does not serve them and claims wait since the scheduler follows them."""
+    plural = DEVICE_TAINT_RULES.plural
+    if follows is not True or plural not in unserved:
+        return []
+    unread.append(f"{plural}: the cluster does not serve them, and the scheduler follows them")
+    return [plural]
+
+
+async def _list(
+    api: Api, resource: Resource[Any], unread: list[str], schedulers: SchedulerPods, *, unserved: set[str]
+) -> list[Any]:
+    """All objects of a kind, as far as they are kept; none where the cluster does not know it (``unserved`` takes it).
 
     ``schedulers`` looks at pods with their arguments, which are not kept; by UID, as the list may begin again.
     """
@@ -119,6 +132,7 @@ async def _list(api: Api, resource: Resource[Any], unread: list[str], schedulers
     try:
         listing = await api.digest(resource, keep)
     except NotFound:
+        unserved.add(resource.plural)
         return []
     unread += [f"{resource.kind.lower()} {one.key}: {one.error}" for one in listing.undecoded]
     return listing.items

@@ -99,6 +99,8 @@ async def test_it_has_whether_the_scheduler_follows_taint_rules_and_no_argument_
             text = saved.write(each)
             assert saved.read(text).follows_taint_rules is follows
             assert b"--log-level" not in text
+            # The cluster does not serve rules, so a scheduler that follows them lets claims wait.
+            assert (saved.read(text).missing == ["devicetaintrules"]) is bool(follows)
 
 
 def test_nothing_is_printed_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -140,9 +140,13 @@ async def test_rules_that_taint_devices_count_as_the_pods_of_the_scheduler_say(
 
 @pytest.mark.parametrize(
     ("arguments", "left_out"),
-    [((), []), (("--device-taint-rules",), ["ResourceClaims"]), (None, ["ResourceClaims"])],
+    [
+        ((), []),
+        (("--device-taint-rules",), ["DeviceTaintRules,", "ResourceClaims"]),
+        (None, ["DeviceTaintRules,"]),
+    ],
 )
-async def test_rules_that_may_not_be_read_keep_claims_from_being_looked_at_if_they_may_count(
+async def test_rules_that_may_not_be_read_keep_claims_from_being_looked_at_if_they_count(
     arguments: tuple[str, ...] | None, left_out: list[str]
 ) -> None:
     async with stage.stage("1x0x80GiB", settings=RULES, before=_serve_rules) as world, devices(world, 1) as made:

@@ -72,6 +72,20 @@ kind: Pod
 metadata: {name: s, namespace: kai-scheduler, labels: {app.kubernetes.io/component: scheduler}}
 spec: {containers: [{name: scheduler, args: [scheduler, --device-taint-rules=true]}]}
 """
+#: The same scheduler without the rules.
+PLAIN = SCHEDULER.replace("true", "false")
+#: A list of the API: its objects have no kind of their own.
+RULES = """apiVersion: resource.k8s.io/v1beta2
+kind: DeviceTaintRuleList
+metadata: {resourceVersion: "7"}
+items:
+- metadata: {name: ill}
+  spec: {deviceSelector: {device: d0}, taint: {key: ill, effect: NoSchedule}}
+"""
+NO_RULES = """apiVersion: resource.k8s.io/v1beta2
+kind: DeviceTaintRuleList
+items: []
+"""
 NODE = """apiVersion: v1
 kind: Node
 metadata: {name: n1}
@@ -87,10 +101,23 @@ spec:
   resourceClaims: [{name: gpu, resourceClaimName: c}]
   containers: [{name: main}]
 """
-ALL = (QUEUE, NODE, CLAIMING, CLASS, SLICE, CLAIM)
+CLAIMED = (QUEUE, NODE, CLAIMING, CLASS, SLICE, CLAIM)
+ALL = (PLAIN, *CLAIMED)
 ALLOCATED = f"""{CLAIM}status:
   allocation: {{devices: {{results: [{{request: r, driver: gpu.example.com, pool: n1, device: d0}}]}}}}
 """
+#: How the answer ends where no start is promised.
+UNLESS = "unless something that was not read keeps it waiting."
+#: The notes about rules: followed and not read, perhaps followed and not read, read and perhaps followed.
+RULES_MISSED = "DeviceTaintRules, which the scheduler follows (--device-taint-rules)"
+RULES_UNREAD = (
+    "DeviceTaintRules, which do not count here; whether the scheduler follows them (--device-taint-rules): "
+    "no pod of it is seen"
+)
+RULES_UNKNOWN = (
+    "whether the scheduler follows DeviceTaintRules (--device-taint-rules): no pod of it is seen, "
+    "and they do not count here"
+)
 #: The note about claims that are not looked at.
 NOT_LOOKED_AT = "ResourceClaims of its pods, which may keep it waiting, too, or off some nodes"
 
@@ -104,7 +131,8 @@ def explained(folder: Path, *documents: str, edits: tuple[str, ...] = ()) -> tup
     known = files.read(written(folder, *documents), About(kind=POD_KIND, name="p", namespace="default"))
     subject = supposing.subject(known, POD_KIND, "default", "p")
     found = supposing.explained(known, subject, supposing.edits(edits), 1_800_000_000)
-    return groups.group_view(found).message, known.unread, list(supposing.not_looked_at(known, subject, found))
+    message = groups.group_view(found, is_in_doubt=supposing.is_in_doubt(known, subject, found)).message
+    return message, known.unread, list(supposing.not_looked_at(known, subject, found))
 
 
 @pytest.mark.parametrize(
@@ -113,12 +141,15 @@ def explained(folder: Path, *documents: str, edits: tuple[str, ...] = ()) -> tup
         (ALL, "fits now, on node n1"),
         ((*ALL[:-1], CLAIM.replace("name: c}", "name: c2}")), 'resourceclaim "c" not found'),
         (
-            (*ALL[:4], SLICE.replace("name: d0", "name: d0, taints: [{key: t, effect: NoSchedule}]"), CLAIM),
+            (*ALL[:5], SLICE.replace("name: d0", "name: d0, taints: [{key: t, effect: NoSchedule}]"), CLAIM),
             "cannot allocate",
         ),
-        ((QUEUE, NODE, CLAIMING, ALLOCATED), "fits now, on node n1"),
-        ((*ALL, RULE, SCHEDULER), "cannot allocate all claims"),
-        ((*ALL, RULE, SCHEDULER.replace("true", "false")), "fits now, on node n1"),
+        ((PLAIN, QUEUE, NODE, CLAIMING, ALLOCATED), "fits now, on node n1"),
+        ((*CLAIMED, RULE, SCHEDULER), "cannot allocate all claims"),
+        ((*CLAIMED, RULES, SCHEDULER), "cannot allocate all claims"),
+        ((*CLAIMED, NO_RULES, SCHEDULER), "fits now, on node n1"),
+        ((*CLAIMED, NO_RULES), "fits now, on node n1"),
+        ((*ALL, RULE), "fits now, on node n1"),
     ],
 )
 def test_a_pod_with_a_claim_is_explained_by_the_devices_of_the_files(
@@ -140,7 +171,7 @@ def test_devices_of_nodes_that_are_supposed_are_named_as_not_looked_at(tmp_path:
 def test_nodes_may_be_added_for_a_pod_without_claims_that_waits(tmp_path: Path) -> None:
     plain = CLAIMING.replace("  resourceClaims: [{name: gpu, resourceClaimName: c}]\n", "")
     large = plain.replace("{name: main}", "{name: main, resources: {requests: {cpu: 64}}}")
-    message, _, left_out = explained(tmp_path, *ALL[:2], large, *ALL[3:])
+    message, _, left_out = explained(tmp_path, *ALL[:3], large, *ALL[4:])
     assert "waits" in message
     assert left_out == []
 
@@ -154,9 +185,9 @@ def _in(version: str, *documents: str) -> tuple[str, ...]:
     [
         ((QUEUE, NODE, CLAIMING), ()),
         (ALL[:-1], ()),
-        ((*ALL[:4], CLAIM), ()),
-        ((*ALL[:3], SLICE, CLAIM), ()),
-        ((*ALL[:3], SLICE, CLAIM, ALLOCATED.replace("name: c}", "name: c2}")), ()),
+        ((*ALL[:5], CLAIM), ()),
+        ((*ALL[:4], SLICE, CLAIM), ()),
+        ((*ALL[:4], SLICE, CLAIM, ALLOCATED.replace("name: c}", "name: c2}")), ()),
         (
             _in("v1beta1", *ALL),
             tuple(
@@ -175,13 +206,31 @@ def test_claims_are_not_looked_at_where_the_files_do_not_have_all_that_they_rest
     assert rest == [unread, [NOT_LOOKED_AT]]
 
 
-def test_a_rule_in_another_version_keeps_claims_from_being_looked_at_if_it_may_count(tmp_path: Path) -> None:
-    rule = RULE.replace("v1beta2", "v1alpha3")
-    unread = ("1 of kind DeviceTaintRule: version resource.k8s.io/v1alpha3 is not read",)
-    for scheduler, left_out in ((SCHEDULER, [NOT_LOOKED_AT]), (SCHEDULER.replace("true", "false"), [])):
-        message, *rest = explained(tmp_path, *ALL, rule, scheduler)
+@pytest.mark.parametrize(
+    ("rules", "unread"),
+    [
+        ((), ()),
+        (
+            (RULE.replace("v1beta2", "v1alpha3"),),
+            ("1 of kind DeviceTaintRule: version resource.k8s.io/v1alpha3 is not read",),
+        ),
+    ],
+)
+def test_where_rules_count_that_the_files_do_not_have_claims_are_not_looked_at(
+    tmp_path: Path, rules: tuple[str, ...], unread: tuple[str, ...]
+) -> None:
+    for scheduler, missed in ((SCHEDULER, True), (PLAIN, False)):
+        message, *rest = explained(tmp_path, *CLAIMED, *rules, scheduler)
         assert "fits now" in message
-        assert rest == [unread, left_out]
+        assert message.endswith(UNLESS) is missed
+        assert rest == [(*unread, *([RULES_MISSED] if missed else ())), [NOT_LOOKED_AT] if missed else []]
+
+
+def test_where_it_is_not_known_whether_rules_count_no_start_is_promised(tmp_path: Path) -> None:
+    for rules, note in (((), RULES_UNREAD), ((RULE,), RULES_UNKNOWN)):
+        message, *rest = explained(tmp_path, *CLAIMED, *rules)
+        assert message.endswith(UNLESS)
+        assert rest == [(note,), []]
 
 
 def test_a_kind_that_is_read_in_another_version_is_named_with_its_version(tmp_path: Path) -> None:
