@@ -48,8 +48,8 @@ def carry_out(shell: Shell, edits: Sequence[Edit]) -> None:
 
 def _carry_out(shell: Shell, change: Change) -> None:
     match change:
-        case AnotherNode(node=node):
-            shell.put_node(node)
+        case AnotherNode(node=node, slices=slices):
+            shell.put_node(node, slices)
         case Cordoned(node=name):
             shell.cordon(name)
         case Drained(node=name):

@@ -26,10 +26,8 @@ from scheduler.core.what_if.trying import Trying
 
 #: Operations (core/decide/allowance.py) after which no further change is tried: about 0.7 s.
 MOST_OPERATIONS: Final = 1_500_000
-#: A node that is like another one has no ResourceSlices: a driver publishes them once the node is there.
-NO_SLICES: Final = (
-    "devices that a driver would publish on further nodes: changes that add nodes help no ResourceClaims here"
-)
+#: A node that is like another one has copies of the devices that this one alone reaches.
+NO_COPIES: Final = "devices that several nodes reach: changes that add nodes add none of them"
 CUT: Final = "not all changes that might help were tried, as that takes too long"
 
 
@@ -101,11 +99,12 @@ def _again(snapshot: Snapshot, of: Subject) -> Subject:
 
 
 def devices_left_out(found: Explained) -> Iterator[str]:
-    """That further nodes were supposed without devices, of a group that waits and needs some for its claims."""
-    trying = found.trying
-    classes = (trying.snapshot.judge(pod).cls for pod in trying.subject.waiting)
-    if not found.outcome.starts and any(cls.devices or cls.backed for cls in classes):
-        yield NO_SLICES
+    """That further nodes bring no devices of common pools, of a group that waits and needs devices for its claims."""
+    snapshot = found.trying.snapshot
+    if found.outcome.starts or not found.trying.subject.needs_devices(snapshot):
+        return
+    if snapshot.devices.has_common_pools:
+        yield NO_COPIES
 
 
 def is_in_doubt(known: Known, of: Subject, found: Explained) -> bool:

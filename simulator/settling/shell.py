@@ -13,6 +13,7 @@ import msgspec
 
 from gpu.handover import PlannedDevice
 from scheduler.core.cluster import Cluster
+from scheduler.core.model.device_record import SliceRecord
 from scheduler.core.model.plan import (
     Attempt,
     Bind,
@@ -224,10 +225,12 @@ class Shell:
         if node is not None:
             self.put_node(msgspec.structs.replace(node, is_cordoned=True))
 
-    def put_node(self, node: NodeRecord) -> None:
-        """Let a node be there, or be another one."""
+    def put_node(self, node: NodeRecord, slices: Iterable[SliceRecord] = ()) -> None:
+        """Let a node be there, or be another one. ``slices``: what drivers publish for it, of a node that is new."""
         there = (known for name in self.cluster.node_names() if (known := self.cluster.node(name)) is not None)
         self.cluster.replace_nodes([*(known for known in there if known.name != node.name), node])
+        for each in slices:
+            self.cluster.claims.inventory.slices.put(each)
 
     # --- the rest ------------------------------------------------------------------------------------------------
     def _note(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ _MOST_JUDGED: Final = 64
 
 
 #: The attribute in which drivers of GPUs publish the UUID by which programs know a device.
-_UUID: Final = "uuid"
+UUID: Final = "uuid"
 _NO_POOLS: Final[Mapping[PoolId, Pool]] = {}
 #: Most slices of a pool that are searched for nodes when one changes; of a larger pool, a change is one of all nodes.
 _MOST_LOOKED_AT: Final = 16
@@ -95,7 +96,7 @@ class NodePool:
 
 
 #: By node: the node and the pools that were looked at, and what it reaches of them.
-_Kept = dict[str, tuple[NodeRecord, tuple[Pool, ...], tuple[NodePool, ...]]]
+_Kept = MutableMapping[str, tuple[NodeRecord, tuple[Pool, ...], tuple[NodePool, ...]]]
 
 
 class InventoryView:
@@ -112,7 +113,7 @@ class InventoryView:
         pools: Mapping[PoolId, Pool],
         selectors: Selectors,
         kept: _Kept,
-        answers: dict[str, dict[Hashable, Any]],
+        answers: MutableMapping[str, dict[Hashable, Any]],
     ) -> None:
         self._classes = classes
         self._at = at
@@ -126,6 +127,28 @@ class InventoryView:
     def effort_spent(self) -> int:
         """What selectors have taken so far, in operations of about a microsecond."""
         return self._selectors.effort_spent
+
+    @property
+    def has_common_pools(self) -> bool:
+        """Whether there are pools of which more than one node reaches devices."""
+        return bool(self._roaming) or any(len(pool.runs_at) > 1 for pool in self._pools.values())
+
+    def with_pools(self, pools: Sequence[Pool]) -> InventoryView:
+        """The same with further pools, each of one node. What it remembers of other nodes is shared."""
+        at = {pool.id: pool for pool in pools}
+        further: dict[str, dict[PoolId, Pool]] = {}
+        for pool in pools:
+            for node in pool.runs_at:
+                further.setdefault(node, dict(self._at.get(node, _NO_POOLS)))[pool.id] = pool
+        return InventoryView(
+            self._classes,
+            {**self._at, **further},
+            self._roaming,
+            pools={**self._pools, **at},
+            selectors=self._selectors,
+            kept=ChainMap({}, self._kept),
+            answers=ChainMap({}, self._answers),
+        )
 
     def answers(self, node: NodeRecord) -> dict[Hashable, Any]:
         """What was answered for a node with these classes; for those who ask the same again."""
@@ -231,6 +254,21 @@ class Inventory:
             )
         return self._view
 
+    def published_for(self, node: str) -> tuple[SliceRecord, ...]:
+        """The slices of pools that this node alone reaches, as their drivers published them."""
+        self._refresh()
+        own = (pool for pool in self._at.get(node, _NO_POOLS).values() if len(pool.runs_at) == 1)
+        return tuple(self._slices_of[pool.id][each.name] for pool in own for each in pool.slices)
+
+    def view_with(self, slices: Iterable[SliceRecord]) -> InventoryView:
+        """What there would be with these slices of further pools; taint rules select them like all others."""
+        by_pool: dict[PoolId, list[SliceRecord]] = {}
+        for each in slices:
+            by_pool.setdefault(each.pool_id, []).append(each)
+        return self.view().with_pools(
+            [make_pool(pool_id, self._taint_rules.tainted(pool_id, listed)) for pool_id, listed in by_pool.items()]
+        )
+
     def _class_changed(self, _: DeviceClassRecord) -> None:
         self.classes_version += 1
         self._view = None
@@ -304,5 +342,5 @@ def _nodes_of(slices: Iterable[SliceRecord]) -> frozenset[str] | None:
 def uuid_of(kind: DeviceKind) -> str:
     """The UUID of a device, "" if its driver does not publish one."""
     attributes = dict(kind.attributes)
-    found = attributes.get(_UUID) or attributes.get(f"{kind.driver}/{_UUID}")
+    found = attributes.get(UUID) or attributes.get(f"{kind.driver}/{UUID}")
     return str(found.value) if found is not None and found.kind == "string" else ""

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from scheduler.core.decide.draft import Draft
+from scheduler.core.model.device_record import SliceRecord
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.queue_record import QueueRecord
 from scheduler.core.model.records import NodeRecord
@@ -36,13 +37,19 @@ class UnknownObject(LookupError):
 
 
 class AnotherNode(msgspec.Struct, frozen=True):
-    """A node is there, empty, or has this record instead of its own."""
+    """A node is there, empty, or has this record instead of its own.
+
+    ``slices``: what drivers publish for it, of a node that is new.
+    """
 
     node: NodeRecord
+    slices: tuple[SliceRecord, ...] = ()
 
     def apply(self, draft: Draft) -> None:
-        """Put the node."""
+        """Put the node, and its devices."""
         draft.put_node(self.node)
+        if self.slices:
+            draft.publish(self.node.name, self.slices)
 
 
 class Cordoned(msgspec.Struct, frozen=True):

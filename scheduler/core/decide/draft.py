@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from gpu.request import MemoryAsk
 from scheduler.core.assumed.assumed import Commits
 from scheduler.core.backlog.sayings import Key
+from scheduler.core.model.device_record import SliceRecord
 from scheduler.core.model.queue_record import QueueRecord
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.seen_pods import Pods
@@ -40,6 +41,7 @@ class Draft:
     last: frozenset[str]
     has_no_doubts: bool
     supposes_nodes: bool
+    published: Mapping[str, tuple[SliceRecord, ...]]
     #: Parts that are copies by now.
     _own: set[str] = field(default_factory=set)
     #: Names of nodes, and UIDs of pods, to be counted again.
@@ -62,6 +64,10 @@ class Draft:
         if known is None or known.smallest_card_mib != node.smallest_card_mib:
             for pod in self.pods.bound_to(node.name):
                 self.residents.mark(pod)  # without a grant it counts by the cards of its node
+
+    def publish(self, node: str, slices: tuple[SliceRecord, ...]) -> None:
+        """Drivers publish these slices for a node, and no others that it alone reaches."""
+        self.published = {**self.published, node: slices}
 
     def drop_pod(self, uid: str) -> None:
         """A pod is gone."""

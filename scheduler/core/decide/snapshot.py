@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TypeAlias
 
 import msgspec
@@ -20,11 +21,13 @@ from scheduler.core.assumed.slow_nodes import Doubt
 from scheduler.core.backlog.backlog import Backlog
 from scheduler.core.backlog.recounts import NOTHING, Recounts
 from scheduler.core.backlog.sayings import Key
+from scheduler.core.claims.inventory import InventoryView
 from scheduler.core.convert.job_owners import Owners
 from scheduler.core.decide.changes import Change
 from scheduler.core.decide.draft import Draft
 from scheduler.core.groups.quorum import Quorum, quorum
 from scheduler.core.groups.succeeded import Succeeded
+from scheduler.core.model.device_record import SliceRecord
 from scheduler.core.model.plan import Placement
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.room import Action, Bound, Found, NoRoom, RoomFacts
@@ -77,7 +80,8 @@ class Snapshot:
 
     Of a changed snapshot: ``gone``: pods (UIDs) that are not there, though books and charges may name them. ``only``:
     who is decided on; None: all. ``last``: pods alone and PodGroups (UIDs) that have their turn after all others.
-    ``has_no_doubts``: nothing that went wrong counts. ``supposes_nodes``: as in NodesAsAsked.
+    ``has_no_doubts``: nothing that went wrong counts. ``supposes_nodes``: as in NodesAsAsked. ``published``: slices of
+    further nodes, by name of the node; ``supposed_devices``: what nodes reach with these, None: as it is known.
     """
 
     generation: int
@@ -110,6 +114,8 @@ class Snapshot:
     last: frozenset[str] = frozenset()
     has_no_doubts: bool = False
     supposes_nodes: bool = False
+    published: Mapping[str, tuple[SliceRecord, ...]] = field(default_factory=dict)
+    supposed_devices: InventoryView | None = None
 
     def check(self) -> None:
         """Raise StaleSnapshot if the cluster has changed since."""
@@ -135,6 +141,7 @@ class Snapshot:
             last=self.last,
             has_no_doubts=self.has_no_doubts,
             supposes_nodes=self.supposes_nodes,
+            published=self.published,
         )
         for change in changes:
             change.apply(draft)
@@ -153,10 +160,18 @@ class Snapshot:
             doubts={} if draft.has_no_doubts else self.doubts,
             has_no_doubts=draft.has_no_doubts,
             supposes_nodes=draft.supposes_nodes,
+            published=draft.published,
+            supposed_devices=self._devices_with(draft),
             backlog=_all_awake(draft),
             recounts=NOTHING,
             counted={},
         )
+
+    def _devices_with(self, draft: Draft) -> InventoryView | None:
+        """What nodes reach with the slices that changes have published."""
+        if draft.published is self.published:
+            return self.supposed_devices
+        return self.claims.inventory.view_with(chain.from_iterable(draft.published.values()))
 
     # --- pods ----------------------------------------------------------------------------------------------------
     def pod(self, uid: str) -> PodRecord | None:
@@ -260,10 +275,22 @@ class Snapshot:
                 limited_driver=storage.limited_driver,
             ),
             VolumeStatement(storage.offers, nodes, position_of, commits.volumes_in_flight),
-            ClaimStatement(self.claims, nodes, commits.claims_in_flight, self._reserved),
+            ClaimStatement(
+                self.claims, nodes, commits.claims_in_flight, self._reserved, supposed=self.supposed_devices
+            ),
             # Without pods of which a snapshot supposes that they are gone, nodes are counted apart.
             NumaStatement(nodes, self._on_node, {} if self.gone else self.ledger.numa_free),
         )
+
+    @property
+    def devices(self) -> InventoryView:
+        """Which devices nodes reach."""
+        return self.supposed_devices or self.claims.inventory.view()
+
+    def published_for(self, node: str) -> tuple[SliceRecord, ...]:
+        """The slices of pools that this node alone reaches."""
+        known = self.published.get(node)
+        return self.claims.inventory.published_for(node) if known is None else known
 
     def _reserved(self, node: str) -> list[str]:
         """UUIDs of the devices that reservations on a node hold."""

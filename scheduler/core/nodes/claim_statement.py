@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from scheduler.core.claims.allocating import allocate
+from scheduler.core.claims.inventory import InventoryView
 from scheduler.core.claims.taken import Taken
 from scheduler.core.filters.requirements import holds
 from scheduler.core.model.claim_choice import ClaimChoice
@@ -64,11 +65,12 @@ class ClaimStatement:
     """What is chosen on a statement, by position of its nodes. ``in_flight`` is asked when it is first needed.
 
     ``reserved``: devices (UUIDs) of a node that reservations hold. No claim gets them, though a driver publishes them.
+    ``supposed``: which devices nodes reach, in place of what is known; None: as it is known.
     """
 
     __slots__ = (
         *("_answers", "_ask", "_asked", "_chosen", "_claims", "_cut_short", "_effort", "_joining", "_nodes"),
-        *("_reserved", "_searching", "_taken"),
+        *("_reserved", "_searching", "_supposed", "_taken"),
     )
 
     def __init__(
@@ -77,8 +79,11 @@ class ClaimStatement:
         nodes: Sequence[NodeRecord],
         in_flight: InFlight,
         reserved: Reserved = _nothing_reserved,
+        *,
+        supposed: InventoryView | None = None,
     ) -> None:
         self._claims = claims
+        self._supposed = supposed
         self._nodes = nodes
         self._ask = in_flight
         self._reserved = reserved
@@ -106,6 +111,10 @@ class ClaimStatement:
     def _spend(self, operations: int) -> None:
         self._effort += operations
 
+    def _view(self) -> InventoryView:
+        """Which devices nodes reach."""
+        return self._supposed or self._claims.inventory.view()
+
     # --- questions ---------------------------------------------------------------------------------------------------
     def fits(self, needs: Sequence[DeviceNeed], selection: Selection) -> Bools:
         """Where there are devices for all needs."""
@@ -125,7 +134,7 @@ class ClaimStatement:
 
     def _kept(self, position: int, by_pool: Mapping[PoolId, Sequence[str]]) -> list[str]:
         """What is kept of devices that a node reaches, for pods that vanished."""
-        pools = self._claims.inventory.view().pools_on(self._nodes[position])
+        pools = self._view().pools_on(self._nodes[position])
         return [*dict.fromkeys(owner for pool in pools for owner in by_pool.get(pool.pool.id, ()))]
 
     def _fits_but_for(self, owners: Sequence[str], position: int, needs: Sequence[DeviceNeed]) -> bool:
@@ -154,7 +163,7 @@ class ClaimStatement:
         name = self._claims.extended.class_of(resource)
         if name is None:
             return found
-        view = self._claims.inventory.view()
+        view = self._view()
         record = view.device_class(name)
         if record is not None:
             for position in np.flatnonzero(among).tolist():
@@ -193,7 +202,7 @@ class ClaimStatement:
         reserved = self._reserved(node.name)
         if not reserved:
             return ()
-        pools = self._claims.inventory.view().pools_on(node)
+        pools = self._view().pools_on(node)
         return tuple(
             sorted((*pool.pool.id, name) for pool in pools for uuid in {*reserved} for name in pool.named(uuid))
         )
@@ -203,7 +212,7 @@ class ClaimStatement:
         found = allocate(
             needs,
             node,
-            self._claims.inventory.view(),
+            self._view(),
             taken,
             held=self._held(node),
             spend=self._spend,
@@ -237,7 +246,7 @@ class ClaimStatement:
         ``backing``: extended resources that a claim gives it; the last one chosen is for that.
         """
         if backing is not None:
-            made = made_choice(pod, backing, chosen[-1], self._claims.inventory.view())
+            made = made_choice(pod, backing, chosen[-1], self._view())
             return (*self.choices(pod, chosen[:-1]), made)
         new = tuple(
             ClaimChoice(claim=name, claim_uid=uid, allocation=allocation, key=self._key(pod, name))

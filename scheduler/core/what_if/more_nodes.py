@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from scheduler.core.claims import alike
 from scheduler.core.decide.changes import AnotherNode, Change, LastInTurn
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.filters.registry import OK
@@ -25,7 +26,7 @@ _MOST_KINDS: Final = 4
 
 
 class MoreNodes(msgspec.Struct, frozen=True):
-    """``count`` further nodes like this one, empty, ready and open."""
+    """``count`` further nodes like this one, empty, ready and open, with copies of devices that it alone reaches."""
 
     count: int
     like: str
@@ -55,7 +56,11 @@ class MoreNodes(msgspec.Struct, frozen=True):
             raise NotPossible(f"{self.spelled()}: allowed are 1 to {MOST_NODES} nodes")
         there = snapshot.ledger.row_of
         free = (name for number in itertools.count(1) if (name := f"{like.name}-more-{number}") not in there)
-        return tuple(AnotherNode(_copy(like, name)) for name in itertools.islice(free, self.count))
+        slices = snapshot.published_for(like.name)
+        return tuple(
+            AnotherNode(_copy(like, name), alike.like(slices, like.name, name))
+            for name in itertools.islice(free, self.count)
+        )
 
 
 def candidates(trying: Trying) -> Finding:
@@ -101,10 +106,12 @@ def kinds(trying: Trying) -> list[str]:
     """A node of each kind on which pods of the group may be, by their constraints."""
     filters = trying.snapshot.ledger.filters
     judges = [filters.judging(each) for cls in trying.subject.classes() for each in cls.all_constraints()]
+    needs_devices = trying.subject.needs_devices(trying.snapshot)
     found: dict[object, list[str]] = {}
     for node in trying.snapshot.ledger.nodes:
         if node is not None and any(judge(_open(node)) == OK for judge in judges):
-            found.setdefault(_kind(node), []).append(node.name)
+            devices = _devices(trying.snapshot, node) if needs_devices else ()
+            found.setdefault((_kind(node), devices), []).append(node.name)
     order = sorted(found.values(), key=lambda alike: (-len(alike), min(alike)))
     return [min(alike) for alike in order[:_MOST_KINDS]]
 
@@ -112,6 +119,15 @@ def kinds(trying: Trying) -> list[str]:
 def _kind(node: NodeRecord) -> object:
     cards = node.smallest_card_mib, node.largest_card_mib, node.is_mig, node.is_multiplied, node.single_profile
     return node.capacity, node.pods, node.taints, cards
+
+
+def _devices(snapshot: Snapshot, node: NodeRecord) -> object:
+    """What tells the devices of a node from those of others, as far as is seen at a glance."""
+    return tuple(
+        (pool.pool.id[0], bool(pool.wrong), len(pool.devices), pool.devices[0].kind.capacity)
+        for pool in snapshot.devices.pools_on(node)
+        if pool.pool.runs_at.keys() == {node.name}
+    )
 
 
 def _open(node: NodeRecord) -> NodeRecord:

@@ -43,6 +43,11 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             found.setdefault(pod.cls, []).append(pod.uid)
         return {cls: tuple(uids) for cls, uids in found.items()}
 
+    def needs_devices(self, snapshot: Snapshot) -> bool:
+        """Whether devices have to be allocated to claims of its pods, or may be to claims that are made for them."""
+        classes = (snapshot.judge(pod).cls for pod in self.waiting)
+        return any(cls.devices or cls.backed for cls in classes)
+
 
 def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Subject | None:
     """Return what a pod is part of: its PodGroup, or itself alone; None if it is not known."""

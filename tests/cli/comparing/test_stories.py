@@ -12,11 +12,12 @@ from cli.comparing.comparison import Comparison
 from cli.comparing.ended import Scheduling
 from cli.comparing.running import comparison
 from cli.snapshots import reading, saved
-from kube.client.resources import PODS, QUEUES
+from kube.client.resources import NODES, PODS, QUEUES
 from scheduler.core.model.settings import Settings
 from simulator.world import World
 from tests.conftest import AnyioBackend
 from tests.scheduler import stage
+from tests.scheduler.commit.devices import create_claim, devices, offer, using
 from tests.scheduler.stage import TEAM, api_of, cordon, create, create_gang, pod, settle, share
 from wire import names
 
@@ -109,3 +110,22 @@ async def test_a_queue_with_a_higher_limit_starts_whom_it_says() -> None:
         await settle()
         assert placed(world) == told(result, before)
         assert [each.change.value for each in result.pods] == ["starts", "starts"]
+
+
+async def test_further_nodes_bring_devices_for_whom_it_says() -> None:
+    async with stage.stage("2x0x80GiB") as world, devices(world, 2, 0) as made:
+        await world.api.delete(NODES, "node-1")
+        for at in range(4):
+            await create_claim(made, f"c{at}")
+            await create(world, using(pod(f"p{at}"), f"c{at}"))
+            await settle()
+        before = placed(world)
+        assert sum(map(bool, before.values())) == 2
+        result = await predicted(world, "node +1 like node-0")
+        assert {each.node_with for each in result.pods} == {"node-0-more-1"}
+        assert [each.change.value for each in result.pods] == ["starts", "starts"]
+        await world.nodes.register("node-1")
+        await offer(made, "node-1", 2)
+        await settle()
+        supposed = {"node-0-more-1": "node-1"}
+        assert placed(world) == {name: supposed.get(at, at) for name, at in told(result, before).items()}

@@ -9,7 +9,7 @@ import pytest
 
 from cli.explaining.questions import Asked, Unanswered
 from cli.explaining.stepping import CUT, MOST_OPERATIONS, Explaining
-from cli.explaining.supposing import NO_SLICES
+from cli.explaining.supposing import NO_COPIES
 from cli.explaining.views import GroupView
 from scheduler.core.cluster import Cluster
 from scheduler.core.decide.snapshot import Snapshot
@@ -173,20 +173,24 @@ def test_what_is_not_finished_is_said_to_be_cut_and_why_it_waits_can_be_found_at
 
 
 BACKED = DeviceClass(metadata=GPU.metadata, spec=DeviceClassSpec(extended_resource_name=names.GPU_RESOURCE))
+#: Devices that all nodes of a rack reach, and no node of the tests.
+RACK = {"key": "rack", "operator": "In", "values": ["r1"]}
+FABRIC = offered("fabric", nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [RACK]}]})
 
 
 @pytest.mark.parametrize(
     ("objects", "left_out"),
     [
-        ((GPU, claimed(), claiming("p", "c")), (NO_SLICES,)),
-        ((GPU, claimed(), claiming("p", "c"), offered("n1")), ()),
-        ((BACKED, pod("p", gpus=1)), (NO_SLICES,)),
-        ((GPU, pod("p", gpus=1)), ()),
-        ((claiming("p", "c"),), ()),
+        ((GPU, claimed(), claiming("p", "c"), FABRIC), (NO_COPIES,)),
+        ((GPU, claimed(), claiming("p", "c"), offered("n2")), ()),
+        ((GPU, claimed(), claiming("p", "c"), FABRIC, offered("n1")), ()),
+        ((BACKED, pod("p", gpus=1), FABRIC), (NO_COPIES,)),
+        ((GPU, pod("p", gpus=1), FABRIC), ()),
+        ((claiming("p", "c"), FABRIC), ()),
     ],
-    ids=["no device", "fits", "GPU by a claim", "GPU of a plugin", "no such claim"],
+    ids=["no device", "of a node", "fits", "GPU by a claim", "GPU of a plugin", "no such claim"],
 )
-def test_devices_of_further_nodes_are_named_as_left_out_where_a_group_waits_for_some(
+def test_devices_that_several_nodes_reach_are_named_as_left_out_where_a_group_waits_for_some(
     objects: tuple[Any, ...], left_out: tuple[str, ...]
 ) -> None:
     made = cluster(node("n1", 0), *objects)

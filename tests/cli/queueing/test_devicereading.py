@@ -52,9 +52,7 @@ def told(known: Known, name: str = "waits") -> tuple[str, tuple[str, ...]]:
     found = supposing.explained(known, subject, [], WALL_S)
     unread = (*known.unread, *supposing.not_looked_at(known, subject, found))
     view = groups.group_view(found, is_in_doubt=supposing.is_in_doubt(known, subject, found))
-    return view.message, tuple(
-        each for each in unread if not each.startswith(("PodDisruptionBudgets", "devices that a driver would publish"))
-    )
+    return view.message, tuple(each for each in unread if not each.startswith("PodDisruptionBudgets"))
 
 
 def _serve_rules(world: World) -> None:

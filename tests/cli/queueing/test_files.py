@@ -122,8 +122,8 @@ RULES_UNKNOWN = (
 NOT_LOOKED_AT = "ResourceClaims of its pods, which may keep it waiting, too, or off some nodes"
 
 
-#: Of a pod that waits for a device of a claim.
-NO_SLICES = "devices that a driver would publish on further nodes: changes that add nodes help no ResourceClaims here"
+#: Of a pod that waits for a device of a claim, where there are devices of no single node.
+NO_COPIES = "devices that several nodes reach: changes that add nodes add none of them"
 
 
 def explained(folder: Path, *documents: str, edits: tuple[str, ...] = ()) -> tuple[str, tuple[str, ...], list[str]]:
@@ -157,15 +157,25 @@ def test_a_pod_with_a_claim_is_explained_by_the_devices_of_the_files(
 ) -> None:
     message, unread, left_out = explained(tmp_path, *documents)
     assert told in message
-    waits_for_device = "cannot allocate" in message
-    assert (unread, left_out) == ((), [NO_SLICES] if waits_for_device else [])
+    assert (unread, left_out) == ((), [])
 
 
-def test_devices_of_nodes_that_are_supposed_are_named_as_not_looked_at(tmp_path: Path) -> None:
+def test_a_node_that_is_supposed_has_devices_like_those_of_the_other_one(tmp_path: Path) -> None:
     other = ALLOCATED.replace("name: c}", "name: c2}")
+    message, _, left_out = explained(tmp_path, *ALL, other)
+    assert "1 node(s) cannot allocate all claims" in message
+    assert left_out == []
     message, _, left_out = explained(tmp_path, *ALL, other, edits=("node +1 like n1",))
+    assert "fits now, on node n1-more-1" in message
+    assert left_out == []
+
+
+def test_devices_that_several_nodes_reach_are_named_as_not_looked_at(tmp_path: Path) -> None:
+    fabric = SLICE.replace("nodeName: n1", "allNodes: true")
+    other = ALLOCATED.replace("name: c}", "name: c2}")
+    message, _, left_out = explained(tmp_path, *ALL[:5], fabric, CLAIM, other, edits=("node +1 like n1",))
     assert "2 node(s) cannot allocate all claims" in message
-    assert left_out == [NO_SLICES]
+    assert left_out == [NO_COPIES]
 
 
 def test_nodes_may_be_added_for_a_pod_without_claims_that_waits(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -16,6 +17,7 @@ from scheduler.core.backlog.learned import Note, Said, ShapeFailed, ShapeHeldBac
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.convert.queues import queue_record
+from scheduler.core.convert.resource_slices import slice_record
 from scheduler.core.decide.as_if import decide_as_if
 from scheduler.core.decide.changes import (
     AnotherAsk,
@@ -38,7 +40,9 @@ from scheduler.core.decide.placer import Placer
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.plan import MakeRoom, Placement, placements
 from scheduler.core.model.settings import Settings
+from tests.scheduler.core.device_objects import ask
 from tests.scheduler.core.footprint import footprint
+from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered
 from tests.scheduler.core.objects import NANO, bound, cluster, commit, feed, node, pod, pod_group, queue, reservation
 from wire.core import Node, Pod
 from wire.crds.podgroup import PodGroup
@@ -208,6 +212,24 @@ def test_changes_add_up_in_their_order() -> None:
     new = AnotherNode(node_record(node("n2", gpus=2)))
     assert _decided(made, new, Cordoned("n2")) == {}
     assert _placed(decide_as_if(made.snapshot().with_(new), now_ns=0)) == {"p": "n2"}
+
+
+@given(st.integers(0, 2**32))
+def test_a_node_brings_what_drivers_publish_for_it(seed: int) -> None:
+    rng = random.Random(seed)
+    there = [node(name) for name in ("n1", "n2") if rng.random() < 0.7]
+    listed = [offered(each.metadata.name, rng.randint(1, 3)) for each in there]
+    taken = [claimed(f"t{at}", on=(each.metadata.name, "d0")) for at, each in enumerate(there) if rng.random() < 0.5]
+    asked = [claimed(f"c{at}", ask(count=rng.randint(1, 3))) for at in range(4)]
+    pods = [claiming(f"p{at}", f"c{at}", group="g" if at < 2 else None) for at in range(4)]
+    known: tuple[Any, ...] = (GPU, *there, *listed, *taken, *asked, pod_group("g", 2), *pods)
+    new, slices = node("n3"), [offered("n3", rng.randint(1, 3))]
+    if rng.random() < 0.5:
+        slices.append(offered("s", rng.randint(1, 3), pool="n3-more", nodeName="n3"))
+    change = AnotherNode(node_record(new), tuple(map(slice_record, slices)))
+    supposed = chosen(decide_as_if(cluster(*known).snapshot(), change, now_ns=0))
+    assert supposed == chosen(cluster(*known, new, *slices).decide(0))
+    assert not any(at == "n3" for at, _ in chosen(cluster(*known, new).decide(0)).values())
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from scheduler.core.cluster import Cluster
+from scheduler.core.decide.decide import Decision
 from scheduler.core.model.plan import Plan, Prepare
 from tests.scheduler.core.device_objects import DRIVER, ask, device, written_slice
 from tests.scheduler.core.objects import next_rv, pod
@@ -61,7 +62,7 @@ def claiming(name: str, *claims: str, template: str = "", **asked: Any) -> Pod:
     return msgspec.convert(written, Pod)
 
 
-def chosen(plan: Plan) -> dict[str, tuple[str, dict[str, str]]]:
+def chosen(plan: Plan | Decision) -> dict[str, tuple[str, dict[str, str]]]:
     """Node and device by claim, of each pod whose claims are to be written."""
     return {
         placement.name: (

@@ -9,8 +9,11 @@ import pytest
 from scheduler.core.decide.changes import AnotherNode
 from scheduler.core.what_if.edit import NotPossible
 from scheduler.core.what_if.more_nodes import MoreNodes, candidates
+from tests.scheduler.core.device_objects import ask, device, written_slice
+from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming, offered
 from tests.scheduler.core.objects import node, pod, pod_group
 from tests.scheduler.core.what_if.given import changes, edits, spelled, tries
+from wire.crds.podgroup import PodGroup
 
 FULL = (node("n1", 2), node("n2", 2), node("big", 4), *(pod(f"t-{at}", gpus=2, bound_to=at) for at in ("n1", "n2")))
 
@@ -42,6 +45,50 @@ def test_there_are_as_many_as_those_before_it_take() -> None:
     older = [pod(f"o{at}", gpus=2, created="2025-01-01T00:00:00Z") for at in range(3)]
     tried = tries(node("n1", 2, cordoned=True), *older, pod("p", gpus=1))
     assert spelled(edits(candidates, tried)) == ["node +4 like n1"]
+
+
+SMALL, LARGE = ({"memory": {"value": amount}} for amount in ("40Gi", "80Gi"))
+WAITS = (GPU, claimed(), claiming("p", "c"))
+
+
+def gang(count: int) -> tuple[Any, ...]:
+    """A gang, each pod with a claim."""
+    pods = [(claimed(f"c{at}"), claiming(f"m{at}", f"c{at}", group="g")) for at in range(count)]
+    return pod_group("g", count), *(each for one in pods for each in one)
+
+
+@pytest.mark.parametrize(
+    ("objects", "found"),
+    [
+        ((node("n1"), offered("n1"), *WAITS, claimed("o", on=("n1", "d0"))), ["node +1 like n1"]),
+        ((node("n1"), node("n2"), offered("n2"), *WAITS, claimed("o", on=("n2", "d0"))), ["node +1 like n2"]),
+        ((node("n1"), *WAITS), []),
+        # As small as those that are there.
+        ((node("n1"), offered("n1"), GPU, claimed("c", ask(count=2)), claiming("p", "c")), []),
+        ((node("n1", cordoned=True), offered("n1", 2), *WAITS, *gang(3)), ["node +2 like n1"]),
+        (
+            (
+                *(node("n1"), node("n2"), written_slice("n1", device("d0", capacity=SMALL))),
+                *(written_slice("n2", device("d0", capacity=LARGE)), GPU, claiming("p", "c")),
+                claimed("c", ask(capacity={"requests": {"memory": "80Gi"}})),
+                claimed("o", on=("n2", "d0")),
+            ),
+            ["node +1 like n2"],
+        ),
+    ],
+    ids=["free ones", "of nodes that have some", "none", "too few", "for all members", "large enough"],
+)
+def test_further_nodes_bring_devices_for_claims(objects: tuple[Any, ...], found: list[str]) -> None:
+    name = "m0" if any(isinstance(each, PodGroup) for each in objects) else "p"
+    assert spelled(edits(candidates, tries(*objects, name=name))) == found
+
+
+def test_a_node_that_is_supposed_may_be_what_further_ones_are_like() -> None:
+    tried = tries(node("n1"), offered("n1"), *WAITS)
+    first = tried.snapshot.with_(*changes(tried, MoreNodes(1, "n1")))
+    again = MoreNodes(1, "n1-more-1").changes(first, tried.subject)
+    (added,) = (each.node for each in again if isinstance(each, AnotherNode))
+    assert [pool.pool.id[1] for pool in first.with_(*again).devices.pools_on(added)] == ["n1-more-1-more-1"]
 
 
 def test_further_nodes_have_names_of_their_own() -> None:
