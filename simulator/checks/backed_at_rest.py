@@ -65,14 +65,6 @@ class _Judge:
         by_claim = counting.demand(pod, names.GPU_SHARE_RESOURCE)
         return names.GPU_RESOURCE in self.sides and share.devices == 1 and by_claim == 1
 
-    def starts_alone(self, pod: PodFacts) -> bool:
-        """Whether no member of its gang has to start with it."""
-        key = (pod.namespace, pod.pod_group)
-        minimums = self.scene.minimums.get(key)
-        return not pod.pod_group or (
-            minimums is not None and minimums.is_whole(placing.placed(self.scene.members[key]))
-        )
-
     def is_met(self, pod: PodFacts, wanted: Backed, room: Room) -> bool:
         """Whether a node surely serves a pod by claims."""
         node = self.scene.nodes[room.name]
@@ -124,7 +116,7 @@ def fitting(
     judge = _Judge(scene, records, _sides(records))
     for pod in waiting if judge.sides else ():
         wanted = judge.wanted(pod)
-        if wanted is None or not judge.starts_alone(pod):
+        if wanted is None or not placing.comes_alone(pod, scene.members, scene.minimums):
             continue
         fit = (room.name for room in scene.rooms if judge.is_met(pod, wanted, room))
         if places := [name for name in fit if name not in kept_from(pod)]:

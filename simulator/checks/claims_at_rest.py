@@ -68,12 +68,11 @@ def fitting(
         key = (pod.namespace, pod.pod_group)
         if not claimfacts.has_claims(pod) or (need := need_of(pod, records)) is None:
             continue
-        minimums = scene.minimums.get(key)
-        if not pod.pod_group or (minimums is not None and minimums.is_whole(placing.placed(scene.members[key]))):
+        if placing.comes_alone(pod, scene.members, scene.minimums):
             fit = [room for room in scene.rooms if need.is_met(room.name, devices[room.name]) and room.copy().take(pod)]
             if places := [room.name for room in fit if room.name not in kept_from(pod)]:
                 yield pod, f"it fits with its claims on {', '.join(places)}"
-        elif minimums is not None and key not in gangs:
+        elif key in scene.minimums and key not in gangs:
             gangs.add(key)
             usable = {room.name: devices[room.name] for room in scene.rooms if room.name not in kept_from(pod)}
             if _fits_whole(key, scene, usable, records):

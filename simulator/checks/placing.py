@@ -114,7 +114,7 @@ def fitting(
         key = (pod.namespace, pod.pod_group)
         if not is_judged(pod) or (pod.pod_group and key not in minimums):
             continue
-        if not pod.pod_group or minimums[key].is_whole(placed(members[key])):
+        if comes_alone(pod, members, minimums):
             need = need_of(pod)
             if need not in known:
                 known[need] = [room.name for room in free if room.copy().take(pod)]
@@ -144,6 +144,15 @@ def is_patient(pod: PodFacts, cards: Iterable[tuple[Device, ...]]) -> bool:
         if node
         for mem_mib in asked - {0}
     )
+
+
+def comes_alone(pod: PodFacts, members: Mapping[Key, Iterable[PodFacts]], minimums: Mapping[Key, Minimums]) -> bool:
+    """Whether a waiting pod may be placed without others: it is in no gang, or in one of which enough have a place.
+
+    Written once for all that is judged at rest. The scheduler counts apart from this (core/groups/quorum.py).
+    """
+    key = (pod.namespace, pod.pod_group)
+    return not pod.pod_group or (key in minimums and minimums[key].is_whole(placed(members[key])))
 
 
 def placed(members: Iterable[PodFacts]) -> Counter[str]:

@@ -12,6 +12,7 @@ from simulator.checks.counting import NodeFacts
 from simulator.checks.room import Room
 from simulator.checks.telling import Scene
 from simulator.facts import pod as read
+from simulator.minimums import Minimums
 from tests.simulator.checks.claim_stories import DRIVER, ClaimStory
 from tests.simulator.made_up import pod
 from wire import names
@@ -50,10 +51,12 @@ def _whole(count: int = 1, resource: str = _ACCELERATOR, **more: Any) -> dict[st
     return pod("p", node="", containers=[{"name": "main", "resources": {"limits": {resource: str(count)}}}], **more)
 
 
-def _told(made: ClaimStory, raw: dict[str, Any], *, gpus: int = 0, used: int = 0, apart: tuple[str, ...] = ()) -> Any:
+def _told(
+    made: ClaimStory, raw: dict[str, Any], *, gpus: int = 0, used: int = 0, apart: tuple[str, ...] = (), **gangs: Any
+) -> Any:
     node = NodeFacts("node-0", 8000, 8000, 8, {names.GPU_RESOURCE: gpus}, True, False, False)
     room = Room(name="node-0", gpus=gpus - used, cpu_milli=8000, mem_mib=8000, pods=8, smallest_mib=0)
-    scene = Scene(nodes={"node-0": node}, rooms=[room], members={}, minimums={})
+    scene = Scene(nodes={"node-0": node}, rooms=[room], **{"members": {}, "minimums": {}, **gangs})
     found = fitting([read(raw)], scene, made.claims.records, kept_from=lambda _: apart)
     return [text for _, text in found]
 
@@ -90,6 +93,15 @@ def test_a_pod_fits_where_a_claim_would_find_what_it_asks(story: Any, raw: dict[
 def test_gpus_come_by_claims_only_where_no_device_plugin_has_any(gpus: int, used: int, fits: bool) -> None:
     assert _told(_story(), _share(), gpus=gpus, used=used) == _FITS * fits
     assert _told(_story(), _whole(), gpus=gpus, used=used) == _FITS
+
+
+@pytest.mark.parametrize(("minimum", "fits"), [(None, False), (1, True), (2, False)])
+def test_of_a_gang_those_beyond_its_minimum_are_judged(minimum: int | None, fits: bool) -> None:
+    waits, runs = _share(), pod("q", annotations={names.POD_GROUP_NAME: "g"})
+    waits["metadata"]["annotations"][names.POD_GROUP_NAME] = "g"
+    needs = {} if minimum is None else {("team", "g"): Minimums({"minMember": minimum})}
+    members = {("team", "g"): [read(waits), read(runs)]}
+    assert _told(_story(), waits, members=members, minimums=needs) == _FITS * fits
 
 
 def test_devices_that_are_kept_and_nodes_that_others_keep_are_not_judged() -> None:
