@@ -94,8 +94,7 @@ def kube_apiserver(
         "service-cluster-ip-range": "10.96.0.0/16",
         "allow-privileged": "true",
     }
-    if feature_gates:
-        flags["feature-gates"] = ",".join(f"{gate}={str(on).lower()}" for gate, on in feature_gates.items())
+    flags |= _gates(feature_gates)
     if served := [version for gate, version in _SERVED_WITH.items() if feature_gates.get(gate)]:
         flags["runtime-config"] = ",".join(f"{version}=true" for version in served)
     if has_egress:
@@ -108,7 +107,7 @@ def kube_apiserver(
     return _flags(flags)
 
 
-def kube_controller_manager(folder: Path, *, node_lifecycle: bool) -> list[str]:
+def kube_controller_manager(folder: Path, *, feature_gates: Mapping[str, bool], node_lifecycle: bool) -> list[str]:
     """Return the flags of a controller manager; its cloud and IP-address controllers are off where nobody asks."""
     flags: dict[str, object] = {
         "kubeconfig": kubeconfig(folder, CONTROLLER_MANAGER),
@@ -120,6 +119,7 @@ def kube_controller_manager(folder: Path, *, node_lifecycle: bool) -> list[str]:
         "kube-api-burst": 600,
         **_UNSERVED,
     }
+    flags |= _gates(feature_gates)
     if not node_lifecycle:
         flags["controllers"] = "*,-node-lifecycle-controller,-taint-eviction-controller"
     return _flags(flags)
@@ -128,6 +128,11 @@ def kube_controller_manager(folder: Path, *, node_lifecycle: bool) -> list[str]:
 def kube_scheduler(folder: Path) -> list[str]:
     """Return the flags of the stock scheduler with its default configuration."""
     return _flags({"kubeconfig": kubeconfig(folder, SCHEDULER), **_UNSERVED})
+
+
+def _gates(feature_gates: Mapping[str, bool]) -> dict[str, object]:
+    gates = ",".join(f"{gate}={str(on).lower()}" for gate, on in feature_gates.items())
+    return {"feature-gates": gates} if gates else {}
 
 
 def _flags(values: Mapping[str, object]) -> list[str]:

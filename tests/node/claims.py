@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from tests.node.pods import NAMESPACE, Machine
@@ -16,11 +16,14 @@ from tools.node.dradriver import NAME
 CLAIMS: Final = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims"
 
 
-def plane_with(node: str, device_class: str, **spec: Any) -> Iterator[ControlPlane]:
-    """A control plane with a class of the driver's devices. ``spec``: further fields of the class."""
+def plane_with(node: str, device_class: str, *, gates: Sequence[str] = (), **spec: Any) -> Iterator[ControlPlane]:
+    """A control plane with a class of the driver's devices. ``spec``: further fields of the class.
+
+    ``gates``: feature gates that are on, for the node, too.
+    """
     lacks = needs.missing()
     assert not lacks, lacks
-    with ControlPlane(nodes=[node]) as plane:
+    with ControlPlane(nodes=[node], feature_gates=dict.fromkeys(gates, True)) as plane:
         nvidia = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}}
         selector = {"cel": {"expression": f"device.driver == '{NAME}'"}}
         made = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": device_class}}

@@ -69,12 +69,12 @@ _NODE_USER, _NODES = "system:node:", "system:nodes"
 class ControlPlane:
     """One control plane: ``start`` it, use ``url``, ``ca_pem`` and ``token`` (of the administrator), ``stop`` it.
 
-    ``feature_gates`` are the API server's. ``audit_policy`` is the text of a Policy; what it selects is written to
-    ``audit_log_path``; without one, what the components use of their rights is audited where the environment asks
-    for it (tools/rightsused.py). ``scheduler`` adds the stock kube-scheduler. Without ``node_lifecycle`` nobody judges
-    nodes by their leases: for nodes that are only objects. With ``egress`` the API server goes to Services and pods
-    through ``egress_path``, which a node serves. ``nodes`` names machines that may join with a token of their
-    own (``node_token``). ``folder`` must not exist or be empty; by default a temporary one.
+    ``feature_gates`` are those of API server, controller manager and nodes. ``audit_policy`` is the text of a Policy;
+    what it selects is written to ``audit_log_path``; without one, what the components use of their rights is audited
+    where the environment asks for it (tools/rightsused.py). ``scheduler`` adds the stock kube-scheduler. Without
+    ``node_lifecycle`` nobody judges nodes by their leases: for nodes that are only objects. With ``egress`` the API
+    server goes to Services and pods through ``egress_path``, which a node serves. ``nodes`` names machines that may
+    join with a token of their own (``node_token``). ``folder`` must not exist or be empty; by default a temporary one.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ControlPlane:
         folder: Path | None = None,
     ) -> None:
         self._programs = programs
-        self._feature_gates = dict(feature_gates or {})
+        self.feature_gates = dict(feature_gates or {})
         self._rights_folder = os.environ.get(rightsused.FOLDER, "")
         self._audit_policy = audit_policy or (rightsused.POLICY if self._rights_folder else None)
         self._scheduler = scheduler
@@ -298,14 +298,16 @@ class ControlPlane:
             folder,
             port=api_port,
             etcd_port=client_port,
-            feature_gates=self._feature_gates,
+            feature_gates=self.feature_gates,
             audited=self._audit_policy is not None,
             node_lifecycle=self._node_lifecycle,
             has_egress=self._egress,
         )
         family.start("kube-apiserver", [str(programs / "kube-apiserver"), *api_flags])
         self._wait_until(self._serves, "kube-apiserver to serve")
-        controller_flags = kube_controller_manager(folder, node_lifecycle=self._node_lifecycle)
+        controller_flags = kube_controller_manager(
+            folder, feature_gates=self.feature_gates, node_lifecycle=self._node_lifecycle
+        )
         family.start("kube-controller-manager", [str(programs / "kube-controller-manager"), *controller_flags])
         if self._scheduler:
             family.start("kube-scheduler", [str(programs / "kube-scheduler"), *kube_scheduler(folder)])

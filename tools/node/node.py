@@ -337,7 +337,8 @@ class Node:
 
     def _write_files(self, folder: Path, library: Path) -> None:
         runtime = folder / "nvidia-container-runtime"
-        config = settings.kubelet(cgroup=self._cgroup, folder=folder, max_pods=self._max_pods)
+        gates = self._plane.feature_gates
+        config = settings.kubelet(cgroup=self._cgroup, folder=folder, max_pods=self._max_pods, feature_gates=gates)
         (folder / "kubelet.yaml").write_text(json.dumps(config, indent=1))
         (folder / "containerd.toml").write_text(
             settings.containerd(

@@ -15,7 +15,7 @@ PAUSE_IMAGE = "moorage.test/pause:1"
 _CRI = 'plugins."io.containerd.grpc.v1.cri"'
 
 
-def kubelet(*, cgroup: str, folder: Path, max_pods: int) -> dict[str, Any]:
+def kubelet(*, cgroup: str, folder: Path, max_pods: int, feature_gates: Mapping[str, bool]) -> dict[str, Any]:
     """Return a KubeletConfiguration; files of it are in ``folder``."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -42,6 +42,7 @@ def kubelet(*, cgroup: str, folder: Path, max_pods: int) -> dict[str, Any]:
         "resolvConf": str(folder / "resolv.conf"),
         "volumePluginDir": str(folder / "volume-plugins"),
         "clusterDomain": "cluster.local",
+        "featureGates": dict(feature_gates),
     }
 
 
