@@ -127,11 +127,17 @@ def _pod(pod: Pod) -> Pod:
             volumes=_listed(each for volume in spec.volumes or () if (each := _volume(volume)) is not None),
             resource_claims=spec.resource_claims,
             workload_ref=_SOMETHING if spec.workload_ref else None,
-            scheduling_group=_SOMETHING if spec.scheduling_group else None,
+            scheduling_group=_group(spec.scheduling_group),
             resources=_amounts(spec.resources),
         ),
         status=_status(pod.status),
     )
+
+
+def _group(written: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The PodGroup of Kubernetes' Workload API, whose claims are the pod's as well."""
+    name = (written or {}).get("podGroupName")
+    return {"podGroupName": name} if isinstance(name, str) else _SOMETHING if written else None
 
 
 def _container(container: Container, prefix: str) -> Container:

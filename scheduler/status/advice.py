@@ -48,7 +48,7 @@ OF_CODES: Final[Mapping[Code, str]] = {
     Code.RESOURCE_CLAIM_NOT_FOUND: "Create the ResourceClaim, or name another one in the pod.",
     Code.RESOURCE_CLAIM_NOT_MADE: "Look for the template: `kubectl get resourceclaimtemplates`.",
     Code.RESOURCE_CLAIM_NOT_OWN: "Delete the ResourceClaim of that name, which another pod left.",
-    Code.RESOURCE_CLAIM_OF_GROUP: "Take `resourceClaims` out of the PodGroup: each pod gets a claim of its own then.",
+    Code.RESOURCE_CLAIM_OF_GROUP: "Delete the ResourceClaim of that name, which belongs to another PodGroup.",
     Code.RESOURCE_CLAIM_LEAVING: "Wait until it is gone, then create it again.",
     Code.RESOURCE_CLAIM_IN_USE: "Use another ResourceClaim: 256 pods may use one.",
     Code.RESOURCE_CLAIM_FAILED: "Look at `status.devices` of the claim; end the pods that use it.",

@@ -113,7 +113,7 @@ _PLAIN_WORDS: Final = {
     Code.RESOURCE_CLAIM_NOT_MADE: 'waiting for kube-controller-manager to create the resourceclaim for "{}"',
     Code.RESOURCE_CLAIM_NOT_OWN: "resourceclaim {} was not created for this pod (pod is not owner)",
     Code.RESOURCE_CLAIM_OF_GROUP: (
-        "resourceclaim {} was created for a PodGroup of scheduling.k8s.io; claims of PodGroups are not supported"
+        "resourceclaim {} was not created for this pod (its owner is another PodGroup of scheduling.k8s.io)"
     ),
     Code.RESOURCE_CLAIM_LEAVING: 'resourceclaim "{}" is being deleted',
     Code.RESOURCE_CLAIM_IN_USE: 'resourceclaim in use: no more than 256 pods may use "{}"',

@@ -10,6 +10,7 @@ import pytest
 from kubernetes_asyncio import client
 
 from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, scene, share
+from tests.e2e.devices import Devices
 from tools.cluster.deployment import GROUPING, Deployment, Options
 from tools.cluster.plane import ControlPlane
 from wire import names
@@ -22,7 +23,10 @@ _THEIRS = ("scheduling.k8s.io", "v1alpha2")
 
 @pytest.fixture(scope="module")
 def gated_plane() -> Iterator[ControlPlane]:
-    gates = ("GenericWorkload", "TopologyAwareWorkloadScheduling", "DRAWorkloadResourceClaims")
+    gates = (
+        *("GenericWorkload", "GangScheduling", "WorkloadAwarePreemption", "TopologyAwareWorkloadScheduling"),
+        "DRAWorkloadResourceClaims",
+    )
     with ControlPlane(feature_gates=dict.fromkeys(gates, True)) as plane:
         yield plane
 
@@ -82,10 +86,9 @@ async def test_a_pod_group_that_asks_for_more_keeps_its_pods_waiting_and_says_wh
     deployed.check()
     async with scene(gated_plane, "workload-api-more", ["1x2x80GiB"]) as on:
         gang = {"gang": {"minCount": 1}}
-        claims = [{"name": "switch", "resourceClaimName": "switch"}]
-        await make_group(on, "claiming", schedulingPolicy=gang, resourceClaims=claims)
+        await make_group(on, "whole", schedulingPolicy=gang, disruptionMode="PodGroup")
         await make_group(on, "basic", schedulingPolicy={"basic": {}})
-        await on.create(member("alone", "basic"), member("claims", "claiming"))
+        await on.create(member("alone", "basic"), member("waits", "whole"))
         events = client.EventsV1Api(on.core.api_client)
 
         async def told() -> str | None:
@@ -94,6 +97,61 @@ async def test_a_pod_group_that_asks_for_more_keeps_its_pods_waiting_and_says_wh
             return next((each["note"] for each in found if each["reason"] == "PodGrouperWarning"), None)
 
         note = await eventually(told, "an event on the pod", within_s=PATIENCE_S)
-        assert note.startswith("PodGroup claiming asks for what is not carried out: spec.resourceClaims")
+        assert note.startswith("PodGroup whole asks for what is not carried out: spec.disruptionMode")
         pods = await on.running(1)
         assert [name for name, each in pods.items() if each["spec"].get("nodeName")] == ["alone"]
+
+
+async def test_pods_of_a_pod_group_share_the_claims_that_were_made_for_it(
+    gated_plane: ControlPlane, deployed: Deployment
+) -> None:
+    deployed.check()
+    async with scene(gated_plane, "workload-api-claims", ["2x2x80GiB"]) as on:
+        devices = Devices(on)
+        await devices.offer()
+        await devices.create("both", 2, model="large", is_template=True)
+        entries = [{"name": "gpu", "resourceClaimTemplateName": "both"}]
+        gang = {"gang": {"minCount": 2}}
+        await make_group(on, "llm", schedulingPolicy=gang, resourceClaims=entries)
+        pods = [member(f"w{number}", "llm") for number in range(2)]
+        for each in pods:
+            each["spec"]["resourceClaims"] = entries
+        await on.create(*pods)
+        running = await on.running(2)
+        assert {each["spec"]["nodeName"] for each in running.values()} == {devices.nodes[1]}
+        assert await devices.given() == {(devices.nodes[1], "d0"), (devices.nodes[1], "d1")}
+        made = await _claim_of(devices, "llm")
+        assert _users(made) == {("pods", name) for name in running}
+        # The group stays, and its claim with it: the next pods get devices again.
+        await on.delete("w0", "w1")
+        await eventually(lambda: _is_free(devices, "llm"), "a claim without devices", within_s=PATIENCE_S)
+        await on.create(
+            *({**each, "metadata": {**each["metadata"], "name": f"w{at}"}} for at, each in enumerate(pods, 2))
+        )
+        await on.running(2)
+        again = await _claim_of(devices, "llm")
+        assert again["metadata"]["uid"] == made["metadata"]["uid"]
+        assert _users(again) == {("pods", "w2"), ("pods", "w3")}
+        await devices.take_away()
+
+
+def _renamed(made: Pod, name: str) -> Pod:
+    return {**made, "metadata": {**made["metadata"], "name": name}}
+
+
+async def _claim_of(devices: Devices, group: str) -> dict[str, Any]:
+    """The claim that kube-controller-manager made for a PodGroup."""
+    owned = [each for each in await devices.claims() if each["metadata"].get("ownerReferences")]
+    (made,) = owned
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("PodGroup", group, True)
+    return made
+
+
+def _users(claim: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(each["resource"], each["name"]) for each in claim.get("status", {}).get("reservedFor", ())}
+
+
+async def _is_free(devices: Devices, group: str) -> bool | None:
+    status = (await _claim_of(devices, group)).get("status", {})
+    return (not status.get("reservedFor") and not status.get("allocation")) or None

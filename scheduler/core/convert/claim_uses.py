@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from sys import intern
 from typing import Final
 
 from scheduler.core.model.claim_use import ResourceClaimUse
@@ -33,4 +34,10 @@ def _uses(pod: Pod) -> Iterator[ResourceClaimUse]:
         elif entry.name not in made:
             yield ResourceClaimUse(entry.name, is_own=True)
         elif name := made[entry.name].resource_claim_name:
-            yield ResourceClaimUse(entry.name, name, is_own=True)
+            yield ResourceClaimUse(entry.name, name, is_own=True, group=_group(pod))
+
+
+def _group(pod: Pod) -> str:
+    """The PodGroup of Kubernetes' Workload API that a pod is in, also if it is grouped by something else here."""
+    name = (pod.spec.scheduling_group or {}).get("podGroupName")
+    return intern(name) if isinstance(name, str) else ""

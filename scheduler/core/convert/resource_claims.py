@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from sys import intern
 from typing import Final
 
 from scheduler.core.convert import binding_conditions, constraints
@@ -11,7 +12,7 @@ from scheduler.core.convert.device_classes import read_selectors
 from scheduler.core.model.device_allocation import ClaimAllocation, DeviceResult, ResourceClaimRecord
 from scheduler.core.model.device_need import AttributeRule, DeviceAsk, DeviceNeed, DeviceRequest, DeviceToleration
 from wire import names, resource
-from wire.core import OwnerReference
+from wire.core import ObjectMeta, OwnerReference
 from wire.quantity import MalformedQuantity, parse_nano
 from wire.resource import AllocationResult, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 
@@ -42,14 +43,15 @@ def resource_claim_record(claim: ResourceClaim) -> ResourceClaimRecord:
     consumers = claim.status.reserved_for or ()
     pods = tuple(each.uid for each in consumers if each.resource == "pods" and not each.api_group)
     pending, failure = binding_conditions.progress(claim.status)
+    group = _group(meta)
     return ResourceClaimRecord(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
         resource_version=meta.resource_version,
-        owner=controller_uid(meta),
-        is_extended=bool(extended_for(claim)),
-        is_of_group=any(each.controller and _is_group(each) for each in meta.owner_references or ()),
+        owner="" if group else controller_uid(meta),
+        is_extended=not group and bool(extended_for(claim)),
+        group=group,
         is_leaving=meta.deletion_timestamp is not None,
         need=need,
         unsupported=unsupported,
@@ -72,6 +74,12 @@ def extended_for(claim: ResourceClaim) -> str:
         return ""
     owner = controller_uid(meta)
     return owner if all(each.uid == owner for each in claim.status.reserved_for or ()) else ""
+
+
+def _group(meta: ObjectMeta) -> str:
+    """The PodGroup of Kubernetes' Workload API for which a claim was made, "" if it was made for none."""
+    controllers = (each for each in meta.owner_references or () if each.controller)
+    return next((intern(each.name) for each in controllers if _is_group(each)), "")
 
 
 def _is_group(owner: OwnerReference) -> bool:

@@ -71,9 +71,9 @@ class ResourceClaimRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     ``allocation`` None: it has none yet. ``reserved_for``: UIDs of the pods that may use it; ``others``: how many
     consumers are not pods. ``owner``: UID of the pod that it was made for, "" if none: from a template, or
-    (``is_extended``) by a scheduler, for extended resources of the pod. ``is_of_group``: it was made for a PodGroup of
-    Kubernetes' Workload API. ``pending``: conditions of its devices that are
-    not true yet; ``failure``: one that says that a device can't be used, and where, "" if there is none.
+    (``is_extended``) by a scheduler, for extended resources of the pod. ``group``: name of the PodGroup of Kubernetes'
+    Workload API that it was made for, "" if none: all pods of that group may use it. ``pending``: conditions of its
+    devices that are not true yet; ``failure``: one that says that a device can't be used, and where, "" if none.
     """
 
     namespace: str
@@ -82,7 +82,7 @@ class ResourceClaimRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     resource_version: str = ""
     owner: str = ""
     is_extended: bool = False
-    is_of_group: bool = False
+    group: str = ""
     is_leaving: bool = False
     need: DeviceNeed | None = None
     unsupported: str = ""

@@ -88,7 +88,7 @@ class Code(enum.Enum):
     RESOURCE_CLAIM_NOT_MADE = "ResourceClaimNotMade"
     #: The claim was made for another pod.
     RESOURCE_CLAIM_NOT_OWN = "ResourceClaimNotOwn"
-    #: The claim was made for a PodGroup of Kubernetes' Workload API, whose claims are not allocated here.
+    #: The claim was made for a PodGroup of Kubernetes' Workload API that the pod is not in.
     RESOURCE_CLAIM_OF_GROUP = "ResourceClaimOfPodGroup"
     #: The claim is being deleted.
     RESOURCE_CLAIM_LEAVING = "ResourceClaimLeaving"

@@ -379,8 +379,8 @@ def _state(pod: PodRecord, use: ResourceClaimUse, claim: ResourceClaimRecord) ->
     """Why a claim that is there can't be had by its pod."""
     if claim.is_leaving:
         return Code.RESOURCE_CLAIM_LEAVING
-    if use.is_own and claim.owner != pod.uid:
-        return Code.RESOURCE_CLAIM_OF_GROUP if claim.is_of_group else Code.RESOURCE_CLAIM_NOT_OWN
+    if use.is_own and not (claim.group == use.group if claim.group else claim.owner == pod.uid):
+        return Code.RESOURCE_CLAIM_OF_GROUP if claim.group else Code.RESOURCE_CLAIM_NOT_OWN
     if claim.failure and any(uid != pod.uid for uid in claim.reserved_for):
         return Code.RESOURCE_CLAIM_FAILED
     is_full = len(claim.reserved_for) + claim.others >= MOST_USERS and pod.uid not in claim.reserved_for

@@ -170,6 +170,21 @@ def test_devices_of_pods_that_run_are_taken() -> None:
         assert sorted(_placed(file).values()) == [0, 1, 2]
 
 
+@pytest.mark.parametrize(("group", "at"), [("acme-g", 1), ("acme-other", 0)])
+def test_a_claim_that_was_made_for_a_pod_group_of_kubernetes_is_that_of_its_pods(group: str, at: int) -> None:
+    owner = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "name": "acme-g", "uid": "u"}
+    claim = _claim(ownerReferences=[{**owner, "controller": True}])
+    wants = claiming(
+        "acme-p",
+        template="acme-claim",
+        annotations={names.IGNORE_WORKLOAD_API: "true"},
+        spec={"schedulingGroup": {"podGroupName": group, "secret": "secret"}},
+    )
+    for file in _both(_saved(claim, wants)):
+        assert b"secret" not in write(file)
+        assert _placed(file) == {1: at}
+
+
 def test_a_pod_whose_claim_was_reserved_when_the_file_was_taken_is_bound_by_it() -> None:
     held = _claim(on=("acme-n1", "acme-d0"), by=("uid-acme-p",))
     waits = claiming("acme-p", "acme-claim")

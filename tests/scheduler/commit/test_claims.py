@@ -21,6 +21,7 @@ from tests.scheduler import stage
 from tests.scheduler.commit import storage as volumes
 from tests.scheduler.commit.devices import (
     DRIVER,
+    asks,
     claims_of,
     create_claim,
     create_template,
@@ -435,3 +436,28 @@ async def test_a_pod_whose_claims_are_reserved_in_vain_again_and_again_backs_off
         assert phases(world) == {"p": "Pending"}
         assert 4 <= len(writes(world, "scheduler", "resourceclaims", "status")) <= 40
         tasks.cancel_scope.cancel()
+
+
+async def test_the_claim_of_a_pod_group_of_kubernetes_is_reserved_for_each_of_its_pods() -> None:
+    async with _stage(0, 1) as (world, made):
+        group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "name": "llm", "uid": "uid-llm"}
+        meta = {"name": "of-llm", "ownerReferences": [{**group, "controller": True}]}
+        await made.api.create(RESOURCE_CLAIMS, {"metadata": meta, "spec": asks()}, namespace=TEAM)
+        members = [using(share(name), template="none-is-made") for name in ("a", "b")]
+        for each in members:
+            each["spec"]["schedulingGroup"] = {"podGroupName": "llm"}
+        await create_gang(world, "g", 2, *members)
+        named = {"status": {"resourceClaimStatuses": [{"name": "own", "resourceClaimName": "of-llm"}]}}
+        for name in ("a", "b"):
+            await made.api.patch(PODS, name, named, namespace=TEAM, subresource="status")
+        await settle(20)
+        assert phases(world) == {"a": "Running", "b": "Running"}
+        claim = (await claims_of(made))["of-llm"]
+        assert (given(claim), sorted(users(claim))) == ([("node-1", "d0")], ["a", "b"])
+        await made.api.delete(PODS, "a", namespace=TEAM)
+        await settle(20)
+        assert users((await claims_of(made))["of-llm"]) == ["b"]
+        await made.api.delete(PODS, "b", namespace=TEAM)
+        await settle(20)
+        claim = (await claims_of(made))["of-llm"]
+        assert (given(claim), users(claim)) == ([], [])

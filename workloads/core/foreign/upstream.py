@@ -17,7 +17,10 @@ _TOPOLOGY: Final = f"{_CONSTRAINTS}.topology"
 
 
 def shape(group: Json, _: Case) -> Shape:
-    """`schedulingPolicy.gang.minCount`, or 1 with `basic`; its priority class and topology constraint."""
+    """`schedulingPolicy.gang.minCount`, or 1 with `basic`; its priority class and topology constraint.
+
+    Its `resourceClaims` are not read: each of its pods names those that it uses, and the scheduler allocates these.
+    """
     _refuse_what_has_no_counterpart(group)
     priority = fields.text(group, "spec.priorityClassName")
     return Shape(minimum=_minimum(group), priority=priority, topology=_topology(group))
@@ -47,9 +50,6 @@ def _topology(group: Json) -> TopologyConstraint | None:
 
 
 def _refuse_what_has_no_counterpart(group: Json) -> None:
-    if claims := fields.mappings(group, "spec.resourceClaims"):
-        named = ", ".join(fields.text(each, "name") for each in claims[:4])
-        raise fields.not_carried_out(group, "spec.resourceClaims", named, "none")
     mode = fields.at(group, "spec.disruptionMode")
     if mode is not None and mode != "Pod":
         raise fields.not_carried_out(group, "spec.disruptionMode", str(mode), "Pod")

@@ -41,3 +41,11 @@ def test_claims_are_named_or_made_from_templates(
 ) -> None:
     pod = msgspec.convert({"spec": {"resourceClaims": entries}, "status": {"resourceClaimStatuses": made}}, Pod)
     assert claim_uses(pod) == expected
+
+
+@pytest.mark.parametrize(("written", "group"), [({"podGroupName": "g"}, "g"), ({"podGroupName": 1}, ""), (None, "")])
+def test_a_claim_from_a_template_may_be_that_of_the_pod_s_group(written: dict[str, Any] | None, group: str) -> None:
+    made = [{"name": "own", "resourceClaimName": "of-g"}]
+    spec = {"resourceClaims": [_TEMPLATE], "schedulingGroup": written}
+    pod = msgspec.convert({"spec": spec, "status": {"resourceClaimStatuses": made}}, Pod)
+    assert claim_uses(pod) == (ResourceClaimUse("own", "of-g", is_own=True, group=group),)

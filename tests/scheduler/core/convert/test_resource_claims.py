@@ -140,3 +140,22 @@ def test_a_claim_of_a_template_names_its_pod_and_one_that_goes_says_so() -> None
     metadata = {"ownerReferences": [owner], "deletionTimestamp": "2026-11-27T00:00:00Z", "resourceVersion": "7"}
     record = resource_claim_record(claim(ask(), metadata=metadata))
     assert (record.owner, record.is_leaving, record.resource_version) == ("p-uid", True, "7")
+
+
+@pytest.mark.parametrize(
+    ("owner", "expected"),
+    [
+        ({}, ("", "g")),
+        ({"apiVersion": "scheduling.k8s.io/v1beta1"}, ("", "g")),
+        ({"apiVersion": "scheduling.run.ai/v2alpha2"}, ("g-uid", "")),
+        ({"kind": "Workload"}, ("g-uid", "")),
+        ({"controller": False}, ("", "")),
+    ],
+)
+def test_a_claim_of_a_pod_group_of_kubernetes_is_no_pod_s_own(owner: dict[str, Any], expected: tuple[str, str]) -> None:
+    of_group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "name": "g", "uid": "g-uid"}
+    annotations = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    metadata = {"ownerReferences": [{**of_group, "controller": True, **owner}], "annotations": annotations}
+    record = resource_claim_record(claim(ask(), metadata=metadata))
+    assert (record.owner, record.group) == expected
+    assert record.is_extended is (expected == ("g-uid", ""))

@@ -9,12 +9,14 @@ import msgspec
 import pytest
 
 from scheduler.core.cluster import Cluster
+from scheduler.core.model.plan import placements
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.device_objects import ask
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered, reserve
 from tests.scheduler.core.nodes.mounting import places, reasons, told
-from tests.scheduler.core.objects import Fed, changed, cluster, feed, node
+from tests.scheduler.core.objects import Fed, changed, cluster, feed, node, pod_group
 from wire import names
+from wire.core import PodSpec
 from wire.resource import ResourceClaim
 
 _NODES = (node("a", gpus=0), node("b", gpus=0))
@@ -39,8 +41,14 @@ _FULL = tuple(f"u{number}" for number in range(256))
         ([], claiming("p", template="-"), (Code.RESOURCE_CLAIM_NOT_MADE, "own")),
         ([claimed()], claiming("p", template="c"), (Code.RESOURCE_CLAIM_NOT_OWN, "c")),
         (
-            [claimed(ownerReferences=[_GROUP])],
+            [claimed(ownerReferences=[{**_GROUP, "name": "other"}])],
             claiming("p", template="c", annotations={names.IGNORE_WORKLOAD_API: "true"}, spec=_IN_GROUP),
+            (Code.RESOURCE_CLAIM_OF_GROUP, "c"),
+        ),
+        ([claimed(ownerReferences=[_GROUP])], claiming("p", template="c"), (Code.RESOURCE_CLAIM_OF_GROUP, "c")),
+        (
+            [claimed(ownerReferences=[{**_GROUP, "uid": "uid-p"}])],
+            claiming("p", template="c"),
             (Code.RESOURCE_CLAIM_OF_GROUP, "c"),
         ),
         (
@@ -83,6 +91,40 @@ def test_a_claim_that_can_t_be_had_keeps_its_pod_waiting(
 def test_a_claim_that_was_made_from_a_template_is_its_pod_s() -> None:
     made = cluster(*_NODES, GPU, offered("b"), claimed(**_OWNED), claiming("p", template="c"))
     assert chosen(made.decide(0)) == {"p": ("b", {"c": "d0"})}
+
+
+def _bound(spec: PodSpec) -> PodSpec:
+    return msgspec.structs.replace(spec, node_name="b")
+
+
+def in_group(name: str, *, template: str = "c", group: str = "g") -> Any:
+    """A pod of a PodGroup of Kubernetes, in a gang, with a claim that was made from a template."""
+    return claiming(name, template=template, group=group, spec=_IN_GROUP)
+
+
+def test_a_claim_that_was_made_for_a_pod_group_of_kubernetes_is_that_of_all_its_pods() -> None:
+    made = cluster(*_NODES, GPU, offered("b", 3), claimed(ownerReferences=[_GROUP]), pod_group("g", 2))
+    feed(made, in_group("p"), in_group("q"))
+    plan = made.decide(0)
+    assert chosen(plan) == {"p": ("b", {"c": "d0"}), "q": ("b", {"c": "d0"})}
+    reserve(made, plan)
+    (gang,) = made.decide(0).entries
+    assert {each.name: each.node for each in placements([gang])} == {"p": "b", "q": "b"}
+    feed(made, *(msgspec.structs.replace(each, spec=_bound(each.spec)) for each in (in_group("p"), in_group("q"))))
+    feed(made, in_group("late"))
+    plan = made.decide(0)
+    assert chosen(plan) == {"late": ("b", {"c": "d0"})}
+    reserve(made, plan)
+    record = made.claims.claims.get(("ns", "c"))
+    assert record is not None
+    assert sorted(record.reserved_for) == ["uid-late", "uid-p", "uid-q"]
+
+
+@pytest.mark.parametrize(("used_by", "starts"), [(252, True), (253, False)])
+def test_no_more_than_256_pods_of_a_pod_group_use_its_claim(used_by: int, starts: bool) -> None:
+    there = claimed(on=("b", "d0"), by=_FULL[:used_by], ownerReferences=[_GROUP])
+    made = cluster(*_NODES, GPU, offered("b"), there, pod_group("g", 4), *map(in_group, "pqrs"))
+    assert bool(chosen(made.decide(0))) is starts
 
 
 def test_pods_whose_own_claims_ask_the_same_are_of_one_class() -> None:

@@ -22,6 +22,7 @@ def group(**spec: Any) -> dict[str, Any]:
     [
         ({}, 3),
         ({"schedulingPolicy": {"basic": {}}}, 1),
+        ({"resourceClaims": [{"name": "a", "resourceClaimTemplateName": "b"}]}, 3),
         ({"disruptionMode": "Pod", "podGroupTemplateRef": {"workload": {"workloadName": "w"}}}, 3),
     ],
 )
@@ -75,7 +76,6 @@ def test_the_priority_class_is_that_of_the_pod_group() -> None:
             Code.MALFORMED,
             "spec.schedulingConstraints.topology[0].key",
         ),
-        ({"resourceClaims": [{"name": "a", "resourceClaimName": "b"}]}, Code.NOT_CARRIED_OUT, "spec.resourceClaims"),
         ({"disruptionMode": "PodGroup"}, Code.NOT_CARRIED_OUT, "spec.disruptionMode"),
         ({"disruptionMode": {"all": {}}}, Code.NOT_CARRIED_OUT, "spec.disruptionMode"),
         ({"schedulingPolicy": {"gang": {"minCount": 0}}}, Code.MALFORMED, "spec.schedulingPolicy.gang.minCount"),
