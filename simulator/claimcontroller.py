@@ -1,6 +1,7 @@
 """Makes ResourceClaims from templates, and takes pods that are gone out of them, as kube-controller-manager does.
 
-A claim that is made for a pod goes with it. When the last pod leaves ``reservedFor`` the allocation is cleared.
+A claim that is made for a pod goes with it. When the last pod leaves ``reservedFor`` the allocation is cleared. For a
+PodGroup of Kubernetes' Workload API none is made here, as there is no such kind: those that are there are its pods'.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _log: Final = logging.getLogger(__name__)
 
 #: As whom the API server knows it.
 USER: Final = "system:serviceaccount:kube-system:resource-claim-controller"
+#: Annotation of a claim from a template: what its pods call it.
+POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 _KINDS: Final = frozenset({RESOURCE_CLAIMS.plural, RESOURCE_CLAIM_TEMPLATES.plural})
 _LATE_S: Final = 0.2
 
@@ -66,10 +69,11 @@ class ClaimController:
 
     async def _look(self) -> None:
         pods = {pod.metadata.uid: pod for pod in (await self.api.list(PODS)).items}
-        for pod in pods.values():
-            if pod.spec.resource_claims and not _is_done(pod):
-                async with self._trying():
-                    await self._make(pod)
+        claiming = [pod for pod in pods.values() if pod.spec.resource_claims and not _is_done(pod)]
+        of_groups = await self._of_groups() if any(pod.spec.scheduling_group for pod in claiming) else {}
+        for pod in claiming:
+            async with self._trying():
+                await self._make(pod, of_groups)
         for claim in (await self.api.list(RESOURCE_CLAIMS)).items:
             async with self._trying():
                 await self._clean(claim, pods)
@@ -85,8 +89,20 @@ class ClaimController:
             _log.warning("ResourceClaims are looked after again: %s", error)
             self._news.set()
 
-    async def _make(self, pod: Pod) -> None:
-        """Make the claims of a pod that come from templates, and write their names into its status."""
+    async def _of_groups(self) -> dict[tuple[str, str, str], str]:
+        """Names of claims that were made for PodGroups: by namespace, PodGroup, and what pods call them."""
+        return {
+            (meta.namespace, owner.name, (meta.annotations or {}).get(POD_CLAIM_NAME, "")): meta.name
+            for meta in (claim.metadata for claim in (await self.api.list(RESOURCE_CLAIMS)).items)
+            for owner in meta.owner_references or ()
+            if owner.controller and owner.kind == "PodGroup"
+        }
+
+    async def _make(self, pod: Pod, of_groups: Mapping[tuple[str, str, str], str]) -> None:
+        """Make the claims of a pod that come from templates, and write their names into its status.
+
+        ``of_groups``: claims that were made for PodGroups.
+        """
         made = {each.name: each for each in pod.status.resource_claim_statuses or ()}
         missing = [
             each
@@ -94,7 +110,11 @@ class ClaimController:
             if each.resource_claim_template_name and each.name not in made
         ]
         statuses: list[Any] = [*made.values()]
+        group = (pod.spec.scheduling_group or {}).get("podGroupName", "")
         for entry in missing:
+            if of_group := of_groups.get((pod.metadata.namespace, group, entry.name)):
+                statuses.append({"name": entry.name, "resourceClaimName": of_group})
+                continue
             namespace, name = pod.metadata.namespace, f"{pod.metadata.name}-{entry.name}-{pod.metadata.uid[-5:]}"
             template = await self.api.get(
                 RESOURCE_CLAIM_TEMPLATES, str(entry.resource_claim_template_name), namespace=namespace

@@ -54,7 +54,8 @@ class CreatePod(Act, frozen=True, kw_only=True, tag="create-pod"):
     names the node himself, past every scheduler. ``insist_s``: while the name is taken it is tried again for so
     long, as a controller does that replaces its pod. ``owner``: a ConfigMap that owns it, if it is there by then.
     ``claims``: ResourceClaims by name, ``templates``: templates of them; ``volumes``: claims of volumes. ``apart``: the
-    value of the label APART of pods with which it never shares a node.
+    value of the label APART of pods with which it never shares a node. ``workload_group``: PodGroup of Kubernetes'
+    Workload API that it is in.
     """
 
     name: str
@@ -79,6 +80,7 @@ class CreatePod(Act, frozen=True, kw_only=True, tag="create-pod"):
     templates: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
     apart: str = ""
+    workload_group: str = ""
 
     @property
     def manifest(self) -> Json:
@@ -103,6 +105,8 @@ class CreatePod(Act, frozen=True, kw_only=True, tag="create-pod"):
             term = {"labelSelector": {"matchLabels": {APART: self.apart}}, "topologyKey": names.HOSTNAME_LABEL}
             spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
         spec |= self._claimed()
+        if self.workload_group:
+            spec["schedulingGroup"] = {"podGroupName": self.workload_group}
         metadata = {"name": self.name, "labels": dict(self.labels), "annotations": self._annotations()}
         return {"metadata": metadata, "spec": spec}
 

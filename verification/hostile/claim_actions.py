@@ -21,6 +21,7 @@ from kube.client.resources import (
     STORAGE_CLASSES,
 )
 from kube.client.retry import Retry
+from simulator.claimcontroller import POD_CLAIM_NAME
 from simulator.devicereadiness import USER, DeviceReadiness
 from verification.hostile.acting import Act
 from wire import names
@@ -41,6 +42,8 @@ _TAINT: Final = {"key": "example.com/worn", "value": "", "effect": "NoSchedule"}
 #: What devices of a pool take together, where they take any of it: as slices of one GPU do.
 COUNTED: Final = 7
 _SET, _COUNTER = "gpu", "slices"
+#: What pods call the claim of their group: the first one that comes from a template, if they name none.
+GROUP_CLAIM: Final = "c0"
 #: Conditions of devices that have to get ready.
 READY, FAILED = "example.com/ready", "example.com/failed"
 #: Volumes are made for this class where they are needed; those of the other one an administrator makes.
@@ -219,15 +222,27 @@ class CreateClaimTemplate(Act, frozen=True, kw_only=True, tag="create-claim-temp
 
 
 class CreateResourceClaim(Act, frozen=True, kw_only=True, tag="create-resource-claim"):
-    """Create a claim that any pod may name."""
+    """Create a claim that any pod may name.
+
+    ``pod_group``: it is made for this PodGroup of Kubernetes' Workload API, as kube-controller-manager makes one from a
+    template. So it is that of all pods of the group, which call it GROUP_CLAIM.
+    """
 
     name: str
     wants: tuple[Want, ...]
+    pod_group: str = ""
 
     @override
     async def _do(self, world: World) -> None:
-        body = {"metadata": {"name": self.name}, "spec": asked(self.wants)}
+        body = {"metadata": {"name": self.name, **self._owned()}, "spec": asked(self.wants)}
         await world.api.create(RESOURCE_CLAIMS, body, namespace=_NAMESPACE)
+
+    def _owned(self) -> Json:
+        if not self.pod_group:
+            return {}
+        group = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "name": self.pod_group}
+        owner = {**group, "uid": f"uid-{self.pod_group}", "controller": True}
+        return {"annotations": {POD_CLAIM_NAME: GROUP_CLAIM}, "ownerReferences": [owner]}
 
 
 class DeleteResourceClaim(Act, frozen=True, kw_only=True, tag="delete-resource-claim"):

@@ -40,6 +40,8 @@ _RUNS: Final = 10
 #: Of a thousand pods that may have claims, and the largest share of pods with volumes.
 _CLAIMING: Final = (0.3, 0.6, 0.9)
 _MOUNTING: Final = (0.0, 0.2, 0.5)
+#: Of gangs with claims from templates.
+_SHARING: Final = 0.3
 _WANTS: Final[tuple[tuple[Want, ...], ...]] = (
     *((Want(),) for _ in range(4)),
     (Want(count=2),),
@@ -76,6 +78,7 @@ def claimed(
         made.append(CreateResourceClaim(at_s=at_s, name=name, wants=rng.choice(_WANTS)))
     made += _pods(rng, actions, named, nodes)
     made += _mischief(rng, named.claims, duration_s)
+    made = [*_sharing(rng, made)]
     return tuple(sorted(made, key=lambda action: action.at_s))
 
 
@@ -155,6 +158,23 @@ def _volumes(rng: random.Random, pod: CreatePod, nodes: Sequence[str]) -> Iterat
     yield CreateVolumeClaim(at_s=pod.at_s, name=name, cls=cls)
     for number in range(rng.choice((1, 1, 2)) if cls == SLOW_CLASS else 0):
         yield CreateVolume(at_s=pod.at_s, name=f"{name}-{number}", node=rng.choice(nodes))
+
+
+def _sharing(rng: random.Random, actions: Sequence[Action]) -> Iterator[Action]:
+    """The same, but that pods of some gangs share one claim, which is made for their PodGroup of Kubernetes."""
+    first: dict[str, float] = {}
+    for each in actions:
+        if isinstance(each, CreatePod) and each.group and each.templates and not each.claims:
+            first[each.group] = min(each.at_s, first.get(each.group, each.at_s))
+    chosen = {group: at_s for group, at_s in first.items() if rng.random() < _SHARING}
+    for group, at_s in chosen.items():
+        wants = rng.choice(_WANTS)
+        yield CreateResourceClaim(at_s=at_s, name=f"of-{group}", wants=wants, pod_group=group)
+    for each in actions:
+        if isinstance(each, CreatePod) and each.group in chosen:
+            yield msgspec.structs.replace(each, workload_group=each.group)
+        else:
+            yield each
 
 
 def _mischief(rng: random.Random, claims: Sequence[str], duration_s: float) -> Iterator[Action]:

@@ -10,7 +10,7 @@ from kube.client.resources import PERSISTENT_VOLUME_CLAIMS, RESOURCE_CLAIMS, RES
 from simulator.world import World
 from tests.conftest import AnyioBackend
 from tests.simulator.test_world import world
-from verification.hostile.actions import Action, CreatePod
+from verification.hostile.actions import Action, CreatePod, CreatePodGroup
 from verification.hostile.claim_actions import (
     BIG_CLASS,
     SLOW_CLASS,
@@ -88,6 +88,24 @@ async def test_pods_with_claims_by_name_from_templates_and_of_volumes_run() -> N
         assert given == {"d0", "d1", "d2"}
         (volume,) = (await made.api.list(PERSISTENT_VOLUME_CLAIMS, namespace="team")).items
         assert volume.spec.volume_name
+
+
+async def test_pods_of_a_pod_group_of_kubernetes_share_the_claim_that_was_made_for_it() -> None:
+    async with world("2x1x80GiB") as made:
+        await _perform(
+            made,
+            CreateDeviceClasses(at_s=0),
+            PublishDevices(at_s=0, node="node-1", devices=DEVICES),
+            CreateClaimTemplate(at_s=0, name="t", wants=(Want(count=5),)),
+            CreateResourceClaim(at_s=0, name="of-g", wants=(Want(),), pod_group="g"),
+            *(CreatePod(at_s=0, name=name, templates=("t",), workload_group="g", group="gang") for name in "pq"),
+            CreatePod(at_s=0, name="other", templates=("t",), workload_group="h"),
+            CreatePodGroup(at_s=0, name="gang", minimum=2),
+        )
+        nodes = {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in made.pods}
+        assert nodes == {"p": "node-1", "q": "node-1", "other": None}
+        claim = await made.api.get(RESOURCE_CLAIMS, "of-g", namespace="team")
+        assert sorted(each.name for each in claim.status.reserved_for or ()) == ["p", "q"]
 
 
 async def test_a_driver_that_publishes_again_removes_what_was_before() -> None:

@@ -7,7 +7,7 @@ import random
 from simulator import shape
 from verification.hostile import claim_actions, claiming, workload
 from verification.hostile.actions import Action, CreatePod
-from verification.hostile.claim_actions import CreateVolumeClaim, PublishDevices
+from verification.hostile.claim_actions import CreateResourceClaim, CreateVolumeClaim, PublishDevices
 from verification.hostile.faults.kinds import OF_CLAIMS
 from verification.hostile.scenario import scenario_of
 
@@ -42,6 +42,17 @@ def test_every_kind_of_action_comes_up_and_no_pod_is_lost() -> None:
         assert count == sum(isinstance(action, CreatePod) for action in drawn(seed))
         assert [action.at_s for action in made] == sorted(action.at_s for action in made)
     assert kinds == {*claim_actions.ClaimAction.__args__} - {claim_actions.RunDriver}
+
+
+def test_some_gangs_share_a_claim_that_comes_no_later_than_they() -> None:
+    runs = [claimed(seed, always=True) for seed in MANY]
+    shared = [(each, run) for run in runs for each in run if isinstance(each, CreateResourceClaim) and each.pod_group]
+    assert len(shared) > len(MANY) // 20
+    for claim, run in shared:
+        pods = [each for each in run if isinstance(each, CreatePod) and each.workload_group == claim.pod_group]
+        assert pods
+        assert all(each.group == claim.pod_group for each in pods)
+        assert claim.at_s <= min(each.at_s for each in pods if each.templates and not each.claims)
 
 
 def test_pods_alone_and_in_gangs_have_claims_of_each_kind_and_some_have_none() -> None:
