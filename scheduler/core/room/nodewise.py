@@ -176,8 +176,9 @@ class Choosing:
         if self.permits is not None:
             orders.append(self._size)  # the smallest first, so that most may go
             orders += self._by_device(position, there)
-        for order in orders:
-            found = self._first(position, sorted(there, key=order))
+        # Pods of one size come in the same order by each of these: dict keeps one of equal orders, the first.
+        for rows in dict.fromkeys(tuple(sorted(there, key=order)) for order in orders):
+            found = self._first(position, rows)
             if found is not None:
                 looks.append(found)
         return min(looks, key=lambda look: look[:2], default=None)

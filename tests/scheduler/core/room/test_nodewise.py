@@ -156,6 +156,14 @@ def test_with_twice_the_units_twice_as_many_are_judged() -> None:
     assert judged(40) <= 2 * judged(20) + 10
 
 
+def test_pods_that_come_in_one_order_by_every_rank_are_looked_at_once() -> None:
+    pods = [running(f"p{at}", "a", "n", gpus=1) for at in range(8)]
+    choosing, rows = _choosing(trial_of(cluster(node("n", 8), queue("a"), *pods, waiting("mine", "a", gpus=1))), 1)
+    choosing.permits = permits = _Counting(choosing.counting.table, "")
+    assert ended(choosing.fill(np.array(rows, np.int64)))
+    assert permits.judged == 4  # twice in one look, and twice as it goes
+
+
 def test_with_twice_the_units_that_stay_after_all_twice_as_many_are_judged() -> None:
     def judged(count: int) -> int:
         """A queue is at its limits. Pods without GPUs go for CPU first, and stay once those with GPUs go as well."""
