@@ -20,6 +20,7 @@ from scheduler.core.model.records import PodRecord
 from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.model.room import Action, Found, Intent, Moved, Moves, Place, Unit, Victim
 from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.nodes.table import GPUS, IDLE, LEAVING
 from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.use import held, is_fixed
 from scheduler.core.room.need import Need
@@ -190,8 +191,18 @@ class Charging:
         self._release(here)
         statement.evict(*here)
 
+    def _lacks_gpus(self, pod: PodRecord, node: str) -> bool:
+        """Whether fewer GPUs are free, or about to be, than a pod asks in each way: a look that needs no ranks."""
+        statement, ways = self.attempts.placer.statement, self.attempts.placer.ways(pod.cls)
+        asked = min(way.demand.gpus for way in ways)
+        position, extra = statement.position_of[node], statement.table.extra
+        has = int(statement.table.free[GPUS, position]) + int(extra[IDLE, position]) + int(extra[LEAVING, position])
+        return bool(asked) and has < asked
+
     def _put(self, pod: PodRecord, node: str) -> Place | None:
-        """Charge a holder where it is to be, on devices as they are chosen now."""
+        """Charge a holder where it is to be, on devices as they are chosen now; None if that is not possible."""
+        if self._lacks_gpus(pod, node):  # as long as victims are there
+            return None
         attempts, mask = self.attempts, only([node], self.attempts.placer.statement.position_of)
         placed = attempts.place_on_paper(pod, mask)
         if isinstance(placed, Placement):

@@ -92,10 +92,12 @@ class Holders:
         self._ending_on.update(place.node for place, _ in standing.waiting)
 
     def _try(self, standing: Standing) -> Ended | None:
-        found = standing.placed() or (standing.placed(before_younger=True) if standing.is_all_gone() else None)
+        found = standing.placed()
+        is_all_gone = found is None and standing.is_all_gone()
+        if is_all_gone:
+            found = standing.placed(before_younger=True)
         if found is None:
             is_kept = any(place.node in self._ending_on for place, _ in standing.waiting)
-            is_all_gone = standing.is_all_gone()
             if is_all_gone and not standing.is_in_a_book() and not is_kept:
                 return Ended.PLACE_TAKEN
             if not is_all_gone and standing.may_rest:
@@ -293,6 +295,8 @@ class Standing:
 
     def _in_order(self) -> list[tuple[Place, PodRecord]]:
         """Those first whose nodes still have a victim: the first that doesn't fit is the last that is looked at."""
+        if len(self.waiting) == 1:
+            return self.waiting
         records = self.attempts.snapshot.pods.records
         there = {victim.node for victim in self.intent.victims if victim.pod_uid in records}
         return sorted(self.waiting, key=lambda each: each[0].node not in there)
@@ -305,13 +309,12 @@ class Standing:
         """
         attempts, statement = self.attempts, self.attempts.placer.statement
         position, records = statement.position_of[name], attempts.snapshot.pods.records
-        there = (records.get(victim.pod_uid) for victim in self.intent.victims if victim.node == name)
-        groups = {device.group for device in statement.table.devices[position]}
         emptied = {group for place, _ in self.waiting if place.node == name for group in place.emptied}
+        if emptied and any(device.group in emptied for device in statement.table.devices[position]):
+            return True
+        there = (records.get(victim.pod_uid) for victim in self.intent.victims if victim.node == name)
         held = sum(pod.cls.demand.gpus for pod in there if pod is not None)
         needed = sum(pod.cls.demand.gpus for place, pod in self.waiting if place.node == name)
-        if emptied & groups:
-            return True
         return int(statement.table.free[GPUS, position]) >= min(held, needed)
 
     def _put(self, place: Place, pod: PodRecord, start: Start) -> bool:
