@@ -24,8 +24,8 @@ class Intents:
     """
 
     __slots__ = (
-        *("_ages", "_at", "_changed", "_ending", "_holders", "_intents", "_is_spoken_for", "_kept_at", "_moving"),
-        *("_numbers", "_of_gang", "_pods", "_put", "_touched", "_victims"),
+        *("_ages", "_at", "_changed", "_ending", "_holders", "_intents", "_is_spoken_for", "_kept_at", "_kept_of"),
+        *("_moving", "_numbers", "_of_gang", "_pods", "_put", "_touched", "_victims"),
     )
 
     def __init__(
@@ -54,6 +54,8 @@ class Intents:
         self._at: Membership[tuple[str, str]] = Membership()
         #: What is kept on a node, until something changes it: a node is counted several times between two changes.
         self._kept_at: dict[str, list[KeptRoom]] = {}
+        #: The same by intent, and then by node: a change to one intent leaves those beside it as they are.
+        self._kept_of: dict[str, dict[str, list[KeptRoom]]] = {}
         #: Ids by the gang (namespace and PodGroup) of the holders.
         self._of_gang: dict[tuple[str, str], dict[str, None]] = {}
         #: Ids of those with places for successors.
@@ -137,6 +139,7 @@ class Intents:
 
     def _change(self, intent: Intent) -> None:
         nodes = _nodes(intent)
+        self._kept_of.pop(intent.id, None)
         for node in nodes:
             self._kept_at.pop(node, None)
         self._changed(*nodes)
@@ -218,7 +221,7 @@ class Intents:
         known = self._kept_at.get(node)
         if known is None:
             here = sorted((self._ages[intent_id], intent_id) for intent_id, _ in self._at.at(node))
-            known = [room for _, intent_id in here for room in self._rooms(self._intents[intent_id], node)]
+            known = [room for _, intent_id in here for room in self._known_rooms(intent_id, node)]
             self._kept_at[node] = known
         return known
 
@@ -235,6 +238,13 @@ class Intents:
         demand = self._pods[uid].cls.demand
         places = (place for place in self._holders[uid].places if place.pod_uid == uid)
         return [Charge(pod_uid=uid, node=place.node, demand=demand, devices=place.devices) for place in places]
+
+    def _known_rooms(self, intent_id: str, node: str) -> list[KeptRoom]:
+        of_intent = self._kept_of.setdefault(intent_id, {})
+        known = of_intent.get(node)
+        if known is None:
+            known = of_intent[node] = self._rooms(self._intents[intent_id], node)
+        return known
 
     def _rooms(self, intent: Intent, node: str) -> list[KeptRoom]:
         """What it keeps for its holders, and separately for each successor of a victim."""

@@ -39,6 +39,11 @@ class KeptRoom(msgspec.Struct, frozen=True, gc=False):
     victims: frozenset[str]
 
     @property
+    def is_plain(self) -> bool:
+        """Whether no place has a part of a device, waits for a whole one, or asks extended resources."""
+        return not any(place.devices or place.emptied or place.demand.extended for place in self.places)
+
+    @property
     def of(self) -> str:
         """The id of the intent."""
         return self.intent_id.partition("/")[0]
@@ -55,8 +60,11 @@ def count_kept(
     # All are read before the first is charged: what one keeps is nothing that another's victims hold.
     known = {key for key, group in used.groups.items() if group.devices}
     for room in rooms:
-        _count_rows(used, room, bound, known=known, node=node, settings=settings)
-        _count_devices(used, room, known=known)
+        if room.is_plain:
+            _count_plain(used, room, bound)
+        else:
+            _count_rows(used, room, bound, known=known, node=node, settings=settings)
+            _count_devices(used, room, known=known)
     return used
 
 
@@ -91,6 +99,28 @@ def _count_rows(
     for name, amount in places.extended.items():
         more = max(0, amount - held.extended.get(name, 0))
         used.extended[name] = used.extended.get(name, 0) + more
+
+
+def _count_plain(used: Occupancy, room: KeptRoom, bound: Mapping[str, PodRecord]) -> None:
+    """The same for places that ask only what every node has: most do, and a node is counted often."""
+    cpu_milli = mem_mib = ephemeral_mib = gpus = 0
+    pods = len(room.places)
+    for place in room.places:
+        asked = place.demand
+        cpu_milli, mem_mib = cpu_milli + asked.cpu_milli, mem_mib + asked.mem_mib
+        ephemeral_mib, gpus = ephemeral_mib + asked.ephemeral_mib, gpus + asked.gpus
+    for uid in room.victims:
+        victim = bound.get(uid)
+        if victim is not None:
+            had = victim.cls.demand
+            cpu_milli, mem_mib = cpu_milli - had.cpu_milli, mem_mib - had.mem_mib
+            ephemeral_mib, gpus, pods = ephemeral_mib - had.ephemeral_mib, gpus - had.gpus, pods - 1
+    used.cpu_milli += max(0, cpu_milli)
+    used.mem_mib += max(0, mem_mib)
+    used.ephemeral_mib += max(0, ephemeral_mib)
+    used.pods += max(0, pods)
+    used.gpus += max(0, gpus)
+    used.kept_gpus += max(0, gpus)
 
 
 def _opened(room: KeptRoom, known: set[str]) -> dict[str, str]:

@@ -7,7 +7,9 @@ judgements of filters survive nodes that come and go.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from itertools import count
+from operator import gt
 from typing import Final, Self
 
 import msgspec
@@ -187,13 +189,15 @@ class Ledger:
         self.numa_free.pop(name, None)
         total = self.amounts(node.capacity, pods=node.pods, most=MOST_HAD)
         free, devices = total - self.used(used), devices_of(used)
-        was_free, had = self.table.free[:, row].copy(), self.table.devices[row]
+        was_free, had = self.table.free[:, row].tolist(), self.table.devices[row]
         self.table.total[:, row] = total
         self.table.free[:, row] = free
         self.table.put_devices(row, node, devices)
-        if may_help := bool((free > was_free).any()) or may_take_more(had, devices):
+        # A few numbers: NumPy takes longer to begin than lists do to end.
+        is_free = free.tolist()
+        if may_help := any(map(gt, is_free, was_free)) or may_take_more(had, devices):
             self.changes.note(row, may_help=may_help)
-        elif devices != had or (free != was_free).any():
+        elif devices != had or is_free != was_free:
             self.changes.note(row, may_help=False)
 
     def differences(self, name: str, used: Occupancy) -> list[str]:
@@ -221,18 +225,23 @@ class Ledger:
 
     def amounts(self, demand: Demand, *, pods: int, most: int = MOST_ASKED) -> Int64s:
         """A demand as one number per resource, at most ``most``. Resources that no node has are left out."""
-        resources = self.table.resources
-        amounts = np.zeros(len(resources), np.int64)
         known = (demand.cpu_milli, demand.mem_mib, demand.ephemeral_mib, pods, demand.gpus)
-        amounts[: len(known)] = [min(amount, most) for amount in known]
-        for name, amount in demand.extended:
-            if name in resources:
-                amounts[resources.index(name)] = min(amount, most)
-        return amounts
+        return self._by_resource(known, demand.extended, most)
 
     def used(self, used: Occupancy) -> Int64s:
         """What a node was counted to use, as one number per resource."""
-        return self.amounts(_used(used), pods=used.pods)
+        known = (used.cpu_milli, used.mem_mib, used.ephemeral_mib, used.pods, used.gpus)
+        return self._by_resource(known, used.extended.items(), MOST_ASKED)
+
+    def _by_resource(self, known: tuple[int, ...], extended: Iterable[tuple[str, int]], most: int) -> Int64s:
+        """One number per resource, at most ``most``. ``known``: of those that every node has, in their order."""
+        resources = self.table.resources
+        amounts = [min(most, amount) for amount in known]
+        amounts += [0] * (len(resources) - len(amounts))
+        for name, amount in extended:
+            if name in resources:
+                amounts[resources.index(name)] = min(amount, most)
+        return np.array(amounts, np.int64)
 
     def in_order(self) -> InOrder:
         """Rows that have a node, by node name; kept until a node changes."""
@@ -402,17 +411,7 @@ class Ledger:
 
 def devices_of(used: Occupancy) -> tuple[Device, ...]:
     """The shared devices of a node as it was counted, by group."""
-    return tuple(device(used.groups[key]) for key in sorted(used.groups))
-
-
-def _used(used: Occupancy) -> Demand:
-    return Demand(
-        cpu_milli=used.cpu_milli,
-        mem_mib=used.mem_mib,
-        ephemeral_mib=used.ephemeral_mib,
-        gpus=used.gpus,
-        extended=tuple(used.extended.items()),
-    )
+    return tuple(device(used.groups[key]) for key in sorted(used.groups)) if used.groups else ()
 
 
 def _grouping(node: NodeRecord) -> tuple[object, ...]:

@@ -197,21 +197,27 @@ def occupancy(
     for pod in bound:
         used.take(pod.cls.demand, node, is_reservation=pod.is_reservation)
     for pod in bound:
-        if not pod.is_reservation:
+        if pod.held and not pod.is_reservation:
             _count_held(used, pod, smallest_card_mib=node.smallest_card_mib if node else 0)
     _count_charges(used, charges, node)
-    _count_coming_reservations(used, settings)
-    for group in used.groups.values():
-        if group.devices:
-            used.take_devices(group.resource, group.devices)
-    for resource, lost in _count_lost(used.groups.values()).items():
-        used.take_devices(resource, lost)
+    if used.groups:
+        _count_groups(used, settings)
     if node is not None and used.has_claimed_gpus:
         used.barred_gpus = max(0, node.capacity.gpus - used.gpus)
         used.gpus += used.barred_gpus
     if node is not None and any(pod.has_legacy_slice for pod in bound):
         _count_all_slices(used, node)
     return used
+
+
+def _count_groups(used: Occupancy, settings: Settings) -> None:
+    """Count the devices of groups, and reservations to come."""
+    _count_coming_reservations(used, settings)
+    for group in used.groups.values():
+        if group.devices:
+            used.take_devices(group.resource, group.devices)
+    for resource, lost in _count_lost(used.groups.values()).items():
+        used.take_devices(resource, lost)
 
 
 def _count_all_slices(used: Occupancy, node: NodeRecord) -> None:

@@ -178,7 +178,10 @@ class Table:
 
     def put_devices(self, column: int, node: NodeRecord, devices: tuple[Device, ...]) -> None:
         """Write the shared devices of one node. Its free GPUs have to be right before."""
-        self.devices[column] = devices
+        had, self.devices[column] = self.devices[column], devices
+        if not devices:  # of most nodes, each time that one is counted
+            self._put_none(column, node, has_open=bool(had))
+            return
         self._ensure_slots(len(devices))
         self._close(column)
         for slot, dev in enumerate(devices):
@@ -194,6 +197,13 @@ class Table:
             sum(dev.is_silent for dev in devices),
             sum(dev.is_ill for dev in devices),
         )
+
+    def _put_none(self, column: int, node: NodeRecord, *, has_open: bool) -> None:
+        """Write that a node has no shared devices. ``has_open``: whether slots are open of those that it had."""
+        if has_open:
+            self._close(column)
+        left = self._left_milli(column)
+        self.extra[:, column] = (left, 0, 0, node.largest_card_mib, node.is_mig, node.is_multiplied, 0, 0, 0)
 
     def put_device(self, column: int, slot: int, node: NodeRecord, dev: Device) -> None:
         """Write one device of a node, or a new one behind the last. Its free GPUs have to be right before."""

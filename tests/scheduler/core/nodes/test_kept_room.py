@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpu.handover import PlannedDevice
 from scheduler.core.cluster import Cluster
+from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.room import Action, Intent, Place, Victim
+from scheduler.core.model.settings import Settings
+from scheduler.core.nodes.kept_room import KeptPlace, KeptRoom, count_kept
+from scheduler.core.nodes.node_usage import Occupancy
 from scheduler.core.nodes.table import CPU, GPUS, PODS
 from tests.scheduler.core.objects import NANO, Fed, bound, cluster, feed, free_gpus, node, pod, reservation
 
@@ -59,6 +66,37 @@ def test_charged_is_what_places_need_beyond_what_victims_hold(
     made = cluster(node(), *pods, pod("h", gpus=asked))
     made.commits.intents.put(intent(place("h"), victims=tuple(victims)))
     assert free_gpus(made) == free
+
+
+_AMOUNT = st.integers(0, 4)
+_DEMANDS = st.lists(
+    st.builds(Demand, cpu_milli=_AMOUNT, mem_mib=_AMOUNT, ephemeral_mib=_AMOUNT, gpus=_AMOUNT), min_size=1, max_size=3
+)
+
+
+@given(_DEMANDS, _DEMANDS, st.integers(0, 3))
+def test_places_that_ask_only_what_every_node_has_are_counted_as_all_others_are(
+    asked: list[Demand], had: list[Demand], gone: int
+) -> None:
+    victims = [bound(pod(f"v{at}"), "n1") for at in range(len(had))]
+    made = cluster(node(), *victims)
+    records = [made.pod(f"uid-v{at}") for at in range(len(had))]
+    there = [
+        msgspec.structs.replace(record, cls=msgspec.structs.replace(record.cls, demand=demand))
+        for record, demand in zip(records, had, strict=True)
+        if record is not None
+    ]
+
+    def counted(*, is_plain: bool) -> tuple[int, ...]:
+        """An amount of nothing makes a place one that asks more than every node has."""
+        extended = () if is_plain else (("example.com/none", 0),)
+        places = [KeptPlace("uid-h", msgspec.structs.replace(each, extended=extended)) for each in asked]
+        room = KeptRoom("i", tuple(places), frozenset(each.uid for each in there))
+        assert room.is_plain == is_plain
+        used = count_kept(Occupancy(), [room], pods=there[gone:], node=None, settings=Settings())
+        return used.cpu_milli, used.mem_mib, used.ephemeral_mib, used.pods, used.gpus, used.kept_gpus
+
+    assert counted(is_plain=True) == counted(is_plain=False)
 
 
 def test_what_a_victim_leaves_is_kept_and_what_is_free_beside_stays_usable() -> None:
