@@ -19,7 +19,7 @@ from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.need import Need
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.sifting import Sieve, Sifted
-from scheduler.core.room.tenants import Tenants, tenants
+from scheduler.core.room.tenants import Tenants
 from scheduler.core.room.trial import Trial
 
 
@@ -58,7 +58,7 @@ class Ground:
     def tenants(self) -> Tenants:
         """Shared devices, read when they are first asked for."""
         if self._tenants is None:
-            self._tenants = tenants(self.trial, self.trial.residents)
+            self._tenants = self.trial.tenants_read.of(self.trial, self.trial.residents)
         return self._tenants
 
     def rules(self, action: Action, claim: Resources) -> Rules:

@@ -86,6 +86,8 @@ class ResidentTable:
         self._positions: tuple[Mapping[str, int], int, Int64s] | None = None
         #: How often something changed by which a pod may be evicted that was kept before, or the other way round.
         self.changes = 0
+        #: How often rows came to hold another unit, or none.
+        self.reads = 0
 
     def copy(self) -> ResidentTable:
         """The same units in a table of its own."""
@@ -151,6 +153,7 @@ class ResidentTable:
             self._read(key, trial)
 
     def _clear(self) -> None:
+        self.reads += 1
         self._first, self._kept = {}, {}
         self.units, self.pods = Columns(_UNIT), Columns(_POD)
         self.residents, self._surplus, self.row_of, self.movable, self._tree = [], {}, {}, {}, None
@@ -235,6 +238,7 @@ class ResidentTable:
         return row
 
     def _drop(self, key: Key) -> None:
+        self.reads += 1
         row = self._first.pop(key, EMPTY) if key[1] else self._row_alone(key[2])
         while row != EMPTY:
             row = self._drop_unit(row)

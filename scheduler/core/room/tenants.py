@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.nodes.table import Bools, Device, Int64s
 from scheduler.core.room.columns import EMPTY
-from scheduler.core.room.table import ResidentTable
-from scheduler.core.room.trial import Trial
+
+if TYPE_CHECKING:
+    from scheduler.core.room.table import ResidentTable
+    from scheduler.core.room.trial import Trial
 
 
 @dataclass(slots=True)
@@ -72,6 +75,25 @@ class Tenants:
         has = np.zeros(len(self.devices), np.bool_)
         has[self.of_device] = True
         return left, has & (stays == 0)
+
+
+@dataclass(slots=True)
+class TenantsRead:
+    """Tenants as searches on one statement read them: again only once a change stands that did not, or units changed.
+
+    A search leaves the statement as it was, and most find nobody: the next one would read the same.
+    """
+
+    _last: object | None = None
+    _reads: int = -1
+    _known: Tenants | None = None
+
+    def of(self, trial: Trial, table: ResidentTable) -> Tenants:
+        """The tenants of all devices."""
+        if self._known is None or self._last is not trial.statement.last or self._reads != table.reads:
+            self._last, self._reads = trial.statement.last, table.reads
+            self._known = tenants(trial, table)
+        return self._known
 
 
 def tenants(trial: Trial, table: ResidentTable) -> Tenants:

@@ -17,6 +17,7 @@ from scheduler.core.queues.accounts import Accounts
 from scheduler.core.queues.queues import Queues
 from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.need import Need
+from scheduler.core.room.tenants import TenantsRead
 from scheduler.core.snapshot.statement import Statement
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Trial:
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     evicted: Mapping[str, Evicted] = field(default_factory=dict)
     settings: RoomSettings = _DEFAULTS
+    #: Of searches on this statement.
+    tenants_read: TenantsRead = field(default_factory=TenantsRead)
     #: What budgets say of pods; what was looked up for one search is known in the next.
     counted: Budgets = field(init=False)
 

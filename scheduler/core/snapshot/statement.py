@@ -381,6 +381,11 @@ class Statement:
         choosing = self.binding.take_effort() + self.allocating.take_effort() + self.aligning.take_effort()
         return self.counts.take_effort() + choosing
 
+    @property
+    def last(self) -> object | None:
+        """The last change that stands. As long as it is this very object, all is as it was."""
+        return self._journal[-1] if self._journal else None
+
     def checkpoint(self) -> int:
         """A point to come back to."""
         return len(self._journal)

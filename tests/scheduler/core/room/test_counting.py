@@ -156,3 +156,29 @@ def test_where_no_node_is_left_the_pods_that_were_bound_to_them_hold_nothing() -
     trial = trial_of(cluster(*asked, running("x", "a", "gone", gpus=1, priority=50)))
     assert _counting(trial).without(trial.residents.is_filled()).tolist() == []
     assert find_room(need_of(trial, "mine"), trial) == NoRoom(bound=Bound.NODES)
+
+
+def test_tenants_are_read_again_once_a_change_stands_that_did_not() -> None:
+    half = NANO // 2
+    shared = device("g", "n1", x=half, y=half), sharing("x", "a", "n1", "g", half), sharing("y", "a", "n1", "g", half)
+    trial = trial_of(cluster(node("n1", 2), queue("a"), *shared, waiting("mine", "a", gpus=1)))
+    trial.residents.refresh(trial)
+
+    def free() -> list[int]:
+        found = trial.tenants_read.of(trial, trial.residents)
+        assert found.devices == tenants(trial, trial.residents).devices
+        return [each.free_nano for each in found.devices]
+
+    before, mark = trial.tenants_read.of(trial, trial.residents), trial.statement.checkpoint()
+    assert free() == [0]
+    trial.statement.evict(trial.pods.records["uid-x"])
+    trial.statement.rollback(mark)
+    assert trial.tenants_read.of(trial, trial.residents) is before
+    trial.statement.evict(trial.pods.records["uid-x"])
+    assert free() == [half]
+    trial.statement.rollback(mark)
+    assert free() == [0]
+    trial.residents.mark(trial.pods.records["uid-y"])
+    trial.residents.refresh(trial)
+    assert trial.tenants_read.of(trial, trial.residents) is not before
+    assert free() == [0]
