@@ -20,6 +20,7 @@ from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.nodes.table import GPUS, Bools, Device
 from scheduler.core.room.columns import EMPTY
 from scheduler.core.room.counting import Counting, free_now
+from scheduler.core.room.kept_slots import KeptSlots
 from scheduler.core.room.need import Need
 from scheduler.core.room.slots import asked, slots
 from scheduler.core.room.tenants import Tenants
@@ -60,10 +61,11 @@ def _wanted(need: Need) -> int:
     return min(len(need.pods), max(need.quorum.of_all, need.quorum.costs(need.pods)[0]))
 
 
-def reach(trial: Trial, wanted: Least) -> bool:
-    """Whether nodes hold a need as the statement stands, as far as counting tells."""
+def reach(trial: Trial, wanted: Least, kept: KeptSlots | None = None) -> bool:
+    """Whether nodes hold a need as the statement stands, as far as counting tells. ``kept``: of that statement."""
     for cls, count in wanted.pods.items():
-        if int(np.minimum(slots(trial.statement, cls), count).sum()) < count:
+        held = slots(trial.statement, cls) if kept is None else kept.of(cls)
+        if int(np.minimum(held, count).sum()) < count:
             return False
     return len(wanted.pods) < 2 or all(_suffice(trial, wanted, None))
 

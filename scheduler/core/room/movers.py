@@ -15,6 +15,7 @@ import numpy as np
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Bools, Int64s
 from scheduler.core.room import protection
+from scheduler.core.room.kept_slots import KeptSlots
 from scheduler.core.room.trial import Trial
 from scheduler.core.room.units import Resident, amounts
 
@@ -29,6 +30,11 @@ class Movers:
     trial: Trial
     #: By queue, how long its groups run before they may be moved.
     _unmoved_ns: dict[int, int] = field(default_factory=dict)
+
+    @cached_property
+    def slots(self) -> KeptSlots:
+        """What nodes hold of classes, as the statement stands whenever that is asked."""
+        return KeptSlots(self.trial.statement)
 
     @cached_property
     def free_nano(self) -> int:

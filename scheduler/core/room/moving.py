@@ -92,7 +92,7 @@ class _Moving:
 
     def __post_init__(self) -> None:
         self._mark = self._checkpoint()
-        self.elsewhere = Elsewhere(self.trial.statement)
+        self.elsewhere = Elsewhere(self.trial.statement, self.movers.slots)
         self.vacating = Vacating(self.need, self.trial, self.movers)
 
     def _checkpoint(self) -> tuple[int, int]:
@@ -125,17 +125,13 @@ class _Moving:
         self.placed += pods
 
     # --- who is moved --------------------------------------------------------------------------------------------
-    def _begin_again(self) -> None:
-        self._rollback(self._mark)
-        self.elsewhere.has_changed()
-
     def _enough(self, by_node: Sequence[tuple[str, Sequence[Resident]]]) -> list[Resident] | None:
         """Groups that can be moved so that the need fits; None if that is not found.
 
         What was moved off a node comes back if no place was gained by it.
         """
         moved: dict[Resident, None] = {}
-        self._begin_again()
+        self._rollback(self._mark)
         self.elsewhere.choose_none()
         for node, units in by_node:
             if not moved and node in self._barren:
@@ -151,7 +147,6 @@ class _Moving:
                 continue
             if len(moved) > len(before):
                 self._rollback(mark)
-                self.elsewhere.has_changed()
             moved = before
             self.elsewhere.leave(node)
             if not moved:
@@ -196,7 +191,6 @@ class _Moving:
                 self._rollback(mark)
                 return None
             places.append(place)
-        self.elsewhere.has_changed()
         return places
 
     def _release(self, unit: Resident) -> None:
@@ -230,7 +224,7 @@ class _Moving:
 
     def _tried(self, units: Sequence[Resident]) -> Moves | None:
         """These groups moved, and then the need placed, from the beginning; None if one of them does not fit."""
-        self._begin_again()
+        self._rollback(self._mark)
         moved = list[Place]()
         self._spend(len(self.need.pods))
         for unit in units:

@@ -15,7 +15,7 @@ from gpu.request import FractionAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.pod_class import PodClass
-from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Bools, Int64s
+from scheduler.core.nodes.table import GPUS, IDLE, LEAVING, Bools, Int64s, Selection
 from scheduler.core.snapshot.node_mask import all_but
 from scheduler.core.snapshot.statement import Statement
 
@@ -43,10 +43,10 @@ def may_be(statement: Statement, way: PodClass) -> Bools:
     return there if mask is None else there & mask
 
 
-def of_way(statement: Statement, way: PodClass, at: slice = _ALL) -> Int64s:
+def of_way(statement: Statement, way: PodClass, at: Selection = _ALL) -> Int64s:
     """How many pods of one request these positions hold, if they may be there."""
     asks = way.request.shared
-    found = np.full(len(range(*at.indices(len(statement.nodes)))), MANY, np.int64)
+    found = np.full(len(statement.table.free[GPUS, at]), MANY, np.int64)
     for row, amount in asked(statement, way):
         np.minimum(found, _free(statement, row, at) // amount, out=found)
     if asks:
@@ -61,7 +61,7 @@ def asked(statement: Statement, way: PodClass) -> list[tuple[int, int]]:
     return statement.amounts(way.demand)
 
 
-def _free(statement: Statement, row: int, at: slice) -> Int64s:
+def _free(statement: Statement, row: int, at: Selection) -> Int64s:
     table = statement.table
     free: Int64s = table.free[row, at]
     if row == GPUS:
@@ -69,7 +69,7 @@ def _free(statement: Statement, row: int, at: slice) -> Int64s:
     return free
 
 
-def _of_shares(statement: Statement, asks: tuple[SharedAsk, ...], at: slice) -> Int64s | int:
+def _of_shares(statement: Statement, asks: tuple[SharedAsk, ...], at: Selection) -> Int64s | int:
     """By the parts of cards: as many of the smallest as there are, by how many parts one pod asks."""
     smallest = min(map(least_nano, asks))
     if smallest <= 0:

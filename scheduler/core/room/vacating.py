@@ -17,7 +17,7 @@ from scheduler.core.nodes.table import Int64s
 from scheduler.core.room import bounds
 from scheduler.core.room.movers import Movers
 from scheduler.core.room.need import Need
-from scheduler.core.room.slots import may_be, slots
+from scheduler.core.room.slots import may_be
 from scheduler.core.room.trial import Trial
 from scheduler.core.room.units import Resident
 
@@ -38,16 +38,16 @@ class Vacating:
         self.wanted = bounds.least(self.need, self.trial)
         self.says_all = not self.reaches()
         if self.says_all:
-            self._before = {cls: slots(self.trial.statement, cls) for cls in self.wanted.pods}
+            self._before = {cls: self.movers.slots.of(cls).copy() for cls in self.wanted.pods}
 
     def reaches(self) -> bool:
         """Whether nodes hold the need as things are on paper, as far as counting tells."""
-        return bounds.reach(self.trial, self.wanted)
+        return bounds.reach(self.trial, self.wanted, self.movers.slots)
 
     def places(self) -> int:
         """Places that nodes have for the pods of the need: each node as many of a class as are asked in all at most."""
-        statement = self.trial.statement
-        return sum(int(np.minimum(slots(statement, cls), count).sum()) for cls, count in self.wanted.pods.items())
+        held = self.movers.slots.of
+        return sum(int(np.minimum(held(cls), count).sum()) for cls, count in self.wanted.pods.items())
 
     def worth(self) -> Sequence[tuple[str, Sequence[Resident]]]:
         """Nodes that may gain a place if all is moved off them that may be, as ``Movers.by_node`` has them.
