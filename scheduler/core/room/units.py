@@ -109,9 +109,10 @@ class Reader:
         leaf = self.trial.accounts.tree.leaf(pods[0].queue if group is None else group.queue)
         if not isinstance(leaf, TreeQueue):
             return
-        leaving = self.trial.taken | self.trial.leaving
-        staying = [pod for pod in pods if not pod.deleting and pod.uid not in leaving]
-        self._keep(Kept.BUSY, leaf, (pod for pod in pods if pod.deleting or pod.uid in self.trial.taken))
+        # Only asked whether they have a pod: thousands of pods may be taken, and groups are read one by one.
+        taken, leaving = self.trial.taken, self.trial.leaving
+        staying = [pod for pod in pods if not (pod.deleting or pod.uid in taken or pod.uid in leaving)]
+        self._keep(Kept.BUSY, leaf, (pod for pod in pods if pod.deleting or pod.uid in taken))
         if group is None:
             self._alone(staying, leaf)
         elif staying:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.room import Kept
@@ -44,6 +46,24 @@ def test_above_the_minimum_pods_go_one_by_one_the_last_first_and_then_the_core(
     minimum: int, units: list[tuple[list[str], bool]]
 ) -> None:
     assert _units(pod_group("g", minimum, queue="a"), *_gang(4)) == units
+
+
+class _NotRead(frozenset[str]):
+    """A set that is only asked whether it has a pod: it may have thousands, and groups are read one by one."""
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("all of them were read")
+
+    @override
+    def __or__(self, other: object) -> NoReturn:
+        raise AssertionError("all of them were read")
+
+
+def test_for_one_group_not_all_pods_are_read_that_are_taken_or_leave() -> None:
+    objects = [*_gang(2), running("p", "a", "n1", gpus=1), running("q", "a", "n1", gpus=1)]
+    units = _units(*objects, taken=_NotRead({"uid-p", "uid-m0"}), leaving=_NotRead({"uid-q"}))
+    assert units == [(["m1"], True)]
 
 
 def test_of_a_gang_that_runs_below_its_minimum_all_is_core() -> None:
