@@ -31,7 +31,7 @@ from simulator.virtualtime import VirtualTimeLoop
 from tests.whole import IS_WHOLE
 from tools.cluster.plane import ControlPlane
 
-pytest_plugins = ["tests.durations", "tests.marked"]
+pytest_plugins = ["tests.durations", "tests.marked", "tests.importing"]
 
 AnyioBackend = tuple[str, dict[str, Any]]
 
