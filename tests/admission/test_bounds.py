@@ -12,7 +12,7 @@ from admission.bounds import Bounds
 from admission.review import PodAdmission
 from admission.settings import Settings
 from tests.admission.pods import Raw, half, pod, review
-from tests.admission.test_every_cost import calls
+from tests.calls import calls
 from wire import names
 
 BOUNDS = Bounds()

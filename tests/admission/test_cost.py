@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections.abc import Callable
-from types import FrameType
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +13,7 @@ import pytest
 from admission.bounds import Bounds
 from admission.review import PodAdmission
 from admission.settings import Settings
+from tests.calls import calls
 from wire import names
 
 Manifest = dict[str, Any]
@@ -55,19 +54,7 @@ def _calls(pod: Manifest) -> int:
     """Python functions entered and C functions called to judge the pod."""
     admission = PodAdmission(_UNBOUNDED, rng=random.Random(1))
     review = _review(pod)
-    count = 0
-
-    def counted(_frame: FrameType, event: str, _arg: object) -> None:
-        nonlocal count
-        count += event in {"call", "c_call"}
-
-    sys.setprofile(counted)
-    try:
-        admission.mutating(review)
-        admission.validating(review)
-    finally:
-        sys.setprofile(None)
-    return count
+    return calls(lambda: (admission.mutating(review), admission.validating(review)))
 
 
 @pytest.mark.parametrize("wide", _WIDE.values(), ids=_WIDE)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -16,6 +12,7 @@ from admission.settings import Choices, Settings
 from tests.admission.pods import Raw, review
 from tests.admission.test_dialects import raw
 from tests.admission.worst import Grow, families, largest, longest, structures
+from tests.calls import calls
 from tests.gpu.dialects.everyrow import Case, every_row
 from tests.whole import IS_WHOLE
 
@@ -28,23 +25,6 @@ STEEP = 1.75 * MORE
 UNBOUNDED = Bounds(containers=10**6, resources=10**6, entries=10**7)
 #: What one review of a pod of ours may spend at most, in calls: of the largest pods 260,000 were seen, some 15 ms.
 MOST_CALLS = 300_000
-
-
-def calls(work: Callable[[], object]) -> int:
-    """How many functions are called, of Python and of C: the same on every machine."""
-    count = 0
-
-    def counted(_: FrameType, event: str, __: Any) -> None:
-        nonlocal count
-        count += event in {"call", "c_call"}
-
-    before = sys.getprofile()
-    sys.setprofile(counted)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 def cost(case: Case, pod: Raw) -> int:

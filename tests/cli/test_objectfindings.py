@@ -14,7 +14,8 @@ from cli.main import main
 from cli.objectfindings import said_of_objects
 from cli.podfiles import Placed
 from tests.admission.objects.queues import Raw, gpus, raw, raw_group
-from tests.admission.test_every_cost import STEEP, calls
+from tests.admission.test_every_cost import STEEP
+from tests.calls import calls
 
 
 def written(folder: Path, *objects: Raw | str) -> str:

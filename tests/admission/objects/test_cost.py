@@ -9,7 +9,8 @@ import pytest
 from admission.objects.others import Others
 from admission.objects.review import ObjectAdmission
 from tests.admission.objects.queues import Raw, beside, gpus, group_review, queue, queue_review, raw, raw_group
-from tests.admission.test_every_cost import STEEP, calls
+from tests.admission.test_every_cost import STEEP
+from tests.calls import calls
 
 TIMES, MORE = 100, 4
 
