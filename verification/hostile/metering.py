@@ -44,26 +44,29 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Meter:
-    """Counts lines of ours. ``found``: where the budget was passed; ``most``: the largest turn, and where it was."""
+    """Counts lines of ours. ``found``: where the budget was passed; ``most``: the largest turn that ended."""
 
     budget: Budget
     found: list[Violation] = field(default_factory=list)
     most: int = 0
-    where: str = ""
     total: int = 0
-    _turn: int = 0
+    #: What ``total`` was when this turn began, and what it may be at its end.
+    _began: int = 0
+    _limit: int = 0
     #: File -> whether it is ours.
     _files: dict[str, bool] = field(default_factory=dict)
 
     @contextmanager
     def counting(self) -> Iterator[None]:
         """Count inside of the block, on this thread."""
+        self._end_turn()
         before = sys.gettrace()
         sys.settrace(self._called)
         try:
             yield
         finally:
             sys.settrace(before)
+            self._end_turn()
 
     @contextmanager
     def of_one_pod(self, name: str) -> Iterator[None]:
@@ -77,7 +80,7 @@ class Meter:
     def _called(self, frame: FrameType, _event: str, _arg: Any) -> Any:
         code = frame.f_code
         if code is _TURN:
-            self._turn = 0
+            self._end_turn()
             return None
         name = code.co_filename
         is_ours = self._files.get(name)
@@ -85,15 +88,17 @@ class Meter:
             is_ours = self._files[name] = name.startswith(_OURS) and not name.startswith(_NOT_OURS)
         return self._line if is_ours else None
 
-    def _line(self, frame: FrameType, event: str, _arg: Any) -> Any:
+    def _line(self, frame: FrameType, event: str, _arg: Any) -> None:
+        """Count one line. Called for each, so it does no more than it must; None keeps it for the next one."""
         if event == "line":
             self.total += 1
-            self._turn += 1
-            if self._turn > self.most:
-                self.most, self.where = self._turn, frame.f_code.co_qualname
-            if self._turn == self.budget.turn + 1:
+            if self.total == self._limit:
                 self._add(f"more than {self.budget.turn:,} lines in one turn: at {_place(frame)}")
-        return self._line
+
+    def _end_turn(self) -> None:
+        self.most = max(self.most, self.total - self._began)
+        self._began = self.total
+        self._limit = self.total + self.budget.turn + 1
 
     def _add(self, text: str) -> None:
         self.found.append(Violation(WORK, asyncio.get_running_loop().time(), text))
