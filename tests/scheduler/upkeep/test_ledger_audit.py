@@ -32,7 +32,7 @@ class Told(Unobserved):
 
 def made(nodes: int) -> tuple[Cache, Told]:
     cache = Cache(Cluster(Settings()))
-    feed(cache.cluster, *(node(f"n{number:02}", gpus=4) for number in range(nodes)), pod("w", gpus=1, bound_to="n03"))
+    feed(cache.cluster, *(node(f"n{number:03}", gpus=4) for number in range(nodes)), pod("w", gpus=1, bound_to="n003"))
     cache.cluster.refresh()
     return cache, Told()
 
@@ -47,7 +47,7 @@ async def test_a_ledger_that_is_right_is_left_alone() -> None:
     assert (told.differences, cache.cluster.generation) == (0, generation)
 
 
-@pytest.mark.parametrize("name", ["n00", "n03", "n39"])
+@pytest.mark.parametrize("name", ["n000", "n003", "n039"])
 async def test_a_row_that_is_wrong_is_found_on_whatever_node_told_and_mended(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -65,9 +65,27 @@ async def test_a_row_that_is_wrong_is_found_on_whatever_node_told_and_mended(
     assert cache.cluster.validate() == []
 
 
+@pytest.mark.parametrize(("nodes", "mended_s"), [(4, 11.5), (40, 13.5), (200, 26.5)])
+async def test_a_round_begins_ten_seconds_after_the_one_before_and_not_before_that_has_ended(
+    nodes: int, mended_s: float
+) -> None:
+    """The row of the last node goes wrong when the first round is over, or just has passed it."""
+    cache, told = made(nodes)
+    ledger, first_round_s = cache.cluster.ledger, -(-nodes // 16) + 0.5
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(Recounting(cache, told).run)
+        await anyio.sleep(first_round_s)
+        ledger.table.free[GPUS, ledger.row_of[max(ledger.row_of)]] += 1
+        await anyio.sleep(mended_s - 1 - first_round_s)
+        assert told.differences == 0
+        await anyio.sleep(1)
+        assert told.differences == 1
+        tasks.cancel_scope.cancel()
+
+
 async def test_a_node_that_is_to_be_counted_anyway_is_not_judged_before() -> None:
     cache, told = made(2)
-    feed(cache.cluster, pod("late", gpus=2, bound_to="n01"))
+    feed(cache.cluster, pod("late", gpus=2, bound_to="n001"))
     recounting = Recounting(cache, told)
     recounting.look()
     assert told.differences == 0
