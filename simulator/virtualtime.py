@@ -202,26 +202,35 @@ def _place(task: asyncio.Task[Any]) -> str:
 
 
 class _JumpingSelector(selectors.BaseSelector):
-    """Polls the real selector without waiting; a wait becomes a jump of the clock."""
+    """Polls the real selector without waiting; a wait becomes a jump of the clock.
+
+    It does not poll where there is one file only, the loop's own pipe: that wakes a loop that waits, and this one never
+    waits.
+    """
 
     def __init__(self, jump: Callable[[float | None], None]) -> None:
         self._real = selectors.DefaultSelector()
         self._jump = jump
+        self._files = 0
 
     @override
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = self._real.select(0)
+        ready = self._real.select(0) if self._files > 1 else []
         if not ready and (timeout is None or timeout > 0):
             self._jump(timeout)
         return ready
 
     @override
     def register(self, fileobj: FileDescriptorLike, events: int, data: Any = None) -> selectors.SelectorKey:
-        return self._real.register(fileobj, events, data)
+        key = self._real.register(fileobj, events, data)
+        self._files += 1
+        return key
 
     @override
     def unregister(self, fileobj: FileDescriptorLike) -> selectors.SelectorKey:
-        return self._real.unregister(fileobj)
+        key = self._real.unregister(fileobj)
+        self._files -= 1
+        return key
 
     @override
     def close(self) -> None:
