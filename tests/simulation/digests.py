@@ -1,4 +1,4 @@
-"""Digests of hostile runs, of this process and of others: ``python -m tests.simulation.digests KIND SEED...``.
+"""Digests of hostile runs, of this process and of others: ``python -m tests.simulation.digests KIND:SEED...``.
 
 A digest is of all writes. Processes differ in how they hash strings, by which sets and what hashes objects are ordered.
 """
@@ -41,10 +41,10 @@ def digest(kind: Kind, seed: int) -> str:
     return run(scenario(kind, seed), limit_cpu_s=_LIMIT_CPU_S).digest
 
 
-def in_another_process(kind: Kind, seeds: Iterable[int], *, hash_seed: str) -> list[str]:
-    """The digests of these seeds in a process with this PYTHONHASHSEED."""
+def in_another_process(runs: Iterable[tuple[Kind, int]], *, hash_seed: str) -> list[str]:
+    """The digests of these runs in a process with this PYTHONHASHSEED. Its start takes as long as some runs."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.simulation.digests", kind.value, *map(str, seeds)],
+        [sys.executable, "-m", "tests.simulation.digests", *(f"{kind.value}:{seed}" for kind, seed in runs)],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         check=True,
         capture_output=True,
@@ -54,4 +54,5 @@ def in_another_process(kind: Kind, seeds: Iterable[int], *, hash_seed: str) -> l
 
 
 if __name__ == "__main__":
-    print(*(digest(Kind(sys.argv[1]), int(each)) for each in sys.argv[2:]))
+    asked = (each.split(":") for each in sys.argv[1:])
+    print(*(digest(Kind(kind), int(seed)) for kind, seed in asked))
