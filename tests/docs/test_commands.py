@@ -5,6 +5,9 @@ What the comments above them mean stands in docs/design/documentation.md.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import io
 import os
 import re
 import shutil
@@ -73,17 +76,23 @@ def test_what_is_made_is_a_target(page: Path) -> None:
     assert named - known == set()
 
 
+@functools.cache
+def _help(command: str) -> tuple[object, str]:
+    """The exit code and what is printed. Pages show the same few commands, and each call makes all parsers."""
+    with contextlib.redirect_stdout(io.StringIO()) as told, pytest.raises(SystemExit) as ended:
+        main([*command.split(), "--help"])
+    return ended.value.code, told.getvalue()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_a_command_of_ours_is_there_with_its_options(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_of_ours_is_there_with_its_options(page: Path) -> None:
     for command in sorted(_shown(page)):
         found = re.match(
             r"(?:kubectl )?moorage ((?:admin )?[a-z][a-z-]*)((?: .*)?)$", command.partition("|")[0].partition("#")[0]
         )
         if found:
-            with pytest.raises(SystemExit) as ended:
-                main([*found[1].split(), "--help"])
-            assert ended.value.code == 0, command
-            told = capsys.readouterr().out
+            code, told = _help(found[1])
+            assert code == 0, command
             options = re.findall(r"(?<= )--[a-z][a-z-]*", found[2])
             assert [option for option in options if not re.search(rf"{option}\b", told)] == [], command
 
