@@ -93,6 +93,8 @@ class _Run:
     parts: Parts
     #: Is shown the cluster when it is ready.
     show: Callable[[World], None]
+    #: The run breaks off when this invariant is found broken. "": never.
+    until: str = ""
     log: EventLog = field(default_factory=EventLog)
     oversight: Oversight = field(init=False)
     marks: Marks = field(default_factory=Marks)
@@ -109,15 +111,15 @@ class _Run:
 
     async def go(self) -> None:
         """The whole run, on the event loop."""
-        with anyio.move_on_after(LIMIT_S) as limit:
+        with anyio.move_on_after(LIMIT_S) as limit, anyio.CancelScope() as whole:
             try:
-                await self._live()
+                await self._live(whole)
             except Exception as error:  # noqa: BLE001 - a component that dies of anything is what we are looking for
                 self._add(CRASH, told_error(error))
         if limit.cancelled_caught:
             self._add(HANG, f"given up after {LIMIT_S:.0f} virtual seconds")
 
-    async def _live(self) -> None:
+    async def _live(self, whole: anyio.CancelScope) -> None:
         scenario = self.scenario
         clock = VirtualClock(asyncio.get_running_loop())
         versions = Versions()
@@ -129,6 +131,8 @@ class _Run:
             self.log.start_s = world.checker.findings.start_s
             world.server.faults.on_answer += [self.log.answered, self.oversight.answered]
             world.nodes.witness.listeners += [self.log.witnessed, self.oversight.witnessed]
+            if self.until:
+                world.server.faults.on_answer.append(lambda *_: self._break_off(world, whole))
             self.marks.attend(world)
             self.room.attend(world)
             self.suggested.attend(world, clock)
@@ -155,6 +159,11 @@ class _Run:
             world.finish()
             self.oversight.weigh(world)
             self.ended_at_s = world.elapsed_s
+
+    def _break_off(self, world: World, whole: anyio.CancelScope) -> None:
+        """Looked at with each answer of the API server: a timer of its own would change the order of others."""
+        if world.checker.findings.broken(self.until):
+            whole.cancel()
 
     async def _rest(self, world: World) -> bool:
         """Wait until components of ours have written nothing for a while and every pod has settled.
@@ -223,13 +232,15 @@ def run(
     parts: Parts = PRODUCT,
     limit_cpu_s: float = LIMIT_CPU_S,
     show: Callable[[World], None] = lambda _: None,
+    until: str = "",
 ) -> Outcome:
     """Run a scenario, on an event loop of its own, with the components that ``parts`` names.
 
-    ``show`` is called with the cluster when it is ready, for callers that listen to it.
+    ``show`` is called with the cluster when it is ready, for callers that listen to it. ``until``: an invariant; the
+    run breaks off when the checker finds it broken, for callers that ask for nothing else.
     Raises simulator.shape.MalformedShape.
     """
-    running = _Run(scenario, parts, show)
+    running = _Run(scenario, parts, show, until)
     taker = LogTaker(running.log)
     try:
         with _listening(taker), processor_time(limit_cpu_s):

@@ -35,6 +35,13 @@ def test_a_run_without_trouble_holds() -> None:
     assert outcome.digest == run(TWO).digest
 
 
+@pytest.mark.parametrize(("until", "pods"), [("", 3), ("S2", 3), ("S1", 0)])
+def test_a_run_breaks_off_when_the_invariant_is_broken_that_it_was_to_run_until(until: str, pods: int) -> None:
+    outcome = run(TWO, show=lambda world: world.checker.findings.add("S1", 0.0, "of the test"), until=until)
+    assert outcome.broken == {"S1"}
+    assert outcome.pods == pods
+
+
 def test_a_scenario_is_the_same_when_it_was_written_and_read() -> None:
     script = Script(violates="S1", story="why", scenario=scenario_of(4))
     assert decode(encode(script)) == script
