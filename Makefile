@@ -211,10 +211,17 @@ nightly-properties:
 	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist worksteal -m 'not cluster and not node' tests/admission tests/cli tests/gpu tests/kube tests/sharing \
 	tests/scheduler/core tests/nodeagent/core tests/wire
 
+# Beside each other, as each takes one processor, and mypy about as long as all else.
 lint: $(READY) $(DOCS_READY)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint-types lint-rest
+
+.PHONY: lint-types lint-rest
+lint-types: $(READY)
+	$(BIN)/mypy
+
+lint-rest: $(READY) $(DOCS_READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 	$(BIN)/hadolint images/Containerfile*
