@@ -18,6 +18,7 @@ import pytest
 from tests.simulation.playing import play, record
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.striking import BLOWS, Blow, Write
+from tests.whole import IS_WHOLE
 
 pytestmark = pytest.mark.thorough
 
@@ -77,3 +78,16 @@ def test_a_struck_write_makes_no_difference_in_the_end(scenario: int, blow: Blow
         if played.wrong:
             told.append(played.told(f"{SCENARIOS[scenario].name}: write {at}, {writes[at]}, {blow.name}"))
     assert not told, "\n".join(told)
+
+
+@pytest.mark.skipif(not IS_WHOLE, reason="it plays all scenarios")
+def test_without_make_enumerate_each_kind_of_write_is_struck_by_one_of_the_deadliest_blows() -> None:
+    written, met = set[tuple[str, str, str]](), set[tuple[str, str, str]]()
+    for scenario in range(len(SCENARIOS)):
+        writes = recorded(scenario, 0.0)
+        written |= {(each.user, each.verb, each.what) for each in writes if each.what != "events"}
+        for blow in BLOWS:
+            if blow.name in DEADLIEST:
+                struck_now = (writes[at] for at in struck(scenario, blow, writes))
+                met |= {(each.user, each.verb, each.what) for each in struck_now}
+    assert met >= written
