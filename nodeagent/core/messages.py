@@ -3,7 +3,8 @@
 The agent sends caps, all of them each time; the warden a report for each look. Standard library only: the warden has no
 more. A message of another form or beyond these bounds is refused, from any sender.
 
-Agent and warden may be of different versions. So a reader ignores fields that it does not know.
+Agent and warden may be of different versions. So a reader ignores fields of the object that it does not know, and a
+new fact is an optional field of its own. Lists keep their form.
 """
 
 from __future__ import annotations
