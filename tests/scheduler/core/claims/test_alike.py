@@ -11,7 +11,7 @@ from scheduler.core.claims import alike
 from scheduler.core.claims.allocating import allocate
 from scheduler.core.claims.inventory import Inventory, InventoryView
 from scheduler.core.claims.taken import Taken
-from scheduler.core.model.device_allocation import DeviceRefusal
+from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusal, RefusalCode
 from scheduler.core.model.device_record import DeviceId, SliceRecord
 from scheduler.core.model.records import NodeRecord
 from tests.scheduler.core.claims.world import N1, has, inventory, taken
@@ -37,6 +37,11 @@ def _allocated(
     """What a claim for this number of devices gets on a node."""
     found = allocate([need(ask(count=count, cel=cel))], at, view, used)
     return found if isinstance(found, DeviceRefusal) else [each.id for each in found[0].results]
+
+
+def _given(found: Sequence[ClaimAllocation] | DeviceRefusal) -> Sequence[ClaimAllocation]:
+    assert not isinstance(found, DeviceRefusal)
+    return found
 
 
 ON_N1: dict[str, Any] = {"nodeName": "n1"}
@@ -82,12 +87,42 @@ def test_counters_are_those_of_the_other_pool() -> None:
     assert _allocated(found, NEW, Taken(), count=2) == [(DRIVER, "new", "a"), (DRIVER, "new", "b")]
 
 
-@pytest.mark.parametrize(("attribute", "is_taken"), [("uuid", False), (f"{DRIVER}/uuid", False), ("model", True)])
-def test_a_selector_that_names_a_device_by_its_uuid_takes_no_copy(attribute: str, is_taken: bool) -> None:
+@pytest.mark.parametrize(
+    ("attribute", "is_taken"),
+    [
+        ("uuid", False),
+        (f"{DRIVER}/uuid", False),
+        ("parentUUID", False),
+        ("boardGuid", False),
+        ("serialNumber", False),
+        ("model", True),
+        ("pciBusID", True),
+    ],
+)
+def test_a_selector_that_names_a_device_by_what_it_alone_has_takes_no_copy(attribute: str, is_taken: bool) -> None:
     made = inventory(devices("n1", device("a", attributes={attribute: "GPU-1"})))
     selector = f'device.attributes["{DRIVER}"].{attribute.rpartition("/")[2]} == "GPU-1"'
     assert _allocated(made.view(), N1, Taken(), cel=[selector]) == [(DRIVER, "n1", "a")]
     assert isinstance(_allocated(supposed(made), NEW, Taken(), cel=[selector]), DeviceRefusal) is not is_taken
+
+
+@pytest.mark.parametrize(("uuid", "is_taken"), [("GPU-1", False), ("", True)])
+def test_a_uuid_is_another_one_wherever_slices_of_the_node_repeat_it(uuid: str, is_taken: bool) -> None:
+    card = device("card", attributes={"uuid": uuid, "partOf": "n1"})
+    part = device("part", attributes={"parentUUID": uuid, "partOf": uuid})
+    made = inventory(devices("n1", card), devices("n1-parts", part, nodeName="n1"))
+    selector = f'device.attributes["{DRIVER}"].partOf == "{uuid}"'
+    assert _allocated(made.view(), N1, Taken(), cel=[selector]) == [(DRIVER, "n1-parts", "part")]
+    found = _allocated(supposed(made), NEW, Taken(), cel=[selector])
+    assert found == ([(DRIVER, "new/n1-parts", "part")] if is_taken else DeviceRefusal(RefusalCode.NO_DEVICES))
+
+
+def test_copies_agree_on_what_the_devices_agree_on() -> None:
+    parts = [device(f"m{number}", attributes={"parentUUID": f"GPU-{number % 2}"}) for number in range(3)]
+    rule = {"requests": ["r"], "matchAttribute": f"{DRIVER}/parentUUID"}
+    found = supposed(inventory(devices("n1", *parts)))
+    (chosen,) = _given(allocate([need(ask(count=2), rules=[rule])], NEW, found, Taken()))
+    assert [each.device for each in chosen.results] == ["m0", "m2"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from scheduler.core.decide.changes import AnotherNode
 from scheduler.core.what_if.edit import NotPossible
 from scheduler.core.what_if.more_nodes import MoreNodes, candidates
-from tests.scheduler.core.device_objects import ask, device, written_slice
+from tests.scheduler.core.device_objects import DRIVER, ask, device, written_slice
 from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming, offered
 from tests.scheduler.core.objects import node, pod, pod_group
 from tests.scheduler.core.what_if.given import changes, edits, spelled, tries
@@ -81,6 +81,16 @@ def gang(count: int) -> tuple[Any, ...]:
 def test_further_nodes_bring_devices_for_claims(objects: tuple[Any, ...], found: list[str]) -> None:
     name = "m0" if any(isinstance(each, PodGroup) for each in objects) else "p"
     assert spelled(edits(candidates, tries(*objects, name=name))) == found
+
+
+@pytest.mark.parametrize(("attribute", "found"), [("uuid", []), ("parentUUID", []), ("profile", ["node +1 like n1"])])
+def test_no_further_node_is_for_a_claim_that_names_a_card(attribute: str, found: list[str]) -> None:
+    values = {"uuid": "MIG-1", "parentUUID": "GPU-1", "profile": "1g.10gb"}
+    part = device("d0", attributes=values)
+    asked = ask(cel=[f'device.attributes["{DRIVER}"].{attribute} == "{values[attribute]}"'])
+    taken = claimed("o", on=("n1", "d0"))
+    tried = tries(node("n1"), written_slice("n1", part), GPU, claiming("p", "c"), claimed("c", asked), taken)
+    assert spelled(edits(candidates, tried)) == found
 
 
 def test_a_node_that_is_supposed_may_be_what_further_ones_are_like() -> None:
