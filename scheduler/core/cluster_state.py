@@ -125,6 +125,7 @@ class ClusterState(ClusterMarks):
             self.others.nodes_changed()
             self.commits.probation.forget_node(name)
             self.sightings.forget_node(name)
+            self.claims.inventory.forget_node(name)
             if self.queues.drop_node(name):
                 self._cards_changed()
             self._mark_bound(name)

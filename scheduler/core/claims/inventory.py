@@ -269,6 +269,11 @@ class Inventory:
             [make_pool(pool_id, self._taint_rules.tainted(pool_id, listed)) for pool_id, listed in by_pool.items()]
         )
 
+    def forget_node(self, name: str) -> None:
+        """Drop what was answered for a node that is gone. Its slices stay until their driver deletes them."""
+        self._kept.pop(name, None)
+        self._answers.pop(name, None)
+
     def _class_changed(self, _: DeviceClassRecord) -> None:
         self.classes_version += 1
         self._view = None
@@ -328,8 +333,7 @@ class Inventory:
                 self._at[node] = left
             else:
                 self._at.pop(node, None)
-                self._kept.pop(node, None)
-                self._answers.pop(node, None)
+                self.forget_node(node)
 
 
 def _nodes_of(slices: Iterable[SliceRecord]) -> frozenset[str] | None:

@@ -42,6 +42,8 @@ class Draft:
     has_no_doubts: bool
     supposes_nodes: bool
     published: Mapping[str, tuple[SliceRecord, ...]]
+    #: There are nodes that reach other devices than is known: further ones, and those that have other labels.
+    has_other_nodes: bool = False
     #: Parts that are copies by now.
     _own: set[str] = field(default_factory=set)
     #: Names of nodes, and UIDs of pods, to be counted again.
@@ -57,6 +59,7 @@ class Draft:
         """A node is there, or has another record."""
         self._own_ledger()
         known = self._node(node.name)
+        self.has_other_nodes |= known is None or known.labels != node.labels
         if self.ledger.put(node):
             self._nodes.update(dict.fromkeys(self.ledger.row_of))
         self._nodes[node.name] = None

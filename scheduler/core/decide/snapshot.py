@@ -81,7 +81,8 @@ class Snapshot:
     Of a changed snapshot: ``gone``: pods (UIDs) that are not there, though books and charges may name them. ``only``:
     who is decided on; None: all. ``last``: pods alone and PodGroups (UIDs) that have their turn after all others.
     ``has_no_doubts``: nothing that went wrong counts. ``supposes_nodes``: as in NodesAsAsked. ``published``: slices of
-    further nodes, by name of the node; ``supposed_devices``: what nodes reach with these, None: as it is known.
+    further nodes, by name of the node; ``supposed_devices``: what nodes reach with these, and what further nodes and
+    those with other labels reach. None: as it is known.
     """
 
     generation: int
@@ -168,8 +169,11 @@ class Snapshot:
         )
 
     def _devices_with(self, draft: Draft) -> InventoryView | None:
-        """What nodes reach with the slices that changes have published."""
-        if draft.published is self.published:
+        """What nodes reach with the slices that changes have published, and what nodes that they changed reach.
+
+        What is remembered of such a node must not stay in the inventory of the cluster.
+        """
+        if draft.published is self.published and not draft.has_other_nodes:
             return self.supposed_devices
         return self.claims.inventory.view_with(chain.from_iterable(draft.published.values()))
 

@@ -43,6 +43,7 @@ _KEPT_VALUES: Final = {
     ("Queues", "_tree"),
     ("OthersTerms", "_known"),
     ("OthersTerms", "_places"),
+    ("Inventory", "_view"),
     ("Offers", "_view"),
     ("Storage", "_judged"),
     ("Storage", "_wanting"),

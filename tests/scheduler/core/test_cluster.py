@@ -6,6 +6,8 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.plan import Explain
+from tests.scheduler.core.footprint import sizes
+from tests.scheduler.core.nodes.claiming import GPU, claimed, claiming, offered
 from tests.scheduler.core.objects import (
     NANO,
     bind_request,
@@ -79,6 +81,20 @@ def test_a_pod_that_finds_no_room_says_so_of_the_nodes_that_are_still_there() ->
     assert _nodes_told(made) == 2
     made.remove_node("n2")
     assert _nodes_told(made) == 1
+
+
+def test_nothing_is_kept_of_the_devices_of_nodes_that_are_gone() -> None:
+    """A cluster that is autoscaled has nodes of ever new names, and most of them have no devices."""
+    made = cluster(node("n1"), offered("n1"), GPU, claimed("o", on=("n1", "d0")), claimed("c"), claiming("p", "c"))
+    made.decide(0)
+    inventory = made.claims.inventory
+    before = sizes(inventory)
+    for number in range(5):
+        feed(made, node(f"passing-{number}"))
+        made.decide(number)
+        assert sizes(inventory) != before
+        made.remove_node(f"passing-{number}")
+    assert sizes(inventory) == before
 
 
 def _nodes_told(made: Cluster) -> int:

@@ -131,6 +131,8 @@ def test_after_any_changes_it_shows_what_a_new_one_shows(seed: int) -> None:
         else:
             known[name] = _any_slice(chance, name)
             made.slices.put(known[name])
+        if chance.random() < 0.2:
+            made.forget_node(chance.choice(_NODES).name)
         if chance.random() < 0.5:
             fresh = inventory(*known.values())
             assert [_shown(made.view(), at) for at in _NODES] == [_shown(fresh.view(), at) for at in _NODES]

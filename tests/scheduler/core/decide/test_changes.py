@@ -233,6 +233,26 @@ def test_a_node_brings_what_drivers_publish_for_it(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        AnotherNode(node_record(node("n2"))),
+        AnotherNode(node_record(node("n2")), (slice_record(offered("n2")),)),
+        AnotherNode(node_record(node("n1", labels={"rack": "other"}))),
+    ],
+    ids=["without devices", "with devices", "with other labels"],
+)
+def test_a_node_that_is_supposed_leaves_nothing_of_its_devices_behind(change: AnotherNode) -> None:
+    made = cluster(node("n1"), offered("n1"), GPU, claimed("o", on=("n1", "d0")), claimed("c"), claiming("p", "c"))
+    made.decide(0)
+    inventory = made.claims.inventory
+    before = footprint(inventory)
+    changed = made.snapshot().with_(change)
+    decide_as_if(changed, now_ns=0)
+    decide_as_if(changed.with_(Cordoned(change.node.name)), now_ns=0)
+    assert footprint(inventory) == before
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         (Cordoned("missing"), "node: 'missing' is not known"),
