@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from weakref import ref
 
 import pytest
 
@@ -54,3 +55,15 @@ def test_what_nobody_needs_is_summed_as_very_many() -> None:
     trial = trial_of(cluster(node("n0", 4), node("n1", 4), queue("a"), waiting("part", "a", fraction="0.0000001")))
     cls = trial.pods.records["uid-part"].cls
     assert KeptSlots(trial.statement).besides(cls, [0]) == min(AS_MANY, int(slots(trial.statement, cls)[1]))
+
+
+def test_of_very_many_classes_those_are_kept_that_were_asked_for_last() -> None:
+    asked = [waiting(f"w{number}", "a", cpu=f"{number + 1}m") for number in range(70)]
+    trial = trial_of(cluster(node("n0", 4), node("n1", 4), queue("a"), *asked))
+    kept, first, *others = KeptSlots(trial.statement), *(trial.pods.records[f"uid-w{at}"].cls for at in range(70))
+    held, often = [ref(kept.of(cls)) for cls in others[:3]], kept.of(first)
+    for cls in others[3:]:
+        kept.of(cls)
+        assert kept.of(first) is often
+    assert [each() is None for each in held] == [True] * 3
+    assert kept.of(others[0]).tolist() == slots(trial.statement, others[0]).tolist()
