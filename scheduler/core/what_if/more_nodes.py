@@ -11,18 +11,17 @@ import msgspec
 from scheduler.core.claims import alike
 from scheduler.core.decide.changes import AnotherNode, Change, LastInTurn
 from scheduler.core.decide.snapshot import Snapshot
-from scheduler.core.filters.registry import OK
 from scheduler.core.model.records import NodeRecord
 from scheduler.core.what_if.asking import Finding, Question, about
 from scheduler.core.what_if.edit import Family, NotPossible, smallest
 from scheduler.core.what_if.endings import no_node
+from scheduler.core.what_if.node_kinds import kinds, opened
 from scheduler.core.what_if.subject import Subject
 from scheduler.core.what_if.trying import Trying
 from wire import names
 
-#: More nodes than that are not tried, and more kinds of nodes.
+#: More nodes than that are not tried.
 MOST_NODES: Final = 64
-_MOST_KINDS: Final = 4
 
 
 class MoreNodes(msgspec.Struct, frozen=True):
@@ -64,7 +63,7 @@ class MoreNodes(msgspec.Struct, frozen=True):
 
 
 def candidates(trying: Trying) -> Finding:
-    """Find edits that help, one for each kind of node that the group may use, those of which there are most first."""
+    """Find edits that help, one for each kind of node that the group may use (node_kinds.py)."""
     for like in kinds(trying):
         count = yield from _fewest(trying, like)
         if count is not None:
@@ -102,38 +101,6 @@ def fewest(question: Callable[[int], Question]) -> Generator[Question, bool, int
     return (yield from smallest(2, MOST_NODES, question))
 
 
-def kinds(trying: Trying) -> list[str]:
-    """A node of each kind on which pods of the group may be, by their constraints."""
-    filters = trying.snapshot.ledger.filters
-    judges = [filters.judging(each) for cls in trying.subject.classes() for each in cls.all_constraints()]
-    needs_devices = trying.subject.needs_devices(trying.snapshot)
-    found: dict[object, list[str]] = {}
-    for node in trying.snapshot.ledger.nodes:
-        if node is not None and any(judge(_open(node)) == OK for judge in judges):
-            devices = _devices(trying.snapshot, node) if needs_devices else ()
-            found.setdefault((_kind(node), devices), []).append(node.name)
-    order = sorted(found.values(), key=lambda alike: (-len(alike), min(alike)))
-    return [min(alike) for alike in order[:_MOST_KINDS]]
-
-
-def _kind(node: NodeRecord) -> object:
-    cards = node.smallest_card_mib, node.largest_card_mib, node.is_mig, node.is_multiplied, node.single_profile
-    return node.capacity, node.pods, node.taints, cards
-
-
-def _devices(snapshot: Snapshot, node: NodeRecord) -> object:
-    """What tells the devices of a node from those of others, as far as is seen at a glance."""
-    return tuple(
-        (pool.pool.id[0], bool(pool.wrong), len(pool.devices), pool.devices[0].kind.capacity)
-        for pool in snapshot.devices.pools_on(node)
-        if pool.pool.runs_at.keys() == {node.name}
-    )
-
-
-def _open(node: NodeRecord) -> NodeRecord:
-    return msgspec.structs.replace(node, is_ready=True, is_cordoned=False)
-
-
 def _copy(like: NodeRecord, name: str) -> NodeRecord:
     labels = {**like.labels, names.HOSTNAME_LABEL: name}
-    return msgspec.structs.replace(_open(like), name=name, uid=f"uid:{name}", labels=labels, uuids=())
+    return msgspec.structs.replace(opened(like), name=name, uid=f"uid:{name}", labels=labels, uuids=())

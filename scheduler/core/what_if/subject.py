@@ -43,10 +43,17 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             found.setdefault(pod.cls, []).append(pod.uid)
         return {cls: tuple(uids) for cls, uids in found.items()}
 
+    def claiming(self, snapshot: Snapshot) -> tuple[PodClass, ...]:
+        """Its classes that need devices, each once, with what is asked: by claims, or by those that are made for them.
+
+        The classes have what the snapshot adds to pods that wait.
+        """
+        classes = (snapshot.judge(pod).cls for pod in self.waiting)
+        return tuple(dict.fromkeys(cls for cls in classes if cls.devices or cls.backed))
+
     def needs_devices(self, snapshot: Snapshot) -> bool:
         """Whether devices have to be allocated to claims of its pods, or may be to claims that are made for them."""
-        classes = (snapshot.judge(pod).cls for pod in self.waiting)
-        return any(cls.devices or cls.backed for cls in classes)
+        return bool(self.claiming(snapshot))
 
 
 def of_pod(snapshot: Snapshot, namespace: str, name: str) -> Subject | None:

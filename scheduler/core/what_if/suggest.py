@@ -18,6 +18,7 @@ from scheduler.core.what_if import (
     known_ends,
     members,
     more_nodes,
+    node_kinds,
     queue_changes,
 )
 from scheduler.core.what_if.asking import Finding, Pause, Question, about, first
@@ -135,7 +136,7 @@ def _flipped(question: Callable[[int, int], Question], amount: int, minimum: int
 def _queue_and_nodes(trying: Trying) -> Generator[Question, bool, list[Suggestion]]:
     found: list[Suggestion] = []
     for amount in tuple(queue_changes.amounts_needed(trying)):
-        for like in more_nodes.kinds(trying):
+        for like in node_kinds.kinds(trying):
 
             def question(count: int, like: str = like, amount: Edit = amount) -> Question:
                 return about(trying, amount, more_nodes.MoreNodes(count, like))

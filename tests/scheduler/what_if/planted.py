@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from scheduler.core.what_if import asking_less, constraints, known_ends, members, more_nodes, queue_changes
+from scheduler.core.what_if import asking_less, constraints, known_ends, members, node_kinds, queue_changes
 from scheduler.core.what_if.asking import Finding, answered
 from scheduler.core.what_if.asking_less import FRACTION, Asking
 from scheduler.core.what_if.constraints import Without
@@ -59,7 +59,7 @@ def _whoever_runs(trying: Trying) -> Finding:
 
 def _without_who_comes_first(trying: Trying) -> Finding:
     """One node, tried without the others that wait."""
-    for like in more_nodes.kinds(trying):
+    for like in node_kinds.kinds(trying):
         edit = MoreNodes(1, like)
         if trying.outcome(*edit.changes(trying.snapshot, trying.subject)).starts:
             yield edit

@@ -75,8 +75,28 @@ def gang(count: int) -> tuple[Any, ...]:
             ),
             ["node +1 like n2"],
         ),
+        # Nodes without devices are of four kinds, and there are more of each.
+        (
+            (
+                *(node(f"c{kind}-{number}", 0, cpu=str(8 + kind)) for kind in range(4) for number in range(2)),
+                *(node("z"), offered("z"), *WAITS, claimed("o", on=("z", "d0"))),
+            ),
+            ["node +1 like z"],
+        ),
+        (
+            (
+                *(node("n1"), node("n2"), written_slice("n1", device("d0", attributes={"model": "a100"}))),
+                *(written_slice("n2", device("d0", attributes={"model": "h100"})), GPU, claiming("p", "c")),
+                claimed("c", ask(cel=[f'device.attributes["{DRIVER}"].model == "h100"'])),
+                claimed("o", on=("n2", "d0")),
+            ),
+            ["node +1 like n2"],
+        ),
     ],
-    ids=["free ones", "of nodes that have some", "none", "too few", "for all members", "large enough"],
+    ids=[
+        *("free ones", "of nodes that have some", "none", "too few", "for all members", "large enough"),
+        *("behind kinds that have none", "of the model"),
+    ],
 )
 def test_further_nodes_bring_devices_for_claims(objects: tuple[Any, ...], found: list[str]) -> None:
     name = "m0" if any(isinstance(each, PodGroup) for each in objects) else "p"
