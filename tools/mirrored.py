@@ -60,6 +60,7 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/decide/domain_rooms.py": "tests/scheduler/core/decide/test_domain_search.py",
     "scheduler/core/decide/draft.py": "tests/scheduler/core/decide/test_changes.py",
     "scheduler/core/decide/gang_start.py": "tests/scheduler/core/decide/test_filing.py",
+    "scheduler/core/decide/gang_trying.py": "tests/scheduler/core/decide/test_filing.py",
     "scheduler/core/decide/gang_waits.py": "tests/scheduler/core/decide/test_gangs.py",
     "scheduler/core/decide/held_back.py": "tests/scheduler/core/decide/test_making.py",
     "scheduler/core/decide/kept_nodes.py": "tests/scheduler/core/decide/test_attempts.py",

@@ -17,6 +17,9 @@ _JUDGING: Final = 180
 _COUNTING: Final = 1
 _LOOKING: Final = 60
 _NODES_PER_OPERATION: Final = 10
+#: To count what nodes take, and one more for each this many nodes.
+_COUNTING_ROOM: Final = 50
+_NODES_COUNTED_PER_OPERATION: Final = 20
 _PODS_PER_OPERATION: Final = 6
 
 
@@ -28,6 +31,11 @@ def of_changing(snapshot: Snapshot) -> int:
 def of_beginning(snapshot: Snapshot) -> int:
     """About what it takes to begin a phase of a decision, which reads columns of all nodes."""
     return PLACING + len(snapshot.ledger.row_of)
+
+
+def of_counting(snapshot: Snapshot) -> int:
+    """About what it takes to count what all nodes take of a class, or of several together."""
+    return _COUNTING_ROOM + len(snapshot.ledger.row_of) // _NODES_COUNTED_PER_OPERATION
 
 
 def of_judging(snapshot: Snapshot, cls: PodClass) -> int:

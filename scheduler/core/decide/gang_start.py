@@ -2,84 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-from typing_extensions import override
-
 from gpu.request import GpuRequest, MemoryAsk
-from scheduler.core.decide import supposed_nodes
-from scheduler.core.decide.attempts import Attempts, Mark
-from scheduler.core.decide.domain_search import DomainSearch, Unsatisfied
-from scheduler.core.decide.gang_search import Search, Tried
-from scheduler.core.decide.kept_nodes import KeptOff
+from scheduler.core.backlog.gang_pace import LARGE
+from scheduler.core.decide import costs
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.domain_search import DomainSearch
+from scheduler.core.decide.gang_search import Search
+from scheduler.core.decide.gang_trying import (
+    Start,
+    TryingAnywhere,
+    TryingInDomain,
+    TryingOnLargeCards,
+    TryingTogether,
+)
 from scheduler.core.decide.place_bounds import PlaceBound
-from scheduler.core.decide.pod_slots import pod_slots
+from scheduler.core.decide.shared_claims import SharedClaims
 from scheduler.core.groups.quorum import Quorum
-from scheduler.core.model.plan import Attempt, Entry, Gang, Placement, Prepare, Retire
-from scheduler.core.model.pod_class import PodClass
-from scheduler.core.model.records import PodGroupRecord, PodRecord
-from scheduler.core.model.resources import DIMENSIONS
-from scheduler.core.model.verdict import CLAIMS_IN_USE, Code, Verdict
-from scheduler.core.queues.accounts import HeldBack
-from scheduler.core.snapshot.node_mask import NodeMask
+from scheduler.core.model.records import PodRecord
 
-#: What it costs to count what domains take, in operations, and one more for each this many nodes (costs.py).
-_COUNTING: Final = 50
-_NODES_PER_OPERATION: Final = 20
-
-
-@dataclass(slots=True)
-class Start:
-    """A gang's start as far as it got."""
-
-    placed: list[tuple[PodRecord, Placement]] = field(default_factory=list)
-    #: Nodes where a device has to come back first, with the reservations that have to go for it.
-    waiting: list[tuple[str, list[Retire]]] = field(default_factory=list)
-    is_whole: bool = False
-    #: Members (UIDs) that found a place, also where it was taken back.
-    fitted: set[str] = field(default_factory=set)
-    #: Why the first member that was passed over fitted nowhere; and why the first way to start failed for want of room.
-    first_failure: Verdict | None = None
-    failed: Verdict | None = None
-    #: Whether nodes that are kept for others would have taken a member.
-    is_kept_off: bool = False
-    #: That the queue takes no more in one way or all: of all members that were placed, and the one that was not.
-    held_back: HeldBack | None = None
-    #: Where there was no room: how many members found a place, and in which subgroup how many, of too few.
-    placed_at_most: int = 0
-    short: tuple[str, int] = ("", 0)
-    #: The required level that no domain satisfied, and whether the search for one ended early.
-    unsatisfied: Unsatisfied | None = None
-    is_cut: bool = False
-
-    @property
-    def waits_on(self) -> str:
-        """The node where a device has to come back first; "" if there is none."""
-        return self.waiting[-1][0] if self.waiting else ""
-
-    @property
-    def retired(self) -> list[Retire]:
-        """Reservations that have to go."""
-        return [each for _, retired in self.waiting for each in retired]
-
-    def entry(self, group: PodGroupRecord, attempts: Attempts) -> Entry:
-        """One entry for all; a single member that completes the minimum needs no plan of its own."""
-        placements = tuple(placement for _, placement in self.placed)
-        if any(placement.volumes or placement.claims for placement in placements):
-            return Prepare(placements)
-        entries = [attempts.placer.entry(pod, placement) for pod, placement in self.placed]
-        if len(entries) == 1:
-            return entries[0]
-        return Gang(
-            pod_group=(group.namespace, group.name),
-            rv=group.rv,
-            placements=placements,
-            by_binder=any(isinstance(entry, Attempt) for entry in entries),
-        )
+#: How often members that share claims are tried together, each time without the nodes of the time before. No further
+#: time begins once that has cost as much as a large start, in operations.
+_TRIES_TOGETHER: Final = 8
 
 
 def started(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts, *, supposes_nodes: bool = False) -> Start:
@@ -88,11 +35,11 @@ def started(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts, *, su
     ``supposes_nodes``: those that fit nowhere get nodes of their own. Where members have unbound claims and one finds
     no place, all are tried once more. Those with the largest claims come first: a small claim may have taken the only
     volume or node that would do for a large one. Those that share a claim of one node go to nodes that may take all of
-    them: the first one may have chosen a node that is too small. Members that ask for memory are tried once more on the
-    largest cards, where they use least of their queue.
+    them (shared_claims.py): the first one may have chosen a node that is too small. Members that ask for memory are
+    tried once more on the largest cards, where they use least of their queue.
     """
     mark = attempts.checkpoint()
-    start = _tried(ready, state, _Trying(Start(), attempts, attempts.accounts.checkpoint(), supposes_nodes))
+    start = _tried(ready, state, TryingAnywhere(Start(), attempts, attempts.accounts.checkpoint(), supposes_nodes))
     if start.is_whole or supposes_nodes:
         return start
     if start.held_back is not None:
@@ -102,12 +49,38 @@ def started(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts, *, su
         return start
     ordered = sorted(ready, key=_by_claims, reverse=True)
     attempts.rollback(mark)
-    masks = _for_all_users(ready, state, attempts)
-    if not masks and [pod.uid for pod in ordered] == [pod.uid for pod in ready]:
+    shared = _shared_claims(ready, state, attempts)
+    if not shared.has_any and [pod.uid for pod in ordered] == [pod.uid for pod in ready]:
         return start
-    trying = _TryingTogether(Start(), attempts, attempts.accounts.checkpoint(), False, makes_room=True, masks=masks)
-    again = _tried(ordered, state, trying)
-    return again if again.is_whole else start
+    return _started_together(start, shared, attempts, lambda: _tried_together(ordered, state, attempts, shared))
+
+
+def _tried_together(ordered: Sequence[PodRecord], state: Quorum, attempts: Attempts, shared: SharedClaims) -> Start:
+    before = attempts.accounts.checkpoint()
+    return _tried(ordered, state, TryingTogether(Start(), attempts, before, False, makes_room=True, shared=shared))
+
+
+def _started_together(failed: Start, shared: SharedClaims, attempts: Attempts, again: Callable[[], Start]) -> Start:
+    """Try the start ``again`` where all that share a claim may fit, on nodes not yet tried so; else ``failed``.
+
+    Nothing of ``failed`` may be left on the working copy.
+    """
+    mark, spent = attempts.checkpoint(), attempts.allowance.spent
+    for _ in range(_TRIES_TOGETHER):
+        start = again()
+        if start.is_whole:
+            return start
+        attempts.rollback(mark)
+        failed.held_back = failed.held_back or start.held_back  # room in its queue may start it, too
+        if not shared.take_out() or attempts.allowance.spent - spent > LARGE:
+            break
+    return failed
+
+
+def _shared_claims(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts) -> SharedClaims:
+    shared = SharedClaims(ready, state.missing(ready).total, attempts.placer)
+    attempts.allowance.spend(ready[0].namespace, shared.counted * costs.of_counting(attempts.snapshot))
+    return shared
 
 
 def _started_on_large_cards(held: Start, ready: Sequence[PodRecord], state: Quorum, attempts: Attempts) -> Start:
@@ -120,9 +93,8 @@ def _started_on_large_cards(held: Start, ready: Sequence[PodRecord], state: Quor
     masks = attempts.placer.by_card_size() if asking else []
     if len(masks) == 1 or not asking:
         return held
-    nodes = len(attempts.snapshot.ledger.row_of)
-    attempts.allowance.spend(ready[0].namespace, len(masks) * (_COUNTING + nodes // _NODES_PER_OPERATION))
-    trying = _TryingOnLargeCards(Start(), attempts, attempts.accounts.checkpoint(), False, asking, masks)
+    attempts.allowance.spend(ready[0].namespace, len(masks) * costs.of_counting(attempts.snapshot))
+    trying = TryingOnLargeCards(Start(), attempts, attempts.accounts.checkpoint(), False, asking, masks)
     again = _tried(ready, state, trying)
     if again.is_whole:
         return again
@@ -136,31 +108,12 @@ def _asks_memory(request: GpuRequest) -> bool:
     return any(isinstance(ask, MemoryAsk) for ask in request.shared)
 
 
-def _for_all_users(ready: Sequence[PodRecord], state: Quorum, attempts: Attempts) -> dict[PodClass, NodeMask]:
-    """By class, of members that share a claim: the nodes that may take as many of them as have to start."""
-    users = Counter(pod.cls for pod in ready if _may_hold_together(pod.cls))
-    if users:
-        nodes = len(attempts.snapshot.ledger.row_of)
-        attempts.allowance.spend(ready[0].namespace, len(users) * (_COUNTING + nodes // _NODES_PER_OPERATION))
-    return {
-        cls: pod_slots(attempts.placer, cls, None, with_idle=True) >= min(count, state.minimum)
-        for cls, count in users.items()
-        if count > 1
-    }
-
-
-def _may_hold_together(cls: PodClass) -> bool:
-    """Whether a claim that is not bound or allocated yet, and that others use as well, may serve one node only."""
-    volumes = any(need.claim is not None and not need.serves_many_nodes for need in cls.unbound)
-    return volumes or any(need.claim is not None for need in cls.devices)
-
-
 def _by_claims(pod: PodRecord) -> list[int]:
     """Sizes of its unbound claims, the largest first."""
     return sorted((need.size_bytes for need in pod.cls.unbound), reverse=True)
 
 
-def _tried(ready: Sequence[PodRecord], state: Quorum, trying: _Trying) -> Start:
+def _tried(ready: Sequence[PodRecord], state: Quorum, trying: TryingAnywhere) -> Start:
     trying.start.is_whole = Search(state, ready, trying).run()
     return trying.start
 
@@ -176,183 +129,46 @@ def started_within(
 ) -> Start:
     """The same for a gang that asks for places (domain_search.py): first without GPUs that idle reservations hold."""
     mark = attempts.checkpoint()
-    start = _tried_within(ready, state, attempts, bounds)
+    within = _Within(ready, state, attempts, bounds)
+    start = within.started()
     if start.is_whole or start.held_back is not None or not attempts.placer.has_idle:
         return start
     attempts.rollback(mark)
-    return _tried_within(ready, state, attempts, bounds, with_idle=True)
-
-
-def _tried_within(
-    ready: Sequence[PodRecord],
-    state: Quorum,
-    attempts: Attempts,
-    bounds: Mapping[int, PlaceBound],
-    *,
-    with_idle: bool = False,
-) -> Start:
-    start = Start()
-    trying = _TryingWithin(start, attempts, attempts.accounts.checkpoint(), False, makes_room=with_idle)
-    search = DomainSearch(state, ready, trying, bounds, attempts.placer, with_idle=with_idle)
-    start.is_whole = search.run()
-    start.unsatisfied, start.is_cut = search.unsatisfied, search.is_cut
-    nodes = len(attempts.snapshot.ledger.row_of)
-    attempts.allowance.spend(ready[0].namespace, search.tries * (_COUNTING + nodes // _NODES_PER_OPERATION))
-    return start
+    return within.started(with_idle=True)
 
 
 @dataclass(slots=True)
-class _Trying:
-    """Places members on the working copy. ``before``: what queues had been charged."""
+class _Within:
+    """A gang that asks for places: its ready members, and the bounds of its tree of minimums."""
 
-    start: Start
+    ready: Sequence[PodRecord]
+    state: Quorum
     attempts: Attempts
-    before: int
-    supposes_nodes: bool
+    bounds: Mapping[int, PlaceBound]
 
-    def place(self, pod: PodRecord) -> Tried:
-        """Give a member a place, or one that comes free when idle reservations go."""
-        start, attempts = self.start, self.attempts
-        placed = attempts.place(pod)
-        if isinstance(placed, Placement):
-            start.placed.append((pod, placed))
-            start.fitted.add(pod.uid)
-            return Tried.PLACED
-        if isinstance(placed, HeldBack):
-            self._hold_back(placed)
-            return Tried.STOPPED
-        if self.supposes_nodes:
-            return self._suppose(pod)
-        found = placed if isinstance(placed, KeptOff) else attempts.make_room(pod)
-        if isinstance(found, KeptOff):
-            return self._keep_off(found)
-        if found is not None:
-            start.waiting.append(found)
-            return Tried.PLACED
-        if isinstance(placed, Verdict):
-            self._pass_over(placed)
-        return Tried.PASSED
+    def started(self, *, with_idle: bool = False) -> Start:
+        """Place as many members as the minimum needs; those that share claims again where all of them may fit."""
+        attempts = self.attempts
+        mark = attempts.checkpoint()
+        start = self._tried(None, with_idle=with_idle)
+        has_claims = any(pod.cls.unbound or pod.cls.devices for pod in self.ready)
+        if start.is_whole or start.held_back is not None or not has_claims:
+            return start
+        attempts.rollback(mark)
+        shared = _shared_claims(self.ready, self.state, attempts)
+        if not shared.has_any:
+            return start
+        return _started_together(start, shared, attempts, lambda: self._tried(shared, with_idle=with_idle))
 
-    def _pass_over(self, why: Verdict) -> None:
-        """Remember the first that fitted nowhere; one whose claim another member has says less: no room helps it."""
-        known = self.start.first_failure
-        if known is None or (known.code in CLAIMS_IN_USE and why.code not in CLAIMS_IN_USE):
-            self.start.first_failure = why
-
-    def _suppose(self, pod: PodRecord) -> Tried:
-        placed = supposed_nodes.place(self.attempts, pod)
-        if isinstance(placed, HeldBack):
-            self._hold_back(placed)
-            return Tried.STOPPED
-        self.start.placed.append((pod, placed))
-        return Tried.PLACED
-
-    def _keep_off(self, kept: KeptOff) -> Tried:
-        """It fits on nodes only that are kept for others."""
-        self.start.is_kept_off = True
-        if self.start.first_failure is None or self.start.first_failure.berth is None:
-            self.start.first_failure = kept.verdict
-        return Tried.PASSED
-
-    def _hold_back(self, held: HeldBack) -> None:
-        """All members that were placed, and this one, are more than the queue takes; what asks least of it wakes it."""
-        amounts = self.attempts.accounts.charged_since(self.before).plus(held.use.amounts)
-        held = held._replace(use=held.use._replace(amounts=amounts), verdict=self._for_all(held.verdict))
-        known = self.start.held_back or held
-        self.start.held_back = HeldBack(known.verdict, held.use.or_less(known.use), held.is_there or known.is_there)
-
-    def _for_all(self, verdict: Verdict) -> Verdict:
-        """The same refusal with what members have on paper as asked for: nothing of it is allocated."""
-        cause = verdict.queue
-        if cause is None or not cause.resource:
-            return verdict
-        charged = self.attempts.accounts.charged_since(self.before, of_fixed=verdict.code is Code.OVER_QUOTA)
-        own = charged[DIMENSIONS.index(cause.resource)]
-        whole = msgspec.structs.replace(cause, held=cause.held - own, asked=cause.asked + own)
-        return msgspec.structs.replace(verdict, queue=whole)
-
-    def failed(self, subgroup: str, placed: int) -> None:
-        """Remember the first that there was no room for."""
-        start = self.start
-        start.placed_at_most = max(start.placed_at_most, len(start.placed))
-        if start.failed is None:
-            start.failed = start.first_failure or Verdict(code=Code.NO_NODE_FITS)
-            start.short = (subgroup, placed)
-
-    def checkpoint(self) -> tuple[Mark, int, int]:
-        """A point to come back to."""
-        return self.attempts.checkpoint(), len(self.start.placed), len(self.start.waiting)
-
-    def rollback(self, mark: tuple[Mark, int, int]) -> None:
-        """Take back all places since ``mark``."""
-        at, placed, waiting = mark
-        if len(self.start.placed) > placed or len(self.start.waiting) > waiting:
-            self.attempts.rollback(at)
-            del self.start.placed[placed:], self.start.waiting[waiting:]
-
-
-@dataclass(slots=True)
-class _TryingWithin(_Trying):
-    """The same on the nodes of ``within``, where a member that fits nowhere says nothing of its class."""
-
-    makes_room: bool = False
-    within: NodeMask = None
-
-    @override
-    def place(self, pod: PodRecord) -> Tried:
-        """Give a member a place there, or one that comes free when idle reservations go."""
-        start, attempts = self.start, self.attempts
-        placed = attempts.place_within(pod, self.within)
-        if isinstance(placed, Placement):
-            start.placed.append((pod, placed))
-            return Tried.PLACED
-        if isinstance(placed, HeldBack):
-            self._hold_back(placed)
-            return Tried.STOPPED
-        found = attempts.make_room_within(pod, self.within) if self.makes_room and placed is None else None
-        if found is not None:
-            start.waiting.append(found)
-            return Tried.PLACED
-        if isinstance(placed, Verdict):
-            self._pass_over(placed)
-        return Tried.PASSED
-
-
-@dataclass(slots=True)
-class _TryingOnLargeCards(_Trying):
-    """The same, where a member of the classes ``asking`` gets a place on nodes of the first of ``masks`` that takes it.
-
-    That it fits on none says nothing of its class.
-    """
-
-    asking: Container[PodClass]
-    masks: Sequence[NodeMask]
-
-    @override
-    def place(self, pod: PodRecord) -> Tried:
-        """Give a member a place."""
-        refused: HeldBack | None = None
-        for mask in self.masks if pod.cls in self.asking else (None,):
-            placed = self.attempts.place_within(pod, mask)
-            if isinstance(placed, Placement):
-                self.start.placed.append((pod, placed))
-                return Tried.PLACED
-            if isinstance(placed, HeldBack):
-                refused = refused or placed
-        if refused is None:
-            return Tried.PASSED
-        self._hold_back(refused)
-        return Tried.STOPPED
-
-
-@dataclass(slots=True, kw_only=True)
-class _TryingTogether(_TryingWithin):
-    """The same, with nodes by class: members of other classes may go anywhere."""
-
-    masks: Mapping[PodClass, NodeMask]
-
-    @override
-    def place(self, pod: PodRecord) -> Tried:
-        """Give a member a place on a node of its class."""
-        self.within = self.masks.get(pod.cls)
-        return _TryingWithin.place(self, pod)
+    def _tried(self, shared: SharedClaims | None, *, with_idle: bool) -> Start:
+        start, attempts = Start(), self.attempts
+        before = attempts.accounts.checkpoint()
+        trying = TryingInDomain(start, attempts, before, False, makes_room=with_idle)
+        if shared is not None:
+            trying = TryingTogether(start, attempts, before, False, makes_room=with_idle, shared=shared)
+        search = DomainSearch(self.state, self.ready, trying, self.bounds, attempts.placer, with_idle=with_idle)
+        search.nodes = None if shared is None else shared.nodes_for_all
+        start.is_whole = search.run()
+        start.unsatisfied, start.is_cut = search.unsatisfied, search.is_cut
+        attempts.allowance.spend(self.ready[0].namespace, search.tries * costs.of_counting(attempts.snapshot))
+        return start

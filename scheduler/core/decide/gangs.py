@@ -16,7 +16,8 @@ from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.beside_gang import BesideGang
 from scheduler.core.decide.extras import Extras
 from scheduler.core.decide.filing import obstacle
-from scheduler.core.decide.gang_start import Start, started, started_on_supposed_nodes, started_within
+from scheduler.core.decide.gang_start import started, started_on_supposed_nodes, started_within
+from scheduler.core.decide.gang_trying import Start
 from scheduler.core.decide.gang_waits import GangWaits
 from scheduler.core.decide.place_bounds import PlaceBound, records_of, requires_levels
 from scheduler.core.groups.quorum import Quorum

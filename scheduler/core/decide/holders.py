@@ -15,7 +15,7 @@ from scheduler.core.decide import queue_use
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.costs import PLACING
 from scheduler.core.decide.filing import obstacle
-from scheduler.core.decide.gang_start import Start
+from scheduler.core.decide.gang_trying import Start
 from scheduler.core.decide.kept_places import are_in_domains
 from scheduler.core.filters.registry import OK
 from scheduler.core.model.plan import Entry, Gang, GiveUp, Placement, placements

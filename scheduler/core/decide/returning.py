@@ -16,7 +16,7 @@ import msgspec
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.costs import PLACING
 from scheduler.core.decide.filing import obstacle
-from scheduler.core.decide.gang_start import Start
+from scheduler.core.decide.gang_trying import Start
 from scheduler.core.model.plan import Entry, MakeRoom, Placement
 from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.room import Intent, Moved
