@@ -44,9 +44,9 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         return {cls: tuple(uids) for cls, uids in found.items()}
 
     def claiming(self, snapshot: Snapshot) -> tuple[PodClass, ...]:
-        """Its classes that need devices, each once, with what is asked: by claims, or by those that are made for them.
+        """Return the classes of its waiting pods that need devices: for their claims, or for claims made for them.
 
-        The classes have what the snapshot adds to pods that wait.
+        They have what the snapshot adds to pods that wait.
         """
         classes = (snapshot.judge(pod).cls for pod in self.waiting)
         return tuple(dict.fromkeys(cls for cls in classes if cls.devices or cls.backed))
