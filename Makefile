@@ -45,15 +45,15 @@ endef
 # Builds the site anew, with nothing of before: what another page links to may be gone.
 SITE = rm -rf build/site build/doctrees && $(DOCS_VENV)/bin/python -m sphinx --quiet --fail-on-warning --nitpicky --doctree-dir build/doctrees -c docs . build/site
 
-.PHONY: help demo ui test test-fast node-test node-install browser-install screenshots simulate-soak simulate-record enumerate chaos mutants nightly lint format docs pins chart settings metrics reference images cluster cluster-status cluster-down bench clean
+.PHONY: help demo ui test test-all node-test node-install browser-install screenshots simulate-soak simulate-record enumerate chaos mutants nightly lint format docs pins chart settings metrics reference images cluster cluster-status cluster-down bench clean
 
 help:
 	@echo 'make demo          the scheduler at work on simulated GPUs, no cluster needed'
 	@echo 'make ui            the web page of a simulated cluster at work; ARGS="--nodes 500x8x80GiB"'
-	@echo 'make test          all tests, with a real control plane (built once, 7 to 12 minutes, if no other source has it)'
-	@echo 'make test-fast     all tests but those of the real control plane and the long searches'
-	@echo 'make node-test     tests on a real kubelet with containerd, runc and emulated GPUs: part of make test where root,'
-	@echo '                   containerd and runc are; make node-install gets them from Debian'
+	@echo 'make test          tests that need Python and PyPI only; no real control plane, no long searches'
+	@echo 'make test-all      all tests, with a real control plane (built once from Go modules, 7 to 12 minutes)'
+	@echo 'make node-test     tests on a real kubelet with containerd, runc and emulated GPUs: part of make test-all where'
+	@echo '                   root, containerd and runc are; make node-install gets them from Debian'
 	@echo 'make browser-install  Chromium from Debian and axe-core from npm: without them tests of the page are left out'
 	@echo 'make screenshots   renew the pictures in docs/page, which are those of a simulated cluster'
 	@echo 'make simulate-soak random hostile runs on all processors; SEEDS=1-10000 FAULTS=kind,kind MINUTES=60'
@@ -98,7 +98,7 @@ NODE_TESTS = $(GO_PROGRAMS) $(BIN)/pytest -n $(call waiting,2) --maxprocesses 4 
 # Each process has control planes of its own; the tests of a file share one, in their order. They wait half of the time.
 CLUSTER_TESTS = $(GO_PROGRAMS) $(BIN)/pytest -n $(call waiting,1) --maxprocesses 4 --dist loadfile --no-loadscope-reorder -m cluster $(ARGS)
 
-test: $(READY)
+test-all: $(READY)
 	$(BIN)/python -m tools.controlplane
 	$(BIN)/python -m tools.helmprogram
 	$(BIN)/python -m tools.alertprogram
@@ -125,7 +125,7 @@ test-real: $(READY)
 	$(BIN)/python -m tools.rights $(RIGHTS))
 	@$(BIN)/python -m tools.node ready; case $$? in 0) $(NODE_TESTS) ;; 3) ;; *) exit 1 ;; esac
 
-test-fast: $(READY)
+test: $(READY)
 	$(BIN)/pytest -n $(WORKERS) --maxprocesses 8 --dist worksteal \
 	-m 'not cluster and not node and not thorough and not helm and not browser and not oracle' $(ARGS)
 
@@ -199,14 +199,14 @@ nightly-chaos:
 SNAPSHOTS ?= 1000000
 nightly-oracle:
 	$(BIN)/python -m tools.kubeoracle --snapshots $(SNAPSHOTS) --seed $(DATE) --parts build/oracle-parts.jsonl
-# Those of which make test runs a slice (tests/test_whole.py).
+# Those of which make test-all runs a slice (tests/test_whole.py).
 nightly-whole:
 	MOORAGE_WHOLE=1 $(GO_PROGRAMS) $(BIN)/pytest -n 2 --dist loadfile tests/e2e/test_bulk.py tests/e2e/test_numbers.py tests/e2e/test_beside_kube_scheduler.py \
 	tests/e2e/test_leaders.py tests/e2e/test_placing_stories.py tests/e2e/test_restarts.py tests/e2e/test_room_stories.py
 	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist loadfile -m 'not cluster and not node' tests/verification tests/simulation tests/simulator \
 	tests/oracle tests/admission/test_every_cost.py tests/cli/page tests/scheduler/test_leaders.py tests/scheduler/what_if tests/tools/test_installed.py \
 	tests/browser/test_axe.py tests/helm/test_rendering.py
-# Ten times the examples of make test and more, other ones each time, and all seeds.
+# Ten times the examples of make test-all and more, other ones each time, and all seeds.
 nightly-properties:
 	MOORAGE_WHOLE=1 $(BIN)/pytest -n 2 --dist worksteal -m 'not cluster and not node' tests/admission tests/cli tests/gpu tests/kube tests/sharing \
 	tests/scheduler/core tests/nodeagent/core tests/wire

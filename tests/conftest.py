@@ -81,7 +81,7 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Keep the tests of the real control plane out of ``make test-fast``."""
+    """Keep the tests of the real control plane out of ``make test``."""
     if "control_plane" in getattr(item, "fixturenames", ()) and item.get_closest_marker("cluster") is None:
         raise pytest.UsageError(f"{item.nodeid} uses control_plane: mark it with pytest.mark.cluster")
 

@@ -1,6 +1,6 @@
 """A run of only those tests that a mark has imports only files that can have some.
 
-Collecting all tests takes a process half a minute of CPU time, and ``make test`` has seven processes for the few
+Collecting all tests takes a process half a minute of CPU time, and ``make test-all`` has seven processes for the few
 hundred tests of the real control plane and of real nodes. A file can have tests with a mark where its own text, or that
 of a conftest.py in one of its folders, has the mark. Whatever run collects a file compares that with the marks of its
 tests, so no test is left out silently.

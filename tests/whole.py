@@ -1,4 +1,4 @@
-"""Whether long tests run whole: ``MOORAGE_WHOLE=1``, as in ``make nightly``. ``make test`` runs a slice of them."""
+"""Whether long tests run whole: ``MOORAGE_WHOLE=1``, as in ``make nightly``. ``make test-all`` runs a slice of them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final, TypeVar
 
 IS_WHOLE: Final = bool(os.environ.get("MOORAGE_WHOLE"))
 T = TypeVar("T")
-#: ``make test`` runs one part of this number of a test's seeds, and two seeds at least.
+#: ``make test-all`` runs one part of this number of a test's seeds, and two seeds at least.
 _PARTS: Final = 4
-#: Examples that are tried in the whole for each of ``make test``.
+#: Examples that are tried in the whole for each of ``make test-all``.
 _MORE: Final = 10
 
 

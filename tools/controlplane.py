@@ -158,7 +158,7 @@ def _what_to_do(program: str, why: str) -> str:
         "  - install Go 1.26 or newer (any Go from 1.21 on fetches it) and let it reach a Go module proxy;\n"
         f"  - set KUBEBUILDER_ASSETS to a folder with {', '.join(PACKAGES)};\n"
         "  - set MOORAGE_CACHE to a cache folder from another machine of the same kind;\n"
-        "  - run `make test-fast`, which leaves the tests of the real control plane out."
+        "  - run `make test`, which leaves the tests of the real control plane out."
     )
 
 

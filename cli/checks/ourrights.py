@@ -1,6 +1,6 @@
 """Our components' own rights: exactly those of the rbac.yaml files that come with this version.
 
-``make test`` holds those files to what the components use (tools/rights.py), so a right beyond them is used by
+``make test-all`` holds those files to what the components use (tools/rights.py), so a right beyond them is used by
 nobody but a thief.
 """
 

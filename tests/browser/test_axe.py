@@ -24,7 +24,7 @@ async def few() -> Moment:
     return await played(FEW)
 
 
-#: In make test each scheme and each width once.
+#: In make test-all each scheme and each width once.
 SHOWN = [("light", 1280), ("dark", 400), *([("light", 400), ("dark", 1280)] if IS_WHOLE else [])]
 
 

@@ -152,7 +152,7 @@ async def test_a_job_set_of_two_jobs_starts_as_one_gang(set_workloads: Any) -> N
 
 
 async def test_pods_of_every_kind_are_grouped(set_workloads: Any) -> None:
-    """Each right of the role is used here: ``make test`` fails for one that is not (tools/rights.py)."""
+    """Each right of the role is used here: ``make test-all`` fails for one that is not (tools/rights.py)."""
     async with set_workloads("1x1x80GiB") as at:
         async with anyio.create_task_group() as tasks:
             for defined in DEFINED:

@@ -1,6 +1,6 @@
 """Where kube-scheduler's allocator finds devices for claims, Moorage does: random clusters, each node.
 
-``make test`` compares 1,000 snapshots, ``make nightly`` 4,000.
+``make test-all`` compares 1,000 snapshots, ``make nightly`` 4,000.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where kube-scheduler's plug-ins let pods be, Moorage does: random snapshots, each node and each first reason.
 
-``make test`` compares 1,000 snapshots, ``make nightly`` a million of the day.
+``make test-all`` compares 1,000 snapshots, ``make nightly`` a million of the day.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Whatever was struck: the cluster comes to the end that was wanted, what is free can be used, nothing is written while
 there is nothing to do, and when all work is gone nothing is left over; every invariant holds on the way.
 
-``make test`` strikes one write of every other kind in each scenario with one of the three deadliest blows, and one
+``make test-all`` strikes one write of every other kind in each scenario with one of the three deadliest blows, and one
 write in every eighth scenario with each other blow; ``make enumerate`` strikes each write with each blow, with watches
 that are in time and with late ones.
 """

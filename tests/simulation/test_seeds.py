@@ -1,6 +1,6 @@
 """Random hostile runs: every invariant holds in each. One seed is one run, in every process.
 
-``make test`` runs 16 seeds, and more until they have reached all that they have to; ``make nightly`` runs as many as an
+``make test-all`` runs 16 seeds, and more until they have reached all that they have to; ``make nightly`` runs as many as an
 hour takes, others each day.
 """
 

@@ -18,7 +18,7 @@ from tools.images.recipe import ROOT
 pytestmark = pytest.mark.thorough
 
 UV = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
-#: Those that this machine has are tried: in make test the oldest and the newest.
+#: Those that this machine has are tried: in make test-all the oldest and the newest.
 SUPPORTED = ("3.11", "3.12", "3.13") if IS_WHOLE else ("3.11", "3.13")
 POD = ROOT / "examples" / "01-fraction-pair.yaml"
 

@@ -31,7 +31,7 @@ def install() -> int:
     try:
         needs.install()
     except Unavailable as why:
-        print(f"{why}\nWithout it, real nodes are left out: make test does not need them", file=sys.stderr)
+        print(f"{why}\nWithout it, real nodes are left out: make test-all does not need them", file=sys.stderr)
         return 1
     return check()
 
