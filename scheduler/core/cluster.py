@@ -76,6 +76,8 @@ class Cluster(ClusterState):
         self._room_facts = RoomFacts(settings=settings.room)
         self._doubts: Mapping[str, Doubt] = {}
         self._memo: _Memo | None = None
+        #: How many decisions were made, those that were remembered left out: their number stands still at rest (L5).
+        self.decisions = 0
         self._unsearched = Unsearched()
 
     # --- what decisions read -------------------------------------------------------------------------------------
@@ -187,6 +189,7 @@ class Cluster(ClusterState):
         decision = decide(self.prepared(now_ns, limits), now_ns, limits, wall_s=wall_s)
         plan = self.learn(decision, now_ns, limits)
         self._memo = _Memo(self.generation, plan)
+        self.decisions += 1
         self._placed = frozenset(placed.pod_uid for placed in placements(plan.entries))
         return plan
 

@@ -377,8 +377,13 @@ class Backlog:
         return [self._gangs[key] for key in self._awake_gangs]
 
     def of_class(self, cls: PodClass) -> Iterator[Shape]:
-        """Shapes of a class that wait for room on nodes. Those that their queues hold back say so, and nothing else."""
-        return (self._shapes[key] for key in self._of_class.get(cls, ()) if key not in self.quota_sleepers)
+        """Shapes of a class that wait for room on nodes.
+
+        Those that their queues hold back, or that are kept off nodes, say so and nothing else. They are judged again
+        on their own (recounts.py), which renews no verdict on their class.
+        """
+        others = (self.quota_sleepers, self.kept_off)
+        return (self._shapes[key] for key in self._of_class.get(cls, ()) if not any(key in each for each in others))
 
     def shapes(self) -> Iterator[Shape]:
         """All shapes, in no order."""

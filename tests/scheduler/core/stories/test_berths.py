@@ -126,6 +126,22 @@ def test_without_a_berth_small_pods_overtake_a_large_one_for_ever() -> None:
     assert "large" not in made.began
 
 
+def test_a_pod_that_fitted_nowhere_and_then_on_a_kept_node_only_is_decided_on_once() -> None:
+    """Its class keeps no verdict whose counts nobody renews: the scheduler decided once a second for ever."""
+    made = day()
+    made.submit("large", minutes=60, gpus=4)
+    stream(made, PATIENCE + 1, minutes=60)
+    made.submit("late", minutes=60)
+    made.until(PATIENCE + 1)
+    assert "2 node(s) didn't have enough resources: GPUs" in made.words("late")
+    made.until(PATIENCE + 2)
+    assert "1 node(s) are kept for ns/large" in made.words("late")
+    before, now_ns = made.cluster.decisions, made.minute * 60 * S
+    for second in range(60):
+        made.cluster.decide(now_ns + second * S, wall_s=int(NOON.timestamp()) + made.minute * 60 + second)
+    assert made.cluster.decisions - before <= 2
+
+
 @pytest.mark.parametrize("minutes", [5, 30, 47])
 def test_a_large_pod_starts_when_what_ran_on_its_nodes_has_ended(minutes: int) -> None:
     """The bound: within the patience and the longest rest of what runs there then, and one decision."""
