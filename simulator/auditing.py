@@ -1,8 +1,8 @@
 """Brings a running cluster before the checker: its writes, its schedulers' ledgers, and all of it when it is at rest.
 
 Judging rest takes virtual time and ends with taking work away: what waits though it fits is given the longest back-off
-to be placed (L1), nothing may be written while there is nothing to do (L5), and then a pod is deleted on purpose to see
-that its room is used at once (L4).
+to be placed (L1), nothing may be written or decided while there is nothing to do (L5), and then a pod is deleted on
+purpose to see that its room is used at once (L4).
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ _PASSING_LOOK_S: Final = 1.0
 _LATE_WORK_S: Final = 300.0
 #: Nothing is written for so long when there is nothing to do.
 L5_S: Final = 600.0
+#: The most decisions of one scheduler in that time: searches, and nodes that are kept, have times of their own.
+L5_DECISIONS: Final = 60
 #: From the moment at which a pod is gone: one decision, and what there is to be done before a Binding (a reservation
 #: that goes: its grace period; one that comes: its start and its answer).
 L4_S: Final = 60.0
@@ -210,12 +212,15 @@ class Auditor:
         return pod.phase != "Pending" or kubelet is None or not kubelet.is_answering
 
     async def _judge_quiet(self) -> None:
-        """L5: with nothing to do we write nothing, but for leases. Not judged where a program ends meanwhile."""
+        """L5: with nothing to do we write nothing, but for leases, and decide next to nothing.
+
+        Not judged where a program ends meanwhile.
+        """
         await anyio.sleep(_LATE_WORK_S)
         if self._checker.has_patient_pods:
             return
         writes = self._checker.writes
-        before, running = writes.work, self._running()
+        before, running, decided = writes.work, self._running(), self._decisions()
         await anyio.sleep(L5_S)
         live = self._checker.live
         if any(uid in live and live[uid].has_ended for uid in running):
@@ -223,7 +228,15 @@ class Auditor:
         if writes.work > before:
             text = f"{writes.work - before} writes in {L5_S:.0f} s with nothing to do, the last: {writes.last_work}"
             self._checker.findings.add("L5", anyio.current_time(), text)
+        for name, number in self._decisions().items():
+            if (made := number - decided.get(name, number)) > L5_DECISIONS:
+                text = f"{name} made {made} decisions in {L5_S:.0f} s with nothing to do"
+                self._checker.findings.add("L5", anyio.current_time(), text)
         self._checker.findings.judged.add("L5")
+
+    def _decisions(self) -> dict[str, int]:
+        """How many decisions each scheduler has made that runs."""
+        return {name: peeking.decisions(scheduler) for name, scheduler in self.world.running.items()}
 
     def _running(self) -> list[str]:
         """Users' pods that have not ended."""

@@ -27,6 +27,11 @@ def ledger(name: str, scheduler: object) -> Ledger | None:
     return Ledger(scheduler=name, is_busy=is_busy, rows={} if is_busy else _rows(cluster), caps=caps)
 
 
+def decisions(scheduler: object) -> int:
+    """How many decisions a scheduler has made since it started; 0 of a stand-in that makes none."""
+    return scheduler.cache.cluster.decisions if isinstance(scheduler, Scheduler) else 0
+
+
 def _rows(cluster: Cluster) -> dict[str, Row]:
     counted = cluster.refresh()
     table = counted.table

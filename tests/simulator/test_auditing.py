@@ -16,6 +16,7 @@ from kube.client.resources import CONFIG_MAPS, PODS
 from kube.client.retry import Retry
 from kube.memory.faults import Fault
 from scheduler.app import Scheduler
+from scheduler.core.model.room import RoomFacts
 from simulator.auditing import L1_S
 from simulator.checks.writes import Bounds
 from simulator.process import RUN_S
@@ -108,6 +109,23 @@ async def test_writes_with_nothing_to_do_break_l5() -> None:
 
         async with anyio.create_task_group() as group:
             group.start_soon(write_now_and_then)
+            assert await rested(running) == {"L5"}
+            group.cancel_scope.cancel()
+
+
+async def test_decisions_with_nothing_to_do_break_l5() -> None:
+    async with world("1x1x1GiB") as running:
+        (scheduler,) = running.running.values()
+        assert isinstance(scheduler, Scheduler)
+
+        async def change_once_a_second() -> None:
+            for second in range(10_000):
+                await anyio.sleep(1)
+                scheduler.cache.cluster.note_room_facts(RoomFacts(version=second))
+                scheduler.cache.wake.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(change_once_a_second)
             assert await rested(running) == {"L5"}
             group.cancel_scope.cancel()
 
