@@ -54,7 +54,7 @@ STEADY_S: Final = 5.0
 _LOOK_S: Final = 1.0
 #: Virtual seconds after which a run is given up, wherever it stands.
 LIMIT_S: Final = 30_000.0
-#: Processor time after which it is given up.
+#: Processor time without progress of virtual time after which it is given up (guard.py).
 LIMIT_CPU_S: Final = 20.0
 
 
@@ -242,12 +242,12 @@ def run(
     """
     running = _Run(scenario, parts, show, until)
     taker = LogTaker(running.log)
+    loop = VirtualTimeLoop()
     try:
-        with _listening(taker), processor_time(limit_cpu_s):
-            anyio.run(running.go, backend_options={"loop_factory": VirtualTimeLoop})
+        with _listening(taker), processor_time(limit_cpu_s, loop.time):
+            anyio.run(running.go, backend_options={"loop_factory": lambda: loop})
     except* RanTooLong as stopped:  # in a group, where a component was stopped
-        told = f"{limit_cpu_s:.0f} s of processor time: at {told_error(stopped)}"
-        running.found.append(Violation(HANG, running.log.last_s, told))
+        running.found.append(Violation(HANG, running.log.last_s, told_error(stopped)))
     except* Deadlock as deadlock:
         running.found.append(Violation(HANG, running.log.last_s, told_error(deadlock)))
     running.found += [Violation(EDGE, at_s, text) for at_s, text in taker.exceptions]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 import weakref
@@ -22,6 +23,16 @@ def loop() -> None:
 
 def test_code_that_loops_is_ended_and_the_place_is_told() -> None:
     with pytest.raises(RanTooLong, match="test_guard"), processor_time(0.1):
+        loop()
+
+
+def test_a_long_run_is_no_loop_while_virtual_time_goes_on() -> None:
+    seconds = itertools.count()
+    began_s = time.process_time()
+    with pytest.raises(RanTooLong, match="in all"), processor_time(0.2, lambda: float(next(seconds))):
+        loop()
+    assert time.process_time() - began_s >= 2.0
+    with pytest.raises(RanTooLong, match="in one virtual second"), processor_time(0.2, lambda: 0.5):
         loop()
 
 

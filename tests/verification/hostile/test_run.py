@@ -101,8 +101,8 @@ class Deaf(Broken):
     ("binder", "found", "told"),
     [
         (Broken, CRASH, "LookupError: what nobody thought of at "),
-        (Spinning, HANG, "1 s of processor time: at "),
-        (Looping, HANG, "1 s of processor time: at "),
+        (Spinning, HANG, "1 s of processor time in one virtual second, at "),
+        (Looping, HANG, "1 s of processor time in one virtual second, at "),
         (Deaf, HANG, "not at rest 3600 s after the last fault: a pod neither runs nor says why it waits"),
     ],
 )

@@ -14,6 +14,11 @@ from kube.memory.types import ResourceType
 KINDS: Final = {(each.group, each.plural) for each in (NODES, PODS, POD_GROUPS, QUEUES, BIND_REQUESTS)}
 
 
+def is_decided_by(kind: ResourceType) -> bool:
+    """Whether decisions read objects of this kind."""
+    return (kind.group, kind.plural) in KINDS
+
+
 class Key(NamedTuple):
     """An object by its kind (plural) and its name."""
 
@@ -51,10 +56,8 @@ class History:
     objects: dict[Key, bytes] = field(default_factory=dict)
     changes: deque[Change] = field(default_factory=deque)
 
-    def take(self, kind: ResourceType, raw: bytes, *, is_gone: bool, at_s: float) -> Change | None:
-        """Take an object as it is stored; None of a kind that no decision reads."""
-        if (kind.group, kind.plural) not in KINDS:
-            return None
+    def take(self, kind: ResourceType, raw: bytes, *, is_gone: bool, at_s: float) -> Change:
+        """Take an object as it is stored, of a kind that decisions read (``is_decided_by``)."""
         meta = _decoder.decode(raw).metadata
         key = Key(kind.plural, meta.namespace, meta.name)
         after = None if is_gone else raw

@@ -22,7 +22,7 @@ from kube.memory.types import ResourceType
 from scheduler.app import Scheduler
 from scheduler.core.model.settings import Settings
 from verification.hostile.faults import clocks
-from verification.hostile.suggested.history import Change, History, Key
+from verification.hostile.suggested.history import Change, History, Key, is_decided_by
 from verification.hostile.suggested.past import Past
 from verification.hostile.suggested.reference import Reference
 from verification.hostile.suggested.sentences import Claim, Sentence, Unreadable, WaitUntil, sentence_of
@@ -87,12 +87,12 @@ class Suggested:
 
     def stored(self, kind: ResourceType, raw: bytes, is_gone: bool) -> None:
         """Take an object as the API server stores it."""
+        if not is_decided_by(kind):
+            return
         now_s = anyio.current_time()
         if self._shown and now_s - self._changed_at_s >= _PAUSE_S:
             self._look(now_s)
         change = self._history.take(kind, raw, is_gone=is_gone, at_s=now_s)
-        if change is None:
-            return
         self._changed_at_s = now_s
         if kind.plural == PODS.plural:
             self._note(change)

@@ -24,6 +24,14 @@ def test_a_change_that_others_took_the_room_of_is_true_for_as_long_as_its_text_s
     assert 0 < past < judged
 
 
+def test_what_is_shown_is_tried_again_only_when_something_has_changed() -> None:
+    """A long pause is looked at once, and not with each Lease that is renewed in it."""
+    small = msgspec.structs.replace(SCENARIO, actions=(_BIG,))
+    judged, _ = run(small).suggested
+    later, _ = run(msgspec.structs.replace(small, calm_s=2_000.0)).suggested
+    assert 0 < later <= judged + 2
+
+
 def test_where_nothing_is_suggested_nothing_is_judged() -> None:
     assert run(msgspec.structs.replace(SCENARIO, settings=Switches())).suggested == (0, 0)
 

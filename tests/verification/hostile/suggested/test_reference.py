@@ -13,7 +13,7 @@ from scheduler.core.model.settings import Settings
 from scheduler.core.what_if.asking_less import GPUS, Asking
 from scheduler.core.what_if.members import Members
 from tests.scheduler.core.objects import changed, ended, node, pod, pod_group
-from verification.hostile.suggested.history import History
+from verification.hostile.suggested.history import History, is_decided_by
 from verification.hostile.suggested.past import Past
 from verification.hostile.suggested.reference import Reference
 from verification.hostile.suggested.sentences import Claim, Suggestible, WaitUntil
@@ -31,7 +31,7 @@ def told(*steps: tuple[float, Node | Pod | PodGroup], gone: frozenset[int] = fro
     for number, (at_s, obj) in enumerate(steps):
         kind = _KINDS[type(obj)]
         of = ResourceType(group=kind.group, version=kind.version, plural=kind.plural, kind=kind.kind)
-        assert made.take(of, msgspec.json.encode(obj), is_gone=number in gone, at_s=at_s) is not None
+        made.take(of, msgspec.json.encode(obj), is_gone=number in gone, at_s=at_s)
     return made
 
 
@@ -111,4 +111,4 @@ def test_old_changes_are_forgotten_and_objects_are_not() -> None:
     assert [change.at_s for change in history.changes] == [70.0]
     assert len(history.objects) == 2
     other = ResourceType(group="", version="v1", plural="events", kind="Event")
-    assert history.take(other, b"{}", is_gone=False, at_s=71.0) is None
+    assert (is_decided_by(of), is_decided_by(other)) == (True, False)
