@@ -12,8 +12,9 @@ import sys
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +22,21 @@ from tools.mutants.sites import Mutant, mutants
 from tools.mutants.trying import End, Outcome, copied, stages, tried
 
 _ROOT: Final = Path(__file__).parent.parent.parent
-#: What decides and writes: a defect there can give a device twice, or leave a pod without one.
-_PACKAGES: Final = ("binder/core", "gpu", "kube", "reservation", "scheduler/core", "sharing")
+#: What decides and writes: a defect there can give a device twice, or leave a pod without one. A folder inside another
+#: one has its own share of the draw: preemption and decisions are a third of scheduler/core, and harder to test.
+_PACKAGES: Final = (
+    "binder/core",
+    "gpu",
+    "kube",
+    "nodeagent/core",
+    "reservation",
+    "scheduler/core",
+    "scheduler/core/claims",
+    "scheduler/core/decide",
+    "scheduler/core/queues",
+    "scheduler/core/room",
+    "sharing",
+)
 _EQUIVALENT: Final = Path(__file__).parent / "equivalent.toml"
 
 #: Path, source line or "" for any, code before and after.
@@ -51,19 +65,28 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def all_mutants(root: Path, packages: Iterable[str]) -> list[Mutant]:
-    """Mutants of all modules of these folders, in a fixed order."""
-    files = [file for package in packages for file in _modules(root / package)]
-    return [mutant for file in files for mutant in mutants(root, str(file.relative_to(root)))]
+def all_mutants(root: Path, packages: Iterable[str]) -> dict[str, list[Mutant]]:
+    """Mutants of the modules of each of these folders, in a fixed order; of a folder in another one under its own."""
+    found: dict[str, list[Mutant]] = {package: [] for package in packages}
+    files = {file: package for package in sorted(found, key=len) for file in _modules(root / package)}
+    for file, package in sorted(files.items()):
+        found[package] += mutants(root, str(file.relative_to(root)))
+    return found
 
 
 def _modules(place: Path) -> list[Path]:
     return [place] if place.suffix == ".py" else sorted(place.rglob("*.py"))
 
 
-def sample(found: Sequence[Mutant], *, count: int, seed: int) -> list[Mutant]:
-    """Draw ``count`` of them, the same for the same seed and source."""
-    return random.Random(seed).sample(found, min(count, len(found)))  # noqa: S311 - a draw that can be repeated
+def sample(found: Mapping[str, Sequence[Mutant]], *, count: int, seed: int) -> list[Mutant]:
+    """Draw ``count``, as many of each folder as it has and no more than of others; the same for a seed and source.
+
+    A draw from all together would be of the largest folders, whose tables and texts are the easiest to test.
+    """
+    drawn = random.Random(seed)  # noqa: S311 - a draw that can be repeated
+    left = [drawn.sample(each, len(each)) for each in found.values()]
+    rounds = (each for of_round in zip_longest(*left) for each in of_round if each is not None)
+    return list(islice(rounds, count))
 
 
 def keys(mutant: Mutant) -> set[Key]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def found(tree: Path, before: str) -> Mutant:
-    return next(mutant for mutant in all_mutants(tree, ["pack"]) if mutant.before == before)
+    return next(mutant for mutant in all_mutants(tree, ["pack"])["pack"] if mutant.before == before)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +124,24 @@ def test_a_module_that_a_file_of_another_name_tests_is_tried_by_that_file() -> N
 def test_a_draw_is_the_same_for_the_same_seed(tree: Path) -> None:
     every = all_mutants(tree, ["pack"])
     assert sample(every, count=3, seed=1) == sample(every, count=3, seed=1)
-    assert sample(every, count=100, seed=1) != every
-    assert sorted(sample(every, count=100, seed=1)) == sorted(every)
+    assert sample(every, count=100, seed=1) != every["pack"]
+    assert sorted(sample(every, count=100, seed=1)) == sorted(every["pack"])
+
+
+def test_a_draw_is_divided_evenly_between_folders_and_a_folder_in_another_one_has_its_own_part(tree: Path) -> None:
+    for path in ("pack/inner/__init__.py", "pack/inner/deep.py", "small/__init__.py", "small/tiny.py"):
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text("" if path.endswith("__init__.py") else SOURCE)
+    (tree / "small/tiny.py").write_text("def is_small(number):\n    return number < 10\n")
+    every = all_mutants(tree, ["pack", "pack/inner", "small"])
+    assert {folder: {mutant.path for mutant in found} for folder, found in every.items()} == {
+        "pack": {"pack/module.py"},
+        "pack/inner": {"pack/inner/deep.py"},
+        "small": {"small/tiny.py"},
+    }
+    assert {folder: len(found) for folder, found in every.items()} == {"pack": 5, "pack/inner": 5, "small": 2}
+    drawn = Counter(mutant.path for mutant in sample(every, count=8, seed=3))
+    assert drawn == {"pack/module.py": 3, "pack/inner/deep.py": 3, "small/tiny.py": 2}
 
 
 def test_survivors_are_listed_and_counted(tree: Path) -> None:
