@@ -12,8 +12,9 @@ from gpu import handover
 from gpu.book import Book, DeviceFull, Entry
 from gpu.grant import DeviceGrant, Grant
 from gpu.handover import Handover, PlannedDevice
-from gpu.memorycaps import MemoryCaps
+from gpu.memorycaps import Cap, MemoryCaps
 from gpu.order import Foreign
+from gpu.pinning import ANY_DEVICE, Pin
 from gpu.request import ContainerKind, ContainerRef, ContainerRequest, FractionAsk, GpuRequest, MemoryAsk
 from gpu.translation import Cards, Translation, Wishes
 from sharing import attempt as attempts
@@ -43,6 +44,24 @@ def test_a_request_of_ours_is_an_attempt() -> None:
     assert isinstance(read, Attempt)
     assert read.unit == "team/plan"
     assert attempt().unit == "attempt-p"
+
+
+@pytest.mark.parametrize(("node_pool", "labels"), [("", {}), ("a", {names.NODE_POOL_LABEL: "a"})])
+def test_a_bound_pod_has_the_label_of_its_node_pool(node_pool: str, labels: dict[str, str]) -> None:
+    assert attempt(node_pool=node_pool).labels == labels
+
+
+@pytest.mark.parametrize(
+    ("caps", "written"),
+    [((), [(0, 0), (0, 0)]), ((Cap(100, 0), Cap(0, HALF)), [(100, 0), (0, HALF)])],
+)
+def test_each_entry_of_an_attempt_has_the_cap_of_its_own_device(
+    caps: tuple[Cap, ...], written: list[tuple[int, int]]
+) -> None:
+    made = attempt(groups=("g", "h"))
+    entries = [made.tenant(group, "10", caps=caps).entry for group in ("g", "h")]
+    assert [made.number_of(group) for group in ("g", "h")] == [0, 1]
+    assert [(entry.cap_mib, entry.cap_nano) for entry in entries] == written
 
 
 def test_what_is_no_order_of_ours_is_no_attempt() -> None:
@@ -309,6 +328,16 @@ def test_a_pod_names_devices_where_only_one_of_its_asks_has_an_index() -> None:
     asked = GpuRequest((ContainerRequest(ContainerRef(ContainerKind.REGULAR, 0), asks),))
     assert pod(recorded=Translation(dialect="hami", request=asked), request=asked).names_devices(0)
     assert not pod().names_devices(0)
+
+
+@pytest.mark.parametrize(
+    ("number", "device", "expected"),
+    [(0, 0, Pin(index=3)), (0, 1, Pin(index=-1)), (0, 2, ANY_DEVICE), (1, 0, ANY_DEVICE)],
+)
+def test_each_share_has_its_own_pin(number: int, device: int, expected: Pin) -> None:
+    asks = (FractionAsk(HALF, index=3), FractionAsk(HALF))
+    asked = GpuRequest((ContainerRequest(ContainerRef(ContainerKind.REGULAR, 0), asks),))
+    assert pod(recorded=Translation(dialect="hami", request=asked), request=asked).pin(number, device) == expected
 
 
 def test_a_pod_without_a_record_asks_one_thing_only() -> None:

@@ -13,12 +13,24 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.decide import decide
 from scheduler.core.filters.registry import FILTERS, Filters
-from scheduler.core.model.plan import Bind, Explain, Gang, Plan
+from scheduler.core.model.plan import Attempt, Bind, Explain, Gang, Plan, Withdraw
 from scheduler.core.model.pod_class import Constraints
 from scheduler.core.model.records import NodeRecord
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.footprint import footprint
-from tests.scheduler.core.objects import bound, changed, cluster, commit, ended, feed, node, pod, pod_group, reservation
+from tests.scheduler.core.objects import (
+    NANO,
+    bound,
+    changed,
+    cluster,
+    commit,
+    ended,
+    feed,
+    node,
+    pod,
+    pod_group,
+    reservation,
+)
 from wire import names
 
 
@@ -274,3 +286,20 @@ def test_kept_verdicts_are_compared_with_a_node_that_comes_over_several_decision
         assert sum(len(entry.pods) for entry in plan.entries if isinstance(entry, Explain)) == 1_300
         rounds += 1
     assert rounds == 6
+
+
+def test_of_shares_that_wait_for_a_late_node_a_class_that_fits_nowhere_else_is_judged_once() -> None:
+    """Else it would spend what its namespace has, and a smaller share behind it would stay where it is."""
+    large, small = [pod(f"p{number}", fraction="0.3") for number in range(3)], pod("q", fraction="0.1")
+    made = cluster(node("a-late", 1), *large, small)
+    first = made.decide(0)
+    commit(made, first)
+    (opening,) = [entry.placement for entry in first.entries if isinstance(entry, Attempt)]
+    book = {opening.pod_uid: opening.devices[0].nano}
+    late = reservation(opening.devices[0].group, "a-late", uuid="", uid="asked", book=book)
+    tenant = bound(pod("tenant", fraction="0.8"), "b", ("known", NANO * 8 // 10), reservation="r", uuid="GPU-1")
+    known = reservation("known", "b", book={"uid-tenant": NANO * 8 // 10}, uuid="GPU-1", uid="r")
+    feed(made, node("b", 1), tenant, known, late)
+    made.commits.late("asked")
+    plan = made.decide(0, Limits(most=200))
+    assert [entry.placement.name for entry in plan.entries if isinstance(entry, Withdraw)] == ["q"]

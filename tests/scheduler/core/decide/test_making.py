@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from scheduler.core.backlog.notes import Notes
 from scheduler.core.cluster import Cluster
-from scheduler.core.decide.allowance import Limits
-from scheduler.core.decide.needed import pod_need
+from scheduler.core.decide.allowance import LIMITS, Allowance, Limits
+from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.needed import gang_need, pod_need
 from scheduler.core.model.plan import MakeRoom, Plan, placements
 from scheduler.core.model.priority_order import Rank
 from scheduler.core.model.room import Action, Evicted, Found, Intent, NoRoom, Place, RoomFacts, Unit
@@ -466,6 +468,24 @@ def test_a_gang_has_room_made_for_its_minimum_and_no_more() -> None:
     assert (found.pod_group, len(found.places), gone(found)) == ("g", 2, ["v", "w"])
     assert found.id == "uid-m0-0"
     assert made.backlog.said.verdict("uid-m0") == Verdict(code=Code.WAITS_FOR_ROOM, required=2, detail="n1")
+
+
+def test_a_gang_takes_as_its_most_urgent_member_may_and_one_beyond_the_minimum_as_its_least_urgent() -> None:
+    """So a member that is made more urgent than its gang takes from nobody that the gang would not take from."""
+    members = [pod(f"m{at}", gpus=1, group="g", priority=priority) for at, priority in enumerate((10, 90, 50))]
+    made = making(Searches(), node(gpus=1), running("v", 1), pod_group("g", 2), *members)
+    assert need_of_gang(made).priority == 90
+    feed(made, node("n2", 2), *(bound(each, "n2") for each in members[:2]))
+    beyond = need_of_gang(made)
+    assert ([each.name for each in beyond.pods], beyond.priority) == (["m2"], 10)
+
+
+def need_of_gang(made: Cluster) -> Need:
+    snapshot = made.snapshot()
+    attempts = Attempts(snapshot, 0, LIMITS, Allowance(namespaces=1, most=LIMITS.most), Notes(snapshot.backlog))
+    need = gang_need(("ns", "g"), attempts)
+    assert need is not None
+    return need
 
 
 def test_gangs_that_ask_the_same_are_searched_for_one_by_one_until_one_is_refused() -> None:

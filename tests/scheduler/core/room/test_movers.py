@@ -50,3 +50,11 @@ def test_a_node_has_at_most_what_is_free_and_what_may_be_moved_off_it() -> None:
     )  # fmt: skip
     assert movers.most_nano.tolist() == [6 * NANO, 3 * NANO + NANO * 3 // 4]
     assert movers.free_nano == 5 * NANO + NANO // 2
+
+
+def test_free_gpus_of_one_node_do_not_make_up_for_what_another_one_lacks() -> None:
+    """On n2 more runs than it has, as after a node has lost a GPU; n3 is full."""
+    crowd = [running(f"x{number}", "a", "n2", gpus=1) for number in range(3)]
+    movers = _movers(node("n1", 4), node("n2", 2), node("n3", 1), *crowd, running("y", "a", "n3", gpus=1))
+    assert movers.free_nano == 4 * NANO
+    assert movers.most_nano.tolist() == [4 * NANO, 0, 0]

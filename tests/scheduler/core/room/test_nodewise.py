@@ -12,12 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
+from gpu.request import FractionAsk
 from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.model.steps import ended
+from scheduler.core.nodes.table import CPU, GPUS
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room import joint
 from scheduler.core.room.cost import Pricing
 from scheduler.core.room.counting import Counting
+from scheduler.core.room.estimates import PARTS, Estimates
 from scheduler.core.room.joint import Wanted
 from scheduler.core.room.limits import Limits
 from scheduler.core.room.nodewise import Choosing
@@ -29,9 +32,9 @@ from tests.scheduler.core.objects import NANO, cluster, node, pod_group, queue
 from tests.scheduler.core.room.scenes import Scene, need_of, running, trial_of, waiting
 
 
-def _choosing(trial: Trial, more: int) -> tuple[Choosing, list[int]]:
+def _choosing(trial: Trial, more: int, of: int = 0) -> tuple[Choosing, list[int]]:
     trial.residents.refresh(trial)
-    (way,) = need_of(trial, "mine").pods[0].cls.ways()
+    (way,) = need_of(trial, "mine").pods[of].cls.ways()
     counting = Counting(trial, trial.residents, way, tenants(trial, trial.residents))
     needed = int(counting.here.sum()) + more
     rows = [row for row, unit in enumerate(trial.residents.residents) if unit]
@@ -73,6 +76,61 @@ def test_what_is_chosen_is_enough_and_none_of_it_can_be_left_out(seed: int) -> N
         assert _held(choosing, found) >= choosing.needed
         left = [set(found) - {row} for row in found]
         assert not any(_is_closed(choosing, gone) and _held(choosing, gone) >= choosing.needed for gone in left)
+
+
+# --- where to look first -------------------------------------------------------------------------------------------
+def _estimates_by_hand(choosing: Choosing, rows: Sequence[int]) -> dict[int, float]:
+    """By position: the cheapest parts of units that make up for what the next pod lacks there, one pod after another.
+
+    A node whose units are too small in all is left out, unless sizes do not say what becomes free there.
+    """
+    counting, pricing = choosing.counting, choosing.pricing
+    demand, shared = counting.way.demand, counting.way.request.shared
+    is_gpu = bool(demand.gpus or shared)
+    costs: dict[int, float] = {}
+    for position, node_record in enumerate(counting.trial.statement.nodes):
+        held: list[tuple[float, int, int]] = []
+        for row in rows:
+            unit = counting.table.residents[row]
+            assert unit is not None
+            whole = unit.amounts.gpu_nano if is_gpu else unit.amounts.cpu_milli
+            here = [pod for pod in unit.pods if pod.node == node_record.name]
+            sizes = [whole // len(unit.pods) if is_gpu else pod.cls.demand.cpu_milli for pod in here]
+            held += ((pricing.loss(unit) / max(1, whole), row, size) for size in sizes)
+        if not held or not counting.where[position]:
+            continue
+        free = max(0, int(counting.trial.statement.table.free[GPUS if demand.gpus else CPU, position]))
+        asked = demand.gpus or max(1, demand.cpu_milli)
+        lack = (asked - free % asked) * (NANO if demand.gpus else 1)
+        if shared:
+            lack = min(ask.nano for ask in shared if isinstance(ask, FractionAsk))
+        is_unclear = counting.tenants.odd[position] or counting.tenants.shared[position]
+        if sum(size for *_, size in held) < lack and not is_unclear:
+            continue
+        cost, left = 0.0, lack
+        for rate, _, size in sorted(held):
+            cost += rate * min(size, left)
+            left -= min(size, left)
+        costs[position] = cost
+    return costs
+
+
+@given(st.integers(0, 1 << 32))
+def test_nodes_are_looked_at_in_the_order_of_what_the_cheapest_parts_of_their_units_cost(seed: int) -> None:
+    rng = random.Random(seed)
+    trial = trial_of(Scene(seed, most_units=12).cluster())
+    choosing, rows = _choosing(trial, 1, of=rng.choice([0, -1]))
+    pool = rng.sample(rows, rng.randint(0, len(rows)))
+    found, candidates = Estimates(choosing.counting, choosing.pricing).of(np.array(pool, np.int64))
+    estimates, by_hand = dict(found), _estimates_by_hand(choosing, pool)
+    assert estimates.keys() == by_hand.keys()
+    for position, estimate in estimates.items():
+        # Weights are rounded down to nano of a GPU for a unit as a whole, but not for a part of it.
+        assert abs(estimate / PARTS - by_hand[position] / NANO) <= 0.001 + 0.001 * estimate / PARTS
+    assert {position: set(units) for position, units in candidates.items() if position in estimates} == {
+        position: {row for row in pool if position in choosing.counting.holds(row)} for position in by_hand
+    }
+    assert all(len(units) == len(set(units)) for units in candidates.values())
 
 
 def _chosen(trial: Trial, more: int) -> list[str]:
