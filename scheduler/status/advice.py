@@ -96,7 +96,7 @@ OF_NODES: Final[Mapping[str, str]] = {
     "claim-devices": "Request fewer or other devices, end pods that use some, or add nodes.",
     "claim-kept": "Wait: it takes about two minutes and the grace period of the pod that was deleted by force.",
     "claim-pool": "Look at the driver: `kubectl get resourceslices`.",
-    "claim-selector": "Mend the selector of the claim or its DeviceClass.",
+    "claim-selector": "Mend the selector of the claim or its DeviceClass, or write one that takes less time.",
     "claim-search": "Use fewer requests or constraints in the claim.",
     "claim-place": "Nothing: the claim holds its pods to the nodes of its devices.",
     "claims-only": (

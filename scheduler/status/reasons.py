@@ -361,7 +361,9 @@ def _no_node(verdict: Verdict, words: Mapping[str, str]) -> str:
         words = {**words, "berth": kept}
     parts = sorted(node_reason_text(reason, words) for reason in verdict.node_reasons)
     listed = " \n".join(f"{part}." for part in parts) if parts else "there are no nodes."
-    return f"no nodes with enough resources were found: {listed}{_kept(verdict)}{_shortfall(verdict)}"
+    return (
+        f"no nodes with enough resources were found: {listed}{_kept(verdict)}{_selector(verdict)}{_shortfall(verdict)}"
+    )
 
 
 def _kept(verdict: Verdict) -> str:
@@ -369,6 +371,11 @@ def _kept(verdict: Verdict) -> str:
     if not verdict.kept:
         return ""
     return f" Devices are kept for {', '.join(f'pod {each.pod} on node {each.node}' for each in verdict.kept)}."
+
+
+def _selector(verdict: Verdict) -> str:
+    """What is wrong with a selector of a claim or of its class."""
+    return f" On one of them: {verdict.selector}." if verdict.selector else ""
 
 
 def node_reason_text(reason: NodeReason, words: Mapping[str, str] = KIND_WORDS) -> str:

@@ -18,7 +18,7 @@ from scheduler.core.claims.counters import CountersLeft
 from scheduler.core.claims.device_taints import keep_off
 from scheduler.core.claims.inventory import InventoryView, NodePool
 from scheduler.core.claims.placing import terms_of
-from scheduler.core.claims.selectors import Cut, SelectorFailed
+from scheduler.core.claims.selectors import Cut, NotEvaluated, SelectorFailed
 from scheduler.core.claims.taken import Amounts, Taken
 from scheduler.core.model.device_allocation import ClaimAllocation, DeviceRefusal, DeviceResult, RefusalCode
 from scheduler.core.model.device_need import DeviceAsk, DeviceNeed
@@ -27,8 +27,9 @@ from scheduler.core.model.records import NodeRecord
 
 #: Devices that are tried on a node before the search ends.
 MOST_STEPS: Final = 10_000
-#: Needs for which the answer of a node is kept.
-_MOST_ANSWERS: Final = 64
+#: Bytes of an answer that is kept, and of each device in it.
+_OF_ANSWER: Final = 700
+_OF_RESULT: Final = 250
 #: Operations of about a microsecond: of a search, and of each device that it tries; it looks at this many in one.
 _SEARCHING: Final = 20
 _TRYING: Final = 10
@@ -50,38 +51,47 @@ def allocate(
     held: tuple[DeviceId, ...] = (),
     spend: Spend = _spend_nothing,
     may_search: bool = True,
+    may_evaluate: int | None = None,
 ) -> tuple[ClaimAllocation, ...] | DeviceRefusal:
     """Devices for each of these needs in order, or why the node has none. ``taken``: what others have.
 
     ``held``: devices of the node that are in use without a claim.
     The answer is kept by the view until the node's devices, or what of their pools is in use or held, have changed.
     ``spend`` is called with the operations that a search has taken. ``may_search`` False: only kept answers count.
+    ``may_evaluate``: operations that selectors may take before the search is cut. What they said is kept, so the next
+    search gets further.
     """
     pools, asked = view.pools_on(node), tuple(needs)
     stamps = taken.stamps(pool.pool.id for pool in pools)
-    answers = view.answers(node)
-    known = answers.get(asked)
+    known = view.answers.get(node.name, asked)
     if known is not None and known[0] is pools and known[1] == stamps and known[2] == held:
         kept: tuple[ClaimAllocation, ...] | DeviceRefusal = known[3]
         return kept
     if not may_search:
         return DeviceRefusal(RefusalCode.SEARCH_CUT)
-    with taken.with_whole(held):
+    with taken.with_whole(held), view.spending_at_most(may_evaluate):
         answer, effort = _answer(asked, view, pools, taken, node=node.name)
     spend(effort)
-    if len(answers) >= _MOST_ANSWERS:
-        answers.clear()
-    answers[asked] = pools, stamps, held, answer
+    if answer is None:
+        return DeviceRefusal(RefusalCode.SEARCH_CUT)
+    view.answers.put(node.name, asked, (pools, stamps, held, answer), _size_bytes(answer))
     return answer
+
+
+def _size_bytes(answer: tuple[ClaimAllocation, ...] | DeviceRefusal) -> int:
+    """About what a kept answer occupies."""
+    if isinstance(answer, DeviceRefusal):
+        return _OF_ANSWER + len(answer.detail)
+    return _OF_ANSWER + _OF_RESULT * sum(len(each.results) for each in answer)
 
 
 def _answer(
     needs: Sequence[DeviceNeed], view: InventoryView, pools: Sequence[NodePool], taken: Taken, *, node: str
-) -> tuple[tuple[ClaimAllocation, ...] | DeviceRefusal, int]:
-    """The answer, and the operations that it took."""
+) -> tuple[tuple[ClaimAllocation, ...] | DeviceRefusal | None, int]:
+    """The answer, None where selectors may not be evaluated any more; and the operations that it took."""
     effort, search = _SEARCHING + sum(len(pool.devices) for pool in pools) // _LOOKED_AT, None
     before = view.effort_spent
-    answer: tuple[ClaimAllocation, ...] | DeviceRefusal
+    answer: tuple[ClaimAllocation, ...] | DeviceRefusal | None
     try:
         asks = Asks(needs, view, pools, taken)
         search = _Search(needs, asks, pools, taken, node=node)
@@ -92,6 +102,8 @@ def _answer(
         answer = refused.refusal
     except SelectorFailed as failed:
         answer = DeviceRefusal(RefusalCode.SELECTOR_FAILED, str(failed))
+    except NotEvaluated:
+        answer = None
     return answer, effort + view.effort_spent - before + (0 if search is None else search.effort)
 
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from gpu.request import SharedAsk
 from scheduler.core.claims.inventory import InventoryView, NodePool
 from scheduler.core.claims.parts import part_of
-from scheduler.core.claims.selectors import Cut, named_by_all
+from scheduler.core.claims.selectors import Asked, Cut, named_by_all
 from scheduler.core.claims.shares import is_sharable, share_of
 from scheduler.core.claims.taken import Amounts, PoolInUse, Taken
 from scheduler.core.model.device_allocation import DeviceRefusal, RefusalCode
@@ -67,23 +67,23 @@ class Asks:
         self._view = view
         self._pools = pools
         self._taken = taken
-        self._expressions: dict[DeviceAsk, tuple[str, ...]] = {}
+        self._asked: dict[DeviceAsk, Asked] = {}
         self._all: dict[DeviceAsk, list[Candidate]] = {}
         self._looks_left = looks_for(sum(len(pool.devices) for pool in pools))
         for need in needs:
             for ask in need.asks():
-                self._read(ask)
+                self._read(ask, need.namespace)
             fewest = sum(min(self.count(way) for way in request.ways) for request in need.requests)
             if fewest > MOST_RESULTS:
                 raise Refused(RefusalCode.TOO_MANY_RESULTS, f"{fewest} devices")
 
-    def _read(self, ask: DeviceAsk) -> None:
+    def _read(self, ask: DeviceAsk, namespace: str) -> None:
         record = self._view.device_class(ask.device_class)
         if record is None:
             raise Refused(RefusalCode.NO_CLASS, ask.device_class)
         if record.wrong:
             raise Refused(RefusalCode.UNSUPPORTED, f"DeviceClass {record.name}: {record.wrong}")
-        self._expressions[ask] = (*record.selectors, *ask.selectors)
+        self._asked[ask] = Asked(record.selectors, ask.selectors, namespace if ask.selectors else "")
         if ask.count is not None:
             return
         for pool in self._pools:
@@ -99,11 +99,11 @@ class Asks:
 
     def takes(self, ask: DeviceAsk, candidate: Candidate) -> bool:
         """Whether the selectors of an ask take a device."""
-        return candidate.pool.takes(self._expressions[ask], candidate.number)
+        return candidate.pool.takes(self._asked[ask], candidate.number)
 
     def are_whole_only(self) -> bool:
         """Whether a part of a device is asked for, and devices that would do are there, but none that can be shared."""
-        wanted = [ask for ask in self._expressions if ask.part is not None]
+        wanted = [ask for ask in self._asked if ask.part is not None]
         kinds = [
             each.device.kind for ask in wanted for each in devices_of(self._pools, self._taken) if self.takes(ask, each)
         ]
@@ -119,7 +119,7 @@ class Asks:
 
     def cut(self) -> Cut:
         """Cuts devices to what any of the expressions names."""
-        return Cut(named_by_all({each for listed in self._expressions.values() for each in listed}))
+        return Cut(named_by_all({each for asked in self._asked.values() for each in (*asked.of_class, *asked.own)}))
 
 
 def devices_of(pools: Sequence[NodePool], taken: Taken) -> Iterator[Candidate]:

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any, Final
 
-from scheduler.core.claims import cel_values
-from scheduler.core.claims.selectors import SelectorFailed
+from scheduler.core.claims import cel_cost, cel_values
+from scheduler.core.claims.selectors import SelectorFailed, shown
 from scheduler.core.model.device_record import DeviceKind, Value
 
 MISSING: Final = "the Python package cel-expr-python is not installed, so that selectors can't be evaluated"
 _LONGEST_SHOWN: Final = 200
+#: What the library occupies for each byte of a serialized expression, measured.
+_BYTES_COMPILED: Final = 16
 #: A map that is indexed by text, and one of which anything else is asked.
 _INDEXED: Final = re.compile(r"\bdevice\.(?:attributes|capacity)\s*\[\s*([\"'])(?P<domain>[^\"'\\]*)\1\s*\]")
 _MAPS: Final = re.compile(r"\bdevice\b(?!\.(?:driver|allowMultipleAllocations)\b)")
@@ -35,7 +37,7 @@ def compile_selector(expression: str) -> CelMatcher:
     if _BINDS.search(expression) and _LOOPS.search(expression):
         raise _failed(expression, MIXED)
     try:
-        compiled = _environment().compile(expression)
+        compiled = environment().compile(expression)
     except ImportError:
         raise SelectorFailed(MISSING) from None
     except RuntimeError as error:
@@ -47,7 +49,7 @@ def compile_selector(expression: str) -> CelMatcher:
 
 
 class CelMatcher:
-    """A compiled expression."""
+    """A compiled expression. Raises SelectorFailed for one that may take too long to evaluate."""
 
     def __init__(self, expression: str, compiled: Any) -> None:
         self._expression = expression
@@ -57,6 +59,12 @@ class CelMatcher:
         indexed = list(_INDEXED.finditer(expression))
         is_only_indexed = len(indexed) == len(_MAPS.findall(expression))
         self._domains = frozenset(each["domain"] for each in indexed) if is_only_indexed else frozenset()
+        serialized = compiled.serialize()
+        self.size_bytes = _BYTES_COMPILED * len(serialized)
+        try:
+            self.effort = cel_cost.bound(serialized, len(self._domains)).us
+        except cel_cost.NotBounded as error:
+            raise _failed(expression, str(error)) from None
 
     def matches(self, device: DeviceKind) -> bool:
         """Whether it is true of a device. Raises SelectorFailed."""
@@ -98,11 +106,12 @@ def _plain(name: str, value: Value) -> Any:
 
 
 def _failed(expression: str, text: str) -> SelectorFailed:
-    return SelectorFailed(f"selector {expression[:_LONGEST_SHOWN]!r}: {text[:_LONGEST_SHOWN]}")
+    return SelectorFailed(f"selector {shown(expression)}: {text[:_LONGEST_SHOWN]}")
 
 
 @cache
-def _environment() -> Any:
+def environment() -> Any:
+    """What expressions may use, of the library and of Kubernetes."""
     from cel_expr_python import cel  # noqa: PLC0415 - 35 MiB that only clusters with selectors need
     from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings  # noqa: PLC0415 - as above
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
-from typing import Any, Final
+from collections import ChainMap, Counter
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from typing import Any, Final, TypeAlias
 
 from scheduler.core.claims.pools import Pool, Run, make_pool
-from scheduler.core.claims.selectors import Compiler, SelectorFailed, Selectors
+from scheduler.core.claims.selectors import Asked, Compiler, SelectorFailed, Selectors
 from scheduler.core.claims.taint_rules import Selected, TaintRules, selecting
 from scheduler.core.model.device_need import DeviceNeed
 from scheduler.core.model.device_record import (
@@ -24,7 +24,10 @@ from scheduler.core.model.records import NodeRecord
 
 #: The most lists of selectors for which a node's devices are kept judged.
 _MOST_JUDGED: Final = 64
-
+#: Bytes of answers for nodes that are kept.
+_MOST_BYTES: Final = 64 << 20
+#: What one pod asks for.
+Needs: TypeAlias = tuple[DeviceNeed, ...]
 
 #: The attribute in which drivers of GPUs publish the UUID by which programs know a device.
 UUID: Final = "uuid"
@@ -45,7 +48,8 @@ class NodePool:
         self.devices = tuple(device for _, run in self._runs for device in run)
         self.wrong = pool.wrong or self._repeated()
         self._selectors = selectors
-        self._answers: dict[tuple[str, ...], list[bool | SelectorFailed | None]] = {}
+        #: A text: why there is no answer.
+        self._answers: dict[Asked, list[bool | str | None]] = {}
         self._named: dict[str, list[str]] | None = None
 
     def named(self, uuid: str) -> Sequence[str]:
@@ -64,35 +68,110 @@ class NodePool:
         names = [device.name for device in self.devices if device.name in self.pool.repeated]
         return "" if len(set(names)) == len(names) else f"several devices have the name {min(names)}"
 
-    def takes(self, expressions: tuple[str, ...], number: int) -> bool:
-        """Whether selectors take the device of this number. Raises SelectorFailed."""
-        if not expressions:
+    def takes(self, asked: Asked, number: int) -> bool:
+        """Whether selectors take the device of this number. Raises SelectorFailed, and NotEvaluated."""
+        if not (asked.of_class or asked.own):
             return True
-        answers = self._answers.get(expressions)
+        answers = self._answers.get(asked)
         if answers is None:
-            if len(self._answers) >= _MOST_JUDGED:
-                self._answers.clear()
-            answers = self._answers[expressions] = [None] * len(self.devices)
+            drop_for(self._answers, _MOST_JUDGED)
+            answers = self._answers[asked] = [None] * len(self.devices)
         answer = answers[number]
         if answer is None:
-            answer = answers[number] = self._judge(expressions, number)
-        if isinstance(answer, SelectorFailed):
-            raise SelectorFailed(str(answer))
+            answer = answers[number] = self._judge(asked, number)
+        if isinstance(answer, str):
+            raise SelectorFailed(answer)
         return answer
 
-    def takes_any(self, expressions: tuple[str, ...]) -> bool:
+    def takes_any(self, asked: Asked) -> bool:
         """Whether selectors take a device; one that they can't judge is none."""
         for number in range(len(self.devices)):
             with suppress(SelectorFailed):
-                if self.takes(expressions, number):
+                if self.takes(asked, number):
                     return True
         return False
 
-    def _judge(self, expressions: tuple[str, ...], number: int) -> bool | SelectorFailed:
+    def _judge(self, asked: Asked, number: int) -> bool | str:
         try:
-            return self._selectors.take(expressions, self.devices[number].kind)
+            return self._selectors.take(asked, self.devices[number].kind)
         except SelectorFailed as error:
-            return error
+            return str(error)
+
+
+def drop_for(kept: dict[Asked, list[bool | str | None]], most: int) -> None:
+    """If ``most`` are kept, drop the oldest answers of the namespace that has most."""
+    if len(kept) < most:
+        return
+    counts = Counter(asked.namespace for asked in kept)
+    largest = max(counts, key=counts.__getitem__)
+    del kept[next(asked for asked in kept if asked.namespace == largest)]
+
+
+class KeptAnswers:
+    """Answers for nodes, by what was asked. Each namespace has a share; where all is full, the largest share shrinks.
+
+    ``base``: has the answers for nodes that it knows.
+    """
+
+    def __init__(self, *, most_bytes: int = _MOST_BYTES, base: KeptAnswers | None = None) -> None:
+        self._most_bytes = most_bytes
+        self._base = base
+        self._by_node: dict[str, dict[Needs, tuple[Any, int]]] = {}
+        #: Nodes and what was asked for them, the oldest first, by namespace.
+        self._order: dict[str, dict[tuple[str, Needs], None]] = {}
+        self._sizes: Counter[str] = Counter()
+        #: About what all answers occupy.
+        self.size_bytes = 0
+
+    def get(self, node: str, needs: Needs) -> Any:
+        """The answer for a node; None if none is kept."""
+        known = self._by_node.get(node)
+        if known is None:
+            return None if self._base is None else self._base.get(node, needs)
+        kept = known.get(needs)
+        return None if kept is None else kept[0]
+
+    def knows(self, node: str) -> bool:
+        """Whether it has had answers for a node."""
+        return node in self._by_node
+
+    def put(self, node: str, needs: Needs, answer: Any, size_bytes: int) -> None:
+        """Keep an answer for a node."""
+        if self._base is not None and node not in self._by_node and self._base.knows(node):
+            self._base.put(node, needs, answer, size_bytes)
+            return
+        self._drop(node, needs)
+        self._by_node.setdefault(node, {})[needs] = answer, size_bytes
+        namespace = _namespace(needs)
+        self._order.setdefault(namespace, {})[node, needs] = None
+        self._sizes[namespace] += size_bytes
+        self.size_bytes += size_bytes
+        while self.size_bytes > self._most_bytes:
+            largest = max(self._order, key=self._sizes.__getitem__)
+            self._drop(*next(iter(self._order[largest])))
+
+    def forget_node(self, node: str) -> None:
+        """Drop all answers for a node."""
+        for needs in [*self._by_node.get(node, ())]:
+            self._drop(node, needs)
+        self._by_node.pop(node, None)
+
+    def _drop(self, node: str, needs: Needs) -> None:
+        kept = self._by_node.get(node, {}).pop(needs, None)
+        if kept is None:
+            return
+        namespace = _namespace(needs)
+        order = self._order[namespace]
+        del order[node, needs]
+        self._sizes[namespace] -= kept[1]
+        self.size_bytes -= kept[1]
+        if not order:
+            del self._order[namespace], self._sizes[namespace]
+
+
+def _namespace(needs: Needs) -> str:
+    """The namespace of a pod's claims; of what is asked for without one, none."""
+    return next((need.namespace for need in needs if need.namespace), "")
 
 
 #: By node: the node and the pools that were looked at, and what it reaches of them.
@@ -113,7 +192,7 @@ class InventoryView:
         pools: Mapping[PoolId, Pool],
         selectors: Selectors,
         kept: _Kept,
-        answers: MutableMapping[str, dict[Hashable, Any]],
+        answers: KeptAnswers,
     ) -> None:
         self._classes = classes
         self._at = at
@@ -147,12 +226,17 @@ class InventoryView:
             pools={**self._pools, **at},
             selectors=self._selectors,
             kept=ChainMap({}, self._kept),
-            answers=ChainMap({}, self._answers),
+            answers=KeptAnswers(base=self._answers),
         )
 
-    def answers(self, node: NodeRecord) -> dict[Hashable, Any]:
-        """What was answered for a node with these classes; for those who ask the same again."""
-        return self._answers.setdefault(node.name, {})
+    @property
+    def answers(self) -> KeptAnswers:
+        """What was answered for nodes with these classes; for those who ask the same again."""
+        return self._answers
+
+    def spending_at_most(self, operations: int | None) -> AbstractContextManager[None]:
+        """Inside, selectors raise NotEvaluated once they have taken this much. None: never."""
+        return self._selectors.spending_at_most(operations)
 
     def pool(self, pool_id: PoolId) -> Pool | None:
         """The pool of this driver and name."""
@@ -170,7 +254,7 @@ class InventoryView:
 
     def has_any(self, node: NodeRecord, expressions: tuple[str, ...]) -> bool:
         """Whether a node reaches a device that these selectors take, in use or not."""
-        return any(pool.takes_any(expressions) for pool in self.pools_on(node))
+        return any(pool.takes_any(Asked(expressions)) for pool in self.pools_on(node))
 
     def missing(self, needs: Iterable[DeviceNeed]) -> str | None:
         """The first class that these needs name and that does not exist."""
@@ -236,7 +320,7 @@ class Inventory:
         self._view: InventoryView | None = None
         self._kept: _Kept = {}
         #: By node, while the classes stay as they are.
-        self._answers: dict[str, dict[Hashable, Any]] = {}
+        self._answers = KeptAnswers()
 
     def view(self) -> InventoryView:
         """What there is now. The same view until a slice or a class changes."""
@@ -272,12 +356,12 @@ class Inventory:
     def forget_node(self, name: str) -> None:
         """Drop what was answered for a node that is gone. Its slices stay until their driver deletes them."""
         self._kept.pop(name, None)
-        self._answers.pop(name, None)
+        self._answers.forget_node(name)
 
     def _class_changed(self, _: DeviceClassRecord) -> None:
         self.classes_version += 1
         self._view = None
-        self._answers = {}
+        self._answers = KeptAnswers()
         self._tell(None)
 
     def _slice_changed(self, record: SliceRecord) -> None:

@@ -7,19 +7,29 @@ names. Of 80,000 devices of five models that are five evaluations. The library i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple, Protocol
 
 from scheduler.core.model.device_record import DeviceKind
 
-#: The most expressions that are kept compiled, and devices that are kept judged for each.
-_MOST_EXPRESSIONS: Final = 1024
-_MOST_JUDGED: Final = 1 << 16
-#: Operations of about a microsecond: to compile an expression, to evaluate one, and one with loops. The library ends
-#: an evaluation after 10,000 turns of loops.
-_COMPILING: Final = 200
-_EVALUATING: Final = 30
-_LOOPING: Final = 3_000
+#: Bytes of expressions and of their answers that are kept.
+_MOST_BYTES: Final = 64 << 20
+#: Bytes of a device that is kept apart, of each of its entries, and of an expression.
+_OF_DEVICE: Final = 240
+_OF_ENTRY: Final = 16
+_OF_EXPRESSION: Final = 2_000
+#: Operations of about a microsecond: to compile an expression, each of its words, each of its loops, and how many of
+#: its characters cost one.
+_COMPILING: Final = 300
+_OF_WORD: Final = 15
+_OF_LOOP: Final = 300
+_CHARACTERS: Final = 2
+#: The most operations that compiling an expression may take.
+MOST_COMPILING: Final = 40_000
+#: What it takes to hand an attribute or a capacity of a device to the library.
+_HANDING: Final = 3
+_WORDS: Final = re.compile(r"\w+|\"[^\"\\]*\"|'[^'\\]*'|[^\w\s]")
 _LOOPS: Final = re.compile(r"\b(?:all|exists|exists_one|filter|map)\b")
 
 _DEVICE: Final = re.compile(r"\bdevice\b")
@@ -34,8 +44,31 @@ class SelectorFailed(Exception):
     """Raised where an expression can't be compiled, or has no answer for a device. The text is for the pod."""
 
 
+class NotEvaluated(Exception):
+    """Raised where evaluating would take more than is allowed now."""
+
+
+_LONGEST_SHOWN: Final = 200
+
+
+def shown(expression: str) -> str:
+    """An expression as texts for the pod have it."""
+    return repr(expression[:_LONGEST_SHOWN])
+
+
+class Asked(NamedTuple):
+    """Expressions that all have to be true: those of a class, and those of a claim in this namespace."""
+
+    of_class: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+    namespace: str = ""
+
+
 class Matcher(Protocol):
-    """A compiled expression."""
+    """A compiled expression. ``effort``: operations of an evaluation at most; ``size_bytes``: what it occupies."""
+
+    effort: int
+    size_bytes: int
 
     def matches(self, device: DeviceKind) -> bool:
         """Whether it takes a device. Raises SelectorFailed."""
@@ -105,65 +138,215 @@ class Cut:
         return attributes, capacity
 
 
+def compiling_effort(expression: str) -> int:
+    """What it takes to compile an expression at most, in operations of about a microsecond."""
+    words, loops = len(_WORDS.findall(expression)), len(_LOOPS.findall(expression))
+    return _COMPILING + _OF_WORD * words + _OF_LOOP * loops + len(expression) // _CHARACTERS
+
+
+class _Apart:
+    """Devices as far as expressions that name the same read them, each with a number."""
+
+    __slots__ = ("cut", "numbers", "size_bytes", "turn", "users")
+
+    def __init__(self, names: Named | None) -> None:
+        self.cut = Cut(names)
+        self.numbers: dict[DeviceKind, int] = {}
+        self.size_bytes = 0
+        #: How many expressions use it.
+        self.users = 0
+        #: Another one when numbers begin again.
+        self.turn = 0
+
+    def number(self, kind: DeviceKind) -> int:
+        """The number of a device, a new one if it has none."""
+        number = self.numbers.get(kind)
+        if number is None:
+            number = self.numbers[kind] = len(self.numbers)
+            self.size_bytes += _OF_DEVICE + _OF_ENTRY * (len(kind.attributes) + len(kind.capacity))
+        return number
+
+    def forget(self) -> None:
+        """Begin again."""
+        self.numbers.clear()
+        self.size_bytes = 0
+        self.turn += 1
+
+
+_UNKNOWN, _FALSE, _TRUE, _FAILED = range(4)
+
+
 class _Judged:
-    """One expression and its answers."""
+    """One expression and its answers, by the number of a device."""
 
-    __slots__ = ("_answers", "_cut", "_matcher", "effort")
+    __slots__ = ("answers", "apart", "matcher", "names", "said", "size_bytes", "turn")
 
-    def __init__(self, expression: str, compiler: Compiler) -> None:
-        #: What it takes to evaluate it, in operations.
-        self.effort = _LOOPING if _LOOPS.search(expression) else _EVALUATING
-        self._cut = Cut(named(expression))
-        self._answers: dict[DeviceKind, bool | SelectorFailed] = {}
-        self._matcher: Matcher | SelectorFailed
+    def __init__(self, matcher: Matcher | str, names: Named | None, apart: _Apart, size_bytes: int) -> None:
+        #: A text: why it can't be evaluated.
+        self.matcher = matcher
+        self.names = names
+        self.apart = apart
+        self.turn = apart.turn
+        self.answers = bytearray()
+        #: Texts about devices for which it has no answer.
+        self.said: dict[int, str] = {}
+        self.size_bytes = size_bytes
+
+    def answer(self, number: int | None) -> int:
+        """What is known of the device of this number."""
+        if self.turn != self.apart.turn:
+            self.turn = self.apart.turn
+            self.answers.clear()
+            self.said.clear()
+        return _UNKNOWN if number is None or number >= len(self.answers) else self.answers[number]
+
+    def learn(self, number: int, matcher: Matcher, kind: DeviceKind) -> int:
+        """Evaluate it on the device of this number."""
+        if number >= len(self.answers):
+            more = number + 1 - len(self.answers)
+            self.answers.extend(bytes(more))
+            self.size_bytes += more
         try:
-            self._matcher = compiler(expression)
+            answer = _TRUE if matcher.matches(kind) else _FALSE
         except SelectorFailed as error:
-            self._matcher = error
-
-    def takes(self, kind: DeviceKind, spend: Callable[[int], None]) -> bool:
-        if isinstance(self._matcher, SelectorFailed):
-            raise SelectorFailed(str(self._matcher))
-        cut = self._cut(kind)
-        answer = self._answers.get(cut)
-        if answer is None:
-            if len(self._answers) >= _MOST_JUDGED:
-                self._answers.clear()
-            spend(self.effort)
-            answer = self._answers[cut] = _answer(self._matcher, cut)
-        if isinstance(answer, SelectorFailed):
-            raise SelectorFailed(str(answer))
+            answer, self.said[number] = _FAILED, str(error)
+            self.size_bytes += _OF_DEVICE + len(self.said[number])
+        self.answers[number] = answer
         return answer
 
 
-def _answer(matcher: Matcher, kind: DeviceKind) -> bool | SelectorFailed:
-    try:
-        return matcher.matches(kind)
-    except SelectorFailed as error:
-        return error
+class _Share:
+    """What is kept for one namespace, the oldest expression first."""
+
+    __slots__ = ("apart", "judged", "size_bytes")
+
+    def __init__(self) -> None:
+        self.judged: dict[str, _Judged] = {}
+        self.apart: dict[Named | None, _Apart] = {}
+        self.size_bytes = 0
+
+    def add(self, expression: str, matcher: Matcher | str) -> _Judged:
+        """Keep an expression that was compiled."""
+        names = named(expression)
+        apart = self.apart.setdefault(names, _Apart(names))
+        apart.users += 1
+        compiled = 0 if isinstance(matcher, str) else matcher.size_bytes
+        judged = _Judged(matcher, names, apart, _OF_EXPRESSION + 4 * len(expression) + compiled)
+        self.judged[expression] = judged
+        return judged
+
+    def drop_oldest(self) -> int:
+        """Drop the oldest expression, or the answers of the only one; return the bytes."""
+        if len(self.judged) == 1:
+            (only,) = self.judged.values()
+            freed = only.apart.size_bytes
+            only.apart.forget()
+            return freed
+        judged = self.judged.pop(next(iter(self.judged)))
+        judged.apart.users -= 1
+        if judged.apart.users:
+            return judged.size_bytes
+        del self.apart[judged.names]
+        return judged.size_bytes + judged.apart.size_bytes
 
 
 class Selectors:
-    """Expressions that were seen, with their answers. A memo only: nothing changes by asking it."""
+    """Expressions that were seen, with their answers. A memo only: nothing changes by asking it.
 
-    def __init__(self, compiler: Compiler) -> None:
+    Each namespace has a share of it. Where all is full, the oldest expressions are dropped of the namespace that has
+    most. Classes have one share together.
+    """
+
+    def __init__(self, compiler: Compiler, *, most_bytes: int = _MOST_BYTES) -> None:
         self._compiler = compiler
-        self._known: dict[str, _Judged] = {}
+        self._shares: dict[str, _Share] = {}
+        self._most_bytes = most_bytes
+        #: About what all shares occupy.
+        self.size_bytes = 0
         #: What compiling and evaluating has taken so far, in operations of about a microsecond.
         self.effort_spent = 0
+        #: Where that has to end; None: nowhere.
+        self._ends_at: int | None = None
+
+    @contextmanager
+    def spending_at_most(self, operations: int | None) -> Iterator[None]:
+        """Inside, raise NotEvaluated in place of evaluating more, once this much has been spent. None: never."""
+        before = self._ends_at
+        self._ends_at = None if operations is None else self.effort_spent + operations
+        try:
+            yield
+        finally:
+            self._ends_at = before
 
     def _spend(self, operations: int) -> None:
+        if self._ends_at is not None and self.effort_spent >= self._ends_at:
+            raise NotEvaluated
         self.effort_spent += operations
 
-    def take(self, expressions: Iterable[str], kind: DeviceKind) -> bool:
-        """Whether all expressions are true of a device. Raises SelectorFailed with the text of the first that fails."""
-        return all(self._judged(expression).takes(kind, self._spend) for expression in expressions)
+    def take(self, asked: Asked, kind: DeviceKind) -> bool:
+        """Whether all expressions are true of a device.
 
-    def _judged(self, expression: str) -> _Judged:
-        known = self._known.get(expression)
-        if known is None:
-            if len(self._known) >= _MOST_EXPRESSIONS:
-                del self._known[next(iter(self._known))]
-            self._spend(_COMPILING)
-            known = self._known[expression] = _Judged(expression, self._compiler)
-        return known
+        Raises SelectorFailed with the text of the first that fails, and NotEvaluated.
+        """
+        for expression in asked.of_class:
+            if not self._takes("", expression, kind):
+                return False
+        for expression in asked.own:  # noqa: SIM110 - as above: this is done for each device
+            if not self._takes(asked.namespace, expression, kind):
+                return False
+        return True
+
+    def _takes(self, namespace: str, expression: str, kind: DeviceKind) -> bool:
+        share = self._shares.get(namespace)
+        judged = None if share is None else share.judged.get(expression)
+        if share is None or judged is None:
+            share, judged = self._compiled(namespace, expression)
+        if isinstance(judged.matcher, str):
+            raise SelectorFailed(judged.matcher)
+        apart = judged.apart
+        cut = apart.cut(kind)
+        number = apart.numbers.get(cut)
+        answer = judged.answer(number)
+        if answer == _UNKNOWN:
+            self._spend(judged.matcher.effort + _HANDING * (len(cut.attributes) + len(cut.capacity)))
+            before = judged.size_bytes + apart.size_bytes
+            number = apart.number(cut)
+            answer = judged.learn(number, judged.matcher, cut)
+            said = judged.said.get(number, "")
+            self._grow(share, judged.size_bytes + apart.size_bytes - before)
+            if answer == _FAILED:
+                raise SelectorFailed(said)
+        elif answer == _FAILED and number is not None:
+            raise SelectorFailed(judged.said[number])
+        return answer == _TRUE
+
+    def _compiled(self, namespace: str, expression: str) -> tuple[_Share, _Judged]:
+        effort = compiling_effort(expression)
+        matcher: Matcher | str
+        if effort > MOST_COMPILING:
+            matcher = (
+                f"selector {shown(expression)}: compiling it may take {effort:,} microseconds; "
+                f"{MOST_COMPILING:,} are allowed"
+            )
+        else:
+            self._spend(effort)
+            try:
+                matcher = self._compiler(expression)
+            except SelectorFailed as error:
+                matcher = str(error)
+        share = self._shares.setdefault(namespace, _Share())
+        judged = share.add(expression, matcher)
+        self._grow(share, judged.size_bytes)
+        return share, judged
+
+    def _grow(self, share: _Share, more: int) -> None:
+        """Count bytes that a share has got, and drop what is too much."""
+        share.size_bytes += more
+        self.size_bytes += more
+        while self.size_bytes > self._most_bytes:
+            largest = max(self._shares.values(), key=lambda each: each.size_bytes)
+            freed = largest.drop_oldest()
+            if not freed:
+                return
+            largest.size_bytes -= freed
+            self.size_bytes -= freed

@@ -37,7 +37,7 @@ def resource_claim_record(claim: ResourceClaim) -> ResourceClaimRecord:
     meta, unsupported = claim.metadata, ""
     need: DeviceNeed | None = None
     try:
-        need = _need(claim.spec.devices)
+        need = _need(claim.spec.devices, meta.namespace)
     except _Unsupported as error:
         unsupported = str(error)
     consumers = claim.status.reserved_for or ()
@@ -86,13 +86,14 @@ def _is_group(owner: OwnerReference) -> bool:
     return owner.kind == _GROUP_KIND and owner.api_version.startswith(_GROUP_API)
 
 
-def _need(asked: resource.DeviceClaim) -> DeviceNeed:
+def _need(asked: resource.DeviceClaim, namespace: str) -> DeviceNeed:
     requests, rules = asked.requests or (), asked.constraints or ()
     _bound("spec.devices.requests", len(requests), _MOST_REQUESTS)
     _bound("spec.devices.constraints", len(rules), _MOST_RULES)
     return DeviceNeed(
         requests=tuple(_request(each, f"spec.devices.requests[{number}]") for number, each in enumerate(requests)),
         rules=tuple(_rule(each, f"spec.devices.constraints[{number}]") for number, each in enumerate(rules)),
+        namespace=namespace,
     )
 
 

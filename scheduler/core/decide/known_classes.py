@@ -26,7 +26,7 @@ from scheduler.core.snapshot.statement import Statement
 
 T = TypeVar("T")
 #: When a search for devices that was cut short goes on, if nothing happens before.
-SEARCHED_ON_NS: Final = 5_000_000_000
+SEARCHED_ON_NS: Final = 1_000_000_000
 
 
 class Known(NamedTuple):

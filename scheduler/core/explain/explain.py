@@ -26,7 +26,7 @@ from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, NodeReason, Verdict
 from scheduler.core.nodes import volumes_to_come
-from scheduler.core.nodes.claim_statement import KEPT
+from scheduler.core.nodes.claim_statement import KEPT, SELECTOR
 from scheduler.core.nodes.ledger import MOST_ASKED
 from scheduler.core.nodes.table import (
     CONTENDED_DEVICES,
@@ -81,7 +81,14 @@ def explain(statement: Statement, ranking: Ranking, cls: PodClass, *, settings: 
         node_reasons=tuple(sorted(reason for reason in reasons if reason.nodes)),
         shortfall=_shortfall(lacks, usable),
         kept=statement.allocating.kept_at(chain.from_iterable(kept), _MOST_KEPT) if any(kept) else (),
+        selector=_failure(statement, cls, lacks, usable),
     )
+
+
+def _failure(statement: Statement, cls: PodClass, lacks: Sequence[Lack], usable: Bools) -> str:
+    """What is wrong with a selector, on the first node that is out by it."""
+    where = next((np.flatnonzero(each.where & usable) for each in lacks if each.kind == SELECTOR), None)
+    return "" if where is None or not len(where) else statement.allocating.failure_at(int(where[0]), cls.devices)
 
 
 def explain_ways(statement: Statement, rankings: Sequence[Ranking], *, settings: Settings, mask: NodeMask) -> Verdict:
@@ -109,6 +116,7 @@ def explain_ways(statement: Statement, rankings: Sequence[Ranking], *, settings:
         node_reasons=tuple(sorted(reasons)),
         shortfall=next((verdict.shortfall for verdict in verdicts if verdict.shortfall is not None), None),
         kept=tuple(dict.fromkeys(each for verdict in verdicts for each in verdict.kept))[:_MOST_KEPT],
+        selector=next((verdict.selector for verdict in verdicts if verdict.selector), ""),
     )
 
 

@@ -1,6 +1,6 @@
 """What ResourceClaims ask for: requests for devices, and constraints between them (resource.k8s.io/v1).
 
-Claims of several pods that ask the same have equal needs, so their pods are one class.
+Claims of several pods of a namespace that ask the same have equal needs, so their pods are one class.
 """
 
 from __future__ import annotations
@@ -62,11 +62,15 @@ class AttributeRule(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 class DeviceNeed(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):
-    """What a claim without an allocation asks. ``claim``: its key, if several pods use it: one choice is for all."""
+    """What a claim without an allocation asks. ``claim``: its key, if several pods use it: one choice is for all.
+
+    ``namespace``: the claim's, which has a share of the answers that are kept; "" for what no claim asks.
+    """
 
     requests: tuple[DeviceRequest, ...]
     rules: tuple[AttributeRule, ...] = ()
     claim: ResourceClaimKey | None = None
+    namespace: str = ""
 
     def asks(self) -> tuple[DeviceAsk, ...]:
         """Every way of every request."""

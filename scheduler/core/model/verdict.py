@@ -271,6 +271,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     topology: TopologyCause | None = None
     #: Of nodes that are out by ``claim-kept``: some of the pods for which devices are kept.
     kept: tuple[KeptDevices, ...] = ()
+    #: Of nodes that are out by ``claim-selector``: what is wrong on the first of them.
+    selector: str = ""
 
     @property
     def reasons(self) -> Reasons:

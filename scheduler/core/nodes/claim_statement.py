@@ -38,9 +38,13 @@ Reserved: TypeAlias = Callable[[str], Collection[str]]
 #: Operations that searches for the same needs may take in one decision, beyond what is usual for each node. After
 #: that, nodes whose answer is not kept count as cut; the next decision gets further.
 _MOST_SEARCHING: Final = 300_000
+#: Of these, operations of selectors: what one evaluation may take comes on top.
+_MOST_EVALUATING: Final = 50_000
 _USUAL: Final = 200
 #: What it takes to ask a node, in operations, and one more for each claim.
 _CHOOSING: Final = 8
+#: The kind of the reason where selectors have no answer.
+SELECTOR: Final = "claim-selector"
 #: The kind of the reason where there would be devices, but for those that are kept for pods that vanished.
 KEPT: Final = "claim-kept"
 _ELSEWHERE: Final = DeviceRefusal(RefusalCode.NO_DEVICES)
@@ -51,8 +55,8 @@ KINDS: Final[Mapping[RefusalCode, str]] = {
     RefusalCode.TOO_MANY_RESULTS: "claim-devices",
     RefusalCode.INCOMPLETE_POOL: "claim-pool",
     RefusalCode.INVALID_POOL: "claim-pool",
-    RefusalCode.SELECTOR_FAILED: "claim-selector",
-    RefusalCode.UNSUPPORTED: "claim-selector",
+    RefusalCode.SELECTOR_FAILED: SELECTOR,
+    RefusalCode.UNSUPPORTED: SELECTOR,
     RefusalCode.SEARCH_CUT: "claim-search",
 }
 
@@ -69,8 +73,8 @@ class ClaimStatement:
     """
 
     __slots__ = (
-        *("_answers", "_ask", "_asked", "_chosen", "_claims", "_cut_short", "_effort", "_joining", "_nodes"),
-        *("_reserved", "_searching", "_supposed", "_taken"),
+        *("_answers", "_ask", "_asked", "_chosen", "_claims", "_cut_short", "_effort", "_evaluating", "_joining"),
+        *("_nodes", "_reserved", "_searching", "_supposed", "_taken"),
     )
 
     def __init__(
@@ -90,6 +94,8 @@ class ClaimStatement:
         self._taken: Taken | None = None
         #: What searches for these needs have taken beyond what is usual.
         self._searching: Counter[tuple[DeviceNeed, ...]] = Counter()
+        #: What selectors have taken for these needs.
+        self._evaluating: Counter[tuple[DeviceNeed, ...]] = Counter()
         #: Those needs for which searches have taken all that they may: another decision gets further.
         self._cut_short: list[frozenset[DeviceNeed]] = []
         #: How many pods were placed here for which a claim (UID) is to be reserved.
@@ -157,6 +163,11 @@ class ClaimStatement:
         users = (each for at in positions for owner in self._kept(at, by_pool) for each in vanished.users(owner))
         return tuple(islice(dict.fromkeys(users), most))
 
+    def failure_at(self, position: int, needs: Sequence[DeviceNeed]) -> str:
+        """What keeps a node out whose devices selectors can't judge."""
+        found = self.choose(position, needs)
+        return found.detail if isinstance(found, DeviceRefusal) else ""
+
     def gives(self, resource: str, among: Bools) -> Bools:
         """On which of these nodes devices stand for an extended resource, free ones or not."""
         found: Bools = np.zeros(len(self._nodes), np.bool_)
@@ -208,7 +219,7 @@ class ClaimStatement:
         )
 
     def _search(self, needs: Sequence[DeviceNeed], node: NodeRecord, taken: Taken) -> Chosen | DeviceRefusal:
-        before, asked = self._effort, tuple(needs)
+        before, asked, evaluated = self._effort, tuple(needs), self._view().effort_spent
         found = allocate(
             needs,
             node,
@@ -216,13 +227,19 @@ class ClaimStatement:
             taken,
             held=self._held(node),
             spend=self._spend,
-            may_search=self._searching[asked] < _MOST_SEARCHING,
+            may_search=not self._is_cut(asked),
+            may_evaluate=_MOST_EVALUATING - self._evaluating[asked],
         )
-        taken_before = self._searching[asked]
+        was_cut = self._is_cut(asked)
         self._searching[asked] += max(0, self._effort - before - _USUAL)
-        if taken_before < _MOST_SEARCHING <= self._searching[asked]:
+        self._evaluating[asked] += self._view().effort_spent - evaluated
+        if self._is_cut(asked) and not was_cut:
             self._cut_short.append(frozenset(asked))
         return found
+
+    def _is_cut(self, needs: tuple[DeviceNeed, ...]) -> bool:
+        """Whether searches for these needs have taken all that they may."""
+        return self._searching[needs] >= _MOST_SEARCHING or self._evaluating[needs] >= _MOST_EVALUATING
 
     def is_cut_short(self, needs: Iterable[DeviceNeed]) -> bool:
         """Whether searches for these needs, or some of them, were cut: nodes may be left that nobody has looked at."""

@@ -41,6 +41,9 @@ class Compiler:
 
 
 class _Matcher:
+    effort = 30
+    size_bytes = 100
+
     def __init__(self, counting: Compiler, expression: str, name: str, value: object) -> None:
         self._counting = counting
         self._expression = expression

@@ -131,13 +131,13 @@ def test_what_is_told_of_an_expression_is_bounded() -> None:
     assert len(str(failed.value)) < 500
 
 
-def test_an_expression_that_does_much_ends_early() -> None:
+def test_an_expression_that_does_much_is_refused_at_once() -> None:
     expression = "true"
     for name in "abcdefghi":
         expression = f"[1, 2, 3, 4, 5, 6, 7, 8, 9, 0].all({name}, {expression})"
     before = time.process_time()
-    with pytest.raises(SelectorFailed, match="Iteration budget exceeded"):
-        compile_selector(expression).matches(_kind())
+    with pytest.raises(SelectorFailed, match="it may take more than 5,000 microseconds for a device"):
+        compile_selector(expression)
     # A billion steps would take minutes.
     assert time.process_time() - before < 5
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.core.claims.inventory import Inventory, InventoryView, uuid_of
+from scheduler.core.claims.selectors import Asked
 from scheduler.core.model.device_record import PoolId, SliceRecord
 from scheduler.core.model.records import NodeRecord
 from tests.scheduler.core.claims.expressions import Compiler, model
@@ -109,13 +110,13 @@ def test_selectors_are_asked_once_for_a_node_until_its_pool_changes() -> None:
     compiler = Compiler()
     made = inventory(devices("n1", device("a", attributes={"model": "x"})), compiler=compiler)
     (pool,) = made.view().pools_on(_NODES[0])
-    assert pool.takes((), 0)
-    assert pool.takes((model("x"),), 0)
+    assert pool.takes(Asked(), 0)
+    assert pool.takes(Asked((model("x"),)), 0)
     made.slices.put(devices("n2", device("a")))
     assert made.view().pools_on(_NODES[0]) == (pool,)
     for number in range(70):
-        pool.takes((model(f"m{number}"),), 0)
-    assert pool.takes((model("x"),), 0)
+        pool.takes(Asked((model(f"m{number}"),)), 0)
+    assert pool.takes(Asked((model("x"),)), 0)
     assert compiler.evaluated[model("x")] == 1
 
 

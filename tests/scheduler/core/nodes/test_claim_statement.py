@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from typing import Any
 
 import msgspec
@@ -12,12 +13,13 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import Limits
 from scheduler.core.decide.known_classes import SEARCHED_ON_NS
 from scheduler.core.decide.placer import Placer
-from scheduler.core.model.plan import Bind, Explain, Gang, Prepare
-from scheduler.core.model.verdict import Code
+from scheduler.core.model.plan import Bind, Explain, Gang, Plan, Prepare
+from scheduler.core.model.verdict import Code, Verdict
 from tests.scheduler.core.device_objects import DRIVER, ask, device, written_slice
 from tests.scheduler.core.nodes.claiming import GPU, chosen, claimed, claiming, offered, reserve
 from tests.scheduler.core.nodes.mounting import places, reasons
 from tests.scheduler.core.objects import Fed, cluster, commit, feed, node, pod, pod_group, reservation
+from verification.hostile import slow_selectors
 from wire.resource import ResourceClaim
 
 #: The effort of a node whose answer is kept: asking it, and one claim.
@@ -226,6 +228,53 @@ def test_a_search_that_was_cut_short_has_nobody_else_searched_for_again() -> Non
         assert placer.place(asked[name]) is None
     cut = {name: placer.statement.allocating.is_cut_short(each.cls.devices) for name, each in asked.items()}
     assert cut == {"p": True, "q": False, "r": True}
+
+
+@pytest.mark.parametrize("number", range(len(slow_selectors.known())))
+def test_a_selector_that_would_take_long_keeps_its_pod_waiting_with_the_reason_and_nobody_else(number: int) -> None:
+    made = cluster(*_NODES, node("free", gpus=1), GPU, offered("a"), offered("b"))
+    for name in "xyz":
+        slow = slow_selectors.known(ord(name))[number]
+        feed(made, claimed(name, ask(cel=[slow])), claiming(f"p{name}", name))
+    feed(made, pod("honest", gpus=1, namespace="other", created="2026-02-01T00:00:00Z"))
+    before = time.thread_time()
+    plan = made.decide(0)
+    assert time.thread_time() - before < 1
+    assert [entry.placement.name for entry in plan.entries if isinstance(entry, Bind)] == ["honest"]
+    verdict = _verdict(plan, "uid-px")
+    assert {each.kind: each.nodes for each in verdict.node_reasons} == {"claim-selector": 2, "claim-devices": 1}
+    assert verdict.selector.startswith("selector ")
+    assert verdict.selector.endswith(": it may take more than 5,000 microseconds for a device")
+
+
+def _verdict(plan: Plan, uid: str) -> Verdict:
+    return next(entry.verdict for entry in plan.entries if isinstance(entry, Explain) and uid in entry.pods)
+
+
+def test_selectors_that_may_be_evaluated_are_for_a_while_and_later_decisions_get_further() -> None:
+    """Each device takes 3 ms at most, and there are 200 in all: one decision judges some twenty."""
+    ones = ", ".join(["1"] * 1_000)
+    loop = f"device.attributes['{DRIVER}'].uuid == 'u199' && ![{ones}].exists(x, x > 1)"
+    names = [f"n{number:02}" for number in range(20)]
+    made = cluster(*(node(name, gpus=0) for name in names), node("free", gpus=1), GPU)
+    for at, name in enumerate(names):
+        listed = [device(f"d{n}", attributes={"uuid": f"u{at * 10 + n}"}) for n in range(10)]
+        feed(made, written_slice(name, *listed))
+    feed(made, claimed("c", ask(cel=[loop])), claiming("p", "c"))
+    feed(made, pod("honest", gpus=1, namespace="other", created="2026-02-01T00:00:00Z"))
+    plan, spent, now_ns, turns = made.decide(0), made.claims.inventory.view().effort_spent, 0, 1
+    assert [entry.placement.name for entry in plan.entries if isinstance(entry, Bind)] == ["honest"]
+    commit(made, plan)
+    while not chosen(plan):
+        assert 0 < spent < 100_000
+        turns += 1
+        assert turns < 30
+        assert plan.wake_at_ns is not None
+        now_ns, before = plan.wake_at_ns, made.claims.inventory.view().effort_spent
+        plan = made.decide(now_ns)
+        spent = made.claims.inventory.view().effort_spent - before
+    assert turns > 3
+    assert chosen(plan) == {"p": ("n19", {"c": "d9"})}
 
 
 def test_decisions_of_a_cluster_that_has_seen_much_are_those_of_one_that_sees_the_same_at_once() -> None:
