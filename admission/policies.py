@@ -123,7 +123,10 @@ def _protected_keys(who: Identities) -> cel.Manifest:
 
 
 def _fixed_asks(scheduler_name: str) -> cel.Manifest:
-    """After placement nobody changes what a pod asked for; what admission wrote nobody changes at all."""
+    """After placement nobody changes what a pod asked for and counts for; what admission wrote nobody changes at all.
+
+    A placed pod may still be given a PodGroup: pods that run when grouping is switched on have none.
+    """
     placed = (
         f"has(oldObject.spec.nodeName) && oldObject.spec.nodeName != '' || '{names.GRANT}' in variables.oldAnnotations"
     )
@@ -139,6 +142,9 @@ def _fixed_asks(scheduler_name: str) -> cel.Manifest:
             "asks": cel.changed("annotations", cel.is_one_of(protected.ASKS, protected.ASK_PREFIXES)),
             "fixed": cel.changed("annotations", cel.is_one_of(protected.FIXED_AT_CREATION, protected.FIXED_PREFIXES)),
             "placed": placed,
+            "counted": cel.changed("labels", f"key in {cel.texts(protected.COUNTED_LABELS)}")
+            + " + "
+            + cel.changed("annotations", f"key == {cel.text(names.POD_GROUP_NAME)} && key in variables.oldAnnotations"),
         },
         validations=[
             (
@@ -148,6 +154,11 @@ def _fixed_asks(scheduler_name: str) -> cel.Manifest:
                 f" + {cel.shown('old', 'key')}).join(', ') + ')'",
             ),
             ("variables.fixed.size() == 0", f"variables.fixed.join(', ') + {_FIXED}"),
+            (
+                "!variables.placed || variables.counted.size() == 0",
+                "variables.counted.join(', ') + ' can not be changed any more: the pod is placed, and counts in its'"
+                " + ' queue as it was placed'",
+            ),
         ],
     )
 

@@ -16,6 +16,7 @@ from wire import names
 ANNOTATIONS: Final = (
     names.RECEIVED_RESOURCE_TYPE,
     names.GRANT,
+    names.CHARGED,
     names.CLAIMED_SHARE,
     names.FENCED,
     names.FENCED_BEFORE,
@@ -54,6 +55,9 @@ ASKS: Final = (
 )
 #: How further asks begin: KAI's old form for MIG slices. A pod that runs with one keeps a slice (contract 14.6).
 ASK_PREFIXES: Final = (names.MIG_RESOURCE_PREFIX,)
+
+#: Labels by which a pod counts in a queue; fixed once the pod is placed, as its PodGroup's name is (names.CHARGED).
+COUNTED_LABELS: Final = (names.QUEUE_LABEL, names.PROJECT_LABEL, names.PREEMPTIBILITY_LABEL, names.NODE_POOL_LABEL)
 
 #: What a new pod must not bring along.
 _STRIPPED_ANNOTATIONS: Final = frozenset((*ANNOTATIONS, *TOLD, names.SHARED_GPU_CONFIGMAP))

@@ -23,11 +23,15 @@ _GROUP_OF_POD: Final = f"object.?metadata.?annotations[?{cel.text(names.POD_GROU
 def bound_queues(scheduler_name: str) -> cel.Manifest:
     """Pods of ours and PodGroups name a queue that their namespace is bound to (kai-contract 9.2.7).
 
-    A pod without a queue that names a PodGroup has the queue of that. What was let in before is not judged again: such
-    a pod can still be ungated and freed of finalizers. The metadata of a Binding is judged as far as it names a queue.
+    A pod names its queue by either of two labels. One without a queue that names a PodGroup has the queue of that, but
+    for a pod that brings its node along: it runs, whether there is such a PodGroup or not. What was let in before is
+    not judged again: such a pod can still be ungated and freed of finalizers. The metadata of a Binding is judged as
+    far as it names a queue.
     """
     allowed = f"namespaceObject.metadata.?annotations[?{cel.text(names.QUEUES)}]"
     label = "{0}.?metadata.?labels[?" + cel.text(names.QUEUE_LABEL) + "].orValue('')"
+    project = "{0}.?metadata.?labels[?" + cel.text(names.PROJECT_LABEL) + "].orValue('')"
+    named = f"({label} != '' ? {label} : {project})"
     return cel.policy(
         _POLICY_QUEUES,
         rules=[
@@ -41,17 +45,19 @@ def bound_queues(scheduler_name: str) -> cel.Manifest:
             "bound": f"{allowed}.hasValue()",
             "allowed": f"{allowed}.orValue('').split(',').map(queue, queue.trim()).filter(queue, queue != '')",
             "isGroup": "request.resource.resource == 'podgroups'",
-            "queue": f"variables.isGroup ? object.?spec.?queue.orValue('') : {label.format('object')}",
-            "before": f"variables.isGroup ? oldObject.?spec.?queue.orValue('') : {label.format('oldObject')}",
+            "queue": f"variables.isGroup ? object.?spec.?queue.orValue('') : {named.format('object')}",
+            "before": f"variables.isGroup ? oldObject.?spec.?queue.orValue('') : {named.format('oldObject')}",
             "isBinding": cel.IS_BINDING,
-            "elsewhere": "!variables.isGroup && variables.queue == ''"
-            f" && (variables.isBinding || {_GROUP_OF_POD} != '')",
+            "elsewhere": "!variables.isGroup && variables.queue == '' && (variables.isBinding"
+            f" || {_GROUP_OF_POD} != '' && object.?spec.?nodeName.orValue('') == '')",
+            "field": f"variables.isGroup ? 'spec.queue' : {label.format('object')} == '' && variables.queue != ''"
+            f" ? 'label {names.PROJECT_LABEL}' : 'label {names.QUEUE_LABEL}'",
         },
         validations=[
             (
                 "!variables.bound || variables.queue in variables.allowed || variables.elsewhere"
                 " || request.operation == 'UPDATE' && variables.queue == variables.before",
-                f"(variables.isGroup ? 'spec.queue' : 'label {names.QUEUE_LABEL}') + ' is \"' + variables.queue"
+                "variables.field + ' is \"' + variables.queue"
                 " + '\"; allowed in namespace ' + request.namespace + ': ' + variables.allowed.join(', ')",
             )
         ],

@@ -83,7 +83,7 @@ def _cordon(cluster: Cluster, number: int) -> None:
 
 def _come_and_go(cluster: Cluster, number: int) -> None:
     cluster.upsert_pod(pod(f"x{number}", gpus=0, node=f"node-{number:05}"))
-    cluster.remove_pod(f"x{number}")
+    cluster.remove_pod(f"x{number}", has_ended=True)
 
 
 def measure(waiting: int, shapes: int) -> dict[str, object]:
@@ -104,7 +104,7 @@ def measure(waiting: int, shapes: int) -> dict[str, object]:
 
     found["unrelated_ms"] = scheduler.median_ms([partial(_come_and_go, cluster, number) for number in range(_EVENTS)])
     scheduler.told = 0
-    ends = [partial(cluster.remove_pod, f"r{number}-0") for number in range(_EVENTS)]
+    ends = [partial(cluster.remove_pod, f"r{number}-0", has_ended=True) for number in range(_EVENTS)]
     found["freed_ms"], found["told"] = scheduler.median_ms(ends), scheduler.told
     scheduler.told = 0
     cordons = [partial(_cordon, cluster, number) for number in range(100, 100 + _EVENTS)]

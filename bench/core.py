@@ -230,7 +230,7 @@ def bench_fraction(nodes: int, decisions: int) -> None:
     first = _timed(place, len(shares))
     steady = _timed(place, decisions - len(shares))
     for each in pods[1:]:
-        made.remove_pod(each.metadata.uid)
+        made.remove_pod(each.metadata.uid, has_ended=True)
 
     def whole() -> None:
         made.generation += 1
@@ -326,7 +326,7 @@ def bench_crowd(nodes: int, pods: int, **shape: Any) -> None:
     made.upsert_pod(pod("x", cpu="1", namespace="other"))
     rounds, other_s = _until(made, "x")
     settled = _settle(made)
-    made.remove_pod("running")
+    made.remove_pod("running", has_ended=True)
     ended = _settle(made)
     _report(
         "crowd",
@@ -357,7 +357,7 @@ def bench_large_gangs(nodes: int, gangs: int, members: int, **shape: Any) -> Non
         taken.append(time.process_time() - start)
         if _placed(plan) != 1:
             raise LookupError("the other namespace's pod is not placed")
-        made.remove_pod(f"x{len(taken) - 1}")
+        made.remove_pod(f"x{len(taken) - 1}", has_ended=True)
     median = statistics.median(taken)
     _report(
         "large_gangs",

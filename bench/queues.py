@@ -114,7 +114,7 @@ def _full(nodes: int, leaves: Sequence[str]) -> Cluster:
 
 def _come_and_go(cluster: Cluster, number: int) -> None:
     cluster.upsert_pod(pod(f"x{number}", node=f"node-{number:05}"))
-    cluster.remove_pod(f"x{number}")
+    cluster.remove_pod(f"x{number}", has_ended=True)
 
 
 def _arrive(cluster: Cluster, number: int, leaf: str) -> None:
@@ -143,7 +143,9 @@ def _decision(nodes: int, count: int, gangs: int) -> dict[str, object]:
     first_s = time.process_time() - began
     unrelated = deciding.median_ms([partial(_come_and_go, cluster, number) for number in range(_EVENTS)])
     arrived = deciding.median_ms([partial(_arrive, cluster, n, leaves[n % len(leaves)]) for n in range(_EVENTS)])
-    freed = deciding.median_ms([partial(cluster.remove_pod, f"r{number}-0") for number in range(_EVENTS)])
+    freed = deciding.median_ms(
+        [partial(cluster.remove_pod, f"r{number}-0", has_ended=True) for number in range(_EVENTS)]
+    )
     return {
         "bench": f"decision_{count}_{gangs}",
         "nodes": nodes,

@@ -226,7 +226,7 @@ def figures(nodes: int, kind: str) -> Iterator[dict[str, object]]:
             **_measured(cluster, need),
         }
         for number in range(members):
-            cluster.remove_pod(f"{case}-{number:05}")
+            cluster.remove_pod(f"{case}-{number:05}", has_ended=True)
 
 
 def _cases(nodes: int) -> dict[str, dict[str, tuple[int, dict[str, Any]]]]:

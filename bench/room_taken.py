@@ -40,7 +40,7 @@ class _Taking:
         while left and self.victims:
             uid, intent_id = self.victims.popleft()
             if self.cluster.commits.intents.get(intent_id) is not None:
-                self.cluster.remove_pod(uid)
+                self.cluster.remove_pod(uid, has_ended=True)
                 left -= 1
 
     def carry_out(self, plan: Plan) -> bool:

@@ -190,7 +190,7 @@ def _gang(name: str) -> tuple[list[Pod], PodGroup]:
 
 
 def _ended(made: Cluster, number: int) -> None:
-    made.remove_pod(f"p{number * _PODS_PER_NODE:06}")
+    made.remove_pod(f"p{number * _PODS_PER_NODE:06}", has_ended=True)
     _decide(made, 0)
 
 

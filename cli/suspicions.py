@@ -47,6 +47,7 @@ _WRITTEN: Final = (
     *volcanoshare.WRITTEN_KEYS,
     *koordinator.WRITTEN_KEYS,
     names.GRANT,
+    names.CHARGED,
 )
 
 

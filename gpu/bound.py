@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -26,7 +25,7 @@ from gpu.translation import GivenDevice, Translation
 #: later write of a pod that has a wrong one.
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 
-_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+_NOTHING_ELSE: Final = BoundMetadata({}, {})
 #: Stands in for a device that is not known yet.
 _STAND_IN: Final = GivenDevice(uuid="", index=0, mem_mib=0, nano=NANO_PER_DEVICE)
 
@@ -47,7 +46,7 @@ def metadata(
     node: str,
     at_ns: int,
     cdi: bool = False,
-    labels: Mapping[str, str] = _NO_LABELS,
+    also: BoundMetadata = _NOTHING_ELSE,
     beside: Sequence[str] = (),
 ) -> BoundMetadata:
     """Labels and annotations of a pod that is bound to ``node`` at ``at_ns`` (Unix time).
@@ -55,8 +54,8 @@ def metadata(
     ``taken.request`` is the alternative that was taken; the grant has no devices where that is whole devices or none,
     which kubelet hands out after the Binding. Of one key, KAI's part and the grant win.
 
-    ``cdi``: containers are told their devices by CDI names. ``labels``: beside these. ``beside``: as in
-    shared_metadata.
+    ``cdi``: containers are told their devices by CDI names. ``also``: what is written beside these, such as the node
+    pool and the queue. ``beside``: as in shared_metadata.
     """
     ours = (
         shared_metadata(grant, taken.request, cdi=cdi, beside=beside)
@@ -65,8 +64,9 @@ def metadata(
     )
     written = combine.written_back(taken, devices, node=node, at_ns=at_ns, cdi=cdi)
     caps = drivercaps.env(taken.request, devices) if taken.driver_caps else {}
-    annotations = {**_sound(written.annotations), **_of_env(written.env), **_of_env(caps), **ours.annotations}
-    return BoundMetadata({**_sound(written.labels), **labels, **ours.labels}, annotations)
+    given_env = {**_of_env(written.env), **_of_env(caps)}
+    annotations = {**_sound(written.annotations), **given_env, **also.annotations, **ours.annotations}
+    return BoundMetadata({**_sound(written.labels), **also.labels, **ours.labels}, annotations)
 
 
 def env_names(translation: Translation) -> dict[str, tuple[str, ...]]:

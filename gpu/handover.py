@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from gpu.charged import Charged
 from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE
 from gpu.slices import is_device_resource
 from wire import names
@@ -40,7 +41,8 @@ class Handover(msgspec.Struct, frozen=True, gc=False):
 
     ``plan`` is the id of the gang's plan and ``members`` the number of BindRequests that carry it: none of them is
     bound before all of them have joined. A pod alone has plan "" and members 1. ``alternative`` is the number of the
-    pod's requests that the devices are for: 0 is the first (gpu/asked.py).
+    pod's requests that the devices are for: 0 is the first (gpu/asked.py). ``charged``: what the pod counts for in its
+    queue from the Binding on.
     """
 
     rv: str
@@ -48,6 +50,7 @@ class Handover(msgspec.Struct, frozen=True, gc=False):
     plan: str = ""
     members: int = 1
     alternative: int = 0
+    charged: Charged | None = None
 
 
 class MalformedHandover(ValueError):

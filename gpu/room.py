@@ -22,8 +22,8 @@ from wire import names
 LARGEST: Final = 256 * 1024
 #: For a container: the CDI names of what it is given beside its GPUs (gpu/beside.py), each with a UID and a comma.
 _PER_CONTAINER_BESIDE: Final = sum(len(prefix) + 37 for prefix in PREFIXES)
-#: For keys, the attempt and 8 earlier ones, the portion, and why an attempt failed: 512 characters of up to 4 bytes
-#: (binder/telemetry/reasons.py).
+#: For keys, the attempt and 8 earlier ones, the portion, the queue with its node pool, and why an attempt failed: 512
+#: characters of up to 4 bytes (binder/telemetry/reasons.py).
 _FIXED: Final = 4096
 #: For a device of a container: its place in the grant with two UUIDs and an id of up to 80 characters, and that id once
 #: more under the container's key, as a CDI name where that is on.
@@ -44,7 +44,7 @@ _PER_CONTAINER_CAPS: Final = 128
 _PER_UNIT_BACK: Final = 112
 
 _OURS: Final = frozenset((
-    names.RECEIVED_RESOURCE_TYPE, names.GRANT, names.FENCED, names.FENCED_BEFORE, names.FENCED_BECAUSE,
+    names.RECEIVED_RESOURCE_TYPE, names.GRANT, names.CHARGED, names.FENCED, names.FENCED_BEFORE, names.FENCED_BECAUSE,
     names.GPU_PORTION_ANNOTATION,
 ))  # fmt: skip
 

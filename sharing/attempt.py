@@ -11,8 +11,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gpu import order
+from gpu import charged, order
 from gpu.book import Entry, Tenant
+from gpu.charged import Charged
+from gpu.grant import BoundMetadata
 from gpu.handover import PlannedDevice
 from gpu.memorycaps import NO_CAP, Cap
 from gpu.order import Foreign
@@ -41,14 +43,17 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     plan: str = ""
     members: int = 1
     alternative: int = 0
+    #: What the pod counts for in its queue from the Binding on.
+    charged: Charged | None = None
     is_direct: bool = False
     #: The node pool of the scheduler that ordered it, as its label says; "" for the one without a value.
     node_pool: str = ""
 
     @property
-    def labels(self) -> dict[str, str]:
-        """What its pod is labelled with when it is bound, as KAI's scheduler does (kai-contract 6)."""
-        return {names.NODE_POOL_LABEL: self.node_pool} if self.node_pool else {}
+    def also_written(self) -> BoundMetadata:
+        """The node pool that its pod is labelled with, as KAI's scheduler does (kai-contract 6), and its queue."""
+        labels = {names.NODE_POOL_LABEL: self.node_pool} if self.node_pool else {}
+        return BoundMetadata(labels, charged.written(self.charged))
 
     @property
     def unit(self) -> str:
@@ -117,5 +122,6 @@ def read(request: BindRequest) -> Attempt | Foreign:
         plan=handed.plan,
         members=handed.members,
         alternative=handed.alternative,
+        charged=handed.charged,
         node_pool=(request.metadata.labels or {}).get(names.NODE_POOL_LABEL, ""),
     )

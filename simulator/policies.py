@@ -121,7 +121,11 @@ def _fixed_asks(request: Request) -> str:
         return f"{', '.join(fixed)} is fixed when a pod is created"
     asks = [key for key in changed if protected.is_ask(key)]
     is_placed = bool(spec.get("nodeName")) or names.GRANT in _map(request.old, "annotations")
-    return f"{', '.join(asks)} can not be changed any more" if asks and is_placed else ""
+    counted = [key for key in request.changed("labels") if key in protected.COUNTED_LABELS]
+    if names.POD_GROUP_NAME in changed and names.POD_GROUP_NAME in _map(request.old, "annotations"):
+        counted.append(names.POD_GROUP_NAME)
+    wrong = [*asks, *counted]
+    return f"{', '.join(wrong)} can not be changed any more" if wrong and is_placed else ""
 
 
 def _reservations(request: Request) -> str:

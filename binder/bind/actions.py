@@ -172,7 +172,7 @@ class Carrier:
             node=attempt.node,
             at_ns=self._clock.now_ns(),
             cdi=self._cdi.is_on,
-            labels=attempt.labels,
+            also=attempt.also_written,
             beside=beside.devices(
                 attempt.pod_uid,
                 action.taken,

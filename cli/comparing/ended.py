@@ -14,6 +14,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Verdict
+from scheduler.core.queues.use import queue_of
 from scheduler.core.report.queue_state import QueueState, queue_states
 from scheduler.core.what_if.edit import Edit
 from simulator.settling.rest import Rest, settle
@@ -107,7 +108,7 @@ def _ours(cluster: Cluster) -> Iterator[tuple[PodRecord, str]]:
     for pod in snapshot.pods.records.values():
         if pod.queue and not (pod.is_reservation or pod.is_elsewhere or pod.deleting):
             group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
-            yield pod, pod.queue if group is None else group.queue
+            yield pod, queue_of(pod, group)
 
 
 def _end(pod: PodRecord, queue: str, shell: Shell) -> PodEnd:

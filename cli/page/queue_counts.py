@@ -144,7 +144,9 @@ class QueueCounts:
         return pod if not pod.queue or self._pool_of(pod) == pool else as_elsewhere(pod)
 
     def _pool_of(self, pod: PodRecord) -> str:
-        """Of its PodGroup, where that is known."""
+        """The one that it was placed by, else that of its PodGroup, where that is known."""
+        if pod.charged is not None:
+            return pod.charged.pool
         group = self._groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
         return pool_of(pod.labels) if group is None else group[0]
 
@@ -169,7 +171,7 @@ class QueueCounts:
         request = self._objects.requests.get((pod.namespace, pod.name))
         record = bind_request_record(request) if request is not None else None
         if record is not None and record.pod_uid == pod.uid:
-            yield Charge(pod_uid=pod.uid, node=record.node, devices=record.devices)
+            yield Charge(pod_uid=pod.uid, node=record.node, devices=record.devices, charged=record.charged)
         planned = group.planned.get(pod.uid) if group is not None else None
         if planned is not None:
             yield Charge(pod_uid=pod.uid, node=planned.node, devices=planned.devices)

@@ -17,10 +17,11 @@ from typing import Final
 import anyio
 import msgspec
 
-from gpu import beside, bound, claimedshare
+from gpu import beside, bound, charged, claimedshare
 from gpu.asked import PLAIN, asked
 from gpu.book import Tenant
 from gpu.cause import Cause
+from gpu.grant import BoundMetadata
 from gpu.memorycaps import MemoryCaps
 from gpu.refusal import Refusal
 from gpu.request import NO_GPU
@@ -248,7 +249,9 @@ class Direct:
             node=node,
             at_ns=at_ns,
             cdi=self._cdi.is_on,
-            labels={} if self._pool is None else self._pool.labels,
+            also=BoundMetadata(
+                {} if self._pool is None else self._pool.labels, charged.written(sharer.placement.charged)
+            ),
             beside=beside.devices(
                 sharer.identity.uid,
                 action.taken,

@@ -31,7 +31,7 @@ def manifest(
 ) -> dict[str, Any]:
     """The BindRequest in KAI's shape (kai-contract 1.16, 2.3), the exact charges and the node pool beside it."""
     of_node = {names.SELECTED_NODE_LABEL: placement.node} if len(placement.node) < 64 else {}
-    handed = Handover(placement.rv, placement.devices, plan, members, placement.alternative)
+    handed = Handover(placement.rv, placement.devices, plan, members, placement.alternative, placement.charged)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": placement.name, "uid": placement.pod_uid}
     devices = placement.devices
     spec: dict[str, Any] = {

@@ -230,6 +230,7 @@ class Cluster(ClusterState):
             recounts.next_ns(self.backlog, now_ns, limits.retold),
             decision.stale_next_ns,
             self.claims.vanished.next_ns,
+            self.queues.vanished.next_ns,
         )
         has_more = decision.has_put_off or self.backlog.quota_sleepers.have_more
         wake_at_ns = now_ns if has_more else min((at for at in times if at is not None), default=None)
@@ -421,6 +422,7 @@ class Cluster(ClusterState):
         ledger = self.refresh()
         self.count_queues()
         rows = {pod.uid: row for pod in self._pods.records.values() if (row := self._row(pod)) is not None}
+        rows |= self.queues.vanished.rows()
         return [
             *differences(ledger, self._nodes, pods=self._pods, commits=self.commits, settings=self.settings),
             *self.queues.sums.differences(rows),

@@ -101,7 +101,7 @@ class ClusterMarks:
 
     def _row_of(self, uid: str) -> Row | None:
         pod = self._pods.records.get(uid)
-        return None if pod is None else self._row(pod)
+        return self.queues.vanished.row(uid) if pod is None else self._row(pod)
 
     def _row(self, pod: PodRecord) -> Row | None:
         group = self._pod_groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None

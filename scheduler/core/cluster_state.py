@@ -237,14 +237,15 @@ class ClusterState(ClusterMarks):
             self.ledger.touch(name)
             self.generation += 1
 
-    def remove_pod(self, uid: str) -> None:
-        """A pod is gone."""
+    def remove_pod(self, uid: str, *, has_ended: bool = False) -> None:
+        """A pod is gone. ``has_ended``: its containers have, though no version of it says so."""
         gone = self._succeeded.drop(uid)
         if gone is not None:
             self._touch_gang(gone.namespace, gone.pod_group)
         record = self._pods.records.get(uid)
-        if record is not None and record.node:
+        if record is not None and record.node and not has_ended:
             self.claims.vanished.vanished(record)
+            self.queues.vanished.see(record, self._row(record))
         self._end_pod(uid)
 
     def _end_pod(self, uid: str) -> None:
@@ -264,8 +265,9 @@ class ClusterState(ClusterMarks):
             self.backlog.drop_gang(key)
 
     def expire_vanished(self, now_ns: int) -> None:
-        """Free devices of pods that vanished and must have ended by now. Each decision does so; a standby has none."""
+        """Free what pods that vanished and must have ended by now had. Each decision does so; a standby has none."""
         self.claims.vanished.expire(now_ns, self._nodes.get)
+        self.queues.vanished.expire(now_ns, self._nodes.get)
 
     def _drop_pod(self, uid: str) -> None:
         if self.commits.is_spoken_for(uid):

@@ -16,6 +16,7 @@ from kube.events import EventRecorder
 from kube.telemetry.logevents import LogEvent, about
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.room import Action, Intent, Victim
+from scheduler.core.queues.use import queue_of
 from scheduler.core.report.queue_state import QueueState, queue_states
 from scheduler.status import eviction_texts
 from scheduler.telemetry.observing import Answer, Evicts, Observer
@@ -64,7 +65,7 @@ class Evictions:
 
     def _queue(self, pod: PodRecord) -> str:
         group = self._cache.cluster.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
-        return pod.queue if group is None else group.queue
+        return queue_of(pod, group)
 
     def _regarding(self, victim: Victim, pod: PodRecord | None) -> ObjectReference:
         """The victim's PodGroup, or the pod where there is none."""

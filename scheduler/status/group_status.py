@@ -110,7 +110,7 @@ class PodGroupStatuses:
         state = group_state(
             cluster.queues.sums.of_group(key), members, cluster.backlog.said.verdict, cluster.is_in_flight
         )
-        return _Look(key, state, known, any(is_fixed(pod, group) for pod in members[:1]))
+        return _Look(key, state, known, any(is_fixed(pod, group) for pod in members if not pod.node))
 
     def _is_due(self, key: Key) -> bool:
         look = self._look(key)

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from gpu.charged import Charged
 from gpu.handover import PlannedDevice
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.device_record import SliceRecord
@@ -84,7 +85,7 @@ class Shell:
         for uid in [uid for uid in snapshot.pods.unbound if commits.is_spoken_for(uid)]:
             charge = next((each for each in commits.under_way(uid) if self.cluster.node(each.node) is not None), None)
             if charge is not None:
-                self._bind(uid, charge.node, charge.devices)
+                self._bind(uid, charge.node, charge.devices, charged=charge.charged)
         for namespace, name in list(commits.hand_overs.names()):
             self.cluster.remove_bind_request(namespace, name)
         for departed in commits.departed():
@@ -134,13 +135,27 @@ class Shell:
             self._device_claims.own(uid, pod.metadata.resource_version)
 
     def _place(self, placement: Placement) -> None:
-        self._bind(placement.pod_uid, placement.node, placement.devices, placement.alternative)
+        self._bind(
+            placement.pod_uid,
+            placement.node,
+            placement.devices,
+            charged=placement.charged,
+            alternative=placement.alternative,
+        )
 
-    def _bind(self, uid: str, name: str, devices: Iterable[PlannedDevice], alternative: int = 0) -> None:
+    def _bind(
+        self,
+        uid: str,
+        name: str,
+        devices: Iterable[PlannedDevice],
+        *,
+        charged: Charged | None,
+        alternative: int = 0,
+    ) -> None:
         waiting, node = self.cluster.pod(uid), self.cluster.node(name)
         if waiting is None or node is None or waiting.node:
             return
-        pod = bound(self._pods[uid], name, rv=self._next_rv(), started=self._now())
+        pod = bound(self._pods[uid], name, rv=self._next_rv(), started=self._now(), charged=charged)
         seen = self.cluster.read_pod(pod)
         if seen.record is None:
             raise ValueError(f"pod {waiting.namespace}/{waiting.name} was placed and counts for nothing")
@@ -196,7 +211,7 @@ class Shell:
     # --- what administrators do ----------------------------------------------------------------------------------
     def remove(self, uid: str) -> None:
         """Have a pod go for good."""
-        self.cluster.remove_pod(uid)
+        self.cluster.remove_pod(uid, has_ended=True)
         self._books.leave(uid)
         self._device_claims.leave(uid)
         self._evictions.gone(uid)

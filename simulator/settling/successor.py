@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from gpu.charged import Charged, written
 from scheduler.core.convert.controllers import controller_uid
 from wire import names
 from wire.core import Pod, PodStatus
@@ -14,6 +15,7 @@ from wire.core import Pod, PodStatus
 #: What a Binding writes: a pod that was just made has none of it.
 _WRITTEN: Final = frozenset({
     names.GRANT,
+    names.CHARGED,
     names.RECEIVED_RESOURCE_TYPE,
     names.GPU_PORTION_ANNOTATION,
     names.GPU_GROUP_LABEL,
@@ -55,11 +57,12 @@ def successor(pod: Pod, *, uid: str, rv: str, created: str) -> Pod:
     )
 
 
-def bound(pod: Pod, node: str, *, rv: str, started: str) -> Pod:
-    """Return a pod that runs on a node since ``started``."""
+def bound(pod: Pod, node: str, *, rv: str, started: str, charged: Charged | None = None) -> Pod:
+    """Return a pod that runs on a node since ``started``. ``charged``: what it was placed for in its queue."""
+    annotations = {**(pod.metadata.annotations or {}), **written(charged)}
     return msgspec.structs.replace(
         pod,
-        metadata=msgspec.structs.replace(pod.metadata, resource_version=rv),
+        metadata=msgspec.structs.replace(pod.metadata, resource_version=rv, annotations=annotations),
         spec=msgspec.structs.replace(pod.spec, node_name=node, scheduling_gates=None),
         status=PodStatus(
             phase=names.RUNNING,

@@ -74,7 +74,7 @@ class Records:
     def end(self, uid: str) -> None:
         """End a bound pod, and give back devices that nobody shares any more. Raises KeyError for one not bound."""
         devices = self._bound.pop(uid)
-        self.cluster.remove_pod(uid)
+        self.cluster.remove_pod(uid, has_ended=True)
         self._shared.leave(devices)
 
     def validate(self) -> list[str]:

@@ -92,7 +92,7 @@ class Shell:
 
     def _remove_pods(self, state: _State) -> None:
         for uid in [*state.bound, *state.waiting]:
-            self.cluster.remove_pod(uid)
+            self.cluster.remove_pod(uid, has_ended=True)
             self._books.leave(uid)
             del self._of_pod[uid]
         state.bound.clear()

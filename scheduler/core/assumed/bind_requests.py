@@ -157,7 +157,13 @@ class HandOvers:
     def _charge(self, record: BindRequestRecord) -> Charge:
         pod = self._pods.get(record.pod_uid)
         demand = pod.cls.demand if pod else None
-        return Charge(pod_uid=record.pod_uid, node=record.node, demand=demand, devices=record.devices)
+        return Charge(
+            pod_uid=record.pod_uid,
+            node=record.node,
+            demand=demand,
+            devices=record.devices,
+            charged=record.charged,
+        )
 
     def _is_bound(self, uid: str) -> bool:
         pod = self._pods.get(uid)

@@ -31,7 +31,13 @@ class Flights:
         """Charge a placement; one of the same pod that was under way is replaced."""
         uid = placement.pod_uid
         self.land(uid)
-        charge = Charge(pod_uid=uid, node=placement.node, demand=demand, devices=placement.devices)
+        charge = Charge(
+            pod_uid=uid,
+            node=placement.node,
+            demand=demand,
+            devices=placement.devices,
+            charged=placement.charged,
+        )
         own = Flight(placement=placement, state=state, charge=charge)
         self._attempts.change(uid, own=own, next_number=placement.number + 1)
         self._touched(uid)

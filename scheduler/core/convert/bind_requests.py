@@ -22,4 +22,5 @@ def bind_request_record(request: BindRequest) -> BindRequestRecord | None:
         node=request.spec.selected_node,
         rv=ordered.handover.rv,
         devices=ordered.handover.devices,
+        charged=ordered.handover.charged,
     )

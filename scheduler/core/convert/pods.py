@@ -5,15 +5,17 @@ What can't be read of a pod never stops the loop: it becomes the reason why that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from sys import intern
 from typing import Final, TypeAlias
 
 import msgspec
 
 from gpu import agentlimits, claimedshare, enforcement, grant, reservation, room
+from gpu import charged as charges
 from gpu.asked import PLAIN, asked_when_bound, mode_of, recorded, unrecorded
 from gpu.cards import integer
+from gpu.charged import Charged
 from gpu.dialects import vocabulary
 from gpu.ended import has_ended
 from gpu.enforcement import Requirement
@@ -238,6 +240,7 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
     meta = pod.metadata
     labels = meta.labels or {}
     counts_for_us = is_ours(pod, settings) and not is_reservation(pod, settings)
+    charged = charges.read(meta.annotations) if counts_for_us and pod.spec.node_name else None
     # What many pods share is kept once.
     return PodRecord(
         uid=meta.uid,
@@ -262,11 +265,18 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         keeps_off=selectors.anti_terms(pod) if pod.spec.affinity else (),
         draws=pod_preferences.drawing_terms(pod, settings.weights) if pod.spec.affinity else (),
         grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,
-        queue=queues.queue_of(labels) if counts_for_us else "",
-        is_preemptible=queues.is_preemptible(labels.get(names.PREEMPTIBILITY_LABEL)),
+        charged=charged,
+        queue=_queue(labels, charged) if counts_for_us else "",
+        is_preemptible=queues.is_preemptible(labels.get(names.PREEMPTIBILITY_LABEL))
+        if charged is None
+        else charged.is_preemptible,
         aligned=_aligned(pod, settings),
         is_foreign=not (counts_for_us or is_reservation(pod, settings) or _is_scaling(pod)),
     )
+
+
+def _queue(labels: Mapping[str, str], charged: Charged | None) -> str:
+    return queues.queue_of(labels) if charged is None else charged.queue
 
 
 def _aligned(pod: Pod, settings: Settings) -> NumaAsk | None:

@@ -12,7 +12,7 @@ from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.queues import berths as rules
 from scheduler.core.queues.berths import UNKNOWN
 from scheduler.core.queues.tree import TreeQueue
-from scheduler.core.queues.use import held
+from scheduler.core.queues.use import held, queue_of
 from scheduler.core.room.need import Need
 
 
@@ -33,7 +33,7 @@ def _behind(attempts: Attempts, queue: TreeQueue, rank: Rank) -> Resources:
         if not (pod.node and pod.queue) or pod.deleting or pod.uid in snapshot.commits.intents.victims:
             continue
         group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
-        found = tree.find(pod.queue if group is None else group.queue)
+        found = tree.find(queue_of(pod, group))
         if found is None or found.number != queue.number:
             continue
         if Candidate([pod], group).rank > rank:
@@ -49,7 +49,8 @@ def free_s(attempts: Attempts, queue: str, nodes: Sequence[str]) -> int:
     snapshot, latest_s = attempts.snapshot, attempts.wall_s
     tree = attempts.accounts.tree
     for pod in (pod for name in nodes for pod in snapshot.pods.bound_to(name) if pod.queue):
-        leaf = tree.find(pod.queue)
+        group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
+        leaf = tree.find(queue_of(pod, group))
         is_own = leaf is not None and leaf.name == queue
         ends_s = rules.end_s([pod.cls], pod.started_s, is_own=is_own) if pod.started_s else UNKNOWN
         if ends_s == UNKNOWN:

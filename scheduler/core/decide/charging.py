@@ -22,7 +22,7 @@ from scheduler.core.model.room import Action, Found, Intent, Moved, Moves, Place
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.table import GPUS, IDLE, LEAVING
 from scheduler.core.queues.accounts import Use
-from scheduler.core.queues.use import held, is_fixed
+from scheduler.core.queues.use import held, is_fixed, queue_of
 from scheduler.core.room.need import Need
 from scheduler.core.snapshot.node_mask import only
 
@@ -258,4 +258,4 @@ class Charging:
         snapshot, statement = self.attempts.snapshot, self.attempts.placer.statement
         group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
         node = statement.nodes[statement.position_of[pod.node]]
-        return Use(pod.queue if group is None else group.queue, held(pod, node), is_fixed(pod, group))
+        return Use(queue_of(pod, group), held(pod, node), is_fixed(pod, group))

@@ -27,6 +27,7 @@ from scheduler.core.nodes import volumes_to_come
 from scheduler.core.nodes.device_sightings import NO_PROSPECT
 from scheduler.core.nodes.table import CPU, IDLE, LEAVING, MEMORY, Bools
 from scheduler.core.nodes.volume_statement import Refusal
+from scheduler.core.queues.use import charge_of
 from scheduler.core.scores.ranking import Ranking
 from scheduler.core.snapshot.copies import NOTHING_CHOSEN, Chosen
 from scheduler.core.snapshot.node_mask import NodeMask, all_but
@@ -246,6 +247,7 @@ class Placer:
     def _placement(
         self, pod: PodRecord, position: int, parts: tuple[Part, ...], *, asks: tuple[SharedAsk, ...], alternative: int
     ) -> Placement:
+        group = self._snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
         return Placement(
             pod_uid=pod.uid,
             namespace=pod.namespace,
@@ -265,6 +267,7 @@ class Placer:
             ),
             number=self._snapshot.commits.next_number(pod.uid),
             alternative=alternative,
+            charged=charge_of(pod, group, self._snapshot.settings.pool),
         )
 
     def entry(self, pod: PodRecord, placement: Placement) -> Bind | Join | Attempt | Prepare:

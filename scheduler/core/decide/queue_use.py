@@ -11,7 +11,7 @@ from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.resources import Resources
 from scheduler.core.queues.accounts import Use
-from scheduler.core.queues.use import is_fixed, of_counts, of_pods, planned
+from scheduler.core.queues.use import is_fixed, of_counts, of_pods, planned, queue_of
 
 
 def least(snapshot: Snapshot, pods: Sequence[PodRecord]) -> Use:
@@ -39,7 +39,7 @@ def _use(snapshot: Snapshot, pods: Sequence[PodRecord], amounts: Resources) -> U
     group = snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
     # Of a gang that can be preempted in part only that part counts against quotas: each is looked at where it goes.
     are_fixed = all(is_fixed(each, group) for each in pods)
-    return Use(pod.queue if group is None else group.queue, amounts, are_fixed)
+    return Use(queue_of(pod, group), amounts, are_fixed)
 
 
 def asked_of(snapshot: Snapshot, counts: Iterable[tuple[PodClass, int]]) -> Resources:

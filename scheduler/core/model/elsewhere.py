@@ -2,7 +2,8 @@
 
 They count wherever pods count: on their node, for affinity and spread, as holders of volumes. They are in no queue of
 this scheduler, are not evicted by it, and what they use of its nodes can't be divided, as with pods of any other
-scheduler. Of which pool a pod is its PodGroup says, or its own label as long as no PodGroup of its name is known.
+scheduler. Of which pool a pod is its PodGroup says, or its own label as long as no PodGroup of its name is known. A
+bound pod stays with the pool whose scheduler placed it.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Elsewhere:
         self._read.pop(uid, None)
 
     def _is_here(self, pod: PodRecord) -> bool:
+        if self._pool is not None and pod.charged is not None:
+            return pod.charged.pool == self._pool.value
         group = self._groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
         if group is not None:
             return not group.is_elsewhere

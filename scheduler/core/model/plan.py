@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from gpu.charged import Charged
 from gpu.handover import PlannedDevice
 from scheduler.core.model.claim_choice import ClaimChoice
 from scheduler.core.model.room import Ended, Intent, Victim
@@ -23,7 +24,8 @@ class Placement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``rv`` is the pod's resourceVersion that was decided on: the only one that its Binding may use.
     ``number`` is the attempt number of this pod (grows with each try). ``alternative``: which of its requests the
     devices are for, 0 for the first. ``volumes``: of its claims that are not bound yet.
-    ``claims``: its ResourceClaims that are not allocated and reserved for it yet.
+    ``claims``: its ResourceClaims that are not allocated and reserved for it yet. ``charged``: what it counts for in
+    its queue from now on.
     """
 
     pod_uid: str
@@ -36,6 +38,7 @@ class Placement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     alternative: int = 0
     volumes: tuple[VolumeChoice, ...] = ()
     claims: tuple[ClaimChoice, ...] = ()
+    charged: Charged | None = None
 
     @property
     def claimed_nano(self) -> int:

@@ -6,6 +6,7 @@ import msgspec
 
 from gpu import multiplied
 from gpu.asked import PLAIN, taken
+from gpu.charged import Charged
 from gpu.claimedshare import ClaimedShare
 from gpu.handover import PlannedDevice
 from gpu.reservation import Reservation
@@ -103,10 +104,12 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     draws: tuple[WeightedTerm, ...] = ()
     #: UID of what made it and makes its successors, "" if nobody.
     controller: str = ""
-    #: The queue that it names, or the default one. "" for pods that count in no queue: those of other schedulers,
-    #: reservations, and scaling pods.
+    #: What a bound pod was placed for: it counts so until it ends, whatever its labels and its PodGroup say by then.
+    charged: Charged | None = None
+    #: The queue that it was placed for, else the one that it names, or the default one. "" for pods that count in no
+    #: queue: those of other schedulers, reservations, and scaling pods.
     queue: str = ""
-    #: Whether it may be preempted, as its label says; None: its priority decides.
+    #: Whether it may be preempted, as it was placed, else as its label says; None: its priority decides.
     is_preemptible: bool | None = None
     #: Of a bound pod: since when its node runs it, in seconds since the epoch; 0: not known (yet).
     started_s: int = 0
@@ -265,3 +268,4 @@ class BindRequestRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     node: str
     rv: str
     devices: tuple[PlannedDevice, ...] = ()
+    charged: Charged | None = None

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from gpu.charged import Charged
 from gpu.handover import PlannedDevice
 from gpu.request import charge_nano
 from gpu.reservation import Reservation
@@ -31,13 +32,15 @@ _MANY_RESOURCES: Final = 16
 class Charge(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A placement that is under way: it counts as used. ``devices`` may name groups that nobody has seen yet.
 
-    ``demand`` None: the pod itself is gone, and takes nothing; its devices may still be made known.
+    ``demand`` None: the pod itself is gone, and takes nothing; its devices may still be made known. ``charged``: what
+    it was placed for.
     """
 
     pod_uid: str
     node: str
     demand: Demand | None = Demand()
     devices: tuple[PlannedDevice, ...] = ()
+    charged: Charged | None = None
 
 
 @dataclass(slots=True)

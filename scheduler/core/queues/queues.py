@@ -7,11 +7,12 @@ and lateness of events can't matter to the sums.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Final
 
+from gpu.charged import Charged
 from scheduler.core.model.copying import copied
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.node_pool import NodePool
@@ -26,6 +27,7 @@ from scheduler.core.queues.shares import Divisions, Records
 from scheduler.core.queues.sums import QueueSums, Row, Stage
 from scheduler.core.queues.tree import Tree, TreeQueue
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
+from scheduler.core.queues.vanished import VanishedRows
 
 #: What classes ask is kept for this many classes, and for twice as many as there are pods.
 _FEW: Final = 16
@@ -43,6 +45,8 @@ class Queues:
         #: Queue objects by name.
         self.records: Facts[str, QueueRecord] = Facts(self._queue_changed, read_changed=self._forget_tree)
         self.sums = QueueSums()
+        #: Pods that are gone and may still run.
+        self.vanished = VanishedRows(self._vanished_changed)
         #: Pods (UIDs) to be counted again, in the order in which they were marked: PodGroups are reported in that
         #: order.
         self._marked: dict[str, None] = {}
@@ -160,6 +164,10 @@ class Queues:
             self._amounts_of.clear()
         return bool(self._marked)
 
+    def _vanished_changed(self, uid: str, row: Row | None) -> None:
+        self.sums.put(uid, row)
+        self._changed()
+
     # --- use over time -----------------------------------------------------------------------------------------------
     def note_use_over_time(self, used: UseOverTime) -> None:
         """Take what queues used of the cluster until now: it counts in their fair shares."""
@@ -181,7 +189,7 @@ class Queues:
         self,
         pod: PodRecord,
         group: PodGroupRecord | None,
-        charges: Iterable[Charge],
+        charges: Collection[Charge],
         node: NodeRecord | None,
         *,
         is_victim: bool = False,
@@ -190,11 +198,16 @@ class Queues:
 
         ``is_victim``: it has to go for others, and counts as one that is terminating.
 
-        One that is counted twice, as its hand-over and its plan both name it, counts with the most that one says.
+        One that is counted twice, as its hand-over and its plan both name it, counts with the most that one says. One
+        on its way counts as it was decided on, whatever its labels and its PodGroup say meanwhile.
         """
-        if not pod.queue:
+        charged = next((charge.charged for charge in charges if self._is_here(charge.charged)), None)
+        if charged is not None:
+            queue, is_fixed = charged.queue, not charged.is_preemptible
+        elif pod.queue:
+            queue, is_fixed = use.queue_of(pod, group), use.is_fixed(pod, group)
+        else:
             return None
-        queue, is_fixed = group.queue if group is not None else pod.queue, use.is_fixed(pod, group)
         of_group = (pod.namespace, pod.pod_group) if pod.pod_group else None
         has_place = Stage.LEAVING if pod.deleting or is_victim else Stage.HELD
         if pod.node:
@@ -205,6 +218,10 @@ class Queues:
         if pod.deleting or pod.gated or pod.blocker is not None:
             return None
         return Row(queue, self.asked(pod.cls), Stage.WAITING, is_fixed, of_group)
+
+    def _is_here(self, charged: Charged | None) -> bool:
+        """Whether a placement is of these queues, and not of another node pool's."""
+        return charged is not None and (self._pool is None or charged.pool == self._pool.value)
 
     def asked(self, cls: PodClass) -> Resources:
         """What a class asks: a part of the smallest card that there is, if it asks for memory of one."""

@@ -11,9 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from gpu.charged import Charged, charged
 from gpu.handover import PlannedDevice
 from gpu.request import GpuRequest, charge_nano
 from gpu.share import NANO_PER_DEVICE
+from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.pod_class import Demand, PodClass
 from scheduler.core.model.records import Held, NodeRecord, PodGroupRecord, PodRecord
 from scheduler.core.model.resources import NOTHING, Resources
@@ -24,10 +26,21 @@ _FIXED_PRIORITY: Final = 100
 _SLICES: Final = re.compile(r"(?:[0-9]c\.)?(?P<slices>[1-9])g\.", re.ASCII)
 
 
+def queue_of(pod: PodRecord, group: PodGroupRecord | None) -> str:
+    """The queue that a pod counts in: the one that it was placed for, else that of its PodGroup, else its own."""
+    return pod.queue if group is None or pod.charged is not None else group.queue
+
+
 def is_fixed(pod: PodRecord, group: PodGroupRecord | None) -> bool:
-    """Whether a pod can't be preempted: by its PodGroup, its label, or its priority."""
-    said = pod.is_preemptible if group is None else group.is_preemptible
+    """Whether a pod can't be preempted: as it was placed, else by its PodGroup, its label, or its priority."""
+    said = pod.is_preemptible if group is None or pod.charged is not None else group.is_preemptible
     return pod.priority >= _FIXED_PRIORITY if said is None else not said
+
+
+def charge_of(pod: PodRecord, group: PodGroupRecord | None, pool: NodePool | None) -> Charged:
+    """What a pod that is placed now counts for until it ends. ``pool``: the scheduler's."""
+    may_go = not is_fixed(pod, group)
+    return charged(queue_of(pod, group), "" if pool is None else pool.value, is_preemptible=may_go)
 
 
 def devices_of(resource: str) -> int:

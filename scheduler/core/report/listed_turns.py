@@ -75,7 +75,7 @@ def _gang(listed: Listed, group: PodGroupRecord, waiting: list[PodRecord]) -> Tu
     queues, members = listed.queues, listed.pods.members(group.namespace, group.name)
     state = quorum(group, members, listed.commits.is_in_flight, listed.succeeded.of(group, members))
     come_next = state.next_up(waiting)
-    are_fixed = any(is_fixed(pod, group) for pod in members)  # they have one priority
+    are_fixed = any(is_fixed(pod, group) for pod in waiting)  # they have one priority
     return Turn(
         of=group,
         rank=Candidate(waiting, group, above=state.above_in_turn).rank,

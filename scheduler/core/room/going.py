@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from scheduler.core.model.records import PodRecord
 from scheduler.core.queues.accounts import Use
-from scheduler.core.queues.use import is_fixed
+from scheduler.core.queues.use import is_fixed, queue_of
 from scheduler.core.room.trial import Trial
 from scheduler.core.room.units import Resident, amounts
 
@@ -35,4 +35,4 @@ def leave(trial: Trial) -> bool:
 
 def _use(trial: Trial, pod: PodRecord) -> Use:
     group = trial.pod_groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
-    return Use(pod.queue if group is None else group.queue, amounts(trial, pod), is_fixed(pod, group))
+    return Use(queue_of(pod, group), amounts(trial, pod), is_fixed(pod, group))

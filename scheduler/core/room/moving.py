@@ -195,9 +195,8 @@ class _Moving:
 
     def _release(self, unit: Resident) -> None:
         trial = self.trial
-        group = trial.pod_groups.get(unit.unit.group)
         for pod in unit.pods:
-            of = group if pod.pod_group else None
+            of = trial.pod_groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
             trial.accounts.release(Use(unit.unit.queue, amounts(trial, pod), is_fixed(pod, of)))
 
     def fits(self) -> bool:

@@ -20,7 +20,7 @@ from scheduler.core.model.records import PodGroupRecord, PodRecord
 from scheduler.core.model.resources import NOTHING, Resources
 from scheduler.core.model.room import Kept, Unit
 from scheduler.core.queues.tree import TreeQueue
-from scheduler.core.queues.use import held, is_fixed
+from scheduler.core.queues.use import held, is_fixed, queue_of
 from scheduler.core.room.need import owner_of
 from scheduler.core.room.trial import Trial
 
@@ -105,16 +105,23 @@ class Reader:
     known: dict[Resources, Resources] = field(default_factory=dict)
 
     def read(self, pods: Sequence[PodRecord], group: PodGroupRecord | None) -> None:
-        """Make the units of one group, or of a pod alone."""
-        leaf = self.trial.accounts.tree.leaf(pods[0].queue if group is None else group.queue)
+        """Make the units of one group, or of a pod alone. Where members count in several queues, each goes alone."""
+        if len({queue_of(pod, group) for pod in pods}) > 1:
+            for pod in pods:
+                self._read([pod], group, is_gang=False)
+        else:
+            self._read(pods, group, is_gang=group is not None)
+
+    def _read(self, pods: Sequence[PodRecord], group: PodGroupRecord | None, *, is_gang: bool) -> None:
+        leaf = self.trial.accounts.tree.leaf(queue_of(pods[0], group))
         if not isinstance(leaf, TreeQueue):
             return
         # Only asked whether they have a pod: thousands of pods may be taken, and groups are read one by one.
         taken, leaving = self.trial.taken, self.trial.leaving
         staying = [pod for pod in pods if not (pod.deleting or pod.uid in taken or pod.uid in leaving)]
         self._keep(Kept.BUSY, leaf, (pod for pod in pods if pod.deleting or pod.uid in taken))
-        if group is None:
-            self._alone(staying, leaf)
+        if group is None or not is_gang:
+            self._alone(staying, group, leaf)
         elif staying:
             self._gang(staying, group, leaf)
 
@@ -125,9 +132,9 @@ class Reader:
         found = amounts(self.trial, pod)
         return self.known.setdefault(found, found)
 
-    def _alone(self, pods: Sequence[PodRecord], leaf: TreeQueue) -> None:
+    def _alone(self, pods: Sequence[PodRecord], group: PodGroupRecord | None, leaf: TreeQueue) -> None:
         for pod in pods:
-            if is_fixed(pod, None):
+            if is_fixed(pod, group):
                 self._keep(Kept.NOT_PREEMPTIBLE, leaf, [pod])
                 continue
             self.found.units.append(
@@ -138,7 +145,7 @@ class Reader:
                     priority=pod.priority,
                     is_core=True,
                     is_gang=False,
-                    owner=owner_of(pod, None),
+                    owner=owner_of(pod, group),
                     started_s=pod.started_s,
                     created=pod.created,
                     uid=pod.uid,

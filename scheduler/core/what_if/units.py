@@ -11,6 +11,7 @@ from gpu.share import NANO_PER_DEVICE
 from scheduler.core.decide.snapshot import Snapshot
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.steps import Steps, ended
+from scheduler.core.queues.use import queue_of
 
 #: Pods that are read in one step; and what one costs, and what a unit does, in operations.
 _AT_ONCE: Final = 512
@@ -63,7 +64,7 @@ def finding_running(snapshot: Snapshot, besides: Iterable[str] = ()) -> Steps[li
         if number % _AT_ONCE == 0:
             yield _AT_ONCE * _GROUPING
         group = snapshot.pod_group(namespace, name) if kind == "PodGroup" else None
-        queue = pods[0].queue if group is None else group.queue
+        queue = queue_of(pods[0], group)
         each = Running(kind=kind, namespace=namespace, name=name, queue=queue, pods=tuple(pods))
         found.append((each.gpu_nano, len(pods), namespace, name, number, each))
     found.sort()

@@ -12,6 +12,7 @@ from gpu import book as books
 from gpu import grant as grants
 from gpu import record
 from gpu.book import Book, Entry
+from gpu.charged import Charged, written
 from gpu.claimedshare import ClaimedShare
 from gpu.grant import DeviceGrant, Grant
 from gpu.handover import Handover, PlannedDevice
@@ -204,10 +205,11 @@ def bound(
     with_grant: bool = True,
     compute_percent: int = 0,
     resource: str = names.GPU_RESOURCE,
+    charged: Charged | None = None,
 ) -> Pod:
-    """The pod as its Binding leaves it: node, group labels and, unless KAI bound it, the grant."""
+    """The pod as its Binding leaves it: node, group labels and, unless KAI bound it, the grant and the queue."""
     devices = tuple(DeviceGrant(group, reservation, uuid, nano, resource, compute_percent) for group, nano in given)
-    annotations = dict(obj.metadata.annotations or {})
+    annotations = {**(obj.metadata.annotations or {}), **written(charged)}
     if with_grant and given:
         annotations[names.GRANT] = msgspec.json.encode(Grant("attempt", devices)).decode()
     labels = {**(obj.metadata.labels or {}), **(grants.group_labels([d.group for d in devices]) if devices else {})}
@@ -353,12 +355,13 @@ def bind_request(
     mode: str = "",
     compute_percent: int = 0,
     resource: str = names.GPU_RESOURCE,
+    charged: Charged | None = None,
 ) -> BindRequest:
     planned = tuple(
         PlannedDevice(group, nano, mode=mode, compute_percent=compute_percent, resource=resource)
         for group, nano in devices
     )
-    text = render_handover(Handover(rv or of.metadata.resource_version, planned))
+    text = render_handover(Handover(rv or of.metadata.resource_version, planned, charged=charged))
     return msgspec.convert(
         {
             "metadata": {

@@ -27,7 +27,7 @@ def test_a_placement_counts_from_when_it_is_under_way_and_once_when_it_is_bound(
     assert held(made) == {"default-queue": 2 * NANO}
     feed(made, bound(waits, "n1"))
     assert held(made) == {"default-queue": 2 * NANO}
-    made.remove_pod("uid-p")
+    made.remove_pod("uid-p", has_ended=True)
     assert held(made) == {}
 
 
@@ -115,7 +115,7 @@ def test_what_classes_asked_is_forgotten_with_their_pods() -> None:
     made.count_queues()
     asked = made.queues.asked(PodClass())
     for i in range(100):
-        made.remove_pod(f"uid-p{i}")
+        made.remove_pod(f"uid-p{i}", has_ended=True)
     made.count_queues()
     assert len(made.queues._amounts_of) == 0
     assert made.queues.asked(PodClass()) == asked

@@ -158,7 +158,7 @@ def test_a_terminating_pod_counts_against_the_limit_until_it_is_gone() -> None:
     runs = bound(of("a", "old", deleting=True), "n1")
     made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 1)), runs, of("a", "new"))
     assert placed(made) == []
-    made.remove_pod("uid-old")
+    made.remove_pod("uid-old", has_ended=True)
     assert placed(made) == ["new"]
 
 
@@ -167,7 +167,7 @@ def test_a_gang_at_the_limit_waits_whole_and_starts_when_there_is_room_for_all()
     made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 4)), runs, pod_group("g", 3, queue="a"))
     feed(made, *(pod(f"m{i}", gpus=1, group="g") for i in range(3)))
     assert placed(made) == []
-    made.remove_pod("uid-old")
+    made.remove_pod("uid-old", has_ended=True)
     assert len(placed(made)) == 3
 
 
@@ -185,7 +185,7 @@ def test_one_gpu_that_comes_free_wakes_few_of_many_gangs() -> None:
     for i in range(200):
         feed(made, pod_group(f"g{i:03}", 1, queue="a"), pod(f"m{i:03}", gpus=1, group=f"g{i:03}"))
     assert placed(made) == []
-    made.remove_pod("uid-old")
+    made.remove_pod("uid-old", has_ended=True)
     made.prepared(0)
     assert len(made.backlog.awake_gangs()) == 32
     assert placed(made) == ["m000"]
@@ -348,7 +348,7 @@ def test_a_pod_at_the_limit_goes_to_a_node_with_larger_cards(group: str, *, is_t
     assert placed(made) == []
     assert verdicts(made)["uid-a1"].code is Code.OVER_LIMIT
     if is_there:
-        made.remove_pod("uid-f")
+        made.remove_pod("uid-f", has_ended=True)
     else:
         feed(made, node("zlarge", 1, mem_mib=80_000))
     assert placed(made) == ["a1"]
@@ -359,7 +359,7 @@ def test_a_member_beyond_the_minimum_at_the_limit_goes_to_a_node_with_larger_car
     feed(made, pod_group("g", 1, queue="a"), bound(of("a", "a0", 0, cpu="1", group="g"), "small"))
     feed(made, of("a", "a1", 0, mem=20_000, group="g"))
     assert placed(made) == []
-    made.remove_pod("uid-f")
+    made.remove_pod("uid-f", has_ended=True)
     assert placed(made) == ["a1"]
 
 
@@ -371,7 +371,7 @@ def test_a_large_gang_at_the_limit_is_tried_on_other_nodes_seldom_and_says_why_i
     feed(made, pod_group("g", 150, queue="a"), *(of("a", f"m{i}", 0, mem=20_000, group="g") for i in range(150)))
     feed(made, bound(pod("f0", gpus=59, labels={names.QUEUE_LABEL: "b"}), "zlarge"))
     assert placed(made) == []
-    made.remove_pod("uid-f0")
+    made.remove_pod("uid-f0", has_ended=True)
     feed(made, node("small", 80, mem_mib=40_000, pods=500, cordoned=True))
     plan = made.decide(1)
     assert [*placements(plan.entries)] == []
@@ -386,7 +386,7 @@ def test_a_pod_at_the_limit_that_nothing_can_help_is_not_looked_at_though_nodes_
     made = half_of_small_quarter_of_large(large_is_free=False)
     feed(made, of("a", "a1", 0, mem=20_000), bound(pod("c", cpu="1"), "small"))
     assert placed(made) == []
-    made.remove_pod("uid-c")  # the small node has more than before, and is looked at again in vain
+    made.remove_pod("uid-c", has_ended=True)  # the small node has more than before, and is looked at again in vain
     assert placed(made) == []
     feed(made, bound(pod("d", cpu="1"), "small"))
     made.prepared(0, Limits(retold=0))
@@ -408,7 +408,7 @@ def test_members_of_one_gang_that_can_and_that_cannot_be_preempted_wake_for_what
         made, pod("s2-9", gpus=1, group="g", subgroup="s2"), pod("s1-9", gpus=1, group="g", subgroup="s1", priority=100)
     )
     assert placed(made) == []
-    made.remove_pod("uid-other")
+    made.remove_pod("uid-other", has_ended=True)
     assert placed(made) == ["s2-9"]
 
 
@@ -441,7 +441,7 @@ def test_nothing_is_decided_again_and_again_while_a_device_for_the_first_is_on_i
     feed(made, bound(pod("other", scheduler="default-scheduler"), "n1"))
     plan = made.decide(0)
     assert (Retire("r-idle", "uid-m00") in plan.entries, plan.wake_at_ns) == (True, None)
-    made.remove_pod("r-idle")
+    made.remove_pod("r-idle", has_ended=True)
     assert placed(made) == ["m00"]
 
 
@@ -451,7 +451,7 @@ def test_who_stands_behind_those_that_no_node_takes_has_a_turn_at_once() -> None
         selects = {"nodeSelector": {"not": "there"}} if i < 36 else {}
         feed(made, pod_group(f"g{i:02}", 1, queue="a"), pod(f"m{i:02}", gpus=1, group=f"g{i:02}", spec=selects))
     assert placed(made) == []
-    made.remove_pod("uid-old")
+    made.remove_pod("uid-old", has_ended=True)
     assert placed(made) == ["m36"]
 
 
@@ -463,5 +463,5 @@ def test_a_gang_whose_parts_a_queue_holds_back_wakes_for_the_part_that_needs_no_
     members = [of("a", name, group="g", subgroup=name, priority=100 if name == fixed else 0) for name in "xy"]
     made = cluster(node("n1", 8), queue("a", gpu=(0, 1, 1)), bound(of("a", "r"), "n1"), group, *members)
     assert placed(made) == []
-    made.remove_pod("uid-r")
+    made.remove_pod("uid-r", has_ended=True)
     assert placed(made) == [name for name in "xy" if name != fixed]

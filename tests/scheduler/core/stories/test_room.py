@@ -74,7 +74,7 @@ class Shell:
             for group, book in self.books.items():
                 if book.pop(f"uid-{name}", None) is not None:
                     self._write_book(group)
-            self.cluster.remove_pod(f"uid-{name}")
+            self.cluster.remove_pod(f"uid-{name}", has_ended=True)
 
     def share(self, name: str, nano: int, group: str, queue_name: str) -> None:
         """A share runs on the device of a group on n1."""
@@ -160,7 +160,8 @@ class Shell:
                 self._write_book(device.group)
             parts = [(device.group, device.nano) for device in each.devices]
             group = each.devices[0].group if each.devices else ""
-            self.feed(bound(was, each.node, *parts, reservation=f"r-{group}", uuid=f"GPU-{group}"))
+            given = {"reservation": f"r-{group}", "uuid": f"GPU-{group}"}
+            self.feed(bound(was, each.node, *parts, **given, charged=each.charged))
             self.placed[each.name] = each.node
 
 

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from gpu import charged
+from gpu.charged import Charged
+from wire import names
+
+
+@pytest.mark.parametrize(
+    "what",
+    [Charged("team", True), Charged("team", False), Charged("team", True, "a100")],
+    ids=["preemptible", "not preemptible", "of a node pool"],
+)
+def test_what_a_binding_writes_is_read_back(what: Charged) -> None:
+    assert charged.read(charged.written(what)) == what
+
+
+def test_what_many_pods_share_is_kept_once() -> None:
+    written = charged.written(Charged("team", True))
+    again = charged.written(Charged("team", True))
+    assert charged.read(written) is charged.read(again)
+    assert charged.read(written) is charged.charged("team", "", is_preemptible=True)
+
+
+def test_a_later_version_may_say_more() -> None:
+    assert charged.read({names.CHARGED: '{"queue":"t","preemptible":true,"later":1}'}) == Charged("t", True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"queue":"t"}', '{"queue":"","preemptible":true}', '{"queue":1,"preemptible":true}', "x" * 5000,
+     '{"queue":"' + "t" * 2000 + '","preemptible":true}', "[" * 1000],
+    ids=["empty", "broken", "a list", "half", "no queue", "a number", "long", "a long queue", "deep"],
+)  # fmt: skip
+def test_what_cannot_be_read_is_none(text: str) -> None:
+    assert charged.read({names.CHARGED: text}) is None
+
+
+def test_a_pod_without_it_has_none() -> None:
+    assert (charged.read(None), charged.read({}), charged.written(None)) == (None, None, {})
