@@ -219,6 +219,7 @@ async def _in_force(world: Cluster) -> None:
 
 PROTECTED_METADATA = [
     ("annotations", names.GRANT),
+    ("annotations", names.CHARGED),
     ("annotations", names.FENCED),
     ("annotations", names.FENCED_BECAUSE),
     ("annotations", names.TENANTS),
@@ -310,6 +311,82 @@ async def test_a_binding_names_no_queue_that_its_namespace_is_not_bound_to(
         binding = {"metadata": {"name": name, **labels}, "target": {"kind": "Node", "name": "n1"}}
         answer = await cluster.call("POST", f"{space}/{way.format(name)}", binding, user=TENANT)
         assert answer.status == 201 if is_let_in else answer.is_refused_by_policy, answer.message
+
+
+#: Label or annotation by which a pod counts -> its value when it was placed.
+COUNTED = {
+    names.QUEUE_LABEL: "a",
+    names.PROJECT_LABEL: "a",
+    names.PREEMPTIBILITY_LABEL: "preemptible",
+    names.NODE_POOL_LABEL: "a100",
+    names.POD_GROUP_NAME: "g",
+}
+
+
+@pytest.mark.parametrize("value", ["b", None], ids=["changed", "removed"])
+@pytest.mark.parametrize("subresource", ["", "status"])
+@pytest.mark.parametrize("key", COUNTED)
+async def test_nobody_changes_what_a_placed_pod_counts_by(
+    cluster: Cluster, key: str, subresource: str, value: str | None
+) -> None:
+    field = "annotations" if key == names.POD_GROUP_NAME else "labels"
+    wanted = cluster.pod(**{field: {key: COUNTED[key]}})
+    change = {"metadata": {field: {key: value}}}
+    waits = await cluster.stored(wanted)
+    assert (await cluster.change(waits, change, user=TENANT, subresource=subresource)).status == 200
+    wanted["metadata"]["name"] += "-placed"
+    wanted["spec"]["nodeName"] = "n1"
+    placed = await cluster.stored(wanted)
+    for user in (TENANT, BINDER):
+        answer = await cluster.change(placed, change, user=user, subresource=subresource)
+        assert answer.is_refused_by_policy, answer.message
+        assert f"{key} can not be changed any more: the pod is placed" in answer.message
+
+
+async def test_a_placed_pod_is_given_no_queue_and_may_be_given_a_podgroup(cluster: Cluster) -> None:
+    pod = await cluster.bound()
+    for key in COUNTED:
+        field = "annotations" if key == names.POD_GROUP_NAME else "labels"
+        answer = await cluster.change(pod, {"metadata": {field: {key: "b"}}}, user=TENANT)
+        assert answer.status == 200 if field == "annotations" else answer.is_refused_by_policy, answer.message
+
+
+@pytest.mark.parametrize(
+    ("labels", "group", "node", "refused_by"),
+    [
+        ({names.QUEUE_LABEL: "team-a"}, "", "", ""),
+        ({names.PROJECT_LABEL: "team-a"}, "", "", ""),
+        ({names.QUEUE_LABEL: "team-a", names.PROJECT_LABEL: "team-b"}, "", "", ""),
+        ({}, "g", "", ""),
+        ({names.QUEUE_LABEL: "team-a"}, "g", "n1", ""),
+        ({}, "", "", names.QUEUE_LABEL),
+        ({names.QUEUE_LABEL: "team-b"}, "g", "", names.QUEUE_LABEL),
+        ({names.PROJECT_LABEL: "team-b"}, "", "", names.PROJECT_LABEL),
+        ({names.PROJECT_LABEL: "team-b"}, "nothing", "", names.PROJECT_LABEL),
+        ({}, "nothing", "n1", names.QUEUE_LABEL),
+    ],
+)
+async def test_a_pod_of_a_bound_namespace_can_count_in_its_queues_only(
+    cluster: Cluster, labels: dict[str, str], group: str, node: str, refused_by: str
+) -> None:
+    """Also where the PodGroup that it names does not exist: then its own labels count."""
+    pod = cluster.pod(labels=labels, annotations={names.POD_GROUP_NAME: group} if group else {})
+    pod["metadata"]["namespace"] = cluster.of_team_a
+    pod["spec"]["nodeName"] = node
+    answer = await cluster.create_pod(pod)
+    assert answer.is_refused_by_policy if refused_by else answer.status == 201, answer.message
+    assert not refused_by or f"label {refused_by} is" in answer.message
+
+
+async def test_a_waiting_pod_of_a_bound_namespace_does_not_move_to_another_queue(cluster: Cluster) -> None:
+    pod = cluster.pod(labels={names.QUEUE_LABEL: "team-a"})
+    pod["metadata"]["namespace"] = cluster.of_team_a
+    stored = await cluster.stored(pod)
+    gone = {names.QUEUE_LABEL: None, names.PROJECT_LABEL: "victim"}
+    moved = {"metadata": {"labels": gone, "annotations": {names.POD_GROUP_NAME: "nothing"}}}
+    refused = await cluster.change(stored, moved, user=TENANT)
+    assert refused.is_refused_by_policy, refused.message
+    assert (await cluster.change(stored, {"metadata": {"finalizers": ["a.b/c"]}}, user=TENANT)).status == 200
 
 
 async def test_everything_else_of_a_bound_pod_stays_free(cluster: Cluster) -> None:

@@ -51,6 +51,8 @@ UNHELD = {**HELD, "metadata": {**HELD["metadata"], "finalizers": []}}
 GRANTED = with_annotations(pod(), {"moorage.dev/grant": "{}"})
 RECORDED = with_annotations(pod(), {"moorage.dev/gpu": "{}"})
 HALF = with_annotations(pod(node="n"), {"gpu-fraction": "0.5"})
+QUEUED = {**pod(node="n"), "metadata": {**pod()["metadata"], "labels": {"kai.scheduler/queue": "a"}}}
+GROUPED = with_annotations(pod(node="n"), {"pod-group-name": "g"})
 PLANNED = {"metadata": {"annotations": {"moorage.dev/plan": "{}"}}}
 ORDER = {"metadata": {"annotations": {"moorage.dev/handover": "{}"}}, "spec": {"selectedNode": "n"}}
 
@@ -68,6 +70,11 @@ ORDER = {"metadata": {"annotations": {"moorage.dev/handover": "{}"}}, "spec": {"
         ("pods", "UPDATE", pod(), RECORDED, {}, [403]),
         ("pods/binding", "CREATE", None, RECORDED, {}, [403]),
         ("pods", "UPDATE", HALF, pod(node="n"), {}, [403]),
+        ("pods", "UPDATE", QUEUED, pod(node="n"), {}, [403]),
+        ("pods/status", "UPDATE", pod(node="n"), QUEUED, {}, [403]),
+        ("pods", "UPDATE", {**QUEUED, "spec": {"schedulerName": "kai-scheduler"}}, pod(), {}, []),
+        ("pods", "UPDATE", GROUPED, pod(node="n"), {}, [403]),
+        ("pods", "UPDATE", pod(node="n"), GROUPED, {}, []),
         ("pods", "UPDATE", {**HALF, "spec": {"schedulerName": "kai-scheduler"}}, pod(), {}, []),
         ("pods", "CREATE", None, pod(reservation=True), RESERVED, [403]),
         ("pods", "DELETE", HELD, None, RESERVED, [403]),
