@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from wire import names
 
@@ -60,6 +60,14 @@ class Granted:
     uuid: str
     nano: int
     resource: str = names.GPU_RESOURCE
+
+
+class Charged(NamedTuple):
+    """What a bound pod counts for, as its Binding says. ``is_fixed``: it can't be preempted."""
+
+    queue: str
+    is_fixed: bool
+    pool: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +164,14 @@ class PodFacts:
         """The attempt that bound it, as its grant says; "" if it has none."""
         grant = _json(self.annotations.get(names.GRANT))
         return str(grant.get("attempt", "")) if isinstance(grant, dict) else ""
+
+    @property
+    def charged(self) -> Charged | None:
+        """What its Binding says that it counts for from then on; None where nothing readable says so."""
+        said = _json(self.annotations.get(names.CHARGED)) if self.node else None
+        if not isinstance(said, dict):
+            return None
+        return Charged(str(said.get("queue")), not said.get("preemptible"), str(said.get("pool", "")))
 
     @property
     def version(self) -> int:

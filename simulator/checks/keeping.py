@@ -18,7 +18,7 @@ from wire import names
 
 #: Of a bound pod only the scheduler and the binder write these.
 _ANNOTATIONS: Final = frozenset({
-    names.GRANT, names.GPU_PORTION_ANNOTATION, names.RECEIVED_RESOURCE_TYPE, names.TENANTS,
+    names.GRANT, names.CHARGED, names.GPU_PORTION_ANNOTATION, names.RECEIVED_RESOURCE_TYPE, names.TENANTS,
 })  # fmt: skip
 #: Nobody changes these of a bound pod: it has its devices.
 _ASKS: Final = (

@@ -10,12 +10,17 @@ Who binds decides on what is known by then. So a binding counts as permitted whe
 that stood since the decision (its BindRequest, or its gang's plan) or for so long before as who
 decides may hear of them late. For as long nothing is
 judged in a queue into which pods came without a decision: by hand, or by a new label.
+
+A pod that is bound counts for what its Binding says, which has to be what its labels and its PodGroup said since it was
+decided on. One that vanishes before its end may go on to count: nobody is blamed for a pod that waits for it. That it
+does is not judged, as a restart forgets it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import product
@@ -26,7 +31,7 @@ from simulator.checks.pools import Pools
 from simulator.checks.queueloads import Load
 from simulator.checks.queuetree import AMOUNTS, PER, QueueTree
 from simulator.checks.queueuse import Amounts, Row, Sums
-from simulator.facts import Json, PodFacts
+from simulator.facts import Charged, Json, PodFacts
 from simulator.violations import Findings
 from wire import names
 
@@ -78,6 +83,8 @@ class Limits:
         self._pods: dict[str, PodFacts] = {}
         self._members: dict[Key, dict[str, None]] = {}
         self._sums = Sums()
+        #: Of pods that vanished before their end.
+        self._gone = Sums()
         #: When a pod came into a queue by other means than a binding of ours, by pool and queue.
         self._entered_s: dict[Key, float] = {}
         #: When a pod's (UID) pool, queue or preemptibility changed last.
@@ -132,6 +139,9 @@ class Limits:
         if known is not None and (key := _group_of(known)) is not None:
             self._members[key].pop(pod.uid, None)
         if is_gone or not pod.is_ours or pod.is_reservation:
+            row = self._sums.row(pod.uid)
+            if is_gone and row is not None and pod.node and not pod.has_ended:
+                self._gone.put(pod.uid, row)
             self._sums.put(pod.uid, None)
             self._moved_s.pop(pod.uid, None)
             return
@@ -139,6 +149,8 @@ class Limits:
         if (key := _group_of(pod)) is not None:
             self._members.setdefault(key, {})[pod.uid] = None
         before = self._sums.row(pod.uid)
+        if known is not None and not known.node and pod.node:
+            self._judge_charge(pod, at_s)
         self._count(pod, at_s)
         row = self._row(pod)
         if before is None or (known is not None and known.has_ended and not pod.has_ended):
@@ -151,7 +163,7 @@ class Limits:
         before, row = self._sums.row(pod.uid), self._row(pod)
         if before is not None and before[:3] != row[:3]:
             self._moved_s[pod.uid] = at_s
-            if pod.node:
+            if pod.node and pod.charged is None:
                 self._entered_s[row.pool, row.queue] = at_s
         self._sums.put(pod.uid, row)
 
@@ -161,12 +173,20 @@ class Limits:
         return Row(pool, self._queue_of(pod), self._is_fixed(pod), used)
 
     # --- what is judged ----------------------------------------------------------------------------------------------
+    def _judge_charge(self, pod: PodFacts, at_s: float) -> None:
+        """Judge what a Binding says that its pod counts for: as it is now, unless that changed since the decision."""
+        said, due = pod.charged, self._due(pod)
+        if said is None and names.RECEIVED_RESOURCE_TYPE in pod.annotations:  # by a Binding of ours
+            self._findings.add("S6", at_s, f"pod {pod.key} was bound, and nothing says what it counts for")
+        elif said not in {None, due} and self._moved_s.get(pod.uid, -math.inf) < self.decided_since_s(pod, at_s):
+            self._findings.add("S6", at_s, f"pod {pod.key} was bound to count as {said}, and was due to as {due}")
+
     def _judge(self, pod: PodFacts, row: Row, grown: list[str], at_s: float) -> None:
         since_s = self.decided_since_s(pod, at_s)
         trees = self.trees(since_s, row.pool)
         if any(not tree.specs for tree in trees):
             return
-        if self._moved_s.get(pod.uid, -math.inf) >= since_s:
+        if pod.charged is None and self._moved_s.get(pod.uid, -math.inf) >= since_s:
             self._entered_s[row.pool, row.queue] = at_s
             return
         closed = [tree.closed(row.queue) for tree in trees]
@@ -245,10 +265,17 @@ class Limits:
     def _exceeds(self, pool: str, bound: Bound, more: Fraction, gone: Row | None) -> bool:
         tree = self._tree(pool)
         most, below = tree.most(*bound), tree.below(bound.queue)
-        used = self._sums.used(pool, below, bound.resource, of_fixed=bound.field == "quota")
+        used = self._used(pool, below, bound.resource, of_fixed=bound.field == "quota", with_gone=True)
         if gone is not None and gone.pool == pool and gone.queue in below and (gone.is_fixed or bound.field == "limit"):
             used -= gone.used[bound.resource]
         return most is not None and used + more > most
+
+    def _used(
+        self, pool: str, queues: Collection[str], resource: str, *, of_fixed: bool, with_gone: bool = False
+    ) -> Fraction:
+        """What pods use. ``with_gone``: those that vanished, too."""
+        found = self._sums.used(pool, queues, resource, of_fixed=of_fixed)
+        return found + self._gone.used(pool, queues, resource, of_fixed=of_fixed) if with_gone else found
 
     # --- what pods report --------------------------------------------------------------------------------------------
     def untrue(self, pod: PodFacts) -> Iterator[str]:
@@ -256,8 +283,12 @@ class Limits:
         pool = self.pool_of(pod)
         tree = self._tree(pool)
 
-        def used(name: str, resource: str, of_fixed: bool) -> Fraction:
-            return self._sums.used(pool, tree.below(name), resource, of_fixed=of_fixed)
+        def used(name: str, resource: str, of_fixed: bool) -> tuple[Fraction, Fraction]:
+            below = [*tree.below(name)]
+            return (
+                self._used(pool, below, resource, of_fixed=of_fixed),
+                self._used(pool, below, resource, of_fixed=of_fixed, with_gone=True),
+            )
 
         text = pod.verdict.message if pod.verdict else ""
         return queuetelling.untrue(text, self._queue_of(pod), tree, used)
@@ -275,7 +306,14 @@ class Limits:
         return self._smallest_mib(node, pool)
 
     # --- who counts where --------------------------------------------------------------------------------------------
+    def _due(self, pod: PodFacts) -> Charged:
+        """What a pod would be placed for now, whatever it was placed for."""
+        plain = replace(pod, annotations={key: text for key, text in pod.annotations.items() if key != names.CHARGED})
+        return Charged(self._queue_of(plain), self._is_fixed(plain), self.pool_of(plain))
+
     def _queue_of(self, pod: PodFacts) -> str:
+        if (charged := pod.charged) is not None:
+            return charged.queue
         group = self._groups.get(_group_of(pod) or ("", ""))
         if group is not None:
             return group["queue"] or names.DEFAULT_QUEUE
@@ -287,7 +325,8 @@ class Limits:
 
     def pool_of(self, pod: PodFacts) -> str:
         """In which node pool a pod counts now."""
-        return self._pools.of(pod)
+        charged = pod.charged
+        return self._pools.of(pod) if charged is None or not self._pools.is_divided else charged.pool
 
     def counted_pool(self, uid: str) -> str | None:
         """In which node pool a pod (UID) counts that is there; None: it is gone."""
@@ -314,6 +353,8 @@ class Limits:
         return row is not None and row.is_fixed and self._moved_s.get(pod.uid, -math.inf) < since_s
 
     def _is_fixed(self, pod: PodFacts) -> bool:
+        if (charged := pod.charged) is not None:
+            return charged.is_fixed
         group = self._groups.get(_group_of(pod) or ("", ""))
         written = pod.labels.get(names.PREEMPTIBILITY_LABEL) if group is None else group["preemptibility"]
         priority: int = (pod.raw.get("spec") or {}).get("priority") or 0

@@ -13,8 +13,9 @@ from typing import Final
 
 from simulator.checks.queuetree import QueueTree
 
-#: What a queue and those below it use: queue, resource, and whether only what can't be preempted counts.
-Used = Callable[[str, str, bool], Fraction]
+#: What a queue and those below it use at the least and at the most, as pods that vanished may count: queue, resource,
+#: and whether only what can't be preempted counts.
+Used = Callable[[str, str, bool], tuple[Fraction, Fraction]]
 
 _NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
 _LIMIT: Final = re.compile(
@@ -49,8 +50,9 @@ def _wrong_amounts(
         yield f"it says {found[0]!r}, and the queues above it are {', '.join(path) or 'not to be used'}"
         return
     most, asked = Fraction(found["most"]) * one, Fraction(found["asked"]) * one
-    really, counted = tree.most(at, field, resource), used(at, resource, field == "quota")
+    really, (fewest, counted) = tree.most(at, field, resource), used(at, resource, field == "quota")
+    held = Fraction(found["held"]) * one
     if really is None or most != floor(really * smallest) / Fraction(smallest):
         yield f"it says a {field} of {found['most']} for queue {at}, which has {really and float(really)}"
-    if counted != Fraction(found["held"]) * one or counted + asked <= most:
+    if not fewest <= held <= counted or held + asked <= most:
         yield f"it says {found[0]!r}, and queue {at} uses {float(counted):g} {resource}"

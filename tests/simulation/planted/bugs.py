@@ -196,6 +196,11 @@ BUGS: Final[Mapping[str, Bug]] = {
         "a limit is checked without what is on its way to be bound",
         deciding_on(queues.counting(queues.ForgetsWhatIsOnItsWay)),
     ),
+    "Q-relabelled": Bug(
+        "a limit is passed",
+        "a pod that runs counts by its current label and PodGroup (KAI)",
+        deciding_on(queues.counting(queues.CountsByTheCurrentLabel)),
+    ),
     "Q-leaf": Bug(
         "a limit is passed",
         "the limit of a leaf is checked, and not those of the queues above it",

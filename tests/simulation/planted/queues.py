@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable
 
 import msgspec
 from typing_extensions import override
 
 from scheduler.core.backlog.quota_sleepers import Item, QuotaSleepers, Room
 from scheduler.core.cluster import Cluster
+from scheduler.core.convert.queues import is_preemptible, queue_of
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.queue_record import QueueRecord
 from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord
@@ -20,6 +21,7 @@ from scheduler.core.queues.accounts import Accounts, Use, over_limit
 from scheduler.core.queues.queues import Queues
 from scheduler.core.queues.sums import QueueSums, Row
 from scheduler.core.queues.tree import Tree
+from wire import names
 
 #: A hundredth of a GPU, in nano.
 _HUNDREDTH = 10**7
@@ -44,12 +46,31 @@ class ForgetsWhatIsOnItsWay(Queues):
         self,
         pod: PodRecord,
         group: PodGroupRecord | None,
-        charges: Iterable[Charge],
+        charges: Collection[Charge],
         node: NodeRecord | None,
         *,
         is_victim: bool = False,
     ) -> Row | None:
         return super().row(pod, group, (), node, is_victim=is_victim)
+
+
+class CountsByTheCurrentLabel(Queues):
+    """A pod that runs counts for what its labels and its PodGroup say now, whatever it was placed for."""
+
+    @override
+    def row(
+        self,
+        pod: PodRecord,
+        group: PodGroupRecord | None,
+        charges: Collection[Charge],
+        node: NodeRecord | None,
+        *,
+        is_victim: bool = False,
+    ) -> Row | None:
+        if pod.charged is not None:
+            queue, said = queue_of(pod.labels), pod.labels.get(names.PREEMPTIBILITY_LABEL)
+            pod = msgspec.structs.replace(pod, charged=None, queue=queue, is_preemptible=is_preemptible(said))
+        return super().row(pod, group, charges, node, is_victim=is_victim)
 
 
 class LooksAtLeavesOnly(Queues):

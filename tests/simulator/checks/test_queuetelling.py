@@ -21,10 +21,15 @@ USED = {"dept": Fraction("0.3"), "a": Fraction(1)}
 NANO = 10**9
 
 
+def _used(at: str, _: str, of_fixed: bool) -> tuple[Fraction, Fraction]:
+    used = USED[at] / (2 if of_fixed else 1)
+    return used, used
+
+
 def untrue(code: Code, team: str = "a", *, name: str = "a", cause: QueueCause | None = None) -> list[str]:
     """What is found of the product's own words."""
     text = told(Verdict(code=code, detail=name, queue=cause)).message
-    found = queuetelling.untrue(text, team, TREE, lambda at, _, of_fixed: USED[at] / (2 if of_fixed else 1))
+    found = queuetelling.untrue(text, team, TREE, _used)
     return list(found)
 
 
@@ -66,3 +71,11 @@ def test_amounts_are_those_of_the_queue(code: Code, cause: QueueCause, is_found:
 )
 def test_a_queue_that_can_not_be_used_is_one(code: Code, team: str, name: str, is_found: bool) -> None:
     assert bool(untrue(code, team, name=name, cause=QueueCause(at="gone"))) == is_found
+
+
+@pytest.mark.parametrize(("held", "is_found"), [(9, True), (10, False), (15, False), (20, False), (21, True)])
+def test_pods_that_vanished_may_be_counted(held: int, is_found: bool) -> None:
+    text = told(Verdict(code=Code.OVER_LIMIT, detail="top", queue=amounts("top", 20 * NANO, held * NANO, 15 * NANO)))
+    tree = QueueTree({"top": queue("top", limit=20)["spec"]})
+    said = queuetelling.untrue(text.message, "top", tree, lambda *_: (Fraction(10), Fraction(20)))
+    assert bool(list(said)) == is_found

@@ -46,7 +46,7 @@ def test_classes_are_due_after_a_change_that_helps_nobody_and_then_once_a_second
 
 def test_a_class_of_which_no_pod_waits_any_more_is_not_counted() -> None:
     made = _two_that_sleep()
-    made.remove_pod("uid-a")
+    made.remove_pod("uid-a", has_ended=True)
     feed(made, node("n2", cpu="1"))
     made.refresh()
     (cls,) = recounts.due(made.backlog, 0, 20).classes
@@ -55,7 +55,7 @@ def test_a_class_of_which_no_pod_waits_any_more_is_not_counted() -> None:
 
 def test_of_a_class_that_nobody_waits_with_any_more_no_time_is_set() -> None:
     made = _two_that_sleep()
-    made.remove_pod("uid-a")
+    made.remove_pod("uid-a", has_ended=True)
     feed(made, node("n2", cpu="1"))
     plan = made.decide(2 * _SECOND_NS)
     assert plan.wake_at_ns is None
@@ -64,7 +64,7 @@ def test_of_a_class_that_nobody_waits_with_any_more_no_time_is_set() -> None:
 def test_a_pod_of_a_class_that_nobody_waited_with_is_told_of_nodes_as_they_are() -> None:
     made = cluster(node(cordoned=True), pod("a"))
     made.decide(0)
-    made.remove_pod("uid-a")
+    made.remove_pod("uid-a", has_ended=True)
     feed(made, node(taints=[("x", "", "NoSchedule")]))
     made.decide(2 * _SECOND_NS)
     feed(made, pod("b"))
@@ -133,7 +133,7 @@ def test_the_amounts_that_a_queue_has_are_brought_up_to_date_while_it_holds_pods
     made = cluster(node(), queue("q", gpu=(0, 1, 3)), pod_group("g", 1, queue="q"), four)
     feed(made, pod("b", gpus=1, labels=Q, bound_to="n1", phase="Running"))
     made.decide(0)
-    made.remove_pod("uid-b")
+    made.remove_pod("uid-b", has_ended=True)
     assert made.decide(0).wake_at_ns is None
     verdict = made.backlog.said.verdict("uid-a")
     assert verdict is not None
@@ -146,7 +146,7 @@ def test_constraints_that_no_pod_has_any_more_are_forgotten() -> None:
     for number in range(300):
         feed(made, pod(f"p{number}", spec={"nodeSelector": {"only": str(number)}}))
         made.decide(number)
-        made.remove_pod(f"uid-p{number}")
+        made.remove_pod(f"uid-p{number}", has_ended=True)
     made.decide(300)
     assert made.ledger.constraints < 70
     assert made.backlog.asleep.size < 70
@@ -157,7 +157,7 @@ def test_classes_that_nobody_waits_with_do_not_keep_others_from_being_counted() 
     made = cluster(node("n1"), *dead, pod("z", gpus=9))
     made.decide(0)
     for each in dead:
-        made.remove_pod(each.metadata.uid)
+        made.remove_pod(each.metadata.uid, has_ended=True)
     feed(made, node("n2"))
     for second in range(2, 8, 2):
         made.decide(second * _SECOND_NS)
@@ -259,7 +259,7 @@ def test_what_is_counted_again_changes_nobodys_turn(large: tuple[Any, ...], at_n
     made.decide(0)
     feed(made, node(gpus=4, labels={"any": "change"}))
     made.decide(1)
-    made.remove_pod("uid-b0")
+    made.remove_pod("uid-b0", has_ended=True)
     assert [placed.name for placed in placements(made.decide(at_ns).entries)] == ["small"]
 
 

@@ -351,7 +351,7 @@ def _cordon(world: World, rng: random.Random) -> tuple[Change, Effect]:
 def _gone(world: World, made: Cluster, uids: Iterable[str]) -> None:
     gone = set(uids)
     for uid in gone:
-        made.remove_pod(uid)
+        made.remove_pod(uid, has_ended=True)
         made.commits.forget_departed(uid)
     for group, (at, book) in world.books.items():
         if gone & book.keys():

@@ -335,7 +335,7 @@ def test_a_queue_at_its_limit_has_less_urgent_work_of_its_own_go() -> None:
     plan = made.decide(0)
     (found,) = take(made, plan)
     assert (found.id, found.action, gone(found)) == ("uid-h-0", Action.PREEMPT, ["x0"])
-    made.remove_pod("uid-x0")
+    made.remove_pod("uid-x0", has_ended=True)
     assert [placement.name for placement in placements(made.decide(S).entries)] == ["h"]
 
 
@@ -351,7 +351,7 @@ def test_whoever_sleeps_for_its_queue_is_searched_for_when_something_changes() -
     assert intents(made.decide(0)) == []
     feed(made, bound(pod("x2", gpus=1, labels=in_queue("a"), priority=5, created="2026-01-01T00:00:09Z"), "n1"))
     assert [gone(each) for each in intents(made.decide(2 * S))] == []  # the limit is passed by one already
-    made.remove_pod("uid-x0")
+    made.remove_pod("uid-x0", has_ended=True)
     assert [gone(each) for each in intents(made.decide(4 * S))] == [["x2"]]
 
 
@@ -437,7 +437,7 @@ def test_members_beyond_a_minimum_reclaim_what_their_queue_is_owed_one_by_one() 
     (first,) = take(made, made.decide(0))
     assert (first.id, first.pod_group, first.action, len(first.victims)) == ("uid-m1-0", "g", Action.RECLAIM, 1)
     assert take(made, made.decide(S)) == []  # the next one would be above the share
-    made.remove_pod(first.victims[0].pod_uid)
+    made.remove_pod(first.victims[0].pod_uid, has_ended=True)
     assert [placement.name for placement in placements(made.decide(2 * S).entries)] == ["m1"]
 
 
@@ -577,7 +577,7 @@ def test_one_that_its_queue_takes_no_more_is_not_looked_at_again_for_the_time_of
     held = pod("h", gpus=1, labels=in_queue("a"))
     made = making(search, queue("a", gpu=(2, 1, 2)), node(gpus=2), running("v", 2), held)
     made.decide(3 * S, wall_s=1_000)
-    made.remove_pod("uid-v")
+    made.remove_pod("uid-v", has_ended=True)
     feed(made, bound(pod("x", gpus=2, labels=in_queue("a"), priority=100), "n1"))
     wake_at_ns = made.decide(13 * S, wall_s=1_010).wake_at_ns
     assert wake_at_ns is None or wake_at_ns > 60 * S

@@ -205,7 +205,7 @@ def test_a_gang_that_its_queue_keeps_from_the_large_node_starts_when_the_queue_t
     feed(made, pod_group("g", 2, queue="a"), *members)
     assert _started(made)[1].held_back is not None
     assert _places(made.decide(0)) == {}
-    made.remove_pod("uid-old")
+    made.remove_pod("uid-old", has_ended=True)
     assert _places(made.decide(0)) == {"p0": "n2", "p1": "n2"}
 
 
