@@ -10,7 +10,7 @@ import anyio
 import msgspec
 
 from kube.client.errors import Unreachable
-from kube.client.transport import Response, Transport
+from kube.client.transport import OBJECT_BYTES, Response, Transport
 
 _TRIES: Final = 20
 _PAUSE_S: Final = 3.0
@@ -33,6 +33,7 @@ class Patient:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         """See kube.client.transport.Transport. The last try's failure is raised, or handed back, as it was."""
         number = 0
@@ -40,7 +41,13 @@ class Patient:
             number += 1
             try:
                 answer = await self._inner.request(
-                    method, path, query=query, body=body, content_type=content_type, timeout_s=timeout_s
+                    method,
+                    path,
+                    query=query,
+                    body=body,
+                    content_type=content_type,
+                    timeout_s=timeout_s,
+                    most_bytes=most_bytes,
                 )
             except Unreachable:
                 if number == _TRIES:

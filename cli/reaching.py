@@ -20,7 +20,7 @@ from kube.client.api import Api
 from kube.client.config import ConfigError, Credentials
 from kube.client.http_reads import HttpReads
 from kube.client.retry import Retry
-from kube.client.transport import Response, Transport
+from kube.client.transport import OBJECT_BYTES, Response, Transport
 
 _READS: Final = frozenset({"GET", "HEAD"})
 _DEFAULT: Final = "~/.kube/config"
@@ -153,11 +153,18 @@ class Limited:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         """Send a request on; see kube.client.transport.Transport."""
         within_s = self._limit_s if method in _READS else min(self._limit_s, timeout_s)
         return await self._transport.request(
-            method, path, query=query, body=body, content_type=content_type, timeout_s=within_s
+            method,
+            path,
+            query=query,
+            body=body,
+            content_type=content_type,
+            timeout_s=within_s,
+            most_bytes=most_bytes,
         )
 
     def stream(

@@ -13,7 +13,7 @@ from prometheus_client import Counter, Histogram
 from cli.metrics.declared import API_REQUESTS, API_SECONDS
 from cli.metrics.registry import Registry
 from kube.client.errors import Timeout, Unreachable
-from kube.client.transport import Response, Transport
+from kube.client.transport import OBJECT_BYTES, Response, Transport
 
 _WATCH: Final = "watch"
 _OTHER: Final = "other"
@@ -61,13 +61,20 @@ class CountedTransport:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         """Send a request on; see kube.client.transport.Transport."""
         kind = kind_of(method, path)
         began = anyio.current_time()
         try:
             response = await self._transport.request(
-                method, path, query=query, body=body, content_type=content_type, timeout_s=timeout_s
+                method,
+                path,
+                query=query,
+                body=body,
+                content_type=content_type,
+                timeout_s=timeout_s,
+                most_bytes=most_bytes,
             )
         except Unreachable as error:
             self._count(kind, error)

@@ -21,7 +21,7 @@ from kube.client.decoding import Codec, Undecoded
 from kube.client.fence import CLIENT_MARGIN_S, WriteFence
 from kube.client.lag import WatchLag
 from kube.client.listing import Listing, read_list
-from kube.client.resources import PODS, Resource
+from kube.client.resources import PODS, SERVICE_ACCOUNTS, Resource
 from kube.client.retry import Retry
 from kube.client.serverclock import ServerClock
 from kube.client.transport import Response, Transport
@@ -92,7 +92,7 @@ class Api:
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str = "") -> T:
         """Read one object from etcd (no resourceVersion is sent, so no cache of the server answers)."""
-        response = await self._read(resource.path(namespace, name), {})
+        response = await self._read(resource.object_path(namespace, name), {}, resource.most_bytes)
         return self._decode(resource, response)
 
     async def list(
@@ -156,7 +156,7 @@ class Api:
         and raise errors.Conflict when they fail. A sequence is a JSON patch (RFC 6902); its preconditions are its own
         ``test`` operations.
         """
-        path = resource.path(namespace, name, subresource)
+        path = resource.object_path(namespace, name, subresource)
         if not isinstance(patch, Mapping):
             if uid or resource_version:
                 raise ValueError("uid and resource_version are preconditions of merge patches; use a `test` operation")
@@ -186,12 +186,12 @@ class Api:
         Finalizers and a grace period may keep it for a while after this returns.
         """
         body = {"apiVersion": "v1", "kind": "DeleteOptions", **_delete_options(uid, resource_version, grace_s)}
-        await self._write("DELETE", resource.path(namespace, name), body)
+        await self._write("DELETE", resource.object_path(namespace, name), body)
 
     async def bind(self, namespace: str, name: str, binding: Binding) -> None:
         """Bind a pod to a node. The answer is a bare Status: it tells no resourceVersion."""
         body = {**_plain(binding), "apiVersion": "v1", "kind": "Binding"}
-        await self._write("POST", PODS.path(namespace, name, "binding"), body)
+        await self._write("POST", PODS.object_path(namespace, name, "binding"), body)
 
     async def evict(self, pod_namespace: str, pod_name: str, *, uid: str = "", grace_s: int | None = None) -> None:
         """Evict a pod, respecting PodDisruptionBudgets: errors.TooManyRequests when one forbids it now.
@@ -206,14 +206,14 @@ class Api:
         }
         if options := _delete_options(uid, "", grace_s):
             body["deleteOptions"] = options
-        await self._write_once("POST", PODS.path(pod_namespace, pod_name, "eviction"), body, _JSON)
+        await self._write_once("POST", PODS.object_path(pod_namespace, pod_name, "eviction"), body, _JSON)
 
     async def token(self, namespace: str, account: str, *, pod: ObjectMeta, lifetime_s: int) -> Token:
         """Ask for a service account's token that lives no longer than ``pod``, as kubelet mounts it (KEP-1205).
 
         Nothing is stored by it, so it is tried again like a read. errors.Conflict: the pod has another UID by now.
         """
-        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        path = SERVICE_ACCOUNTS.object_path(namespace, account, "token")
         bound = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.uid}
         body = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -237,16 +237,19 @@ class Api:
     async def _list(
         self, resource: Resource[T], path: str, query: Mapping[str, str], keep: Callable[[T], K]
     ) -> Listing[K]:
-        async def read(query: Mapping[str, str]) -> Response:
-            return await self._read(path, query)
+        async def read(query: Mapping[str, str], most_bytes: int) -> Response:
+            return await self._read(path, query, most_bytes)
 
         return await read_list(read, query, self._codec(resource), keep)
 
-    async def _read(self, path: str, query: Mapping[str, str]) -> Response:
+    async def _read(self, path: str, query: Mapping[str, str], most_bytes: int) -> Response:
         async def once() -> Response:
             deadline_s = self._timeout_s + CLIENT_MARGIN_S
             with deadline(deadline_s, f"GET {path}"):
-                return check(await self._transport.request("GET", path, query=query, timeout_s=deadline_s))
+                answer = await self._transport.request(
+                    "GET", path, query=query, timeout_s=deadline_s, most_bytes=most_bytes
+                )
+                return check(answer)
 
         return await self._retry.read(once)
 

@@ -6,7 +6,9 @@
     +-- Unreachable              nothing usable came back; a write may or may not have happened
     |   +-- Timeout              the answer did not come in time
     +-- Undecodable              the answer came, but its object is not of the shape expected
+    +-- TooLarge                 the answer is longer than anything of its kind is
     +-- TooLate                  not sent: the time until which this process may write is over
+    +-- BadName                  not sent: a name in its path is none
     +-- Refused                  the server answered with a Status
         +-- BadRequest           400
         +-- Unauthorized         401
@@ -22,7 +24,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from wire.core import Status
+
+#: Of a value that is refused, in a message.
+_SHOWN: Final = 100
 
 
 class ApiError(Exception):
@@ -50,6 +57,22 @@ class Undecodable(ApiError):
 
 class TooLate(ApiError):
     """Raised instead of sending a write, when the lease under which it would be made has too little time left."""
+
+
+class TooLarge(ApiError):
+    """Raised when the answer is longer than anything of its kind is; of a write, it has been carried out."""
+
+    outcome_unknown = True
+
+
+class BadName(ApiError):
+    """Raised instead of sending a request for an object by what can't be its name."""
+
+    def __init__(self, field: str, value: str, allowed: str) -> None:
+        super().__init__(f"{field} is {value[:_SHOWN]!r}{'...' if len(value) > _SHOWN else ''}; allowed: {allowed}")
+        self.field = field
+        self.value = value
+        self.allowed = allowed
 
 
 class Refused(ApiError):

@@ -27,16 +27,17 @@ import msgspec
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.connector import Connection
 from typing_extensions import override
+from yarl import URL
 
 from kube.client.config import Authorization, Credentials
 from kube.client.deadline import deadline
 from kube.client.errors import Unreachable
 from kube.client.tls import tls_context
-from kube.client.transport import Response
+from kube.client.transport import LINE_BYTES, OBJECT_BYTES, Response, most_read, target, too_large
 
 #: Enough for the calls in flight of one component; each watch holds one for as long as it lasts.
 CONNECTIONS: Final = 128
-#: How much of a watch is read ahead before the server is slowed down. Lines may be longer than this.
+#: How much of a watch is read ahead before the server is slowed down. Lines may be longer (LINE_BYTES).
 READ_AHEAD_BYTES: Final = 1 << 20
 _BROKEN: Final = (aiohttp.ClientError, OSError)
 #: Bytes that the other side has not acknowledged for so long are given up, and the connection with them (Linux).
@@ -107,8 +108,10 @@ class HttpTransport:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         """Send one request and return its answer; see kube.client.transport.Transport."""
+        url = self._url(path, query)
         try:
             with deadline(timeout_s, f"{method} {path}"):
                 headers = await self._authorization()
@@ -116,14 +119,13 @@ class HttpTransport:
                     headers["Content-Type"] = content_type
                 async with self._session.request(
                     method,
-                    self._server + path,
-                    params=query,
+                    url,
                     data=body,
                     headers=headers,
                     allow_redirects=False,
                     **self._connect,
                 ) as reply:
-                    return _response(reply, await reply.read())
+                    return _response(reply, await _body(reply, method, path, most_bytes))
         except _BROKEN as error:
             raise _unreachable(method, path, error) from error
 
@@ -133,13 +135,13 @@ class HttpTransport:
     ) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
         """Open a watch; see kube.client.transport.Transport.
 
-        Lines come without their newline and may be of any length.
+        Lines come without their newline.
         """
+        url = self._url(path, query)
         try:
             with deadline(timeout_s, f"WATCH {path}"):
                 reply = await self._session.get(
-                    self._server + path,
-                    params=query,
+                    url,
                     headers=await self._authorization(),
                     allow_redirects=False,
                     read_bufsize=READ_AHEAD_BYTES,
@@ -161,9 +163,13 @@ class HttpTransport:
     async def _whole(self, reply: aiohttp.ClientResponse, path: str, timeout_s: float) -> Response:
         try:
             with deadline(timeout_s, f"WATCH {path}"):
-                return _response(reply, await reply.read())
+                return _response(reply, await _body(reply, "WATCH", path, OBJECT_BYTES))
         except _BROKEN as error:
             raise _unreachable("WATCH", path, error) from error
+
+    def _url(self, path: str, query: Mapping[str, str]) -> URL:
+        # Quoted already: yarl would resolve `..`, and quote or unquote what it takes for a slip.
+        return URL(self._server + target(path, query), encoded=True)
 
     async def _authorization(self) -> dict[str, str]:
         if self._credentials.authorization is None:
@@ -213,18 +219,41 @@ def _response(reply: aiohttp.ClientResponse, body: bytes) -> Response:
     return Response(reply.status, {name.lower(): value for name, value in reply.headers.items()}, body)
 
 
+async def _body(reply: aiohttp.ClientResponse, method: str, path: str, most_bytes: int) -> bytes:
+    """Read a body up to its limit; what comes after it is not waited for. Raises TooLarge."""
+    most = most_read(reply.status, most_bytes)
+    said = None if "Transfer-Encoding" in reply.headers else reply.content_length
+    if said is not None and said <= most:
+        return await reply.read()
+    begun: list[bytes] = []
+    size = 0
+    async for chunk in reply.content.iter_any():
+        begun.append(chunk)
+        size += len(chunk)
+        if size > most:
+            _hang_up(reply)
+            if reply.status < 300:
+                raise too_large(method, path, most)
+            break
+    return b"".join(begun)[:most]
+
+
 def _hang_up(reply: aiohttp.ClientResponse) -> None:
-    """Cut the connection of a watch that was left early: TLS would wait for the other side's goodbye, perhaps long."""
+    """Cut a connection whose answer was left early: TLS would wait for the other side's goodbye, perhaps long."""
     if reply.connection is not None and reply.connection.transport is not None:
         reply.connection.transport.abort()
 
 
 async def _lines(reply: aiohttp.ClientResponse, path: str) -> AsyncGenerator[bytes, None]:
-    """Cut a body at its newlines. aiohttp's own readline refuses long lines, on which a watch would be stuck."""
+    """Cut a body at its newlines. aiohttp's own readline refuses lines above its buffer: a watch would be stuck."""
     begun: list[bytes] = []
+    size = 0
     try:
         async for chunk in reply.content.iter_any():
             *ended, rest = chunk.split(b"\n")
+            if size + len(ended[0] if ended else rest) > LINE_BYTES:
+                raise too_large("WATCH", path, LINE_BYTES)
+            size = len(rest) if ended else size + len(rest)
             for piece in ended:
                 line = b"".join((*begun, piece)) if begun else piece
                 begun.clear()

@@ -11,14 +11,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from kube.client.config import Credentials
 from kube.client.deadline import deadline
 from kube.client.errors import Unreachable
-from kube.client.transport import Response
+from kube.client.transport import OBJECT_BYTES, Response, check_path, most_read, target, too_large
 
 if TYPE_CHECKING:
     import ssl
@@ -28,6 +28,8 @@ _PORTS: Final[Mapping[str, int]] = {"http": 80, _HTTPS: 443}
 _BROKEN: Final = (OSError, EOFError, ValueError, asyncio.LimitOverrunError)
 #: The longest head of an answer, and how much of a body is read ahead.
 _READ_AHEAD_BYTES: Final = 1 << 20
+#: How much of an answer without a length is read at a time.
+_PIECE_BYTES: Final = 1 << 16
 _WITHOUT_BODY: Final = frozenset({204, 304})
 _IN_PATHS: Final = "/%:@!$&'()*+,;=~"
 
@@ -83,13 +85,17 @@ class HttpReads:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         """Send a GET and return its answer; see kube.client.transport.Transport. Raises ValueError for a write."""
         if method != "GET" or body is not None:
             raise ValueError(f"{method}: only GET is sent here; writes use kube.client.http")
+        check_path(path)
         try:
             with deadline(timeout_s, f"{method} {path}"):
-                return await self._get(path, query)
+                return await self._get(path, query, most_bytes)
+        except _TooLong as error:
+            raise too_large(method, path, most_bytes) from error
         except (*_BROKEN, ConnectionEnded) as error:
             raise Unreachable(f"{method} {path}: {error!s} ({type(error).__name__})") from error
 
@@ -100,21 +106,17 @@ class HttpReads:
         del query, timeout_s
         raise ValueError(f"WATCH {path}: watches use kube.client.http")
 
-    async def _get(self, path: str, query: Mapping[str, str]) -> Response:
+    async def _get(self, path: str, query: Mapping[str, str], most_bytes: int) -> Response:
         address = urlsplit(self._credentials.server.rstrip("/"))
-        target = quote(address.path + path, safe=_IN_PATHS)
-        if query:
-            target = f"{target}?{urlencode(query, quote_via=quote)}"
-        head = _head(
-            target, (("Host", address.netloc.rpartition("@")[2]), *self._headers, *await self._authorization())
-        )
+        asked = quote(address.path, safe=_IN_PATHS) + target(path, query)
+        head = _head(asked, (("Host", address.netloc.rpartition("@")[2]), *self._headers, *await self._authorization()))
         while self._idle:
             try:
-                return await self._exchange(self._idle.pop(), head)
+                return await self._exchange(self._idle.pop(), head, most_bytes)
             except ConnectionEnded:
                 # The server closed it while it was idle. Nothing was answered, and a GET may be sent twice.
                 continue
-        return await self._exchange(await self._connect(), head)
+        return await self._exchange(await self._connect(), head, most_bytes)
 
     async def _authorization(self) -> tuple[tuple[str, str], ...]:
         given = self._credentials.authorization
@@ -136,11 +138,11 @@ class HttpReads:
         )
         return _Connection(reader, writer)
 
-    async def _exchange(self, connection: _Connection, head: bytes) -> Response:
+    async def _exchange(self, connection: _Connection, head: bytes, most_bytes: int) -> Response:
         is_kept = False
         try:
             connection.writer.write(head)
-            answer, is_kept = await _answer(connection.reader)
+            answer, is_kept = await _answer(connection.reader, most_bytes)
         finally:
             if is_kept:
                 self._idle.append(connection)
@@ -149,30 +151,77 @@ class HttpReads:
         return answer
 
 
-def _head(target: str, headers: tuple[tuple[str, str], ...]) -> bytes:
+def _head(asked: str, headers: tuple[tuple[str, str], ...]) -> bytes:
     """Write a request. Raises ValueError for a header that would not end where it should."""
     for name, value in headers:
         if any(ord(char) < 0x20 and char != "\t" for char in value):
             raise ValueError(f"{name}: its value has a line break or another control character")
-    lines = (f"GET {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers), "", "")
+    lines = (f"GET {asked} HTTP/1.1", *(f"{name}: {value}" for name, value in headers), "", "")
     return "\r\n".join(lines).encode()
 
 
-async def _answer(reader: asyncio.StreamReader) -> tuple[Response, bool]:
+async def _answer(reader: asyncio.StreamReader, most_bytes: int) -> tuple[Response, bool]:
     """Read an answer; also whether its connection can be used again. Raises ConnectionEnded, and what is _BROKEN."""
     version, status, headers = _parsed(await _begun(reader))
     while 100 <= status < 200:
         version, status, headers = _parsed(await _begun(reader))
+    most = most_read(status, most_bytes)
+    body = _Body(most)
+    try:
+        is_ended = await _read(reader, status, headers, body)
+    except _TooLong:
+        if status < 300:
+            raise
+        return Response(status, headers, body.whole()), False
+    is_kept = is_ended and version == "HTTP/1.1" and headers.get("connection", "").lower() != "close"
+    return Response(status, headers, body.whole()), is_kept
+
+
+class _TooLong(Exception):
+    """Raised where an answer is longer than it may be."""
+
+
+class _Body:
+    """What was read of an answer, up to its limit."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._begun: list[bytes] = []
+        self._size = 0
+
+    async def take(self, reader: asyncio.StreamReader, size: int) -> None:
+        """Read a piece. Raises _TooLong."""
+        fits = min(size, self._most - self._size)
+        self._begun.append(await reader.readexactly(fits))
+        self._size += fits
+        if fits < size:
+            raise _TooLong
+
+    async def take_rest(self, reader: asyncio.StreamReader) -> None:
+        """Read to the end of the connection. Raises _TooLong."""
+        while piece := await reader.read(_PIECE_BYTES):
+            self._begun.append(piece[: self._most - self._size])
+            self._size += len(piece)
+            if self._size > self._most:
+                raise _TooLong
+
+    def whole(self) -> bytes:
+        """Return what was read."""
+        return b"".join(self._begun)
+
+
+async def _read(reader: asyncio.StreamReader, status: int, headers: Mapping[str, str], body: _Body) -> bool:
+    """Read the body of an answer; return whether it ended before its connection. Raises _TooLong."""
     if status in _WITHOUT_BODY:
-        body = b""
-    elif "transfer-encoding" in headers:
-        body = await _chunks(reader, headers["transfer-encoding"])
-    elif "content-length" in headers:
-        body = await reader.readexactly(_size(headers["content-length"], 10))
-    else:
-        return Response(status, headers, await reader.read()), False
-    is_kept = version == "HTTP/1.1" and headers.get("connection", "").lower() != "close"
-    return Response(status, headers, body), is_kept
+        return True
+    if "transfer-encoding" in headers:
+        await _chunks(reader, headers["transfer-encoding"], body)
+        return True
+    if "content-length" in headers:
+        await body.take(reader, _size(headers["content-length"], 10))
+        return True
+    await body.take_rest(reader)
+    return False
 
 
 async def _begun(reader: asyncio.StreamReader) -> bytes:
@@ -197,18 +246,16 @@ def _parsed(head: bytes) -> tuple[str, int, dict[str, str]]:
     return version, int(status[:3]), {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
-async def _chunks(reader: asyncio.StreamReader, encoding: str) -> bytes:
+async def _chunks(reader: asyncio.StreamReader, encoding: str, body: _Body) -> None:
     if encoding.lower() != "chunked":
         raise ValueError(f"the server answers in transfer encoding {encoding[:40]!r}; allowed is chunked")
-    found: list[bytes] = []
     while size := _size((await _line(reader)).partition(";")[0], 16):
-        found.append(await reader.readexactly(size))
+        await body.take(reader, size)
         if await reader.readexactly(2) != b"\r\n":
             raise ValueError("a chunk of the answer is longer than its length says")
     while await _line(reader):
         # Trailers.
         pass
-    return b"".join(found)
 
 
 async def _line(reader: asyncio.StreamReader) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+import re
+from typing import Final, Generic, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
+from kube.client.errors import BadName
+from kube.client.transport import OBJECT_BYTES
 from wire import coordination, core, events, names, policy, resource, storage
 from wire.admissionregistration import WebhookConfiguration
 from wire.clusterpolicy import ClusterPolicy
@@ -19,9 +23,35 @@ from wire.reviews import SubjectAccessReview, TokenReview
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+#: What client-go's IsValidPathSegmentName refuses: these as a whole, and a name with one of these in it.
+_NEVER_A_SEGMENT: Final = frozenset({".", ".."})
+_NEVER_IN_A_SEGMENT: Final = ("/", "%")
+_ALLOWED_SEGMENT: Final = "a name other than . and .., without / and %"
+_AS_THEY_ARE: Final = ":"
+#: What nearly all names are: nothing in them is refused or quoted.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_:.-]*", re.ASCII)
+
+
+def path_segment(field: str, value: str) -> str:
+    """Return a name as one segment of a URL's path, percent-quoted. Raises BadName for what would be another path.
+
+    Names come from objects that tenants write, where the API server does not check them (``ownerReferences[].name``).
+    """
+    if _PLAIN.fullmatch(value):
+        return value
+    if value in _NEVER_A_SEGMENT or any(each in value for each in _NEVER_IN_A_SEGMENT):
+        raise BadName(field, value, _ALLOWED_SEGMENT)
+    try:
+        return quote(value, safe=_AS_THEY_ARE)
+    except UnicodeEncodeError:
+        raise BadName(field, value, _ALLOWED_SEGMENT) from None
+
 
 class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """One resource type: ``group`` is "" for the core group; ``type`` is what its objects decode into."""
+    """One resource type: ``group`` is "" for the core group; ``type`` is what its objects decode into.
+
+    ``most_bytes``: the longest answer that is read for one of them.
+    """
 
     group: str = ""
     version: str
@@ -29,6 +59,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     kind: str
     namespaced: bool
     type: type[T]
+    most_bytes: int = OBJECT_BYTES
 
     @property
     def api_version(self) -> str:
@@ -36,19 +67,33 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """URL path of the collection, an object or a sub-resource; no namespace lists across all."""
-        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        parts = [root]
+        """URL path of the collection, an object or a sub-resource; no namespace lists across all. Raises BadName."""
+        root = f"/apis/{path_segment('group', self.group)}" if self.group else "/api"
+        parts = [root, path_segment("version", self.version)]
         if self.namespaced and namespace:
-            parts.append(f"namespaces/{namespace}")
-        parts += [part for part in (self.plural, name, subresource) if part]
+            parts += ["namespaces", path_segment("namespace", namespace)]
+        named = (("plural", self.plural), ("name", name), ("subresource", subresource))
+        parts += [path_segment(field, each) for field, each in named if each]
         return "/".join(parts)
+
+    def object_path(self, namespace: str, name: str, subresource: str = "") -> str:
+        """URL path of one object or its sub-resource. Raises BadName, also for "": that path is the collection's.
+
+        Only a document of discovery, which is no object of a collection, has no name.
+        """
+        if self.plural and not name:
+            raise BadName("name", name, "the name of one object")
+        return self.path(namespace, name, subresource)
 
 
 PODS = Resource(version="v1", plural="pods", kind="Pod", namespaced=True, type=core.Pod)
 NODES = Resource(version="v1", plural="nodes", kind="Node", namespaced=False, type=core.Node)
 CONFIG_MAPS = Resource(version="v1", plural="configmaps", kind="ConfigMap", namespaced=True, type=core.ConfigMap)
 SECRETS = Resource(version="v1", plural="secrets", kind="Secret", namespaced=True, type=core.Secret)
+#: Of these only tokens are asked for.
+SERVICE_ACCOUNTS: Final[Resource[msgspec.Struct]] = Resource(
+    version="v1", plural="serviceaccounts", kind="ServiceAccount", namespaced=True, type=msgspec.Struct
+)
 NAMESPACES = Resource(version="v1", plural="namespaces", kind="Namespace", namespaced=False, type=core.Namespace)
 PRIORITY_CLASSES = Resource(
     group="scheduling.k8s.io",

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import anyio
 
 from kube.client.clock import Clock
-from kube.client.transport import Response, Transport
+from kube.client.transport import OBJECT_BYTES, Response, Transport
 
 _S = 1_000_000_000
 
@@ -46,10 +46,17 @@ class ServerClock:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         """Send a request on; see kube.client.transport.Transport."""
         response = await self._transport.request(
-            method, path, query=query, body=body, content_type=content_type, timeout_s=timeout_s
+            method,
+            path,
+            query=query,
+            body=body,
+            content_type=content_type,
+            timeout_s=timeout_s,
+            most_bytes=most_bytes,
         )
         self._take(response)
         return response

@@ -6,11 +6,28 @@ It lies below everything that can be wrong, so decoding, retries and the reflect
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Final, Protocol
+from urllib.parse import quote, urlencode
 
 import msgspec
+
+from kube.client.errors import TooLarge
+
+#: The longest answer that is read for one object. etcd takes 1.5 MiB, where a control character is one byte; as JSON
+#: it is six (``\\u0001``), and protobuf has no names of fields. No object is longer, with etcd's usual limit.
+OBJECT_BYTES: Final = 16 << 20
+#: The longest line of a watch: an object, and the type of its event.
+LINE_BYTES: Final = OBJECT_BYTES + (1 << 10)
+#: Of the answer of a refusal no more is read: its head says what it is.
+ERROR_BYTES: Final = 64 << 10
+
+#: RFC 3986, 3.3: segments that are quoted already.
+_PATH: Final = re.compile(r"(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)+", re.ASCII)
+_DOTS: Final = frozenset({".", ".."})
+_DOT: Final = "/."
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -33,8 +50,13 @@ class Transport(Protocol):
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         """Send one request and return its answer, with any status.
+
+        ``path`` is percent-quoted and goes out as it is: one with a query, or with a segment ``..``, raises
+        ValueError. An answer that is longer than ``most_bytes`` is not read to its end: kube.client.errors.TooLarge.
+        That of a refusal is cut at ERROR_BYTES instead.
 
         Raises kube.client.errors.Timeout or kube.client.errors.Unreachable when no whole answer came.
         """
@@ -47,6 +69,41 @@ class Transport(Protocol):
 
         On a status other than 200 the Response carries the whole body and there are no lines. ``timeout_s`` bounds
         the wait for the head only; silence is the reader's to judge. A broken connection raises Unreachable from the
-        iterator; an orderly end of the stream just ends it.
+        iterator, a line above LINE_BYTES TooLarge; an orderly end of the stream just ends it.
         """
         ...
+
+
+def target(path: str, query: Mapping[str, str]) -> str:
+    """Return path and query of a request as they go out. Raises ValueError for a path that says more than where.
+
+    Nothing between here and the server may resolve ``..`` or quote again, so that what was checked is what is asked.
+    """
+    check_path(path)
+    return f"{path}?{urlencode(query, quote_via=quote)}" if query else path
+
+
+def check_path(path: str) -> None:
+    """Raise ValueError for a path that says more than where."""
+    if not _PATH.fullmatch(path) or (_DOT in path and not _DOTS.isdisjoint(path.split("/"))):
+        raise ValueError(f"{path[:200]!r}: not a path of quoted segments; take it from Resource.path")
+
+
+def most_read(status: int, most_bytes: int) -> int:
+    """Return how many bytes of an answer are read."""
+    return most_bytes if status < 300 else min(most_bytes, ERROR_BYTES)
+
+
+def too_large(method: str, path: str, most_bytes: int) -> TooLarge:
+    """Return the error for an answer, or a line of a watch, that is longer than it may be."""
+    return TooLarge(f"{method} {path}: the answer is longer than {most_bytes} bytes, and was not read")
+
+
+def whole(method: str, path: str, response: Response, most_bytes: int) -> Response:
+    """Return an answer that is in memory, as a connection with this limit passes it on. Raises TooLarge."""
+    most = most_read(response.status, most_bytes)
+    if len(response.body) <= most:
+        return response
+    if response.status < 300:
+        raise too_large(method, path, most)
+    return Response(response.status, response.headers, response.body[:most])

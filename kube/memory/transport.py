@@ -12,7 +12,7 @@ import msgspec
 
 from kube.client.deadline import deadline
 from kube.client.errors import Timeout, Unreachable
-from kube.client.transport import Response
+from kube.client.transport import LINE_BYTES, OBJECT_BYTES, Response, check_path, too_large, whole
 from kube.memory.calls import Call
 from kube.memory.faults import End, Fault, Faults
 from kube.memory.lines import come_through
@@ -108,8 +108,10 @@ class MemoryTransport:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         """Send one request. Raises kube.client.errors.Timeout, and Unreachable where a fault breaks the connection."""
+        check_path(path)
         try:
             with deadline(timeout_s, f"{method} {path}"):
                 response = await self._exchange(method, path, query=query, body=body, content_type=content_type)
@@ -117,7 +119,7 @@ class MemoryTransport:
             await self._hang_if_dead()
             raise
         await self._hang_if_dead()
-        return response
+        return whole(method, path, response, most_bytes)
 
     async def _exchange(
         self, method: str, path: str, *, query: Mapping[str, str], body: bytes | None, content_type: str
@@ -195,9 +197,10 @@ class MemoryTransport:
         self, path: str, *, query: Mapping[str, str], timeout_s: float
     ) -> AsyncIterator[tuple[Response, AsyncIterator[bytes]]]:
         """Open a watch. Raises kube.client.errors.Timeout, and Unreachable where a fault breaks the connection."""
+        check_path(path)
         opened = await self._opened(path, query, timeout_s)
         if isinstance(opened, Response):
-            yield opened, _nothing()
+            yield whole("WATCH", path, opened, OBJECT_BYTES), _nothing()
             return
         stream, lines = opened
         self._streams[stream] = None
@@ -230,7 +233,7 @@ class MemoryTransport:
             stream = self._server.open_watch(call)
         except Refusal as refusal:
             return refusal_response(refusal)
-        lines = _Lines(stream, self._reach)
+        lines = _Lines(stream, path, self._reach)
         if not fault.strikes_lines:
             return stream, lines
         return stream, come_through(lines, fault, lambda: self._server.faults.struck(call, fault))
@@ -239,8 +242,9 @@ class MemoryTransport:
 class _Lines:
     """Lines of a watch as they reach the client."""
 
-    def __init__(self, stream: WatchStream, reach: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, stream: WatchStream, path: str, reach: Callable[[], Awaitable[None]]) -> None:
         self._stream = stream
+        self._path = path
         self._reach = reach
 
     def __aiter__(self) -> _Lines:
@@ -248,11 +252,14 @@ class _Lines:
         return self
 
     async def __anext__(self) -> bytes:
-        """Return the next line, or tell how it ended."""
+        """Return the next line, or tell how it ended. Raises TooLarge."""
         try:
-            return await self._stream.__anext__()
+            line = await self._stream.__anext__()
         finally:
             await self._reach()
+        if len(line) > LINE_BYTES:
+            raise too_large("WATCH", self._path, LINE_BYTES)
+        return line
 
 
 async def _nothing() -> AsyncIterator[bytes]:

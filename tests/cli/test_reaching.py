@@ -20,7 +20,7 @@ from cli.refusing import BadInput
 from kube.client.config import Credentials
 from kube.client.http import HttpTransport
 from kube.client.http_reads import HttpReads
-from kube.client.transport import Response
+from kube.client.transport import OBJECT_BYTES, Response
 
 COMMANDS = ("inspect", "check", "check-kai", "clean-nodes", "upgrade-crds", "top", "ui")
 
@@ -163,6 +163,7 @@ class Noting:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         self.limits.append(timeout_s)
         return Response(200, {}, b"{}")

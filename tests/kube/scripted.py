@@ -15,7 +15,7 @@ import msgspec
 
 from kube.client.api import Api
 from kube.client.retry import Retry
-from kube.client.transport import Response
+from kube.client.transport import OBJECT_BYTES, Response
 
 HEAD = Response(200, {}, b"")
 
@@ -56,6 +56,8 @@ class ScriptedTransport:
     answers: deque[Answer] = field(default_factory=deque)
     watches: deque[Watch] = field(default_factory=deque)
     requests: list[Request] = field(default_factory=list)
+    #: The most bytes that each request would read.
+    limits: list[int] = field(default_factory=list)
 
     async def request(
         self,
@@ -66,7 +68,9 @@ class ScriptedTransport:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
+        self.limits.append(most_bytes)
         decoded = None if body is None else msgspec.json.decode(body)
         request = Request(method, path, query, decoded, content_type, timeout_s, anyio.current_time())
         self.requests.append(request)

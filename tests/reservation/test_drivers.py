@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from kube.client.errors import Unreachable
-from kube.client.transport import Response, Transport
+from kube.client.transport import OBJECT_BYTES, Response, Transport
 from reservation import steps
 from reservation.device import Device, DeviceReader
 from reservation.http_client import ApiServer, Endpoint
@@ -110,6 +110,7 @@ class PodTransport:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         if not self._lost:
             self._lost = True

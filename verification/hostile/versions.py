@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kube.client.transport import Response, Transport
+from kube.client.transport import OBJECT_BYTES, Response, Transport
 from kube.memory.transport import MemoryTransport
 from simulator.parts import Parts
 from wire import names
@@ -74,11 +74,18 @@ class OlderVersion:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         """Send what the older version would; answer with what it would read."""
         sent = _changed(body, self._written) if body else body
         answer = await self._inner.request(
-            method, path, query=query, body=sent, content_type=content_type, timeout_s=timeout_s
+            method,
+            path,
+            query=query,
+            body=sent,
+            content_type=content_type,
+            timeout_s=timeout_s,
+            most_bytes=most_bytes,
         )
         return Response(answer.status, answer.headers, _changed(answer.body, self._read))
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from kube.client.errors import Unreachable
-from kube.client.transport import Response
+from kube.client.transport import OBJECT_BYTES, Response
 
 
 class Told:
@@ -29,6 +29,7 @@ class Told:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         self.asked.append((method, path, dict(query)))
         key = path + (f"?continue={query['continue']}" if "continue" in query else "")

@@ -11,7 +11,7 @@ import msgspec
 
 from kube.client.api import Api
 from kube.client.retry import Retry
-from kube.client.transport import Response
+from kube.client.transport import OBJECT_BYTES, Response
 
 Rights = frozenset[tuple[str, str]]
 
@@ -39,6 +39,7 @@ class Reviewer:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         assert method == "POST"
         if self.is_broken:

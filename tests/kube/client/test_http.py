@@ -17,9 +17,10 @@ from trustme import CA
 from kube.client import config, errors
 from kube.client.api import Api
 from kube.client.http import HttpTransport
+from kube.client.http_reads import HttpReads
 from kube.client.resources import PODS
 from kube.client.retry import Retry
-from kube.client.transport import Response
+from kube.client.transport import ERROR_BYTES, LINE_BYTES, Response
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -168,6 +169,102 @@ async def test_a_call_that_is_given_up_leaves_nothing_in_the_kernel_to_be_delive
     assert ended == ["reset"]
 
 
+@pytest.mark.parametrize("form", ["with its length", "chunked", "without an end"])
+async def test_a_body_above_its_limit_is_not_read_and_its_connection_is_closed(form: str) -> None:
+    sent = {"bytes": 0}
+    ended = anyio.Event()
+
+    async def flood(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        if form == "with its length":
+            response.content_length = 1 << 30
+        await response.prepare(request)
+        try:
+            for _ in range(1 << 10 if form != "without an end" else 1 << 20):
+                await response.write(b"x" * (1 << 20))
+                sent["bytes"] += 1 << 20
+        except ConnectionError:
+            pass
+        ended.set()
+        return response
+
+    async with connected(flood) as transport:
+        with pytest.raises(errors.TooLarge, match="GET /x: the answer is longer than 2000000 bytes"):
+            await transport.request("GET", "/x", query={}, timeout_s=60.0, most_bytes=2_000_000)
+        with anyio.fail_after(60):
+            await ended.wait()
+    assert sent["bytes"] < 64 << 20
+
+
+@pytest.mark.parametrize("is_chunked", [True, False])
+async def test_a_body_as_long_as_its_limit_is_read(*, is_chunked: bool) -> None:
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        response = web.Response(body=b"x" * 200_000)
+        if is_chunked:
+            response.enable_chunked_encoding()
+        return response
+
+    async with connected(answer) as transport:
+        response = await transport.request("GET", "/x", query={}, timeout_s=60.0, most_bytes=200_000)
+    assert len(response.body) == 200_000
+
+
+@pytest.mark.parametrize("is_chunked", [True, False])
+async def test_a_long_refusal_is_cut_and_says_what_it_is(*, is_chunked: bool) -> None:
+    async def refuse(_request: web.Request) -> web.StreamResponse:
+        response = web.Response(status=409, body=b"x" * 10_000_000)
+        if is_chunked:
+            response.enable_chunked_encoding()
+        return response
+
+    async with connected(refuse) as transport:
+        response = await transport.request("GET", "/x", query={}, timeout_s=60.0)
+        assert (response.status, len(response.body)) == (409, ERROR_BYTES)
+        async with transport.stream("/x", query={}, timeout_s=60.0) as (head, _):
+            assert (head.status, len(head.body)) == (409, ERROR_BYTES)
+
+
+@pytest.mark.parametrize(
+    "name", ["x?watch=true", "a#b", "two words", "ä", "...", "a&b=c;d", "a+b", "~", "(a)", "[a]", "a:b@c"]
+)
+async def test_the_path_of_any_name_arrives_byte_for_byte(name: str) -> None:
+    seen: list[str] = []
+
+    async def note(request: web.Request) -> web.StreamResponse:
+        seen.append(request.raw_path)
+        return web.json_response({})
+
+    path = PODS.path("ns", name)
+    async with (
+        serving(note) as url,
+        HttpTransport(config.plain(url)) as transport,
+        HttpReads(config.plain(url), user_agent="moorage-test") as reads,
+    ):
+        await transport.request("GET", path, query={}, timeout_s=60.0)
+        await reads.request("GET", path, query={}, timeout_s=60.0)
+        async with transport.stream(path, query={}, timeout_s=60.0) as (head, _):
+            assert head.status == 200
+    assert seen == [path] * 3
+
+
+@pytest.mark.parametrize("path", ["/a/../b", "/a/./b", "/..", "/a?watch=true", "/a#b", "/a b", "/ä", "a", "", "/a%2"])
+async def test_a_path_that_says_more_than_where_is_not_sent(path: str) -> None:
+    async def note(_request: web.Request) -> web.StreamResponse:
+        raise AssertionError("nothing was to be sent")
+
+    async with (
+        serving(note) as url,
+        HttpTransport(config.plain(url)) as transport,
+        HttpReads(config.plain(url), user_agent="moorage-test") as reads,
+    ):
+        for each in (transport, reads):
+            with pytest.raises(ValueError, match="not a path of quoted segments"):
+                await each.request("GET", path, query={}, timeout_s=60.0)
+        with pytest.raises(ValueError, match="not a path of quoted segments"):
+            async with transport.stream(path, query={}, timeout_s=60.0):
+                pass
+
+
 async def test_a_slow_head_ends_in_a_timeout() -> None:
     async def slow(_request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(30)
@@ -236,9 +333,20 @@ async def test_lines_come_whole_however_they_are_cut() -> None:
 
 
 async def test_a_line_of_many_megabytes_is_a_line() -> None:
-    long = b"x" * 20_000_000
+    long = b"x" * LINE_BYTES
     async with connected(watch_of(b"short\n", long + b"\nshort\n")) as transport:
         assert await read_all(transport) == [b"short", long, b"short"]
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+async def test_a_line_above_its_limit_ends_the_watch_and_its_connection(end: bytes) -> None:
+    long = b"x" * (LINE_BYTES + 1)
+    async with connected(watch_of(b"short\n", long + end, then=30.0)) as transport:
+        lines: list[bytes] = []
+        with pytest.raises(errors.TooLarge, match="WATCH /x: the answer is longer than 16778240 bytes"):
+            async with transport.stream("/x", query={}, timeout_s=60.0) as (_, came):
+                lines += [line async for line in came]
+    assert len(lines) <= 1
 
 
 async def test_lines_come_as_they_are_written() -> None:

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
 import anyio
 import pytest
@@ -15,7 +16,7 @@ from trustme import CA
 from kube.client import config, errors
 from kube.client.http import HttpTransport
 from kube.client.http_reads import HttpReads
-from kube.client.transport import Response
+from kube.client.transport import ERROR_BYTES, Response
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -69,7 +70,7 @@ async def got(transport: HttpReads | HttpTransport, path: str = "/x", timeout_s:
     [
         ("/api/v1/pods", {}),
         ("/api/v1/namespaces/a/pods/b", {"labelSelector": "a in (b,c),!d=e&f", "limit": "500", "continue": "a+/="}),
-        ("/api/v1/nodes/two words", {"fieldSelector": "spec.nodeName=ä"}),
+        ("/api/v1/nodes/two%20words", {"fieldSelector": "spec.nodeName=ä"}),
     ],
 )
 async def test_a_request_arrives_as_the_other_transport_makes_it(path: str, query: dict[str, str]) -> None:
@@ -88,14 +89,15 @@ async def test_a_request_arrives_as_the_other_transport_makes_it(path: str, quer
                 for each in (ours, other)
             ]
     assert said[0] == said[1]
-    assert said[0][1] == f"/behind{path}"
+    assert said[0][1] == f"/behind{unquote(path)}"
     assert said[0][3]["Impersonate-User"] == "jane"
 
 
 @pytest.mark.parametrize("status", [200, 204, 302, 304, 403, 410, 500])
 @pytest.mark.parametrize("is_chunked", [True, False], ids=["chunked", "with its length"])
 async def test_an_answer_is_what_the_other_transport_makes_of_it(status: int, *, is_chunked: bool) -> None:
-    body = b"" if status in {204, 304} else b"{" + b"x" * 3_000_000 + b"}"
+    length = 3_000_000 if status < 300 else ERROR_BYTES
+    body = b"" if status in {204, 304} else b"x" * length
 
     async def answer(_request: web.Request) -> web.StreamResponse:
         response = web.Response(status=status, body=body, headers={"Retry-After": "3", "Date": "then"})
@@ -149,6 +151,34 @@ async def test_no_whole_answer_is_unreachable(answer: bytes, said: str) -> None:
     async with answering([answer]) as (url, _), reads(config.plain(url)) as transport:
         with pytest.raises(errors.Unreachable, match=said):
             await got(transport)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Content-Length: 1001\r\n\r\n",
+        b"Transfer-Encoding: chunked\r\n\r\n200\r\n" + b"x" * 0x200 + b"\r\nFFFFFFFF\r\n",
+        b"\r\n",
+    ],
+    ids=["with its length", "chunked", "until it ends"],
+)
+async def test_a_body_above_its_limit_is_not_read_and_its_connection_is_not_kept(head: bytes) -> None:
+    answers = [[b"HTTP/1.1 200 OK\r\n" + head + b"x" * 1001], [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"]]
+    async with answering(*answers) as (url, seen), reads(config.plain(url)) as transport:
+        with pytest.raises(errors.TooLarge, match="GET /x: the answer is longer than 1000 bytes"):
+            await transport.request("GET", "/x", query={}, timeout_s=60.0, most_bytes=1000)
+        assert (await got(transport)).body == b"ok"
+    assert seen == [1, 1]
+
+
+@pytest.mark.parametrize("head", [b"Content-Length: 70000\r\n\r\n", b"\r\n"])
+async def test_a_long_refusal_is_cut_and_says_what_it_is(head: bytes) -> None:
+    async with (
+        answering([b"HTTP/1.1 403 Forbidden\r\n" + head + b"x" * 70_000]) as (url, _),
+        reads(config.plain(url)) as transport,
+    ):
+        response = await got(transport)
+    assert (response.status, len(response.body)) == (403, ERROR_BYTES)
 
 
 @pytest.mark.parametrize("server", ["ftp://127.0.0.1", "127.0.0.1:6443", "http://127.0.0.1:port", "http://"])

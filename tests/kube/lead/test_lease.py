@@ -18,7 +18,7 @@ from kube.client.api import Api
 from kube.client.fence import WriteFence
 from kube.client.resources import LEASES
 from kube.client.retry import Retry
-from kube.client.transport import Response
+from kube.client.transport import OBJECT_BYTES, Response
 from kube.lead.lease import LeaderElection, LeaseSettings, incarnation
 from simulator.virtualtime import VirtualTimeLoop
 from tests.conftest import AnyioBackend
@@ -106,6 +106,7 @@ class Link:
         body: bytes | None = None,
         content_type: str = "",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         assert path.startswith("/apis/coordination.k8s.io/v1/namespaces/ns/leases")
         self.requests += 1

@@ -20,7 +20,7 @@ import msgspec
 from typing_extensions import override
 
 from kube.client.errors import ApiError
-from kube.client.transport import Response, Transport
+from kube.client.transport import OBJECT_BYTES, Response, Transport
 from kube.memory.responses import HEADERS
 from wire import names
 
@@ -47,9 +47,16 @@ class Wire:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_s: float,
+        most_bytes: int = OBJECT_BYTES,
     ) -> Response:
         return await self.inner.request(
-            method, path, query=query, body=body, content_type=content_type, timeout_s=timeout_s
+            method,
+            path,
+            query=query,
+            body=body,
+            content_type=content_type,
+            timeout_s=timeout_s,
+            most_bytes=most_bytes,
         )
 
     def stream(
