@@ -19,7 +19,7 @@ from gpu import reservation as reservations
 from gpu.book import Book, NotEntered, Tenant
 from gpu.reservation import Reservation
 from kube.client.api import Api
-from kube.client.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, Refused
+from kube.client.errors import ApiError, BadName, BadRequest, Conflict, Forbidden, Invalid, NotFound, Refused
 from kube.client.patience import doubled_s, until_answered
 from kube.client.resources import PODS
 
@@ -49,8 +49,8 @@ class Contended(msgspec.Struct, frozen=True, gc=False):
 
 
 def is_final(error: ApiError) -> bool:
-    """Whether the server refused a change of a book for what it says, and will refuse it again."""
-    return isinstance(error, Refused) and type(error) in {BadRequest, Forbidden, Invalid, Refused}
+    """Whether a change of a book was refused for what it says, and will be refused again."""
+    return isinstance(error, BadName | Refused) and type(error) in {BadName, BadRequest, Forbidden, Invalid, Refused}
 
 
 def joining(tenants: Iterable[Tenant]) -> Callable[[Reservation], Book | NotEntered | NotJoinable]:

@@ -15,7 +15,7 @@ import anyio
 from binder.core.reservation_pod import ReservationTemplate
 from gpu import reservation as reservations
 from gpu.reservation import Reservation
-from kube.client.api import Api
+from kube.client.api import Api, field_is
 from kube.client.patience import until_answered
 from kube.client.resources import PODS
 from sharing import claims
@@ -82,7 +82,7 @@ class Verifier:
 
     async def _list(self, node: str, wanted: Mapping[Key, Reservation]) -> dict[Key, Answer]:
         namespace = self._template.namespace
-        listed = await self._api.list(PODS, field_selector=f"spec.nodeName={node}")
+        listed = await self._api.list(PODS, field_selector=field_is("spec.nodeName", node))
         there = [
             reservations.read(pod)
             for pod in listed.items

@@ -18,7 +18,7 @@ from gpu.book import Entry, Tenant
 from gpu.reservation import Reservation
 from kube import binding, books
 from kube.binding import FenceText, Identity
-from kube.client.api import Api
+from kube.client.api import Api, field_is
 from kube.client.clock import Clock
 from kube.client.errors import ApiError, Forbidden, NotFound
 from kube.client.resources import BIND_REQUESTS, NODES, PODS
@@ -267,7 +267,7 @@ class Clearing:
 
         Raises ApiError.
         """
-        listed = await self._api.list(NODES, field_selector=f"metadata.name={node}", skip_undecodable=True)
+        listed = await self._api.list(NODES, field_selector=field_is("metadata.name", node), skip_undecodable=True)
         registrations = [machines.registration(found) for found in listed.items]
         self._view.note_machine(node, registrations[0] if registrations else None)
 

@@ -17,7 +17,7 @@ from gpu.book import Book
 from gpu.reservation import Reservation
 from kube import binding, books
 from kube.binding import Identity
-from kube.client.api import Api
+from kube.client.api import Api, field_is
 from kube.client.errors import Conflict, NotFound
 from kube.client.resources import PODS
 from kube.telemetry.logevents import LogEvent, about
@@ -81,7 +81,7 @@ class Restoring:
 
     async def _listed_in(self, held: Reservation) -> list[PodView]:
         """Live pods that are bound to the group, by quorum."""
-        listed = await self._api.list(PODS, field_selector=f"spec.nodeName={held.node}")
+        listed = await self._api.list(PODS, field_selector=field_is("spec.nodeName", held.node))
         pods = [read_pod(pod) for pod in listed.items if pod.metadata.namespace != held.namespace]
         return [pod for pod in pods if not pod.ended and held.group in pod.held_groups]
 

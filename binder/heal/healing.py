@@ -20,7 +20,7 @@ from binder.heal.guard_reservations import Guarding
 from binder.settings import BinderSettings
 from binder.watch.view import View
 from gpu import reservation as reservations
-from kube.client.api import Api
+from kube.client.api import Api, field_is
 from kube.client.errors import ApiError, Conflict, NotFound
 from kube.client.resources import PODS
 from sharing.pods import PodView
@@ -150,7 +150,7 @@ class Healing:
     async def _scenes(self, node: str, notes: _Notes) -> list[Scene]:
         """List the pods of a node, at one version; a scene for each kind of device. Raises ApiError."""
         template = self._settings.reservation
-        listed = await self._api.list(PODS, field_selector=f"spec.nodeName={node}")
+        listed = await self._api.list(PODS, field_selector=field_is("spec.nodeName", node))
         held = [
             reservations.read(pod)
             for pod in listed.items

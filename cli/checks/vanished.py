@@ -12,6 +12,7 @@ from cli.checks.reader import Reader
 from gpu import reservation
 from gpu.book import Entry
 from gpu.reservation import Reservation
+from kube.client.api import field_is
 from sharing import machines
 from wire import names
 from wire.core import Node, Pod
@@ -29,7 +30,8 @@ async def check_vanished(reader: Reader) -> list[Finding]:
     kept: dict[str, list[str]] = {}
     for node, held in silent.items():
         here = {
-            str(raw["metadata"]["uid"]) for raw in await reader.items("/api/v1/pods", fields=f"spec.nodeName={node}")
+            str(raw["metadata"]["uid"])
+            for raw in await reader.items("/api/v1/pods", fields=field_is("spec.nodeName", node))
         }
         for one in held:
             for uid, entry in (one.book.entries if one.book is not None else {}).items():

@@ -12,7 +12,7 @@ from cli.inspection.counting import Beside
 from cli.inspection.surveying import Found, matters, summed, taken_beside
 from cli.refusing import BadInput
 from gpu import reservation
-from kube.client.api import Api
+from kube.client.api import Api, field_is
 from kube.client.errors import Forbidden, NotFound
 from kube.client.listing import Listing
 from kube.client.resources import BIND_REQUESTS, NODES, PODS, Resource
@@ -49,7 +49,7 @@ async def read_nodes(api: Api, wanted: Sequence[str]) -> Found:
     nodes = [await one(api, NODES, name) for name in dict.fromkeys(wanted)]
     here: list[Pod] = []
     for node in nodes:
-        here += await _pods(api, unread, field_selector=f"spec.nodeName={node.metadata.name}")
+        here += await _pods(api, unread, field_selector=field_is("spec.nodeName", node.metadata.name))
     await read_requests(api, requests, unread)
     for request in requests:
         if request.spec.selected_node in wanted:

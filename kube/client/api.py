@@ -8,6 +8,7 @@ kube/client/retry.py's.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
@@ -34,6 +35,10 @@ K = TypeVar("K")
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 _JSON: Final = "application/json"
+
+#: What ends or begins a requirement of a field selector, unless it is escaped.
+_OF_SELECTORS: Final = re.compile(r"[\\,=]")
+_ESCAPE: Final = r"\\\g<0>"
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -304,6 +309,11 @@ def selectors(*, label_selector: str, field_selector: str) -> dict[str, str]:
     """Query parameters of a list or watch; empty selectors are left out."""
     given = {"labelSelector": label_selector, "fieldSelector": field_selector}
     return {name: value for name, value in given.items() if value}
+
+
+def field_is(field: str, value: str) -> str:
+    """Return a field selector for one value, whose commas and equals signs begin no other requirement."""
+    return f"{field}={_OF_SELECTORS.sub(_ESCAPE, value)}"
 
 
 def go_duration(seconds: float) -> str:

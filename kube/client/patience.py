@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import anyio
 
-from kube.client.errors import ApiError, Forbidden
+from kube.client.errors import ApiError, BadName, Forbidden
 
 T = TypeVar("T")
 
@@ -34,13 +34,16 @@ async def until_answered(
 
     For idempotent or preconditioned calls only, whose errors are all either passing or somebody else's to mend
     (credentials, rights): the work can't go on without the answer, and must not be forgotten. What is forbidden is
-    told once, in the server's words, which name the right; then it is asked for ever more rarely.
+    told once, in the server's words, which name the right; then it is asked for ever more rarely. Raises BadName: a
+    request that can't be sent has no answer.
     """
     pause_s = _FIRST_PAUSE_S
     told = ""
     while True:
         try:
             return await call()
+        except BadName:
+            raise
         except Forbidden as error:
             longest_s = _LONGEST_FORBIDDEN_S
             if told != str(error):

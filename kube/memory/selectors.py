@@ -13,6 +13,9 @@ Predicate = Callable[[dict[str, Any]], bool]
 _LabelTest = Callable[[dict[str, str]], bool]
 
 _TOKEN = re.compile(r"\s*(==|!=|=|!|,|\(|\)|[^\s=!,()]+)")
+#: One requirement of a field selector. In its value, ``\\``, ``,`` and ``=`` are escaped.
+_REQUIREMENT = re.compile(r"(?:[^\\,]|\\.)+", re.DOTALL)
+_ESCAPED = re.compile(r"\\([\\,=])")
 _FIELD = re.compile(r"([^=!]+?)\s*(==|!=|=)\s*(.*)", re.DOTALL)
 
 
@@ -30,7 +33,7 @@ def selection(kind: ResourceType, *, namespace: str, labels: str, fields: str) -
         requirements = parse_labels(labels)
         tests.append(lambda obj: _all(requirements, obj["metadata"].get("labels") or {}))
     if fields:
-        tests += [_field_test(kind, each) for each in fields.split(",") if each]
+        tests += [_field_test(kind, each) for each in _REQUIREMENT.findall(fields)]
     if not tests:
         return everything
     if len(tests) == 1:
@@ -46,7 +49,7 @@ def _field_test(kind: ResourceType, text: str) -> Predicate:
     match = _FIELD.fullmatch(text.strip())
     if match is None:
         raise bad_request(f'invalid selector: "{text}"; can\'t understand "{text}"')
-    path, operator, value = match.groups()
+    path, operator, value = match[1], match[2], _ESCAPED.sub(r"\1", match[3])
     if path not in kind.selectable:
         raise bad_request(_unknown_field(kind, path))
     wanted = operator != "!="
@@ -56,10 +59,10 @@ def _field_test(kind: ResourceType, text: str) -> Predicate:
 
 def pinned(kind: ResourceType, fields: str) -> tuple[str, str] | None:
     """Return a field of the type's own and the value that a fieldSelector wants of it; None if it pins none."""
-    for text in fields.split(","):
+    for text in _REQUIREMENT.findall(fields):
         match = _FIELD.fullmatch(text.strip())
         if match is not None and match[1] in kind.fields and match[2] != "!=":
-            return match[1], match[3]
+            return match[1], _ESCAPED.sub(r"\1", match[3])
     return None
 
 

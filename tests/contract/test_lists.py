@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kube.client.api import field_is
 from tests.contract.cluster import Cluster, config_map, pod
 
 #: kube-controller-manager puts a ConfigMap of its own into every real namespace; those of the tests are labelled.
@@ -168,3 +169,21 @@ async def test_a_version_that_does_not_exist_yet_is_not_listed(api_server: Clust
     answer = await api_server.get(api_server.pods, resourceVersion="999999999")
     assert answer.failure == (504, "Timeout")
     assert answer.body["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
+
+
+@pytest.mark.parametrize("value", ["a,metadata.name!=b", "a=b", "a\\,b", "a,b"])
+async def test_an_escaped_value_of_a_field_selector_is_one_value(api_server: Cluster, value: str) -> None:
+    await _fill(api_server, "a", "b")
+    assert (await api_server.get(api_server.config_maps, fieldSelector=field_is("metadata.name", value))).names == []
+
+
+async def test_pages_of_one_list_may_differ_in_size(api_server: Cluster) -> None:
+    await _fill(api_server, *"abcdefgh")
+    found: list[str] = []
+    token: dict[str, str] = {}
+    for limit in ("1", "3", "2", "500"):
+        page = await api_server.get(api_server.config_maps, labelSelector=OURS, limit=limit, **token)
+        assert len(page.names) <= int(limit)
+        found += page.names
+        token = {"continue": page.body["metadata"].get("continue", "")}
+    assert (found, token) == (list("abcdefgh"), {"continue": ""})

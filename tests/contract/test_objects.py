@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from kube.client.clock import SystemClock
+from kube.client.resources import CONFIG_MAPS
 from kube.client.serverclock import ServerClock
 from tests.contract.cluster import MERGE, Cluster, config_map, event
 from wire.rfc3339 import parse_ns
@@ -26,6 +27,22 @@ async def test_a_new_object_gets_identity_version_and_time(api_server: Cluster) 
     assert created.body["kind"] == "ConfigMap"
     assert created.body["apiVersion"] == "v1"
     assert "generation" not in meta
+
+
+@pytest.mark.parametrize("name", ["a?watch=true", "a#b", "two words", "ä", "...", "a&b=c", "a;b", "a+b", ".a", "a,b"])
+async def test_a_quoted_name_is_looked_up_as_it_is(api_server: Cluster, name: str) -> None:
+    await api_server.made(api_server.config_maps, config_map("a"))
+    answer = await api_server.get(CONFIG_MAPS.path(api_server.namespace, name))
+    assert answer.failure == (404, "NotFound")
+    assert answer.body["details"]["name"] == name
+    assert answer.body["message"] == f'configmaps "{name}" not found'
+
+
+async def test_a_name_that_would_be_another_path_reaches_no_server(api_server: Cluster) -> None:
+    await api_server.made(api_server.config_maps, config_map("quiet"))
+    for path in (f"{api_server.pods}/../configmaps/quiet", f"{api_server.config_maps}?watch=true"):
+        with pytest.raises(ValueError, match="not a path of quoted segments"):
+            await api_server.get(path)
 
 
 async def test_each_answer_has_the_date_of_the_clock_that_dates_objects(api_server: Cluster) -> None:

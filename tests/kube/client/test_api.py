@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from kube.client import errors
-from kube.client.api import Api, go_duration
+from kube.client.api import Api, field_is, go_duration
 from kube.client.fence import WriteFence
-from kube.client.listing import PAGE_SIZE
+from kube.client.listing import PAGE_BYTES, PAGE_SIZE
 from kube.client.resources import CONFIG_MAPS, NODES, PODS, Resource
 from kube.client.transport import Response
 from tests.conftest import AnyioBackend
@@ -36,6 +36,48 @@ def pod(name: str, **metadata: Any) -> dict[str, Any]:
 
 def page(*items: dict[str, Any], token: str = "", version: str = "10") -> Response:
     return ok({"metadata": {"resourceVersion": version, "continue": token}, "items": list(items)})
+
+
+# --- names and sizes ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", ["", "..", "../../team/jobs/quiet", "a/b", "%2e%2e"])
+async def test_an_object_by_what_is_no_name_is_refused_and_nothing_is_sent(name: str) -> None:
+    api, transport = scripted()
+    meta = ObjectMeta(name="p", uid="u")
+    for call in (
+        api.get(PODS, name, namespace="ns"),
+        api.patch(PODS, name, {}, namespace="ns"),
+        api.delete(PODS, name, namespace="ns"),
+        api.bind("ns", name, Binding(metadata=meta, target=ObjectReference(kind="Node", name="n"))),
+        api.evict("ns", name),
+        api.token("ns", name, pod=meta, lifetime_s=600),
+    ):
+        with pytest.raises(errors.BadName):
+            await call
+    assert transport.requests == []
+
+
+async def test_an_answer_has_the_limit_of_its_kind() -> None:
+    small: Resource[Pod] = Resource(version="v1", plural="pods", kind="Pod", namespaced=True, type=Pod, most_bytes=7)
+    api, transport = scripted(ok(pod("a")), ok(pod("a")), page())
+    await api.get(small, "a", namespace="ns")
+    await api.get(PODS, "a", namespace="ns")
+    await api.list(PODS)
+    assert transport.limits == [7, PODS.most_bytes, PAGE_BYTES]
+
+
+async def test_an_answer_that_is_too_large_is_not_asked_for_again() -> None:
+    api, transport = scripted(errors.TooLarge("GET /x: the answer is longer than 7 bytes"))
+    with pytest.raises(errors.TooLarge):
+        await api.get(PODS, "a", namespace="ns")
+    assert len(transport.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "selector"),
+    [("n1", "spec.nodeName=n1"), ("a,b=c", r"spec.nodeName=a\,b\=c"), ("a\\", r"spec.nodeName=a\\")],
+)
+def test_a_value_of_a_field_selector_begins_no_other_requirement(value: str, selector: str) -> None:
+    assert field_is("spec.nodeName", value) == selector
 
 
 # --- reads --------------------------------------------------------------------------------------------------------

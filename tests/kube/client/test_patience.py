@@ -7,7 +7,7 @@ import itertools
 import anyio
 import pytest
 
-from kube.client.errors import ApiError, Forbidden, Unreachable
+from kube.client.errors import ApiError, BadName, Forbidden, Unreachable
 from kube.client.patience import doubled_s, until_answered
 from tests.conftest import AnyioBackend
 from wire.core import Status
@@ -41,3 +41,15 @@ async def test_what_is_not_answered_is_asked_ever_more_rarely(error: ApiError, p
 
     assert await until_answered(call) == "answer"
     assert [later - earlier for earlier, later in itertools.pairwise(times)] == pytest.approx(pauses_s)
+
+
+async def test_what_can_not_be_sent_is_not_asked_again() -> None:
+    times: list[float] = []
+
+    async def call() -> str:
+        times.append(anyio.current_time())
+        raise BadName("name", "../x", "a name")
+
+    with pytest.raises(BadName):
+        await until_answered(call)
+    assert len(times) == 1
