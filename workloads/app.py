@@ -19,6 +19,7 @@ from kube.lead.replica import Follower
 from kube.lead.secondary import Kind, Secondary
 from kube.watch.reflector import Reflector
 from wire import names
+from workloads.core.reading import Key
 from workloads.read.owners import Owners
 from workloads.settings import WorkloadSettings
 from workloads.telemetry.observing import Observer, Unobserved
@@ -88,10 +89,10 @@ class Workloads(Follower):
             # What it hears of from here on is for the next leader.
             self.view.due = lambda _: None
 
-    async def _work_on(self, key: str) -> bool:
+    async def _work_on(self, key: Key) -> bool:
         """Do the work of a key; a fault of ours in it is logged, and stops nothing else (S11)."""
         try:
             return await self._unit.work(key, failures=self._backlog.failures(key))
         except Exception:  # noqa: BLE001 - the edge of the component
-            _log.exception("workload %s can't be grouped, by a fault of Moorage's, and is tried again", key)
+            _log.exception("workload %s/%s can't be grouped, by a fault of Moorage's, and is tried again", *key)
             return False

@@ -19,32 +19,26 @@ from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 from wire.crds.topology import Topology
 from wire.noderesourcetopology import NodeResourceTopology
+from wire.pathsegment import ALLOWED, is_path_segment
 from wire.reviews import SubjectAccessReview, TokenReview
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-#: What client-go's IsValidPathSegmentName refuses: these as a whole, and a name with one of these in it.
-_NEVER_A_SEGMENT: Final = frozenset({".", ".."})
-_NEVER_IN_A_SEGMENT: Final = ("/", "%")
-_ALLOWED_SEGMENT: Final = "a name other than . and .., without / and %"
 _AS_THEY_ARE: Final = ":"
 #: What nearly all names are: nothing in them is refused or quoted.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_:-][A-Za-z0-9_:.-]*", re.ASCII)
 
 
 def path_segment(field: str, value: str) -> str:
-    """Return a name as one segment of a URL's path, percent-quoted. Raises BadName for what would be another path.
-
-    Names come from objects that tenants write, where the API server does not check them (``ownerReferences[].name``).
-    """
+    """Return a name as one segment of a URL's path, percent-quoted. Raises BadName for what would be another path."""
     if _PLAIN.fullmatch(value):
         return value
-    if value in _NEVER_A_SEGMENT or any(each in value for each in _NEVER_IN_A_SEGMENT):
-        raise BadName(field, value, _ALLOWED_SEGMENT)
+    if not is_path_segment(value):
+        raise BadName(field, value, ALLOWED)
     try:
         return quote(value, safe=_AS_THEY_ARE)
     except UnicodeEncodeError:
-        raise BadName(field, value, _ALLOWED_SEGMENT) from None
+        raise BadName(field, value, ALLOWED) from None
 
 
 class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):

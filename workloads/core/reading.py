@@ -9,14 +9,17 @@ import msgspec
 
 from wire import gangs, names
 from wire.core import ObjectMeta, Pod
-from workloads.core import fields, kueue_topology
+from workloads.core import fields, kueue_topology, walk
 from workloads.core.foreign import words
 from workloads.core.kinds import kind_of
 from workloads.core.rules import alone, aml
 from workloads.core.values import Json
 
+#: A namespace, and what pods of it have in common.
+Key = tuple[str, str]
 #: kubectl's copy of the whole object, which may have 256 KiB.
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_LONGEST_NAME: Final = 253
 _META: Final = ("name", "namespace", "uid", "labels", "ownerReferences")
 
 
@@ -50,16 +53,19 @@ def fingerprint(pod: Json) -> int:
     return hash(msgspec.json.encode({**pod, "spec": spec}, order="sorted"))
 
 
-def key_of(pod: Json) -> str:
-    """Return what pods have in common that are grouped together.
+def key_of(pod: Json) -> Key:
+    """Return what pods have in common that are grouped together, in their namespace.
 
-    That is the gang that they name in another scheduler's words, else the UID of the first owner, else the pod's own.
+    That is the gang that they name in another scheduler's words, else their owner by all of its identity. A pod of
+    several owners, or with a reference that no object can have, is refused, and shares that with no other pod.
     """
-    if key := words.key_of(pod):
-        return key
-    owners = fields.at(pod, "metadata.ownerReferences")
-    first = owners[0] if isinstance(owners, list) and owners else {}
-    return str(fields.at(first, "uid") or fields.text(pod, "metadata.uid"))
+    namespace = fields.text(pod, "metadata.namespace")
+    if gang := words.key_of(pod):
+        return namespace, gang
+    if (owner := walk.only_owner(pod)) is None:
+        return namespace, f"Pod {fields.text(pod, 'metadata.name')} {fields.text(pod, 'metadata.uid')}"
+    group, _, _ = owner.api_version.rpartition("/")
+    return namespace, f"{owner.kind}.{group} {owner.name} {owner.uid}"
 
 
 def owner_as_read(obj: Json) -> dict[str, Any]:
@@ -105,8 +111,8 @@ def _metadata(meta: Json) -> dict[str, Any]:
 
 
 def group_of(pod: Json) -> str:
-    """Return the name of the PodGroup that a pod names; "" if it names none."""
-    return fields.annotations_of(pod).get(names.POD_GROUP_NAME, "")
+    """Return the name of the PodGroup that a pod names; "" if it names none. Of what is too long to be one, enough."""
+    return fields.annotations_of(pod).get(names.POD_GROUP_NAME, "")[: _LONGEST_NAME + 1]
 
 
 def told_group(pod: Json) -> str:

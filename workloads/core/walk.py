@@ -10,11 +10,17 @@ import msgspec
 
 from gpu.refusal import shown
 from wire.core import OwnerReference
+from wire.pathsegment import ALLOWED, is_path_segment
 from workloads.core import fields
 from workloads.core.values import Code, Json, Refusal, Refused
 
 #: A pod of a LeaderWorkerSet has four levels above it; Grove's and Knative's have five.
 _MOST_LEVELS: Final = 16
+#: What objects have: a group is a DNS subdomain, a version and a kind are DNS labels. UIDs are 36 characters.
+_LONGEST_NAME: Final = 253
+_LONGEST_KIND: Final = 63
+_LONGEST_API_VERSION: Final = 253 + 1 + 63
+_LONGEST_UID: Final = 128
 
 
 class Absent(enum.Enum):
@@ -29,7 +35,7 @@ class Absent(enum.Enum):
 class Read(msgspec.Struct, frozen=True):
     """What was read for a pod. Nothing is fetched here: a missing object is refused with NOT_READ and its reference.
 
-    ``owners`` by UID. ``named``: objects that a rule asks for by API group, kind and name.
+    ``owners``: those of one pod, by reference. ``named``: objects that a rule asks for by API group, kind and name.
     """
 
     owners: Mapping[str, Json | Absent] = {}
@@ -82,6 +88,32 @@ def _object(owner: Json | Absent | None, reference: OwnerReference) -> Json:
     raise Refused(Refusal(code=code, about=f"{reference.kind} {shown(reference.name)}", needed=reference))
 
 
+def only_owner(pod: Json) -> OwnerReference | None:
+    """Return the owner of a pod; None without one, of several, and of a reference that no object can have."""
+    try:
+        return _only_owner(pod)
+    except Refused:
+        return None
+
+
+def _wrong(reference: OwnerReference) -> tuple[str, str, str] | None:
+    """Return the field of a reference that no object has so, its value, and what is allowed."""
+    group, _, version = reference.api_version.rpartition("/")
+    if not version or not (is_path_segment(group) and is_path_segment(version)):
+        return "apiVersion", reference.api_version, "GROUP/VERSION, or VERSION"
+    if not is_path_segment(reference.name):
+        return "name", reference.name, ALLOWED
+    for field, value, most in (
+        ("apiVersion", reference.api_version, _LONGEST_API_VERSION),
+        ("kind", reference.kind, _LONGEST_KIND),
+        ("name", reference.name, _LONGEST_NAME),
+        ("uid", reference.uid, _LONGEST_UID),
+    ):
+        if not 0 < len(value) <= most:
+            return field, value, f"1 to {most} characters"
+    return None
+
+
 def _only_owner(obj: Json) -> OwnerReference | None:
     written: Sequence[Any] = fields.mappings(obj, "metadata.ownerReferences")
     if not written:
@@ -98,6 +130,10 @@ def _only_owner(obj: Json) -> OwnerReference | None:
             )
         )
     try:
-        return msgspec.convert(written[0], OwnerReference)
+        reference = msgspec.convert(written[0], OwnerReference)
     except msgspec.ValidationError as error:
         raise fields.malformed(obj, "metadata.ownerReferences", written[0], str(error)) from error
+    if (wrong := _wrong(reference)) is not None:
+        field, value, allowed = wrong
+        raise fields.malformed(obj, f"metadata.ownerReferences[0].{field}", value, allowed)
+    return reference

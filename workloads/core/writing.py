@@ -25,12 +25,18 @@ from wire.crds.podgroup import PodGroup, PodGroupSpec
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 #: A sign that none was written, where a digest would stand.
 _NONE: Final = "-"
+#: More than any that is written here has.
+_MOST_OWNERS: Final = 8
+_LONGEST_UID: Final = 128
+_LONGEST_WRITTEN: Final = 64
+_LONGEST_SAID: Final = 2048
 
 
 class Live(msgspec.Struct, frozen=True, gc=False):
     """What is kept of a PodGroup that is there: ``shape`` and ``topology`` as digests, and those written last.
 
-    ``owners``: their UIDs. ``gang``: what its first pod said of a gang in another scheduler's words.
+    ``owners``: the UIDs of the first ones. ``gang``: what its first pod said of a gang in another scheduler's words.
+    All are bounded: others may write PodGroups of 1.5 MiB.
     """
 
     namespace: str
@@ -68,17 +74,17 @@ def live(group: PodGroup) -> Live:
         name=meta.name,
         uid=meta.uid,
         rv=meta.resource_version,
-        owners=tuple(owner.uid for owner in meta.owner_references or ()),
+        owners=tuple(owner.uid[:_LONGEST_UID] for owner in (meta.owner_references or ())[:_MOST_OWNERS]),
         shape=_shape(group),
         topology=_topology(group.spec),
-        written=(meta.annotations or {}).get(names.GROUPED, ""),
+        written=(meta.annotations or {}).get(names.GROUPED, "")[:_LONGEST_WRITTEN],
         gang=gang_of(group),
     )
 
 
 def gang_of(group: PodGroup) -> str:
     """Return what the first pod of a foreign gang said of it; "" of any other PodGroup."""
-    return (group.metadata.annotations or {}).get(names.FOREIGN_GANG, "")
+    return (group.metadata.annotations or {}).get(names.FOREIGN_GANG, "")[:_LONGEST_SAID]
 
 
 def decide(wanted: PodGroup, there: Live | None) -> Create | Change | Keep:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -13,6 +14,11 @@ from wire.crds.podgroup import PodGroup
 from workloads.core import reading, writing
 from workloads.core.writing import Live
 from workloads.watch.view import SeenPod, View
+
+#: Longer than what is read of usual pods, of 0.5 to 2 KiB, is; a longer one is read again when it is looked at.
+POD_BYTES: Final = 8 << 10
+#: The same in a list, before which the view can't count what its namespace has: as much as the rest of a pod takes.
+LISTED_BYTES: Final = 1 << 10
 
 
 def seen(pod: Pod) -> SeenPod | str:
@@ -33,6 +39,11 @@ def seen(pod: Pod) -> SeenPod | str:
     )
 
 
+def _within(most: int, pod: SeenPod) -> SeenPod:
+    """Return a pod, without its body if that is longer."""
+    return pod if len(pod.body) <= most else msgspec.structs.replace(pod, body=b"")
+
+
 class PodSink:
     """Feeds pods."""
 
@@ -43,8 +54,7 @@ class PodSink:
     def keep(self, obj: Pod) -> SeenPod | str:
         """What the view keeps of a pod. A list may be long, and most of its pods are grouped: without their bodies."""
         pod = seen(obj)
-        is_done = isinstance(pod, SeenPod) and (pod.group or pod.is_bound)
-        return msgspec.structs.replace(pod, body=b"") if is_done and isinstance(pod, SeenPod) else pod
+        return pod if isinstance(pod, str) else _within(0 if pod.group or pod.is_bound else LISTED_BYTES, pod)
 
     async def replace(self, kept: Sequence[SeenPod | str]) -> None:
         """Take a list: what is not in it is gone."""
@@ -60,10 +70,10 @@ class PodSink:
     def upsert(self, obj: Pod) -> None:
         """Take a pod."""
         pod = seen(obj)
-        if isinstance(pod, SeenPod):
-            self._view.pod_seen(pod)
-        else:
+        if isinstance(pod, str):
             self._view.pod_gone(pod)
+        else:
+            self._view.pod_seen(_within(POD_BYTES, pod))
 
     def delete(self, obj: Pod) -> None:
         """Take a pod's last state."""

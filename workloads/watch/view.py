@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from workloads.core.reading import Key
 from workloads.core.writing import Live
+
+#: What is kept of the bodies of pods, in all and of one namespace. A pod that is over is read again when it is looked
+#: at: it costs a request, and nothing of another namespace.
+BODIES_BYTES: Final = 64 << 20
+NAMESPACE_BYTES: Final = BODIES_BYTES // 8
 
 
 class SeenPod(msgspec.Struct, frozen=True, gc=False):
@@ -19,7 +25,7 @@ class SeenPod(msgspec.Struct, frozen=True, gc=False):
     uid: str
     namespace: str
     name: str
-    key: str
+    key: Key
     group: str
     is_bound: bool
     fingerprint: int
@@ -34,22 +40,25 @@ class View:
     """
 
     def __init__(self) -> None:
-        self.due: Callable[[str], None] = lambda _: None
+        self.due: Callable[[Key], None] = lambda _: None
         self.pods: dict[str, SeenPod] = {}
         self.groups: dict[tuple[str, str], Live] = {}
         #: Names of PriorityClasses; None: not known.
         self.priority_classes: frozenset[str] | None = None
-        self._of_key: dict[str, dict[str, None]] = {}
+        self._of_key: dict[Key, dict[str, None]] = {}
         self._of_group: dict[tuple[str, str], dict[str, None]] = {}
         #: Pod UID -> its fingerprint when it was settled.
         self._settled: dict[str, int] = {}
+        #: Bytes of bodies by namespace.
+        self._bodies: dict[str, int] = {}
+        self._total = 0
 
     # --- what is asked
-    def keys(self) -> Iterator[str]:
+    def keys(self) -> Iterator[Key]:
         """Yield all keys with pods that have to be looked at."""
         yield from [key for key in self._of_key if any(True for _ in self.unsettled(key))]
 
-    def unsettled(self, key: str) -> Iterator[SeenPod]:
+    def unsettled(self, key: Key) -> Iterator[SeenPod]:
         """Yield the pods of a key that have to be looked at."""
         for uid in list(self._of_key.get(key, ())):
             pod = self.pods.get(uid)
@@ -69,9 +78,7 @@ class View:
             self._settled.setdefault(pod.uid, pod.fingerprint)
         if old is not None and (old.key, old.group) != (pod.key, pod.group):
             self._unlink(old)
-        if self._settled.get(pod.uid) == pod.fingerprint:
-            pod = msgspec.structs.replace(pod, body=b"")
-        self.pods[pod.uid] = pod
+        self._put(pod)
         self._of_key.setdefault(pod.key, {})[pod.uid] = None
         if pod.group:
             self._of_group.setdefault((pod.namespace, pod.group), {})[pod.uid] = None
@@ -88,6 +95,7 @@ class View:
         """A pod is gone, or has ended."""
         self._settled.pop(uid, None)
         if (pod := self.pods.pop(uid, None)) is not None:
+            self._count(pod.namespace, -len(pod.body))
             self._unlink(pod)
 
     def keep_pods(self, present: Iterable[str]) -> None:
@@ -102,7 +110,7 @@ class View:
         if pod is None:
             del self._settled[uid]
         elif pod.fingerprint == fingerprint:
-            self.pods[uid] = msgspec.structs.replace(pod, body=b"")
+            self._put(pod)
 
     def marked(self, pod: SeenPod | str, uid: str) -> None:
         """A pod was written by us, and is so now; only its UID: it has ended meanwhile."""
@@ -119,7 +127,7 @@ class View:
     def group_gone(self, namespace: str, name: str) -> None:
         """A PodGroup is gone: pods that name it have to be looked at again."""
         self.groups.pop((namespace, name), None)
-        keys: dict[str, None] = {}
+        keys: dict[Key, None] = {}
         for uid in self._of_group.get((namespace, name), ()):
             self._settled.pop(uid, None)
             keys[self.pods[uid].key] = None
@@ -130,6 +138,25 @@ class View:
         """Forget all other PodGroups."""
         for namespace, name in self.groups.keys() - set(present):
             self.group_gone(namespace, name)
+
+    def _put(self, pod: SeenPod) -> None:
+        """Keep a pod, with its body if it has to be looked at and there is room for it."""
+        if (old := self.pods.get(pod.uid)) is not None:
+            self._count(old.namespace, -len(old.body))
+        size = len(pod.body)
+        is_over = self._bodies.get(pod.namespace, 0) + size > NAMESPACE_BYTES or self._total + size > BODIES_BYTES
+        if size and (is_over or self._is_settled(pod)):
+            pod = msgspec.structs.replace(pod, body=b"")
+        self._count(pod.namespace, len(pod.body))
+        self.pods[pod.uid] = pod
+
+    def _count(self, namespace: str, size: int) -> None:
+        if not size:
+            return
+        self._total += size
+        self._bodies[namespace] = self._bodies.get(namespace, 0) + size
+        if not self._bodies[namespace]:
+            del self._bodies[namespace]
 
     def _is_settled(self, pod: SeenPod) -> bool:
         return self._settled.get(pod.uid) == pod.fingerprint

@@ -9,7 +9,9 @@ a pod name the same one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
@@ -23,12 +25,13 @@ from kube.events import EventRecorder, about
 from kube.telemetry.logevents import LogEvent
 from kube.telemetry.logevents import about as told
 from wire import names
-from wire.core import ObjectMeta
+from wire.core import ObjectMeta, OwnerReference
 from wire.crds.podgroup import PodGroup
 from wire.events import WARNING
 from workloads.core import fields, grouping, reading, telling, writing
 from workloads.core.foreign import agreement
 from workloads.core.generic import Defaults
+from workloads.core.reading import Key
 from workloads.core.values import Code, Group, Json, Nothing, Refusal
 from workloads.core.walk import Absent, Read
 from workloads.core.writing import Change, Create, Keep, Live
@@ -44,6 +47,10 @@ _log: Final = logging.getLogger(__name__)
 _MOST_READS: Final = 32
 #: An object that is missing usually appears within moments: it is reported from this failure in a row on.
 _TELL_ABSENT_FROM: Final = 4
+#: What does not pass without a change that a person makes.
+_LASTING: Final = (errors.Forbidden, errors.Invalid, errors.BadRequest, errors.BadName, errors.TooLarge)
+#: A namespace has this part of the places at most.
+_SHARE: Final = 4
 #: How often a PodGroup that others change is decided on before its workload waits.
 _TRIES: Final = 3
 
@@ -63,6 +70,30 @@ class Wanted(msgspec.Struct, frozen=True):
     members: list[Member]
 
 
+class Places:
+    """Places in flight, of which one namespace has a quarter at most."""
+
+    def __init__(self, most: int) -> None:
+        self._all = anyio.CapacityLimiter(most)
+        self._share = max(1, most // _SHARE)
+        #: Of namespaces that have places, or wait for some: the limit, and how many.
+        self._of: dict[str, anyio.CapacityLimiter] = {}
+        self._users: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def of(self, namespace: str) -> AsyncIterator[None]:
+        """Have a place. Those who wait beyond the share of their namespace are in nobody else's way."""
+        own = self._of.setdefault(namespace, anyio.CapacityLimiter(self._share))
+        self._users[namespace] += 1
+        try:
+            async with own, self._all:
+                yield
+        finally:
+            self._users[namespace] -= 1
+            if not self._users[namespace]:
+                del self._users[namespace], self._of[namespace]
+
+
 class Unit:
     """Does the work of one key at a time, for as many keys as ask."""
 
@@ -75,7 +106,7 @@ class Unit:
         settings: WorkloadSettings,
         events: EventRecorder,
         observer: Observer,
-        again: Callable[[str], None],
+        again: Callable[[Key], None],
     ) -> None:
         """Take what the work needs; ``again`` has a key worked on later, though its work is done."""
         self._api = api
@@ -85,9 +116,9 @@ class Unit:
         self._events = events
         self._observer = observer
         self._again = again
-        self._marks = anyio.CapacityLimiter(settings.marks_at_once)
+        self._marks = Places(settings.marks_at_once)
 
-    async def work(self, key: str, *, failures: int) -> bool:
+    async def work(self, key: Key, *, failures: int) -> bool:
         """Look at all pods of a key that have to be looked at; return whether all of them are settled.
 
         ``failures``: how often in a row that has failed. Raises nothing for what the API server answers.
@@ -111,14 +142,14 @@ class Unit:
         read = await self._read(pod)
         if read is None:
             return True
-        answer, uids = await self._answer(read, pod.namespace)
+        answer, owners = await self._answer(read, pod.namespace)
         match answer:
             case Nothing():
                 self._observer.ended(answer.why)
                 self._view.settle(pod.uid, pod.fingerprint)
                 return True
             case Refusal():
-                self._owners.renew(uids)
+                self._owners.renew(owners, pod.namespace)
                 self._refuse(pod, answer, failures)
                 return False
             case Group():
@@ -160,9 +191,10 @@ class Unit:
         whole: Json = msgspec.json.decode(found.body)
         return whole
 
-    async def _answer(self, pod: Json, namespace: str) -> tuple[Group | Nothing | Refusal, set[str]]:
-        """Ask the rules, and read what they need; return their answer, and the UIDs of what was read."""
+    async def _answer(self, pod: Json, namespace: str) -> tuple[Group | Nothing | Refusal, list[OwnerReference]]:
+        """Ask the rules, and read what they need; return their answer, and the owners that were read."""
         defaults = Defaults(queue=self._settings.queue, priority_classes=self._view.priority_classes)
+        read: list[OwnerReference] = []
         owners: dict[str, Json | Absent] = {}
         named: dict[tuple[str, str, str], Json | Absent] = {}
         answer = grouping.group(pod, Read(owners, named), defaults)
@@ -172,11 +204,12 @@ class Unit:
             needed = answer.needed
             found = await self._owners.read(needed, namespace)
             if needed.uid:
+                read.append(needed)
                 owners[needed.uid] = found
             else:
                 named[needed.api_version.rpartition("/")[0], needed.kind, needed.name] = found
             answer = grouping.group(pod, Read(owners, named), defaults)
-        return answer, set(owners)
+        return answer, read
 
     def _want(self, pod: SeenPod, read: Json, answer: Group, wanted: dict[str, Wanted]) -> None:
         name = answer.pod_group.metadata.name
@@ -286,7 +319,7 @@ class Unit:
             return
         try:
             # Other writes on the pod in between do not matter here, so its version is not named.
-            async with self._marks:
+            async with self._marks.of(pod.namespace):
                 stored = await self._api.patch(PODS, pod.name, {"metadata": meta}, namespace=pod.namespace, uid=pod.uid)
         except errors.NotFound:
             self._view.pod_gone(pod.uid)
@@ -313,7 +346,7 @@ class Unit:
     def _failed(self, pod: SeenPod, error: errors.ApiError) -> None:
         """Something could not be read or written. What will not pass without a change is reported to people as well."""
         self._observer.ended(Outcome.FAILED)
-        if isinstance(error, errors.Forbidden | errors.Invalid | errors.BadRequest):
+        if isinstance(error, _LASTING):
             self._tell(pod, str(error))
             return
         _log.warning(

@@ -47,15 +47,48 @@ def test_a_pod_is_looked_at_again_when_what_decides_on_its_group_changes(
     assert (reading.fingerprint(decoded(plain)) != reading.fingerprint(decoded(changed))) is is_new
 
 
+def key_of(body: dict[str, Any]) -> reading.Key:
+    return reading.key_of(decoded(body))
+
+
 def test_pods_of_one_owner_are_grouped_together_and_a_pod_of_nobody_by_itself() -> None:
-    assert reading.key_of(decoded(pod(JOB, name="a"))) == reading.key_of(decoded(pod(JOB, name="b"))) == "job-j"
-    assert reading.key_of(decoded(pod(name="a"))) == "pod-a"
+    assert key_of(pod(JOB, name="a")) == key_of(pod(JOB, name="b")) == ("team", "Job.batch j job-j")
+    assert key_of(pod(name="a")) == ("team", "Pod a pod-a")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param(pod(JOB, name="b", namespace="other"), id="another namespace"),
+        pytest.param(pod({**JOB, "kind": "Nothing"}, name="b"), id="another kind"),
+        pytest.param(pod({**JOB, "apiVersion": "example.com/v1"}, name="b"), id="another group"),
+        pytest.param(
+            pod(obj("batch/v1", "Job", "x") | {"metadata": {"name": "x", "uid": "job-j"}}, name="b"), id="name"
+        ),
+        pytest.param(pod(JOB, obj("batch/v1", "Job", "k"), name="b"), id="two owners"),
+    ],
+)
+def test_a_pod_with_the_uid_of_an_owner_alone_has_nothing_in_common_with_its_pods(forged: dict[str, Any]) -> None:
+    assert key_of(forged) != key_of(pod(JOB, name="a"))
+
+
+@pytest.mark.parametrize("name", ["../../team/jobs/quiet", "j" * 100_000])
+def test_a_pod_with_a_reference_that_no_object_has_shares_its_key_with_nobody(name: str) -> None:
+    first, second = (pod({**JOB, "metadata": {"name": name, "uid": "u"}}, name=each) for each in ("a", "b"))
+    assert (key_of(first), key_of(second)) == (("team", "Pod a pod-a"), ("team", "Pod b pod-b"))
 
 
 def test_pods_of_one_gang_are_grouped_together_whoever_owns_them() -> None:
     words: dict[str, Any] = {"labels": {"scheduling.x-k8s.io/pod-group": "llm"}}
-    keys = {reading.key_of(decoded(each)) for each in (pod(JOB, name="a", **words), pod(name="b", **words))}
-    assert keys == {"coscheduling team/llm"}
+    keys = {key_of(each) for each in (pod(JOB, name="a", **words), pod(name="b", **words))}
+    assert keys == {("team", "coscheduling llm")}
+    assert key_of(pod(name="c", namespace="other", **words)) == ("other", "coscheduling llm")
+
+
+def test_of_the_name_of_a_pod_group_that_is_too_long_to_be_one_no_more_is_kept_than_tells_it() -> None:
+    long = decoded(pod(annotations={"pod-group-name": "g" * 200_000}))
+    assert reading.group_of(long) == "g" * 254
+    assert reading.group_of(decoded(pod(annotations={"pod-group-name": "g" * 253}))) == "g" * 253
 
 
 SPECS = [

@@ -90,3 +90,47 @@ def test_owner_references_of_another_form_are_refused(written: Any) -> None:
     bottom = pod()
     bottom["metadata"]["ownerReferences"] = written
     assert isinstance(group(bottom, read()), Refusal)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("name", "../../team/jobs/quiet", "a name other than . and .., without / and %"),
+        ("name", "../../../../../../api/v1/pods", "a name other than . and .., without / and %"),
+        ("name", "..", "a name other than . and .., without / and %"),
+        ("name", "%2e%2e", "a name other than . and .., without / and %"),
+        ("name", "", "1 to 253 characters"),
+        ("name", "j" * 254, "1 to 253 characters"),
+        ("apiVersion", "../v1", "GROUP/VERSION, or VERSION"),
+        ("apiVersion", "batch/..", "GROUP/VERSION, or VERSION"),
+        ("apiVersion", "a/b/v1", "GROUP/VERSION, or VERSION"),
+        ("apiVersion", "", "GROUP/VERSION, or VERSION"),
+        ("apiVersion", "g" * 400 + "/v1", "1 to 317 characters"),
+        ("kind", "", "1 to 63 characters"),
+        ("kind", "K" * 100_000, "1 to 63 characters"),
+        ("uid", "", "1 to 128 characters"),
+        ("uid", "u" * 100_000, "1 to 128 characters"),
+    ],
+)
+@pytest.mark.parametrize("is_direct", [True, False], ids=["of the pod", "of its owner"])
+def test_a_reference_that_no_object_has_is_refused_with_its_field_and_never_asked_for(
+    field: str, value: str, allowed: str, *, is_direct: bool
+) -> None:
+    forged = {**reference(JOB), field: value}
+    if is_direct:
+        made = group(pod(ownerReferences=[forged]), read())
+    else:
+        middle = obj("example.com/v1", "Batch", "b", ownerReferences=[forged])
+        made = group(pod(middle), read(middle))
+    assert isinstance(made, Refusal)
+    assert (made.code, made.needed) == (Code.MALFORMED, None)
+    assert (made.field, made.allowed) == (f"metadata.ownerReferences[0].{field}", allowed)
+    assert len(telling.told(made)) < 500
+
+
+@pytest.mark.parametrize("name", ["a?watch=true", "a#b", "two words", "a&limit=1", "..."])
+def test_a_name_that_can_be_one_segment_of_a_path_is_asked_for_as_it_is(name: str) -> None:
+    made = group(pod(ownerReferences=[{**reference(JOB), "name": name}]), read())
+    assert isinstance(made, Refusal)
+    assert made.needed is not None
+    assert (made.code, made.needed.name) == (Code.NOT_READ, name)

@@ -122,12 +122,12 @@ def asks(pod: Json) -> bool:
 
 
 def key_of(pod: Json) -> str:
-    """Return what pods of one gang have in common; "" if the pod asks for none, or for what is refused."""
+    """Return what pods of one gang of a namespace have in common; "" for no gang, and for what is refused."""
     try:
         gang = gang_of(pod)
     except Refused:
         return ""
-    return f"{gang.form.system} {fields.text(pod, 'metadata.namespace')}/{gang.name}" if gang else ""
+    return f"{gang.form.system} {gang.name}" if gang else ""
 
 
 def _gangs(pod: Json, written: Written) -> Iterator[Gang]:

@@ -36,7 +36,7 @@ def test_a_gang_is_read_from_the_words_of_each_system(meta: dict[str, Any], syst
     gang = words.gang_of(pod(**meta))
     assert gang is not None
     assert (gang.form.system, gang.name, gang.least) == (system, "llm", least)
-    assert words.key_of(pod(**meta)) == f"{system} team/llm"
+    assert words.key_of(pod(**meta)) == f"{system} llm"
 
 
 @pytest.mark.parametrize("meta", [{}, {"labels": {"scheduling.x-k8s.io/pod-group": ""}}, {"annotations": {"a": "b"}}])
