@@ -33,6 +33,9 @@ from workloads.telemetry.observing import Observer
 USER = "workloads"
 LEAST = "kai.scheduler/batch-min-member"
 SETTLE_S = 2.0
+SERVICE_ACCOUNTS: Resource[Object] = Resource(
+    version="v1", plural="serviceaccounts", kind="ServiceAccount", namespaced=True, type=Object
+)
 
 TYPES: tuple[ResourceType, ...] = (
     custom("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob", namespaced=True),
@@ -97,7 +100,7 @@ class Cluster:
     # --- what controllers do
     async def owner(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Create an owner, and return it with its UID."""
-        made = await self.api.create(self._resource(body), body, namespace=NAMESPACE)
+        made = await self.api.create(self._resource(body), body, namespace=_namespace(body))
         return {**body, "metadata": {**body["metadata"], **made.metadata}}
 
     async def edit(self, body: Mapping[str, Any], patch: Mapping[str, Any]) -> None:
@@ -105,7 +108,11 @@ class Cluster:
 
     async def pod(self, body: Mapping[str, Any]) -> Pod:
         spec = {"schedulerName": names.SCHEDULER_NAME, **body["spec"]}
-        return await self.api.create(PODS, {**body, "spec": spec}, namespace=NAMESPACE)
+        return await self.api.create(PODS, {**body, "spec": spec}, namespace=_namespace(body))
+
+    async def namespace(self, name: str) -> None:
+        """Have what pods of a namespace need."""
+        await self.api.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, namespace=name)
 
     async def bind(self, name: str) -> None:
         binding = Binding(metadata=ObjectMeta(name=name), target=ObjectReference(kind="Node", name="n1"))
@@ -119,11 +126,11 @@ class Cluster:
         )
 
     # --- what is looked at
-    async def get(self, name: str) -> Pod:
-        return await self.api.get(PODS, name, namespace=NAMESPACE)
+    async def get(self, name: str, namespace: str = NAMESPACE) -> Pod:
+        return await self.api.get(PODS, name, namespace=namespace)
 
-    async def group_of(self, name: str) -> str:
-        return ((await self.get(name)).metadata.annotations or {}).get(names.POD_GROUP_NAME, "")
+    async def group_of(self, name: str, namespace: str = NAMESPACE) -> str:
+        return ((await self.get(name, namespace)).metadata.annotations or {}).get(names.POD_GROUP_NAME, "")
 
     async def part_of(self, name: str) -> str:
         return ((await self.get(name)).metadata.labels or {}).get(names.SUBGROUP_LABEL, "")
@@ -164,6 +171,10 @@ class Cluster:
             return False
 
 
+def _namespace(body: Mapping[str, Any]) -> str:
+    return str(body["metadata"].get("namespace") or NAMESPACE)
+
+
 @asynccontextmanager
 async def cluster(
     *, started: bool = True, types: Sequence[ResourceType] = (), **settings: Any
@@ -173,11 +184,7 @@ async def cluster(
     async with anyio.create_task_group() as tasks:
         await tasks.start(server.run)
         made = Cluster(server, tasks, WorkloadSettings(**settings))
-        await made.api.create(
-            Resource(version="v1", plural="serviceaccounts", kind="ServiceAccount", namespaced=True, type=Object),
-            {"metadata": {"name": "default"}},
-            namespace=NAMESPACE,
-        )
+        await made.namespace(NAMESPACE)
         if started:
             await made.start()
         yield made
