@@ -32,7 +32,7 @@ from cli.queueing.pools import About
 from kube.client.api import Api
 from kube.client.listing import PAGE_SIZE
 from kube.client.retry import Retry
-from kube.client.transport import Response
+from kube.client.transport import OBJECT_BYTES, Response
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.nodes import node_record
 from scheduler.core.model.settings import Settings
@@ -86,7 +86,7 @@ class _Lists:
 
     async def request(
         self, method: str, path: str, *, query: Mapping[str, str], body: bytes | None = None,
-        content_type: str = "", timeout_s: float
+        content_type: str = "", timeout_s: float, most_bytes: int = OBJECT_BYTES
     ) -> Response:  # fmt: skip
         """Answer with a page."""
         plural = path.rpartition("/")[2]

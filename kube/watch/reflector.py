@@ -45,6 +45,7 @@ _LINES_PER_TURN: Final = 256
 #: As many items of a list that nobody reads yet (about 5 ms as well).
 _ITEMS_PER_TURN: Final = 1024
 _HEARD_EVERY_S: Final = 1.0
+_RELISTED: Final = (errors.Gone, errors.BadRequest, errors.NotFound, errors.TooLarge)
 
 
 class Sink(Protocol[T_contra, K]):
@@ -353,5 +354,6 @@ class Reflector(Generic[T]):
 
 
 def _after(error: errors.ApiError) -> Next:
-    # 400: the server can't make sense of the version. 404: the resource itself has gone, and its objects with it.
-    return Next.RELIST if isinstance(error, errors.Gone | errors.BadRequest | errors.NotFound) else Next.RESUME
+    # 400: the server can't make sense of the version. 404: the resource itself has gone, and its objects with it. A line
+    # that is too long comes again after the same version.
+    return Next.RELIST if isinstance(error, _RELISTED) else Next.RESUME

@@ -16,7 +16,7 @@ from kube.client.clock import monotonic_ns
 from kube.watch.signal import Signal
 from scheduler.core.assumed.attempt import Flight
 from scheduler.core.cluster import Cluster
-from scheduler.core.convert.controllers import controller_uid
+from scheduler.core.convert.controllers import controller_of
 from scheduler.core.filters.enforcement import unenforced
 from scheduler.core.model.index import Membership
 from scheduler.core.model.pod_class import NO_WISHES, PodClass
@@ -55,7 +55,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     is_told: bool = False
     labels: dict[str, str] | None = None
     #: Of one of ours that its kubelet could not align: who makes its successor (UID), and the node.
-    misaligned: tuple[str, str] | None = None
+    misaligned: tuple[str, str, str] | None = None
 
 
 class QueueShown(msgspec.Struct, frozen=True, gc=False):
@@ -331,12 +331,12 @@ def says_unenforced(pod: Pod) -> bool:
     return any(c.type == names.CONDITION_LIMITS_ENFORCED for c in pod.status.conditions or ())
 
 
-def _misaligned(pod: Pod) -> tuple[str, str] | None:
-    """Who makes the successor of a pod that its kubelet could not align, and the node."""
+def _misaligned(pod: Pod) -> tuple[str, str, str] | None:
+    """Namespace and controller of a pod that its kubelet could not align, and the node."""
     if pod.status.reason != names.TOPOLOGY_AFFINITY_ERROR or pod.status.phase != names.FAILED:
         return None
-    controller = controller_uid(pod.metadata)
-    return (controller, pod.spec.node_name) if controller and pod.spec.node_name else None
+    controller = controller_of(pod.metadata)
+    return (pod.metadata.namespace, controller, pod.spec.node_name) if controller and pod.spec.node_name else None
 
 
 def _waiting(pod: Pod) -> Waiting:

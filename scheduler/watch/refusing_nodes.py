@@ -9,28 +9,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-#: Controllers that are remembered; of more, those that were refused last.
+#: Controllers that are remembered, in all and of one namespace; of more, those that were refused last.
 _MOST: Final = 4096
+_MOST_OF_NAMESPACE: Final = 512
 #: Nodes of a controller that are remembered.
 _MOST_NODES: Final = 64
 
 
 class RefusingNodes:
-    """How often each node has refused pods of a controller (UID)."""
+    """How often each node has refused pods of a controller, which is known by its identity (convert/controllers.py)."""
 
     def __init__(self) -> None:
         self._by_controller: dict[str, dict[str, int]] = {}
+        self._of_namespace: dict[str, dict[str, None]] = {}
         #: Pods (UIDs) whose refusal was counted: a watch shows them more than once.
         self._counted: dict[str, None] = {}
 
-    def note(self, uid: str, controller: str, node: str) -> None:
-        """A node has refused this pod of a controller."""
+    def note(self, uid: str, namespace: str, controller: str, node: str) -> None:
+        """A node has refused this pod of a controller of a namespace."""
         if uid in self._counted:
             return
         self._counted[uid] = None
         refusals = self._by_controller.pop(controller, {})
         refusals[node] = refusals.pop(node, 0) + 1
         self._by_controller[controller] = refusals
+        own = self._of_namespace.setdefault(namespace, {})
+        own.pop(controller, None)
+        own[controller] = None
+        if len(own) > _MOST_OF_NAMESPACE:
+            self._by_controller.pop(next(iter(own)), None)
+            _cut(own, _MOST_OF_NAMESPACE)
+        _cut(self._of_namespace, _MOST)
         _cut(self._by_controller, _MOST)
         _cut(self._counted, _MOST)
         _cut(refusals, _MOST_NODES)

@@ -16,7 +16,7 @@ import msgspec
 
 from gpu.ended import has_ended
 from scheduler.core.convert import demand
-from scheduler.core.convert.controllers import controller_uid
+from scheduler.core.convert.controllers import controller_of
 from scheduler.core.convert.extended_asks import claim_name
 from scheduler.core.convert.job_owners import job_of
 from scheduler.core.convert.pods import is_ours, pod_record, seen_pod, started_s
@@ -109,7 +109,7 @@ class AlikePods:
 def _as_of(known: PodRecord, pod: Pod) -> PodRecord:
     """What a pod is of which another one has the content."""
     meta, labels = pod.metadata, pod.metadata.labels or {}
-    job, job_name = ("", "") if pod.spec.node_name else job_of(meta.owner_references)
+    job, job_name = ("", "") if pod.spec.node_name else job_of(meta)
     return msgspec.structs.replace(
         known,
         uid=meta.uid,
@@ -119,7 +119,7 @@ def _as_of(known: PodRecord, pod: Pod) -> PodRecord:
         node=intern(pod.spec.node_name),
         started_s=started_s(pod) if pod.spec.node_name else 0,
         pod_group=intern((meta.annotations or {}).get(names.POD_GROUP_NAME, "")),
-        controller=controller_uid(meta),
+        controller=controller_of(meta),
         job=job,
         job_name=job_name,
         labels=known.labels if known.labels == labels else {intern(k): intern(v) for k, v in labels.items()},

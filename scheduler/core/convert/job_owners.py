@@ -14,21 +14,24 @@ from typing import Final
 import msgspec
 
 from scheduler.core.convert import gang_kinds
+from scheduler.core.convert.controllers import identity
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.index import Membership
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.verdict import Code, Verdict
-from wire.core import Job, OwnerReference
+from wire.core import Job, ObjectMeta, OwnerReference
 
 #: A pod waits for its Job for this time: a watch that is interrupted is resumed within it, as a rule.
 _PATIENCE_NS: Final = 10_000_000_000
 _JOB: Final = ("batch", "Job")
+_VERSION: Final = "batch/v1"
+_LONGEST_NAME: Final = 253
 #: What a verdict names while Jobs can't be read.
 _JOBS: Final = "jobs.batch"
 
 
 class JobRecord(msgspec.Struct, frozen=True, gc=False):
-    """A Job. ``verdict``: why its pods that name no PodGroup are not started; None if they are pods alone."""
+    """A Job, by its identity. ``verdict``: why its pods without a PodGroup are not started; None: they are alone."""
 
     key: str
     verdict: Verdict | None
@@ -37,26 +40,28 @@ class JobRecord(msgspec.Struct, frozen=True, gc=False):
 def job_record(job: Job) -> JobRecord:
     """Read a Job."""
     meta = job.metadata
+    key = identity(meta.namespace, OwnerReference(api_version=_VERSION, kind=_JOB[1], name=meta.name, uid=meta.uid))
     if kind := gang_kinds.gang_kind_of(meta):
-        return JobRecord(meta.uid, Verdict(code=Code.NO_POD_GROUP, detail=kind))
+        return JobRecord(key, Verdict(code=Code.NO_POD_GROUP, detail=kind))
     asked = gang_kinds.asked_by(meta)
     if not asked:
-        return JobRecord(meta.uid, None)
+        return JobRecord(key, None)
     detail = gang_kinds.not_carried_out(f"{asked} of Job {meta.name}")
-    return JobRecord(meta.uid, Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=detail))
+    return JobRecord(key, Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=detail))
 
 
-def job_of(owners: list[OwnerReference] | None) -> tuple[str, str]:
-    """UID and name of the Job among a pod's owners, each "" if there is none."""
-    for owner in owners or ():
+def job_of(meta: ObjectMeta) -> tuple[str, str]:
+    """Identity and name of the Job among a pod's owners, each "" if there is none."""
+    for owner in meta.owner_references or ():
         if (owner.api_version.partition("/")[0], owner.kind) == _JOB:
-            return owner.uid, owner.name
+            return identity(meta.namespace, owner), owner.name[:_LONGEST_NAME]
     return "", ""
 
 
 class Owners:
-    """Jobs by UID. ``changed`` is called when decisions on pods may change, ``touched`` for each of them.
+    """Jobs by identity: a pod of another namespace that names the UID of a Job is none of its pods.
 
+    ``changed`` is called when decisions on pods may change, ``touched`` for each of them.
     ``are_grouped``: a pod of any Job is grouped by Moorage, so it waits until it names a PodGroup.
     """
 

@@ -7,7 +7,7 @@ from sys import intern
 
 from gpu.refusal import shown
 from scheduler.core.convert import gang_kinds, queues, written_plan
-from scheduler.core.convert.controllers import controller_uid
+from scheduler.core.convert.controllers import controller_of
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree, Part, minimum_tree
 from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.records import PodGroupRecord
@@ -43,7 +43,7 @@ def pod_group_record(group: PodGroup, pool: NodePool | None = None) -> PodGroupR
         delay_ns=_delay_ns(spec.preemption_delay),
         stale_since=(meta.annotations or {}).get(names.STALE_SINCE, "")[: rfc3339.LONGEST + 1],
         levels=tuple(_levels(spec)),
-        controller=controller_uid(meta),
+        controller=controller_of(meta),
         planned=written_plan.members((meta.annotations or {}).get(names.PLAN)),
         queue=intern(spec.queue or names.DEFAULT_QUEUE),
         is_preemptible=queues.is_preemptible(spec.preemptibility),

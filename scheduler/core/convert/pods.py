@@ -40,7 +40,7 @@ from scheduler.core.convert import (
 )
 from scheduler.core.convert import demand as requests
 from scheduler.core.convert.blockers import blocker
-from scheduler.core.convert.controllers import controller_uid
+from scheduler.core.convert.controllers import controller_of
 from scheduler.core.convert.device_env import Source
 from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.numa import NumaAsk
@@ -101,7 +101,7 @@ def _succeeded(pod: Pod) -> SucceededMember | None:
         namespace=intern(meta.namespace),
         pod_group=intern(group),
         subgroup=_subgroup(meta),
-        controller=controller_uid(meta),
+        controller=controller_of(meta),
         ended_s=_ended_s(pod),
     )
 
@@ -156,7 +156,7 @@ def _moves_as(pod: Pod, settings: Settings, filters: Filters) -> PodClass | None
     A pod without a controller would be lost. Volumes may tie a pod to its node, and its own anti-affinity keeps it off
     others; who asks not to be disrupted is left alone.
     """
-    if not is_ours(pod, settings) or is_reservation(pod, settings) or not controller_uid(pod.metadata):
+    if not is_ours(pod, settings) or is_reservation(pod, settings) or not controller_of(pod.metadata):
         return None
     if pod.spec.resource_claims or extended_asks.claim_name(pod) or (pod.spec.volumes and volumes.claims_of(pod)):
         return None
@@ -188,7 +188,7 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     share = claimedshare.read(pod)
     asks = extended_asks.for_claims(pod, cls) if asked.gpus or asked.extended else ()
     cls = extended_asks.claimed(cls, share)
-    job, job_name = job_owners.job_of(pod.metadata.owner_references)
+    job, job_name = job_owners.job_of(pod.metadata)
     came_by_the_door = own is not None or not vocabulary.is_spoken(pod)
     return msgspec.structs.replace(
         _record(pod, cls, settings),
@@ -254,7 +254,7 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         task_priority=integer(labels.get(names.TASK_PRIORITY_LABEL, "")),
         pod_group=intern((meta.annotations or {}).get(names.POD_GROUP_NAME, "")),
         subgroup=_subgroup(meta),
-        controller=controller_uid(meta),
+        controller=controller_of(meta),
         deleting=meta.deletion_timestamp is not None,
         claims=volumes.claims_of(pod) if pod.spec.volumes else (),
         resource_claims=claim_uses.claim_uses(pod),

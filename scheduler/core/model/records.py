@@ -72,7 +72,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     #: What a pod that waits asks by its record, for what its Binding writes back; None without one.
     recorded: Translation | None = None
     claims: tuple[ClaimUse, ...] = ()
-    #: Of one that waits: UID and name of the Job that owns it, "" without one.
+    #: Of one that waits: identity and name of the Job that owns it, "" without one.
     job: str = ""
     job_name: str = ""
     #: Of one that waits and was judged by its claims (claims.py): those that nobody else may use meanwhile.
@@ -102,7 +102,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     keeps_off: tuple[AntiTerm, ...] = ()
     #: Terms by which other pods are scored beside it.
     draws: tuple[WeightedTerm, ...] = ()
-    #: UID of what made it and makes its successors, "" if nobody.
+    #: Identity of what made it and makes its successors (convert/controllers.py), "" if nobody.
     controller: str = ""
     #: What a bound pod was placed for: it counts so until it ends, whatever its labels and its PodGroup say by then.
     charged: Charged | None = None
@@ -239,7 +239,7 @@ class PodGroupRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     stale_since: str = ""
     #: What it and its subgroups, by name, ask of the places of their pods; "" is the group itself.
     levels: tuple[tuple[str, LevelConstraint], ...] = ()
-    #: UID of the workload that it was made for and goes with, "" if people wrote it.
+    #: Identity of the workload that it was made for and goes with, "" if people wrote it.
     controller: str = ""
     #: Pod UID -> place, of a plan that was written and not taken back.
     planned: dict[str, PlannedMember] = {}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -53,14 +54,15 @@ def test_a_name_is_one_quoted_segment_of_the_path(name: str, segment: str) -> No
     "name", [".", "..", "../x", "../../team/jobs/quiet", "a/b", "/", "%2e%2e", "%2F", "100%", "a/", "\ud800"]
 )
 def test_a_name_that_would_be_another_path_is_refused_with_its_field(name: str) -> None:
-    for field, made in (
-        ("namespace", lambda: PODS.path(name, "a")),
-        ("name", lambda: PODS.path("ns", name)),
-        ("subresource", lambda: PODS.path("ns", "a", name)),
-        ("group", lambda: served(group=name, version="v1", plural="things").path()),
-        ("version", lambda: served(group="example.com", version=name, plural="things").path()),
-        ("plural", lambda: served(group="example.com", version="v1", plural=name).path()),
-    ):
+    paths: dict[str, Callable[[], str]] = {
+        "namespace": lambda: PODS.path(name, "a"),
+        "name": lambda: PODS.path("ns", name),
+        "subresource": lambda: PODS.path("ns", "a", name),
+        "group": lambda: served(group=name, version="v1", plural="things").path(),
+        "version": lambda: served(group="example.com", version=name, plural="things").path(),
+        "plural": lambda: served(group="example.com", version="v1", plural=name).path(),
+    }
+    for field, made in paths.items():
         with pytest.raises(BadName) as refused:
             made()
         assert (refused.value.field, refused.value.value) == (field, name)

@@ -161,6 +161,14 @@ async def test_410_relists_with_a_fresh_version(gone: Watch) -> None:
     assert made.cache.pods == {"c": "45"}
 
 
+async def test_a_line_that_is_too_long_relists() -> None:
+    too_long = errors.TooLarge("WATCH /api/v1/pods: the answer is longer than 16778240 bytes")
+    made = bench(listing(10, pod("a", 5)), listing(50, pod("c", 45)), watches=[Watch(end=too_long), FOREVER])
+    await made.run(5.0)
+    assert made.watched() == ["10", "50"]
+    assert made.cache.pods == {"c": "45"}
+
+
 async def test_repeated_410_backs_off() -> None:
     made = bench(*(listing(10) for _ in range(30)), watches=[Watch([EXPIRED]) for _ in range(30)])
     await made.run(60.0)

@@ -69,8 +69,8 @@ async def test_pods_of_others_go_there() -> None:
 def test_each_refusal_counts_once() -> None:
     made = RefusingNodes()
     for uid in ("p1", "p1", "p2"):
-        made.note(uid, "job", "n1")
-    made.note("p3", "job", "n2")
+        made.note(uid, "ns", "job", "n1")
+    made.note("p3", "ns", "job", "n2")
     assert dict(made.of("job")) == {"n1": 2, "n2": 1}
     assert dict(made.of("none")) == {}
 
@@ -78,10 +78,37 @@ def test_each_refusal_counts_once() -> None:
 def test_no_more_controllers_and_nodes_are_remembered_than_may_be() -> None:
     made = RefusingNodes()
     for number in range(5000):
-        made.note(f"p{number}", f"job-{number}", "n1")
+        made.note(f"p{number}", f"ns-{number % 100}", f"job-{number}", "n1")
     assert not made.of("job-0")
     assert made.of("job-4999")
     for number in range(70):
-        made.note(f"q{number}", "job", f"n{number}")
+        made.note(f"q{number}", "ns", "job", f"n{number}")
     assert len(made.of("job")) == 64
     assert "n69" in made.of("job")
+
+
+def test_a_namespace_with_any_number_of_controllers_has_no_other_forgotten() -> None:
+    made = RefusingNodes()
+    made.note("p", "quiet", "job", "n1")
+    for number in range(5000):
+        made.note(f"p{number}", "loud", f"job-{number}", "n1")
+    assert dict(made.of("job")) == {"n1": 1}
+    assert sum(bool(made.of(f"job-{number}")) for number in range(5000)) == 512
+
+
+@pytest.mark.parametrize(
+    "other", [{"namespace": "other"}, {"ownerReferences": [{"kind": "K", "name": "o", "uid": "o"}]}]
+)
+async def test_pods_that_fail_with_the_uid_of_anothers_controller_keep_its_pods_off_no_node(
+    other: dict[str, Any],
+) -> None:
+    made, sink = cache()
+    for name in ("n1", "n2"):
+        made.cluster.upsert_node(node(name))
+    forged = msgspec.to_builtins(_refused("p-1", "n1"))
+    forged["metadata"] |= other
+    for owner in forged["metadata"]["ownerReferences"]:
+        owner["controller"] = True
+    await listed(sink, msgspec.convert(forged, Pod))
+    made.note_pod(pod("p-2", gpus=1, owner=_OWNER))
+    assert _goes_to(made, "p-2") == "n1"

@@ -36,7 +36,7 @@ def _wake_at_ns(made: Cluster, now_ns: int = 0) -> int | None:
 
 
 def _seen_job(made: Cluster, uid: str) -> None:
-    made.owners.jobs.put(job_record(msgspec.convert({"metadata": {"name": uid, "uid": uid}}, Job)))
+    made.owners.jobs.put(job_record(msgspec.convert({"metadata": {"namespace": "ns", "name": "o", "uid": uid}}, Job)))
 
 
 def _of_job(name: str, uid: str) -> Any:

@@ -21,7 +21,9 @@ _S = 1_000_000_000
 
 def _job(*, uid: str = "o", owner: dict[str, str] | None = None, **metadata: Any) -> Job:
     owners = [{"name": "above", "uid": "a", **owner}] if owner else None
-    return msgspec.convert({"metadata": {"name": "train", "uid": uid, "ownerReferences": owners, **metadata}}, Job)
+    return msgspec.convert(
+        {"metadata": {"namespace": "ns", "name": "o", "uid": uid, "ownerReferences": owners, **metadata}}, Job
+    )
 
 
 def _pod(**asked: Any) -> Pod:
@@ -39,11 +41,11 @@ _SIX = {"kai.scheduler/batch-min-member": "6"}
 @pytest.mark.parametrize(
     ("job", "code", "named"),
     [
-        (_job(annotations=_SIX), Code.UNSUPPORTED_CONSTRAINT, "annotation kai.scheduler/batch-min-member of Job train"),
+        (_job(annotations=_SIX), Code.UNSUPPORTED_CONSTRAINT, "annotation kai.scheduler/batch-min-member of Job o"),
         (
             _job(annotations={"scheduling.k8s.io/group-name": "g"}),
             Code.UNSUPPORTED_CONSTRAINT,
-            "annotation scheduling.k8s.io/group-name of Job train",
+            "annotation scheduling.k8s.io/group-name of Job o",
         ),
         (_job(owner={"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}), Code.NO_POD_GROUP, "JobSet"),
         (_job(owner={"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob"}), Code.NO_POD_GROUP, "MPIJob"),
@@ -62,6 +64,15 @@ def test_a_pod_is_started_as_its_job_says(job: Job, code: Code | None, named: st
     assert isinstance(entry, Explain)
     assert entry.verdict.code is code
     assert named in entry.verdict.detail
+
+
+@pytest.mark.parametrize("other", [{"namespace": "other"}, {"name": "other"}, {"uid": "other"}])
+def test_a_pod_goes_by_no_job_of_another_namespace_name_or_uid(other: dict[str, Any]) -> None:
+    made = _seen(cluster(node(), _pod()), _job(annotations=_SIX, **other))
+    (entry,) = made.decide(60 * _S).entries
+    assert isinstance(entry, Explain)
+    assert entry.verdict.code is Code.OWNER_NOT_SEEN
+    assert [type(entry) for entry in made.decide(120 * _S).entries] == [Bind]
 
 
 def test_a_pod_that_names_a_pod_group_goes_by_that_whatever_its_job_says() -> None:

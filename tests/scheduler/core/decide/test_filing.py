@@ -52,7 +52,7 @@ def _gone(name: str) -> Event:
 
 
 def _job(**annotations: str) -> Event:
-    made = msgspec.convert({"metadata": {"name": "o", "uid": "o", "annotations": annotations}}, Job)
+    made = msgspec.convert({"metadata": {"namespace": "ns", "name": "o", "uid": "o", "annotations": annotations}}, Job)
     return lambda cluster: cluster.owners.jobs.put(job_record(made))
 
 

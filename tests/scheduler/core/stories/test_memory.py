@@ -286,7 +286,7 @@ def _group(rng: random.Random, api: Api) -> None:
 
 
 def _job(**annotations: str) -> Job:
-    return msgspec.convert({"metadata": {"name": "o", "uid": "o", "annotations": annotations}}, Job)
+    return msgspec.convert({"metadata": {"namespace": "ns", "name": "o", "uid": "o", "annotations": annotations}}, Job)
 
 
 def _small_thing(rng: random.Random, api: Api) -> None:
