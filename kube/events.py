@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import logging
 import math
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Any, Final
 
 import anyio
@@ -107,8 +107,9 @@ class EventRecorder:
         self._instance = instance
         self._settings = settings
         self._bundles: dict[_Said, _Bundle] = {}
-        #: Events to write now, oldest first. Every bundle that is not being written stands here or in ``_later``, once.
-        self._fresh: deque[_Said] = deque()
+        #: Events to write now, by namespace, oldest first; the namespace that is next comes first. Every bundle that is
+        #: not being written stands here or in ``_later``, once.
+        self._fresh: OrderedDict[str, deque[_Said]] = OrderedDict()
         #: (loop time, order, what): when each other bundle is looked at next.
         self._later: list[tuple[float, int, _Said]] = []
         self._order = 0
@@ -143,15 +144,19 @@ class EventRecorder:
             bundle.count += 1
             bundle.last_ns = now_ns
             self.counts.bundled += 1
-        elif self._has_room():
+        elif self._has_room(regarding.namespace):
             self._last_stamp = max(now_ns, self._last_stamp + 1)
             self._bundles[said] = _Bundle(now_ns, now_ns, self._last_stamp, is_final)
-            self._fresh.append(said)
+            self._fresh.setdefault(regarding.namespace, deque()).append(said)
             self._unwritten += 1
             self._news.set()
 
-    def _has_room(self) -> bool:
-        """Whether one more can be kept, if need be in place of one that is written and was not said again."""
+    def _has_room(self, namespace: str) -> bool:
+        """Whether one more can be kept, if need be in place of another one.
+
+        That is one that is written and was not said again, or the newest of the namespace with most of those that are
+        not: a namespace whose events fill the queue loses events of its own, and no other one does.
+        """
         if len(self._bundles) < self._settings.capacity:
             return True
         if self._later:
@@ -160,10 +165,19 @@ class EventRecorder:
                 heapq.heappop(self._later)
                 del self._bundles[said]
                 return True
+        largest = max(self._fresh, key=lambda each: len(self._fresh[each]), default=namespace)
+        if len(self._fresh.get(largest, ())) > len(self._fresh.get(namespace, ())) + 1:
+            self._note_lost()
+            del self._bundles[self._fresh[largest].pop()]
+            self._note_known()
+            return True
+        self._note_lost()
+        return False
+
+    def _note_lost(self) -> None:
         if not self.counts.lost:
             _log.warning("%d events wait to be written: further ones are lost until there is room", len(self._bundles))
         self.counts.lost += 1
-        return False
 
     async def run(self) -> None:
         """Write events until cancelled; what is unwritten then is lost."""
@@ -200,7 +214,14 @@ class EventRecorder:
             if bundle.count > bundle.written:
                 return said
             del self._bundles[said]
-        return self._fresh.popleft() if self._fresh else None
+        for namespace, waiting in self._fresh.items():
+            said = waiting.popleft()
+            if waiting:
+                self._fresh.move_to_end(namespace)
+            else:
+                del self._fresh[namespace]
+            return said
+        return None
 
     async def _write_on(self, said: _Said) -> None:
         """Write this one, and go on with further ones as long as the limit of writes in flight allows."""

@@ -354,6 +354,6 @@ class Reflector(Generic[T]):
 
 
 def _after(error: errors.ApiError) -> Next:
-    # 400: the server can't make sense of the version. 404: the resource itself has gone, and its objects with it. A line
-    # that is too long comes again after the same version.
+    # 400: the server can't make sense of the version. 404: the resource itself has gone, and its objects with it.
+    # A line that is too long comes again after the same version.
     return Next.RELIST if isinstance(error, _RELISTED) else Next.RESUME

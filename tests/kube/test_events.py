@@ -370,3 +370,31 @@ async def test_a_long_note_is_cut() -> None:
 def test_a_text_is_cut_between_characters(text: str, most: int, cut: str) -> None:
     assert cut_utf8(text, most) == cut
     assert len(cut_utf8(text, most).encode()) <= most
+
+
+def _of(namespace: str, number: int) -> ObjectReference:
+    return about(PODS, ObjectMeta(name=f"p{number}", namespace=namespace, uid=f"{namespace}-{number}"))
+
+
+async def test_a_namespace_whose_events_fill_the_queue_loses_its_own_and_no_other_does() -> None:
+    recorder, transport = recording(capacity=100)
+    for number in range(500):
+        say(recorder, _of("loud", number))
+    for number in range(30):
+        say(recorder, _of("quiet", number))
+    assert recorder.counts.lost == 400 + 30
+    await run_for(recorder, 1.0)
+    await recorder.written()
+    written = [body["metadata"]["namespace"] for body in (request.body for request in transport.requests)]
+    assert (written.count("quiet"), written.count("loud")) == (30, 70)
+
+
+async def test_namespaces_take_turns_with_their_events() -> None:
+    recorder, transport = recording(in_flight=1)
+    for number in range(50):
+        say(recorder, _of("loud", number))
+    say(recorder, _of("quiet", 0))
+    await run_for(recorder, 1.0)
+    written = [body["metadata"]["namespace"] for body in (request.body for request in transport.requests)]
+    assert written[:3] == ["loud", "quiet", "loud"]
+    assert len(written) == 51

@@ -96,7 +96,7 @@ class Owners:
 
     @property
     def kept_bytes(self) -> int:
-        """What is kept takes so many bytes."""
+        """Bytes of what is kept."""
         return self._kept.size
 
     def renew(self, read: Iterable[OwnerReference], namespace: str) -> None:

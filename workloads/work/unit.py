@@ -80,6 +80,10 @@ class Places:
         self._of: dict[str, anyio.CapacityLimiter] = {}
         self._users: Counter[str] = Counter()
 
+    def __len__(self) -> int:
+        """How many namespaces have places, or wait for some."""
+        return len(self._of)
+
     @asynccontextmanager
     async def of(self, namespace: str) -> AsyncIterator[None]:
         """Have a place. Those who wait beyond the share of their namespace are in nobody else's way."""

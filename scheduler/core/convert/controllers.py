@@ -10,7 +10,7 @@ from typing import Final
 
 from wire.core import ObjectMeta, OwnerReference
 
-#: Fewer characters than a UID has, whatever a reference says.
+#: As hexadecimal digits these are fewer characters than a UID has, however long a reference is.
 _DIGEST_BYTES: Final = 16
 #: Pods of one owner come one after another. Longer references than any object's are not remembered.
 _REMEMBERED: Final = 1024
