@@ -25,6 +25,8 @@ from wire.core import Pod
 
 #: What no dialect writes anything back for.
 _UNRECORDED: Final = Translation(dialect=PLAIN, request=NO_GPU)
+#: One character more than the name of an object has: a longer prefix makes none either.
+_LONGEST_PREFIX: Final = 254
 
 
 class PodView(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -131,7 +133,7 @@ def view(pod: Pod) -> PodView:
         fenced_before=fenced[1:],
         request=request,
         recorded=translation,
-        config_maps=annotations.get(names.SHARED_GPU_CONFIGMAP, ""),
+        config_maps=annotations.get(names.SHARED_GPU_CONFIGMAP, "")[:_LONGEST_PREFIX],
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
+from tests.sizes import sizeof
 from tests.workloads.objects import obj, pod
 from wire import names
 from wire.core import Pod
@@ -20,28 +20,6 @@ MIB = 1 << 20
 JOB = obj("batch/v1", "Job", "j")
 #: As many labels as fit into an object of etcd's 1.5 MiB.
 MANY_LABELS = {f"{'k' * 50}-{number}": "v" * 63 for number in range(9_000)}
-
-
-def sizeof(root: object) -> int:
-    """Bytes of an object and all that it refers to, each counted once."""
-    seen_ids: set[int] = set()
-    todo: list[object] = [root]
-    total = 0
-    while todo:
-        one = todo.pop()
-        if id(one) in seen_ids or callable(one):
-            continue
-        seen_ids.add(id(one))
-        total += sys.getsizeof(one)
-        if isinstance(one, dict):
-            todo += [*one.keys(), *one.values()]
-        elif isinstance(one, list | tuple | set | frozenset):
-            todo += one
-        elif isinstance(one, msgspec.Struct):
-            todo += [getattr(one, name) for name in one.__struct_fields__]
-        elif hasattr(one, "__dict__"):
-            todo.append(vars(one))
-    return total
 
 
 def fresh(number: int, **meta: Any) -> Pod:

@@ -13,6 +13,7 @@ import pytest
 
 from scheduler.core.backlog.notes import Notes
 from scheduler.core.cluster import Cluster
+from scheduler.core.convert.controllers import identity
 from scheduler.core.decide.allowance import LIMITS, Allowance, Limits
 from scheduler.core.decide.attempts import Attempts
 from scheduler.core.decide.needed import gang_need, pod_need
@@ -40,7 +41,7 @@ from tests.scheduler.core.objects import (
 )
 from tests.scheduler.core.stepping import at_once
 from wire import names
-from wire.core import Pod
+from wire.core import OwnerReference, Pod
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -135,7 +136,8 @@ def test_evictions_are_counted_by_the_group_or_by_who_made_the_pod_or_by_the_pod
     feed(made, running("v", 1), bound(pod("w", gpus=1, owner=("apps/v1", "ReplicaSet")), "n1"))
     feed(made, bound(pod("m", gpus=1, group="g"), "n1"))
     (found,) = intents(made.decide(0))
-    assert [victim.owner for victim in found.victims] == ["uid-v", "o", "pg-g"]
+    replica_set = identity("ns", OwnerReference("apps/v1", "ReplicaSet", "o", "o"))
+    assert [victim.owner for victim in found.victims] == ["uid-v", replica_set, "pg-g"]
 
 
 def test_without_the_setting_nobody_is_searched_for() -> None:

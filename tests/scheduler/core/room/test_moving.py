@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.cluster import Cluster
+from scheduler.core.convert.controllers import identity
 from scheduler.core.model.room import Budget, Evicted, Moves, NoMoves, RoomSettings
 from scheduler.core.model.settings import Settings
 from scheduler.core.room.moving import find_moves
@@ -20,9 +21,10 @@ from scheduler.core.room.trial import Trial
 from tests.scheduler.core.objects import NANO, feed, node, pod_group, queue
 from tests.scheduler.core.room.scenes import NOON_S, device, need_of, running, sharing, trial_of, waiting
 from wire import names
-from wire.core import Pod
+from wire.core import OwnerReference, Pod
 
 _JOB = ("batch/v1", "Job")
+_OWNER_ID = identity("ns", OwnerReference("apps/v1", "ReplicaSet", "o", "o"))
 _ANNOTATED = {names.DO_NOT_DISRUPT: "true"}
 
 
@@ -274,9 +276,9 @@ _BUDGET = Budget(namespace="ns", name="b", selector=(), allowed=0)
 @pytest.mark.parametrize(
     ("given", "is_moved"),
     [
-        ({"evicted": {"o": Evicted(1, NOON_S - 600)}}, True),
-        ({"evicted": {"o": Evicted(2, NOON_S - 1_800)}}, False),
-        ({"evicted": {"o": Evicted(1, NOON_S - 10)}}, False),
+        ({"evicted": {_OWNER_ID: Evicted(1, NOON_S - 600)}}, True),
+        ({"evicted": {_OWNER_ID: Evicted(2, NOON_S - 1_800)}}, False),
+        ({"evicted": {_OWNER_ID: Evicted(1, NOON_S - 10)}}, False),
         ({"taken": {"uid-x"}}, False),
         ({"refused": {"uid-x"}}, False),
         ({"budgets": (_BUDGET,), "labels": {"uid-x": {}}}, False),
