@@ -19,6 +19,7 @@ from bench.result import Figures
 from bench.sizes import Sizes
 from bench.stage import Stage
 from kube.client.api import check
+from kube.client.listing import WHOLE_BYTES
 from tools.cluster.deployment import Deployment, Options
 from tools.cluster.plane import ControlPlane
 
@@ -96,7 +97,7 @@ async def _until_written(scene: Stage, count: int) -> None:
 
 async def _patches(scene: Stage) -> float:
     """Conditions of pods that were written so far."""
-    answer = check(await scene.transport.request("GET", "/metrics", query={}, timeout_s=60.0))
+    answer = check(await scene.transport.request("GET", "/metrics", query={}, timeout_s=60.0, most_bytes=WHOLE_BYTES))
     return sum(float(found) for found in _PATCHES.findall(answer.body.decode()))
 
 

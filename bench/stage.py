@@ -21,6 +21,7 @@ from kube.client import config
 from kube.client.api import check
 from kube.client.errors import NotFound
 from kube.client.http import HttpTransport
+from kube.client.listing import WHOLE_BYTES
 from kube.client.transport import Transport
 from tools.cluster.plane import ControlPlane
 
@@ -108,6 +109,7 @@ class Stage:
                 body=msgspec.json.encode(body) if body is not None else None,
                 content_type="application/merge-patch+json" if method == "PATCH" else "application/json",
                 timeout_s=_TIMEOUT_S,
+                most_bytes=WHOLE_BYTES,
             )
         )
         found: dict[str, Any] = msgspec.json.decode(answer.body) if method == "GET" else {}

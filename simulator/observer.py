@@ -15,6 +15,7 @@ import msgspec
 from anyio.abc import TaskStatus
 
 from kube.client import errors
+from kube.client.listing import WHOLE_BYTES
 from kube.client.transport import Transport
 from simulator.invariants import BIND_REQUESTS, BUDGETS, CONFIG_MAPS, DELETED, NODES, POD_GROUPS, PODS, QUEUES, ROOM
 from wire import names
@@ -104,7 +105,7 @@ def _rank(item: tuple[str, dict[str, Any]]) -> int:
 
 async def objects(transport: Transport, plural: str) -> dict[str, Any]:
     """List all objects of a kind. Raises kube.client.errors.Unreachable when the server does not give the list."""
-    response = await transport.request("GET", PATHS[plural], query={}, timeout_s=_TIMEOUT_S)
+    response = await transport.request("GET", PATHS[plural], query={}, timeout_s=_TIMEOUT_S, most_bytes=WHOLE_BYTES)
     if response.status != 200:
         raise errors.Unreachable(f"list of {plural}: HTTP {response.status}")
     listing: dict[str, Any] = msgspec.json.decode(response.body)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from kube.client.errors import ApiError
+from kube.client.listing import WHOLE_BYTES
 from kube.client.transport import Response, Transport
 
 Raw = dict[str, Any]
@@ -74,7 +75,9 @@ class Reader:
     async def _send(self, method: str, path: str, query: Mapping[str, str], body: Raw | None = None) -> Answer:
         data = None if body is None else msgspec.json.encode(body)
         try:
-            response = await self._transport.request(method, path, query=query, body=data, timeout_s=self._timeout_s)
+            response = await self._transport.request(
+                method, path, query=query, body=data, timeout_s=self._timeout_s, most_bytes=WHOLE_BYTES
+            )
         except ApiError as error:
             raise CantLook(str(error)) from error
         return Answer(response.status, _body(response))
