@@ -69,8 +69,12 @@ def allocate(
         return kept
     if not may_search:
         return DeviceRefusal(RefusalCode.SEARCH_CUT)
-    with taken.with_whole(held), view.spending_at_most(may_evaluate):
-        answer, effort = _answer(asked, view, pools, taken, node=node.name)
+    view.spend_at_most(may_evaluate)
+    try:
+        with taken.with_whole(held):
+            answer, effort = _answer(asked, view, pools, taken, node=node.name)
+    finally:
+        view.spend_at_most(None)
     spend(effort)
     if answer is None:
         return DeviceRefusal(RefusalCode.SEARCH_CUT)

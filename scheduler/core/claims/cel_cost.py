@@ -240,44 +240,44 @@ _FUNCTIONS: Final[Mapping[str, _Rule]] = {
 }
 
 # --- patterns --------------------------------------------------------------------------------------------------------
+#: Every repetition here is bounded or can't be tried in two ways, so that a pattern is read once.
 _TIMES: Final = re.compile(r"\{(\d{1,9})(,?)(\d{0,9})\}")
-_ESCAPE: Final = re.compile(r"\\(?:[pP](?:\{[^}]*\}|.)|x\{[^}]*\}|x..|Q|[0-7]{1,3}|.)", re.DOTALL)
-_CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|\[:[^\]]*:\]|[^\]\\])*\]", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(?:[pPx]\{[^}]{0,64}\}|[pP].|x..|[0-7]{1,3}|.)", re.DOTALL)
+_CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|\[:\^?\w{1,16}:\]|[^\]\\])*+\]", re.DOTALL)
 
 
 def pattern_size(pattern: str) -> int:
-    """At most how many steps the program of a regular expression has."""
+    """At most how many steps the program of a regular expression has. Raises NotBounded."""
     # Sizes of groups that are open, and of the last atom, which a repetition repeats.
-    open_, last, at = [0], 0, 0
-    weight = 2 if "(?" in pattern else 1
+    open_, last, at, total, has_classes = [0], 0, 0, 0, True
     while at < len(pattern):
-        mark, atom = pattern[at], 0
+        mark, size, end = pattern[at], 0, at + 1
         if mark == "(":
             open_.append(2)
-            last = 0
+            total += 2
         elif mark == ")" and len(open_) > 1:
             last = open_.pop()
             open_[-1] += last
         elif mark == "{" and (times := _TIMES.match(pattern, at)):
             again = max(int(times[1]), int(times[3] or 0)) + (1 if times[2] and not times[3] else 0)
-            open_[-1] += last * max(0, again - 1) + again
+            size, end = last * max(0, again - 1) + again, times.end()
             last *= max(1, again)
-            at = times.end() - 1
         elif mark == "\\" and (escape := _ESCAPE.match(pattern, at)):
-            if escape[0] == r"\Q":
-                weight = max(weight, 2)
-            atom, at = _escape_size(escape[0]), escape.end() - 1
-        elif mark == "[" and (listed := _CLASS.match(pattern, at)):
-            atom, at = _class_size(listed[0]), listed.end() - 1
+            size, end = _escape_size(escape[0]), escape.end()
+            last = size
+        elif mark == "[" and has_classes and (listed := _CLASS.match(pattern, at)):
+            size, end = _class_size(listed[0]), listed.end()
+            last = size
         else:
-            atom = _ANY if mark == "." else len(mark.encode())
-        if atom:
-            last = atom
-            open_[-1] += atom
-        if sum(open_) > _MOST_NS:
+            # Where one class has no end, no later one has.
+            has_classes = has_classes and mark != "["
+            size = last = _ANY if mark == "." else len(mark.encode())
+        open_[-1] += size
+        total += size
+        if total > _MOST_NS:
             raise NotBounded("a pattern repeats too often")
-        at += 1
-    return weight * sum(open_) + 8
+        at = end
+    return total * (2 if "(?" in pattern or r"\Q" in pattern else 1) + 8
 
 
 def _escape_size(written: str) -> int:

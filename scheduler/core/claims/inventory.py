@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import ChainMap, Counter
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from scheduler.core.claims.pools import Pool, Run, make_pool
@@ -140,12 +140,16 @@ class KeptAnswers:
         if self._base is not None and node not in self._by_node and self._base.knows(node):
             self._base.put(node, needs, answer, size_bytes)
             return
-        self._drop(node, needs)
-        self._by_node.setdefault(node, {})[needs] = answer, size_bytes
-        namespace = _namespace(needs)
-        self._order.setdefault(namespace, {})[node, needs] = None
-        self._sizes[namespace] += size_bytes
-        self.size_bytes += size_bytes
+        kept = self._by_node.setdefault(node, {})
+        before = kept.get(needs)
+        kept[needs] = answer, size_bytes
+        more = size_bytes if before is None else size_bytes - before[1]
+        if before is None:
+            self._order.setdefault(_namespace(needs), {})[node, needs] = None
+        if not more:
+            return
+        self._sizes[_namespace(needs)] += more
+        self.size_bytes += more
         while self.size_bytes > self._most_bytes:
             largest = max(self._order, key=self._sizes.__getitem__)
             self._drop(*next(iter(self._order[largest])))
@@ -234,9 +238,9 @@ class InventoryView:
         """What was answered for nodes with these classes; for those who ask the same again."""
         return self._answers
 
-    def spending_at_most(self, operations: int | None) -> AbstractContextManager[None]:
-        """Inside, selectors raise NotEvaluated once they have taken this much. None: never."""
-        return self._selectors.spending_at_most(operations)
+    def spend_at_most(self, operations: int | None) -> None:
+        """From now on, selectors raise NotEvaluated once they have taken this much. None: never."""
+        self._selectors.spend_at_most(operations)
 
     def pool(self, pool_id: PoolId) -> Pool | None:
         """The pool of this driver and name."""

@@ -314,3 +314,12 @@ def test_devices_that_are_kept_name_the_pods_and_the_nodes() -> None:
         "no nodes with enough resources were found: 2 node(s) have devices free only when programs of Pods that were "
         "deleted by force must have ended. Devices are kept for pod ns/old on node a, pod ns/older on node b."
     )
+
+
+def test_what_is_wrong_with_a_selector_is_said() -> None:
+    text = "selector 'true ': it may take more than 5,000 microseconds for a device"
+    verdict = Verdict(code=Code.NO_NODE_FITS, node_reasons=(NodeReason("claim-selector", "", 2),), selector=text)
+    assert reasons.told(verdict).message == (
+        "no nodes with enough resources were found: 2 node(s) where a selector or a field of a ResourceClaim can't be "
+        f"evaluated. On one of them: {text}."
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any, Final
 
@@ -224,6 +225,17 @@ def test_a_pattern_with_more_in_it_is_larger(smaller: str, larger: str) -> None:
     assert pattern_size(smaller) < pattern_size(larger)
     assert pattern_cost(smaller, 64) < pattern_cost(larger, 64)
     assert pattern_cost(smaller, 64) < pattern_cost(smaller, 65)
+
+
+@pytest.mark.parametrize(
+    "part", ["(", "[", "[[:", "[^", r"\p{", r"\x{", "[a", r"[\]", "{1", "a{9}", "(?", ")", r"\Q", "[]"]
+)
+def test_reading_a_pattern_takes_a_time_that_grows_with_its_length(part: str) -> None:
+    pattern = part * (10_000 // len(part))
+    before = time.thread_time()
+    with suppress(NotBounded):
+        pattern_size(pattern)
+    assert time.thread_time() - before < 0.1
 
 
 @pytest.mark.parametrize("seed", seeds(2))

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.core.claims.inventory import Inventory, InventoryView, uuid_of
+from scheduler.core.claims.inventory import Inventory, InventoryView, KeptAnswers, Needs, drop_for, uuid_of
 from scheduler.core.claims.selectors import Asked
+from scheduler.core.model.device_need import DeviceAsk, DeviceNeed, DeviceRequest
 from scheduler.core.model.device_record import PoolId, SliceRecord
 from scheduler.core.model.records import NodeRecord
 from tests.scheduler.core.claims.expressions import Compiler, model
@@ -166,3 +167,63 @@ def _any_slice(chance: random.Random, name: str) -> SliceRecord:
 def test_the_uuid_of_a_device_is_what_its_driver_says(attributes: dict[str, Any], uuid: str) -> None:
     (record,) = devices("a", device("d0", attributes=attributes)).devices
     assert uuid_of(record.kind) == uuid
+
+
+# --- what is kept, and for whom --------------------------------------------------------------------------------------
+def _needs(name: str, namespace: str) -> Needs:
+    return (DeviceNeed(requests=(DeviceRequest((DeviceAsk(name=name, device_class="gpu"),)),), namespace=namespace),)
+
+
+def test_answers_for_nodes_are_those_that_were_kept_last() -> None:
+    kept = KeptAnswers()
+    kept.put("a", _needs("r", "ns"), "first", 100)
+    kept.put("b", _needs("r", "ns"), "other", 100)
+    kept.put("a", _needs("r", "ns"), "second", 300)
+    assert (kept.get("a", _needs("r", "ns")), kept.get("b", _needs("r", "ns"))) == ("second", "other")
+    assert kept.get("a", _needs("r", "else")) is None
+    assert kept.size_bytes == 400
+    kept.forget_node("a")
+    assert (kept.get("a", _needs("r", "ns")), kept.size_bytes) == (None, 100)
+
+
+def test_of_the_namespace_with_most_answers_the_oldest_are_dropped() -> None:
+    kept, quiet = KeptAnswers(most_bytes=10_000), _needs("r", "quiet")
+    kept.put("a", quiet, "kept", 1_000)
+    for number in range(100):
+        kept.put("a", _needs(f"r{number}", "flood"), number, 1_000)
+        assert kept.size_bytes <= 10_000
+    assert kept.get("a", quiet) == "kept"
+    flood = [kept.get("a", _needs(f"r{number}", "flood")) for number in range(100)]
+    assert flood == [None] * 91 + [*range(91, 100)]
+
+
+def test_an_answer_that_alone_is_too_large_is_not_kept() -> None:
+    kept = KeptAnswers(most_bytes=1_000)
+    kept.put("a", _needs("r", "ns"), "large", 5_000)
+    assert (kept.get("a", _needs("r", "ns")), kept.size_bytes) == (None, 0)
+
+
+def test_answers_for_supposed_nodes_are_kept_apart_and_others_together() -> None:
+    base, asked = KeptAnswers(), _needs("r", "ns")
+    base.put("a", asked, "old", 100)
+    supposed = KeptAnswers(base=base)
+    supposed.put("new", asked, "supposed", 100)
+    supposed.put("a", asked, "newer", 100)
+    assert (supposed.get("a", asked), supposed.get("new", asked)) == ("newer", "supposed")
+    assert (base.get("a", asked), base.get("new", asked)) == ("newer", None)
+
+
+def test_a_namespace_that_asks_for_much_of_a_pool_drops_only_its_own_answers() -> None:
+    compiler = Compiler()
+    made = inventory(devices("n1", device("a", attributes={"model": "x"})), compiler=compiler)
+    (pool,) = made.view().pools_on(_NODES[0])
+    quiet = Asked(own=(model("x"),), namespace="quiet")
+    assert pool.takes(quiet, 0)
+    asked = [Asked(own=(model(f"m{number}"),), namespace="flood") for number in range(200)]
+    assert not any(pool.takes(each, 0) for each in asked)
+    assert pool.takes(quiet, 0)
+    assert compiler.evaluated[model("x")] == 1
+    kept: dict[Asked, list[bool | str | None]] = {quiet: [True]}
+    kept |= {each: [False] for each in asked[:3]}
+    drop_for(kept, 4)
+    assert [each.namespace for each in kept] == ["quiet", "flood", "flood"]

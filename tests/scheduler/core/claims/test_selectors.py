@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 import tracemalloc
 
 import pytest
@@ -118,10 +119,20 @@ def test_compiling_and_evaluating_are_charged_once_and_an_evaluation_what_it_may
         ("a == 1", "a == 1 || a == 2"),
         ("x == 'a'", "x == '" + "a" * 1_000 + "'"),
         ("[1].size() == 1", "[1].all(x, x == 1)"),
+        ("'a == b == c' == x", "a == b == c == x == 1"),
+        ("'a == b == c' == x", "'a == b == c == x"),
     ],
 )
 def test_a_longer_expression_costs_more_to_compile(expression: str, longer: str) -> None:
     assert compiling_effort(longer) > compiling_effort(expression)
+
+
+@pytest.mark.parametrize("part", ["'", '"', "\\'", "'\\", "'a", "'\"", "''", "a'\\''"])
+def test_counting_the_words_of_an_expression_takes_a_time_that_grows_with_its_length(part: str) -> None:
+    expression = part * (10_000 // len(part))
+    before = time.thread_time()
+    assert compiling_effort(expression) > 1_000
+    assert time.thread_time() - before < 0.1
 
 
 def test_an_expression_that_takes_too_long_to_compile_is_refused_with_the_reason() -> None:
@@ -136,11 +147,12 @@ def test_nothing_more_is_evaluated_after_what_may_be_spent_and_what_was_is_kept(
     selectors, kinds = Selectors(compiler), _kinds()
     asked = Asked(own=(_uuid("u0"),), namespace="team")
     enough = compiling_effort(asked.own[0]) + 1
-    with selectors.spending_at_most(enough):
-        assert selectors.take(asked, kinds[0])
-        with pytest.raises(NotEvaluated):
-            selectors.take(asked, kinds[1])
+    selectors.spend_at_most(enough)
+    assert selectors.take(asked, kinds[0])
+    with pytest.raises(NotEvaluated):
+        selectors.take(asked, kinds[1])
     assert compiler.evaluated[asked.own[0]] == 1
+    selectors.spend_at_most(None)
     assert [selectors.take(asked, kind) for kind in kinds] == [True, False, False]
     assert compiler.evaluated[asked.own[0]] == 3
 
