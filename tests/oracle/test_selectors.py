@@ -134,6 +134,10 @@ def _theirs(oracle: Oracle, expressions: list[str]) -> list[tuple[str, str]]:
     return said
 
 
+#: What is said of an expression that is not evaluated for its costs.
+_TOO_LONG: Final = "it may take more than"
+
+
 def _mine(expression: str) -> tuple[str, str]:
     why = ours(_question(expression))["n"]
     return ("in" if not why else "none" if why.startswith("SELECTOR_FAILED") else "out"), why
@@ -188,8 +192,8 @@ def test_random_expressions_have_the_same_answers(oracle: Oracle, seed: int, kin
     different = [
         (expression, said, mine)
         for expression, said in zip(expressions, theirs, strict=True)
-        # What the API server refuses comes to nobody.
-        if said[0] != "refused" and said[0] != (mine := _mine(expression))[0]
+        # What the API server refuses comes to nobody; what may take too long, as loops in loops, is not evaluated here.
+        if said[0] != "refused" and said[0] != (mine := _mine(expression))[0] and _TOO_LONG not in mine[1]
     ]
     assert not different
     answers = [each for each, _ in theirs]
@@ -208,6 +212,8 @@ def test_random_expressions_have_the_same_answers(oracle: Oracle, seed: int, kin
         ("sets.contains([1, 2], [1])", "in", "none"),
         ("[1, 2].isSorted()", "in", "none"),
         ("ip('10.0.0.1').family() == 4", "in", "none"),
+        # Costs: at most 32 x 32 turns, where the device has far fewer attributes.
+        (f"{_A}.exists(k, {_A}.exists(l, k == 'model' && l == 'index'))", "in", "none"),
         # A variable beside a loop, which the library answers wrongly.
         (f"{_A}.exists(n, n == 'index') && cel.bind(x, {_A}.index, x == 3)", "in", "none"),
     ],

@@ -96,6 +96,10 @@ def device_size(domains: int) -> Size:
     return Size(count=4, total=_ENTRIES * 16 + 6 * domains, of=outer)
 
 
+#: Fields of the device that are no maps.
+_OF_DEVICE: Final = {"driver": text_of(_LONGEST), "allowMultipleAllocations": _SCALAR}
+
+
 # --- prices of functions ---------------------------------------------------------------------------------------------
 #: Nanoseconds of a call, and the size of its result.
 Price = tuple[int, Size]
@@ -190,6 +194,11 @@ def _python(a_character: int, result: Callable[[Sequence[Size]], Size]) -> _Rule
     return price
 
 
+def _read(a_character: int, result: Callable[[Sequence[Size]], Size]) -> _Rule:
+    """A function of cel_values.py that takes a text."""
+    return lambda sizes: (_PYTHON + (a_character + 10) * sizes[0].text, result(sizes))
+
+
 def _number(_: Sequence[Size]) -> Size:
     return _SCALAR
 
@@ -223,10 +232,12 @@ _FUNCTIONS: Final[Mapping[str, _Rule]] = {
     **dict.fromkeys(_PASSING, _same(500)),
     **dict.fromkeys(("_[_]", "_[?_]", "_?._"), _index),
     **dict.fromkeys(("major", "minor", "patch", "compareTo", "isLessThan", "isGreaterThan"), _python(1_000, _number)),
-    **dict.fromkeys(("sign", "isInteger", "asInteger", "asApproximateFloat", "isQuantity"), _python(10, _number)),
-    **dict.fromkeys(("quantity", "add", "sub"), _python(10, _amount)),
-    "isSemver": _python(1_000, _number),
-    "semver": _python(1_000, _version),
+    **dict.fromkeys(("sign", "isInteger", "asInteger", "asApproximateFloat"), _python(10, _number)),
+    **dict.fromkeys(("add", "sub"), _python(10, _amount)),
+    "isQuantity": _read(10, _number),
+    "quantity": _read(10, _amount),
+    "isSemver": _read(1_000, _number),
+    "semver": _read(1_000, _version),
     "strings.quote": _scan(60, longer=6, more=2),
     "_+_": _plus,
     "@in": _in,
@@ -353,10 +364,11 @@ def bound(serialized: bytes, domains: int) -> Bound:
 
     ``domains``: how many empty maps a device may get beside its own (cel.py).
     """
-    walk = _Walk()
+    device = device_size(domains)
+    walk = _Walk(device)
     walk.spend(_BEGINNING + 200 * domains)
     checked = _fields(_fields(serialized)[_ANY_VALUE][0])[_CHECKED_EXPR][0]
-    found = walk.size(checked, {"device": device_size(domains)})
+    found = walk.size(checked, {"device": device})
     walk.spend(_CONVERTING * found.total)
     return Bound(-(-walk.spent_ns // _NS), found)
 
@@ -364,8 +376,9 @@ def bound(serialized: bytes, domains: int) -> Bound:
 class _Walk:
     """Adds up what parts of an expression take."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: Size) -> None:
         self.spent_ns = 0
+        self._device = device
         #: How often the part is evaluated that is looked at.
         self._times = 1
 
@@ -392,7 +405,8 @@ class _Walk:
 
     def select(self, fields: _Fields, names: Mapping[str, Size]) -> Size:
         self.spend(_SELECTING)
-        return self.size(fields[1][0], names).each
+        operand = self.size(fields[1][0], names)
+        return _OF_DEVICE.get(_text(fields, 2), operand.each) if operand is self._device else operand.each
 
     def call(self, fields: _Fields, names: Mapping[str, Size]) -> Size:
         function = _text(fields, 2)
