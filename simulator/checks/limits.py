@@ -307,7 +307,7 @@ class Limits:
 
     # --- who counts where --------------------------------------------------------------------------------------------
     def _due(self, pod: PodFacts) -> Charged:
-        """What a pod would be placed for now, whatever it was placed for."""
+        """What a pod would be placed for now, by its labels and its PodGroup alone."""
         plain = replace(pod, annotations={key: text for key, text in pod.annotations.items() if key != names.CHARGED})
         return Charged(self._queue_of(plain), self._is_fixed(plain), self.pool_of(plain))
 

@@ -104,7 +104,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     draws: tuple[WeightedTerm, ...] = ()
     #: Identity of what made it and makes its successors (convert/controllers.py), "" if nobody.
     controller: str = ""
-    #: What a bound pod was placed for: it counts so until it ends, whatever its labels and its PodGroup say by then.
+    #: What a bound pod was placed for: it counts so until it ends, also when its labels or its PodGroup change.
     charged: Charged | None = None
     #: The queue that it was placed for, else the one that it names, or the default one. "" for pods that count in no
     #: queue: those of other schedulers, reservations, and scaling pods.

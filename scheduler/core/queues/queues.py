@@ -199,7 +199,7 @@ class Queues:
         ``is_victim``: it has to go for others, and counts as one that is terminating.
 
         One that is counted twice, as its hand-over and its plan both name it, counts with the most that one says. One
-        on its way counts as it was decided on, whatever its labels and its PodGroup say meanwhile.
+        on its way counts as it was decided on, also when its labels or its PodGroup change meanwhile.
         """
         charged = next((charge.charged for charge in charges if self._is_here(charge.charged)), None)
         if charged is not None:

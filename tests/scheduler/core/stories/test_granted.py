@@ -1,4 +1,4 @@
-"""What a placed pod counts for is what it was granted: no later word of its tenant changes it."""
+"""What a placed pod counts for is what it was granted: nothing that its tenant writes later changes it."""
 
 from __future__ import annotations
 
