@@ -7,7 +7,14 @@ import pytest
 
 from kube.memory.calls import Call
 from simulator.world import World
-from verification.hostile.actions import Action, CreatePod, EditPod
+from verification.hostile.actions import (
+    Action,
+    ChangePodGroup,
+    CreatePod,
+    CreatePodGroup,
+    DeletePodGroup,
+    EditPod,
+)
 from verification.hostile.faults.processes import TwoLeaders
 from verification.hostile.queue_actions import CreateQueue, DeleteQueue, EditQueue
 from verification.hostile.run import Outcome, run
@@ -74,13 +81,37 @@ def test_what_is_done_to_a_queue_evicts_nobody_and_lets_nobody_in(change: str, p
     assert (bound, evicted) == ({"before-a-0", "before-a-1"}, [])
 
 
-def test_pods_that_are_moved_into_a_full_queue_go_on_and_keep_others_out() -> None:
-    moved = [EditPod(at_s=20, name=f"p-b-{i}", labels={LABEL: "a"}) for i in range(2)]
+IN_GROUP = {"pod-group-name": "g"}
+MOVES: dict[str, tuple[Action, ...]] = {
+    "relabelled": tuple(EditPod(at_s=20, name=f"p-b-{i}", labels={LABEL: "a"}) for i in range(2)),
+    "without labels": tuple(
+        EditPod(at_s=20, name=f"p-b-{i}", labels={LABEL: None, "project": "a"}, annotations={"pod-group-name": "none"})
+        for i in range(2)
+    ),
+    "PodGroup changed": (ChangePodGroup(at_s=20, name="g", queue="a", preemptibility="non-preemptible"),),
+    "PodGroup deleted": (DeletePodGroup(at_s=20, name="g"),),
+}
+
+
+@pytest.mark.parametrize("moves", MOVES.values(), ids=MOVES)
+def test_what_runs_counts_in_its_queue_when_it_is_moved_to_another(moves: tuple[Action, ...]) -> None:
+    """Its own queue is full and stays so, and the other one has its room."""
+    is_of_group = not isinstance(moves[0], EditPod)
+    group = [CreatePodGroup(at_s=5, name="g", minimum=1, queue="b")] if is_of_group else []
+    runs = pods("b", 2, at_s=10)
+    if is_of_group:
+        runs = [msgspec.structs.replace(each, annotations=IN_GROUP, labels={LABEL: "a"}) for each in runs]
     outcome, bound, evicted = played(
-        queue("a", limit=1), queue("b"), *pods("b", 2, at_s=10), *moved, *pods("a", 1, at_s=30)
+        queue("a", limit=1),
+        queue("b", limit=2),
+        *group,
+        *runs,
+        *moves,
+        *pods("a", 1, at_s=30, prefix="later"),
+        *pods("b", 1, at_s=30, prefix="later"),
     )
     assert outcome.violations == (), "\n".join(outcome.events)
-    assert (bound, evicted) == ({"p-b-0", "p-b-1"}, [])
+    assert (bound, evicted) == ({"p-b-0", "p-b-1", "later-a-0"}, [])
 
 
 def test_what_a_queue_takes_again_is_bound_while_others_of_it_wait() -> None:
