@@ -24,21 +24,22 @@ _LONGEST: Final = 1024
 class Charged(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """The queue, whether the pod may be preempted, and the node pool whose queue it is, "" for the one without a name.
 
-    The priority is not repeated: the API server lets nobody change that of a pod.
+    ``pool`` None: the cluster was not divided, so labels say of which one the pod is if it is divided later. The
+    priority is not repeated: the API server lets nobody change that of a pod.
     """
 
     queue: str
     is_preemptible: bool = msgspec.field(name="preemptible")
-    pool: str = ""
+    pool: str | None = None
 
 
 _decoder: Final = msgspec.json.Decoder(Charged)
 
 
 @lru_cache(maxsize=_KEPT)
-def charged(queue: str, pool: str, *, is_preemptible: bool) -> Charged:
+def charged(queue: str, pool: str | None, *, is_preemptible: bool) -> Charged:
     """Return the one value of these fields."""
-    return Charged(intern(queue), is_preemptible, intern(pool))
+    return Charged(intern(queue), is_preemptible, pool)
 
 
 def written(what: Charged | None) -> dict[str, str]:

@@ -67,7 +67,7 @@ class Charged(NamedTuple):
 
     queue: str
     is_fixed: bool
-    pool: str
+    pool: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class PodFacts:
         said = _json(self.annotations.get(names.CHARGED)) if self.node else None
         if not isinstance(said, dict):
             return None
-        return Charged(str(said.get("queue")), not said.get("preemptible"), str(said.get("pool", "")))
+        return Charged(str(said.get("queue")), not said.get("preemptible"), said.get("pool"))
 
     @property
     def version(self) -> int:

@@ -26,6 +26,7 @@ from cli.page.values import (
     UnusableLine,
 )
 from cli.queueing.pools import pool_of
+from gpu import charged
 from gpu.nodeuse import Key, NodeUse, TenantUse
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
@@ -178,7 +179,7 @@ def pod_line(view: PodView, pod: Pod, *, asks: tuple[str, ...] = ()) -> PodLine:
         uid=view.uid,
         phase=view.phase or names.PENDING,
         node=view.node,
-        queue=(pod.metadata.labels or {}).get(names.QUEUE_LABEL, ""),
+        queue=_queue(pod),
         pod_group=view.pod_group,
         created=pod.metadata.creation_timestamp or "",
         owner=_owner(pod),
@@ -190,6 +191,12 @@ def pod_line(view: PodView, pod: Pod, *, asks: tuple[str, ...] = ()) -> PodLine:
         last_failure=waits.last_failure if waits else "",
     )
     return _cut(drawn)
+
+
+def _queue(pod: Pod) -> str:
+    """The queue that a pod was placed for, else the one that its label names."""
+    placed_for = charged.read(pod.metadata.annotations) if pod.spec.node_name else None
+    return placed_for.queue if placed_for is not None else (pod.metadata.labels or {}).get(names.QUEUE_LABEL, "")
 
 
 def _owner(pod: Pod) -> str:

@@ -282,10 +282,10 @@ def kept(pod: Pod) -> Pod:
         msgspec.structs.replace(c, env=None, env_from=None, command=None, args=None) for c in pod.spec.containers
     ]
     spec = msgspec.structs.replace(pod.spec, containers=containers, volumes=None, affinity=None)
-    # Its group says in which queue it counts.
-    group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
-    annotations = {names.POD_GROUP_NAME: group} if group else None
-    meta = msgspec.structs.replace(pod.metadata, annotations=annotations, owner_references=None)
+    # What it was placed for, or its group, says in which queue it counts.
+    written = pod.metadata.annotations or {}
+    annotations = {key: written[key] for key in (names.POD_GROUP_NAME, names.CHARGED) if written.get(key)}
+    meta = msgspec.structs.replace(pod.metadata, annotations=annotations or None, owner_references=None)
     return msgspec.structs.replace(pod, metadata=meta, spec=spec)
 
 

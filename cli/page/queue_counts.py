@@ -145,7 +145,7 @@ class QueueCounts:
 
     def _pool_of(self, pod: PodRecord) -> str:
         """The one that it was placed by, else that of its PodGroup, where that is known."""
-        if pod.charged is not None:
+        if pod.charged is not None and pod.charged.pool is not None:
             return pod.charged.pool
         group = self._groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
         return pool_of(pod.labels) if group is None else group[0]

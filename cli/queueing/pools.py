@@ -54,9 +54,11 @@ class Pools:
         for seen in pods:
             pod = seen.record
             if pod is not None:
-                own = pool_of(pod.labels)
                 # As core/model/elsewhere.py has it.
+                own = pool_of(pod.labels)
                 value = known.get((pod.namespace, pod.pod_group), own) if pod.pod_group else own
+                if pod.charged is not None and pod.charged.pool is not None:
+                    value = pod.charged.pool
                 if value != DEFAULT:
                     self._pods[pod.namespace, pod.name] = value
         has_queues = any(_pool(queue.metadata) != DEFAULT for queue in queues)

@@ -19,7 +19,7 @@ does is not judged, as a restart forgets it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -264,14 +264,14 @@ class Limits:
 
     def _exceeds(self, pool: str, bound: Bound, more: Fraction, gone: Row | None) -> bool:
         tree = self._tree(pool)
-        most, below = tree.most(*bound), tree.below(bound.queue)
+        most, below = tree.most(*bound), [*tree.below(bound.queue)]
         used = self._used(pool, below, bound.resource, of_fixed=bound.field == "quota", with_gone=True)
         if gone is not None and gone.pool == pool and gone.queue in below and (gone.is_fixed or bound.field == "limit"):
             used -= gone.used[bound.resource]
         return most is not None and used + more > most
 
     def _used(
-        self, pool: str, queues: Collection[str], resource: str, *, of_fixed: bool, with_gone: bool = False
+        self, pool: str, queues: Sequence[str], resource: str, *, of_fixed: bool, with_gone: bool = False
     ) -> Fraction:
         """What pods use. ``with_gone``: those that vanished, too."""
         found = self._sums.used(pool, queues, resource, of_fixed=of_fixed)
@@ -309,7 +309,8 @@ class Limits:
     def _due(self, pod: PodFacts) -> Charged:
         """What a pod would be placed for now, by its labels and its PodGroup alone."""
         plain = replace(pod, annotations={key: text for key, text in pod.annotations.items() if key != names.CHARGED})
-        return Charged(self._queue_of(plain), self._is_fixed(plain), self.pool_of(plain))
+        pool = self.pool_of(plain) if self._pools.is_divided else None
+        return Charged(self._queue_of(plain), self._is_fixed(plain), pool)
 
     def _queue_of(self, pod: PodFacts) -> str:
         if (charged := pod.charged) is not None:
@@ -325,8 +326,8 @@ class Limits:
 
     def pool_of(self, pod: PodFacts) -> str:
         """In which node pool a pod counts now."""
-        charged = pod.charged
-        return self._pools.of(pod) if charged is None or not self._pools.is_divided else charged.pool
+        pool = None if pod.charged is None or not self._pools.is_divided else pod.charged.pool
+        return self._pools.of(pod) if pool is None else pool
 
     def counted_pool(self, uid: str) -> str | None:
         """In which node pool a pod (UID) counts that is there; None: it is gone."""

@@ -9,8 +9,8 @@ from wire import names
 
 @pytest.mark.parametrize(
     "what",
-    [Charged("team", True), Charged("team", False), Charged("team", True, "a100")],
-    ids=["preemptible", "not preemptible", "of a node pool"],
+    [Charged("team", True), Charged("team", False), Charged("team", True, "a100"), Charged("t", True, "")],
+    ids=["preemptible", "not preemptible", "of a node pool", "of the default pool"],
 )
 def test_what_a_binding_writes_is_read_back(what: Charged) -> None:
     assert charged.read(charged.written(what)) == what
@@ -20,7 +20,7 @@ def test_what_many_pods_share_is_kept_once() -> None:
     written = charged.written(Charged("team", True))
     again = charged.written(Charged("team", True))
     assert charged.read(written) is charged.read(again)
-    assert charged.read(written) is charged.charged("team", "", is_preemptible=True)
+    assert charged.read(written) is charged.charged("team", None, is_preemptible=True)
 
 
 def test_a_later_version_may_say_more() -> None:

@@ -42,7 +42,7 @@ class Elsewhere:
         self._read.pop(uid, None)
 
     def _is_here(self, pod: PodRecord) -> bool:
-        if self._pool is not None and pod.charged is not None:
+        if self._pool is not None and pod.charged is not None and pod.charged.pool is not None:
             return pod.charged.pool == self._pool.value
         group = self._groups.get((pod.namespace, pod.pod_group)) if pod.pod_group else None
         if group is not None:

@@ -201,7 +201,7 @@ class Queues:
         One that is counted twice, as its hand-over and its plan both name it, counts with the most that one says. One
         on its way counts as it was decided on, also when its labels or its PodGroup change meanwhile.
         """
-        charged = next((charge.charged for charge in charges if self._is_here(charge.charged)), None)
+        charged = next((charge.charged for charge in charges if self._is_here(pod, charge.charged)), None)
         if charged is not None:
             queue, is_fixed = charged.queue, not charged.is_preemptible
         elif pod.queue:
@@ -219,9 +219,11 @@ class Queues:
             return None
         return Row(queue, self.asked(pod.cls), Stage.WAITING, is_fixed, of_group)
 
-    def _is_here(self, charged: Charged | None) -> bool:
+    def _is_here(self, pod: PodRecord, charged: Charged | None) -> bool:
         """Whether a placement is of these queues, and not of another node pool's."""
-        return charged is not None and (self._pool is None or charged.pool == self._pool.value)
+        if charged is None or self._pool is None or charged.pool is None:
+            return charged is not None and bool(pod.queue)
+        return charged.pool == self._pool.value
 
     def asked(self, cls: PodClass) -> Resources:
         """What a class asks: a part of the smallest card that there is, if it asks for memory of one."""

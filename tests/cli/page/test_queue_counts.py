@@ -17,6 +17,7 @@ from cli.page.queue_counts import QueueCounts
 from cli.page.reading import counted
 from cli.page.reading import listed as listed_of
 from cli.queueing.pools import About
+from gpu.charged import Charged
 from scheduler.core.convert import written_plan
 from scheduler.core.convert.written_plan import GangPlan
 from scheduler.core.model.records import PlannedMember
@@ -96,6 +97,9 @@ def step(page: Page, rng: random.Random, pools: Sequence[str] = ("",)) -> None:
         lambda: waiting,
         lambda: memory,
         lambda: bound(waiting, where),
+        lambda: bound(
+            waiting, where, charged=Charged(rng.choice(TEAMS), rng.random() < 0.5, rng.choice([None, *pools]))
+        ),
         lambda: bound(memory, where, ("g", NANO // 4), with_grant=rng.random() < 0.5),
         lambda: bound(of(team, name, deleting=True), where),
         lambda: ended(bound(waiting, where)),

@@ -153,6 +153,25 @@ def test_a_pod_counts_in_the_node_pool_that_placed_it(pool: str) -> None:
     assert held(made) == ({"a": 1} if pool == "mine" else {})
 
 
+def test_a_pod_of_a_cluster_that_was_not_divided_counts_in_the_node_pool_that_its_label_names() -> None:
+    runs = bound(of("a", "r", labels={names.NODE_POOL_LABEL: "mine"}), "n1", charged=IN_A)
+    made = Cluster(Settings(pool=NodePool(value="mine")))
+    feed(made, node("n1", 8, labels={names.NODE_POOL_LABEL: "mine"}), *limited("a"), runs)
+    assert held(made) == {"a": 1}
+
+
+@pytest.mark.parametrize(("pool", "expected"), [("mine", {"a": 1}), ("other", {"b": 1}), (None, {"a": 1})])
+def test_a_pod_at_the_binder_counts_in_the_node_pool_that_handed_it_over(
+    pool: str | None, expected: dict[str, int]
+) -> None:
+    """Its labels say that it waits in queue b of this pool."""
+    waits = of("b", "p", labels={names.NODE_POOL_LABEL: "mine"})
+    request = bind_request(waits, "n1", charged=Charged("a", True, pool))
+    made = Cluster(Settings(pool=NodePool(value="mine")))
+    feed(made, node("n1", 8, labels={names.NODE_POOL_LABEL: "mine"}), *limited("a", "b"), waits, request)
+    assert held(made) == expected
+
+
 def test_every_order_of_what_is_seen_counts_the_same() -> None:
     runs = bound(pod("r", gpus=1, group="g"), "n1", charged=IN_A)
     objects = [node("n1", 8), *limited("a", "b"), pod_group("g", 1, queue="b"), runs]
