@@ -131,7 +131,9 @@ class Publishing:
             stored = await self._api.patch(GPU_NODES, self._name, body, subresource="status")
             self._gpu_node.found, self._written = stored, (wanted, _undated(stored.status))
         except NotFound:
-            # It was deleted meanwhile, or its kind was: the watch says so.
+            # It was deleted meanwhile, or its kind was. The watch may have said so before the answer to a write of ours
+            # came, which was kept then, and says it once only.
+            self._gpu_node.found = None
             await self._pause("it is not there")
         except AlreadyExists:
             await self._pause("it was made by somebody else")

@@ -121,6 +121,22 @@ async def test_one_that_was_deleted_is_made_again_and_one_that_was_changed_is_se
         assert (await it.gpu_node()).status.gpus == 2
 
 
+async def test_one_that_was_deleted_before_the_answer_to_its_creation_came_is_made_again() -> None:
+    """The watch has shown its deletion by then, once; the answer shows an object that is gone."""
+    async with scene() as it:
+
+        def slows(call: Call) -> Fault | None:
+            is_first = call.verb == "create" and call.kind.plural == GPU_NODES.plural and not kinds(it)
+            return Fault(answer_delay_s=2.0) if is_first else None
+
+        it.server.faults.on_request.append(slows)
+        await it.start()
+        await anyio.sleep(1.0)
+        await it.api.delete(GPU_NODES, NODE)
+        await anyio.sleep(30.0)
+        assert (await it.gpu_node()).status.gpus == 2
+
+
 async def test_while_its_node_object_is_gone_nothing_is_made() -> None:
     async with scene() as it:
         await it.api.delete(NODES, NODE)
