@@ -257,8 +257,14 @@ class Preparing:
             self._cache.note_pod(pod)
 
     def _annotations(self, placement: Placement, made: ClaimToMake) -> dict[str, str]:
-        """What containers read of the share that a claim gives."""
+        """What containers read of the share that a claim gives.
+
+        Raises NotWritten if the pod was seen in a later version than was decided on: another scheduler may have named
+        a claim in its status, and what it asks is that claim then.
+        """
         pod = self._cache.cluster.pod(placement.pod_uid)
+        if pod is not None and is_older(placement.rv, pod.rv):
+            raise NotWritten("PodChanged: it has changed since it was placed", is_overtaken=True)
         taken = None if pod is None else pod.taken(placement.alternative)
         if made.share is None or taken is None:
             return {}

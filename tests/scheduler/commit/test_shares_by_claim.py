@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import msgspec
+import pytest
 
 from admission.settings import Settings as AdmissionSettings
 from gpu.claimedshare import ClaimedShare
@@ -216,3 +217,28 @@ async def test_a_device_that_a_reservation_holds_is_given_by_no_claim_and_the_ch
         found = world.checker.findings.found
         assert [name for name, _ in found] == ["S19"]
         found.clear()
+
+
+async def test_a_share_whose_claim_another_scheduler_named_meanwhile_is_left_to_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Two at once, as where one is replaced without an election: the slower one reads a pod that asks a claim by then."""
+    async with _stage(settings=msgspec.structs.replace(_ON, schedulers=2)) as (world, made):
+        struck: list[Call] = []
+
+        def slows(call: Call) -> Fault | None:
+            """The first allocation of one of them is refused, and Bindings take a second at first."""
+            is_first = (call.user, call.verb, call.subresource) == ("scheduler", "patch", "status") and not struck
+            if is_first and call.kind.plural == RESOURCE_CLAIMS.plural:
+                struck.append(call)
+                return Fault(refuse_with=409)
+            is_slow = call.subresource == "binding" and world.elapsed_s < until_s
+            return Fault(delay_s=1.0) if is_slow else None
+
+        until_s = world.elapsed_s + 1.0
+        world.server.faults.on_request.append(slows)
+        await create(world, share("p", "0.25"))
+        await settle(60)
+        assert (len(struck), phases(world)) == (1, {"p": "Running"})
+        assert [users(claim) for claim in (await claims_of(made)).values()] == [["p"]]
+    assert [each.getMessage() for each in caplog.records if each.exc_info] == []
