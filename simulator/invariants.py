@@ -96,7 +96,7 @@ class Checker:
         self._usage = Usage(self._cards, self.findings, loss_window_s, self._promises.to)
         self._gangs = Gangs(self.findings, gang_grace_s)
         self.pools = Pools(is_divided, self._gangs.labels)
-        self.limits = Limits(self.findings, lateness, self._smallest_mib, self.pools)
+        self.limits = Limits(self.findings, lateness, self._card_mib, self.pools)
         self._records: deque[Record] = deque()
         self._bindings = Bindings(self.findings)
         self._pool_nodes = PoolNodes(self.findings, self.pools, self.limits)
@@ -239,9 +239,11 @@ class Checker:
         """Return what gives the nodes from which a waiting pod is kept, by berths of its pool or by other pods."""
         return self._at_rest.kept_from(scene)
 
-    def _smallest_mib(self, node: str, pool: str) -> int:
-        """The smallest card of a node, or ("") of all nodes of a pool."""
-        listed = [self._devices.get(node, ())] if node else self._devices_of(pool)
+    def _card_mib(self, pod: PodFacts, pool: str) -> int:
+        """The device that a pod's claim gives it; else the smallest card of its node, or, while it waits, of a pool."""
+        if pod.node and (given := self.claims.records.given_mib(pod)):
+            return given
+        listed = [self._devices.get(pod.node, ())] if pod.node else self._devices_of(pool)
         return min((card.mem_mib for cards in listed for card in cards if not card.is_slice), default=0)
 
     def _devices_of(self, pool: str) -> Iterable[Iterable[Device]]:

@@ -14,14 +14,14 @@ from fractions import Fraction
 from typing import Final
 
 from simulator.checks import counting, placing
-from simulator.checks.claim_records import ClaimRecords
+from simulator.checks.claim_records import MEMORY, ClaimRecords
 from simulator.checks.room import Room, share_of
 from simulator.checks.telling import Scene
 from simulator.claimfacts import SliceFacts
 from simulator.facts import Ask, PodFacts
 from wire import names
 
-_MEMORY: Final = "memory"
+
 _MIB: Final = 1024 * 1024
 #: What a pod says while devices are kept for one that was deleted by force.
 _KEPT: Final = "deleted by force must have ended"
@@ -93,11 +93,11 @@ class _Judge:
     def _has_part(self, published: SliceFacts, ask: Ask) -> bool:
         """Whether a shared device of a slice has this part left, rounded up to whole bytes."""
         for device in published.shared:
-            had = published.capacities[device].get(_MEMORY)
+            had = published.capacities[device].get(MEMORY)
             if had is None or (device in published.big) is not self.sides[names.GPU_RESOURCE]:
                 continue
             holders = self.records.holders.get((*published.pool, device), {}).values()
-            parts = [None if each.part is None else each.part.get(_MEMORY) for each in holders if not each.is_admin]
+            parts = [None if each.part is None else each.part.get(MEMORY) for each in holders if not each.is_admin]
             used = sum((part for part in parts if part is not None), Fraction(0))
             wanted = ask.mem_mib * _MIB if ask.mem_mib is not None else math.ceil(ask.charge(0) * had)
             if None not in parts and used + wanted <= had:

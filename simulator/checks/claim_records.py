@@ -8,8 +8,9 @@ from fractions import Fraction
 from typing import Final
 
 from simulator import claimfacts
+from simulator.checks.counting import MIB
 from simulator.claimfacts import ClaimFacts, DeviceId, Held, Key, SliceFacts, VolumeClaimFacts
-from simulator.facts import Json
+from simulator.facts import Json, PodFacts
 
 RESOURCE_CLAIMS: Final = "resourceclaims"
 RESOURCE_SLICES: Final = "resourceslices"
@@ -18,6 +19,8 @@ VOLUME_CLAIMS: Final = "persistentvolumeclaims"
 STORAGE_CLASSES: Final = "storageclasses"
 #: The kinds that are to be shown, as they are stored.
 KINDS: Final = frozenset({RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES, VOLUME_CLAIMS, STORAGE_CLASSES})
+#: The capacity of which shares are parts.
+MEMORY: Final = "memory"
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 
@@ -139,6 +142,15 @@ class ClaimRecords:
             if {each.count for each in current} == {len(current)}:
                 found += current
         return found
+
+    def given_mib(self, pod: PodFacts) -> int:
+        """The memory, in MiB, of the device of which a claim gives a pod its share; 0 if none does, or it has none."""
+        made = (pod.raw.get("status") or {}).get("extendedResourceClaimStatus") or {}
+        claim = self.claims.get((pod.namespace, made.get("resourceClaimName") or ""))
+        if claim is None or not pod.has_claimed_share:
+            return 0
+        shared = (self.capacities.get(held.device, {}) for held in claim.devices or () if held.part is not None)
+        return next((int(had[MEMORY] / MIB) for had in shared if MEMORY in had), 0)
 
     def free_on(self, node: str) -> set[DeviceId]:
         """Whole devices of a node that nobody has, of pools that are complete."""

@@ -66,14 +66,13 @@ class Bound(NamedTuple):
 class Limits:
     """Queues and PodGroups as they are now, and what pods use.
 
-    ``smallest_mib`` returns the memory of the smallest card of a node, or ("") of all nodes of a pool (its second
-    argument); 0 if none is known.
+    ``card_mib`` returns the memory of the card by which MiB count that a pod asks in a pool; 0 if none is known.
     """
 
     def __init__(
-        self, findings: Findings, lateness: Lateness, smallest_mib: Callable[[str, str], int], pools: Pools
+        self, findings: Findings, lateness: Lateness, card_mib: Callable[[PodFacts, str], int], pools: Pools
     ) -> None:
-        self._findings, self.lateness, self._smallest_mib, self._pools = findings, lateness, smallest_mib, pools
+        self._findings, self.lateness, self._card_mib, self._pools = findings, lateness, card_mib, pools
         #: By pool.
         self._trees: dict[str, QueueTree] = {}
         #: Earlier versions of a pool's tree, each with the time until which it stood.
@@ -169,7 +168,7 @@ class Limits:
 
     def _row(self, pod: PodFacts) -> Row:
         pool = self.pool_of(pod)
-        used = queueuse.used(pod, self._smallest_mib(pod.node, pool))
+        used = queueuse.used(pod, self._card_mib(pod, pool))
         return Row(pool, self._queue_of(pod), self._is_fixed(pod), used)
 
     # --- what is judged ----------------------------------------------------------------------------------------------
@@ -259,7 +258,7 @@ class Limits:
 
     def _asked(self, pods: list[PodFacts], most: int) -> Amounts:
         """What those that ask the most ask together."""
-        each = [queueuse.asked(pod, self._smallest_mib("", self.pool_of(pod))) for pod in pods]
+        each = [queueuse.asked(pod, self._card_mib(pod, self.pool_of(pod))) for pod in pods]
         return {name: sum(sorted((one[name] for one in each), reverse=True)[:most], Fraction(0)) for name in PER}
 
     def _exceeds(self, pool: str, bound: Bound, more: Fraction, gone: Row | None) -> bool:
@@ -300,10 +299,10 @@ class Limits:
             if not pod.has_ended:
                 own.setdefault(self.pool_of(pod), {}).setdefault(self._queue_of(pod), []).append(pod)
         for pool, pods in own.items():
-            yield from queueloads.loads(self._tree(pool), pods, partial(self._smallest_of, pool))
+            yield from queueloads.loads(self._tree(pool), pods, partial(self._card_in, pool))
 
-    def _smallest_of(self, pool: str, node: str) -> int:
-        return self._smallest_mib(node, pool)
+    def _card_in(self, pool: str, pod: PodFacts) -> int:
+        return self._card_mib(pod, pool)
 
     # --- who counts where --------------------------------------------------------------------------------------------
     def _due(self, pod: PodFacts) -> Charged:

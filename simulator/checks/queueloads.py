@@ -28,7 +28,9 @@ class Load(NamedTuple):
     most: Mapping[str, Mapping[str, Fraction | None]]
 
 
-def loads(tree: QueueTree, own: Mapping[str, Sequence[PodFacts]], smallest_mib: Callable[[str], int]) -> Iterator[Load]:
+def loads(
+    tree: QueueTree, own: Mapping[str, Sequence[PodFacts]], card_mib: Callable[[PodFacts], int]
+) -> Iterator[Load]:
     """Yield all queues of a tree, each behind its parent, then those that pods name and that nobody made.
 
     ``own``: pods by the queue that they count in. A queue that can't be used stands for itself.
@@ -37,15 +39,15 @@ def loads(tree: QueueTree, own: Mapping[str, Sequence[PodFacts]], smallest_mib: 
         below = [name] if tree.path(name)[1] else tree.below(name)
         most = {field: {each: tree.most(name, field, each) for each in PER} for field in AMOUNTS}
         pods = [pod for each in below for pod in own.get(each, ())]
-        yield _load(pods, smallest_mib, name=name, parent=tree.parent(name), closed=tree.path(name)[1], most=most)
+        yield _load(pods, card_mib, name=name, parent=tree.parent(name), closed=tree.path(name)[1], most=most)
     for name in sorted(own.keys() - tree.specs.keys() if tree.specs else ()):
         most = dict.fromkeys(AMOUNTS, dict.fromkeys(PER, Fraction(0)))
-        yield _load(own[name], smallest_mib, name=name, parent="", closed=tree.path(name)[1], most=most)
+        yield _load(own[name], card_mib, name=name, parent="", closed=tree.path(name)[1], most=most)
 
 
 def _load(
     pods: Sequence[PodFacts],
-    smallest_mib: Callable[[str], int],
+    card_mib: Callable[[PodFacts], int],
     *,
     name: str,
     parent: str,
@@ -54,8 +56,8 @@ def _load(
 ) -> Load:
     used = waits_for = NOTHING
     for pod in pods:
-        used = queueuse.plus(used, queueuse.used(pod, smallest_mib(pod.node)))
+        used = queueuse.plus(used, queueuse.used(pod, card_mib(pod)))
         if not pod.node:
-            waits_for = queueuse.plus(waits_for, queueuse.asked(pod, smallest_mib("")))
+            waits_for = queueuse.plus(waits_for, queueuse.asked(pod, card_mib(pod)))
     placed = sum(bool(pod.node) for pod in pods)
     return Load(name, parent, closed, placed, len(pods) - placed, used, waits_for, most)

@@ -9,6 +9,7 @@ import pytest
 
 from simulator.checks.limits import Lateness
 from simulator.invariants import BIND_REQUESTS, POD_GROUPS, PODS, QUEUES
+from tests.simulator.checks.claim_stories import ClaimStory
 from tests.simulator.made_up import Story, pod
 
 FREE = {"limit": -1}
@@ -63,6 +64,26 @@ def test_three_tenths_of_a_gpu_are_exactly_three_tenths() -> None:
     shares = [of("a", f"p{i}", nano=100_000_000) for i in range(4)]
     assert found(story(queue("a", limit=0.3), *shares[:3])) == []
     assert len(found(story(queue("a", limit=0.3), *shares))) == 1
+
+
+def _shares_by_claims(*, gib: int) -> Story:
+    """Two shares of 1 GiB of one device of this memory, where the node has no GPUs of a device plugin."""
+    told = story(queue("a", limit=0.1))
+    claims = ClaimStory()
+    claims.claims = told.checker.claims
+    claims.offers("node-1", "d0", parts_gib=gib)
+    for name in ("p", "q"):
+        claims.claim(f"of-{name}", "d0", node="node-1", part_gib=1, by=name, owner=name)
+        made = pod(name, node="node-1", labels={"kai.scheduler/queue": "a"}, annotations={"gpu-memory": "1024"})
+        mapping = {"containerName": "main", "resourceName": "moorage.dev/gpu-share", "requestName": "r"}
+        named = {"resourceClaimName": f"of-{name}", "requestMappings": [mapping]}
+        told.sees({**made, "status": {**made["status"], "extendedResourceClaimStatus": named}})
+    return told
+
+
+def test_memory_that_a_claim_gives_counts_on_the_device_that_it_is_of() -> None:
+    assert found(_shares_by_claims(gib=20)) == []
+    assert found(_shares_by_claims(gib=16)) == ["queue a uses 0.125 gpu of a limit of 0.1 with pod team/q"]
 
 
 def test_a_department_is_judged_by_all_its_teams() -> None:
