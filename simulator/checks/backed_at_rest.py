@@ -21,7 +21,6 @@ from simulator.claimfacts import SliceFacts
 from simulator.facts import Ask, PodFacts
 from wire import names
 
-
 _MIB: Final = 1024 * 1024
 #: What a pod says while devices are kept for one that was deleted by force.
 _KEPT: Final = "deleted by force must have ended"

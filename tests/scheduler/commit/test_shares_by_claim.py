@@ -222,7 +222,7 @@ async def test_a_device_that_a_reservation_holds_is_given_by_no_claim_and_the_ch
 async def test_a_share_whose_claim_another_scheduler_named_meanwhile_is_left_to_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Two at once, as where one is replaced without an election: the slower one reads a pod that asks a claim by then."""
+    """Two at once, as where one is replaced without an election: the slower one reads a pod that asks a claim then."""
     async with _stage(settings=msgspec.structs.replace(_ON, schedulers=2)) as (world, made):
         struck: list[Call] = []
 
