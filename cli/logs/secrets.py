@@ -21,8 +21,8 @@ _PATTERNS: Final = (
     (re.compile(r"-----BEGIN [A-Z0-9 ]{1,40}-----.*?(?:-----END [A-Z0-9 ]{1,40}-----|\Z)", re.DOTALL), REMOVED),
     # The same in Base64, as in Secrets and kubeconfigs.
     (re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=\\n]*"), REMOVED),
-    # JSON Web Tokens.
-    (re.compile(r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"), REMOVED),
+    # JSON Web Tokens. A longer header is none, and would be looked for from each of its places to its end.
+    (re.compile(r"eyJ[A-Za-z0-9_-]{8,1024}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"), REMOVED),
     (
         re.compile(r"(?i)(authorization['\"\\]{0,4}\s*[:=,]\s*['\"\\]{0,4})(?:(?:bearer|basic)\s+)?[^\s'\",\\]+"),
         rf"\1{REMOVED}",
