@@ -243,3 +243,64 @@ def test_nothing_is_bound_in_a_queue_that_can_not_be_used(queues: list[dict[str,
 
 def test_without_any_queue_nothing_is_limited() -> None:
     assert found(story(of("a", "p"), of("", "q"))) == []
+
+
+def granted(team: str, name: str, *, to: str, is_preemptible: bool = True, **more: Any) -> dict[str, Any]:
+    """A pod of a team that a Binding of ours gave to a queue."""
+    charged = json.dumps({"queue": to, "preemptible": is_preemptible})
+    annotations = {"moorage.dev/charged": charged, "received-resource-type": "Regular", **more.pop("annotations", {})}
+    return of(team, name, annotations=annotations, **more)
+
+
+def test_a_pod_that_runs_counts_in_the_queue_that_it_was_placed_for() -> None:
+    told = story(queue("a", limit=1), queue("b", limit=1), granted("a", "p", to="a"))
+    told.sees(granted("b", "p", to="a")).after(400)
+    assert found(told.sees(granted("b", "q", to="b"))) == []
+    assert found(told.sees(granted("a", "r", to="a"))) == ["queue a uses 2 gpu of a limit of 1 with pod team/r"]
+
+
+def test_a_podgroup_that_is_changed_under_its_pods_moves_none_of_them() -> None:
+    group = {"metadata": {"namespace": "team", "name": "g", "uid": "g"}, "spec": {"queue": "a"}}
+    told = story(queue("a", limit=1), queue("b", limit=1)).sees(group, kind=POD_GROUPS)
+    told.sees(granted("b", "p", to="a", annotations={"pod-group-name": "g"}))
+    told.sees({**group, "spec": {"queue": "b"}}, kind=POD_GROUPS).after(400)
+    told.sees(group, kind=POD_GROUPS, event="DELETED").after(400)
+    assert found(told.sees(granted("b", "q", to="b"))) == []
+    assert found(told.sees(granted("a", "r", to="a"))) == ["queue a uses 2 gpu of a limit of 1 with pod team/r"]
+
+
+@pytest.mark.parametrize(
+    ("bound", "text"),
+    [
+        (granted("a", "p", to="b"), "was bound to count as"),
+        (granted("a", "p", to="a", is_preemptible=False), "was bound to count as"),
+        (of("a", "p", annotations={"received-resource-type": "Regular"}), "nothing says what it counts for"),
+        (granted("a", "p", to="a"), ""),
+    ],
+    ids=["another queue", "not preemptible", "nothing", "as it is due"],
+)
+def test_a_binding_says_what_its_pod_is_due_to_count_for(bound: dict[str, Any], text: str) -> None:
+    told = found(story(queue("a", quota=1), queue("b", quota=1), bound))
+    assert len(told) == bool(text)
+    assert all(text in each for each in told)
+
+
+def test_what_changed_since_the_decision_may_be_what_the_pod_was_decided_on() -> None:
+    before = {**of("a", "p"), "spec": {**of("a", "p")["spec"], "nodeName": ""}}
+    moved = {**of("b", "p"), "spec": before["spec"]}
+    request = {"metadata": {"namespace": "team", "name": "p", "uid": "r"}, "spec": {"podName": "p"}}
+    told = story(queue("a"), queue("b")).sees(before).after(10).sees(request, kind=BIND_REQUESTS, event="ADDED")
+    told.after(1).sees(moved)
+    assert found(told.after(1).sees(granted("b", "p", to="a"))) == []
+
+
+def test_a_pod_that_vanished_may_be_why_another_one_waits() -> None:
+    waits = {**of("a", "q"), "spec": {**of("a", "q")["spec"], "nodeName": ""}}
+    told = story(queue("a", limit=1), of("a", "p"), waits)
+    limits, pod_waits = told.checker.limits, told.checker.live["uid-q"]
+    assert limits.may_hold(pod_waits)
+    told.sees(of("a", "p"), event="DELETED")
+    assert limits.may_hold(pod_waits)
+    ended = story(queue("a", limit=1), of("a", "p"), waits, of("a", "p", phase="Succeeded"))
+    ended.sees(of("a", "p", phase="Succeeded"), event="DELETED")
+    assert not ended.checker.limits.may_hold(ended.checker.live["uid-q"])
