@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
 from sys import intern
@@ -23,21 +22,27 @@ def identity(namespace: str, owner: OwnerReference) -> str:
     A tenant writes what it likes into the references of its own pods. By the UID alone, a pod would share what is
     known of another namespace's workload: which nodes refused it, how often it was evicted, what its Job says.
     """
-    parts = (namespace, owner.api_version.rpartition("/")[0], owner.kind, owner.name, owner.uid)
-    return (_remembered if sum(map(len, parts)) <= _LONGEST else _digest)(*parts)
+    version, kind, name, uid = owner.api_version, owner.kind, owner.name, owner.uid
+    is_usual = len(version) + len(kind) + len(name) + len(uid) <= _LONGEST
+    return (_remembered if is_usual else _digest)(namespace, version, kind, name, uid)
 
 
 def _digest(*parts: str) -> str:
+    namespace, api_version, *others = parts
+    group = api_version.rpartition("/")[0]
     # No text of JSON has a lone surrogate once it is decoded.
-    return intern(blake2b("\0".join(parts).encode(), digest_size=_DIGEST_BYTES).hexdigest())
+    return intern(blake2b("\0".join((namespace, group, *others)).encode(), digest_size=_DIGEST_BYTES).hexdigest())
 
 
-_remembered: Final[Callable[..., str]] = lru_cache(_REMEMBERED)(_digest)
+_remembered: Final = lru_cache(_REMEMBERED)(_digest)
 
 
 def controller_of(meta: ObjectMeta) -> str:
     """Identity of the owner that controls an object, or ""."""
-    return next((identity(meta.namespace, owner) for owner in meta.owner_references or () if owner.controller), "")
+    for owner in meta.owner_references or ():
+        if owner.controller:
+            return identity(meta.namespace, owner)
+    return ""
 
 
 def controller_uid(meta: ObjectMeta) -> str:
