@@ -117,7 +117,6 @@ BY: Final[Mapping[str, str]] = {
     "scheduler/core/snapshot/rule_columns.py": "tests/scheduler/core/snapshot/test_pod_counts.py",
     "scheduler/core/snapshot/supposed.py": "tests/scheduler/core/snapshot/test_statement.py",
     "sharing/attempt.py": "tests/sharing/test_rebuilding.py",
-    "sharing/pods.py": "tests/sharing/test_rebuilding.py",
     "sharing/state.py": "tests/sharing/test_step.py",
 }
 
