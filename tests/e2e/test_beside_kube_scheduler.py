@@ -1,7 +1,7 @@
 """The same pods once for kube-scheduler and once for Moorage: what one binds the other binds, or both say why not.
 
-Snapshots of the oracle's generator, without volumes and as far as the API server takes their pods. `make test-all` runs a
-slice, `make nightly` all.
+Snapshots of the oracle's generator, without volumes and as far as the API server takes their pods. `make test-all` runs
+a slice, `make nightly` all.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 DURATION_S = 3.0
 LEASE = ["--lease-duration-s", "3", "--lease-renew-deadline-s", "2", "--lease-renew-s", "0.5", "--lease-poll-s", "0.5"]
 REPLICAS = {SCHEDULER: (SCHEDULER, "scheduler-2"), BINDER: (BINDER, "binder-2")}
-#: In make test-all each story is that of one role, turn about: both have the same election, which is tried in virtual time.
+#: In make test-all each story is that of one role, turn about: both have the same election, tried in virtual time.
 _BOTH = (SCHEDULER, BINDER)
 SCHEDULERS_TURN = _BOTH if IS_WHOLE else (SCHEDULER,)
 BINDERS_TURN = _BOTH if IS_WHOLE else (BINDER,)

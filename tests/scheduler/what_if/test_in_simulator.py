@@ -22,7 +22,7 @@ _UNTIL_FOUND = 30
 _PLANTED = tuple(Family) if IS_WHOLE else (Family.WAIT, Family.QUEUE, Family.MORE_NODES)
 #: Families that are left out, so that it is said that nothing helps where they alone do.
 _SILENT = tuple(Family)[1:] if IS_WHOLE else (Family.MORE_NODES,)
-#: From this cluster on: the clusters before it take 15 s of CPU time and do not find the one that make test-all leaves out.
+#: From this cluster on: the clusters before it take 15 s of CPU time and do not find the one that is left out.
 _SILENT_FROM = 0 if IS_WHOLE else 4
 
 
