@@ -1,7 +1,8 @@
 """Which rights were used on a control plane, read from its audit log when it ends.
 
 Where the environment names a folder (``MOORAGE_RIGHTS``; ``make test-all`` does), every control plane of a test run
-audits the requests of the components' service accounts, and leaves a file there: one line for each right that was used. What
+audits the requests of the components' service accounts, and leaves a file there: one line
+for each right that was used. What
 the API server itself says of a request, by which binding it was allowed, is taken for it. ``python -m tools.rights``
 compares the files with the roles.
 

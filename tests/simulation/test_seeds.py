@@ -1,7 +1,7 @@
 """Random hostile runs: every invariant holds in each. One seed is one run, in every process.
 
-``make test-all`` runs 16 seeds, and more until they have reached all that they have to; ``make nightly`` runs as many as
-an hour takes, others each day.
+``make test-all`` runs 16 seeds, and more until they have reached all that they have to; ``make nightly`` runs for an
+hour, with other seeds each day.
 """
 
 from __future__ import annotations
