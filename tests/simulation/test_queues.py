@@ -12,6 +12,7 @@ from verification.hostile.actions import (
     ChangePodGroup,
     CreatePod,
     CreatePodGroup,
+    DeletePod,
     DeletePodGroup,
     EditPod,
 )
@@ -112,6 +113,20 @@ def test_what_runs_counts_in_its_queue_when_it_is_moved_to_another(moves: tuple[
     )
     assert outcome.violations == (), "\n".join(outcome.events)
     assert (bound, evicted) == ({"p-b-0", "p-b-1", "later-a-0"}, [])
+
+
+def test_pods_that_are_deleted_by_force_count_against_the_limit_while_they_may_run() -> None:
+    """Shares of pods that ignore the signal for two minutes: each would make place for the next one."""
+    shares = [
+        CreatePod(
+            at_s=10 + 10 * i, name=f"p-{i}", annotations={"gpu-fraction": "0.5"}, labels={LABEL: "a"}, grace_s=120
+        )
+        for i in range(4)
+    ]
+    forced = [DeletePod(at_s=15 + 10 * i, name=f"p-{i}", grace_s=0) for i in range(4)]
+    outcome, bound, _ = played(queue("a", limit=1), *shares, *forced)
+    assert outcome.violations == (), "\n".join(outcome.events)
+    assert bound == {"p-0", "p-1"}
 
 
 def test_what_a_queue_takes_again_is_bound_while_others_of_it_wait() -> None:
