@@ -137,6 +137,8 @@ QUEUE_USE: Final = "moorage-queue-use"
 QUEUE_USE_COUNTS: Final = "counts"
 #: ConfigMap of the scheduler's namespace: the record of evictions (scheduler/core/room/written.py).
 ROOM: Final = "moorage-room"
+#: ConfigMaps of the scheduler's namespace, -0 to -7: evictions of the last hour (scheduler/core/room/written_hour.py).
+EVICTIONS: Final = "moorage-evictions"
 #: The queue of workloads that name none.
 DEFAULT_QUEUE: Final = "default-queue"
 #: On pods and owners: "true" keeps them from being grouped.

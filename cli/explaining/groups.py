@@ -37,7 +37,7 @@ _MOST_VICTIMS: Final = 20
 _IDLE: Final = "Pods that hold shares and use next to none of them; nothing is evicted for that:"
 _DOUBT: Final = ", unless something that was not read keeps it waiting"
 #: What time alone ends.
-_FOR_A_WHILE: Final = frozenset({Bound.DELAY, Bound.CLAIMS})
+_FOR_A_WHILE: Final = frozenset({Bound.DELAY, Bound.CLAIMS, Bound.GIVEN_UP})
 _RULES: Final = {
     "reclaim": "its queue is above its fair share, and the other queue is below",
     "preempt": "its priority is lower, in the same queue",

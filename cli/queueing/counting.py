@@ -175,7 +175,9 @@ class Counting:
 
     def _put_room(self, room: EvictionsRead) -> Iterator[str]:
         """Let intents stand, and count evictions; name those that contradict others."""
-        self._cluster.note_room_facts(RoomFacts(version=1, evicted=evictions(room.record, now_s=room.wall_s)))
+        self._cluster.note_room_facts(
+            RoomFacts(version=1, evicted=evictions(room.record, now_s=room.wall_s), takers_wait=room.record.waits)
+        )
         for intent in room.record.intents:
             try:
                 self._cluster.commits.intents.put(intent)

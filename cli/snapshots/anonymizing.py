@@ -327,4 +327,5 @@ def _room(text: str, rename: Rename) -> str:
         )
         for intent in record.intents
     )
-    return written.written(replace(record, intents=intents))
+    waits = {_of(namespace, rename): until_s for namespace, until_s in record.waits.items()}
+    return written.written(replace(record, intents=intents, waits=waits))

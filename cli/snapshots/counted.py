@@ -96,6 +96,7 @@ def _put_room(saved: Saved, cluster: Cluster, room: KnownForRoom) -> Iterator[st
     """Let intents stand, and count evictions; name those that contradict others."""
     record = written.read(saved.room or "").record
     room.note_evicted(written.evictions(record, now_s=saved.wall_s))
+    room.note_takers_wait(record.waits)
     for intent in record.intents:
         try:
             cluster.commits.intents.put(intent)

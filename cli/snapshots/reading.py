@@ -40,8 +40,10 @@ from kube.client.resources import (
     Resource,
 )
 from scheduler.core.model.node_pool import NodePool, own_name
-from scheduler.core.room import written
+from scheduler.core.room import written, written_hour
+from scheduler.core.room.takes import waits_of
 from scheduler.core.room.written import Reading, Record
+from scheduler.core.room.written_hour import Hour, piece_names
 from wire import names
 from wire.core import Pod
 from wire.rfc3339 import rfc3339
@@ -85,7 +87,11 @@ async def read(api: Api, *, now_ns: int) -> Saved:
         for pool in pools_of(found.get(QUEUES.plural, ())):
             name = own_name(names.ROOM, NodePool(value=pool))
             if text := await _text(api, name, written.KEY):
-                rooms.append(_noted(written.read(text), name, unread))
+                pieces = [await _text(api, each, written_hour.KEY) for each in piece_names(NodePool(value=pool))]
+                hour, problems = Hour.of(pieces)
+                unread.extend(f"configmap {problem}" for problem in problems)
+                intents, now_s = _noted(written.read(text), name, unread).intents, now_ns // 1_000_000_000
+                rooms.append(Record(intents, hour.evicted(now_s), waits_of(hour, now_s)))
         use = await _text(api, names.QUEUE_USE, names.QUEUE_USE_COUNTS)
 
     await allowed(read_texts, "configmaps (the records of evictions, and what queues used over time)", unread)
@@ -162,4 +168,5 @@ def _together(rooms: Sequence[Record]) -> Record:
     return Record(
         intents=tuple(intent for record in rooms for intent in record.intents),
         evicted={owner: tuple(sorted(times))[-written.MOST_TIMES :] for owner, times in evicted.items()},
+        waits={namespace: until_s for record in rooms for namespace, until_s in record.waits.items()},
     )

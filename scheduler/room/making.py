@@ -28,7 +28,9 @@ from kube.telemetry.logevents import LogEvent, about
 from kube.watch.signal import Signal
 from scheduler.core.model.plan import GiveUp, MakeRoom
 from scheduler.core.model.room import Ended, Intent
-from scheduler.core.room.written import MOST_BYTES, Record, added, evictions, without
+from scheduler.core.room.adding import added
+from scheduler.core.room.takes import Takes
+from scheduler.core.room.written import MOST_BYTES, Record, evictions, without
 from scheduler.room.evicting import Evictor
 from scheduler.room.record import RoomRecord, Wrote
 from scheduler.room.telling import Evictions
@@ -49,7 +51,7 @@ _LONGEST_PAUSE_S: Final = 300.0
 #: After a write that came second, doubled with each further one in a row.
 _FIRST_GIVING_WAY_S: Final = 0.05
 _LONGEST_GIVING_WAY_S: Final = 10.0
-#: After a write that left intents out, as the record is full: each write is as long as the record.
+#: After a write that left intents out, as the record has no room for them: each write is as long as the record.
 _FULL_S: Final = 0.5
 
 
@@ -86,6 +88,8 @@ class MakingRoom:
         self._over: set[str] = set()
         #: What is over and charged until that is on record: when it was given up (event loop's time), by id.
         self._ending: dict[str, float] = {}
+        #: What namespaces took from others within the hour, and whether they kept it.
+        self._takes = Takes()
         #: What is being written for the first time, by id: it may be on record.
         self._sent: frozenset[str] = frozenset()
         self._is_read = self._is_taken = self._is_forbidden = False
@@ -95,6 +99,7 @@ class MakingRoom:
         self._refusals = self._overtakings = 0
         self._news = Signal()
         evictor.on_refused = self._note_refused
+        cache.room.on_gone = self._note_gone
 
     # --- what is decided -------------------------------------------------------------------------------------------
     def take(self, entry: MakeRoom | GiveUp) -> None:
@@ -123,6 +128,8 @@ class MakingRoom:
         if intent is None or intent_id in self._ending:
             return
         evicted = self._victims.evicted.pop(intent_id, 0)
+        if not evicted and not self._victims.has_on_its_way(intent):
+            self._takes.never(intent.places[0].pod_uid)
         if evicted and because is not Ended.BOUND:
             self._observer.evicted_in_vain(evicted)
         extra = about(LogEvent.ROOM_ENDED, intent=intent_id, because=because.value, evicted=evicted)
@@ -197,6 +204,7 @@ class MakingRoom:
         """What is over leaves the record now and then, and what did not fit is tried again."""
         while True:
             await anyio.sleep(_SWEEP_S)
+            self._settle_takes()
             self._note_evictions()
             self._victims.forget_refusals()
             self._drop_ended(now=True)
@@ -204,12 +212,14 @@ class MakingRoom:
             self._news.set()
 
     def _has_more(self) -> bool:
-        """Whether the record lacks a claim that failed, or has an intent that is over.
+        """Whether the record lacks a claim that failed, or how a take ended, or has an intent that is over.
 
         Evictions that no longer count go with the next write.
         """
-        return self._record.claims != self._cache.room.failed_claims or any(
-            intent.id not in self._kept for intent in self._record.record.intents
+        return (
+            self._takes.has_news
+            or self._record.claims != self._cache.room.failed_claims
+            or any(intent.id not in self._kept for intent in self._record.record.intents)
         )
 
     async def _read(self) -> None:
@@ -270,6 +280,7 @@ class MakingRoom:
                 self._news.set()
         self._drop_ended()
         self._ask(self._kept.values())
+        self._settle_takes()
         self._note_evictions()
         self._cache.wake.set()
 
@@ -292,7 +303,7 @@ class MakingRoom:
             for intent in self._record.record.intents
             if intent.id in fresh or (intent.id not in self._kept and not self._victims.has_on_its_way(intent))
         ]
-        return without(self._record.record, over, now_s=self._now_s())
+        return without(self._record.record, over)
 
     def _ready(self) -> dict[str, Intent]:
         """What may be written: no eviction is on its way of a pod that is no victim any more."""
@@ -305,8 +316,9 @@ class MakingRoom:
     async def _write(self) -> None:
         """One write for all that was decided and for all that is over."""
         fresh = self._ready()
-        record = added(
+        record, hour = added(
             self._base(fresh.keys()),
+            self._takes.hour(),
             [*fresh.values()],
             now_s=self._now_s(),
             most_bytes=self.most_bytes,
@@ -315,9 +327,9 @@ class MakingRoom:
         wanted = self._in_order(record)
         mine = [intent for intent in wanted.intents if fresh.get(intent.id) is intent]
         if is_full := len(mine) < len(fresh):
-            _log.warning("%d intents wait, as the record is full", len(fresh) - len(mine))
+            _log.warning("%d intents wait, as the record has no room for their namespaces", len(fresh) - len(mine))
         self._sent = frozenset(intent.id for intent in wanted.intents)
-        wrote = await self._record.write(wanted, self._cache.room.failed_claims)
+        wrote = await self._record.write(wanted, hour, self._cache.room.failed_claims)
         self._sent = frozenset()
         match wrote:
             case Wrote.WRITTEN:
@@ -334,7 +346,7 @@ class MakingRoom:
     def _in_order(self, record: Record) -> Record:
         """By age: a new leader puts them in this order."""
         ages = {intent.id: at for at, intent in enumerate(self._intents.all())}
-        return Record(tuple(sorted(record.intents, key=lambda intent: ages.get(intent.id, len(ages)))), record.evicted)
+        return Record(tuple(sorted(record.intents, key=lambda intent: ages.get(intent.id, len(ages)))))
 
     def _written(self, mine: list[Intent]) -> None:
         asked = []
@@ -364,7 +376,9 @@ class MakingRoom:
                 self._news.set()
             elif self._fresh.get(intent.id) is intent:
                 self._drop(intent.id)
+                self._takes.never(intent.places[0].pod_uid)
                 self._cache.room.note_unwritten()
+        self._note_evictions()
         self._cache.wake.set()
 
     def _ask(self, intents: Iterable[Intent]) -> None:
@@ -372,7 +386,26 @@ class MakingRoom:
             self._victims.ask(intents)
 
     def _note_evictions(self) -> None:
-        self._cache.room.note_evicted(evictions(self._record.record, now_s=self._now_s()))
+        now_s = self._now_s()
+        self._takes.have(self._record.hour)
+        self._cache.room.note_evicted(evictions(Record(evicted=self._record.hour.evicted(now_s)), now_s=now_s))
+        self._cache.room.note_takers_wait(self._takes.waits(now_s))
+
+    def _settle_takes(self) -> None:
+        self._takes.have(self._record.hour)
+        self._takes.settle(self._now_s(), lambda uid: self._cache.cluster.pod(uid) is not None)
+
+    def _note_gone(self, uid: str) -> None:
+        """A pod is gone, or has ended: if others were evicted for it not long ago, its namespace gave that up.
+
+        What nobody was evicted for yet is given up as an intent.
+        """
+        intent = self._intents.holders.get(uid)
+        if intent is not None and not self._victims.evicted.get(intent.id) and not self._victims.has_on_its_way(intent):
+            return
+        now_s = self._now_s()
+        if self._takes.gone(uid, now_s, is_taken=uid in self._intents.victims):
+            self._cache.room.note_takers_wait(self._takes.waits(now_s))
 
     def _note_refused(self, uid: str, is_refused: bool) -> None:
         self._cache.room.note_refused(uid, is_refused)

@@ -1,4 +1,8 @@
-"""The record of intents: one ConfigMap, written by the scheduler alone, before anybody is evicted.
+"""The record of intents and evictions: ConfigMaps that the scheduler alone writes, before anybody is evicted.
+
+One has the intents, and the claims that failed; evictions of the last hour are in one for each piece of it, so an
+eviction rewrites what was evicted in the last minutes. Evictions are written first: a crash between the writes counts
+one too many, and never one too few.
 
 Two leaders meet here: each write names the version that was read, so the one that comes second fails, and reads. An
 outcome that is not known is settled before anything rests on it: the same write is asked for again until it is
@@ -10,7 +14,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Mapping, Set
-from typing import Final, NamedTuple
+from typing import Final
 
 from kube.client.api import Api
 from kube.client.errors import ApiError, Conflict, NotFound, Refused, TooLate
@@ -18,8 +22,9 @@ from kube.client.patience import until_answered
 from kube.client.resources import CONFIG_MAPS
 from scheduler.core.model.node_pool import NodePool, own_name
 from scheduler.core.model.room import FailedClaim
-from scheduler.core.room import written_claims
-from scheduler.core.room.written import KEY, Record, Texts, read, written
+from scheduler.core.room import written, written_claims, written_hour
+from scheduler.core.room.written import Record, Texts
+from scheduler.core.room.written_hour import PIECES, Hour, Piece, piece_names
 from wire import names
 from wire.core import ConfigMap
 
@@ -39,35 +44,15 @@ class Wrote(enum.Enum):
     REFUSED = enum.auto()
 
 
-class _Wanted(NamedTuple):
-    """What is to be written, and as which texts, by key."""
+class _Texts:
+    """One ConfigMap. ``said``: its texts by key, as they were read or written last."""
 
-    record: Record
-    claims: Mapping[str, FailedClaim]
-    said: dict[str, str]
-
-
-class RoomRecord:
-    """``record`` and ``claims`` (those that failed): as they were read or written last. ``texts``: of what is in it."""
-
-    record: Record
-    claims: Mapping[str, FailedClaim]
-    _ids: Set[str]
-
-    def __init__(self, api: Api, pool: NodePool | None = None) -> None:
+    def __init__(self, api: Api, name: str, *keys: str) -> None:
         self._api = api
-        self._name = own_name(names.ROOM, pool)
-        self._have(Record(), {})
-        self.texts = Texts()
+        self.name = name
+        self.said = dict.fromkeys(keys, "")
         #: Its version, "" if it is not there.
         self._version = ""
-        self._said = {KEY: "", written_claims.KEY: ""}
-        self._term = 0
-
-    @property
-    def ids(self) -> Set[str]:
-        """Ids of the intents in it."""
-        return self._ids
 
     async def read(self) -> None:
         """Read it, however long that takes. Raises Forbidden."""
@@ -78,7 +63,7 @@ class RoomRecord:
 
     async def _found(self) -> ConfigMap | Refused | None:
         try:
-            return await self._api.get(CONFIG_MAPS, self._name, namespace=names.SYSTEM_NAMESPACE)
+            return await self._api.get(CONFIG_MAPS, self.name, namespace=names.SYSTEM_NAMESPACE)
         except NotFound:
             return None
         except Refused as error:
@@ -86,67 +71,39 @@ class RoomRecord:
                 return error
             raise
 
-    def _have(self, record: Record, claims: Mapping[str, FailedClaim]) -> None:
-        self.record, self._ids = record, {intent.id for intent in record.intents}
-        self.claims = claims
-
-    def _take(self, found: ConfigMap | None, wrote: _Wanted | None = None) -> None:
-        """Take what was found; ``wrote``: what it is if it has these texts, which then need not be read."""
+    def _take(self, found: ConfigMap | None) -> None:
         self._version = "" if found is None else found.metadata.resource_version
         data = {} if found is None else found.data or {}
-        self._said, self._term = {key: data.get(key, "") for key in self._said}, _term(data.get(_TERM, ""))
-        if found is None:
-            self._have(Record(), {})
-            return
-        if wrote is not None and wrote.said == self._said:
-            self._have(wrote.record, wrote.claims)
-            self.texts.keep(self.record)
-            return
-        reading, (claims, unread) = read(self._said[KEY]), written_claims.read(self._said[written_claims.KEY])
-        for problem in (*reading.unread, *unread):
-            _log.warning("ConfigMap %s: %s; what it kept is free", self._name, problem)
-        self._have(reading.record, claims)
+        self.said = {key: data.get(key, "") for key in self.said}
 
-    async def take_over(self) -> Wrote:
-        """Write what was read as a version of one's own: no write lands any more that names an older one."""
-        return await self._put(self._wanted(self.record, self.claims), {_TERM: str(self._term + 1)})
-
-    async def write(self, record: Record, claims: Mapping[str, FailedClaim]) -> Wrote:
-        """Write it in place of the version that was read or written last."""
-        wanted = self._wanted(record, claims)
-        return Wrote.WRITTEN if wanted.said == self._said else await self._put(wanted, {})
-
-    def _wanted(self, record: Record, claims: Mapping[str, FailedClaim]) -> _Wanted:
-        said = {KEY: written(record, self.texts), written_claims.KEY: written_claims.written(claims)}
-        return _Wanted(record, claims, said)
-
-    async def _put(self, wanted: _Wanted, more: dict[str, str]) -> Wrote:
+    async def put(self, said: Mapping[str, str]) -> Wrote:
+        """Write texts in place of those that were read or written last; it is read again if that is overtaken."""
         try:
-            found = await until_answered(lambda: self._sent({**wanted.said, **more}))
+            found = await until_answered(lambda: self._sent(said))
             if isinstance(found, ApiError):
-                _log.warning("ConfigMap %s was not written: %s", self._name, found)
+                _log.warning("ConfigMap %s was not written: %s", self.name, found)
                 return Wrote.REFUSED
             if found is None:
-                term = more.get(_TERM, str(self._term))
                 await self.read()
-                if (self._said, str(self._term)) != (wanted.said, term):
-                    return Wrote.OVERTAKEN
-                return Wrote.WRITTEN
+                return Wrote.WRITTEN if self._has(said) else Wrote.OVERTAKEN
         except Refused as error:
-            _log.error("ConfigMap %s can't be read: %s", self._name, error)
+            _log.error("ConfigMap %s can't be read: %s", self.name, error)
             return Wrote.REFUSED
-        self._take(found, wanted)
-        return Wrote.WRITTEN
+        self._take(found)
+        return Wrote.WRITTEN if self._has(said) else Wrote.OVERTAKEN
 
-    async def _sent(self, said: dict[str, str]) -> ConfigMap | ApiError | None:
+    def _has(self, said: Mapping[str, str]) -> bool:
+        return all(self.said[key] == text for key, text in said.items())
+
+    async def _sent(self, said: Mapping[str, str]) -> ConfigMap | ApiError | None:
         """The ConfigMap as written; None: another version is there; an error: it was not written. Raises ApiError."""
-        data = {"data": said}
+        data = {"data": dict(said)}
         try:
             if not self._version:
-                new = {"metadata": {"name": self._name}, **data}
+                new = {"metadata": {"name": self.name}, **data}
                 return await self._api.create(CONFIG_MAPS, new, namespace=names.SYSTEM_NAMESPACE)
             return await self._api.patch(
-                CONFIG_MAPS, self._name, data, namespace=names.SYSTEM_NAMESPACE, resource_version=self._version
+                CONFIG_MAPS, self.name, data, namespace=names.SYSTEM_NAMESPACE, resource_version=self._version
             )
         except (Conflict, NotFound) as error:
             if isinstance(error, NotFound) and not self._version:
@@ -156,6 +113,107 @@ class RoomRecord:
             if error.outcome_unknown:
                 raise
             return error
+
+
+class RoomRecord:
+    """``record``, ``hour`` and ``claims`` (those that failed): as they were read or written last.
+
+    ``texts``: of what is in it.
+    """
+
+    record: Record
+    claims: Mapping[str, FailedClaim]
+    _ids: Set[str]
+
+    def __init__(self, api: Api, pool: NodePool | None = None) -> None:
+        self._main = _Texts(api, own_name(names.ROOM, pool), written.KEY, written_claims.KEY, _TERM)
+        self._pieces = [_Texts(api, name, written_hour.KEY) for name in piece_names(pool)]
+        self.hour = Hour()
+        self.texts = Texts()
+        self._have(Record(), {})
+
+    @property
+    def ids(self) -> Set[str]:
+        """Ids of the intents in it."""
+        return self._ids
+
+    async def read(self) -> None:
+        """Read it, however long that takes. Raises Forbidden."""
+        for texts in (self._main, *self._pieces):
+            await texts.read()
+        self._take_main()
+        for at in range(PIECES):
+            self._take_piece(at)
+
+    def _have(self, record: Record, claims: Mapping[str, FailedClaim]) -> None:
+        self.record, self._ids = record, {intent.id for intent in record.intents}
+        self.claims = claims
+
+    def _take_main(self) -> None:
+        said = self._main.said
+        reading = written.read(said[written.KEY]) if said[written.KEY] else written.Reading(Record())
+        claims, unread = written_claims.read(said[written_claims.KEY])
+        for problem in (*reading.unread, *unread):
+            _log.warning("ConfigMap %s: %s; what it kept is free", self._main.name, problem)
+        self._have(Record(reading.record.intents), claims)
+
+    def _take_piece(self, at: int) -> None:
+        texts = self._pieces[at]
+        piece, unread = written_hour.read(texts.said[written_hour.KEY])
+        for problem in unread:
+            _log.warning("ConfigMap %s: %s; what it counted is forgotten", texts.name, problem)
+        self.hour = self.hour.put(piece if piece.number % PIECES == at else Piece(at))
+
+    async def take_over(self) -> Wrote:
+        """Write what was read as a version of one's own: no write lands any more that names an older one.
+
+        Evictions need none: an earlier leader's write that lands late counts one too many.
+        """
+        term = str(_term(self._main.said[_TERM]) + 1)
+        return await self._put_main(self.record, self.claims, {_TERM: term})
+
+    async def write(self, record: Record, hour: Hour, claims: Mapping[str, FailedClaim]) -> Wrote:
+        """Write it in place of the version that was read or written last: evictions first, what changed alone."""
+        for at, (piece, known) in enumerate(zip(hour.pieces, self.hour.pieces, strict=True)):
+            if piece is known or piece == known:
+                continue
+            wrote = await self._pieces[at].put({written_hour.KEY: written_hour.written(piece, self.texts)})
+            if wrote is Wrote.OVERTAKEN:
+                self._take_piece(at)
+                return await self._overtaken()
+            if wrote is Wrote.REFUSED:
+                return wrote
+            self.hour = self.hour.put(piece)
+        return await self._put_main(record, claims, {})
+
+    async def _overtaken(self) -> Wrote:
+        """Somebody else writes evictions: read for which intents."""
+        try:
+            await self._main.read()
+        except Refused as error:
+            _log.error("ConfigMap %s can't be read: %s", self._main.name, error)
+            return Wrote.REFUSED
+        self._take_main()
+        return Wrote.OVERTAKEN
+
+    async def _put_main(self, record: Record, claims: Mapping[str, FailedClaim], more: Mapping[str, str]) -> Wrote:
+        said = {
+            written.KEY: written.written(record, self.texts),
+            written_claims.KEY: written_claims.written(claims),
+            **more,
+        }
+        before = self._main.said
+        if all(before[key] == text for key, text in said.items()):
+            return Wrote.WRITTEN
+        wrote = await self._main.put(said)
+        if wrote is not Wrote.WRITTEN:
+            if wrote is Wrote.OVERTAKEN:
+                self._take_main()
+            return wrote
+        self._have(record, claims)
+        owners = {owner for piece in self.hour.pieces for taken in piece.of.values() for owner in taken.evicted}
+        self.texts.keep(record.intents, owners)
+        return Wrote.WRITTEN
 
 
 def _term(said: str) -> int:

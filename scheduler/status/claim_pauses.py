@@ -7,15 +7,18 @@ from collections.abc import Iterator
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.records import PodRecord
 from scheduler.core.room.claim_pause import ends_s
-from scheduler.status.suggestion_texts import paused_text
+from scheduler.status.suggestion_texts import gave_up_text, paused_text
 from scheduler.watch.cache import Cache
 
 
 def pause_sentence(cache: Cache, uid: str, *, wall_s: int) -> str:
     """Name the claim of a pod that waits, and until when it keeps the pod from taking from others; "": none does."""
     failed, pod = cache.room.failed_claims, cache.cluster.pod(uid)
-    if pod is None or not failed or not cache.cluster.settings.makes_room:
+    if pod is None or not cache.cluster.settings.makes_room:
         return ""
+    gave_up_s = cache.room.takers_wait.get(pod.namespace, 0)
+    if gave_up_s > wall_s:
+        return gave_up_text(pod.namespace, gave_up_s)
     found = ((ends_s(failed[key], wall_s), name) for name, key in _not_bound(pod, cache.cluster) if key in failed)
     until_s, name = max(found, default=(0, ""))
     return paused_text(name, until_s) if until_s > wall_s else ""

@@ -37,6 +37,7 @@ BOUND_WORDS: Final = {
     Bound.CANDIDATES: "not even all pods that it may take from would leave enough",
     Bound.DELAY: "its own preemptionDelay is not over",
     Bound.CLAIMS: "one of its claims could not be bound",
+    Bound.GIVEN_UP: "pods of its namespace ended again and again soon after others were evicted for them",
 }
 _BY: Final = {"deadline": "by its activeDeadlineSeconds", "max-runtime": "by its annotation moorage.dev/max-runtime"}
 
@@ -102,6 +103,14 @@ def _until_text(wait: Wait) -> str:
 def paused_text(claim: str, until_s: int) -> str:
     """Say in a pod's condition that nobody is evicted for it (core/room/claim_pause.py)."""
     return f"No pod is evicted for it until {time_text(until_s)}, since claim {claim} could not be bound."
+
+
+def gave_up_text(namespace: str, until_s: int) -> str:
+    """Say in a pod's condition that nobody is evicted for it (core/room/takes.py)."""
+    return (
+        f"No pod is evicted for it until {time_text(until_s)}, since pods of namespace {namespace} ended again and "
+        "again soon after others were evicted for them."
+    )
 
 
 def time_text(at_s: int) -> str:

@@ -28,6 +28,8 @@ class KnownForRoom:
         self._settings = settings
         self.budgets: Facts[Key, BudgetRecord] = Facts(self._budget_changed, read_changed=self._changed)
         self.on_namespace: Callable[[str], None] = _ignore
+        #: Is called with a pod (UID) that is gone, or has ended.
+        self.on_gone: Callable[[str], None] = _ignore
         #: Namespace -> names of its budgets.
         self._named: dict[str, set[str]] = {}
         #: Pod UID -> its labels, and the pod's version and namespace.
@@ -37,6 +39,8 @@ class KnownForRoom:
         #: Pods (UIDs) whose eviction was tried.
         self._asked: set[str] = set()
         self._evicted: Mapping[str, Evicted] = {}
+        #: Namespaces that take from nobody, as they gave up what others were evicted for, and until when (wall clock).
+        self.takers_wait: Mapping[str, int] = {}
         #: Claims (UIDs) that could not be bound, those that failed last at the end.
         self.failed_claims: Mapping[str, FailedClaim] = {}
 
@@ -49,6 +53,7 @@ class KnownForRoom:
             budgets=tuple(self.budgets.all()),
             labels=MappingProxyType(self._labels),
             evicted=self._evicted,
+            takers_wait=self.takers_wait,
             failed_claims=self.failed_claims,
             settings=self._settings,
         )
@@ -84,6 +89,7 @@ class KnownForRoom:
 
     def drop_pod(self, uid: str) -> None:
         """A pod is gone, or has ended."""
+        self.on_gone(uid)
         self._asked.discard(uid)
         self._drop_labels(uid)
 
@@ -116,6 +122,12 @@ class KnownForRoom:
         """Take evictions of the last hour, by owner."""
         if evicted != self._evicted:
             self._evicted = evicted
+            self._changed()
+
+    def note_takers_wait(self, until_s: Mapping[str, int]) -> None:
+        """Take which namespaces take from nobody for a while."""
+        if until_s != self.takers_wait:
+            self.takers_wait = until_s
             self._changed()
 
     # --- claims ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from kube.memory.calls import Call
 from kube.memory.faults import Fault
 from scheduler.app import Scheduler
 from scheduler.core.model.settings import Settings
-from scheduler.core.room import written
+from scheduler.core.room import written, written_hour
+from scheduler.core.room.written_hour import Hour, Piece, Taken
 from scheduler.settings import SchedulerSettings
 from simulator.world import WorldSettings
 from tests.conftest import AnyioBackend
@@ -75,12 +76,18 @@ async def test_records_of_evictions_of_all_pools_are_one() -> None:
         metadata = {"name": "blue", "labels": {names.NODE_POOL_LABEL: "blue"}}
         await world.api.create(QUEUES, {"metadata": metadata, "spec": {}})
         for name, at_s in ((names.ROOM, 20), (f"{names.ROOM}-blue", 10), (f"{names.ROOM}-none", 5)):
-            text = written.written(written.Record(evicted={"owner": (at_s,), name: (at_s,)}))
-            record = {"metadata": {"name": name}, "data": {written.KEY: text}}
-            await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
-        found = await reading.read(world.api, now_ns=WALL_NS)
-        evicted = written.read(found.room or "").record.evicted
-        assert evicted == {"owner": (10, 20), names.ROOM: (20,), f"{names.ROOM}-blue": (10,)}
+            hour = Hour().put(Piece(0, {"team": Taken({"owner": (at_s,), name: (at_s,)}, given_up=2, last_s=at_s)}))
+            pieces = name.replace(names.ROOM, f"{names.EVICTIONS}-0")
+            for each, key, text in (
+                (name, written.KEY, written.written(written.Record())),
+                (pieces, written_hour.KEY, written_hour.written(hour.pieces[0], written.Texts())),
+            ):
+                record = {"metadata": {"name": each}, "data": {key: text}}
+                await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
+        found = await reading.read(world.api, now_ns=30 * 10**9)
+        record = written.read(found.room or "").record
+        assert record.evicted == {"owner": (10, 20), names.ROOM: (20,), f"{names.ROOM}-blue": (10,)}
+        assert record.waits == {"team": 40}
 
 
 @pytest.mark.parametrize(

@@ -844,7 +844,7 @@ def test_schedulers_of_node_pools_may_use_what_is_their_own(tmp_path: Path) -> N
     rules = only(objects, "Role", "moorage-scheduler-pools")["rules"]
     assert [rule["resourceNames"] for rule in rules] == [
         ["moorage-scheduler-a"],
-        ["moorage-queue-use-a", "moorage-room-a"],
+        ["moorage-queue-use-a", "moorage-room-a", *(f"moorage-evictions-{piece}-a" for piece in range(8))],
     ]
     (subject,) = only(objects, "RoleBinding", "moorage-scheduler-pools")["subjects"]
     assert subject["name"] == "moorage-scheduler"

@@ -28,7 +28,10 @@ from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.decide.as_if import Answer, answer_as_if
 from scheduler.core.model.plan import Entry, Explain, MakeRoom, Plan, placements
 from scheduler.core.model.settings import Settings
-from scheduler.core.room import written
+from scheduler.core.room import written, written_hour
+from scheduler.core.room.takes import waits_of
+from scheduler.core.room.written import Record
+from scheduler.core.room.written_hour import Hour, piece_names
 from simulator.parts import Parts
 from simulator.world import World
 from tests.whole import IS_WHOLE
@@ -50,7 +53,8 @@ class Stored:
     def __init__(self, without: str = "") -> None:
         self.without = without
         self.objects: dict[str, dict[str, Any]] = defaultdict(dict)
-        self.room: str | None = None
+        self._intents: str | None = None
+        self._evictions: dict[str, str] = {}
 
     def show(self, world: World) -> None:
         world.server.listen(self.take)
@@ -58,8 +62,11 @@ class Stored:
     def take(self, kind: ResourceType, raw: bytes, is_gone: bool) -> None:
         if kind.plural == "configmaps":
             found = msgspec.json.decode(raw)
-            if (found["metadata"]["namespace"], found["metadata"]["name"]) == (names.SYSTEM_NAMESPACE, names.ROOM):
-                self.room = None if is_gone else found["data"][written.KEY]
+            name = found["metadata"]["name"]
+            if name == names.ROOM:
+                self._intents = None if is_gone else found["data"][written.KEY]
+            elif name in piece_names(None):
+                self._evictions[name] = "" if is_gone else found["data"][written_hour.KEY]
         if kind.plural not in PLURALS:
             return
         found = msgspec.json.decode(raw, type=TYPES[kind.plural])
@@ -68,6 +75,13 @@ class Stored:
         else:
             self.objects[kind.plural][found.metadata.uid] = found
 
+    def record(self, wall_s: int) -> Record | None:
+        """The record of evictions; None if there is none."""
+        if self._intents is None:
+            return None
+        hour, _ = Hour.of([self._evictions.get(name, "") for name in piece_names(None)])
+        return Record(written.read(self._intents).record.intents, hour.evicted(wall_s), waits_of(hour, wall_s))
+
     def all(self, plural: str) -> list[Any]:
         return sorted(self.objects[plural].values(), key=lambda each: (each.metadata.namespace, each.metadata.name))
 
@@ -75,7 +89,9 @@ class Stored:
         lists: dict[str, Any] = {
             plural: [kept(each) for each in self.all(plural)] for plural in PLURALS if plural != self.without
         }
-        head = Saved(kind=KIND, version=VERSION, taken_at=rfc3339(wall_s * 10**9), room=self.room)
+        record = self.record(wall_s)
+        room = None if record is None else written.written(record)
+        head = Saved(kind=KIND, version=VERSION, taken_at=rfc3339(wall_s * 10**9), room=room)
         return msgspec.structs.replace(head, **lists)
 
 
@@ -91,7 +107,7 @@ class Compared(Cluster):
     @override
     def decide(self, now_ns: int, limits: Limits = LIMITS, *, wall_s: int = 0) -> Plan:
         is_known = self._remembered(now_ns) is not None
-        compares = not is_known and self.has_no_past() and self.is_in_step()
+        compares = not is_known and self.has_no_past(wall_s) and self.is_in_step()
         found = self.stored.saved(wall_s) if compares else None
         if found is not None and not self.has_verified_more(self.of_file(found)):
             self.compare(found, now_ns, wall_s)
@@ -105,14 +121,16 @@ class Compared(Cluster):
         return plan
 
     # --- when ----------------------------------------------------------------------------------------------------
-    def has_no_past(self) -> bool:
+    def has_no_past(self, wall_s: int) -> bool:
         """Whether nothing is known here that the API does not show."""
+        record = self.stored.record(wall_s) or Record()
         commits, facts = self.commits, self._room_facts
         reasons = {
             "pool": self.settings.pool is not None,
             "attempts": any(commits._attempts.of(uid) != NONE_YET for uid in self._pods.records),
             "departed": bool(commits.departed()),
-            "intents": commits.intents.all() != written.read(self.stored.room or "").record.intents,
+            "intents": commits.intents.all() != record.intents,
+            "waits": facts.takers_wait != record.waits,
             "refused": bool(facts.refused or facts.asked),
             "doubts": bool(self.joining or self._doubts or self.doubts()),
             "berths": bool(self.backlog.berths.of),

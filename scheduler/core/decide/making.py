@@ -100,7 +100,7 @@ class Making:
         self._note_victims(memo)
         if any(need.has_others for need in due):
             self._times.append(now_ns)
-        if found and (end_s := next_end_s(self.attempts.snapshot.room_facts.failed_claims, self.wall_s)):
+        if found and (end_s := self._next_end_s()):
             self._times.append(now_ns + (end_s - self.wall_s) * _S)
         if due or self.failing:
             yield from self._look(due)
@@ -118,6 +118,12 @@ class Making:
                 frozenset(self._too_large),
             )
         )
+
+    def _next_end_s(self) -> int:
+        """When the next one of those ends for which pods take from nobody (wall clock); 0: there is none."""
+        facts = self.attempts.snapshot.room_facts
+        ends = (next_end_s(facts.failed_claims, self.wall_s), *facts.takers_wait.values())
+        return min((at_s for at_s in ends if at_s > self.wall_s), default=0)
 
     @property
     def _settings(self) -> RoomSettings:

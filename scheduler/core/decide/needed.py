@@ -16,6 +16,7 @@ from scheduler.core.decide.filing import obstacle
 from scheduler.core.groups.surplus import Surplus
 from scheduler.core.model.priority_order import order_members
 from scheduler.core.model.records import PodGroupRecord, PodRecord
+from scheduler.core.model.room import Bound
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.queues.accounts import Accounts, Use, over_limit, over_quota
 from scheduler.core.queues.use import is_fixed
@@ -41,14 +42,14 @@ def pod_need(pod: PodRecord, attempts: Attempts) -> Need | None:
     """What a pod alone needs, judged."""
     if not _may_start([pod], attempts) or not _is_ready(pod, attempts):
         return None
-    return Need(
+    need = Need(
         pods=(_by_plugins(pod),),
         queue=pod.queue,
         priority=pod.priority,
         is_fixed=is_fixed(pod, None),
         created=pod.created,
-        paused_until_s=_paused_until_s([pod], attempts),
     )
+    return _paused(need, [pod], attempts)
 
 
 def gang_need(key: Key, attempts: Attempts, served: Set[str] = _NOBODY) -> Need | None:
@@ -68,7 +69,7 @@ def gang_need(key: Key, attempts: Attempts, served: Set[str] = _NOBODY) -> Need 
         return member_need(first, group, attempts) if first is not None else None
     if not state.is_reachable(ready) or (not state.has_choice(ready) and not _may_start(state.needed(ready), attempts)):
         return None
-    return Need(
+    need = Need(
         pods=tuple(map(_by_plugins, ready)),
         group=group,
         quorum=state,
@@ -77,8 +78,8 @@ def gang_need(key: Key, attempts: Attempts, served: Set[str] = _NOBODY) -> Need 
         is_fixed=all(is_fixed(pod, group) for pod in ready),
         created=group.created,
         delay_ns=group.delay_ns,
-        paused_until_s=_paused_until_s(ready, attempts),
     )
+    return _paused(need, ready, attempts)
 
 
 def member_need(pod: PodRecord, group: PodGroupRecord, attempts: Attempts) -> Need | None:
@@ -86,7 +87,7 @@ def member_need(pod: PodRecord, group: PodGroupRecord, attempts: Attempts) -> Ne
     if not _is_ready(pod, attempts) or not _may_start([pod], attempts):
         return None
     members = attempts.snapshot.pods.members(group.namespace, group.name)
-    return Need(
+    need = Need(
         pods=(_by_plugins(pod),),
         group=group,
         queue=group.queue,
@@ -94,8 +95,8 @@ def member_need(pod: PodRecord, group: PodGroupRecord, attempts: Attempts) -> Ne
         is_fixed=is_fixed(pod, group),
         created=group.created,
         delay_ns=group.delay_ns,
-        paused_until_s=_paused_until_s([pod], attempts),
     )
+    return _paused(need, [pod], attempts)
 
 
 def _by_plugins(pod: PodRecord) -> PodRecord:
@@ -112,8 +113,14 @@ def _is_ready(pod: PodRecord, attempts: Attempts) -> bool:
     return obstacle(attempts.snapshot, pod, attempts.now_ns)[0] is None
 
 
-def _paused_until_s(pods: Sequence[PodRecord], attempts: Attempts) -> int:
-    return paused_until_s(pods, attempts.snapshot.room_facts.failed_claims, attempts.wall_s)
+def _paused(need: Need, pods: Sequence[PodRecord], attempts: Attempts) -> Need:
+    """The need with until when it takes from nobody, if it does. ``pods``: as they are judged."""
+    facts, wall_s = attempts.snapshot.room_facts, attempts.wall_s
+    until_s = paused_until_s(pods, facts.failed_claims, wall_s)
+    gave_up_s = facts.takers_wait.get(pods[0].namespace, 0)
+    if gave_up_s > max(until_s, wall_s):
+        return replace(need, paused_until_s=gave_up_s, paused_by=Bound.GIVEN_UP)
+    return replace(need, paused_until_s=until_s) if until_s else need
 
 
 def _may_start(pods: Sequence[PodRecord], attempts: Attempts) -> bool:

@@ -148,6 +148,8 @@ class Bound(enum.Enum):
     DELAY = "delay"
     #: One of its claims could not be bound, not long ago (claim_pause.py).
     CLAIMS = "claims"
+    #: Its namespace gave up what others were evicted for, again and again (takes.py).
+    GIVEN_UP = "given-up"
 
 
 class Method(enum.StrEnum):
@@ -209,7 +211,8 @@ class RoomFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the shell knows, and the rules of making room read: as in ``Trial`` (room/trial.py).
 
     ``version`` is another one whenever anything of it is. ``asked``: pods (UIDs) whose eviction was tried; None: all
-    victims count as such. ``failed_claims``: by the UID of the claim.
+    victims count as such. ``failed_claims``: by the UID of the claim. ``takers_wait``: namespaces that take from
+    nobody, and until when (wall clock).
     """
 
     version: int = 0
@@ -219,6 +222,7 @@ class RoomFacts(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, Mapping[str, str]] = {}
     evicted: Mapping[str, Evicted] = {}
     failed_claims: Mapping[str, FailedClaim] = {}
+    takers_wait: Mapping[str, int] = {}
     settings: RoomSettings = RoomSettings()
 
 

@@ -10,7 +10,7 @@ from scheduler.core.model.verdict import Code
 from scheduler.core.room.sifting import Sifted
 
 #: How far a search came before it was answered no.
-_FARTHEST: Final = (Bound.DELAY, Bound.CLAIMS, Bound.QUEUE, Bound.CANDIDATES, Bound.NODES, None)
+_FARTHEST: Final = (Bound.DELAY, Bound.CLAIMS, Bound.GIVEN_UP, Bound.QUEUE, Bound.CANDIDATES, Bound.NODES, None)
 
 
 def no_room(sifted: Sifted, bound: Bound | None, code: Code | None = None) -> NoRoom:

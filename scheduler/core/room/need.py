@@ -6,6 +6,7 @@ import msgspec
 
 from scheduler.core.groups.quorum import Quorum
 from scheduler.core.model.records import PodGroupRecord, PodRecord
+from scheduler.core.model.room import Bound
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,9 +15,9 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     ``group`` and ``quorum``: of a gang; ``quorum`` says how many of ``pods`` it needs. A pod alone, and one beyond its
     gang's minimum, has no ``quorum`` and is the only one. ``queue``, ``priority``, ``is_fixed`` (it can't be preempted
     itself): of all pods. ``created`` as the API server writes it, and ``delay_ns`` (``preemptionDelay``) from then on:
-    before that it takes from nobody. ``paused_until_s``: until when it takes from nobody for a claim that failed (wall
-    clock), 0: it may (claim_pause.py). ``others``: needs that are equal to it but for their pods, and come after it:
-    they may be searched for together.
+    before that it takes from nobody. ``paused_until_s``: until when it takes from nobody (wall clock), 0: it may; and
+    ``paused_by``: for a claim that failed (claim_pause.py), or for what its namespace gave up (takes.py). ``others``:
+    needs that are equal to it but for their pods, and come after it: they may be searched for together.
     """
 
     pods: tuple[PodRecord, ...]
@@ -28,6 +29,7 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
     created: str = ""
     delay_ns: int = 0
     paused_until_s: int = 0
+    paused_by: Bound = Bound.CLAIMS
     others: tuple[Need, ...] = ()
 
     @property

@@ -89,7 +89,7 @@ def _found(searching: _Searching, several: Ground, actions: Sequence[Action]) ->
     if delayed_s:
         return NoRoom(bound=Bound.DELAY, until_s=delayed_s)
     if need.paused_until_s:
-        return NoRoom(bound=Bound.CLAIMS, until_s=need.paused_until_s)
+        return NoRoom(bound=need.paused_by, until_s=need.paused_until_s)
     trial.residents.refresh(trial)
     refused: list[NoRoom] = []
     for action in actions:

@@ -13,7 +13,7 @@ import base64
 import binascii
 import uuid
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -31,7 +31,7 @@ MOST_TIMES: Final = 16
 #: A ConfigMap may have 1 MiB. Counted as it is sent, where the text is a string of JSON, and each quote is two bytes.
 MOST_BYTES: Final = 900 * 1024
 #: What a text has beside its intents and owners.
-_FRAME_BYTES: Final = 64
+FRAME_BYTES: Final = 64
 #: Numbers of JSON are exact below.
 _MOST: Final = 1 << 53
 _OTHER: Final = "="
@@ -40,10 +40,15 @@ _SHORT_CHARACTERS: Final = 22
 
 
 class Record(msgspec.Struct, frozen=True):
-    """``intents``: those decided first at the front. ``evicted``: owner -> when (wall clock), the oldest first."""
+    """``intents``: those decided first at the front. ``evicted``: owner -> when (wall clock), the oldest first.
+
+    ``waits``: namespaces that take from nobody, and until when (takes.py). Evictions and waits are part of a snapshot;
+    the scheduler has evictions in texts of their own (written_hour.py).
+    """
 
     intents: tuple[Intent, ...] = ()
     evicted: Mapping[str, tuple[int, ...]] = {}
+    waits: Mapping[str, int] = {}
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -91,10 +96,11 @@ class _Intent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 class _Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     intents: list[Any]
     evicted: dict[str, list[Any]]
+    waits: dict[str, Annotated[int, msgspec.Meta(ge=0, lt=_MOST)]] = {}
 
 
 _decoder: Final = msgspec.json.Decoder(_Text)
-_encode: Final = msgspec.json.Encoder(order="deterministic").encode
+encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Texts:
@@ -108,7 +114,7 @@ class Texts:
         """An intent's text, and the bytes that it takes as it is sent."""
         known = self._intents.get(intent.id)
         if known is None or known[0] is not intent:
-            text = _encode(_written_intent(intent))
+            text = encode(_written_intent(intent))
             known = self._intents[intent.id] = intent, text, sent_bytes(text) + 1
         return known[1:]
 
@@ -116,14 +122,14 @@ class Texts:
         """The same of evictions of one owner."""
         known = self._owners.get(owner)
         if known is None or known[0] != times:
-            text = _encode({short(owner): times})
+            text = encode({short(owner): times})
             known = self._owners[owner] = times, text[1:-1], sent_bytes(text)
         return known[1:]
 
-    def keep(self, record: Record) -> None:
-        """Forget what is not in this record."""
-        self._intents = {each.id: self._intents[each.id] for each in record.intents if each.id in self._intents}
-        self._owners = {owner: self._owners[owner] for owner in record.evicted if owner in self._owners}
+    def keep(self, intents: Iterable[Intent], owners: Set[str]) -> None:
+        """Forget all but these intents, and evictions of these owners."""
+        self._intents = {each.id: self._intents[each.id] for each in intents if each.id in self._intents}
+        self._owners = {owner: known for owner, known in self._owners.items() if owner in owners}
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -132,43 +138,14 @@ def written(record: Record, texts: Texts | None = None) -> str:
     texts = texts or Texts()
     intents = b",".join(texts.intent(intent)[0] for intent in record.intents)
     evicted = b",".join(sorted(texts.owner(owner, times)[0] for owner, times in record.evicted.items()))
-    return (b'{"evicted":{' + evicted + b'},"intents":[' + intents + b"]}").decode()
+    waits = b',"waits":' + encode(record.waits) if record.waits else b""
+    return (b'{"evicted":{' + evicted + b'},"intents":[' + intents + b"]" + waits + b"}").decode()
 
 
-def added(
-    record: Record,
-    intents: Sequence[Intent],
-    *,
-    now_s: int,
-    most_bytes: int = MOST_BYTES,
-    texts: Texts | None = None,
-) -> Record:
-    """The record with those of these intents that there is room for, in their order; each owner is evicted once more.
-
-    ``Record.intents`` says which they are: the others wait. Evictions that no longer count are taken out.
-    """
-    texts = texts or Texts()
-    evicted = {owner: left for owner, times in record.evicted.items() if (left := _counting(times, now_s))}
-    room = most_bytes - _FRAME_BYTES - sum(texts.intent(intent)[1] for intent in record.intents)
-    room -= sum(texts.owner(owner, times)[1] for owner, times in evicted.items())
-    kept = list(record.intents)
-    for intent in intents:
-        more = {owner: (*evicted.get(owner, ()), now_s)[-MOST_TIMES:] for owner in owners(intent)}
-        takes = texts.intent(intent)[1]
-        takes -= sum(texts.owner(owner, evicted[owner])[1] for owner in more if owner in evicted)
-        takes += sum(texts.owner(owner, times)[1] for owner, times in more.items())
-        if takes <= room:
-            room -= takes
-            kept.append(intent)
-            evicted |= more
-    return Record(tuple(kept), evicted)
-
-
-def without(record: Record, ids: Iterable[str], *, now_s: int) -> Record:
-    """The record without these intents, and without evictions that no longer count."""
+def without(record: Record, ids: Iterable[str]) -> Record:
+    """The record without these intents."""
     over = set(ids)
-    evicted = {owner: left for owner, times in record.evicted.items() if (left := _counting(times, now_s))}
-    return Record(tuple(intent for intent in record.intents if intent.id not in over), evicted)
+    return Record(tuple(intent for intent in record.intents if intent.id not in over), record.evicted)
 
 
 def owners(intent: Intent) -> list[str]:
@@ -242,7 +219,7 @@ def read(text: str | bytes) -> Reading:
         return Reading(Record(), (f"nothing can be read: {error}",))
     unread: list[str] = []
     intents = _intents(said.intents, unread)
-    return Reading(Record(intents, _evicted(said.evicted, unread)), tuple(unread))
+    return Reading(Record(intents, _evicted(said.evicted, unread), said.waits), tuple(unread))
 
 
 def _intents(said: list[Any], unread: list[str]) -> tuple[Intent, ...]:

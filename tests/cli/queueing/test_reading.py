@@ -12,7 +12,9 @@ from cli.queueing import reading
 from cli.queueing.pools import About
 from kube.client.resources import CONFIG_MAPS, QUEUES
 from scheduler.core.model.settings import Settings
-from scheduler.core.room.written import Record, written
+from scheduler.core.room import written_hour
+from scheduler.core.room.written import Record, Texts, written
+from scheduler.core.room.written_hour import KEY, PIECES, Hour, Piece, Taken
 from scheduler.settings import SchedulerSettings
 from simulator.world import WorldSettings
 from tests.conftest import AnyioBackend
@@ -35,7 +37,7 @@ async def test_the_record_of_evictions_is_that_of_the_scheduler_that_decides(poo
         for of in ("", "blue"):
             metadata = {"name": of or "default-queue", "labels": {names.NODE_POOL_LABEL: of} if of else {}}
             await world.api.create(QUEUES, {"metadata": metadata, "spec": {}})
-        await _create_record(world, f"{names.ROOM}-{pool}" if pool else names.ROOM)
+        await _create_record(world, f"-{pool}" if pool else "")
         await stage.create(world, stage.pod("plain"), _labelled(stage.pod("labelled")))
         await anyio.sleep(1.0)
         made: dict[str, tuple[bool, set[str]]] = {}
@@ -48,10 +50,13 @@ async def test_the_record_of_evictions_is_that_of_the_scheduler_that_decides(poo
         assert made == ({"plain": none, "labelled": has} if pool else {"plain": has, "labelled": none})
 
 
-async def _create_record(world: Any, name: str) -> None:
-    text = written(Record(evicted={"owner": (WALL_S - 10,)}))
-    record = {"metadata": {"name": name}, "data": {"room": text}}
-    await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
+async def _create_record(world: Any, suffix: str) -> None:
+    piece = Piece(Hour().at(WALL_S).number, {"team": Taken({"owner": (WALL_S - 10,)})})
+    at = f"{names.EVICTIONS}-{piece.number % PIECES}{suffix}"
+    texts = ((f"{names.ROOM}{suffix}", "room", written(Record())), (at, KEY, written_hour.written(piece, Texts())))
+    for name, key, text in texts:
+        record = {"metadata": {"name": name}, "data": {key: text}}
+        await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
 
 
 def _labelled(pod: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 from typing_extensions import override
 
@@ -25,6 +26,7 @@ from scheduler.core.model.plan import GiveUp, MakeRoom
 from scheduler.core.model.room import Action, Ended, Intent, Place, Victim
 from scheduler.core.model.settings import Settings
 from scheduler.core.room.written import Record, read
+from scheduler.core.room.written_hour import piece_names
 from scheduler.room.evicting import Evictor
 from scheduler.room.making import MakingRoom
 from scheduler.telemetry.observing import Answer, Evicts, Unobserved
@@ -138,9 +140,13 @@ class Stage:
         self.uids: dict[str, str] = {}
         #: Evictions of pods that were not on the record.
         self.unwritten: list[str] = []
+        #: Users that wrote ConfigMaps of the record, and which.
+        self.room_writes: list[tuple[str, str]] = []
         self.server.faults.on_answer.append(self._answered)
 
     def _answered(self, call: Call, code: int) -> None:
+        if is_write_of_room(call) and code < 300:
+            self.room_writes.append((call.user, name_of(call)))
         if call.subresource == "eviction" and code < 300 and call.name not in self._written_victims():
             self.unwritten.append(call.name)
 
@@ -230,16 +236,26 @@ class Stage:
         """Names of pods that were evicted, in order."""
         return [e.name for e in self.server.audit if e.subresource == "eviction" and e.code < 300]
 
-    def writes(self, user: str, resource: str) -> int:
-        """How many writes of a user were carried out."""
-        reads = {"get", "list", "watch"}
-        return sum(
-            e.user == user and e.resource == resource and e.verb not in reads and e.code < 300
-            for e in self.server.audit
-        )
+    def writes(self, user: str, name: str = names.ROOM) -> int:
+        """How many writes of a user to a ConfigMap were carried out."""
+        return self.room_writes.count((user, name))
+
+    def piece_writes(self, user: str) -> int:
+        """How many writes of evictions of the last hour."""
+        return sum(self.writes(user, name) for name in piece_names(None))
 
     async def drop_record(self) -> None:
         await self.api.delete(CONFIG_MAPS, names.ROOM, namespace=names.SYSTEM_NAMESPACE)
+
+
+def name_of(call: Call) -> str:
+    """The name of the object that a call is about."""
+    return call.name or str(msgspec.json.decode(call.body or b"{}")["metadata"]["name"])
+
+
+def is_write_of_room(call: Call) -> bool:
+    """Whether a call writes a ConfigMap of the record."""
+    return call.kind.plural == "configmaps" and call.verb in {"create", "patch"}
 
 
 def _kind(server: MemoryApiServer, plural: str) -> Any:

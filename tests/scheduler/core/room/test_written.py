@@ -15,7 +15,7 @@ from gpu.handover import PlannedDevice
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.room import Action, Evicted, Intent, Moved, Place, Victim
 from scheduler.core.room import written
-from scheduler.core.room.written import MOST_TIMES, Record, Texts, added, evictions, pods_of, read, without
+from scheduler.core.room.written import MOST_TIMES, Record, Texts, evictions, pods_of, read, without
 from tests.fuzzing import fuzzed
 from tests.whole import examples
 
@@ -175,48 +175,16 @@ def test_a_uid_takes_22_characters() -> None:
     assert written.short(given_uid.upper()) == f"={given_uid.upper()}"
 
 
-def test_what_does_not_fit_waits_and_what_comes_after_it_may_fit() -> None:
-    many = [intent("a-0"), intent("b-0", first=10, victims=400), intent("c-0", first=1000)]
-    found = added(Record(), many, now_s=NOW_S, most_bytes=1000)
-    assert [kept.id for kept in found.intents] == ["a-0", "c-0"]
-    assert sent(found) <= 1000
-    assert [kept.id for kept in added(found, [many[1]], now_s=NOW_S, most_bytes=1000).intents] == ["a-0", "c-0"]
+def test_evictions_count_for_an_hour() -> None:
+    record = Record(evicted={"job": (NOW_S, NOW_S + 60)})
+    assert evictions(record, now_s=NOW_S + 60) == {"job": Evicted(2, NOW_S + 60)}
+    assert evictions(record, now_s=NOW_S + 3600) == {"job": Evicted(1, NOW_S + 60)}
+    assert evictions(record, now_s=NOW_S + 3660) == {}
 
 
-@given(st.lists(st.integers(1, 40), max_size=12), st.integers(100, 6000))
-def test_the_bound_holds_exactly(victims: list[int], most_bytes: int) -> None:
-    many = [intent(f"i{at}", first=1 + at * 100, victims=count) for at, count in enumerate(victims)]
-    found = added(Record(), many, now_s=NOW_S, most_bytes=most_bytes)
-    assert sent(found) <= most_bytes
-
-
-@pytest.mark.parametrize(("members", "intents"), [(1, 3000), (8, 750), (64, 105)])
-def test_so_many_intents_fit(members: int, intents: int) -> None:
-    many = []
-    for at in range(intents):
-        first = intent(f"{uid(at * 1000)}-0", first=at * 1000, victims=members, owner=uid(at))
-        places = tuple(Place(uid(at * 1000 + 500 + each), "node-0001") for each in range(members))
-        many.append(msgspec.structs.replace(first, places=places))
-    assert len(added(Record(), many, now_s=NOW_S).intents) == intents
-
-
-def test_an_owner_is_evicted_once_by_an_intent_and_for_an_hour() -> None:
-    record = Record()
-    for at in range(20):
-        taken = intent(f"i{at}", first=1 + at * 10, victims=3, owner="job")
-        record = added(record, [taken], now_s=NOW_S + at * 60)
-    assert len(record.evicted["job"]) == MOST_TIMES
-    assert evictions(record, now_s=NOW_S + 19 * 60) == {"job": Evicted(16, NOW_S + 19 * 60)}
-    assert evictions(record, now_s=NOW_S + 3600 + 18 * 60) == {"job": Evicted(1, NOW_S + 19 * 60)}
-    assert evictions(record, now_s=NOW_S + 3600 + 19 * 60) == {}
-
-
-def test_what_is_over_goes_and_with_it_evictions_that_no_longer_count() -> None:
-    record = added(Record(), [intent("a-0"), intent("b-0", first=9)], now_s=NOW_S)
-    left = without(record, ["a-0", "x"], now_s=NOW_S + 10)
+def test_what_is_over_goes() -> None:
+    left = without(Record((intent("a-0"), intent("b-0", first=9))), ["a-0", "x"])
     assert [kept.id for kept in left.intents] == ["b-0"]
-    assert set(left.evicted) == {uid(2), uid(10)}
-    assert without(left, (), now_s=NOW_S + 3600).evicted == {}
 
 
 @pytest.mark.parametrize("amount", [-1, 2**53])
@@ -235,16 +203,14 @@ def test_what_is_kept_as_text_of_the_last_record_changes_nothing(records: list[R
     texts = Texts()
     for record in records:
         assert written.written(record, texts) == written.written(record)
-        more = added(record, record.intents, now_s=NOW_S, texts=texts)
-        assert more == added(record, record.intents, now_s=NOW_S)
-        texts.keep(record)
+        texts.keep(record.intents, record.evicted.keys())
 
 
 def test_what_stays_in_the_record_is_not_encoded_again() -> None:
     texts, stays = Texts(), intent()
     record = Record((stays,), {uid(7): (1, 2)})
     written.written(record, texts)
-    texts.keep(record)
+    texts.keep(record.intents, record.evicted.keys())
     before = texts.intent(stays)[0], texts.owner(uid(7), (1, 2))[0]
     written.written(Record((stays, intent("b-0", first=50)), {uid(7): (1, 2)}), texts)
     assert texts.intent(stays)[0] is before[0]
