@@ -101,6 +101,8 @@ def _room(options: SchedulerOptions) -> RoomSettings:
         every_ns=round(options.room_interval * _NS),
         leaving_ns=round(options.stuck_in_releasing_threshold * _NS),
         longest_grace_s=round(options.longest_victim_grace_period),
+        budgets=options.disruption_budgets,
+        budgets_percent=options.disruption_budgets_percent,
     )
 
 

@@ -11,7 +11,7 @@ from cli.settings.declaring import Setting
 from cli.settings.preferences import PreferenceOptions
 from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.pod_class import Term
-from scheduler.core.model.room import Method, RoomSettings
+from scheduler.core.model.room import Method, Respect, RoomSettings
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.queues import cron
 from scheduler.core.queues.cron import Cron
@@ -149,6 +149,20 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
     reclaim_resolve_method: Annotated[
         Method, Setting(help="which queue's reclaimMinRuntime protects a pod", kind=kinds.member(Method))
     ] = _ROOM.reclaim_method
+    disruption_budgets: Annotated[
+        Respect,
+        Setting(
+            help="whose pods PodDisruptionBudgets protect: all, or a share or the quota of each queue",
+            kind=kinds.member(Respect),
+        ),
+    ] = _ROOM.budgets
+    disruption_budgets_percent: Annotated[
+        int,
+        Setting(
+            help="of what a queue uses is protected by budgets, with --disruption-budgets=share",
+            kind=kinds.whole("PERCENT", least=0, most=100),
+        ),
+    ] = _ROOM.budgets_percent
     reclaimer_saturation_multiplier: Annotated[
         int,
         Setting(

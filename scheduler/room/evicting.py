@@ -5,7 +5,8 @@ named by its UID, so its successor of the same name is safe. Right before each r
 still due; it is evicted while one of them wants it, and each hears the answers. What the API server answers:
 
 - evicted, gone, or another pod by now: that was it.
-- 429 because of a PodDisruptionBudget: the pod is *refused*, first for 10 s, then doubled up to 10 min. A pod under
+- 429 because of a PodDisruptionBudget: the pod is deleted if budgets don't count for it (``--disruption-budgets``);
+  else it is *refused*, first for 10 s, then doubled up to 10 min. A pod under
   several budgets (500) is refused for 10 min at once. Then it is asked again, if it is still due.
 - Anything else: asked again with growing pauses. If the outcome is unknown, the pod is read first.
 """
@@ -52,7 +53,8 @@ ENDS: Final = frozenset({Answer.EVICTED, Answer.GONE, Answer.OTHER_POD, Answer.S
 class Wanted:
     """A pod that is to go. ``is_due`` is asked right before each request; ``told`` hears each answer.
 
-    ``asker``: who wants it. Several askers are asked and answered one by one.
+    ``asker``: who wants it. Several askers are asked and answered one by one. ``past_budgets``: it is deleted where a
+    budget forbids its eviction (``--disruption-budgets``).
     """
 
     uid: str
@@ -61,6 +63,7 @@ class Wanted:
     asker: str
     is_due: Callable[[], bool]
     told: Callable[[Answer], None]
+    past_budgets: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -237,11 +240,22 @@ class Evictor:
         uid = asking.uid
         self._sent[uid] += 1
         try:
-            await self._api.evict(asking.namespace, asking.name, uid=uid)
+            await self._evict(asking)
         finally:
             self._sent[uid] -= 1
             if not self._sent[uid]:
                 del self._sent[uid]
+
+    async def _evict(self, asking: _Asking) -> None:
+        """Evict a pod, or delete it where a budget forbids that and does not count. Raises ApiError."""
+        try:
+            await self._api.evict(asking.namespace, asking.name, uid=asking.uid)
+        except (TooManyRequests, ServerError) as error:
+            goes = any(wanted.past_budgets for wanted in asking.wanted.values())
+            if not goes or not self._refused_s(asking.uid, error):
+                raise
+            _log.info("it is deleted, as its queue has more than budgets protect: %s: %s", asking.place, error)
+            await self._api.delete(PODS, asking.name, namespace=asking.namespace, uid=asking.uid)
 
     async def _seen(self, asking: _Asking) -> Answer | None:
         """What became of a pod whose eviction was not answered clearly; None: it stays so far. Raises ApiError."""

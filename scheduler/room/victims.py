@@ -90,6 +90,7 @@ class Victims:
                 asker=_ASKER,
                 is_due=is_due,
                 told=told,
+                past_budgets=victim.past_budgets,
             )
         )
 

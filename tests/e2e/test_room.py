@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
+from kubernetes_asyncio.client import ApiException
 
 from scheduler.core.room.written import read
+from scheduler.core.room.written_hour import KEY, Hour, piece_names
 from tests.e2e.cluster import PATIENCE_S, Pod, Scene, eventually, pod, share
 from tests.e2e.conftest import SetScene
 from tools.cluster.deployment import SCHEDULER, Deployment
@@ -53,6 +56,23 @@ async def record(scene: Scene) -> Any:
     return reading.record
 
 
+async def hour(scene: Scene) -> Hour:
+    """Evictions of the last hour, as they are written."""
+    texts = list[str]()
+    for name in piece_names(None):
+        try:
+            found = await scene.core.read_namespaced_config_map(name, names.SYSTEM_NAMESPACE)
+        except ApiException as error:
+            if error.status != 404:
+                raise
+            texts.append("")
+        else:
+            texts.append(found.data[KEY])
+    read_hour, unread = Hour.of(texts)
+    assert not unread
+    return read_hour
+
+
 async def test_an_urgent_pod_runs_in_the_place_of_another_one(set_scene: SetScene, makes_room: Deployment) -> None:
     async with set_scene(["1x1x80GiB"]) as scene:
         await scene.create(pod("old", gpus=1))
@@ -72,7 +92,7 @@ async def test_an_urgent_pod_runs_in_the_place_of_another_one(set_scene: SetScen
             return not (await record(scene)).intents or None
 
         await eventually(is_over, "the intent to leave the record", within_s=PATIENCE_S)
-        assert (await record(scene)).evicted
+        assert (await hour(scene)).evicted(int(time.time()))
 
 
 async def test_a_whole_gpu_takes_the_shares_of_one(set_scene: SetScene, makes_room: Deployment) -> None:

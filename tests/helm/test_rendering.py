@@ -839,6 +839,20 @@ def test_each_node_pool_has_a_scheduler_with_what_its_entry_does_not_say_from_th
     assert [name for name in budgets if "scheduler" in name] == ["moorage-scheduler"]
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"scheduler": {"disruptionBudgets": "within-quota"}},
+        {"scheduler": {"pools": [{"value": "a", "disruptionBudgets": "share"}]}},
+    ],
+)
+def test_a_scheduler_may_delete_pods_only_where_budgets_do_not_protect_all(tmp_path: Path, values: Any) -> None:
+    name = "moorage-scheduler-past-budgets"
+    (rule,) = only(rendered(tmp_path, values), "ClusterRole", name)["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["pods"], ["delete"])
+    assert not [each for each in rendered(tmp_path, {}) if each["metadata"]["name"] == name]
+
+
 def test_schedulers_of_node_pools_may_use_what_is_their_own(tmp_path: Path) -> None:
     objects = rendered(tmp_path, {"scheduler": {"pools": [{"value": "a"}]}})
     rules = only(objects, "Role", "moorage-scheduler-pools")["rules"]

@@ -6,7 +6,7 @@ place that does not come about after all is no place, and nothing is charged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 
@@ -89,7 +89,12 @@ class Charging:
             nodes = {place.node for place in places}
             left = (victim for victim in still if victim.node in nodes)
             intent = self._intent(need, found.action, places, standing)
-            self._begin(need, msgspec.structs.replace(intent, victims=(*left, *map(self._victim, victims))))
+            self._begin(
+                need,
+                msgspec.structs.replace(
+                    intent, victims=(*left, *(self._victim(pod, found.past_budgets) for pod in victims))
+                ),
+            )
         return True
 
     def take_each(self, need: Need, found: Found) -> int:
@@ -125,7 +130,8 @@ class Charging:
             places.append(put)
         if victims:
             intent = self._intent(need, found.action, tuple(places), None)
-            self._begin(need, msgspec.structs.replace(intent, victims=tuple(map(self._victim, victims))))
+            going = tuple(self._victim(pod, found.past_budgets) for pod in victims)
+            self._begin(need, msgspec.structs.replace(intent, victims=going))
         return True
 
     def take_moves(self, need: Need, moves: Moves) -> bool:
@@ -243,10 +249,17 @@ class Charging:
         key = (group.namespace, group.name) if group is not None else None
         self.attempts.notes.say([place.pod_uid for place in intent.places], verdict, key)
 
-    def _victim(self, pod: PodRecord) -> Victim:
+    def _victim(self, pod: PodRecord, past_budgets: Set[str] = frozenset()) -> Victim:
         group = self.attempts.snapshot.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
         owner = group.uid if group is not None else pod.controller or pod.uid
-        return Victim(pod_uid=pod.uid, namespace=pod.namespace, name=pod.name, node=pod.node, owner=owner)
+        return Victim(
+            pod_uid=pod.uid,
+            namespace=pod.namespace,
+            name=pod.name,
+            node=pod.node,
+            owner=owner,
+            past_budgets=pod.uid in past_budgets,
+        )
 
     def _release(self, pods: Iterable[PodRecord]) -> None:
         for pod in pods:

@@ -41,13 +41,17 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
 
 class Victim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A pod that has to go. ``owner``: the UID that counts evictions: of its PodGroup, its maker, or its own."""
+    """A pod that has to go. ``owner``: the UID that counts evictions: of its PodGroup, its maker, or its own.
+
+    ``past_budgets``: it goes though a PodDisruptionBudget forbids it (``RoomSettings.budgets``).
+    """
 
     pod_uid: str
     namespace: str
     name: str
     node: str
     owner: str
+    past_budgets: bool = False
 
 
 class Moved(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -161,6 +165,17 @@ class Method(enum.StrEnum):
     QUEUE = "queue"
 
 
+class Respect(enum.StrEnum):
+    """Whose pods PodDisruptionBudgets protect from reclaim and preemption."""
+
+    #: All.
+    ALWAYS = "always"
+    #: Of a queue so much as is a percentage of what it uses.
+    SHARE = "share"
+    #: Of a queue so much as is within its quota.
+    WITHIN_QUOTA = "within-quota"
+
+
 class RoomSettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What an administrator may set about making room.
 
@@ -168,7 +183,7 @@ class RoomSettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     than 1,000 counts as that. ``preempt_min_ns``, ``reclaim_min_ns``: of queues that say nothing, nor any above them.
     ``every_ns``: so often room is looked for at most. ``leaving_ns``: for so long pods that are terminating are counted
     as gone (KAI's ``--stuck-in-releasing-threshold``). ``longest_grace_s``: a victim's own grace period counts up to
-    this: its holder looks for another place when it has not ended then.
+    this: its holder looks for another place when it has not ended then. ``budgets_percent``: with ``Respect.SHARE``.
     """
 
     multiplier_milli: int = 1_000
@@ -182,6 +197,8 @@ class RoomSettings(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     every_ns: int = 200_000_000
     leaving_ns: int = 120_000_000_000
     longest_grace_s: int = 600
+    budgets: Respect = Respect.ALWAYS
+    budgets_percent: int = 50
 
 
 class Budget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -236,11 +253,15 @@ class KeptPods(NamedTuple):
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """Room can be made: ``units`` have to go, and then the holders fit at ``places``."""
+    """Room can be made: ``units`` have to go, and then the holders fit at ``places``.
+
+    ``past_budgets``: pods (UIDs) of units for which PodDisruptionBudgets don't count.
+    """
 
     action: Action
     units: tuple[Unit, ...]
     places: tuple[Place, ...]
+    past_budgets: frozenset[str] = frozenset()
 
 
 class Moves(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,14 +7,16 @@ where one of them stays after all: the others take less then than they did with 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from scheduler.core.model.resources import NOTHING, Resources
+from scheduler.core.model.room import Respect
 from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.table import ResidentTable
+from scheduler.core.room.units import Resident
 
 
 class Gone(NamedTuple):
@@ -42,7 +44,7 @@ class Permits:
         lost = self.rules.permit(units, before.lost)
         if lost is None or self.budgets.forbid_nothing:
             return None if lost is None else Gone(lost, before.taken)
-        more = self.budgets.takes(pod for unit in units for pod in unit.pods)
+        more = self.budgets.takes(pod for unit in self._protected(units, before.lost) for pod in unit.pods)
         if more is None or not self.budgets.allow(before.taken, more):
             return None
         return Gone(lost, before.taken + more)
@@ -52,5 +54,15 @@ class Permits:
         unit, lost = self.table.at([row])[0], dict(gone.lost)
         for number in unit.leaf.path:
             lost[number] = lost.get(number, NOTHING).minus(unit.amounts)
-        more = None if self.budgets.forbid_nothing else self.budgets.takes(unit.pods)
+        if self.budgets.forbid_nothing or self.rules.settings.budgets is not Respect.ALWAYS:
+            return Gone(lost, gone.taken)  # nobody knows whether it was counted: then others may take less
+        more = self.budgets.takes(unit.pods)
         return Gone(lost, gone.taken - more if more else gone.taken)
+
+    def _protected(self, units: Sequence[Resident], before: Mapping[int, Resources]) -> Iterator[Resident]:
+        """Those for which budgets count, with what goes before each."""
+        lost = dict(before)
+        for unit in units:
+            if not self.rules.outgrows_budgets(unit.leaf, lost):
+                yield unit
+            self.rules.take(unit, lost)

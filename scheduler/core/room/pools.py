@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -15,18 +16,23 @@ from scheduler.core.room.rules import Rules
 from scheduler.core.room.sequence import in_queue
 from scheduler.core.room.table import ResidentTable
 
+_NONE: Final = Counter[int]()
 
-def by_budgets(table: ResidentTable, sequence: Int64s, budgets: Budgets) -> Int64s:
+
+def by_budgets(table: ResidentTable, sequence: Int64s, budgets: Budgets, rules: Rules) -> Int64s:
     """Those of a sequence that budgets allow together; a core of which surplus is left out stays as well."""
     if budgets.forbid_nothing:
         return sequence
-    taken, kept = Counter[int](), dict[int, None]()
+    taken, kept, lost = Counter[int](), dict[int, None](), dict[int, Resources]()
     for row in sequence.tolist():
         unit = table.residents[row]
-        more = budgets.takes(unit.pods) if unit is not None else None
-        if more is None or not budgets.allow(taken, more) or not kept.keys() >= set(table.surplus_of(row)):
+        if unit is None or not kept.keys() >= set(table.surplus_of(row)):
+            continue
+        more = _NONE if rules.outgrows_budgets(unit.leaf, lost) else budgets.takes(unit.pods)
+        if more is None or not budgets.allow(taken, more):
             continue
         taken += more
+        rules.take(unit, lost)
         kept[row] = None
     return np.array(list(kept), np.int64)
 

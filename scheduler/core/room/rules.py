@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.core.model.resources import NOTHING, Resources
-from scheduler.core.model.room import Action, RoomSettings
+from scheduler.core.model.room import Action, Respect, RoomSettings
 from scheduler.core.queues.accounts import Accounts, Use
 from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room.protection import parting
@@ -81,6 +81,16 @@ class Rules:
             after = self.kept[own].plus(self.claim.amounts)
             known = self._within[own] = _fits(after, self.accounts.tree.queues[own].record.quota)
         return known
+
+    def outgrows_budgets(self, leaf: TreeQueue, lost: Mapping[int, Resources]) -> bool:
+        """Whether a queue has more than PodDisruptionBudgets protect, with what it has lost before."""
+        settings, kept = self.settings, self.kept[leaf.number]
+        if settings.budgets is Respect.ALWAYS:
+            return False
+        most = leaf.record.quota
+        if settings.budgets is Respect.SHARE:
+            most = Resources(*(amount * settings.budgets_percent // 100 for amount in kept))
+        return not _fits(kept.minus(lost.get(leaf.number, NOTHING)), most)
 
     def take(self, victim: Resident, lost: dict[int, Resources]) -> None:
         """Count what the victim's queue and all above it lose."""

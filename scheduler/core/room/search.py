@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from scheduler.core.model.resources import Resources
 from scheduler.core.model.room import Action, Bound, Found, NoRoom, Place
 from scheduler.core.model.steps import Steps, ended
 from scheduler.core.model.verdict import Verdict
@@ -144,8 +145,19 @@ class _Searching:
     def _sets(self, allowed: Allowed) -> Sets:
         table, ground = self.ground.trial.residents, self.ground
         able = in_queue(table, allowed.sifted.able)
-        sequence = by_budgets(table, permitted(table, able, allowed.rules), ground.budgets)
+        sequence = by_budgets(table, permitted(table, able, allowed.rules), ground.budgets, allowed.rules)
         return Sets(ground, self.pricing, allowed.rules, sequence, able)
+
+    def _past_budgets(self, units: Sequence[Resident], rules: Rules) -> frozenset[str]:
+        """Pods of units for which budgets don't count, with what goes before each."""
+        if self.ground.budgets.forbid_nothing:
+            return frozenset()
+        lost, found = dict[int, Resources](), set[str]()
+        for unit in units:
+            if rules.outgrows_budgets(unit.leaf, lost):
+                found.update(unit.uids)
+            rules.take(unit, lost)
+        return frozenset(found)
 
     def _first_that_fits(self, searches: Iterable[Steps[_Rows]], rules: Rules) -> Steps[Found | None]:
         try:
@@ -155,7 +167,12 @@ class _Searching:
                     places = self.places_without(units, rules)
                     yield self.placing
                     if places is not None:
-                        return Found(action=rules.action, units=tuple(each.unit for each in units), places=places)
+                        return Found(
+                            action=rules.action,
+                            units=tuple(each.unit for each in units),
+                            places=places,
+                            past_budgets=self._past_budgets(units, rules),
+                        )
         except _TooLong:
             pass
         return None
@@ -170,7 +187,7 @@ class _Searching:
         yield self._asked_for(sets, allowed)
         for largest_first in (False, True):
             sizes = by_size(table, allowed.sifted.able, rules, largest_first=largest_first)
-            yield self._tried(by_budgets(table, sizes, self.ground.budgets), rules)
+            yield self._tried(by_budgets(table, sizes, self.ground.budgets, rules), rules)
 
     def _asked_for(self, sets: Sets, allowed: Allowed) -> Steps[_Rows]:
         """What the placer says is enough: out of the sequence; where few go, also of those who cost least."""
@@ -181,7 +198,7 @@ class _Searching:
         if sum(len(unit.pods) for unit in self._units(found)) > FEW or 2 * self.placed > MOST_PLACED:
             return [found]
         cheap = by_cost(self.ground.trial.residents, allowed.sifted.able, sets.rules, self.pricing)
-        cheap = by_budgets(self.ground.trial.residents, cheap, self.ground.budgets)
+        cheap = by_budgets(self.ground.trial.residents, cheap, self.ground.budgets, sets.rules)
         return sets.best_first([found, *(yield from self._tried(cheap, sets.rules))])
 
     def _with_more(self, sets: Sets) -> Steps[_Rows]:

@@ -91,6 +91,8 @@ class _Intent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     places: tuple[_Place, ...]
     victims: tuple[_Victim, ...]
     moved: tuple[_Moved, ...] = ()
+    #: Which of the victims go past budgets, by their places.
+    past_budgets: tuple[int, ...] = ()
 
 
 class _Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -195,6 +197,7 @@ def _written_intent(intent: Intent) -> _Intent:
             )
             for each in intent.moved
         ),
+        past_budgets=tuple(at for at, victim in enumerate(intent.victims) if victim.past_budgets),
     )
 
 
@@ -259,6 +262,9 @@ def _intent(said: _Intent) -> Intent:
         raise ValueError("places: at least one is needed")
     if not 0 <= said.number < _MOST:
         raise ValueError(f"number: {said.number}; allowed: 0 and above, below 2^53")
+    past = set(said.past_budgets)
+    if not past <= set(range(len(said.victims))):
+        raise ValueError(f"past_budgets: {said.past_budgets!r:.80}; allowed: places of victims")
     return Intent(
         id=said.id,
         action=said.action,
@@ -266,7 +272,7 @@ def _intent(said: _Intent) -> Intent:
         pod_group=said.pod_group,
         number=said.number,
         places=tuple(map(_place, said.places)),
-        victims=tuple(map(_victim, said.victims)),
+        victims=tuple(_victim(each, past_budgets=at in past) for at, each in enumerate(said.victims)),
         moved=tuple(map(_moved, said.moved)),
     )
 
@@ -292,11 +298,16 @@ def _device(said: dict[str, Any]) -> PlannedDevice:
     return device
 
 
-def _victim(said: _Victim) -> Victim:
+def _victim(said: _Victim, *, past_budgets: bool) -> Victim:
     for field in ("namespace", "name", "node"):
         _require(getattr(said, field), f"victims: {field}")
     return Victim(
-        pod_uid=long(said.pod), namespace=said.namespace, name=said.name, node=said.node, owner=long(said.owner)
+        pod_uid=long(said.pod),
+        namespace=said.namespace,
+        name=said.name,
+        node=said.node,
+        owner=long(said.owner),
+        past_budgets=past_budgets,
     )
 
 

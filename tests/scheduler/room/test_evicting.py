@@ -70,7 +70,7 @@ class Stage:
         status = {"observedGeneration": 1, "disruptionsAllowed": allowed}
         await send(self.server.transport(), "PATCH", f"{BUDGETS}/{name}/status", {"status": status})
 
-    def ask(self, name: str, uid: str, asker: str = "") -> None:
+    def ask(self, name: str, uid: str, asker: str = "", *, past_budgets: bool = False) -> None:
         """Ask for a pod; what is told to other askers than the first has their name in place of the pod's."""
         key = asker or name
 
@@ -82,7 +82,17 @@ class Stage:
             return self.due[key]
 
         self.due.setdefault(key, True)
-        self.evictor.ask(Wanted(uid=uid, namespace=NS, name=name, asker=asker, is_due=is_due, told=told))
+        self.evictor.ask(
+            Wanted(
+                uid=uid,
+                namespace=NS,
+                name=name,
+                asker=asker,
+                is_due=is_due,
+                told=told,
+                past_budgets=past_budgets,
+            )
+        )
 
     def requests(self) -> list[Any]:
         return [entry for entry in self.server.audit if entry.subresource == "eviction"]
@@ -180,6 +190,24 @@ async def test_whoever_asks_while_a_request_is_on_its_way_hears_its_end_too() ->
         await anyio.sleep(60)
         assert sorted(name for name, answer, _ in at.told if answer is Answer.EVICTED) == ["other", "p"]
         assert not at.evictor.is_asking(uids["p"], "other")
+
+
+@pytest.mark.parametrize("budgets", [1, 2])
+async def test_a_pod_for_which_budgets_do_not_count_is_deleted_where_they_forbid_its_eviction(budgets: int) -> None:
+    async with stage() as at:
+        uids = await at.pods("p", "kept", "other")
+        for number in range(budgets):
+            await at.budget(f"b{number}", 0)
+        at.ask("p", uids["p"], past_budgets=True)
+        at.ask("other", "uid-of-a-pod-before", past_budgets=True)
+        at.ask("kept", uids["kept"])
+        await anyio.sleep(100)
+        assert ("p", Answer.EVICTED, 0) in at.told
+        assert {answer for name, answer, _ in at.told if name == "kept"} == {Answer.REFUSED}
+        assert [answer for name, answer, _ in at.told if name == "other"][-1] is Answer.OTHER_POD
+        deleted = [each.name for each in at.server.audit if (each.verb, each.resource) == ("delete", "pods")]
+        assert deleted.count("p") == 1
+        assert "kept" not in deleted
 
 
 async def test_a_pod_whose_budget_is_spent_is_asked_less_and_less_often_until_it_may_go() -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
+import numpy as np
 import pytest
 
 from scheduler.core.model.resources import Resources
-from scheduler.core.model.room import Action, Budget
+from scheduler.core.model.room import Action, Budget, Respect, RoomSettings
 from scheduler.core.queues.accounts import Use
 from scheduler.core.queues.tree import TreeQueue
-from scheduler.core.room.permits import Permits
+from scheduler.core.room.permits import NOBODY, Permits
+from scheduler.core.room.pools import by_budgets
 from scheduler.core.room.rules import Rules
 from tests.scheduler.core.objects import NANO, cluster, node, queue
 from tests.scheduler.core.room.scenes import running, trial_of, waiting
 
 
-def _permits(allowed: int) -> tuple[Permits, list[int]]:
+def _permits(allowed: int, **settings: Any) -> tuple[Permits, list[int]]:
     """Five pods of a queue that has two more GPUs than its share, all under one budget."""
     pods = [running(f"p{at}", "b", "n1", gpus=1) for at in range(5)]
     made = cluster(
@@ -27,7 +30,8 @@ def _permits(allowed: int) -> tuple[Permits, list[int]]:
     trial.residents.refresh(trial)
     leaf = trial.accounts.tree.leaf("a")
     assert isinstance(leaf, TreeQueue)
-    rules = Rules(Action.RECLAIM, trial.accounts, leaf, Use("a", Resources(0, 0, 2 * NANO), False), 50, trial.settings)
+    use = Use("a", Resources(0, 0, 2 * NANO), False)
+    rules = Rules(Action.RECLAIM, trial.accounts, leaf, use, 50, RoomSettings(**settings))
     return Permits(trial.residents, rules, trial.counted), [trial.residents.row_of[f"uid-p{at}"] for at in range(5)]
 
 
@@ -40,6 +44,31 @@ def test_as_many_go_one_by_one_as_all_at_once(allowed: int, go: int) -> None:
         for first in range(count):
             before = permits.go(rows[:first])
             assert before is None or permits.go(rows[first:count], before) == at_once
+
+
+@pytest.mark.parametrize(
+    ("settings", "go"),
+    [
+        ({}, 0),
+        ({"budgets": Respect.WITHIN_QUOTA}, 2),  # three of five are within the quota
+        ({"budgets": Respect.SHARE, "budgets_percent": 80}, 1),
+        ({"budgets": Respect.SHARE, "budgets_percent": 100}, 0),
+        ({"budgets": Respect.SHARE, "budgets_percent": 0}, 2),  # its share bounds what may go
+    ],
+)
+def test_budgets_protect_so_much_of_a_queue_as_the_administrator_says(settings: dict[str, Any], go: int) -> None:
+    permits, rows = _permits(0, **settings)
+    assert [permits.go(rows[:count]) is not None for count in range(4)] == [count <= go for count in range(4)]
+    assert permits.go(rows[go : go + 1], permits.go(rows[:go]) or NOBODY) is None
+    chosen = by_budgets(permits.table, np.array(rows), permits.budgets, permits.rules)
+    assert len(chosen) == go or settings.get("budgets_percent") == 0
+
+
+def test_who_stays_gives_nothing_back_of_a_budget_that_did_not_count() -> None:
+    permits, rows = _permits(1, budgets=Respect.WITHIN_QUOTA)
+    gone = permits.go(rows[:2])
+    assert gone is not None
+    assert permits.back(rows[0], gone).taken == Counter()
 
 
 def test_what_goes_takes_of_queues_and_budgets() -> None:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from scheduler.core.model.resources import Resources
-from scheduler.core.model.room import Action, Budget
+from scheduler.core.model.room import Action, Budget, RoomSettings
 from scheduler.core.queues.accounts import Use
+from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.counting import Counting
 from scheduler.core.room.pools import by_budgets, by_size, of_low_priority
@@ -40,8 +41,11 @@ def test_units_that_a_budget_does_not_allow_together_are_left_out_with_their_cor
     order = sorted(rows, key=lambda row: _names(trial, np.array([row]))[0] != "x")
     budget = Budget(namespace="ns", name="pdb", selector=(), allowed=1)
     labels: dict[str, dict[str, str]] = {f"uid-{name}": {} for name in ("x", "m0", "m1")}
-    assert _names(trial, by_budgets(trial.residents, np.array(order), Budgets((budget,), labels))) == ["x"]
-    assert len(by_budgets(trial.residents, np.array(order), Budgets((), {}))) == 3
+    leaf = trial.accounts.tree.leaf("a")
+    assert isinstance(leaf, TreeQueue)
+    rules = Rules(Action.RECLAIM, trial.accounts, leaf, Use("a", Resources(0, 0, 0)), 50, RoomSettings())
+    assert _names(trial, by_budgets(trial.residents, np.array(order), Budgets((budget,), labels), rules)) == ["x"]
+    assert len(by_budgets(trial.residents, np.array(order), Budgets((), {}), rules)) == 3
 
 
 @pytest.mark.parametrize(("needed", "pool"), [(1, ["low"]), (2, ["low", "mid"]), (3, ["low", "mid", "top"]), (9, 3)])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.model.room import Action, Bound, Budget, Evicted, Found, Kept, NoRoom
+from scheduler.core.model.room import Action, Bound, Budget, Evicted, Found, Kept, NoRoom, Respect, RoomSettings
 from scheduler.core.queues.accounts import Use
 from scheduler.core.room.bounds import least
 from scheduler.core.room.budgets import Budgets
@@ -361,6 +361,21 @@ def test_nobody_is_evicted_past_a_budget() -> None:
     assert _gone(_one()) == ["x"]
     assert _gone(_one(budgets=(budget,), labels=labels)) is None
     assert _gone(_one(budgets=(msgspec.structs.replace(budget, allowed=1),), labels=labels)) == ["x"]
+
+
+@pytest.mark.parametrize("respect", [Respect.WITHIN_QUOTA, Respect.SHARE])
+def test_a_budget_keeps_nobody_of_a_queue_that_has_more_than_budgets_protect(respect: Respect) -> None:
+    """The pod's queue has no quota: so it is evicted, and named as one that goes past budgets."""
+    budget = Budget(namespace="ns", name="pdb", selector=(), allowed=0)
+    given: dict[str, Any] = {"budgets": (budget,), "labels": {"uid-x": {"app": "x"}}}
+    found = _one(**given, settings=RoomSettings(budgets=respect))
+    assert _gone(found) == ["x"]
+    assert isinstance(found, Found)
+    assert found.past_budgets == {"uid-x"}
+    assert _gone(_one(**given, refused=frozenset({"uid-x"}), settings=RoomSettings(budgets=respect))) == ["x"]
+    kept = _one(**given, settings=RoomSettings())
+    assert isinstance(kept, NoRoom)
+    assert [each.why for each in kept.kept] == [Kept.BUDGET]
 
 
 def test_a_pod_that_was_evicted_not_long_ago_is_left_alone_for_a_while() -> None:

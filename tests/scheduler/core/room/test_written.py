@@ -33,7 +33,9 @@ _devices = st.builds(
 _places = st.builds(
     Place, _uids, _words, st.lists(_devices, max_size=2).map(tuple), st.lists(_words, max_size=2).map(tuple)
 )
-_victims = st.builds(Victim, pod_uid=_uids, namespace=_words, name=_words, node=_words, owner=_uids)
+_victims = st.builds(
+    Victim, pod_uid=_uids, namespace=_words, name=_words, node=_words, owner=_uids, past_budgets=st.booleans()
+)
 _amounts = st.integers(0, 2**40)
 _demands = st.builds(
     Demand,
@@ -74,6 +76,7 @@ _records = st.builds(
     Record,
     st.lists(_intents, max_size=4).filter(_is_one_record).map(tuple),
     st.dictionaries(_uids, _times, max_size=4),
+    st.dictionaries(_words, st.integers(0, 2 * NOW_S), max_size=3),
 )
 
 
@@ -149,6 +152,7 @@ GOOD = json.loads(written.written(Record((intent(),))))["intents"][0]
         ({"places": [["AAAAAAAAAAAAAAAAAAAAAQ", ""]]}, "node: it must not be empty"),
         ({"places": [["AAAAAAAAAAAAAAAAAAAAAQ", "n1", [{"group": "g", "nano": 0}]]]}, "nano is 0"),
         ({"places": [["AAAAAAAAAAAAAAAAAAAAAQ", "n1", [{"group": "g", "nano": 1, "new": 1}]]]}, "new is not known"),
+        ({"past_budgets": [1]}, "past_budgets: (1,)"),
         ({"victims": [["=", "team", "v", "n1", "=o"]]}, "is no UID"),
         ({"victims": [["AAAAAAAAAAAAAAAAAAAAAQ", "team", "v", "n1", "=o"]]}, "a pod is in it"),
     ],
