@@ -11,7 +11,8 @@ from simulator.checks.evicting import HEARSAY_S, ForOthers
 from simulator.checks.in_vain import InVain
 from simulator.checks.keptroom import KeptRoom
 from simulator.checks.limits import Limits
-from simulator.checks.standing import Record
+from simulator.checks.standing import Record, Standing
+from simulator.checks.takers import Takers
 from simulator.checks.taking import Taking
 from simulator.checks.writes import Write
 from simulator.facts import Json, PodFacts
@@ -44,7 +45,12 @@ class Intents:
         self._budgets = Budgets(live)
         self._taking = Taking(findings, limits, gangs, pods)
         self._in_vain = InVain(findings, self._record, nodes, self._late_s)
-        self._for_others = ForOthers(findings, self._record, limits, self._budgets, find, self._in_vain.evicted)
+        self._takers = Takers(findings, pods, live, self._late_s)
+        self._for_others = ForOthers(findings, self._record, limits, self._budgets, find, self._was_for)
+
+    def _was_for(self, standing: Standing) -> None:
+        self._in_vain.evicted(standing)
+        self._takers.evicted(standing)
 
     def _late_s(self, at_s: float) -> float:
         return HEARSAY_S + self._limits.lateness.at(at_s - self._findings.start_s)
@@ -84,6 +90,7 @@ class Intents:
         """Take a version of a pod. ``known``: the one before it; ``is_bound``: it was bound by this."""
         self._record.pod(pod, at_s)
         self._budgets.pod(pod, at_s)
+        self._takers.pod(pod, at_s)
         self._taking.pod(pod, at_s, is_there=pod.uid in self._live)
         self._in_vain.pod(known, pod, at_s, is_there=pod.uid in self._live, is_bound=is_bound)
         if is_bound and pod.is_ours:

@@ -85,9 +85,9 @@ async def test_records_of_evictions_of_all_pools_are_one() -> None:
                 record = {"metadata": {"name": each}, "data": {key: text}}
                 await world.api.create(CONFIG_MAPS, record, namespace=names.SYSTEM_NAMESPACE)
         found = await reading.read(world.api, now_ns=30 * 10**9)
-        record = written.read(found.room or "").record
-        assert record.evicted == {"owner": (10, 20), names.ROOM: (20,), f"{names.ROOM}-blue": (10,)}
-        assert record.waits == {"team": 40}
+        said = written.read(found.room or "").record
+        assert said.evicted == {"owner": (10, 20), names.ROOM: (20,), f"{names.ROOM}-blue": (10,)}
+        assert said.waits == {"team": 40}
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def deployed(plane: ControlPlane) -> Iterator[Deployment]:
 
 @pytest.fixture
 async def stage(plane: ControlPlane, deployed: Deployment) -> AsyncIterator[Scene]:
-    async with scene(plane, deployed, ["1x2x80GiB"]) as made:
+    async with scene(plane, "past-budgets", ["1x2x80GiB"]) as made:
         yield made
 
 

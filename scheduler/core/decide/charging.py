@@ -130,8 +130,8 @@ class Charging:
             places.append(put)
         if victims:
             intent = self._intent(need, found.action, tuple(places), None)
-            going = tuple(self._victim(pod, found.past_budgets) for pod in victims)
-            self._begin(need, msgspec.structs.replace(intent, victims=going))
+            asked = tuple(self._victim(pod, found.past_budgets) for pod in victims)
+            self._begin(need, msgspec.structs.replace(intent, victims=asked))
         return True
 
     def take_moves(self, need: Need, moves: Moves) -> bool:
