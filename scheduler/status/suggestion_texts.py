@@ -113,6 +113,12 @@ def gave_up_text(namespace: str, until_s: int) -> str:
     )
 
 
+def guarded_text(pods: int) -> str:
+    """Say in a pod's condition that budgets protect pods of others."""
+    what = "1 pod that could be evicted for it is" if pods == 1 else f"{pods} pods that could be evicted for it are"
+    return f"{what} protected by a PodDisruptionBudget, or the API server refused to evict it."
+
+
 def time_text(at_s: int) -> str:
     """A time of the wall clock, in UTC."""
     return datetime.datetime.fromtimestamp(at_s, datetime.UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -27,6 +27,7 @@ from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.priority_order import Rank, rank_alone
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.resources import Resources
+from scheduler.core.model.room import NoRoom
 from scheduler.core.model.verdict import Verdict
 from scheduler.core.nodes.ledger import Ledger
 from scheduler.core.nodes.pod_places import PodPlaces
@@ -150,6 +151,12 @@ class Backlog:
         if key in self.kept_off:
             self._wake_shape(key)  # the pod may come before the one that nodes are kept for
         self.said.join(pod.uid, shape)
+
+    def room_refused(self, uid: str, gang: Key | None) -> NoRoom | None:
+        """Why nobody was evicted for a pod, or its gang, when that was last looked for; None if nothing says so."""
+        shape, key = self._shape_of.get(uid), None if gang is None else (self.lines.line_of(gang) or gang)
+        refused = self.room.refused.get(key if shape is None else shape.key)
+        return None if refused is None else refused.answer
 
     def hold(self, uid: str, verdict: Verdict) -> None:
         """A pod alone waits for something else than room."""

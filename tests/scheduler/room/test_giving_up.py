@@ -1,4 +1,4 @@
-"""A tenant that has others evicted, deletes its pod and begins again: it waits longer each time, and nobody else does."""
+"""A tenant that has others evicted, deletes its pod and begins again: it waits longer each time, nobody else does."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ async def churn(world: World, *, seconds: int, groups: int) -> None:
     number = 0
     for _ in range(seconds // 10):
         mine = await there(world, GREEDY)
-        for name, phase in mine.items():
-            if phase == "Running":
-                await world.api.delete(PODS, name, namespace=GREEDY, grace_s=0)
-        for _ in range(groups - sum(phase == "Pending" for phase in mine.values())):
-            number += 1
-            await put(world, urgent(f"h{number}"))
+        for name in [name for name, phase in mine.items() if phase == "Running"]:
+            await world.api.delete(PODS, name, namespace=GREEDY, grace_s=0)
+            del mine[name]
         for at in range(8 - len(await there(world, TEAM))):  # the others' controller makes theirs again
             number += 1
             await create(world, pod(f"v{number}-{at}", gpus=1))
-        await settle(10)
+        await settle(5)
+        for _ in range(groups - len(mine)):
+            number += 1
+            await put(world, urgent(f"h{number}"))
+        await settle(5)
 
 
 @pytest.mark.parametrize("groups", [1, 3])
