@@ -32,7 +32,7 @@ class Shares:
         self._total = sum(self.used.values())
 
     def may_have(self, namespace: str, more: int) -> bool:
-        """Whether a namespace may have so many bytes more."""
+        """Whether a namespace may have this number of bytes more."""
         mine = self.used.get(namespace, 0)
         left = self.most - (self._total - mine)
         return mine + more <= left and SHARE[1] * (mine + more) * self.most <= SHARE[0] * left * left

@@ -22,7 +22,7 @@ from scheduler.core.room.written_hour import Hour, Piece, Take, Taken
 
 #: A take whose holders are all there after this time is kept.
 KEPT_S: Final = 600
-#: So many more given up than kept are free.
+#: Takes that a namespace may give up beyond those that it keeps, without a wait.
 _FREE: Final = 1
 _FIRST_S: Final = 30
 _LONGEST_S: Final = 600
