@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final
@@ -34,6 +34,8 @@ from scheduler.telemetry.observing import Answer
 _log: Final = logging.getLogger(__name__)
 
 SIDE_BY_SIDE: Final = 16
+#: The most of them for pods of one namespace: the API server may take 10 s for an answer about a pod that was replaced.
+OF_NAMESPACE: Final = 8
 FIRST_REFUSAL_S: Final = 10.0
 LONGEST_REFUSAL_S: Final = 600.0
 _FIRST_PAUSE_S: Final = 0.2
@@ -126,6 +128,10 @@ class Evictor:
         #: Requests without an answer by pod (UID), and the pods whose last one may have been carried out.
         self._sent: Counter[str] = Counter()
         self._unclear: set[str] = set()
+        #: Requests that were begun, by namespace; what waits until one of its namespace has ended, and what may follow.
+        self._begun: Counter[str] = Counter()
+        self._held: dict[str, deque[tuple[int, _Asking]]] = {}
+        self._following: deque[_Asking] = deque()
         self._news = Signal()
         self.on_refused: Callable[[str, bool], None] = _ignore
 
@@ -171,6 +177,8 @@ class Evictor:
 
     async def _next(self) -> _Asking | None:
         """The first whose time has come; None if there may be another one to wait for."""
+        if self._following:
+            return self._following.popleft()
         if not self._due:
             await self._news.wait()
             return None
@@ -180,7 +188,30 @@ class Evictor:
                 await self._news.wait()
             return None
         _, order, asking = heapq.heappop(self._due)
-        return asking if self._asking.get(asking.uid) is asking and asking.turn == order else None
+        if not self._has_turn(asking, order):
+            return None
+        if self._begun[asking.namespace] >= OF_NAMESPACE:
+            self._held.setdefault(asking.namespace, deque()).append((order, asking))
+            return None
+        self._begun[asking.namespace] += 1
+        return asking
+
+    def _has_turn(self, asking: _Asking, order: int) -> bool:
+        return self._asking.get(asking.uid) is asking and asking.turn == order
+
+    def _ended(self, namespace: str) -> None:
+        """A request of a namespace has ended: the next one that waits for that follows in its place."""
+        held = self._held.get(namespace, deque())
+        while held:
+            order, asking = held.popleft()
+            if self._has_turn(asking, order):
+                self._following.append(asking)
+                self._news.set()
+                return
+        self._held.pop(namespace, None)
+        self._begun[namespace] -= 1
+        if not self._begun[namespace]:
+            del self._begun[namespace]
 
     async def _begin(self, asking: _Asking, tasks: TaskGroup, limiter: anyio.CapacityLimiter) -> None:
         borrower = object()  # two requests for one pod may be on their way
@@ -211,6 +242,7 @@ class Evictor:
             self._again(asking, Answer.FAILED)
         finally:
             limiter.release_on_behalf_of(borrower)
+            self._ended(asking.namespace)
 
     async def _has_its_turn(self, asking: _Asking) -> bool:
         """Whether to ask now. One that is spared takes nobody's turn; one that waited for its turn is judged again."""

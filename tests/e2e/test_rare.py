@@ -30,6 +30,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
 from scheduler.core.queues.use_over_time import UsePeriod
 from scheduler.core.room.written import Record
+from scheduler.core.room.written_hour import PIECES, Hour, Piece, Taken
 from scheduler.room.record import RoomRecord, Wrote
 from scheduler.upkeep.queue_use import QueueUse
 from scheduler.watch.cache import Cache
@@ -340,7 +341,8 @@ async def test_the_scheduler_may_keep_who_is_evicted_for_whom_and_follow_budgets
         record, cache = RoomRecord(api), Cache(Cluster(Settings()))
         await record.read()
         for evicted in ({"owner": (1,)}, {"owner": (1, 2)}):  # it is created, then patched
-            assert await record.write(Record(evicted=evicted), {}) is Wrote.WRITTEN
+            hour = Hour(tuple(Piece(at, {"team": Taken(evicted)}) for at in range(PIECES)))
+            assert await record.write(Record(evicted=evicted), hour, {}) is Wrote.WRITTEN
         async with anyio.create_task_group() as tasks:
             await tasks.start(Secondary(api, (budgets(cache),), rng=random.Random(1)).run)
 

@@ -47,18 +47,18 @@ class Stage:
     def now_s(self) -> float:
         return anyio.current_time() - self._began
 
-    async def pods(self, *names: str, is_running: bool = True) -> dict[str, str]:
+    async def pods(self, *names: str, is_running: bool = True, namespace: str = NS) -> dict[str, str]:
         """Make pods; their UIDs by name."""
         uids = {}
         for name in names:
             spec = {"nodeName": "n1", "containers": [{"name": "main", "image": "i"}]}
             made = await self.api.create(
-                PODS, {"metadata": {"name": name, "labels": {"app": "a"}}, "spec": spec}, namespace=NS
+                PODS, {"metadata": {"name": name, "labels": {"app": "a"}}, "spec": spec}, namespace=namespace
             )
             uids[name] = made.metadata.uid
             if is_running:
                 status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-                await self.api.patch(PODS, name, {"status": status}, namespace=NS, subresource="status")
+                await self.api.patch(PODS, name, {"status": status}, namespace=namespace, subresource="status")
         return uids
 
     async def budget(self, name: str, allowed: int) -> None:
@@ -70,7 +70,7 @@ class Stage:
         status = {"observedGeneration": 1, "disruptionsAllowed": allowed}
         await send(self.server.transport(), "PATCH", f"{BUDGETS}/{name}/status", {"status": status})
 
-    def ask(self, name: str, uid: str, asker: str = "", *, past_budgets: bool = False) -> None:
+    def ask(self, name: str, uid: str, asker: str = "", *, past_budgets: bool = False, namespace: str = NS) -> None:
         """Ask for a pod; what is told to other askers than the first has their name in place of the pod's."""
         key = asker or name
 
@@ -85,7 +85,7 @@ class Stage:
         self.evictor.ask(
             Wanted(
                 uid=uid,
-                namespace=NS,
+                namespace=namespace,
                 name=name,
                 asker=asker,
                 is_due=is_due,
@@ -361,6 +361,24 @@ async def test_so_many_at_once_and_then_so_many_a_second() -> None:
         await anyio.sleep(2)
         assert len(at.told) == 40
         assert [name for name, _, _ in at.told] == [f"p{i}" for i in range(40)]
+
+
+async def test_pods_of_one_namespace_that_are_not_answered_keep_no_other_namespace_waiting() -> None:
+    async with stage() as at:
+        names = [f"p{number}" for number in range(30)]
+        uids = await at.pods(*names)
+        other = await at.pods("other", namespace="another")
+        at.server.faults.on_request.append(
+            lambda call: Fault(delay_s=10.0) if call.subresource == "eviction" and call.namespace == NS else None
+        )
+        for name in names:
+            at.ask(name, uids[name])
+        await anyio.sleep(1)
+        at.ask("other", other["other"], namespace="another")
+        await anyio.sleep(1)
+        assert [name for name, _, _ in at.told] == ["other"]
+        await anyio.sleep(60)
+        assert {name for name, answer, _ in at.told if answer is Answer.EVICTED} == {"other", *names}
 
 
 async def test_so_many_side_by_side() -> None:
