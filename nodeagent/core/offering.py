@@ -155,7 +155,7 @@ class Offering:
         ]
 
     def _put(self, uuid: str, health: Health) -> None:
-        if health == Health() or (health.is_well and not health.ill_at_ns and not health.lost_looks):
+        if health.is_well and not health.ill_at_ns and not health.lost_looks:
             self._health.pop(uuid, None)
         else:
             self._health[uuid] = health

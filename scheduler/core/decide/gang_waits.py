@@ -131,7 +131,6 @@ class GangWaits:
 
         ``are_put_off``: some were left to the next decision, and have their turn soon.
         """
-        self.is_kept_off = True
         if are_put_off:
             self.wake_at(self.attempts.now_ns + _SOON_NS)
         off = self.attempts.kept.off_of(self.group.queue, use, self.key)

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import pytest
 
 from gpu.reservation import Reservation
-from nodeagent.core.caps import caps, tenancies
+from nodeagent.core.caps import Tenancy, caps, tenancies
 from nodeagent.core.formerdevices import FormerDevices, with_former
 from nodeagent.core.judging import Key
 from tests.nodeagent.core.test_caps import OTHER, POD, entry, reservation
@@ -55,6 +56,12 @@ def test_of_two_caps_of_a_pod_on_a_device_the_larger_counts() -> None:
     before = [one(POD, A, 1000, uid="r1"), one(POD, B, 2000, uid="r2")]
     swapped = [one(POD, B, 1000, uid="r1"), one(POD, A, 2000, uid="r2")]
     assert after(before, swapped) == {(POD, A): 2000, (POD, B): 2000}
+
+
+@pytest.mark.parametrize(("now", "before", "found"), [(1, 2, 2), (2, 1, 2), (0, 2, 0), (2, 0, 2), (0, 0, 0)])
+def test_of_two_caps_the_larger_counts_and_none_stays_none(now: int, before: int, found: int) -> None:
+    first, other = (Tenancy(POD, "team/p", A, 1, cap_mib=mib) for mib in (now, before))
+    assert [each.cap_mib for each in with_former([first], [other])] == [found]
 
 
 def test_no_cap_is_made_of_a_device_where_the_pod_has_none_now() -> None:

@@ -142,6 +142,13 @@ def test_a_dry_run_says_what_it_would_do_once_a_minute() -> None:
     assert not found[-1].history.leaving
 
 
+def test_a_dry_run_that_has_spoken_of_one_pod_still_speaks_of_the_next_one_on_its_device() -> None:
+    first, other = process(7, 2000), process(8, 2000, "pod-b")
+    caps = {("pod-a", CARD): 1000, ("pod-b", CARD): 1000}
+    found = looks([[device(first)], [device(first)], [device(first, other)], [device(first, other)]], caps, Rules())
+    assert ended(found) == [[], [7], [], [8]]
+
+
 def test_a_device_with_memory_that_is_not_known_is_not_judged() -> None:
     odd = device(process(6, None, "pod-b"), process(7, 2000))
     plain = device(process(8, 2000, "pod-c"), uuid="GPU-2")

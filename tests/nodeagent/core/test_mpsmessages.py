@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from nodeagent.core.messages import Frames, MalformedMessage
 from nodeagent.core.mps import Wanted
-from nodeagent.core.mpsmessages import MOST_TENANTS, Report, read_report, read_wanted, write_report, write_wanted
+from nodeagent.core.mpsmessages import (
+    _MOST_MIB,
+    MOST_TENANTS,
+    Report,
+    read_report,
+    read_wanted,
+    write_report,
+    write_wanted,
+)
 from nodeagent.core.mpssteps import Held
 from tests.nodeagent.core.test_mps import GPU, POD
 
@@ -30,6 +38,12 @@ def test_what_is_written_is_read() -> None:
         Report(gone=(GPU,)),
     ):
         assert read_report(body(write_report(report))) == report
+
+
+@pytest.mark.parametrize(("mib", "percent"), [(0, 1), (0, 100), (1, 1), (_MOST_MIB, 100)])
+def test_the_least_and_the_most_that_a_tenant_may_have_are_read(mib: int, percent: int) -> None:
+    wanted = Wanted(POD, GPU, mib, percent)
+    assert read_wanted(body(write_wanted([wanted]))) == (wanted,)
 
 
 @pytest.mark.parametrize(

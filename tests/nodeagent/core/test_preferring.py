@@ -84,6 +84,13 @@ def test_exclusive_devices(left: str, included: str, size: int, wanted: Sequence
     assert found == chosen
 
 
+def test_the_rest_of_a_request_goes_to_the_smallest_island_that_has_enough_for_it() -> None:
+    six = all_of(a=0, b=0, c=0, d=0, e=0, f=0)
+    places = {each: (island, 0) for island, devices in enumerate(("abc", "de", "f")) for each in devices}
+    assert preferred(list("abcdef"), [], 4, devices=six, places=places) == list("abcf")
+    assert preferred(list("abcdef"), [], 5, devices=six, places=places) == list("abcde")
+
+
 def test_within_an_island_one_numa_node_is_filled() -> None:
     places = {"a": (0, 0), "b": (0, 1), "c": (0, 1), "d": (0, 0)}
     assert preferred(list("abc"), [], 2, devices=FOUR, places=places) == ["b", "c"]

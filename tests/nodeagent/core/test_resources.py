@@ -148,7 +148,8 @@ def test_slices_of_one_profile_are_offered_as_gpus_with_single_and_whole_cards_w
     assert offered(single, [card(1, has_mig=True)], slices) == {"nvidia.com/gpu": [(one.uuid, 0) for one in slices]}
     assert offered(single) == {"nvidia.com/gpu": [(uuid(0), 0), (uuid(1), 0)]}
     assert refused(single, MIG, slices) == ["flags.migStrategy"]
-    assert refused(single, [card(1, has_mig=True)], SLICES) == ["flags.migStrategy"]
+    for of_profiles in (SLICES, [part(1, 0, "1g.10gb"), part(1, 1, "3g.40gb")]):
+        assert refused(single, [card(1, has_mig=True)], of_profiles) == ["flags.migStrategy"]
 
 
 def test_slices_can_be_renamed_and_replicated() -> None:

@@ -52,6 +52,15 @@ def test_files_of_the_source_systems_are_read_as_they_are(text: str, renames: li
     assert [(one.rename, one.replicas, one.devices) for one in settings(text).entries] == renames
 
 
+@pytest.mark.parametrize(("renames", "fails"), [(False, False), (True, False), (False, True), (True, True)])
+def test_each_switch_of_time_slicing_is_read_by_itself(renames: bool, fails: bool) -> None:
+    switches = {"renameByDefault": renames, "failRequestsGreaterThanOne": fails}
+    slicing = {**switches, "resources": [{"name": "nvidia.com/gpu", "replicas": 2}]}
+    found = settings(yaml.safe_dump({"version": "v1", "sharing": {"timeSlicing": slicing}}))
+    assert found.fail_requests_greater_than_one is fails
+    assert [entry.rename for entry in found.entries] == ["nvidia.com/gpu.shared" if renames else "nvidia.com/gpu"]
+
+
 def test_iktos_entries_name_gpus_and_mig_profiles() -> None:
     found = settings("resourceConfig: gpu:sharedgpu:4,mig-3g.20gb:small:2, mig-1g.10gb+me:gpu:1").entries
     assert [(one.name, one.rename, one.replicas) for one in found] == [
@@ -75,6 +84,12 @@ flags:
     assert found.deliveries == {Delivery.VOLUME_MOUNTS}
     assert found.id_strategy is IdStrategy.INDEX
     assert found.policy is Policy.PACKED
+
+
+def test_a_cdi_file_is_needed_where_devices_are_given_by_its_names() -> None:
+    text = "flags: {plugin: {deviceListStrategy: [envvar, volume-mounts, cdi-annotations, cdi-cri]}}"
+    needing = {each for each in settings(text).deliveries if each.is_cdi}
+    assert needing == {Delivery.CDI_ANNOTATIONS, Delivery.CDI_CRI}
 
 
 def test_the_environment_of_clearmls_gpu_operator_is_read() -> None:

@@ -51,6 +51,14 @@ def test_use_is_of_the_share_up_to_the_next_step(used: tuple[tuple[int | None, i
     assert after(look(0, *used)).uses(0) == {KEY: use}
 
 
+def test_a_device_that_could_not_be_read_keeps_what_is_known_of_its_tenants_and_hides_no_others() -> None:
+    other = Tenancy("pod-a", "team/p", "GPU-2", 250_000_000, asked_mib=1000)
+    unknown = Tenancy("pod-a", "team/p", "GPU-3", 250_000_000, asked_mib=1000)
+    using = after(look(0, (300, 10)))
+    using = using.after(look(0, (50, 1), device="GPU-2"), [unknown, QUARTER, other])
+    assert using.uses(0) == {KEY: Use(30, 40), other.key: Use(5, 5)}
+
+
 def test_memory_is_the_peak_and_sm_the_mean_of_five_minutes() -> None:
     samples = [
         look(second * SECOND, (900 if second == 10 else 100, 25 if second < 100 else 0)) for second in range(300)

@@ -169,9 +169,10 @@ def test_an_old_slice_is_left_out_where_a_new_one_lies_or_the_driver_refuses_it(
 
 def test_the_driver_refuses_to_destroy_a_slice() -> None:
     carving = failed(under_way("1g@0", to=("2g@0",)), Destroy(present("1g@0")), "In use by another client")
-    assert on(carving, seen("1g@0")).outcome == Outcome(
-        "a", State.FAILED, "destroy 1g.10gb at 0: In use by another client"
-    )
+    refused = Outcome("a", State.FAILED, "destroy 1g.10gb at 0: In use by another client")
+    assert on(carving, seen("1g@0")).outcome == refused
+    # That it is withdrawn meanwhile does not hide what became of it.
+    assert step(carving, None, seen("1g@0"), 100 * SECOND_NS).outcome == refused
 
 
 def test_a_slice_that_is_used_between_two_cuts_is_not_destroyed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import product
 from random import Random
@@ -182,13 +183,31 @@ def test_whatever_starts_keeps_to_what_the_gang_and_each_subgroup_ask(seed: int)
         for number in range(rng.randint(1, 3))
     ]
     made = cluster(TREE, *nodes, pod_group("g", minimum, **spec), *members)
-    places = {placed.name: placed.node for placed in placements(made.decide(0).entries)}
+    entries = made.decide(0).entries
+    places = {placed.name: placed.node for placed in placements(entries)}
+    if places:
+        started = Counter(placed.name.partition("-")[0] for placed in placements(entries[:1]))
+        least = {each["name"]: each["minMember"] for each in spec["subGroups"]}
+        needed = sorted(least[name] for name in started)
+        assert all(count >= least[name] for name, count in started.items())
+        assert len(started) == spec.get("minSubGroup", len(names))
+        assert started.total() == max(minimum or 0, sum(needed)), "a subgroup that failed keeps no place"
     of = {each.metadata.name: each for each in nodes}
     for name in ["", *names]:
         depth = ["", *LABELS].index(levels[name])
         inside = {_path(of[on], depth) for each, on in places.items() if each.startswith(name)}
         assert len(inside) <= 1
         assert None not in inside
+
+
+@pytest.mark.parametrize(("fails", "starts"), ["ab", "ba"])
+def test_a_subgroup_that_fits_in_part_keeps_no_place_when_another_one_starts(fails: str, starts: str) -> None:
+    subgroups = [{"name": name, "minMember": 2} for name in "ab"]
+    spec: dict[str, Any] = {"subGroups": subgroups, "minSubGroup": 1, **_constraint("rack")}
+    members = [pod(f"{fails}{n}", gpus=gpus, group="g", subgroup=fails) for n, gpus in enumerate((4, 4))]
+    members += [pod(f"{starts}{n}", gpus=1, group="g", subgroup=starts) for n in range(2)]
+    made = cluster(TREE, node("n", gpus=5, labels={"zone": "z", "rack": "r"}), pod_group("g", None, **spec), *members)
+    assert [placed.name for placed in placements(made.decide(0).entries[:1])] == [f"{starts}0", f"{starts}1"]
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -10,7 +10,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decide.allowance import LIMITS, Limits
 from scheduler.core.model.plan import placements
 from scheduler.core.model.settings import Settings
-from scheduler.core.model.verdict import Code
+from scheduler.core.model.verdict import Code, Verdict
 from tests.scheduler.core.nodes.mounting import mounting, told
 from tests.scheduler.core.objects import (
     Fed,
@@ -160,3 +160,18 @@ def test_a_gang_that_is_held_back_starts_when_a_node_with_larger_cards_comes() -
     assert placed(made, 1) == []
     feed(made, node("large", 1, mem_mib=80_000))
     assert placed(made, 2) == ["m0", "m1", "m2"]
+
+
+@pytest.mark.parametrize(("members", "starts"), [(86, True), (87, False)])
+def test_after_a_large_start_has_failed_no_other_large_one_is_tried_at_once(members: int, starts: bool) -> None:
+    """Large is what costs more than 5,000 operations: 55 for each member of one class, and 230."""
+    failing = [pod(f"f{number}", gpus=1, group="failing", priority=9) for number in range(1_000)]
+    others = [pod(f"o{number}", cpu="1m", group="other") for number in range(members)]
+    made = cluster(node(gpus=0), pod_group("failing", 1_000), *failing, pod_group("other", members), *others)
+    plan = made.decide(0)
+    assert len(list(placements(plan.entries))) == (members if starts else 0)
+    if not starts:
+        assert made.backlog.said.verdict("uid-o0") == Verdict(code=Code.WAITS_FOR_TURN, required=members)
+        assert plan.wake_at_ns is not None
+        later = made.decide(plan.wake_at_ns)
+        assert len(list(placements(later.entries))) == members

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler.core.decide.start_parts import StartParts, shares_of_leaves
@@ -51,6 +52,14 @@ def test_a_subgroup_that_needs_nobody_itself_is_part_of_a_start_to_which_it_prov
     top = names.index("top")
     assert [each.name for each in parts.needed(top)] == ["a0", "a1"]
     assert [each.name for each in parts.under(top)] == ["a0", "a1"]
+
+
+def test_a_subgroup_is_compared_with_others_unless_it_has_subgroups_or_one_of_its_members_is_like_no_other() -> None:
+    two: list[Mapping[str, Any]] = [{"name": "top"}, {"name": "a", "parent": "top", "minMember": 2}]
+    parts, names = _parts(None, [*two, {"name": "b", "minMember": 2}], {"a": 2, "b": 2})
+    of_a, *others = parts.ready
+    parts = StartParts(parts.state, [msgspec.structs.replace(of_a, alone=("claim",)), *others], {})
+    assert [parts.is_like_no_other(names.index(name)) for name in ("top", "a", "b")] == [True, True, False]
 
 
 def test_a_subgroup_that_provides_nobody_is_no_part_of_a_start() -> None:

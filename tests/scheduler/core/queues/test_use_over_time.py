@@ -172,6 +172,13 @@ def test_a_record_survives_being_written() -> None:
     assert read(written(record)) == record
 
 
+def test_a_record_is_the_same_text_whichever_queue_was_counted_first() -> None:
+    """So a record in which nothing has changed is not written again."""
+    one, other = ({name: Resources(1, 2, 3) for name in order} for order in ("ab", "ba"))
+    texts = {written(UseRecord(at_s=START, began_s=START, now=Added(of=of))) for of in (one, other)}
+    assert len(texts) == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -48,7 +48,7 @@ _ASKED: tuple[dict[str, Any], ...] = (
 def _varied(seed: int) -> Trial:
     """A cluster with devices that are idle, or on their way back, as well; ``mine`` asks one of many things.
 
-    Some nodes take no shares any more, as the device plugin now offers each GPU several times.
+    Some nodes take no shares any more, as the device plugin now offers each GPU several times, or nothing at all.
     """
     scene, rng = Scene(seed), random.Random(seed)
     made = list[Any]()
@@ -57,7 +57,7 @@ def _varied(seed: int) -> Trial:
             name, gpus = each.metadata.name, int((each.status.allocatable or {})[names.GPU_RESOURCE])
             idle, leaving = rng.choice([0, 0, 1, 2]), rng.choice([0, 0, 0, 1])
             labels = rng.choice([None, None, None, {names.NODE_GPU_REPLICAS: "2"}])
-            made.append(node(name, gpus + idle + leaving, labels=labels))
+            made.append(node(name, gpus + idle + leaving, labels=labels, cordoned=rng.random() < 0.2))
             made += [device(f"idle-{name}-{at}", name) for at in range(idle)]
             made += [reservation(f"leaving-{name}-{at}", name, uuid="GPU-l", deleting=True) for at in range(leaving)]
         elif each.metadata.name != "mine" and (not isinstance(each, Pod) or each.spec.node_name):
