@@ -65,6 +65,17 @@ def _ask(index: int, amount: int = 1, *, of: str = _GPU, place: int = 0, brief: 
                 "c1 container-1-request-0",
             ],
         ),
+        # One that a later container has enough for needs no more, though another one before it does.
+        (
+            [_ask(0, 3, brief=True), _ask(1, 2, brief=True), _ask(2, 2)],
+            {"container-0-request-0": ("gpu", 1), "container-2-request-0": ("gpu", 2)},
+            [
+                "c2 container-2-request-0",
+                "c0 container-2-request-0",
+                "c0 container-0-request-0",
+                "c1 container-2-request-0",
+            ],
+        ),
         # Of those that lack the same it is the first.
         (
             [_ask(0, 2, brief=True), _ask(1, 2, brief=True)],

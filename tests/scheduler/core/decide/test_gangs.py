@@ -175,3 +175,18 @@ def test_after_a_large_start_has_failed_no_other_large_one_is_tried_at_once(memb
         assert plan.wake_at_ns is not None
         later = made.decide(plan.wake_at_ns)
         assert len(list(placements(later.entries))) == members
+
+
+def test_a_large_gang_that_failed_keeps_its_pause_and_its_verdict_when_nodes_come_meanwhile() -> None:
+    failing = [pod(f"f{number}", gpus=1, group="failing") for number in range(1_000)]
+    made = cluster(node(gpus=0), pod_group("failing", 1_000), *failing)
+    made.decide(0)
+    said = made.backlog.said.verdict("uid-f0")
+    assert said is not None
+    feed(made, node("n2", gpus=1_000, cpu="2000", pods=1_100))
+    plan = made.decide(1)
+    assert list(placements(plan.entries)) == []
+    assert made.backlog.said.verdict("uid-f0") == said
+    # Ten times what it took: 230 operations, and five for each member.
+    assert plan.wake_at_ns == 10 * (230 + 5 * 1_000) * 1_000
+    assert len(list(placements(made.decide(plan.wake_at_ns).entries))) == 1_000

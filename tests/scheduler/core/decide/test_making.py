@@ -16,10 +16,11 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.convert.controllers import identity
 from scheduler.core.decide.allowance import LIMITS, Allowance, Limits
 from scheduler.core.decide.attempts import Attempts
+from scheduler.core.decide.charging import Charging
 from scheduler.core.decide.needed import gang_need, pod_need
 from scheduler.core.model.plan import MakeRoom, Plan, placements
 from scheduler.core.model.priority_order import Rank
-from scheduler.core.model.room import Action, Evicted, Found, Intent, NoRoom, Place, RoomFacts, Unit
+from scheduler.core.model.room import Action, Evicted, Found, Intent, Moves, NoRoom, Place, RoomFacts, Unit
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.queues.berths import Berth, Berths
@@ -482,10 +483,13 @@ def test_a_gang_takes_as_its_most_urgent_member_may_and_one_beyond_the_minimum_a
     assert ([each.name for each in beyond.pods], beyond.priority) == (["m2"], 10)
 
 
-def need_of_gang(made: Cluster) -> Need:
+def attempts_of(made: Cluster) -> Attempts:
     snapshot = made.snapshot()
-    attempts = Attempts(snapshot, 0, LIMITS, Allowance(namespaces=1, most=LIMITS.most), Notes(snapshot.backlog))
-    need = gang_need(("ns", "g"), attempts)
+    return Attempts(snapshot, 0, LIMITS, Allowance(namespaces=1, most=LIMITS.most), Notes(snapshot.backlog))
+
+
+def need_of_gang(made: Cluster) -> Need:
+    need = gang_need(("ns", "g"), attempts_of(made))
     assert need is not None
     return need
 
@@ -696,6 +700,25 @@ def test_needs_that_were_refused_longest_ago_are_searched_for_first() -> None:
         made.decide(at * 200 * MS, limits)
     all_of_them = sorted(f"x{n}" for n in range(14))
     assert [sorted(search.needs[at : at + 14]) for at in (0, 14, 28)] == [all_of_them] * 3
+
+
+@pytest.mark.parametrize(("holder_gpus", "elsewhere"), [(4, "n3"), (5, "n2")], ids=["no place for v", "none for h"])
+def test_moves_that_can_not_be_made_any_more_leave_nothing_behind(holder_gpus: int, elsewhere: str) -> None:
+    moved = bound(pod("v", gpus=1, owner=("apps/v1", "ReplicaSet"), labels=in_queue("a")), "n1")
+    nodes = [node("n1", 4), node("n2", 1), node("n3", 1)]
+    holder = pod("h", gpus=holder_gpus, labels=in_queue("a"))
+    made = making(Searches(), queue("a"), *nodes, moved, bound(pod("w", gpus=1), "n3"), holder)
+    attempts = attempts_of(made)
+    statement, accounts = attempts.placer.statement, attempts.accounts
+    before = statement.table.free.tolist(), [account.held for account in accounts.of]
+    need = pod_need(attempts.snapshot.pods.records["uid-h"], attempts)
+    assert need is not None
+    unit = Unit(group=("ns", "uid-v"), queue="a", priority=0, is_core=True, pods=("uid-v",))
+    moves = Moves(units=(unit,), places=(Place("uid-h", "n1"),), moved=(Place("uid-v", elsewhere),))
+    charging = Charging(attempts, [], set())
+    assert not charging.take_moves(need, moves)
+    assert (charging.entries, charging.taken) == ([], set())
+    assert (statement.table.free.tolist(), [account.held for account in accounts.of]) == before
 
 
 def test_a_found_set_with_a_victim_of_another_intent_is_not_taken() -> None:
