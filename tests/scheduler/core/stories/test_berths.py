@@ -386,6 +386,23 @@ def test_each_queue_has_one_berth_and_all_together_a_part_of_the_cluster() -> No
     assert len({name for each in berths for name in each.nodes}) == 3
 
 
+@pytest.mark.parametrize(("teams", "in_ns"), [("a", None), ("ab", S), ("abc", S)])
+def test_a_look_is_for_one_group_and_the_next_one_comes_a_second_later_while_other_queues_wait(
+    teams: str, in_ns: int | None
+) -> None:
+    made = Day(Cluster(Settings(berths_percent=100)))
+    feed(made.cluster, *(queue(team, gpu=(0, 1, -1)) for team in "abc"), *(node(f"n{at}", 4) for at in range(3)))
+    for number in range(12):
+        made.submit(f"old{number}", minutes=600, team="abc"[number % 3])
+    made.until(0)
+    for team in teams:
+        made.submit(f"{team}-large", minutes=60, gpus=4, team=team)
+    made.until(PATIENCE)
+    berths, now_ns = made.cluster.backlog.berths, PATIENCE * 60 * S
+    assert ([each.queue for each in berths.of], berths.looked_ns) == (["a"], now_ns)
+    assert berths.next_ns == (None if in_ns is None else now_ns + in_ns)
+
+
 def test_a_queue_above_its_share_gets_none_but_for_what_has_overtaken_its_group() -> None:
     """Six of its eight GPUs came before the large one: with it the queue would be above its share of eight."""
     made = Day(Cluster(Settings(berths_percent=50)))
