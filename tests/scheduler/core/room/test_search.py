@@ -19,7 +19,7 @@ from scheduler.core.room.budgets import Budgets
 from scheduler.core.room.cost import Pricing
 from scheduler.core.room.need import Need
 from scheduler.core.room.rules import Rules
-from scheduler.core.room.search import find_room
+from scheduler.core.room.search import find_room, finding_room
 from scheduler.core.room.trial import Trial
 from tests.scheduler.core.objects import NANO, cluster, feed, node, pod_group, queue
 from tests.scheduler.core.room.one_by_one import by_queues, permitted
@@ -432,3 +432,31 @@ def test_one_pod_goes_and_no_whole_gang_where_all_began_this_second() -> None:
     found = find_room(need_of(trial, "mine"), trial)
     assert isinstance(found, Found)
     assert [unit.pods for unit in found.units] == [("uid-alone",)]
+
+
+# --- what it costs ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("nodes", "each", "pods", "steps"),
+    [
+        (1, 2, 1, [2, 2, 2, 80, 10, 40, 80, 10, 40, 30]),
+        (2, 4, 1, [8, 8, 8, 80, 10, 40, 110, 40, 40, 110, 40, 40, 30]),
+        (4, 4, 1, [16, 16, 16, 80, 10, 40, 110, 80, 40, 110, 80, 40, 30]),
+        (2, 4, 2, [8, 8, 8, 110, 110, 20, 80, 110, 110, 40, 80, 110, 110, 40, 80, 60]),
+        (2, 4, 3, [8, 8, 8, 80, 110, 110, 30, 120, 110, 110, 110, 40, 120, 90]),
+    ],
+)
+def test_a_search_says_after_each_step_what_it_took(nodes: int, each: int, pods: int, steps: list[int]) -> None:
+    """In operations, for pods of two GPUs on nodes that are full of pods of one.
+
+    1 for each unit, three times; 50 for a node that is looked at and 15 for each unit there; 5 for each unit that may
+    go for a limit; 20 for each that may stay after all; 30 for each pod that is placed.
+    """
+    full: list[Any] = [queue("a", gpu=(each * nodes, 1, -1)), queue("b", gpu=(0, 1, -1))]
+    for number in range(nodes):
+        full += [
+            node(f"n{number}", each),
+            *(running(f"p{number}-{at}", "b", f"n{number}", gpus=1) for at in range(each)),
+        ]
+    members = (waiting(f"m{number}", "a", gpus=2, group="mine") for number in range(pods))
+    trial = trial_of(cluster(*full, pod_group("mine", pods, queue="a"), *members))
+    assert list(finding_room(need_of(trial, "mine"), trial)) == steps
