@@ -156,6 +156,14 @@ def test_a_pod_that_is_kept_off_since_it_was_filed_is_not_placed_there_and_other
     assert "a" in _placed(made)
 
 
+def test_a_pod_that_is_kept_off_since_it_was_filed_is_placed_elsewhere_in_the_same_decision() -> None:
+    made = cluster(node("n1", 0), pod("a", gpus=1, labels={"app": "a"}))
+    assert _placed(made) == []
+    feed(made, bound(pod("r", spec=_keeps_off("a")), "n2"))
+    feed(made, node("n2", 2), node("n3", 1))
+    assert _placed(made) == ["a"]
+
+
 _GATED = pod("b", group="g", gpus=1, gated=True)
 _MEMBERS = (pod("a", group="g", gpus=1), pod("b", group="g", gpus=1))
 

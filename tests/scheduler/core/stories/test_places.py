@@ -10,7 +10,7 @@ import pytest
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.topologies import topology_record
 from scheduler.core.model.plan import Explain, Plan, Retire, placements
-from scheduler.core.model.verdict import Code, Verdict
+from scheduler.core.model.verdict import Code, DomainRoom, TopologyCause, Verdict
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, reservation, topology
 from wire.core import Node, Pod
 
@@ -242,7 +242,11 @@ def test_a_member_beyond_the_minimum_is_placed_once_there_is_room_in_its_domain(
     nodes = _nodes(a_x_1=2, b_z_1=4)
     runs, other = pod("m9", gpus=1, group="g", bound_to="a-x-1"), pod("other", gpus=1, bound_to="a-x-1")
     made = _gang(nodes, runs, other, *_members(1), minimum=1, topologyConstraint=_asks("zone"))
-    assert _places(made.decide(0)) == {}
+    plan = made.decide(0)
+    assert _places(plan) == {}
+    best = (DomainRoom("a", 0),)
+    cause = TopologyCause(topology="t", level="zone", holder="ns/g", required=1, best=best)
+    assert _verdict(plan) == Verdict(code=Code.TOPOLOGY_NOT_SATISFIED, topology=cause)
     assert made.backlog.awake_gangs() == []
     made.remove_pod("uid-other")
     assert _places(made.decide(2)) == {"m0": "a-x-1"}
