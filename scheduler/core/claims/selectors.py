@@ -26,7 +26,7 @@ _OF_LOOP: Final = 300
 #: The most operations that compiling an expression may take.
 MOST_COMPILING: Final = 40_000
 #: What it takes to hand an attribute or a capacity of a device to the library.
-_HANDING: Final = 3
+_HANDING: Final = 4
 _TEXT: Final = r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\""
 _WORDS: Final = re.compile(rf"\w+|{_TEXT}|[^\w\s]", re.DOTALL)
 #: Where all texts have an end.

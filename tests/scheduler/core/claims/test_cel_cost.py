@@ -120,7 +120,7 @@ def test_no_random_expression_takes_longer_than_its_bound(seed: int) -> None:
             continue
         judged += 1
         entries = len(_largest().attributes) + len(_largest().capacity)
-        allowed = _NOISE * (matcher.effort + 3 * entries)
+        allowed = _NOISE * (matcher.effort + 4 * entries)
         assert _took_us(partial(_matches, matcher)) < allowed, expression
     assert refused
 

@@ -108,7 +108,7 @@ def test_compiling_and_evaluating_are_charged_once_and_an_evaluation_what_it_may
         assert selectors.take(Asked((expression,)), _kinds(model="h100")[0])
         efforts.append(selectors.effort_spent - before)
     first, again, loop = efforts
-    assert first == compiling_effort(model("h100")) + 700 + 3
+    assert first == compiling_effort(model("h100")) + 700 + 4
     assert again == 0
     assert loop == compiling_effort("[1].all(x, x > 0)") + 700
 
