@@ -6,21 +6,25 @@ That the plan is the same is in tests/simulation/test_snapshots.py.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import msgspec
+import pytest
 
 from cli.snapshots.anonymizing import anonymized
 from cli.snapshots.leaving_out import kept
-from cli.snapshots.saved import KIND, VERSION, Saved
-from scheduler.core.model.room import Action, Intent, Place, Victim
+from cli.snapshots.saved import KIND, PLURALS, VERSION, Saved, write
+from scheduler.core.model.pod_class import Demand
+from scheduler.core.model.room import Action, Intent, Moved, Place, Victim
 from scheduler.core.queues.use_over_time import UseOverTime, counts_written
 from scheduler.core.room.written import Record, read, written
-from wire import names
+from tests.wire.filled import KEY, WORDS, Path, filled
+from wire import gangwords, names
 from wire.core import Node, Pod
 from wire.crds.podgroup import PodGroup
 from wire.crds.queue import Queue
 
+UID = "0b39a6c9-9a3c-4d6f-a3a2-6b3a4d4f0a11"
 #: Each name of the cluster below has this in it.
 NAME = re.compile(r"acme[a-z0-9-]*")
 
@@ -34,7 +38,7 @@ def cluster() -> Saved:
         "metadata": {
             "name": "acme-pod",
             "namespace": "acme-team",
-            "uid": "u1",
+            "uid": UID,
             "resourceVersion": "1",
             "labels": {"acme.com/app": "acme-llm", "kai.scheduler/queue": "acme-q", "n": "7"},
             "annotations": {
@@ -141,7 +145,7 @@ def test_what_belongs_together_still_does() -> None:
 
 def test_uids_numbers_and_times_stay() -> None:
     found = anonymized(cluster())
-    assert found.pods[0].metadata.uid == "u1"
+    assert found.pods[0].metadata.uid == UID
     assert "7" in (found.pods[0].metadata.labels or {}).values()
     assert found.taken_at == "2026-11-27T04:00:00Z"
     assert found.is_anonymized
@@ -154,3 +158,87 @@ def test_names_keep_their_order() -> None:
     renamed = [node.metadata.name for node in found.nodes]
     order = sorted(range(4), key=lambda at: nodes[at].metadata.name)
     assert sorted(range(4), key=lambda at: renamed[at]) == order
+
+
+class Canaries:
+    """A text of its own for each place of an object, in different forms."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def at(self, place: Path) -> str:
+        self.count += 1
+        if place and place[-1] == KEY:
+            domain = ("", "canary.example/", "nvidia.com/", "sub.canary.nvidia.com/", "kai.scheduler/")[self.count % 5]
+            return f"{domain}canary{self.count}"
+        return WORDS.get(place[-1] if place else "", f"canary{self.count}")
+
+    def text(self) -> str:
+        self.count += 1
+        forms = (
+            "canary{}",
+            "a/canary{}",
+            '{{"canary{}": ["b", "canary-{}", {{"pod": "canary/{}"}}]}}',
+            "1, canary{}:2;",
+        )
+        return forms[self.count % len(forms)].format(*[self.count] * 3)
+
+    def known(self) -> dict[str, str]:
+        """A canary under each key that anything reads, and some under keys that only begin as these."""
+        keys = {each for each in vars(names).values() if isinstance(each, str) and "/" in each}
+        keys |= set(vocabulary_keys())
+        return {key: self.text() for key in sorted({*keys, *(f"{key}canary" for key in keys)})}
+
+
+def vocabulary_keys() -> tuple[str, ...]:
+    return (*gangwords.ALL, "hami.io/gpu-scheduler-policy", "nvidia.com/use-gputype", "nvidia.com/nouse-gpuuuid")
+
+
+@pytest.mark.parametrize("plural", PLURALS)
+def test_no_text_of_any_field_is_left(plural: str) -> None:
+    """What is not known to be harmless is replaced, in fields that nobody has thought of as well."""
+    (cls,) = get_args(get_type_hints(Saved)[plural])
+    canaries, objects = Canaries(), []
+    for more in (canaries.known, dict):
+        tree = filled(cls, canaries.at)
+        tree["metadata"]["annotations"] = more()
+        tree["metadata"]["labels"] = {canaries.at((KEY,)): canaries.text(), **more()}
+        objects.append(kept(msgspec.convert(tree, cls)))
+    empty = Saved(kind=KIND, version=VERSION, taken_at="2026-11-27T04:00:00Z")
+    found = msgspec.structs.replace(empty, **{plural: objects})
+    assert len(re.findall("canary", write(found).decode())) > 4
+    assert re.findall(r".{0,60}canary.{0,20}", write(anonymized(found)).decode()) == []
+
+
+def test_no_text_of_the_schedulers_records_is_left() -> None:
+    def canary(number: int) -> str:
+        return f"canary-{number}"
+
+    intent = Intent(
+        id=f"{canary(1)}-0",
+        action=Action.RECLAIM,
+        namespace=canary(2),
+        pod_group=canary(3),
+        places=(Place(canary(4), canary(5)),),
+        victims=(Victim(pod_uid=canary(6), namespace=canary(7), name=canary(8), node=canary(9), owner=canary(10)),),
+        moved=(
+            Moved(
+                pod_uid=canary(18),
+                namespace=canary(11),
+                owner=canary(12),
+                node=canary(13),
+                demand=Demand(extended=((canary(14), 1),)),
+            ),
+        ),
+    )
+    found = Saved(
+        kind=KIND,
+        version=VERSION,
+        taken_at="2026-11-27T04:00:00Z",
+        unread=[canary(15)],
+        room=written(Record(intents=(intent,), evicted={canary(16): (1,)})),
+        queue_use=counts_written(UseOverTime(of={canary(17): (1, 2, 3)})),
+    )
+    assert "canary" not in write(anonymized(found)).decode()
+    (after,) = read(anonymized(found).room or "").record.intents
+    assert after.places[0].node.startswith("n")
