@@ -46,10 +46,13 @@ _RULES: Final = {
 
 
 # --- as data ---------------------------------------------------------------------------------------------------------
-def group_view(explained: Explained, supposed: Sequence[Edit] = (), *, is_in_doubt: bool = False) -> GroupView:
+def group_view(
+    explained: Explained, supposed: Sequence[Edit] = (), *, is_in_doubt: bool = False, sees_others: bool = True
+) -> GroupView:
     """Return all of it. ``supposed``: edits on which it rests.
 
-    ``is_in_doubt``: something that was not read may keep it waiting.
+    ``is_in_doubt``: something that was not read may keep it waiting. ``sees_others``: the verdict may name objects of
+    other namespaces.
     """
     subject, verdict = explained.trying.subject, explained.verdict
     group = subject.group
@@ -60,7 +63,7 @@ def group_view(explained: Explained, supposed: Sequence[Edit] = (), *, is_in_dou
         name=subject.name,
         queue=subject.queue,
         verdict=_code(explained),
-        message=_sentence(explained, _DOUBT if is_in_doubt else ""),
+        message=_sentence(explained, _DOUBT if is_in_doubt else "", sees_others=sees_others),
         starts=explained.outcome.starts and not explained.comes_later,
         waiting_since=created,
         waiting=len(subject.waiting),
@@ -123,7 +126,7 @@ def _code(explained: Explained) -> str:
     return "ComesLater" if explained.comes_later else "Starts"
 
 
-def _sentence(explained: Explained, doubt: str) -> str:
+def _sentence(explained: Explained, doubt: str, *, sees_others: bool) -> str:
     """The verdict in one sentence. ``doubt``: what comes after a start that is not sure."""
     subject = explained.trying.subject
     what = f"{'Pod' if subject.group is None else 'PodGroup'} {subject.namespace}/{subject.name}"
@@ -134,7 +137,8 @@ def _sentence(explained: Explained, doubt: str) -> str:
         return f"{what} does not wait: pod {name} is on its way to node {node}."
     if explained.outcome.starts:
         return f"{what} {_starting(explained)}{'' if explained.comes_later else doubt}."
-    said = "" if explained.verdict is None else " ".join(told(explained.verdict).message.split())
+    reader = None if sees_others else subject.namespace
+    said = "" if explained.verdict is None else " ".join(told(explained.verdict, reader=reader).message.split())
     return f"{what} waits: {said}" if said else f"{what} waits."
 
 

@@ -116,7 +116,7 @@ class Explaining:
 
     def _explain(self) -> Steps[bool]:
         explained = yield from explanation.explaining(self._trying)
-        self._view = groups.group_view(explained, self._edits)
+        self._view = groups.group_view(explained, self._edits, sees_others=self._asked.sees_others)
         self.not_looked_at = tuple(supposing.devices_left_out(explained))
         self.is_explained = True
         return True

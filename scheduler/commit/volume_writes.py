@@ -67,7 +67,8 @@ async def _claim_volume(api: Api, placement: Placement, choice: VolumeChoice) ->
     volume = await _read_volume(api, choice)
     ref = volume.spec.claim_ref
     if ref is not None and not _names(ref, placement, choice):
-        because = f"VolumeTaken: persistent volume {choice.volume} is for claim {ref.namespace}/{ref.name}"
+        whose = f"claim {ref.name}" if ref.namespace == placement.namespace else "a claim of another namespace"
+        because = f"VolumeTaken: persistent volume {choice.volume} is for {whose}"
         raise NotWritten(because, is_overtaken=True)
     if ref is not None and ref.uid:
         return

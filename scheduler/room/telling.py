@@ -53,7 +53,7 @@ class Evictions:
         """About what an event is, and what it says."""
         pod = self._cache.cluster.pod(victim.pod_uid)
         place, taker = f"{victim.namespace}/{victim.name}", self._cache.cluster.pod(intent.places[0].pod_uid)
-        workload = f"{intent.namespace}/{intent.pod_group or (taker.name if taker is not None else '')}"
+        workload = self._workload(intent, taker, victim.namespace)
         if intent.action is Action.PREEMPT:
             text = eviction_texts.preempted_text(place, workload)
         elif intent.action is Action.MOVE:
@@ -62,6 +62,12 @@ class Evictions:
             queues = dict.fromkeys(self._queue(one) for one in (pod, taker) if one is not None)
             text = eviction_texts.reclaimed_text(place, workload, [states[name] for name in queues if name in states])
         return self._regarding(victim, pod), text
+
+    def _workload(self, intent: Intent, taker: PodRecord | None, reader: str) -> str:
+        """The workload that takes a place, for people of a namespace: of those of others they are told the queue."""
+        if intent.namespace == reader:
+            return f"{intent.namespace}/{intent.pod_group or (taker.name if taker is not None else '')}"
+        return f"of queue {self._queue(taker)}" if taker is not None else "of another namespace"
 
     def _queue(self, pod: PodRecord) -> str:
         group = self._cache.cluster.pod_group(pod.namespace, pod.pod_group) if pod.pod_group else None
@@ -82,7 +88,8 @@ class Evictions:
             return
         regarding, text = note
         place, action = f"{victim.namespace}/{victim.name}", intent.action.value
-        extra = about(LogEvent.POD_EVICTED, pod=place, node=victim.node, action=action, intent=intent.id)
+        taker = f"{intent.namespace}/{intent.pod_group}" if intent.pod_group else intent.namespace
+        extra = about(LogEvent.POD_EVICTED, pod=place, node=victim.node, action=action, intent=intent.id, taker=taker)
         _log.info("evicted: %s", text, extra=extra)
         is_of_group = regarding.kind == POD_GROUPS.kind
         alike, most = (regarding.uid, OF_GROUP) if is_of_group else (victim.namespace, OF_NAMESPACE)

@@ -34,7 +34,10 @@ class ClashingClaims:
         self._told = dict(now)
 
     def _record(self, claim: ResourceClaimRecord, others: list[ResourceClaimRecord]) -> None:
-        named = ", ".join(f"{each.namespace}/{each.name}" for each in others)
+        # People of a namespace may not see the claims of others.
+        own = [f"{each.namespace}/{each.name}" for each in others if each.namespace == claim.namespace]
+        more = len(others) - len(own)
+        named = ", ".join([*own, *([f"{more} claim{'s' * (more > 1)} of other namespaces"] if more else [])])
         self._events.record(
             ObjectReference(
                 api_version="resource.k8s.io/v1",

@@ -24,7 +24,10 @@ def eviction_text(minimum: int, short: SubgroupShort | None, pod: str) -> str:
 
 
 def preempted_text(pod: str, workload: str) -> str:
-    """Say for whom a pod is evicted in its own queue (kai-contract 4.8). Both: namespace and name."""
+    """Say for whom a pod is evicted in its own queue (kai-contract 4.8). Both: namespace and name.
+
+    Of a workload in another namespace than the pod no more than its queue (``of queue NAME``).
+    """
     return f"Pod {pod} was preempted by higher priority workload {workload}"
 
 
@@ -34,7 +37,10 @@ def moved_text(pod: str) -> str:
 
 
 def reclaimed_text(pod: str, workload: str, queues: Iterable[QueueState]) -> str:
-    """Say for whom of another queue a pod is evicted, and how the queues stand: its own, and the other one."""
+    """Say for whom of another queue a pod is evicted, and how the queues stand: its own, and the other one.
+
+    ``workload`` as above.
+    """
     sentences = (f"Pod {pod} was preempted by workload {workload}.", *map(_queue_sentence, queues))
     return " ".join(sentences)
 

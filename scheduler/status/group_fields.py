@@ -70,10 +70,20 @@ def shown_condition(status: PodGroupStatus, pool: str) -> SchedulingCondition | 
 
 
 def condition(
-    state: GroupState, status: PodGroupStatus, account_of: AccountOf, *, pool: str, is_fixed: bool, now: str
+    state: GroupState,
+    status: PodGroupStatus,
+    account_of: AccountOf,
+    *,
+    namespace: str,
+    pool: str,
+    is_fixed: bool,
+    now: str,
 ) -> SchedulingCondition:
-    """What it should say. ``pool``: the node pool's name. ``is_fixed``: its pods can't be preempted."""
-    said = [_reason(verdict, state, account_of, is_fixed=is_fixed) for verdict in state.verdicts or ()]
+    """What a PodGroup of a namespace should say. ``pool``: the node pool's name.
+
+    ``is_fixed``: its pods can't be preempted.
+    """
+    said = [_reason(each, namespace, state, account_of, is_fixed=is_fixed) for each in state.verdicts or ()]
     before = shown_condition(status, pool)
     return SchedulingCondition(
         type=UNSCHEDULABLE_ON_NODE_POOL,
@@ -123,15 +133,16 @@ def _next_id(conditions: Sequence[SchedulingCondition]) -> str:
     return str(1 + max((int(each) for each in ids if each.isascii() and each.isdigit() and len(each) < 16), default=0))
 
 
-def _reason(verdict: Verdict, state: GroupState, account_of: AccountOf, *, is_fixed: bool) -> SchedulingReason:
+def _reason(
+    verdict: Verdict, namespace: str, state: GroupState, account_of: AccountOf, *, is_fixed: bool
+) -> SchedulingReason:
     details = None
     if verdict.code in _WITH_NUMBERS and verdict.queue is not None:
         found = account_of(verdict.queue.at)
         if found is not None:
             details = ReasonDetails(queue_details=_details(*found, state, is_fixed=is_fixed))
-    return SchedulingReason(
-        reason=_REASONS.get(verdict.code, GENERIC), message=reasons.told(verdict).message, details=details
-    )
+    message = reasons.told(verdict, reader=namespace).message
+    return SchedulingReason(reason=_REASONS.get(verdict.code, GENERIC), message=message, details=details)
 
 
 def _details(queue: TreeQueue, account: Account, state: GroupState, *, is_fixed: bool) -> QueueDetails:

@@ -144,7 +144,15 @@ class PodGroupStatuses:
 
     def _condition(self, look: _Look) -> SchedulingCondition:
         account_of, now = self._cache.cluster.queues.account_of, rfc3339(self._clock.now_ns())
-        return condition(look.state, look.known.what, account_of, pool=self._pool, is_fixed=look.is_fixed, now=now)
+        return condition(
+            look.state,
+            look.known.what,
+            account_of,
+            namespace=look.key[0],
+            pool=self._pool,
+            is_fixed=look.is_fixed,
+            now=now,
+        )
 
     async def _write(self, key: Key) -> None:
         look = self._look(key)
@@ -169,7 +177,7 @@ class PodGroupStatuses:
 
     def _tell(self, look: _Look) -> None:
         """Record an event of why it waits, in KAI's words, if it does (kai-contract 4.10)."""
-        said = [told(verdict) for verdict in look.state.verdicts or ()]
+        said = [told(verdict, reader=look.key[0]) for verdict in look.state.verdicts or ()]
         if not said:
             return
         (namespace, name), reason, note = look.key, said[0].reason, "\n".join(each.message for each in said)

@@ -154,13 +154,41 @@ _MOST_NODES: Final = 8
 _MAX: Final = 1000
 
 
-def told(verdict: Verdict, *, of_gpushare: bool = False, filters: Filters = FILTERS) -> Told:
-    """Render a verdict. ``of_gpushare``: its pods ask as at Aliyun's gpushare, whose users search for its words."""
+def told(verdict: Verdict, *, reader: str | None = "", of_gpushare: bool = False, filters: Filters = FILTERS) -> Told:
+    """Render a verdict. ``of_gpushare``: its pods ask as at Aliyun's gpushare, whose users search for its words.
+
+    ``reader``: the namespace whose people read it: objects of others have no name there. None: all have their names.
+    """
     reason = names.REASON_NOT_READY if verdict.code is Code.GANG_NOT_READY else names.REASON_UNSCHEDULABLE
-    message = _message(verdict, KIND_WORDS if filters is FILTERS else {**KIND_WORDS, **filters.words()})
+    words = KIND_WORDS if filters is FILTERS else {**KIND_WORDS, **filters.words()}
+    message = _message(_without_others(verdict, reader), words)
     if of_gpushare:
         message = message.replace(_NO_GPU_MEMORY, f"{_NO_GPU_MEMORY} ({_IN_ONE_DEVICE})")
     return Told(reason, message[:_MAX])
+
+
+def names_others(verdict: Verdict) -> bool:
+    """Whether what is said of a verdict depends on the namespace of its reader."""
+    return verdict.berth is not None or bool(verdict.kept)
+
+
+def _without_others(verdict: Verdict, reader: str | None) -> Verdict:
+    """The same verdict without names of objects in other namespaces than the reader's."""
+    if reader is None or not names_others(verdict):
+        return verdict
+    berth = verdict.berth
+    if berth is not None and not is_of(berth.holder, reader):
+        berth = msgspec.structs.replace(berth, holder=f"another group of queue {berth.queue}")
+    kept = tuple(
+        each if is_of(each.pod, reader) else msgspec.structs.replace(each, pod="of another namespace")
+        for each in verdict.kept
+    )
+    return msgspec.structs.replace(verdict, berth=berth, kept=tuple(dict.fromkeys(kept)))
+
+
+def is_of(place: str, namespace: str) -> bool:
+    """Whether an object, by its namespace and name, is of a namespace."""
+    return place.partition("/")[0] == namespace
 
 
 def with_help(message: str, sentence: str) -> str:

@@ -113,14 +113,15 @@ class Status:
     def want(self, entries: Sequence[Explain]) -> None:
         """Take what one decision says of waiting pods. Pods that it does not name keep what they say."""
         for entry in entries:
-            in_words: dict[bool, Told] = {}
+            in_words: dict[tuple[bool, str], Told] = {}
+            tells_others = reasons.names_others(entry.verdict)
             self._growing.take(entry, anyio.current_time())
             for uid in entry.pods:
-                of_gpushare = self._asks_as_gpushare(uid)
-                if of_gpushare not in in_words:
-                    in_words[of_gpushare] = self._in_words(entry.verdict, of_gpushare=of_gpushare)
+                how = self._asks_as_gpushare(uid), self._namespace(uid) if tells_others else ""
+                if how not in in_words:
+                    in_words[how] = self._in_words(uid, entry.verdict)
                 self._note(uid, entry.verdict.code)
-                self._want(uid, in_words[of_gpushare])
+                self._want(uid, in_words[how])
 
     def suggest(self, uids: Iterable[str], sentence: str) -> None:
         """Have the conditions of pods that wait end with this sentence; "": with none."""
@@ -134,8 +135,18 @@ class Status:
             if uid in self._wanted:
                 self._look_at(uid)
 
-    def _in_words(self, verdict: Verdict, *, of_gpushare: bool) -> Told:
-        return reasons.told(verdict, of_gpushare=of_gpushare, filters=self._cache.cluster.ledger.filters)
+    def _in_words(self, uid: str, verdict: Verdict) -> Told:
+        return reasons.told(
+            verdict,
+            reader=self._namespace(uid),
+            of_gpushare=self._asks_as_gpushare(uid),
+            filters=self._cache.cluster.ledger.filters,
+        )
+
+    def _namespace(self, uid: str) -> str:
+        """The namespace of a pod, whose people read its condition; "" of one that is gone."""
+        pod = self._cache.cluster.pod(uid)
+        return pod.namespace if pod is not None else ""
 
     def _want(self, uid: str, told: Told) -> None:
         if self._wanted.get(uid) != told or self._says_pending(uid):
@@ -246,7 +257,7 @@ class Status:
                 continue
             if self._compared.get(uid) is not verdict:
                 self._compared[uid] = verdict
-                told = self._in_words(verdict, of_gpushare=self._asks_as_gpushare(uid))
+                told = self._in_words(uid, verdict)
                 if told != self._wanted.get(uid):
                     self._want(uid, told)
                     return
@@ -317,7 +328,7 @@ class Status:
         verdict = self._cache.cluster.backlog.said.verdict(uid)
         if uid in self._wanted and verdict is not None and self._compared.get(uid) is not verdict:
             self._compared[uid] = verdict
-            self._wanted[uid] = self._in_words(verdict, of_gpushare=self._asks_as_gpushare(uid))
+            self._wanted[uid] = self._in_words(uid, verdict)
         return self._wanted.get(uid)
 
     async def _write(self, uid: str) -> None:

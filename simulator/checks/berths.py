@@ -26,7 +26,9 @@ _HOLDER: Final = re.compile(
     r"(?P<holder>\S+) has waited since \S+, so its place is being freed on (?P<nodes>.+?)(?: and (?P<more>\d+) more)?"
     r"\. It starts when enough of the pods there have ended"
 )
-_KEPT_FOR: Final = re.compile(r"node\(s\) are kept for (?P<holder>\S+), which has waited since ")
+_KEPT_FOR: Final = re.compile(
+    r"node\(s\) are kept for (?:another group of queue (?P<queue>\S+)|(?P<holder>\S+)), which has waited since "
+)
 
 
 @dataclass(slots=True)
@@ -94,8 +96,11 @@ class Berths:
             if len(others) > 1 and not self.several_decide:
                 yield f"queue {self.queue_of(pod)} has berths for {', '.join(sorted(each.holder for each in others))}"
         text = pod.verdict.message if pod.verdict else ""
-        if (kept := _KEPT_FOR.search(text)) and kept["holder"] not in self.of and not self.several_decide:
-            yield f"it says that nodes are kept for {kept['holder']}, which does not say so"
+        if (kept := _KEPT_FOR.search(text)) and not self.several_decide:
+            if kept["holder"] and kept["holder"] not in self.of:
+                yield f"it says that nodes are kept for {kept['holder']}, which does not say so"
+            if kept["queue"] and kept["queue"] not in {berth.queue for berth in self.of.values()}:
+                yield f"it says that nodes are kept for a group of queue {kept['queue']}, of which none says so"
 
     def drained(self, used: Collection[str]) -> Iterator[str]:
         """Yield holders of which all nodes are empty. ``used``: nodes on which there are pods."""

@@ -141,7 +141,9 @@ class Berthing:
 
     def _say(self, berth: Berth) -> None:
         members = self._holders.members(berth)
-        cause = BerthCause(holder=f"{berth.namespace}/{berth.name}", since_s=berth.since_s, nodes=berth.nodes)
+        cause = BerthCause(
+            holder=f"{berth.namespace}/{berth.name}", since_s=berth.since_s, queue=berth.queue, nodes=berth.nodes
+        )
         key = (berth.namespace, berth.name) if berth.is_gang else None
         self.attempts.notes.say([pod.uid for pod in members], Verdict(code=Code.WAITS_FOR_BERTH, berth=cause), key)
 

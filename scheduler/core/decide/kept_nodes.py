@@ -74,7 +74,7 @@ class KeptNodes:
 
     def cause(self, berth: Berth) -> BerthCause:
         """For whom nodes are kept, as far as others are told."""
-        return BerthCause(holder=f"{berth.namespace}/{berth.name}", since_s=berth.since_s)
+        return BerthCause(holder=f"{berth.namespace}/{berth.name}", since_s=berth.since_s, queue=berth.queue)
 
     def off_of(self, queue: str, use: Resources, asks: Hashable) -> Off:
         """Why what has its turn is kept off: by which berths, and what would change that (backlog/kept_off.py)."""

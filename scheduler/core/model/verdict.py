@@ -202,11 +202,13 @@ class SubgroupShort(msgspec.Struct, frozen=True, gc=False):
 class BerthCause(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Nodes that are kept for ``holder``, a pod or a PodGroup with its namespace, which waits since ``since_s``.
 
-    The time of its creation, in seconds since the epoch: how long that is would be another text each minute.
+    That is the time of its creation, in seconds since the epoch: how long it waits would be another text each minute.
+    ``queue``: the holder's, which readers of other namespaces are told in place of its name.
     """
 
     holder: str
     since_s: int
+    queue: str = ""
     nodes: tuple[str, ...] = ()
 
 

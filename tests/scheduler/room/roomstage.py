@@ -176,7 +176,15 @@ class Stage:
         await self.api.create(NODES, {"metadata": {"name": NODE}, "status": status})
 
     async def pod(
-        self, name: str, *, gpus: int = 1, is_bound: bool = True, group: str = "", grace_s: int = 0, **spec: Any
+        self,
+        name: str,
+        *,
+        gpus: int = 1,
+        is_bound: bool = True,
+        group: str = "",
+        grace_s: int = 0,
+        namespace: str = NS,
+        **spec: Any,
     ) -> str:
         """Make a pod; its UID."""
         container = {"name": "main", "image": "i", "resources": {"limits": {names.GPU_RESOURCE: str(gpus)}}}
@@ -197,7 +205,7 @@ class Stage:
                     **spec,
                 },
             },
-            namespace=NS,
+            namespace=namespace,
         )
         self.uids[name] = made.metadata.uid
         if is_bound:
@@ -205,11 +213,19 @@ class Stage:
             await self.api.patch(PODS, name, {"status": running}, namespace=NS, subresource="status")
         return made.metadata.uid
 
-    def intent(self, name: str, holder: str, *victims: str, action: Action = Action.RECLAIM, group: str = "") -> Intent:
+    def intent(
+        self,
+        name: str,
+        holder: str,
+        *victims: str,
+        action: Action = Action.RECLAIM,
+        group: str = "",
+        namespace: str = NS,
+    ) -> Intent:
         return Intent(
             id=name,
             action=action,
-            namespace=NS,
+            namespace=namespace,
             pod_group=group,
             places=(Place(self.uids[holder], NODE),),
             victims=tuple(

@@ -667,6 +667,20 @@ async def test_a_preempted_pod_of_a_gang_has_its_event_on_the_podgroup() -> None
         assert process.observer.answers == [(Evicts.PREEMPT, Answer.EVICTED)]
 
 
+@pytest.mark.parametrize("action", [Action.RECLAIM, Action.PREEMPT, Action.MOVE])
+async def test_an_event_names_no_workload_of_another_namespace(action: Action) -> None:
+    async with stage(*TAKEN) as (at, tasks):
+        await at.pod("canary-pod", is_bound=False, namespace="canary")
+        process = Process(at, "scheduler")
+        await process.start(tasks)
+        process.decide(at.intent("h-0", "canary-pod", "v0", action=action, group="canary-group", namespace="canary"))
+        await anyio.sleep(10)
+        ((_, name, said),) = await at.notes()
+        assert name == "v0"
+        assert "canary" not in said
+        assert ("workload of queue b" in said) is (action is not Action.MOVE)
+
+
 async def test_one_line_of_the_log_tells_of_each_step(caplog: pytest.LogCaptureFixture) -> None:
     async with making() as (at, process):
         with caplog.at_level(logging.INFO):

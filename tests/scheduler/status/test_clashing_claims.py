@@ -6,6 +6,7 @@ from collections import deque
 from typing import Any
 
 import anyio
+import msgspec
 
 from kube.events import EventRecorder
 from scheduler.core.cluster import Cluster
@@ -47,6 +48,28 @@ async def test_each_of_two_claims_with_one_device_is_told_once_and_counted_until
         2,
         {other: (names.REASON_ALLOCATED_TWICE, text.format(named)) for other, named in (("x", "y"), ("y", "x"))},
     )
+
+
+async def test_a_claim_of_another_namespace_has_no_name() -> None:
+    cache = Cache(Cluster(Settings()))
+    transport = ScriptedTransport(deque([ok({"metadata": {"name": "e"}}, status=201)] * 10))
+    events = EventRecorder(api_over(transport), clock=LoopClock(0), controller="kai-scheduler", instance="s-0")
+    own, more = claimed("y", on=("a", "d0")), claimed("z", on=("a", "d0"))
+    theirs = [
+        msgspec.structs.replace(
+            each, metadata=msgspec.structs.replace(each.metadata, name=f"canary-{number}", namespace="canary")
+        )
+        for number, each in enumerate((own, more))
+    ]
+    feed(cache.cluster, claimed("x", on=("a", "d0")), *theirs)
+    ClashingClaims(cache, events).tell()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(events.run)
+        await anyio.sleep(10)
+        tasks.cancel_scope.cancel()
+    told = {body["regarding"]["name"]: body["note"] for asked in transport.requests if (body := asked.body)}
+    assert "also given to 2 claims of other namespaces: let" in told["x"]
+    assert "also given to canary/canary-1, 1 claim of other namespaces: let" in told["canary-0"]
 
 
 def test_a_replica_that_follows_counts_none() -> None:

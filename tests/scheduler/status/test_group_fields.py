@@ -24,7 +24,9 @@ def limit(queue: str, held: int) -> Verdict:
 
 def made(*verdicts: Verdict, status: PodGroupStatus | None = None) -> SchedulingCondition:
     state = GroupState(verdicts=verdicts)
-    return condition(state, status or PodGroupStatus(), lambda _: None, pool="default", is_fixed=False, now=NOW)
+    return condition(
+        state, status or PodGroupStatus(), lambda _: None, namespace="ns", pool="default", is_fixed=False, now=NOW
+    )
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,13 @@ def test_conditions_of_other_node_pools_are_kept(there: str, pool: str, kept: bo
     other = SchedulingCondition(type="UnschedulableOnNodePool", node_pool=there)
     status = PodGroupStatus(scheduling_conditions=[other])
     wanted = condition(
-        GroupState(verdicts=(nodes(gpus=1),)), status, lambda _: None, pool=pool, is_fixed=False, now=NOW
+        GroupState(verdicts=(nodes(gpus=1),)),
+        status,
+        lambda _: None,
+        namespace="ns",
+        pool=pool,
+        is_fixed=False,
+        now=NOW,
     )
     assert wanted.node_pool == pool
     left = with_condition(status, None, pool)

@@ -285,7 +285,7 @@ TEXTS = [
 
 @pytest.mark.parametrize(("verdict", "text"), TEXTS)
 def test_a_verdict_reads_as_kai_says_it(verdict: Verdict, text: str) -> None:
-    assert reasons.told(verdict).message == text
+    assert reasons.told(verdict, reader="ns").message == text
 
 
 @pytest.mark.parametrize("code", list(Code))
@@ -310,7 +310,7 @@ def test_a_sentence_about_what_helps_is_added_where_the_text_stays_short_enough(
 def test_devices_that_are_kept_name_the_pods_and_the_nodes() -> None:
     kept = (KeptDevices("a", "ns/old"), KeptDevices("b", "ns/older"))
     verdict = Verdict(code=Code.NO_NODE_FITS, node_reasons=(NodeReason("claim-kept", "", 2),), kept=kept)
-    assert reasons.told(verdict).message == (
+    assert reasons.told(verdict, reader="ns").message == (
         "no nodes with enough resources were found: 2 node(s) have devices free only when programs of Pods that were "
         "deleted by force must have ended. Devices are kept for pod ns/old on node a, pod ns/older on node b."
     )
@@ -323,3 +323,21 @@ def test_what_is_wrong_with_a_selector_is_said() -> None:
         "no nodes with enough resources were found: 2 node(s) where a selector or a field of a ResourceClaim can't be "
         f"evaluated. On one of them: {text}."
     )
+
+
+@pytest.mark.parametrize("code", list(Code))
+@pytest.mark.parametrize(("reader", "sees"), [("ns", False), ("", False), ("canary", True), (None, True)])
+def test_no_object_of_another_namespace_is_named(code: Code, reader: str | None, sees: bool) -> None:
+    """Who reads a condition has the rights of its namespace: an attacker takes names and UIDs from there."""
+    found = Verdict(
+        code=code,
+        node_reasons=(NodeReason("berth", "", 2), NodeReason("claim-kept", "", 1)),
+        berth=BerthCause(holder="canary/large", since_s=1_767_268_800, queue="b"),
+        kept=(KeptDevices("a", "canary/old"), KeptDevices("a", "canary/older"), KeptDevices("b", "ns/own")),
+    )
+    text = reasons.told(found, reader=reader).message
+    assert ("canary" in text) is (sees and code in {Code.NO_NODE_FITS, Code.GANG_INCOMPLETE, Code.WAITS_FOR_BERTH})
+    if code is Code.NO_NODE_FITS and not sees:
+        assert "2 node(s) are kept for another group of queue b, which has waited since 2026-01-01T12:00:00Z." in text
+        own = "ns/own" if reader else "of another namespace"
+        assert f"Devices are kept for pod of another namespace on node a, pod {own} on node b." in text

@@ -98,7 +98,7 @@ class Day:
 
     def words(self, name: str) -> str:
         """What a pod was told last."""
-        return told(self.said[name]).message
+        return told(self.said[name], reader="ns").message
 
 
 def day(*queues: Queue, nodes: int = 2, **settings: Any) -> Day:
