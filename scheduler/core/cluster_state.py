@@ -9,7 +9,7 @@ being lost:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence, Set
 
 import msgspec
 
@@ -25,7 +25,7 @@ from scheduler.core.filters.registry import FILTERS, Filters
 from scheduler.core.model.facts import Facts
 from scheduler.core.model.numa import NumaReport
 from scheduler.core.model.pod_kind import kind_of
-from scheduler.core.model.records import BindRequestRecord, NodeRecord, PodRecord, SeenPod
+from scheduler.core.model.records import BindRequestRecord, NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.core.model.seen_pods import News
 from scheduler.core.model.settings import Settings
 from wire.core import Node, Pod
@@ -286,15 +286,21 @@ class ClusterState(ClusterMarks):
     # --- PodGroups -----------------------------------------------------------------------------------------------
     def replace_pod_groups(self, groups: Sequence[PodGroup]) -> None:
         """Take the whole truth as of a list."""
-        listed = {(g.metadata.namespace, g.metadata.name) for g in groups}
-        for key in [key for key in self._pod_groups if key not in listed]:
-            self.remove_pod_group(*key)
+        self.remove_pod_groups_but({(g.metadata.namespace, g.metadata.name) for g in groups})
         for group in groups:
             self.upsert_pod_group(group)
 
+    def remove_pod_groups_but(self, listed: Set[tuple[str, str]]) -> None:
+        """Those that are not in a list are gone."""
+        for key in [key for key in self._pod_groups if key not in listed]:
+            self.remove_pod_group(*key)
+
     def upsert_pod_group(self, group: PodGroup) -> None:
         """Take a PodGroup as it is now."""
-        record = pod_group_record(group, self.settings.pool)
+        self.put_pod_group(pod_group_record(group, self.settings.pool))
+
+    def put_pod_group(self, record: PodGroupRecord) -> None:
+        """The same of one that was read."""
         key = (record.namespace, record.name)
         known = self._pod_groups.get(key)
         if known == record or (known and known.uid == record.uid and is_older(record.rv, known.rv)):

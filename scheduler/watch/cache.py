@@ -5,7 +5,8 @@ One writer of the ledger: everything goes through here, synchronously, and every
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final
 
 import anyio
 import msgspec
@@ -16,11 +17,13 @@ from kube.client.clock import monotonic_ns
 from kube.watch.signal import Signal
 from scheduler.core.assumed.attempt import Flight
 from scheduler.core.cluster import Cluster
+from scheduler.core.convert import bounds
 from scheduler.core.convert.controllers import controller_of
+from scheduler.core.convert.pod_groups import pod_group_record
 from scheduler.core.filters.enforcement import unenforced
 from scheduler.core.model.index import Membership
 from scheduler.core.model.pod_class import NO_WISHES, PodClass
-from scheduler.core.model.records import NodeRecord, PodRecord, SeenPod
+from scheduler.core.model.records import NodeRecord, PodGroupRecord, PodRecord, SeenPod
 from scheduler.telemetry.traces import Traces, Untraced
 from scheduler.watch.known_for_room import KnownForRoom
 from scheduler.watch.refusing_nodes import RefusingNodes
@@ -30,6 +33,10 @@ from wire.core import Condition, Pod
 from wire.crds.podgroup import PodGroup, PodGroupStatus
 from wire.crds.queue import QueueStatus
 from wire.versions import is_older
+
+#: A condition has a message of 1,000 characters at most, and there is one for each node pool.
+_MOST_STATUS_BYTES: Final = 65_536
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -56,6 +63,19 @@ class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     labels: dict[str, str] | None = None
     #: Of one of ours that its kubelet could not align: who makes its successor (UID), and the node.
     misaligned: tuple[str, str, str] | None = None
+
+
+class SeenGroup(msgspec.Struct, frozen=True, gc=False):
+    """All that is kept of a PodGroup at one version. ``plan``: its annotation's text, "" without one."""
+
+    record: PodGroupRecord
+    shown: Shown[PodGroupStatus]
+    plan: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its namespace and name."""
+        return self.record.namespace, self.record.name
 
 
 class QueueShown(msgspec.Struct, frozen=True, gc=False):
@@ -130,20 +150,21 @@ class Cache:
         group = (pod.metadata.annotations or {}).get(names.POD_GROUP_NAME)
         has_succeeded = pod.status.phase == names.SUCCEEDED
         is_ours = pod.spec.scheduler_name == self.cluster.settings.scheduler_name
+        seen = (read or self.cluster.read_pod)(pod)
         return Seen(
-            pod=(read or self.cluster.read_pod)(pod),
+            pod=seen,
             is_ours=is_ours,
             waiting=_waiting(pod) if is_ours and not pod.spec.node_name else None,
             finished=(pod.metadata.namespace, group) if group and has_succeeded else None,
             is_told=is_ours and bool(pod.spec.node_name) and says_unenforced(pod),
-            labels=self._labels_of(pod),
+            labels=self._labels_of(seen.record),
             misaligned=_misaligned(pod) if is_ours else None,
         )
 
-    def _labels_of(self, pod: Pod) -> dict[str, str] | None:
-        """What budgets may select a pod by; None where nobody asks."""
-        is_kept = pod.spec.node_name and self.room.has_budget(pod.metadata.namespace)
-        return (pod.metadata.labels or {}) if is_kept else None
+    def _labels_of(self, pod: PodRecord | None) -> dict[str, str] | None:
+        """What budgets may select a pod by, as its record keeps it; None where nobody asks."""
+        is_kept = pod is not None and pod.node and self.room.has_budget(pod.namespace)
+        return pod.labels if pod is not None and is_kept else None
 
     def note_room_facts(self) -> None:
         """Have decisions go by what is known for making room now."""
@@ -155,7 +176,7 @@ class Cache:
         """Take the labels of a pod that was read because of its namespace's first budget."""
         known = self.cluster.pod(uid)
         if known is not None and known.node:
-            self.room.put_labels(uid, namespace, rv, labels)
+            self.room.put_labels(uid, namespace, rv, bounds.kept_labels(labels))
 
     def take_pod(self, seen: Seen) -> None:
         """Take a pod that was read; of one that is older than what is known only a success still counts."""
@@ -274,15 +295,26 @@ class Cache:
 
     def note_pod_group(self, group: PodGroup) -> None:
         """Take a PodGroup from a watch, or as the answer to a write of ours."""
-        key = (group.metadata.namespace, group.metadata.name)
-        self.cluster.upsert_pod_group(group)
-        self.groups.note(key, Shown(group.metadata.uid, group.metadata.resource_version, group.status))
+        self.take_pod_group(self.read_pod_group(group))
+
+    def read_pod_group(self, group: PodGroup) -> SeenGroup:
+        """Read a PodGroup without taking it."""
+        return SeenGroup(
+            pod_group_record(group, self.cluster.settings.pool),
+            Shown(group.metadata.uid, group.metadata.resource_version, _shown_status(group.status)),
+            (group.metadata.annotations or {}).get(names.PLAN, ""),
+        )
+
+    def take_pod_group(self, seen: SeenGroup) -> None:
+        """Take a PodGroup that was read."""
+        record, key = seen.record, seen.key
+        self.cluster.put_pod_group(record)
+        self.groups.note(key, seen.shown)
         known = self.cluster.pod_group(*key)
-        if known is not None and is_older(group.metadata.resource_version, known.rv):
+        if known is not None and is_older(record.rv, known.rv):
             return
-        plan = (group.metadata.annotations or {}).get(names.PLAN)
-        if plan:
-            self.plans[key] = plan
+        if seen.plan:
+            self.plans[key] = seen.plan
         else:
             self.plans.pop(key, None)
         self.on_gang(key)
@@ -295,6 +327,16 @@ class Cache:
         self.plans.pop((namespace, name), None)
         self.finished.discard((namespace, name))
         self.wake.set()
+
+
+def _shown_conditions(found: Sequence[Condition]) -> tuple[Condition, ...]:
+    """Conditions as they are kept, to be written again beside ours; more than anybody writes are none."""
+    return tuple(found) if sum(len(each.message or "") for each in found) <= _MOST_STATUS_BYTES else ()
+
+
+def _shown_status(status: PodGroupStatus) -> PodGroupStatus:
+    """A status as it is kept: one that is larger than we write it is none, so it is written again."""
+    return status if len(_encode(status)) <= _MOST_STATUS_BYTES else PodGroupStatus()
 
 
 def _ignore(_: str) -> None:
@@ -343,7 +385,7 @@ def _waiting(pod: Pod) -> Waiting:
     annotations = pod.metadata.annotations or {}
     return Waiting(
         pod.metadata.resource_version,
-        tuple(pod.status.conditions or ()),
+        _shown_conditions(pod.status.conditions or ()),
         fences(annotations),
         annotations.get(names.FENCED_BECAUSE, ""),
     )

@@ -9,7 +9,7 @@ import anyio.lowlevel
 
 from kube.watch.reflector import in_turns
 from scheduler.core.model.records import NodeRecord, SeenPod
-from scheduler.watch.cache import Cache, Seen
+from scheduler.watch.cache import Cache, Seen, SeenGroup
 from wire.core import Node, Pod
 from wire.crds.bindrequest import BindRequest
 from wire.crds.podgroup import PodGroup
@@ -107,14 +107,14 @@ class PodGroupSink:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    def keep(self, obj: PodGroup) -> PodGroup:
-        """All of it: they are small, and there are fewer of them than of pods."""
-        return obj
+    def keep(self, obj: PodGroup) -> SeenGroup:
+        """What the cache keeps of a PodGroup."""
+        return self._cache.read_pod_group(obj)
 
-    async def replace(self, kept: Sequence[PodGroup]) -> None:
+    async def replace(self, kept: Sequence[SeenGroup]) -> None:
         """Take a list: what is not in it is gone."""
-        present = {(group.metadata.namespace, group.metadata.name) for group in kept}
-        self._cache.cluster.replace_pod_groups(kept)
+        present = {group.key for group in kept}
+        self._cache.cluster.remove_pod_groups_but(present)
         for key in [key for key in self._cache.plans if key not in present]:
             del self._cache.plans[key]
         for key in self._cache.groups.known():
@@ -122,7 +122,7 @@ class PodGroupSink:
                 self._cache.groups.drop(key)
         self._cache.finished &= present
         for group in kept:
-            self._cache.note_pod_group(group)
+            self._cache.take_pod_group(group)
 
     def upsert(self, obj: PodGroup) -> None:
         """Take a PodGroup."""

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from gpu.ended import has_ended
-from scheduler.core.convert import demand
+from scheduler.core.convert import bounds, demand
 from scheduler.core.convert.controllers import controller_of
 from scheduler.core.convert.extended_asks import claim_name
 from scheduler.core.convert.job_owners import job_of
@@ -118,11 +118,11 @@ def _as_of(known: PodRecord, pod: Pod) -> PodRecord:
         created=intern(meta.creation_timestamp or ""),
         node=intern(pod.spec.node_name),
         started_s=started_s(pod) if pod.spec.node_name else 0,
-        pod_group=intern((meta.annotations or {}).get(names.POD_GROUP_NAME, "")),
+        pod_group=bounds.name((meta.annotations or {}).get(names.POD_GROUP_NAME, "")),
         controller=controller_of(meta),
         job=job,
         job_name=job_name,
-        labels=known.labels if known.labels == labels else {intern(k): intern(v) for k, v in labels.items()},
+        labels=known.labels if known.labels == labels else bounds.kept_labels(labels),
     )
 
 

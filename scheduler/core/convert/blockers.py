@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.core.convert import constraints, gang_kinds
+from scheduler.core.convert import bounds, constraints, gang_kinds
 from scheduler.core.filters.registry import Filters
 from scheduler.core.model.pod_class import PodClass
 from scheduler.core.model.verdict import Code, Verdict
@@ -19,7 +19,7 @@ def blocker(
     """
     if problem:
         return Verdict(code=Code.INVALID_REQUEST, detail=problem)
-    if constraint := constraints.unsupported(pod) or constraints.excessive(cls, filters):
+    if constraint := constraints.unsupported(pod) or bounds.excess(pod) or constraints.excessive(cls, filters):
         return Verdict(code=Code.UNSUPPORTED_CONSTRAINT, detail=constraint)
     return without_group(pod, are_grouped=are_grouped) or (None if admitted else Verdict(code=Code.NOT_ADMITTED))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from sys import intern
 from typing import Final
 
+from scheduler.core.convert import bounds
 from scheduler.core.model.claim_use import ResourceClaimUse
 from wire.core import Pod, PodResourceClaim
 
@@ -40,4 +40,4 @@ def _uses(pod: Pod) -> Iterator[ResourceClaimUse]:
 def _group(pod: Pod) -> str:
     """The PodGroup of Kubernetes' Workload API that a pod is in, also if it is grouped by something else here."""
     name = (pod.spec.scheduling_group or {}).get("podGroupName")
-    return intern(name) if isinstance(name, str) else ""
+    return bounds.name(name) if isinstance(name, str) else ""

@@ -7,6 +7,7 @@ from hashlib import blake2b
 from sys import intern
 from typing import Final
 
+from scheduler.core.convert import bounds
 from wire.core import ObjectMeta, OwnerReference
 
 #: As hexadecimal digits these are fewer characters than a UID has, however long a reference is.
@@ -47,4 +48,4 @@ def controller_of(meta: ObjectMeta) -> str:
 
 def controller_uid(meta: ObjectMeta) -> str:
     """UID of the owner that controls an object, or "": to be compared with the UID of a pod of the same namespace."""
-    return next((intern(owner.uid) for owner in meta.owner_references or () if owner.controller), "")
+    return next((bounds.name(owner.uid) for owner in meta.owner_references or () if owner.controller), "")

@@ -8,8 +8,10 @@ the migration for granted. One that can't be translated counts nowhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final
 
+from scheduler.core.convert import bounds
 from wire import names
 from wire.core import Pod, Volume
 from wire.storage import PersistentVolume, PersistentVolumeSpec
@@ -43,9 +45,12 @@ _PARTS: Final = 3
 
 
 def of_pod(pod: Pod) -> tuple[Attached, ...]:
-    """The volumes that a pod names without a claim, each once."""
+    """The volumes that a pod names without a claim, each once, one more than it may have at most."""
     inline = (volume for volume in pod.spec.volumes or () if not _is_claim(volume))
-    return tuple(dict.fromkeys(each for volume in inline for each in _translated(volume, {})))
+    found = (each for volume in inline for each in _translated(volume, {}))
+    return tuple(
+        dict.fromkeys((driver, bounds.name(handle)) for driver, handle in islice(found, bounds.MOST_VOLUMES + 1))
+    )
 
 
 def of_volume(volume: PersistentVolume) -> Attached | None:

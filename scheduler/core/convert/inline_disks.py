@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
+from typing import Final
 
+import msgspec
+
+from scheduler.core.convert import bounds
 from scheduler.core.model.pod_rules import InlineDisk
 from wire.core import Pod, Volume
 
+#: Nobody means more, and each costs a look at all nodes.
+MOST_DISKS: Final = 100
+
 
 def inline_disks(pod: Pod) -> tuple[InlineDisk, ...]:
-    """The disks of a pod, each once (core/v1 VolumeSource)."""
-    return tuple(dict.fromkeys(disk for volume in pod.spec.volumes or () for disk in _disks(volume)))
+    """The disks of a pod, each once (core/v1 VolumeSource), one more than it may have at most."""
+    found = dict.fromkeys(
+        islice((disk for volume in pod.spec.volumes or () for disk in _disks(volume)), MOST_DISKS + 1)
+    )
+    return tuple(msgspec.structs.replace(disk, name=tuple(map(bounds.name, disk.name))) for disk in found)
 
 
 def _disks(volume: Volume) -> Iterator[InlineDisk]:

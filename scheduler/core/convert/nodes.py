@@ -10,6 +10,7 @@ from typing import Final
 from gpu import enforcement, slices
 from gpu.cards import cards_mib
 from gpu.multiplied import multiplied
+from scheduler.core.convert import bounds
 from scheduler.core.filters.declared_features import KNOWN
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.records import NodeRecord
@@ -28,10 +29,17 @@ _MOST_GPUS = 2**20
 
 
 def node_record(node: Node, *, with_images: bool = False) -> NodeRecord:
-    """Read a node; a resource that can't be read counts as none. ``with_images``: keep which images are there."""
+    """Read a node; a resource that can't be read counts as none. ``with_images``: keep which images are there.
+
+    A node with more labels, taints or resources than are kept takes no pods.
+    """
     labels = node.metadata.labels or {}
     annotations = node.metadata.annotations or {}
     allocatable = node.status.allocatable or {}
+    taints = node.spec.taints or ()
+    is_too_large = bounds.are_too_many_of_node(labels, taints, allocatable)
+    if is_too_large:
+        labels, taints = {}, ()
     smallest, largest = cards_mib(labels, annotations)
     is_mig = _is_mig(labels, allocatable)
     is_single = is_mig and labels.get(names.NODE_MIG_STRATEGY) == _MIG_SINGLE
@@ -39,10 +47,10 @@ def node_record(node: Node, *, with_images: bool = False) -> NodeRecord:
         name=node.metadata.name,
         uid=node.metadata.uid,
         labels=labels,
-        taints=tuple(node.spec.taints or ()),
+        taints=tuple(taints),
         is_ready=any(c.type == _READY and c.status == "True" for c in node.status.conditions or ()),
-        is_cordoned=node.spec.unschedulable,
-        capacity=_capacity(allocatable),
+        is_cordoned=node.spec.unschedulable or is_too_large,
+        capacity=bounds.resources_in_use(_capacity(allocatable)) if is_too_large else _capacity(allocatable),
         pods=_amount(names.PODS_RESOURCE, allocatable.get(names.PODS_RESOURCE, 0)),
         smallest_card_mib=smallest,
         largest_card_mib=largest,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from sys import intern
 
 from gpu.refusal import shown
-from scheduler.core.convert import gang_kinds, queues, written_plan
+from scheduler.core.convert import bounds, gang_kinds, queues, written_plan
 from scheduler.core.convert.controllers import controller_of
 from scheduler.core.model.minimum_tree import Contradiction, MinimumTree, Part, minimum_tree
 from scheduler.core.model.node_pool import NodePool
@@ -45,7 +44,7 @@ def pod_group_record(group: PodGroup, pool: NodePool | None = None) -> PodGroupR
         levels=tuple(_levels(spec)),
         controller=controller_of(meta),
         planned=written_plan.members((meta.annotations or {}).get(names.PLAN)),
-        queue=intern(spec.queue or names.DEFAULT_QUEUE),
+        queue=bounds.name(spec.queue or names.DEFAULT_QUEUE),
         is_preemptible=queues.is_preemptible(spec.preemptibility),
         is_elsewhere=pool is not None and not pool.takes(meta.labels),
     )
@@ -55,7 +54,12 @@ def _tree(spec: PodGroupSpec) -> tuple[MinimumTree, Contradiction | None]:
     """The minimums; as in KAI, pods are counted in leaves, and ``minMember`` of a subgroup above others is not read."""
     if spec.min_member is not None and spec.min_sub_group is not None:
         return MinimumTree(), Contradiction(Code.GROUP_TWO_MINIMUMS, "")
-    parts = [Part(s.name, s.parent or "", s.min_member, s.min_sub_group) for s in spec.sub_groups or ()]
+    if _has_too_many(spec):
+        return MinimumTree(), None
+    parts = [
+        Part(bounds.name(s.name), bounds.name(s.parent or ""), s.min_member, s.min_sub_group)
+        for s in spec.sub_groups or ()
+    ]
     found = minimum_tree(parts, spec.min_sub_group)
     return (MinimumTree(), found) if isinstance(found, Contradiction) else (found, None)
 
@@ -63,7 +67,7 @@ def _tree(spec: PodGroupSpec) -> tuple[MinimumTree, Contradiction | None]:
 def _levels(spec: PodGroupSpec) -> Iterator[tuple[str, LevelConstraint]]:
     """What the group, and then each of its subgroups, asks of the places of its pods."""
     yield from _level("", spec.topology_constraint)
-    for subgroup in spec.sub_groups or ():
+    for subgroup in () if _has_too_many(spec) else spec.sub_groups or ():
         yield from _level(subgroup.name, subgroup.topology_constraint)
 
 
@@ -71,11 +75,18 @@ def _level(name: str, asked: TopologyConstraint | None) -> Iterator[tuple[str, L
     # A level that is preferred in no Topology prefers nothing.
     if asked is not None and (asked.required_topology_level or (asked.topology and asked.preferred_topology_level)):
         levels = asked.topology, asked.required_topology_level, asked.preferred_topology_level
-        yield intern(name), LevelConstraint(*map(intern, levels))
+        yield bounds.name(name), LevelConstraint(*map(bounds.name, levels))
+
+
+def _has_too_many(spec: PodGroupSpec) -> bool:
+    """Whether there are more subgroups than are kept: the gang waits then."""
+    return len(spec.sub_groups or ()) > bounds.MOST_SUBGROUPS
 
 
 def _unsupported_in(group: PodGroup, minimum: int) -> str:
     spec = group.spec
+    if _has_too_many(spec):
+        return f"more than {bounds.MOST_SUBGROUPS} subgroups"
     found: dict[str, bool] = {}
     annotations = group.metadata.annotations
     # Where subgroups are counted, KAI's annotation says how many of them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from scheduler.core.convert.inline_disks import inline_disks
+from scheduler.core.convert.inline_disks import MOST_DISKS, inline_disks
 from scheduler.core.convert.selectors import can_be_read, pod_term, requirements
 from scheduler.core.model.pod_class import AntiTerm, Requirement
 from scheduler.core.model.pod_rules import HostPort, PodRules, Spread
@@ -20,7 +20,8 @@ _MOST_RULES: Final = 32
 #: Expressions and values in all selectors, which are compared with pods.
 _MOST_WORDS: Final = 1_000
 _MOST_PORTS: Final = 100
-_MOST_DISKS: Final = 100
+#: The most ports of a placed pod that count: those of the lowest numbers.
+_MOST_PORTS_KEPT: Final = 512
 
 
 def pod_rules(pod: Pod) -> PodRules | None:
@@ -88,7 +89,7 @@ def _keys(selectors: Iterable[tuple[Requirement, ...] | None]) -> set[str]:
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     """Ports of the host that a pod has while it runs: those of init containers only of sidecars."""
     found = dict.fromkeys(_ports(pod))
-    return tuple(sorted(found, key=lambda one: (one.protocol, one.port, one.address)))
+    return tuple(sorted(found, key=lambda one: (one.protocol, one.port, one.address))[:_MOST_PORTS_KEPT])
 
 
 def _ports(pod: Pod) -> Iterator[HostPort]:
@@ -125,8 +126,8 @@ def excessive(rules: PodRules) -> str:
         return f"more than {_MOST_RULES} terms of pod affinity and spread constraints"
     if len(rules.ports) > _MOST_PORTS:
         return f"more than {_MOST_PORTS} ports of the host"
-    if len(rules.disks) > _MOST_DISKS:
-        return f"more than {_MOST_DISKS} disks and Ceph monitors in volumes"
+    if len(rules.disks) > MOST_DISKS:
+        return f"more than {MOST_DISKS} disks and Ceph monitors in volumes"
     selectors = [each.selector for each in terms] + [each.selector for each in rules.spread]
     selectors += [each.namespace_selector for each in terms]
     words = sum(1 + len(requirement.values) for selector in selectors for requirement in selector or ())

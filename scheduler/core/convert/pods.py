@@ -23,6 +23,7 @@ from gpu.refusal import Refusal, told
 from gpu.request import NO_GPU
 from gpu.translation import Cards, Translation
 from scheduler.core.convert import (
+    bounds,
     claim_uses,
     constraints,
     device_env,
@@ -52,6 +53,8 @@ from wire.core import ObjectMeta, Pod
 
 _NOTHING = Translation(dialect=PLAIN, request=NO_GPU)
 _ENDED = {names.SUCCEEDED, names.FAILED}
+#: The most characters of a reason: a condition holds no more.
+_LONGEST_PROBLEM: Final = 1_000
 _S: Final = 1_000_000_000
 
 #: Makes the record of a pod.
@@ -99,7 +102,7 @@ def _succeeded(pod: Pod) -> SucceededMember | None:
     return SucceededMember(
         uid=meta.uid,
         namespace=intern(meta.namespace),
-        pod_group=intern(group),
+        pod_group=bounds.name(group),
         subgroup=_subgroup(meta),
         controller=controller_of(meta),
         ended_s=_ended_s(pod),
@@ -120,7 +123,7 @@ def _subgroup(meta: ObjectMeta) -> str:
 def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     found = asked_when_bound(pod)
     known = _NOTHING if isinstance(found, Refusal) else found
-    demand = extended_asks.without_share(requests.readable_demand(pod), known.request)
+    demand = extended_asks.without_share(bounds.resources_in_use(requests.readable_demand(pod)), known.request)
     cls = PodClass(
         demand=extended_asks.by_claim(demand, pod),
         request=known.request,
@@ -185,11 +188,14 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     hand_over = device_env.hand_over(pod, request)
     problem = problem or device_env.taken_back(pod, request)
     cls = _waiting_class(pod, found, extended_asks.by_claim(demand, pod), hand_over, settings=settings, filters=filters)
+    if too_much := bounds.excess_of_class(cls):
+        # Such a pod waits for another reason than room: none of its constraints is kept.
+        own, problem, cls = None, problem or too_much, PodClass(demand=bounds.resources_in_use(cls.demand))
     share = claimedshare.read(pod)
     asks = extended_asks.for_claims(pod, cls) if asked.gpus or asked.extended else ()
     cls = extended_asks.claimed(cls, share)
     job, job_name = job_owners.job_of(pod.metadata)
-    came_by_the_door = own is not None or not vocabulary.is_spoken(pod)
+    came_by_the_door = own is not None or bool(too_much) or not vocabulary.is_spoken(pod)
     return msgspec.structs.replace(
         _record(pod, cls, settings),
         gated=bool(pod.spec.scheduling_gates),
@@ -203,7 +209,7 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
             pod,
             cls,
             filters,
-            problem=problem,
+            problem=problem[:_LONGEST_PROBLEM],
             admitted=came_by_the_door and Source.NONE not in hand_over,
             are_grouped=settings.are_grouped,
         ),
@@ -252,13 +258,14 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         created=intern(meta.creation_timestamp or ""),
         priority=pod.spec.priority or 0,
         task_priority=integer(labels.get(names.TASK_PRIORITY_LABEL, "")),
-        pod_group=intern((meta.annotations or {}).get(names.POD_GROUP_NAME, "")),
+        pod_group=bounds.name((meta.annotations or {}).get(names.POD_GROUP_NAME, "")),
         subgroup=_subgroup(meta),
         controller=controller_of(meta),
         deleting=meta.deletion_timestamp is not None,
         claims=volumes.claims_of(pod) if pod.spec.volumes else (),
         resource_claims=claim_uses.claim_uses(pod),
-        labels={intern(key): intern(value) for key, value in labels.items()},
+        labels=bounds.kept_labels(labels, settings.pool),
+        are_labels_cut=bounds.are_too_many(labels),
         ports=pod_rules.host_ports(pod),
         disks=inline_disks.inline_disks(pod) if pod.spec.volumes else (),
         inline_volumes=in_tree_volumes.of_pod(pod) if pod.spec.volumes else (),

@@ -13,6 +13,8 @@ from wire.core import LabelSelector, Namespace, Pod, PodAffinityTerm
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 #: A pod with more terms than anybody means keeps everybody of their namespaces off; if these are as many, everybody.
 _MOST_TERMS: Final = 32
+#: The same of expressions, values and namespaces in all of them.
+_MOST_WORDS: Final = 1_000
 
 
 class NamespaceRecord(msgspec.Struct, frozen=True, gc=False):
@@ -37,9 +39,21 @@ def anti_terms(pod: Pod) -> tuple[AntiTerm, ...]:
     rules = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
     written = (rules.required_during_scheduling_ignored_during_execution if rules else None) or ()
     terms = tuple(dict.fromkeys(pod_term(term, pod.metadata.namespace) for term in written))
-    if len(terms) > _MOST_TERMS:
+    if _are_too_many(terms):
         terms = tuple(dict.fromkeys(msgspec.structs.replace(term, selector=()) for term in terms))
-    return terms if len(terms) <= _MOST_TERMS else tuple(dict.fromkeys(everybody(term.key) for term in terms))
+    if _are_too_many(terms):
+        terms = tuple(dict.fromkeys(everybody(term.key) for term in terms))[:_MOST_TERMS]
+    return terms
+
+
+def _are_too_many(terms: tuple[AntiTerm, ...]) -> bool:
+    return len(terms) > _MOST_TERMS or sum(map(words_of, terms)) > _MOST_WORDS
+
+
+def words_of(term: AntiTerm) -> int:
+    """Expressions and values in the selectors of a term, and its namespaces."""
+    asked = (*(term.selector or ()), *(term.namespace_selector or ()))
+    return len(term.namespaces) + sum(1 + len(requirement.values) for requirement in asked)
 
 
 def pod_term(term: PodAffinityTerm, namespace: str) -> AntiTerm:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 import msgspec
 
-from scheduler.core.convert import constraints, in_tree_volumes, volume_needs
+from scheduler.core.convert import bounds, constraints, in_tree_volumes, volume_needs
 from scheduler.core.convert.controllers import controller_uid
 from scheduler.core.convert.volume_needs import VolumeOffer
 from scheduler.core.filters.volume_places import ZONE_LABELS
@@ -117,8 +118,8 @@ class AttachmentRecord(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 def claims_of(pod: Pod) -> tuple[ClaimUse, ...]:
-    """The claims that a pod mounts, each once."""
-    return tuple(dict.fromkeys(_claims_of(pod)))
+    """The claims that a pod mounts, each once, one more than it may have at most."""
+    return tuple(dict.fromkeys(islice(_claims_of(pod), bounds.MOST_VOLUMES + 1)))
 
 
 def _claims_of(pod: Pod) -> Iterator[ClaimUse]:

@@ -29,6 +29,13 @@ def takes(selector: tuple[Requirement, ...] | None, labels: Labels) -> bool:
     return True
 
 
+def takes_in_doubt(selector: tuple[Requirement, ...] | None, pod: PodRecord, *, unknown: bool) -> bool:
+    """Whether a selector takes a pod. ``unknown``: whether it takes one whose labels are too many to be kept."""
+    if pod.are_labels_cut and selector:
+        return unknown
+    return takes(selector, pod.labels)
+
+
 def takes_pod(term: AntiTerm, namespace: str, labels: Labels, labels_of: LabelsOf, *, unknown: bool) -> bool:
     """Whether a term takes a pod. ``unknown``: whether it means a namespace whose labels nobody knows."""
     if namespace not in term.namespaces and not _selects(term, namespace, labels_of, unknown=unknown):
@@ -45,7 +52,7 @@ def _selects(term: AntiTerm, namespace: str, labels_of: LabelsOf, *, unknown: bo
 
 
 class TakenByAll(msgspec.Struct, frozen=True, cache_hash=True):
-    """Pods that each of some terms takes. ``unknown``: as above."""
+    """Pods that each of some terms takes. ``unknown``: as above, of labels of namespaces and of pods."""
 
     terms: tuple[AntiTerm, ...]
     unknown: bool
@@ -61,8 +68,12 @@ class TakenByAll(msgspec.Struct, frozen=True, cache_hash=True):
 
     def takes(self, pod: PodRecord, labels_of: LabelsOf) -> bool:
         """Whether a pod is one of them."""
-        for term in self.terms:  # noqa: SIM110 - as in takes
-            if not takes_pod(term, pod.namespace, pod.labels, labels_of, unknown=self.unknown):
+        for term in self.terms:
+            if pod.namespace not in term.namespaces and not _selects(
+                term, pod.namespace, labels_of, unknown=self.unknown
+            ):
+                return False
+            if not takes_in_doubt(term.selector, pod, unknown=self.unknown):
                 return False
         return True
 

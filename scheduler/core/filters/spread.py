@@ -10,7 +10,7 @@ from typing_extensions import override
 from scheduler.core.filters.filter import Filter
 from scheduler.core.filters.node_affinity import NodeAffinity, Selector
 from scheduler.core.filters.pod_rule import NO_LIMIT, Asked, Bools, Counts, Limits, PodRule, Tally, Watched, all_of
-from scheduler.core.filters.pod_terms import LabelsOf, takes
+from scheduler.core.filters.pod_terms import LabelsOf, takes, takes_in_doubt
 from scheduler.core.filters.requirements import effort_of_all, keys_of
 from scheduler.core.filters.taints import Taints
 from scheduler.core.model.pod_class import Constraints, PodClass, Requirement
@@ -22,7 +22,10 @@ _TAINTS: Final[tuple[Filter, ...]] = (Taints(),)
 
 
 class Staying(msgspec.Struct, frozen=True, cache_hash=True):
-    """Pods of a namespace that a selector takes, but for terminating ones. The empty selector counts nobody."""
+    """Pods of a namespace that a selector takes, but for terminating ones. The empty selector counts nobody.
+
+    A pod with more labels than are kept counts.
+    """
 
     namespace: str
     selector: tuple[Requirement, ...] | None
@@ -43,7 +46,7 @@ class Staying(msgspec.Struct, frozen=True, cache_hash=True):
             bool(self.selector)
             and pod.namespace == self.namespace
             and not pod.deleting
-            and takes(self.selector, pod.labels)
+            and takes_in_doubt(self.selector, pod, unknown=True)
         )
 
 

@@ -92,6 +92,8 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     to_reserve: tuple[tuple[str, str], ...] = ()
     #: What terms and selectors of pods take it by.
     labels: dict[str, str] = {}
+    #: It has more labels than are kept: which terms and selectors take it is in doubt (convert/bounds.py).
+    are_labels_cut: bool = False
     #: Ports of the host that it has.
     ports: tuple[HostPort, ...] = ()
     #: Disks that its volumes name without a claim.

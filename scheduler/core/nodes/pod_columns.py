@@ -1,8 +1,8 @@
 """Pods as columns, so that what a matcher takes of them is found by a look at those that differ, not at each.
 
-A matcher names the labels that it reads. Pods that are alike in these, in their namespace and in whether they go, are
-judged once. Columns of labels are made when they are first read, and brought up to date when they are read again: so an
-event costs the same, however many labels are read.
+A matcher names the labels that it reads. Pods that are alike in these, in their namespace, in whether they go and in
+whether their labels are known, are judged once. Columns of labels are made when they are first read, and brought up to
+date when they are read again: so an event costs the same, however many labels are read.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class PodColumns:
     def __init__(self) -> None:
         self.pods: list[PodRecord | None] = []
         self._free: list[int] = []
-        #: Namespaces and whether pods go, as numbers; by slot.
-        self._alike: dict[tuple[str, bool], int] = {}
+        #: Namespaces, whether pods go, and whether their labels are too many, as numbers; by slot.
+        self._alike: dict[tuple[str, bool, bool], int] = {}
         self._codes: Codes = np.zeros(_FEWEST_SLOTS, np.int64)
         self._columns: dict[str, _Column] = {}
         #: Slots that were written since the first column of a label was made.
@@ -74,7 +74,7 @@ class PodColumns:
             self.pods.append(pod)
             if slot >= len(self._codes):
                 self._codes = np.concatenate([self._codes, np.zeros(slot, np.int64)])
-        self._codes[slot] = self._alike.setdefault((pod.namespace, pod.deleting), len(self._alike) + 1)
+        self._codes[slot] = self._alike.setdefault(_alike(pod), len(self._alike) + 1)
         if len(self._alike) > 2 * len(self.pods) + _FEWEST_SLOTS:
             self._number_again()
         self._write(slot)
@@ -85,7 +85,7 @@ class PodColumns:
         self._alike.clear()
         for slot, pod in enumerate(self.pods):
             if pod is not None:
-                self._codes[slot] = self._alike.setdefault((pod.namespace, pod.deleting), len(self._alike) + 1)
+                self._codes[slot] = self._alike.setdefault(_alike(pod), len(self._alike) + 1)
 
     def drop(self, slot: int) -> None:
         """A pod is gone."""
@@ -172,6 +172,10 @@ class PodColumns:
         values = [None if pod is None else pod.labels.get(key) for pod in pods]
         self.effort_spent += len(values) // _LABELS_PER_OPERATION
         return np.fromiter(map(column.numbers.__getitem__, values), np.int64, len(values))
+
+
+def _alike(pod: PodRecord) -> tuple[str, bool, bool]:
+    return pod.namespace, pod.deleting, pod.are_labels_cut
 
 
 def _numbers() -> defaultdict[str | None, int]:

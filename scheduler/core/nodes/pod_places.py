@@ -251,7 +251,7 @@ def is_alike(one: PodRecord, other: PodRecord) -> bool:
 
 def _asked(pod: PodRecord) -> tuple[object, ...]:
     keeps_off = (pod.keeps_off, bool(pod.keeps_off and pod.node))
-    return pod.namespace, pod.labels, pod.deleting, pod.ports, pod.disks, *keeps_off, pod.draws
+    return pod.namespace, pod.labels, pod.are_labels_cut, pod.deleting, pod.ports, pod.disks, *keeps_off, pod.draws
 
 
 def _terms(pod: PodRecord) -> tuple[AntiTerm | WeightedTerm, ...]:

@@ -1,7 +1,8 @@
 """PodDisruptionBudgets, counted before anybody is evicted: each pod that one selects takes one of it.
 
 A pod that two budgets select is nobody's victim: the API server evicts it under none (500). Nor is one in a namespace
-with a budget whose labels are not known. Pods that other intents take, and that are still there, have had theirs.
+with a budget whose labels are not known. One with more labels than are kept counts as selected by all budgets of its
+namespace. Pods that other intents take, and that are still there, have had theirs.
 
 A budget is filed under the label that the fewest others of its namespace ask for, so a pod is held against few of them.
 Where that does not help, its tenant has written more than is looked at (``_MOST_LOOKS``): it is nobody's victim.
@@ -87,6 +88,8 @@ class Budgets:
         return self._known[pod.uid]
 
     def _selecting(self, pod: PodRecord) -> list[int] | None:
+        if pod.are_labels_cut:
+            return self._in[pod.namespace] if len(self._in[pod.namespace]) == 1 else None
         labels = self.labels.get(pod.uid)
         if labels is None:
             return None

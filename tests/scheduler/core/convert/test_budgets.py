@@ -33,6 +33,18 @@ def test_a_budget_is_for_the_pods_that_its_selector_takes(spec: dict[str, Any], 
     assert record.key == ("team", "b")
 
 
+@pytest.mark.parametrize(("values", "allowed", "takes_others"), [(999, 3, False), (1_000, 0, True)])
+def test_a_budget_with_a_longer_selector_than_is_kept_lets_nobody_of_its_namespace_go(
+    values: int, allowed: int, takes_others: bool
+) -> None:
+    asked = {"key": "app", "operator": "In", "values": [f"v{number}" for number in range(values)]}
+    record = budget_record(
+        budget({"selector": {"matchExpressions": [asked]}}, {"disruptionsAllowed": 3, "observedGeneration": 1})
+    )
+    assert record.allowed == allowed
+    assert takes(record.selector, {"app": "other"}) is takes_others
+
+
 @pytest.mark.parametrize(
     ("status", "allowed"),
     [
