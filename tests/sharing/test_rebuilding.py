@@ -48,7 +48,7 @@ def test_a_request_of_ours_is_an_attempt() -> None:
 
 @pytest.mark.parametrize(("node_pool", "labels"), [("", {}), ("a", {names.NODE_POOL_LABEL: "a"})])
 def test_a_bound_pod_has_the_label_of_its_node_pool(node_pool: str, labels: dict[str, str]) -> None:
-    assert attempt(node_pool=node_pool).labels == labels
+    assert attempt(node_pool=node_pool).also_written.labels == labels
 
 
 @pytest.mark.parametrize(
