@@ -53,6 +53,24 @@ def test_a_queue_that_takes_no_more_keeps_a_need_out(limit: int, nodes: list[str
     assert _on(trial.paper.place(_gang(trial))) == nodes
 
 
+@pytest.mark.parametrize(("fails", "starts"), ["xy", "yx"])
+def test_a_subgroup_that_fits_in_part_uses_nothing_of_the_queue_when_another_one_is_placed(
+    fails: str, starts: str
+) -> None:
+    sizes = {fails: 4, starts: 1}
+    members = [
+        pod(f"{name}{at}", gpus=gpus, group="g", subgroup=name, labels=_LABELS)
+        for name, gpus in sizes.items()
+        for at in range(2)
+    ]
+    group = pod_group("g", None, queue="a", subGroups=[{"name": name, "minMember": 2} for name in "xy"], minSubGroup=1)
+    trial = _trial(cluster(node("n1", 5), group, *members, queue("a", gpu=(0, 1, 5))))
+    places = trial.paper.place(_gang(trial))
+    assert places is not None
+    assert [place.pod_uid for place in places] == [f"uid-{starts}0", f"uid-{starts}1"]
+    assert trial.accounts.of[0].held.gpu_nano == 2 * 10**9
+
+
 def test_a_whole_gpu_may_be_one_that_an_idle_reservation_gives_back() -> None:
     made = cluster(node("n1", 1), reservation("x", "n1", book={}), pod("p", gpus=1, labels=_LABELS), queue("a"))
     trial = _trial(made)
