@@ -30,6 +30,7 @@ from verification.hostile.queue_actions import (
     EditQueue,
 )
 from verification.hostile.room_actions import CreateBudget, DeleteBudget, EditBudget
+from verification.hostile.tenant_actions import TenantAction
 from wire import names
 
 if TYPE_CHECKING:
@@ -361,6 +362,7 @@ Action = (
     | ClaimAction
     | MigAction
     | ExtendedAction
+    | TenantAction
 )
 
 

@@ -42,6 +42,10 @@ _MINIMUMS: Final = ("", "", "", "5s", "30s", "1m30s")
 _DELAYS: Final = ("", "", "", "5s", "20s")
 _GRACES_S: Final = (None, None, 0, 1, 5, 60)
 _TEAM: Final = "team"
+#: The part of a node's CPU that one pod asks where pods press for it.
+_CPU_OF_A_NODE: Final = 0.6
+#: The queue of those.
+_PRESSED: Final = "pressed"
 #: So often a controller makes a pod again that is gone, and for so long it looks for that.
 _INSIST_S: Final = 60.0
 
@@ -93,6 +97,43 @@ def contended(rng: random.Random, *, shapes: Sequence[NodeShape], duration_s: fl
     _budgets(mix)
     _deeds(mix)
     return tuple(sorted(mix.actions, key=lambda action: action.at_s))
+
+
+def pressed(
+    rng: random.Random, actions: Sequence[Action], *, shapes: Sequence[NodeShape], duration_s: float
+) -> tuple[Action, ...]:
+    """Return the same with priorities: what comes early is of low ones and stays, and what comes late is urgent.
+
+    For runs with mixes of their own, of whose devices nobody is evicted. So most of the CPU of each node is in use by
+    pods of low priority, and urgent ones come for it, in a queue that has no limit. Others are in the queues that they
+    name; where nobody has made any, in the default queue.
+    """
+    made: list[Action] = [CreatePriorityClass(at_s=0.0, name=name, value=value) for name, value in _PRIORITIES.items()]
+    free = {"quota": -1.0, "limit": -1.0, "overQuotaWeight": 1.0}
+    has_queues = any(isinstance(action, CreateQueue) for action in actions)
+    amounts = {"gpu": free, "cpu": free, "memory": free}
+    made += [
+        CreateQueue(at_s=0.0, name=name, resources=amounts)
+        for name in ((_PRESSED,) if has_queues else (_PRESSED, names.DEFAULT_QUEUE))
+    ]
+    labels = {names.QUEUE_LABEL: _PRESSED}
+    half_s, urgent = 0.5 * duration_s, rng.choice(("urgent", "inference"))
+    for action in actions:
+        if isinstance(action, CreatePod | CreatePodGroup) and not action.priority_class:
+            made.append(msgspec.structs.replace(action, priority_class=urgent if action.at_s > half_s else "spare"))
+        else:
+            made.append(action)
+    most = int(_CPU_OF_A_NODE * min(shape.cpu_milli for shape in shapes))
+    for number in range(len(shapes)):
+        early_s = round(rng.uniform(0.0, 0.2) * duration_s, 3)
+        made.append(
+            CreatePod(at_s=early_s, name=f"fills-{number}", labels=labels, cpu_milli=most, priority_class="spare")
+        )
+    for number in range(rng.choice((1, 2, 3))):
+        late_s = round(rng.uniform(0.5, 1.0) * duration_s, 3)
+        pod = CreatePod(at_s=late_s, name=f"presses-{number}", labels=labels, cpu_milli=most, priority_class=urgent)
+        made.append(msgspec.structs.replace(pod, grace_s=rng.choice(_GRACES_S)))
+    return tuple(made)
 
 
 # --- queues ----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import msgspec
 from simulator import shape
 from simulator.devices import make_devices
 from simulator.shape import NodeShape
-from verification.hostile import queueing, timing
+from verification.hostile import contending, queueing, timing
 from verification.hostile.actions import MAIN, Action, CreatePod, CreatePodGroup, DeletePod, EditPod
 from verification.hostile.claim_actions import Offered, PublishDevices, RunDriver, WithdrawDevices
 from verification.hostile.extended_actions import CreateExtendedClass, DeleteClaimsOf, DeleteClass, ForgeClaim
@@ -38,6 +38,8 @@ _GETTING_READY: Final = 0.3
 #: Parts of the runs in which drivers publish GPUs of device plugins, and in which pods are in queues.
 _PLUGINS_GPUS: Final = 0.4
 _QUEUES: Final = 0.3
+#: Part of the runs in which pods have priorities, and urgent ones evict others.
+_PRESSED: Final = 0.7
 _FRACTIONS: Final = ("0.5", "0.5", "0.25", "0.3", "0.333", "0.7", "0.999")
 
 
@@ -62,6 +64,10 @@ def scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
         actions = [_with_plugins_gpus(others, action, machines, seed) for action in actions]
     if others.random() < _QUEUES:
         actions = [*queueing.with_queues(others, actions, shapes=machines, duration_s=duration_s)]
+    pressing = random.Random(f"{seed}/extended/priorities")
+    if pressing.random() < _PRESSED:
+        settings = msgspec.structs.replace(settings, makes_room=True)
+        actions = [*contending.pressed(pressing, actions, shapes=machines, duration_s=duration_s)]
     about = [of for of, is_there in ((OF_AGENTS, settings.agents), (OF_ROOM, settings.makes_room)) if is_there]
     faults = drawing.draw(
         random.Random(f"{seed}/extended/faults"),

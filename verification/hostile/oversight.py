@@ -27,6 +27,7 @@ from verification.hostile.claim_actions import ClaimAction, PublishDevices
 from verification.hostile.extended_actions import ExtendedAction
 from verification.hostile.faults import requests, watches
 from verification.hostile.queue_actions import CreateQueue
+from verification.hostile.tenant_actions import CreateLabelled
 from verification.hostile.weighing import weight_bytes
 from wire import names
 
@@ -56,6 +57,8 @@ BYTES_PER_SLICE: Final = 16 * 1024
 CARVING_BYTES: Final = 128 * 1024
 #: And for each pod with a rule or its label: up to 64 classes are kept when nobody waits (measured: 0.6 KiB a pod).
 BYTES_PER_RULE: Final = 1024
+#: And for each pod that is there, whatever it carries, while a tenant means harm.
+BYTES_PER_LIVE_POD: Final = 64 * 1024
 #: Requests of one component in one minute, under any fault: this many, or for each pod that is there the number below.
 #: While watches are late the binder reads a pod about once a second, in each book that it is in.
 REQUESTS_A_MINUTE: Final = 2000
@@ -129,8 +132,23 @@ class Oversight:
         if took_s > _BYSTANDER_S:
             self._add(BYSTANDER, f"pod {_ELSEWHERE}/{name} took {took_s:.1f} s to be created and deleted")
 
+    def weigh_work(self, world: World) -> None:
+        """Judge what schedulers hold at rest, where a tenant gives them more to hold than pods need."""
+        there = len(world.pods)
+        if any(isinstance(action, CreateLabelled) for action in self.scenario.actions):
+            self._weigh(world, self._allowed(world) + BYTES_PER_LIVE_POD * there, f"with {there} pods")
+
     def weigh(self, world: World) -> None:
         """Judge what schedulers hold when all work is gone."""
+        self._weigh(world, self._allowed(world), f"with nothing to do, after {len(world.timeline.of)} pods")
+
+    def _weigh(self, world: World, allowed: int, when: str) -> None:
+        for name, scheduler in world.running.items():
+            held = weight_bytes(scheduler)
+            if held > allowed:
+                self._add(MEMORY, f"{name} holds {held} bytes {when}")
+
+    def _allowed(self, world: World) -> int:
         queues = sum(isinstance(action, CreateQueue) for action in self.scenario.actions)
         allowed = IDLE_BYTES + BYTES_PER_POD * len(world.timeline.of) + BYTES_PER_QUEUE * queues
         allowed += ROOM_BYTES * self.scenario.settings.makes_room
@@ -141,11 +159,7 @@ class Oversight:
         allowed += BYTES_PER_RULE * sum(
             isinstance(each, CreatePod) and APART in each.labels for each in self.scenario.actions
         )
-        for name, scheduler in world.running.items():
-            held = weight_bytes(scheduler)
-            if held > allowed:
-                text = f"{name} holds {held} bytes with nothing to do, after {len(world.timeline.of)} pods"
-                self._add(MEMORY, text)
+        return allowed
 
     def _add(self, what: str, text: str) -> None:
         self.found.append(Violation(what, anyio.current_time(), text))

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from kube.memory.calls import Call
+from kube.memory.faults import Fault
 from kube.memory.types import ResourceType
 from simulator import roomrecord
 from simulator.replicas import SCHEDULER
@@ -56,6 +57,12 @@ class RoomCount:
         """Watch a cluster that is ready."""
         world.server.listen(self.stored)
         world.server.faults.on_answer.append(self.answered)
+        world.server.faults.on_strike.append(self.struck)
+
+    def struck(self, call: Call, fault: Fault) -> None:
+        """Take a request that a fault refuses: the server never answers it, and the scheduler hears no less."""
+        if fault.refuse_with:
+            self.answered(call, fault.refuse_with)
 
     def answered(self, call: Call, code: int) -> None:
         """Take a request that was answered."""

@@ -152,6 +152,7 @@ class _Run:
             if not await self._rest(world):
                 self._add(HANG, f"not at rest {REST_S:.0f} s after the last fault: {self._restless(world)}")
             self.pods = len(world.pods)
+            self.oversight.weigh_work(world)
             await slices_at_rest.judge(world, sliced.of)
             await world.auditor.judge_rest()
             await world.clear()

@@ -28,6 +28,7 @@ from verification.hostile import apart, claiming, contending, dialects, graces, 
 from verification.hostile.actions import Action
 from verification.hostile.faults import admission, drawing, machines, nodes, reservations
 from verification.hostile.faults.kinds import OF_AGENTS, OF_CLAIMS, OF_ROOM, Fault, unpromised
+from verification.hostile.faults.nodes import SlowStarts
 from verification.hostile.faults.processes import TwoLeaders
 from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.timing import Timers
@@ -62,8 +63,14 @@ _CATCHES_UP_S: Final = 120.0
 #: Faults that strike neither watches nor requests, nor who decides.
 _LEAVE_CACHES: Final = (admission, machines, nodes, reservations)
 #: Parts of the runs in which room is made, and in which teams take from each other on a full cluster.
-_MAKES_ROOM: Final = 0.7
-_CONTENDED: Final = 0.4
+_MAKES_ROOM: Final = 0.8
+_CONTENDED: Final = 0.65
+#: Part of the latter in which a fault befalls evictions or the record of intents at least.
+_ROOM_IS_STRUCK: Final = 0.6
+#: Part of the runs in which shares that fit nowhere ask an autoscaler for nodes.
+_AUTOSCALING: Final = 0.35
+#: Part of the runs in which a node starts pods late while shares are under way to it.
+_LAGS: Final = 0.15
 #: Part of the runs in which nodes are kept for groups that have waited too long; how long that is, of how many GPUs.
 _KEEPS_NODES: Final = 0.6
 _PATIENCES_S: Final = (1.0, 5.0, 5.0, 20.0, 60.0)
@@ -250,7 +257,7 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims:
     if is_contended:
         shapes = room.choice(contending.SHAPES)
     nodes = shape.parse(shapes)
-    is_scaled = _rng(seed, "autoscaling").random() < 0.25
+    is_scaled = _rng(seed, "autoscaling").random() < _AUTOSCALING
     settings = _switches(_rng(seed, "settings"))
     settings = msgspec.structs.replace(settings, autoscaling=is_scaled, makes_room=makes_room)
     rng = _rng(seed, "berths")
@@ -286,7 +293,17 @@ def scenario_of(seed: int, kinds: Collection[str] | None = None, *, with_claims:
         binders=settings.binders,
         duration_s=2 * duration_s,
         about=_about(settings, actions),
+        surely=(OF_CLAIMS, OF_ROOM) if is_contended and room.random() < _ROOM_IS_STRUCK else (OF_CLAIMS,),
     )
+    rng = _rng(seed, "lagging")
+    others = [node for node in nodes if node.cards_mib]
+    if (kinds is None or "slow-starts" in kinds) and len(others) > 1 and rng.random() < _LAGS:
+        late = SlowStarts(
+            at_s=round(rng.uniform(0.1, 0.5) * duration_s, 3), for_s=90.0, node=others[0].name, slow_s=90.0
+        )
+        coming = workload.while_one_lags(rng, others, at_s=late.at_s)
+        actions = tuple(sorted((*actions, *coming), key=lambda action: action.at_s))
+        faults = tuple(sorted((*faults, late), key=lambda fault: fault.at_s))
     calm_s = max((*(action.at_s for action in actions), *(fault.end_s for fault in faults)), default=0.0)
     return Scenario(seed=seed, shapes=shapes, settings=settings, actions=actions, faults=faults, calm_s=calm_s)
 

@@ -10,11 +10,13 @@ import random
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from gpu.dialects.settings import DialectSettings, ReplicasSettings
 from gpu.miglayout import Place
 from simulator import shape
 from simulator.mig.layouts import PROFILES, SlicedNode
-from verification.hostile import timing
+from verification.hostile import contending, timing
 from verification.hostile.actions import MAIN, Action, CreatePod, CreatePodGroup, DeletePod
 from verification.hostile.faults import drawing
 from verification.hostile.faults.kinds import OF_AGENTS, OF_CARVING, OF_ROOM
@@ -30,6 +32,8 @@ _IDLE: Final = 0.4
 _NEW_UUIDS: Final = 0.3
 _HEARS_S: Final = (0.0, 0.5, 3.0)
 _TELLS_S: Final = (0.0, 2.0, 10.0)
+#: Part of the runs in which pods have priorities, and urgent ones evict others.
+_PRESSED: Final = 0.7
 #: How slices are shared where they are: halves of large ones, quarters of small ones.
 _ENTRIES: Final = ("mig-3g.40gb:half:2", "mig-1g.10gb:quarter:4")
 _PARTS: Final = ("half", "quarter", "quarter")
@@ -49,6 +53,10 @@ def scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
     duration_s = rng.choice(_DURATIONS_S)
     settings = _switches(rng, sliced)
     actions = [*_pods(rng, duration_s), *_administration(rng, [each.node for each in sliced], duration_s)]
+    pressing = random.Random(f"{seed}/mig/priorities")
+    if pressing.random() < _PRESSED:
+        settings = msgspec.structs.replace(settings, makes_room=True)
+        actions = [*contending.pressed(pressing, actions, shapes=machines, duration_s=duration_s)]
     about = [of for of, is_there in ((OF_AGENTS, settings.agents), (OF_ROOM, settings.makes_room)) if is_there]
     faults = drawing.draw(
         random.Random(f"{seed}/mig/faults"),

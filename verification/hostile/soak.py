@@ -39,6 +39,7 @@ _EVERY_RUN: Final = {
     Users.CLAIMS: "users have ResourceClaims and volumes in every run",
     Users.DRIVERS: "users have claims, of devices that draw on counters or have to get ready",
     Users.MIG: "agents make MIG slices for pods in every run",
+    Users.TENANT: "a tenant that means harm is in every run",
     Users.EXTENDED: "the scheduler makes claims for extended resources and shares of GPUs in every run",
 }
 

@@ -102,6 +102,8 @@ class Tally:
         rarest = sorted(self.marks.items(), key=lambda item: (item[1], item[0]))[:3]
         told = ", ".join(f"{mark!r} in {count:,}" for mark, count in rarest)
         yield f"states reached: {len(self.marks)} of {len(MARKS)}" + (f" (the fewest runs: {told})" if told else "")
+        if reached := [f"{mark} {self.marks[mark]:,}" for mark in MARKS if self.marks[mark]]:
+            yield f"runs that reached each: {', '.join(reached)}"
         if never := missing(self.marks):
             yield f"never reached: {', '.join(never)}"
         if made := self.with_claims:

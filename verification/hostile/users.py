@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 
-from verification.hostile import enriching, extending, slicing
+from verification.hostile import enriching, extending, slicing, tenant
 from verification.hostile.scenario import Scenario, scenario_of
 
 
@@ -17,6 +17,7 @@ class Users(enum.Enum):
     DRIVERS = "drivers"
     MIG = "mig"
     EXTENDED = "extended"
+    TENANT = "tenant"
 
 
 def scenario_with(users: Users, seed: int, kinds: Collection[str] | None = None) -> Scenario:
@@ -30,4 +31,6 @@ def scenario_with(users: Users, seed: int, kinds: Collection[str] | None = None)
         return slicing.scenario(seed, kinds=kinds)
     if users is Users.EXTENDED:
         return extending.scenario(seed, kinds=kinds)
+    if users is Users.TENANT:
+        return tenant.scenario(seed, kinds=kinds)
     return scenario_of(seed, kinds, with_claims=users is Users.CLAIMS)

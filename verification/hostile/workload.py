@@ -75,6 +75,21 @@ class _Draw:
         return round(at_s + self.rng.uniform(0.5, max(1.0, self.duration_s - at_s)), 3)
 
 
+def while_one_lags(rng: random.Random, machines: Sequence[NodeShape], *, at_s: float) -> Iterator[CreatePod]:
+    """Yield shares that open a device each, on all machines at once, of which some elsewhere end soon.
+
+    Then there is room for what waits on a machine that lags, and its hand-over is taken back.
+    """
+    cards = sum(len(machine.cards_mib) for machine in machines)
+    for number in range(min(cards, 12)):
+        yield CreatePod(
+            at_s=round(at_s + rng.uniform(0.05, 2.0), 3),
+            name=f"lag-{number}",
+            annotations={names.GPU_FRACTION: "0.7"},
+            run_s=rng.choice((None, 3.0, 8.0, 15.0)),
+        )
+
+
 def draw(rng: random.Random, *, shapes: Sequence[NodeShape], duration_s: float, size: int = PODS) -> tuple[Action, ...]:
     """Draw what users do in ``duration_s`` on such nodes, with about ``size`` pods; in the order of time."""
     mix = _Draw(

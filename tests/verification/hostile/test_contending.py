@@ -83,3 +83,36 @@ def test_scenarios_make_room_in_most_seeds_and_contend_in_many() -> None:
     contended = [each for each in scenarios if any(isinstance(a, CreateBudget) for a in each.actions)]
     assert len(contended) > 40
     assert all(each.settings.makes_room and each.world.scheduler.decisions.makes_room for each in contended)
+
+
+def test_pods_that_press_come_late_and_ask_for_what_others_of_low_priority_have() -> None:
+    """Two of them never fit on one node, so one that presses waits, or evicts one that fills."""
+    made = contending.pressed(random.Random(1), (CreatePod(at_s=1, name="p"),), shapes=SHAPES, duration_s=60.0)
+    pods = {each.name: each for each in made if isinstance(each, CreatePod)}
+    fills = [each for name, each in pods.items() if name.startswith("fills")]
+    presses = [each for name, each in pods.items() if name.startswith("presses")]
+    assert len(fills) == len(SHAPES)
+    assert all(2 * each.cpu_milli > SHAPES[0].cpu_milli for each in (*fills, *presses))
+    assert max(each.at_s for each in fills) < 30 <= min(each.at_s for each in presses)
+    assert {each.priority_class for each in (*fills, pods["p"])} == {"spare"}
+    assert {each.priority_class for each in presses} <= {"urgent", "inference"}
+    assert {each.name for each in made if isinstance(each, CreateQueue)} == {"pressed", names.DEFAULT_QUEUE}
+
+
+def test_teams_take_from_each_other_in_more_than_half_of_the_runs() -> None:
+    """In two thirds of those somebody is evicted, so in a third of all."""
+    made = [scenario_of(seed, ()) for seed in range(200)]
+    contended = [each for each in made if any(isinstance(a, CreateQueue) and a.name == "q-0" for a in each.actions)]
+    assert 0.5 < len(contended) / len(made) < 0.7
+
+
+def test_where_a_node_lags_shares_are_under_way_to_all() -> None:
+    late = [
+        each for each in map(scenario_of, range(100)) if any(getattr(a, "name", "") == "lag-0" for a in each.actions)
+    ]
+    assert len(late) >= 5
+    for each in late:
+        begins_s = min(fault.at_s for fault in each.faults if fault.kind == "slow-starts" and fault.slow_s == 90)
+        coming = [a for a in each.actions if isinstance(a, CreatePod) and a.name.startswith("lag-")]
+        assert min(a.at_s for a in coming) > begins_s
+        assert len({node.name for node in each.nodes if node.cards_mib}) > 1

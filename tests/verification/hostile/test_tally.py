@@ -47,6 +47,7 @@ def test_it_says_how_many_runs_hours_and_faults_of_each_kind_there_were() -> Non
         "simulated: 2.0 hours, 36 pods at rest, 4,000 writes",
         "faults injected: 3 (crash 2, pause 1)",
         f"states reached: {len(MARKS)} of {len(MARKS)} (the fewest runs: {FEWEST})",
+        f"runs that reached each: {', '.join(f'{mark} 4' for mark in MARKS)}",
         "every invariant held",
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verification.hostile import enriching, extending, slicing
+from verification.hostile import enriching, extending, slicing, tenant
 from verification.hostile.claiming import has_claims
 from verification.hostile.scenario import scenario_of
 from verification.hostile.users import Users, scenario_with
@@ -17,3 +17,4 @@ def test_users_are_those_that_were_chosen() -> None:
     assert scenario_with(Users.DRIVERS, 3, ("crash",)) == enriching.scenario(3, kinds=("crash",))
     assert scenario_with(Users.EXTENDED, 3, ("crash",)) == extending.scenario(3, kinds=("crash",))
     assert scenario_with(Users.MIG, 3, ("crash",)) == slicing.scenario(3, kinds=("crash",))
+    assert scenario_with(Users.TENANT, 3, ("crash",)) == tenant.scenario(3, kinds=("crash",))

@@ -54,11 +54,12 @@ def draw(
     binders: int = 1,
     duration_s: float = 120.0,
     about: Collection[Collection[str]] = (),
+    surely: Collection[Collection[str]] = (OF_CLAIMS, OF_CARVING),
 ) -> tuple[Fault, ...]:
     """Draw the faults of a run, by time. ``kinds``: those that may occur (None: all; empty: none).
 
     ``about``: which of OF_ROOM, OF_AGENTS, OF_CLAIMS and OF_CARVING "all" has as well, as the run has what they are
-    about. Where users have claims, or agents make slices, one kind at least is of these.
+    about. Of those that are ``surely`` among them one kind at least is drawn.
 
     Raises ValueError for a kind that is not known.
     """
@@ -72,7 +73,7 @@ def draw(
         duration_s=duration_s,
     )
     chosen = _chosen(rng, allowed)
-    for of in (OF_CLAIMS, OF_CARVING):
+    for of in surely:
         if of in about and kinds is None:
             few = _chosen(rng, sorted(of))[:2]
             chosen += [each for each in few if each[0] not in {kind for kind, _ in chosen}]

@@ -1,0 +1,32 @@
+"""Runs with a tenant that means harm: every invariant holds, and one that is broken on purpose is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.planted.bugs import BUGS
+from tests.whole import IS_WHOLE
+from verification.hostile import tenant
+from verification.hostile.run import run
+from verification.hostile.scenario import Script, encode
+
+pytestmark = pytest.mark.thorough
+
+SEEDS = range(1, 41) if IS_WHOLE else range(1, 4)
+#: One in which it relabels pods that run, in a queue with a limit.
+_RELABELS = 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_invariant_holds_beside_a_tenant_that_means_harm(seed: int) -> None:
+    scenario = tenant.scenario(seed)
+    outcome = run(scenario, limit_cpu_s=60.0)
+    violations = [f"{each.invariant} at {each.at_s:.3f} s: {each.text}" for each in outcome.violations[:5]]
+    script = Script(violates=outcome.violations[0].invariant if violations else "", scenario=scenario)
+    assert not violations, "\n".join([*violations, *outcome.events, encode(script).decode()])
+
+
+def test_what_it_gets_by_relabelling_is_found() -> None:
+    """With a scheduler that counts pods by their current labels, as before ``moorage.dev/charged``."""
+    outcome = run(tenant.scenario(_RELABELS), parts=BUGS["Q-relabelled"].parts, until="S6")
+    assert "S6" in outcome.broken
