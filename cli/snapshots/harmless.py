@@ -41,7 +41,7 @@ _OF_THE_API: Final = frozenset({
     "true", "false", "True", "False", "TRUE", "FALSE", "void", "all", "none", "any", "null", "metadata.name",
     "metadata.annotations", "metadata.labels", "spec", "status", "v1", "v1alpha1", "v1alpha2", "v1beta1",
     "v1beta2", "v1beta3", "v2", "v2alpha2", "default", "kube-system", "kube-public", "default-scheduler",
-    "amd64", "arm64", "linux", "windows", "control-plane", "master", "gpu", "cpu", "memory", "pods", "node",
+    "amd64", "arm64", "batch/v1", "linux", "windows", "control-plane", "master", "gpu", "cpu", "memory", "pods", "node",
     "nodes", "nodeName", "Pending", "Running", "Succeeded", "Failed", "Unknown", "Active", "Terminating",
     "Bound", "Available", "Released", "Lost", "Ready", "Retain", "Delete", "In", "NotIn", "Exists",
     "DoesNotExist", "Gt", "Lt", "Equal", "NoSchedule", "PreferNoSchedule", "NoExecute", "None", "DoNotSchedule",

@@ -134,6 +134,7 @@ class Compared(Cluster):
             "refused": bool(facts.refused or facts.asked),
             "doubts": bool(self.joining or self._doubts or self.doubts()),
             "berths": bool(self.backlog.berths.of),
+            "vanished": len(self.queues.vanished) > 0,
         }
         self.counts.update(f"not for {name}" for name, is_so in reasons.items() if is_so)
         return not any(reasons.values())

@@ -5,6 +5,7 @@ That the plan is the same is in tests/simulation/test_snapshots.py.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, get_args, get_type_hints
 
@@ -45,6 +46,7 @@ def cluster() -> Saved:
                 names.POD_GROUP_NAME: "acme-gang",
                 names.GPU_RECORD: record,
                 names.TENANTS: book,
+                names.CHARGED: '{"queue":"acme-q","preemptible":true,"pool":"acme-pool"}',
                 names.SHARED_GPU_CONFIGMAP: "acme-map",
                 "nvidia.com/container.acme-main.gpu-memory.request": "8Gi",
             },
@@ -137,6 +139,9 @@ def test_what_belongs_together_still_does() -> None:
     assert variable is not None
     assert variable.config_map_key_ref is not None
     assert variable.config_map_key_ref.name.startswith(annotations[names.SHARED_GPU_CONFIGMAP])
+    charged = json.loads(annotations[names.CHARGED])
+    assert charged["queue"] == queue.metadata.name
+    assert charged["preemptible"]
     assert f'"node":"{node.metadata.name}"' in (group.metadata.annotations or {})[names.PLAN]
     (intent,) = read(found.room or "").record.intents
     assert (intent.namespace, intent.places[0].node) == (pod.metadata.namespace, node.metadata.name)
