@@ -331,7 +331,7 @@ class Cache:
 
 def _shown_conditions(found: Sequence[Condition]) -> tuple[Condition, ...]:
     """Conditions as they are kept, to be written again beside ours; more than anybody writes are none."""
-    return tuple(found) if sum(len(each.message or "") for each in found) <= _MOST_STATUS_BYTES else ()
+    return tuple(found) if len(_encode(found)) <= _MOST_STATUS_BYTES else ()
 
 
 def _shown_status(status: PodGroupStatus) -> PodGroupStatus:

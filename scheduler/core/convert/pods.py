@@ -196,13 +196,14 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     cls = extended_asks.claimed(cls, share)
     job, job_name = job_owners.job_of(pod.metadata)
     came_by_the_door = own is not None or bool(too_much) or not vocabulary.is_spoken(pod)
+    kept = msgspec.structs.replace(cls, demand=bounds.resources_in_use(cls.demand))
     return msgspec.structs.replace(
-        _record(pod, cls, settings),
+        _record(pod, kept if kept.demand is not cls.demand else cls, settings),
         gated=bool(pod.spec.scheduling_gates),
         job=job,
         job_name=job_name,
         recorded=own if isinstance(own, Translation) and share is None else None,
-        extended_asks=asks,
+        extended_asks=asks[: bounds.MOST_RESOURCES],
         extended_claim=extended_asks.claim_name(pod),
         claimed=share,
         blocker=blocker(
