@@ -91,7 +91,7 @@ def kinds() -> Iterator[tuple[str, Any, Any, dict[str, Any]]]:
 KINDS: Final = {name: (cls, sink, base) for name, cls, sink, base in kinds()}
 _MOST: Final = 144 * _KIB
 #: 1,024 subgroups, which a gang may have.
-_MOST_AT: Final = {("spec", "subGroups"): 512 * _KIB}
+_MOST_AT: Final[dict[Path, int]] = {("spec", "subGroups"): 512 * _KIB}
 
 
 @pytest.mark.parametrize("name", KINDS)
