@@ -51,6 +51,9 @@ _KINDS: Final = (("batch/v1", "Job"), ("apps/v1", "ReplicaSet"), ("example.com/v
 _LABELS: Final = (100, 1_000, 9_000)
 #: Part of the runs in which there are claims, and so selectors.
 _CLAIMS: Final = 0.3
+#: Where there are queues it has two of its own, and most of its pods are in these.
+_OWN_QUEUES: Final = ("mallory-0", "mallory-1")
+_IN_OWN_QUEUE: Final = 0.8
 #: How often a pod is made and deleted that takes what others have.
 _CHURNS: Final = (10, 30)
 
@@ -68,7 +71,9 @@ def scenario(seed: int, *, kinds: Collection[str] | None = None) -> Scenario:
 
 def _harm(rng: random.Random, actions: Sequence[Action], calm_s: float) -> Iterator[Action]:
     """Draw what it does before ``calm_s``: two to four of all its ways."""
-    queues = [each.name for each in actions if isinstance(each, CreateQueue)] or [names.DEFAULT_QUEUE]
+    queues = [each.name for each in actions if isinstance(each, CreateQueue)]
+    if queues:
+        yield from map(_own_queue, _OWN_QUEUES)
     has_claims = any(isinstance(each, CreateDeviceClasses) for each in actions)
     others = [each.name for each in actions if isinstance(each, CreatePod)]
     ways = [_owners, _relabelling, _groups, _labels, _churn, _endless]
@@ -80,12 +85,20 @@ def _harm(rng: random.Random, actions: Sequence[Action], calm_s: float) -> Itera
         yield ForbidEvictions(at_s=scene.moment(), name="none-goes")
 
 
+def _own_queue(name: str) -> CreateQueue:
+    """A queue of one GPU."""
+    free = {"quota": -1.0, "limit": -1.0, "overQuotaWeight": 1.0}
+    gpu = {"quota": 1.0, "limit": 1.0, "overQuotaWeight": 1.0}
+    return CreateQueue(at_s=0.0, name=name, resources={"gpu": gpu, "cpu": free, "memory": free})
+
+
 class _Scene:
     """What there is to do harm to."""
 
     def __init__(self, rng: random.Random, queues: Sequence[str], others: Sequence[str], last_s: float) -> None:
         self.rng = rng
         self.queues = queues
+        self._all = queues or [names.DEFAULT_QUEUE]
         self.others = others
         self._last_s = last_s
 
@@ -94,8 +107,9 @@ class _Scene:
         return round(self.rng.uniform(0.0, self._last_s), 3)
 
     def queue(self) -> dict[str, str]:
-        """A label that names a queue."""
-        return {names.QUEUE_LABEL: self.rng.choice(self.queues)}
+        """A label that names a queue: mostly one of its own, which has a limit."""
+        own = self.rng.random() < _IN_OWN_QUEUE
+        return {names.QUEUE_LABEL: self.rng.choice(_OWN_QUEUES if own and self.queues else self._all)}
 
 
 def _owners(scene: _Scene) -> Iterator[Action]:
@@ -117,7 +131,7 @@ def _relabelling(scene: _Scene) -> Iterator[Action]:
         yield CreatePod(at_s=at_s, name=name, namespace=NAMESPACE, gpus=1, labels=scene.queue())
         changes: list[dict[str, str | None]] = [
             {**scene.queue()},
-            {names.QUEUE_LABEL: None, names.PROJECT_LABEL: rng.choice(scene.queues)},
+            {names.QUEUE_LABEL: None, names.PROJECT_LABEL: scene.queue()[names.QUEUE_LABEL]},
             {names.PREEMPTIBILITY_LABEL: "non-preemptible"},
         ]
         edit = EditPod(at_s=at_s, name=name, namespace=NAMESPACE, labels=rng.choice(changes), when_bound_s=20.0)
@@ -145,7 +159,7 @@ def _groups(scene: _Scene) -> Iterator[Action]:
                     at_s=ends_s,
                     name=name,
                     namespace=NAMESPACE,
-                    queue=rng.choice(scene.queues),
+                    queue=scene.queue()[names.QUEUE_LABEL],
                     preemptibility=rng.choice((None, "non-preemptible")),
                 )
 

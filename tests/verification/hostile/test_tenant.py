@@ -8,6 +8,7 @@ import msgspec
 
 from verification.hostile import tenant
 from verification.hostile.actions import Action, ChangePodGroup, CreatePod, DeletePodGroup, EditPod
+from verification.hostile.queue_actions import CreateQueue
 from verification.hostile.scenario import Scenario, scenario_of
 from verification.hostile.tenant_actions import NAMESPACE, CreateOwned, TenantAction
 
@@ -18,7 +19,9 @@ def _harm(scenario: Scenario) -> list[Action]:
     return [
         each
         for each in scenario.actions
-        if isinstance(each, TenantAction) or getattr(each, "namespace", "") == NAMESPACE
+        if isinstance(each, TenantAction)
+        or getattr(each, "namespace", "") == NAMESPACE
+        or (isinstance(each, CreateQueue) and each.name.startswith(NAMESPACE))
     ]
 
 
@@ -68,6 +71,7 @@ def test_it_does_all_that_it_can_in_some_runs() -> None:
         "DeletePodGroup",
         "DeletePod",
         "CreateLabelled",
+        "CreateQueue",
         "Churn",
         "CreateEndless",
         "ForbidEvictions",
