@@ -92,7 +92,7 @@ class CreateEndless(Act, frozen=True, kw_only=True, tag="create-endless"):
     name: str
     times: int
     labels: dict[str, str]
-    grace_s: int = 600
+    grace_s: int = 200
 
     @override
     async def _do(self, world: World) -> None:
