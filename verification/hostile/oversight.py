@@ -57,7 +57,7 @@ BYTES_PER_SLICE: Final = 16 * 1024
 CARVING_BYTES: Final = 128 * 1024
 #: And for each pod with a rule or its label: up to 64 classes are kept when nobody waits (measured: 0.6 KiB a pod).
 BYTES_PER_RULE: Final = 1024
-#: And for each pod that is there, whatever it carries, while a tenant means harm.
+#: And for each pod that is there, with any labels and annotations, while a tenant means harm.
 BYTES_PER_LIVE_POD: Final = 64 * 1024
 #: Requests of one component in one minute, under any fault: this many, or for each pod that is there the number below.
 #: While watches are late the binder reads a pod about once a second, in each book that it is in.
