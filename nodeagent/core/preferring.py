@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from nodeagent.core.advertising import is_replica, uuid_of
 from nodeagent.core.resources import Device
@@ -16,6 +17,8 @@ from nodeagent.core.settings import Policy
 
 #: Where a device is: its NVLink island, then its NUMA node.
 Place = tuple[int, int]
+#: Of a device whose place is not known.
+_NOWHERE: Final[Place] = (-1, -1)
 
 
 def preferred(
@@ -82,7 +85,7 @@ def _exclusive(
     beside = Counter(places[each][0] for each in (*first, *asked) if each in places)
     while len(chosen) < needed and rest:
         island = _island(rest, needed - len(chosen), beside, places)
-        members = [each for each in rest if places.get(each, (-1, -1))[0] == island]
+        members = [each for each in rest if places.get(each, _NOWHERE)[0] == island]
         taken = _of_one_island(members, needed - len(chosen), places)
         chosen += taken
         rest = _without(rest, taken)
@@ -97,7 +100,7 @@ def _without(ids: Sequence[str], gone: Sequence[str]) -> list[str]:
 
 def _island(free: Sequence[str], needed: int, beside: Mapping[int, int], places: Mapping[str, Place]) -> int:
     """The island that has devices of this request; else the smallest that has enough; else the largest."""
-    sizes = Counter(places.get(each, (-1, -1))[0] for each in free)
+    sizes = Counter(places.get(each, _NOWHERE)[0] for each in free)
 
     def rank(island: int) -> tuple[int, bool, int, int]:
         size = sizes[island]
@@ -111,7 +114,7 @@ def _of_one_island(members: Sequence[str], needed: int, places: Mapping[str, Pla
     """Fill NUMA nodes: the smallest that has enough, or the largest first."""
     by_node: dict[int, list[str]] = {}
     for each in members:
-        by_node.setdefault(places.get(each, (-1, -1))[1], []).append(each)
+        by_node.setdefault(places.get(each, _NOWHERE)[1], []).append(each)
     chosen: list[str] = []
     while by_node and len(chosen) < needed:
         missing = needed - len(chosen)

@@ -162,6 +162,7 @@ def test_an_old_slice_is_left_out_where_a_new_one_lies_or_the_driver_refuses_it(
     carving = done(under_way("1g@0", "1g@2", "1g@3", to=("2g@0", "3g@4")))
     broken = failed(carving, Make(spot("3g@4")), "Unknown Error")
     assert on(broken, seen("2g@0")).action == Make(spot("1g@2"))
+    assert on(broken, seen(present("2g@0", uuids=[]))).action == Make(spot("1g@2"))
     refused = failed(broken, Make(spot("1g@2")), "Unknown Error")
     assert on(refused, seen("2g@0")).action == Make(spot("1g@3"))
     assert on(refused, seen("2g@0", "1g@3")).outcome == Outcome("a", State.FAILED, "create 3g.40gb at 4: Unknown Error")
