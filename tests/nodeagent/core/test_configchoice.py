@@ -28,3 +28,8 @@ def test_a_label_that_names_no_file_is_a_mistake() -> None:
     found = chosen({NVIDIAS: "c"}, ["a", "b"])
     assert isinstance(found, Mistake)
     assert str(found) == f"{NVIDIAS}: 'c' is no file; allowed: a, b"
+
+
+def test_of_many_files_the_first_twenty_are_named() -> None:
+    files = [f"f{number:02}" for number in range(21)]
+    assert str(chosen({NVIDIAS: "c"}, files)) == f"{NVIDIAS}: 'c' is no file; allowed: {', '.join(files[:20])}"

@@ -55,6 +55,14 @@ def test_a_resource_that_did_not_change_is_the_same_object(offering: Offering) -
     assert offering.resources["nvidia.com/gpu"] is before
 
 
+def test_a_card_that_is_listed_later_is_offered_and_the_same_list_changes_nothing(offering: Offering) -> None:
+    offering.take_machine([*CARDS, card(2)], ())
+    offered = offering.resources["nvidia.com/gpu"]
+    assert set(healthy(offering)) == {uuid(0), uuid(1), uuid(2)}
+    offering.take_machine([*CARDS, card(2)], ())
+    assert offering.resources["nvidia.com/gpu"] is offered
+
+
 def test_all_replicas_of_a_card_fall_ill_and_recover_together(offering: Offering) -> None:
     offering.take_file(SHARED)
     offering.take_fault(Fault(card=uuid(0), xid=94, driver="1"), 0)

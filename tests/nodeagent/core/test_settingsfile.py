@@ -52,6 +52,14 @@ def test_files_of_the_source_systems_are_read_as_they_are(text: str, renames: li
     assert [(one.rename, one.replicas, one.devices) for one in settings(text).entries] == renames
 
 
+def test_the_longest_path_and_list_that_are_allowed_are_read() -> None:
+    root = "/" + "d" * 4095
+    found = settings(
+        yaml.safe_dump({"flags": {"nvidiaDriverRoot": root}, "moorage": {"ignoredXids": [*range(1, 1001)]}})
+    )
+    assert (found.driver_root, found.ignored_xids) == (root, frozenset(range(1, 1001)))
+
+
 @pytest.mark.parametrize(("renames", "fails"), [(False, False), (True, False), (False, True), (True, True)])
 def test_each_switch_of_time_slicing_is_read_by_itself(renames: bool, fails: bool) -> None:
     switches = {"renameByDefault": renames, "failRequestsGreaterThanOne": fails}
@@ -198,6 +206,9 @@ def test_a_slice_is_written_by_indices_and_not_read_as_sixty() -> None:
         (resources(devices=[]), "sharing.timeSlicing.resources[0].devices"),
         (resources(devices=0), "sharing.timeSlicing.resources[0].devices"),
         (resources(devices=["gpu"]), "sharing.timeSlicing.resources[0].devices"),
+        (resources(devices=["0", "gpu"]), "sharing.timeSlicing.resources[0].devices"),
+        (f"flags: {{nvidiaDriverRoot: /{'d' * 4096}}}", "flags.nvidiaDriverRoot"),
+        (f"moorage: {{ignoredXids: {[1] * 1001}}}", "moorage.ignoredXids"),
         (resources(replica=2), "sharing.timeSlicing.resources[0].replica"),
         ("resourceConfig: ''", "resourceConfig"),
         ("resourceConfig: gpu:sharedgpu", "resourceConfig[0]"),

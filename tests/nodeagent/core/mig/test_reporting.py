@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from nodeagent.core.mig.card import Profile
 from nodeagent.core.mig.reporting import CardReport, ask_of, outcome_of, report, reported
 from nodeagent.core.mig.steps import Outcome, State
 from tests.nodeagent.core.mig.cards import PROFILES, ask, present, seen
@@ -21,6 +24,11 @@ def test_a_look_is_reported_with_users_and_profiles() -> None:
     ]
     assert found.profiles[1].starts == [0, 2, 4]
     assert found.carving == CarvingStatus(attempt="a", state="done")
+
+
+def test_a_profile_that_has_no_place_is_of_no_size() -> None:
+    look = replace(seen(), profiles={"1g.10gb": Profile((), 0)})
+    assert [(each.size, each.starts) for each in report(look, None).profiles] == [(0, [])]
 
 
 def test_a_layout_that_is_asked_for_is_read() -> None:
