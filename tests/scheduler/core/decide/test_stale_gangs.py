@@ -73,6 +73,18 @@ def test_a_gang_that_was_refused_is_judged_again_when_its_time_has_come() -> Non
     assert going(made.decide(120 * S)) == ["a-00", "a-01"]
 
 
+def test_a_gang_whose_time_is_over_just_after_a_look_is_judged_in_the_next_one() -> None:
+    """Looks are a tenth of the grace time apart."""
+    late = [bound(pod(f"h{number}", gpus=1, group="h"), "n1") for number in range(2)]
+    made = broken(pod_group("h", 3), *late)
+    made.note_stale(("ns", "h"), Stale(since_ns=S // 4))
+    assert going(made.decide(60 * S)) == ["a-00", "a-01"]
+    plan = made.decide(60 * S + S // 2)
+    assert (going(plan), plan.wake_at_ns) == ([], 66 * S)
+    assert going(made.decide(66 * S - 1)) == []
+    assert going(made.decide(66 * S))[-2:] == ["h0", "h1"]
+
+
 def test_a_gang_that_is_going_is_not_decided_on_again() -> None:
     made = broken()
     made.note_stale(G, Stale(since_ns=0, is_going=True))

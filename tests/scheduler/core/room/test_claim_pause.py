@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.core.model.device_need import DeviceNeed
+from scheduler.core.model.extended_resource import Backed
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.room import FailedClaim
+from scheduler.core.nodes.extended_claims import made_uid
 from scheduler.core.room.claim_pause import ends_s, failed_again, next_end_s, paused_until_s
 from tests.scheduler.core.objects import cluster, pod
 
@@ -68,6 +71,13 @@ def test_a_pod_is_kept_by_claims_that_it_still_has_to_get(
 ) -> None:
     failed = {"c1": FailedClaim(1, 1_000), "c2": FailedClaim(2, 1_000), "c3": FailedClaim(1, 500)}
     assert paused_until_s([_pod(), _pod(**claims)], failed, 1_100) == until_s
+
+
+def test_a_pod_whose_claim_is_made_when_it_has_a_place_is_kept_by_the_failure_of_that_claim_alone() -> None:
+    failed, plain = {made_uid("uid-p"): FailedClaim(1, 1_000)}, _pod()
+    way = Backed((("example.com/gpu", "gpu"),), DeviceNeed(requests=()))
+    made = msgspec.structs.replace(plain, cls=msgspec.structs.replace(plain.cls, backed=(way,)))
+    assert [paused_until_s([each], failed, 1_100) for each in (plain, made)] == [0, 1_300]
 
 
 def test_the_next_end_is_the_one_that_comes_first() -> None:

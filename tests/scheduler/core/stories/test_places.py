@@ -9,6 +9,7 @@ import pytest
 
 from scheduler.core.cluster import Cluster
 from scheduler.core.convert.topologies import topology_record
+from scheduler.core.decide.place_bounds import place_bounds
 from scheduler.core.model.plan import Explain, Plan, Retire, placements
 from scheduler.core.model.verdict import Code, DomainRoom, TopologyCause, Verdict
 from tests.scheduler.core.objects import bound, cluster, feed, node, pod, pod_group, reservation, topology
@@ -250,6 +251,21 @@ def test_a_member_beyond_the_minimum_is_placed_once_there_is_room_in_its_domain(
     assert made.backlog.awake_gangs() == []
     made.remove_pod("uid-other")
     assert _places(made.decide(2)) == {"m0": "a-x-1"}
+
+
+def test_of_the_domains_in_which_pods_of_a_gang_run_that_with_most_of_them_comes_first() -> None:
+    nodes = _nodes(a_x_1=4, a_y_1=4, b_z_1=4)
+    made = _gang(nodes, *_members(1), minimum=1, topologyConstraint=_asks("zone", "rack"))
+    snapshot = made.snapshot()
+    group = snapshot.pod_group("ns", "g")
+    assert group is not None
+    bounds = place_bounds(snapshot, group)
+    assert not isinstance(bounds, Verdict)
+    position_of = snapshot.ledger.in_order().position_of
+    for name in ("a-x-1", "b-z-1", "b-z-1", "a-y-1", "a-y-1", "a-y-1"):
+        bounds[0].add(position_of[name])
+    assert [bounds[0].tree.name(domain) for domain in bounds[0].held_by(2)] == ["a.y", "b.z", "a.x"]
+    assert [bounds[0].tree.name(domain) for domain in bounds[0].held_by(1)] == ["a", "b"]
 
 
 def test_a_node_that_gets_other_labels_takes_the_domain_of_its_pods_along() -> None:
