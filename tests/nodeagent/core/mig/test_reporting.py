@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nodeagent.core.mig.card import Profile
+from gpu.miglayout import Profile
 from nodeagent.core.mig.reporting import CardReport, ask_of, outcome_of, report, reported
 from nodeagent.core.mig.steps import Outcome, State
 from tests.nodeagent.core.mig.cards import PROFILES, ask, present, seen
