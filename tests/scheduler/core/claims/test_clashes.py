@@ -20,7 +20,7 @@ def _drawing(name: str, count: str, counter: str = "slices") -> dict[str, Any]:
 
 
 _COUNTERS = [{"name": "card", "counters": {"slices": {"value": "4"}, "other": {"value": "1"}}}]
-_SHARED = device("shared", allowMultipleAllocations=True, capacity={"memory": {"value": "4"}})
+_SHARED = device("shared", allowMultipleAllocations=True, capacity={"memory": {"value": "4"}, "cores": {"value": "8"}})
 _MADE = inventory(
     devices("n1-counters", pool="n1", count=2, sharedCounters=_COUNTERS),
     devices(
@@ -28,6 +28,7 @@ _MADE = inventory(
         device("a"),
         _SHARED,
         _drawing("half", "2"),
+        _drawing("other-half", "2"),
         _drawing("most", "3"),
         _drawing("x", "1", "other"),
         pool="n1",
@@ -52,6 +53,7 @@ def _part(nano: int) -> DeviceResult:
         ([_part(2)], has("shared"), True),
         # Devices that draw more from a counter than it has.
         (has("half"), has("most"), True),
+        (has("half"), has("other-half"), False),
         (has("half"), has("x"), False),
         (has("most"), has("x"), False),
         # A pool that is gone, and a device that is.

@@ -407,6 +407,20 @@ def test_a_look_is_for_one_group_and_the_next_one_comes_a_second_later_while_oth
     assert (made.cluster.backlog.berths.looked_ns, made.cluster.backlog.berths.next_ns) == (now_ns, now_ns + S)
 
 
+@pytest.mark.parametrize(("count", "in_ns"), [(7, None), (8, S)])
+def test_where_the_first_groups_of_a_queue_can_have_no_nodes_those_behind_them_are_looked_at_next(
+    count: int, in_ns: int | None
+) -> None:
+    made = day(nodes=1)
+    for number in range(count):
+        made.submit(
+            f"before{number}", minutes=60, gpus=0, spec={"nodeSelector": {"zone": "none"}}, cpu=f"{number + 1}m"
+        )
+    made.until(PATIENCE)
+    now_ns = PATIENCE * 60 * S
+    assert made.cluster.backlog.berths.next_ns == (None if in_ns is None else now_ns + in_ns)
+
+
 def test_a_queue_above_its_share_gets_none_but_for_what_has_overtaken_its_group() -> None:
     """Six of its eight GPUs came before the large one: with it the queue would be above its share of eight."""
     made = Day(Cluster(Settings(berths_percent=50)))

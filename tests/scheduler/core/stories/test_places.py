@@ -255,14 +255,15 @@ def test_a_member_beyond_the_minimum_is_placed_once_there_is_room_in_its_domain(
 
 def test_of_the_domains_in_which_pods_of_a_gang_run_that_with_most_of_them_comes_first() -> None:
     nodes = _nodes(a_x_1=4, a_y_1=4, b_z_1=4)
-    made = _gang(nodes, *_members(1), minimum=1, topologyConstraint=_asks("zone", "rack"))
+    runs = (pod(f"r{number}", gpus=1, group="g", bound_to="b-z-1") for number in range(2))
+    made = _gang(nodes, *runs, *_members(1), minimum=1, topologyConstraint=_asks("zone", "rack"))
     snapshot = made.snapshot()
     group = snapshot.pod_group("ns", "g")
     assert group is not None
     bounds = place_bounds(snapshot, group)
     assert not isinstance(bounds, Verdict)
     position_of = snapshot.ledger.in_order().position_of
-    for name in ("a-x-1", "b-z-1", "b-z-1", "a-y-1", "a-y-1", "a-y-1"):
+    for name in ("a-x-1", "a-y-1", "a-y-1", "a-y-1"):
         bounds[0].add(position_of[name])
     assert [bounds[0].tree.name(domain) for domain in bounds[0].held_by(2)] == ["a.y", "b.z", "a.x"]
     assert [bounds[0].tree.name(domain) for domain in bounds[0].held_by(1)] == ["a", "b"]
