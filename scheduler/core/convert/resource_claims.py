@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from sys import intern
 from typing import Final
 
+import msgspec
+
 from scheduler.core.convert import binding_conditions, constraints
 from scheduler.core.convert.controllers import controller_uid
 from scheduler.core.convert.device_classes import read_selectors
@@ -21,11 +23,14 @@ _MOST_REQUESTS: Final = 32
 _MOST_RULES: Final = 32
 _MOST_WAYS: Final = 8
 _MOST_TOLERATIONS: Final = 16
+#: What of one claim is kept: within Kubernetes' own limits its selectors alone may fill an object of 1.5 MiB.
+_MOST_BYTES: Final = 65_536
 #: Kubernetes' own PodGroup, of any version.
 _GROUP_KIND: Final = "PodGroup"
 _GROUP_API: Final = "scheduling.k8s.io/"
 _EXACT: Final = ("", "ExactCount")
 _ALL: Final = "All"
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class _Unsupported(Exception):
@@ -90,11 +95,13 @@ def _need(asked: resource.DeviceClaim, namespace: str) -> DeviceNeed:
     requests, rules = asked.requests or (), asked.constraints or ()
     _bound("spec.devices.requests", len(requests), _MOST_REQUESTS)
     _bound("spec.devices.constraints", len(rules), _MOST_RULES)
-    return DeviceNeed(
+    need = DeviceNeed(
         requests=tuple(_request(each, f"spec.devices.requests[{number}]") for number, each in enumerate(requests)),
         rules=tuple(_rule(each, f"spec.devices.constraints[{number}]") for number, each in enumerate(rules)),
         namespace=namespace,
     )
+    _bound("spec.devices, in bytes", len(_encode(need)), _MOST_BYTES)
+    return need
 
 
 def _bound(field: str, count: int, most: int) -> None:

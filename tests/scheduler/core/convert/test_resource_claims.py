@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from scheduler.core.convert.resource_claims import resource_claim_record
@@ -78,12 +79,31 @@ def test_claims_of_two_pods_that_ask_the_same_need_the_same() -> None:
         ([ask()], [{"matchAttribute": "d/a"}] * 33, "spec.devices.constraints: 33, at most 32 are read"),
         ([ways("r", *[ask()] * 9)], [], "spec.devices.requests[0].firstAvailable: 9, at most 8 are read"),
         ([ask(tolerations=[{}] * 17)], [], "spec.devices.requests[0].exactly.tolerations: 17, at most 16 are read"),
+        ([ask(cel=["x" * 10_000] * 7)], [], "spec.devices, in bytes: 70"),
+        ([ask(f"r{n}", cel=["x" * 9_000]) for n in range(8)], [], "spec.devices, in bytes: 73"),
     ],
 )
 def test_a_claim_that_asks_what_is_not_read_names_the_field(requests: list[Any], rules: list[Any], field: str) -> None:
     record = resource_claim_record(claim(*requests, rules=rules))
     assert record.need is None
     assert record.unsupported.startswith(field)
+
+
+def test_a_claim_of_as_many_requests_and_ways_as_there_may_be_is_read() -> None:
+    most = [
+        ways(f"r{number}", *[ask(f"w{way}", cel=["device.driver == 'gpu'"]) for way in range(8)])
+        for number in range(32)
+    ]
+    assert resource_claim_record(claim(*most)).need is not None
+
+
+def test_no_claim_takes_more_than_the_bytes_that_are_kept() -> None:
+    long = [ask(f"r{number}", cel=[f"{number}{'x' * 1_850}"]) for number in range(32)]
+    kept = resource_claim_record(claim(*long))
+    assert kept.need is not None
+    assert 60_000 < len(msgspec.json.encode(kept)) < 66_000
+    longer = resource_claim_record(claim(*[ask(f"r{number}", cel=["x" * 10_000] * 4) for number in range(32)]))
+    assert len(msgspec.json.encode(longer)) < 1_000
 
 
 def test_an_allocation_is_read_back_with_its_consumers() -> None:
