@@ -404,7 +404,8 @@ class MakingRoom:
         if intent is not None and not self._victims.evicted.get(intent.id) and not self._victims.has_on_its_way(intent):
             return
         now_s = self._now_s()
-        if self._takes.gone(uid, now_s, is_taken=uid in self._intents.victims):
+        taken_by = self._intents.victims.get(uid)
+        if self._takes.gone(uid, now_s, taken_by=taken_by.namespace if taken_by is not None else ""):
             self._cache.room.note_takers_wait(self._takes.waits(now_s))
 
     def _note_refused(self, uid: str, is_refused: bool) -> None:

@@ -48,7 +48,7 @@ class Takers:
     late_s: Callable[[float], float]
     #: By node pool and namespace, and then by intent.
     _of: dict[tuple[str, str], dict[tuple[str, str], _Take]] = field(default_factory=dict)
-    #: Pods (UID) that were evicted for others.
+    #: Pods (UID) that were evicted for other namespaces.
     _evicted: set[str] = field(default_factory=set)
     #: Takes of holders (UID) that are there.
     _holding: dict[str, list[_Take]] = field(default_factory=dict)
@@ -56,9 +56,10 @@ class Takers:
     def evicted(self, standing: Standing) -> None:
         """Take an eviction that was carried out for an intent: the first one is a take."""
         intent, at_s = standing.intent, standing.since.at_s
-        self._evicted.update(victim.uid for victim in intent.victims)
         holder = self.pods.get(intent.places[0].uid) if intent.places else None
-        if holder is None or all(victim.key.startswith(f"{holder.namespace}/") for victim in intent.victims):
+        own = f"{holder.namespace}/" if holder is not None else "/"
+        self._evicted.update(victim.uid for victim in intent.victims if not victim.key.startswith(own))
+        if holder is None or all(victim.key.startswith(own) for victim in intent.victims):
             return
         takes = self._of.setdefault((intent.pool, holder.namespace), {})
         if intent.key in takes or any(not each.holders.isdisjoint(intent.holders) for each in takes.values()):

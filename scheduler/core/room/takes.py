@@ -76,10 +76,15 @@ class Takes:
         return bool(self._ended)
 
     # --- what happens ------------------------------------------------------------------------------------------------
-    def gone(self, uid: str, now_s: int, *, is_taken: bool = False) -> bool:
-        """Take that a pod is gone, or has ended; return whether it was a holder. ``is_taken``: for others."""
+    def gone(self, uid: str, now_s: int, *, taken_by: str = "") -> bool:
+        """Take that a pod is gone, or has ended; return whether it was a holder.
+
+        ``taken_by``: the namespace for whose pods it was evicted. A namespace that takes from itself gives up: else
+        each pod of its own with a higher priority would end a take as kept.
+        """
         keys = [key for key in self._of.get(uid, ()) if key not in self._ended]
         for key in keys:
+            is_taken = taken_by not in {"", key.taker}
             is_kept = is_taken or now_s >= self._take(key).at_s + KEPT_S
             self._ended[key] = _Ended.KEPT if is_kept else now_s
         return bool(keys)

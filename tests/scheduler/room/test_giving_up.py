@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kube.client.resources import PODS
+from kube.client.resources import PODS, PRIORITY_CLASSES
 from scheduler.core.room.takes import MOST
 from simulator.world import World
 from tests.scheduler.room.wholestage import cluster, evictions, urgent
@@ -75,3 +75,21 @@ async def test_the_next_leader_knows_who_gave_up() -> None:
         await settle(1)
         await churn(world, seconds=200, groups=1)
         assert len(evictions(world)) - before <= 2
+
+
+async def test_what_a_tenant_took_is_not_kept_because_a_pod_of_its_own_takes_it_over() -> None:
+    async with cluster("1x1x80GiB") as world:
+        await world.api.create(PRIORITY_CLASSES, {"metadata": {"name": "first"}, "value": 95})
+        for number in range(40):
+            await create(world, pod(f"v{number}", gpus=1))
+            await settle(5)
+            await put(world, urgent(f"h{number}"))
+            await settle(5)
+            await put(world, pod(f"f{number}", gpus=1, priorityClassName="first"))
+            await settle(5)
+            for name in await there(world, GREEDY):
+                await world.api.delete(PODS, name, namespace=GREEDY, grace_s=0)
+            await settle(5)
+            for name in await there(world, TEAM):
+                await world.api.delete(PODS, name, namespace=TEAM, grace_s=0)
+        assert 2 <= len([name for name in evictions(world) if name.startswith("v")]) <= MOST

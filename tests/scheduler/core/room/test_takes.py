@@ -83,19 +83,20 @@ def test_what_is_kept_counts_against_what_is_given_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at_s", "is_taken", "is_there", "counts"),
+    ("at_s", "taken_by", "is_there", "counts"),
     [
-        (NOW_S + 10, False, True, (0, 1)),  # one of its two holders ended
-        (NOW_S + 10, True, True, (1, 0)),  # it was evicted for others
-        (NOW_S + KEPT_S, False, True, (1, 0)),
-        (None, False, False, (0, 1)),  # it went while nobody looked
-        (None, False, True, (0, 0)),
+        (NOW_S + 10, "", True, (0, 1)),  # one of its two holders ended
+        (NOW_S + 10, "other", True, (1, 0)),  # it was evicted for another namespace
+        (NOW_S + 10, "team", True, (0, 1)),  # for one of its own
+        (NOW_S + KEPT_S, "", True, (1, 0)),
+        (None, "", False, (0, 1)),  # it went while nobody looked
+        (None, "", True, (0, 0)),
     ],
 )
-def test_how_a_take_ends(at_s: int | None, is_taken: bool, is_there: bool, counts: tuple[int, int]) -> None:
+def test_how_a_take_ends(at_s: int | None, taken_by: str, is_there: bool, counts: tuple[int, int]) -> None:
     takes = takes_of(with_take(Hour(), NOW_S, "a", "b"))
     if at_s is not None:
-        assert takes.gone("b", at_s, is_taken=is_taken)
+        assert takes.gone("b", at_s, taken_by=taken_by)
     takes.settle(NOW_S + 20, lambda uid: is_there or uid == "a")
     taken = takes.hour().at(NOW_S).of["team"]
     assert (taken.kept, taken.given_up) == counts
