@@ -1,4 +1,4 @@
-"""Turns at a bounded rate: pods that may say something when others had theirs, the first to come first.
+"""In which order pods may say why they wait: their namespaces take turns, and some reasons have a bounded rate.
 
 Where many pods have the same passing reason at once, as when a team takes thousands of GPUs back, most of them have
 started before their turn comes. Their condition and event would have cost as much as their eviction and binding.
@@ -7,20 +7,61 @@ started before their turn comes. Their condition and event would have cost as mu
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable
 
 
+class ByNamespace:
+    """Pods (UIDs): those of a namespace in the order in which they came, and one of each namespace in turn.
+
+    So a namespace with thousands of them holds up its own pods, and no others.
+    """
+
+    def __init__(self) -> None:
+        #: The namespace that is next comes first.
+        self._pods: OrderedDict[str, dict[str, None]] = OrderedDict()
+        self._namespace_of: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._namespace_of)
+
+    def put(self, uid: str, namespace: str) -> None:
+        """Queue a pod; one that is queued keeps its place."""
+        if uid not in self._namespace_of:
+            self._namespace_of[uid] = namespace
+            self._pods.setdefault(namespace, {})[uid] = None
+
+    def discard(self, uid: str) -> None:
+        """Take a pod out, if it is queued."""
+        namespace = self._namespace_of.pop(uid, None)
+        if namespace is None:
+            return
+        pods = self._pods[namespace]
+        del pods[uid]
+        if not pods:
+            del self._pods[namespace]
+
+    def pop(self) -> str:
+        """Take the next pod out. Raises StopIteration where none is queued."""
+        namespace = next(iter(self._pods))
+        uid = next(iter(self._pods[namespace]))
+        self.discard(uid)
+        if namespace in self._pods:
+            self._pods.move_to_end(namespace)
+        return uid
+
+
 class Turns:
-    """Pods (UIDs) in the order in which they came. ``per_s``: turns a second at most. Times are the event loop's."""
+    """Pods (UIDs) in the order in which they may speak. ``per_s``: turns a second at most, by the event loop's time."""
 
     def __init__(self, per_s: int) -> None:
         self._each_s = 1 / per_s
-        self._pods: dict[str, None] = {}
+        self._pods = ByNamespace()
         self._next_at = -math.inf
 
-    def put(self, uid: str) -> None:
+    def put(self, uid: str, namespace: str) -> None:
         """Queue a pod; one that is queued keeps its place."""
-        self._pods.setdefault(uid)
+        self._pods.put(uid, namespace)
 
     @property
     def next_at(self) -> float:
@@ -32,8 +73,7 @@ class Turns:
         if now < self._next_at:
             return None
         while self._pods:
-            uid = next(iter(self._pods))
-            del self._pods[uid]
+            uid = self._pods.pop()
             if is_due(uid):
                 self._next_at = now + self._each_s
                 return uid

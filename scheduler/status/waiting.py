@@ -38,7 +38,7 @@ from scheduler.status import reasons
 from scheduler.status.claim_pauses import pause_sentence
 from scheduler.status.passing import PASSING, Growing
 from scheduler.status.reasons import Told
-from scheduler.status.turns import Turns
+from scheduler.status.turns import ByNamespace, Turns
 from scheduler.telemetry.observing import Observer
 from scheduler.watch.cache import Cache, Waiting
 from wire import names
@@ -84,8 +84,8 @@ class Status:
         self.codes: dict[str, Code] = {}
         self._wanted: dict[str, Told] = {}
         self._growing = Growing()
-        #: Pods that may be written now, in order; and those that may be later, as a heap of (when, pod).
-        self._fresh: dict[str, None] = {}
+        #: Pods that may be written now; and those that may be later, as a heap of (when, pod).
+        self._fresh = ByNamespace()
         self._later: list[tuple[float, str]] = []
         self._put_off: set[str] = set()
         #: Pods for which room is being made, and that may say so.
@@ -154,8 +154,13 @@ class Status:
             self._look_at(uid)
 
     def _look_at(self, uid: str) -> None:
-        self._fresh[uid] = None
+        self._fresh.put(uid, self._namespace_of(uid))
         self._wake.set()
+
+    def _namespace_of(self, uid: str) -> str:
+        """The namespace of a pod; "" of one that is gone, which is forgotten when its turn comes."""
+        record = self._cache.cluster.pod(uid)
+        return "" if record is None else record.namespace
 
     def _note(self, uid: str, code: Code) -> None:
         if self.codes.get(uid) is not code:
@@ -201,21 +206,20 @@ class Status:
         while self._later and self._later[0][0] <= now:
             _, uid = heappop(self._later)
             self._put_off.discard(uid)
-            self._fresh[uid] = None
+            self._fresh.put(uid, self._namespace_of(uid))
 
     def _next(self) -> str | None:
         """A pod to write now; those that have to wait are put off on the way."""
         now = anyio.current_time()
         while self._fresh:
-            uid = next(iter(self._fresh))
-            del self._fresh[uid]
+            uid = self._fresh.pop()
             at = self._may_be_written_at(uid)
             if not self._cache.waits_here(uid):
                 self._forget(uid)
             elif uid in self._writing:
                 self._changed_meanwhile.add(uid)
             elif at <= now and self.codes.get(uid) is Code.WAITS_FOR_ROOM:
-                self._turns.put(uid)
+                self._turns.put(uid, self._namespace_of(uid))
             elif at <= now:
                 return uid
             elif uid not in self._put_off:
@@ -296,7 +300,7 @@ class Status:
     def _forget(self, uid: str) -> None:
         self._growing.forget((uid,))
         self._told_passing.discard(uid)
-        self._fresh.pop(uid, None)
+        self._fresh.discard(uid)
         self._wanted.pop(uid, None)
         self._written_at.pop(uid, None)
         self._counted_at.pop(uid, None)
