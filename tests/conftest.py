@@ -12,8 +12,8 @@ time-outs asks for virtual time instead, in which an hour passes at once (simula
 
 A test of the real control plane is marked ``cluster`` and takes the fixture ``control_plane``; those of a process share
 it, so each works in a namespace of its own. The tests of a file are all in one process, and files come in the order of
-their folders (Makefile, ``test``). Those in which a whole Moorage runs have a control plane apart (tests/e2e), for
-others install webhooks and policies of their own.
+their folders (Makefile, ``test``). Those in which a whole Moorage runs have a control plane apart (tests/e2e,
+tests/attacks), for others install webhooks and policies of their own.
 """
 
 from __future__ import annotations

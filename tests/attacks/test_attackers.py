@@ -1,7 +1,7 @@
 """Attacks on a Moorage that runs, by tenants with the ClusterRole ``edit`` and more (tests/e2e/tenant.py).
 
-docs/security.md has the table of threats, with these tests and those in test_forgery, test_foreign_objects and
-test_configmaps. Each beside a healthy neighbour (tests/e2e/crowd.py).
+tests/attacks/table.py has the table of threats, with these tests and those of the files beside. Each beside a healthy
+neighbour (tests/e2e/crowd.py).
 """
 
 from __future__ import annotations

@@ -1,0 +1,53 @@
+"""The table of threats in docs/security.md: ``python -m tests.attacks.table write``, after threats.py has changed.
+
+The text around the table is written by hand.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.attacks.threats import THREATS, Threat
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = ROOT / "docs" / "security.md"
+_BEGIN: Final = (
+    "<!-- Made from tests/attacks/threats.py: change that, and run `python -m tests.attacks.table write`. -->\n"
+)
+_END: Final = "<!-- The end of the table. -->\n"
+_HEAD: Final = "| | threat | what happens | held by | test |\n|---|---|---|---|---|\n"
+#: Tests of this folder are named without it.
+_HERE: Final = "tests/attacks/"
+
+
+def rendered(text: str, threats: Sequence[Threat] = THREATS) -> str:
+    """Return the page with the table of these threats. Raises ValueError for a page without a place for it."""
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise ValueError(f"{PAGE} has no place for the table: {_BEGIN}")
+    return before + begin + "\n" + _HEAD + "".join(map(_row, threats)) + "\n" + end + after
+
+
+def named(threat: Threat) -> Iterator[tuple[str, str]]:
+    """Each test file of a row, and part of a test's name there; "" for the file as a whole."""
+    for each in threat.tests:
+        file, _, parts = each.partition(": ")
+        yield from ((file, part) for part in parts.split(", "))
+
+
+def _row(threat: Threat) -> str:
+    of_file: dict[str, list[str]] = {}
+    for file, part in named(threat):
+        of_file.setdefault(file.removeprefix(_HERE), []).extend([part] if part else [])
+    tests = "; ".join(f"`{file}`" + (f": {', '.join(parts)}" if parts else "") for file, parts in of_file.items())
+    return f"| {threat.id} | {threat.threat} | {threat.happens} | {threat.by.value} | {tests} |\n"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["write"]:
+        sys.exit("usage: python -m tests.attacks.table write")
+    PAGE.write_text(rendered(PAGE.read_text()))
