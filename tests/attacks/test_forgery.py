@@ -5,6 +5,7 @@ Each beside a healthy neighbour (tests/e2e/crowd.py).
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ FORGED: dict[str, Any] = {
         names.VISIBLE_DEVICES_PREFIX + "c7": "all",
         names.RECEIVED_RESOURCE_TYPE: names.RECEIVED_FRACTION,
         names.GPU_PORTION_ANNOTATION: "9.99",
+        names.CHARGED: '{"queue":"victim","preemptible":false,"pool":""}',
         names.FENCED: "forged",
         names.FENCED_BECAUSE: "Forged: by a tenant",
         names.TENANTS: "{}",
@@ -59,7 +61,10 @@ async def test_forged_keys_of_a_pod_without_a_share_give_it_nothing(crowd: Crowd
     wanted["spec"]["containers"][0]["env"] = [{"name": names.ENV_VISIBLE_DEVICES, "valueFrom": entry}]
     found = await crowd.runs(await crowd.tenant.create(wanted))
     assert crowd.scene.seen(found) == {"main": ()}
-    assert found["metadata"]["annotations"] == {names.RECEIVED_RESOURCE_TYPE: names.RECEIVED_REGULAR}
+    annotations = found["metadata"]["annotations"]
+    assert annotations.keys() == {names.RECEIVED_RESOURCE_TYPE, names.CHARGED}
+    assert annotations[names.RECEIVED_RESOURCE_TYPE] == names.RECEIVED_REGULAR
+    assert json.loads(annotations[names.CHARGED])["queue"] == names.DEFAULT_QUEUE
 
 
 def _copy(found: Pod, name: str, *, with_node: bool) -> Pod:
@@ -100,6 +105,8 @@ CHANGES = [
     pytest.param({"annotations": {names.VISIBLE_DEVICES_PREFIX + "i0": "all"}}, id="further-devices"),
     pytest.param({"annotations": {names.RECEIVED_RESOURCE_TYPE: "Regular"}}, id="received-type"),
     pytest.param({"annotations": {names.GPU_PORTION_ANNOTATION: "0.01"}}, id="portion"),
+    pytest.param({"annotations": {names.CHARGED: FORGED["annotations"][names.CHARGED]}}, id="other-charge"),
+    pytest.param({"annotations": {names.CHARGED: None}}, id="no-charge"),
     pytest.param({"annotations": {names.FENCED: "x"}}, id="fence"),
     pytest.param({"annotations": {names.SHARED_GPU_CONFIGMAP: "mine"}}, id="config-map-prefix"),
     pytest.param({"labels": {names.GPU_GROUP_LABEL: None}}, id="no-group"),
