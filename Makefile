@@ -155,8 +155,9 @@ CLAIMS ?=
 DRIVERS ?=
 MIG ?=
 EXTENDED ?=
+TENANT ?=
 simulate-soak: $(READY)
-	$(BIN)/python -m verification.hostile.soak --seeds $(SEEDS) --minutes $(MINUTES) $(if $(FAULTS),--faults $(FAULTS)) $(if $(CLAIMS),--claims) $(if $(DRIVERS),--drivers) $(if $(MIG),--mig) $(if $(EXTENDED),--extended)
+	$(BIN)/python -m verification.hostile.soak --seeds $(SEEDS) --minutes $(MINUTES) $(if $(FAULTS),--faults $(FAULTS)) $(if $(CLAIMS),--claims) $(if $(DRIVERS),--drivers) $(if $(MIG),--mig) $(if $(EXTENDED),--extended) $(if $(TENANT),--tenant)
 
 # Into soak-failures/seed-7.run, or beside the script. The exit code says whether something did not hold.
 simulate-record: $(READY)

@@ -401,7 +401,7 @@ def test_a_look_is_for_one_group_and_the_next_one_comes_a_second_later_while_oth
     berths, now_ns = made.cluster.backlog.berths, PATIENCE * 60 * S
     assert ([each.queue for each in berths.of], berths.looked_ns) == (["a"], now_ns)
     assert berths.next_ns == (None if in_ns is None else now_ns + in_ns)
-    # Whatever happens meanwhile.
+    # A pod that goes meanwhile changes nothing of that.
     made.cluster.remove_pod("uid-old0")
     made.cluster.decide(now_ns + S // 2, wall_s=int(NOON.timestamp()) + 60 * PATIENCE)
     assert (made.cluster.backlog.berths.looked_ns, made.cluster.backlog.berths.next_ns) == (now_ns, now_ns + S)
