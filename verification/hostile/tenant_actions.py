@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
@@ -79,8 +80,7 @@ class Churn(Act, frozen=True, kw_only=True, tag="churn"):
         for _ in range(self.times):
             try:
                 made = await world.api.create(PODS, body, namespace=NAMESPACE)
-                uid = made.metadata.uid
-                await seen(lambda uid=uid: _runs(world, uid), self.wait_s)
+                await seen(partial(_runs, world, made.metadata.uid), self.wait_s)
                 await world.api.delete(PODS, self.name, namespace=NAMESPACE, grace_s=0)
             except errors.ApiError:
                 await anyio.sleep(LOOK_S)
@@ -102,8 +102,7 @@ class CreateEndless(Act, frozen=True, kw_only=True, tag="create-endless"):
             metadata: Json = {"name": name, "labels": self.labels, "annotations": annotations}
             spec = {**_spec(), "terminationGracePeriodSeconds": self.grace_s}
             made = await world.api.create(PODS, {"metadata": metadata, "spec": spec}, namespace=NAMESPACE)
-            uid = made.metadata.uid
-            await seen(lambda uid=uid: _is_bound(world, uid), 10.0)
+            await seen(partial(_is_bound, world, made.metadata.uid), 10.0)
             await world.api.delete(PODS, name, namespace=NAMESPACE, grace_s=0)
 
 

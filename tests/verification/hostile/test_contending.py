@@ -10,6 +10,7 @@ import msgspec
 from simulator import shape
 from verification.hostile import contending
 from verification.hostile.actions import Action, CreatePod, CreatePodGroup, DeletePod
+from verification.hostile.faults.nodes import SlowStarts
 from verification.hostile.queue_actions import CreateQueue, DeleteQueue, EditQueue
 from verification.hostile.room_actions import CreateBudget, DeleteBudget, EditBudget
 from verification.hostile.scenario import scenario_of
@@ -112,7 +113,7 @@ def test_where_a_node_lags_shares_are_under_way_to_all() -> None:
     ]
     assert len(late) >= 5
     for each in late:
-        begins_s = min(fault.at_s for fault in each.faults if fault.kind == "slow-starts" and fault.slow_s == 90)
+        begins_s = min(fault.at_s for fault in each.faults if isinstance(fault, SlowStarts) and fault.slow_s == 90)
         coming = [a for a in each.actions if isinstance(a, CreatePod) and a.name.startswith("lag-")]
         assert min(a.at_s for a in coming) > begins_s
         assert len({node.name for node in each.nodes if node.cards_mib}) > 1
