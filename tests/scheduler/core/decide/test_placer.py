@@ -11,6 +11,7 @@ from scheduler.core.assumed.attempt import State
 from scheduler.core.model.plan import Alone, Attempt, Bind, Explain, Join, Placement
 from scheduler.core.model.settings import Settings, Strategy
 from scheduler.core.model.verdict import Code
+from tests.scheduler.core.decide.test_making import attempts_of
 from tests.scheduler.core.objects import (
     NANO,
     bind_request,
@@ -417,3 +418,11 @@ def test_shares_never_go_to_nodes_with_slices() -> None:
     assert isinstance(entry, Explain)
     assert entry.verdict.code is Code.NO_NODE_FITS
     assert [reason.kind for reason in entry.verdict.node_reasons] == ["mig"]
+
+
+def test_nodes_are_told_apart_by_the_memory_of_their_cards_the_largest_first() -> None:
+    nodes = [node(f"n{mib}", 1, mem_mib=mib) for mib in (20_000, 80_000, 40_000)]
+    placer = attempts_of(cluster(*nodes, node("none", 0))).placer
+    names_of = [each.name for each in placer.statement.nodes]
+    found = [[name for name, is_in in zip(names_of, mask, strict=True) if is_in] for mask in placer.by_card_size()]
+    assert found == [["n80000"], ["n40000"], ["n20000"], ["none"]]

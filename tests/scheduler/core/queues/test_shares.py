@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.model.queue_record import QueueRecord
 from scheduler.core.model.resources import UNLIMITED, Resources
-from scheduler.core.queues.shares import TOP, Divisions, Records, allocatable, fair_shares
+from scheduler.core.queues.shares import TOP, Divisions, Records, allocatable, fair_shares, use_by_number
 from scheduler.core.queues.tree import Tree
 from scheduler.core.queues.use_over_time import NOT_COUNTED, UseOverTime
 
@@ -34,6 +34,13 @@ def test_children_divide_what_their_parent_gets() -> None:
         "a": 2,
         "b": 2,
     }
+
+
+def test_what_queues_used_counts_for_all_above_them() -> None:
+    tree = Tree([QueueRecord(name="top"), *(QueueRecord(name=name, parent="top") for name in "abc")])
+    used = UseOverTime(of={"a": (1, 2, 4), "b": (6, 12, 24), "gone": (9, 9, 9)})
+    found = dict(zip((queue.name for queue in tree.queues), use_by_number(tree, used), strict=True))
+    assert found == {"top": (7, 14, 28), "a": (1, 2, 4), "b": (6, 12, 24), "c": (0, 0, 0)}
 
 
 def test_each_dimension_is_divided_by_itself() -> None:
