@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from gpu.request import FractionAsk, MemoryAsk, SharedAsk
 from gpu.share import NANO_PER_DEVICE
-from scheduler.core.claims.shares import is_sharable, share_of
+from scheduler.core.claims.shares import claimed_share, is_sharable, share_of
 from scheduler.core.model.device_record import DeviceKind
+from tests.scheduler.core.claims.world import has, inventory
 from tests.scheduler.core.device_objects import DRIVER, device, devices
 from wire.quantity import NANO
 
@@ -52,3 +53,24 @@ def test_fractions_fit_a_device_exactly_if_their_sum_is_no_more_than_one(parts: 
     kind = _kind(value=str(memory))
     used = sum((share_of(kind, FractionAsk(nano)) or {})["memory"] for nano in parts)
     assert (used <= memory * NANO) is (sum(parts) <= NANO_PER_DEVICE)
+
+
+@pytest.mark.parametrize(
+    ("name", "ask", "nano"),
+    [
+        ("shared", FractionAsk(NANO_PER_DEVICE // 4), NANO_PER_DEVICE // 4),
+        ("shared", MemoryAsk(20 * 1024), NANO_PER_DEVICE // 4),
+        ("shared", MemoryAsk(81 * 1024), None),
+        ("plain", FractionAsk(NANO_PER_DEVICE // 4), None),
+        ("gone", FractionAsk(NANO_PER_DEVICE // 4), None),
+    ],
+)
+def test_a_share_gets_a_part_of_a_device_that_is_there_and_has_the_memory(
+    name: str, ask: SharedAsk, nano: int | None
+) -> None:
+    shared = device("shared", allowMultipleAllocations=True, capacity={"memory": {"value": "80Gi"}})
+    view = inventory(devices("n1", shared, device("plain"), pool="n1")).view()
+    found = claimed_share(has(name)[0], ask, view)
+    assert (None if found is None else (found.device, found.nano, found.mem_mib)) == (
+        None if nano is None else (name, nano, 80 * 1024)
+    )
