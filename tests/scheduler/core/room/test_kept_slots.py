@@ -61,9 +61,9 @@ def test_of_very_many_classes_those_are_kept_that_were_asked_for_last() -> None:
     asked = [waiting(f"w{number}", "a", cpu=f"{number + 1}m") for number in range(70)]
     trial = trial_of(cluster(node("n0", 4), node("n1", 4), queue("a"), *asked))
     kept, first, *others = KeptSlots(trial.statement), *(trial.pods.records[f"uid-w{at}"].cls for at in range(70))
-    held, often = [ref(kept.of(cls)) for cls in others[:3]], kept.of(first)
-    for cls in others[3:]:
+    held, often = [ref(kept.of(cls)) for cls in others[:7]], kept.of(first)
+    for cls in others[7:]:
         kept.of(cls)
         assert kept.of(first) is often
-    assert [each() is None for each in held] == [True] * 3
+    assert [each() is None for each in held] == [True] * 6 + [False], "64 are kept"
     assert kept.of(others[0]).tolist() == slots(trial.statement, others[0]).tolist()
