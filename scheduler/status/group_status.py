@@ -9,6 +9,7 @@ once (commit/gangs.py).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from kube.client.api import Api
@@ -69,7 +70,12 @@ class PodGroupStatuses:
         self._clock = clock
         self._pool = name_of(cache.cluster.settings.pool)
         self._writes = PacedWrites[Key](
-            "the status of PodGroups", is_due=self._is_due, write=self._write, every_s=EVERY_S, gather_s=GATHER_S
+            "the status of PodGroups",
+            is_due=self._is_due,
+            write=self._write,
+            every_s=EVERY_S,
+            gather_s=GATHER_S,
+            namespace_of=itemgetter(0),
         )
         #: The reasons that a PodGroup shows, as far as they were written or compared in this term.
         self._said: dict[Key, frozenset[Reasons]] = {}

@@ -19,6 +19,7 @@ import anyio.lowlevel
 from kube.client.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from kube.client.patience import doubled_s
 from kube.watch.signal import Signal
+from scheduler.status.turns import ByNamespace
 
 K = TypeVar("K", bound=Hashable)
 
@@ -38,7 +39,8 @@ class PacedWrites(Generic[K]):
     """Looks at objects that may have to be written. ``is_due``: whether one does; it changes nothing, and is cheap.
 
     ``every_s``: between two writes of one object. ``gather_s``: from a change to the look at it, and between two looks
-    at one object: what comes meanwhile is one write. ``what``: the writes' name in the log.
+    at one object: what comes meanwhile is one write. ``what``: the writes' name in the log. ``namespace_of`` an object:
+    namespaces take turns.
     """
 
     def __init__(
@@ -49,15 +51,17 @@ class PacedWrites(Generic[K]):
         write: Callable[[K], Awaitable[None]],
         every_s: float,
         gather_s: float = 0.0,
+        namespace_of: Callable[[K], str] = lambda _: "",
     ) -> None:
         self._what = what
+        self._namespace_of = namespace_of
         self._is_due = is_due
         self._write = write
         self._every_s = every_s
         self._gather_s = gather_s
         self._is_running = False
-        #: Objects to be looked at, in order.
-        self._fresh: dict[K, None] = {}
+        #: Objects to be looked at.
+        self._fresh = ByNamespace[K]()
         #: Objects to be looked at later, as a heap of (when, number, object).
         self._later: list[tuple[float, int, K]] = []
         self._put_off: set[K] = set()
@@ -81,12 +85,12 @@ class PacedWrites(Generic[K]):
         elif self._gather_s:
             self._put_off_until(key, anyio.current_time() + self._gather_s)
         else:
-            self._fresh[key] = None
+            self._fresh.put(key, self._namespace_of(key))
             self._wake.set()
 
     def forget(self, key: K) -> None:
         """It is gone. One of its name may come again, and is written at once."""
-        self._fresh.pop(key, None)
+        self._fresh.discard(key)
         self._not_before.pop(key, None)
         self._refused.pop(key, None)
 
@@ -102,8 +106,7 @@ class PacedWrites(Generic[K]):
                     looked = 0
                     while looked < _LOOKS and self._may_start() and self._fresh:
                         looked += 1
-                        key = next(iter(self._fresh))
-                        del self._fresh[key]
+                        key = self._fresh.pop()
                         if self._is_its_turn(key):
                             self._start(key)
                             tasks.start_soon(self._turn, key)
@@ -113,7 +116,8 @@ class PacedWrites(Generic[K]):
 
     def _begin(self) -> None:
         self._is_running = True
-        for kept in (self._fresh, self._later, self._put_off, self._writing, self._changed_meanwhile):
+        self._fresh.clear()
+        for kept in (self._later, self._put_off, self._writing, self._changed_meanwhile):
             kept.clear()
         self._shut_until = -inf
 
@@ -123,7 +127,7 @@ class PacedWrites(Generic[K]):
             _, _, key = heappop(self._later)
             self._put_off.discard(key)
             if key not in self._writing:
-                self._fresh[key] = None
+                self._fresh.put(key, self._namespace_of(key))
 
     def _may_start(self) -> bool:
         now = anyio.current_time()
@@ -184,7 +188,7 @@ class PacedWrites(Generic[K]):
             self._writing.discard(key)
             if key in self._changed_meanwhile:
                 self._changed_meanwhile.discard(key)
-                self._fresh[key] = None
+                self._fresh.put(key, self._namespace_of(key))
             self._wake.set()
 
     def _refuse(self, key: K, error: ApiError) -> None:

@@ -85,7 +85,7 @@ class Status:
         self._wanted: dict[str, Told] = {}
         self._growing = Growing()
         #: Pods that may be written now; and those that may be later, as a heap of (when, pod).
-        self._fresh = ByNamespace()
+        self._fresh = ByNamespace[str]()
         self._later: list[tuple[float, str]] = []
         self._put_off: set[str] = set()
         #: Pods for which room is being made, and that may say so.

@@ -741,9 +741,12 @@ THREATS: Final = (
     ),
     Threat(
         "B5",
-        "thousands of pods that wait for ever other reasons, so that others are not told why they wait",
-        "namespaces take turns in having conditions written",
+        "thousands of pods or PodGroups whose status changes, so that others are not told why they wait",
+        "namespaces take turns in having conditions and statuses written",
         Layer.BOUND,
-        ["tests/scheduler/status/test_turns: holds_up_no_other_one"],
+        [
+            "tests/scheduler/status/test_turns: holds_up_no_other_one",
+            "tests/scheduler/status/test_paced: holds_up_no_other_one",
+        ],
     ),
 )

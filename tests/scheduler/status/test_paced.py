@@ -29,7 +29,12 @@ class Objects:
         self.side_by_side = self.most_side_by_side = 0
         self._write_s = write_s
         self.writes = PacedWrites[str](
-            "a write", is_due=self.is_due, write=self.write, every_s=EVERY_S, gather_s=gather_s
+            "a write",
+            is_due=self.is_due,
+            write=self.write,
+            every_s=EVERY_S,
+            gather_s=gather_s,
+            namespace_of=lambda key: key.partition("/")[0],
         )
 
     @property
@@ -198,3 +203,12 @@ async def test_a_write_that_was_cancelled_is_made_again_by_who_leads_next() -> N
         it.change("a")
         await anyio.sleep(20)
         assert it.due == set()
+
+
+async def test_a_namespace_with_many_objects_holds_up_no_other_one() -> None:
+    async with running(Objects()) as objects:
+        objects.change(*(f"flood/{number}" for number in range(20 * PER_S)), "honest/a", "honest/b")
+        await anyio.sleep(1.0)
+        first = [key for _, key in objects.written][: 2 * IN_FLIGHT]
+        assert {"honest/a", "honest/b"} <= set(first)
+        assert len(objects.written) < 3 * PER_S

@@ -64,7 +64,7 @@ def test_a_namespace_with_many_pods_holds_up_no_other_one() -> None:
 
 
 def test_a_pod_that_is_taken_out_has_no_turn_and_leaves_no_namespace() -> None:
-    pods = ByNamespace()
+    pods = ByNamespace[str]()
     for uid, namespace in (("a", "one"), ("b", "two"), ("c", "one")):
         pods.put(uid, namespace)
     for uid in ("b", "x"):
@@ -75,7 +75,7 @@ def test_a_pod_that_is_taken_out_has_no_turn_and_leaves_no_namespace() -> None:
 
 
 def test_a_pod_that_is_queued_keeps_its_place() -> None:
-    pods = ByNamespace()
+    pods = ByNamespace[str]()
     for uid in ("a", "b", "a"):
         pods.put(uid, "one")
     assert [pods.pop(), pods.pop()] == ["a", "b"]
