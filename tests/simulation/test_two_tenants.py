@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from kube.memory.calls import Call
 from simulator.world import World
@@ -21,7 +22,7 @@ def _actions(rng: random.Random) -> list[Action]:
     for number in range(24):
         tenant, at_s = rng.choice(TENANTS), rng.uniform(5, 200)
         name, labels = f"{tenant}-{number}", {LABEL: rng.choice([tenant, *TENANTS])}
-        asked = rng.choice([{"gpus": 1}, {"gpus": 2}, {"annotations": {names.GPU_FRACTION: "0.5"}}])
+        asked: dict[str, Any] = rng.choice([{"gpus": 1}, {"gpus": 2}, {"annotations": {names.GPU_FRACTION: "0.5"}}])
         size = rng.choice([1, 1, 2])
         if size > 1:
             made.append(CreatePodGroup(at_s=at_s, name=name, minimum=size, labels=labels, namespace=tenant))

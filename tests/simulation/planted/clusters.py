@@ -79,9 +79,9 @@ class CountsTheDead(Cluster):
         super().take_pod(seen)
 
     @override
-    def remove_pod(self, uid: str) -> None:
+    def remove_pod(self, uid: str, *, has_ended: bool = False) -> None:
         self._keep(uid)
-        super().remove_pod(uid)
+        super().remove_pod(uid, has_ended=has_ended)
 
     def _keep(self, uid: str) -> None:
         known = self.pod(uid)

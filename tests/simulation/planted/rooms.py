@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -118,7 +118,7 @@ class CountsVictims(Queues):
         self,
         pod: PodRecord,
         group: PodGroupRecord | None,
-        charges: Iterable[Charge],
+        charges: Collection[Charge],
         node: NodeRecord | None,
         *,
         is_victim: bool = False,

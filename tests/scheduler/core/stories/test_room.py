@@ -160,8 +160,8 @@ class Shell:
                 self._write_book(device.group)
             parts = [(device.group, device.nano) for device in each.devices]
             group = each.devices[0].group if each.devices else ""
-            given = {"reservation": f"r-{group}", "uuid": f"GPU-{group}"}
-            self.feed(bound(was, each.node, *parts, **given, charged=each.charged))
+            stored = bound(was, each.node, *parts, reservation=f"r-{group}", uuid=f"GPU-{group}", charged=each.charged)
+            self.feed(stored)
             self.placed[each.name] = each.node
 
 
