@@ -235,16 +235,21 @@ def _conditions(
     ] or None
 
 
+def _container_state(state: ContainerState | None) -> ContainerState | None:
+    """When a container ended is kept: a member that succeeded counts in its gang by that."""
+    if state is None:
+        return None
+    ended = state.terminated
+    return ContainerState(
+        running=None if state.running is None else {},
+        terminated=None if ended is None else ContainerStateTerminated(finished_at=ended.finished_at),
+    )
+
+
 def _container_status(status: ContainerStatus) -> ContainerStatus:
-    state = status.state
     return ContainerStatus(
         name=status.name,
-        state=None
-        if state is None
-        else ContainerState(
-            running=None if state.running is None else {},
-            terminated=None if state.terminated is None else ContainerStateTerminated(),
-        ),
+        state=_container_state(status.state),
         resources=_amounts(status.resources),
         allocated_resources=status.allocated_resources,
         allocated_resources_status=status.allocated_resources_status,

@@ -175,6 +175,9 @@ class Limits:
     def _judge_charge(self, pod: PodFacts, at_s: float) -> None:
         """Judge what a Binding says that its pod counts for: as it is now, unless that changed since the decision."""
         said, due = pod.charged, self._due(pod)
+        if said is not None and not self._pools.is_divided:
+            # A scheduler with the default node pool writes "", one without a node pool writes none.
+            said = said._replace(pool=said.pool or None)
         if said is None and names.RECEIVED_RESOURCE_TYPE in pod.annotations:  # by a Binding of ours
             self._findings.add("S6", at_s, f"pod {pod.key} was bound, and nothing says what it counts for")
         elif said not in {None, due} and self._moved_s.get(pod.uid, -math.inf) < self.decided_since_s(pod, at_s):

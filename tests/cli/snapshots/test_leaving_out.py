@@ -42,6 +42,8 @@ KEPT = {
     "status.extendedResourceClaimStatus.resourceClaimName",
     "status.phase",
     "status.startTime",
+    "status.containerStatuses.state.terminated.finishedAt",
+    "status.initContainerStatuses.state.terminated.finishedAt",
 }
 #: Parts of pods of which all is kept: terms of affinity, amounts, disks, and health of devices.
 KEPT_WHOLE = (
@@ -190,6 +192,20 @@ def test_a_pod_with_a_share_is_read_the_same_by_its_record_its_variables_and_its
         }
         pod = msgspec.convert(raw, Pod)
         assert seen_pod(kept(pod), Settings()) == seen_pod(pod, Settings())
+
+
+def test_when_a_member_of_a_gang_has_succeeded_is_read_the_same() -> None:
+    ended = {"name": "main", "state": {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:00:47Z"}}}
+    raw = {
+        "metadata": {"name": "p", "namespace": "a", "uid": "u", "annotations": {names.POD_GROUP_NAME: "g"}},
+        "spec": {"schedulerName": names.SCHEDULER_NAME, "containers": [{"name": "main"}], "nodeName": "n"},
+        "status": {"phase": "Succeeded", "containerStatuses": [ended]},
+    }
+    pod = msgspec.convert(raw, Pod)
+    seen = seen_pod(pod, Settings())
+    assert seen.succeeded is not None
+    assert seen.succeeded.ended_s > 0
+    assert seen_pod(kept(pod), Settings()) == seen
 
 
 def test_a_node_is_read_the_same() -> None:
