@@ -247,7 +247,8 @@ def test_without_any_queue_nothing_is_limited() -> None:
 
 def granted(team: str, name: str, *, to: str, is_preemptible: bool = True, **more: Any) -> dict[str, Any]:
     """A pod of a team that a Binding of ours gave to a queue."""
-    charged = json.dumps({"queue": to, "preemptible": is_preemptible})
+    pool = {"pool": more.pop("pool")} if "pool" in more else {}
+    charged = json.dumps({"queue": to, "preemptible": is_preemptible, **pool})
     annotations = {"moorage.dev/charged": charged, "received-resource-type": "Regular", **more.pop("annotations", {})}
     return of(team, name, annotations=annotations, **more)
 
@@ -276,8 +277,10 @@ def test_a_podgroup_that_is_changed_under_its_pods_moves_none_of_them() -> None:
         (granted("a", "p", to="a", is_preemptible=False), "was bound to count as"),
         (of("a", "p", annotations={"received-resource-type": "Regular"}), "nothing says what it counts for"),
         (granted("a", "p", to="a"), ""),
+        (granted("a", "p", to="a", pool=""), ""),
+        (granted("a", "p", to="a", pool="x"), "was bound to count as"),
     ],
-    ids=["another queue", "not preemptible", "nothing", "as it is due"],
+    ids=["another queue", "not preemptible", "nothing", "as it is due", "the default node pool", "another node pool"],
 )
 def test_a_binding_says_what_its_pod_is_due_to_count_for(bound: dict[str, Any], text: str) -> None:
     told = found(story(queue("a", quota=1), queue("b", quota=1), bound))
