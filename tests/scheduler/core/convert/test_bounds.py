@@ -12,7 +12,7 @@ from scheduler.core.convert import bounds
 from scheduler.core.filters.pod_terms import TakenByAll
 from scheduler.core.filters.spread import Staying
 from scheduler.core.model.node_pool import NodePool
-from scheduler.core.model.pod_class import AntiTerm, Requirement
+from scheduler.core.model.pod_class import ALL_OTHERS, AntiTerm, Requirement
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.convert.reading import read
@@ -121,5 +121,7 @@ def test_a_pod_that_asks_more_than_is_kept_waits_and_says_so(spec: dict[str, Any
 def test_a_placed_pod_counts_for_so_many_resources_those_of_gpus_first() -> None:
     asked = {**{f"example.com/r{number:04d}": "1" for number in range(5_000)}, "nvidia.com/mig-1g.5gb": "2"}
     demand = read(bound(pod(extended=asked, scheduler="other"), "n1")).cls.demand
-    assert len(demand.extended) == bounds.MOST_RESOURCES
+    *kept, rest = demand.extended
+    assert len(kept) == bounds.MOST_RESOURCES
+    assert rest == (ALL_OTHERS, 1)
     assert ("nvidia.com/mig-1g.5gb", 2) in demand.extended
