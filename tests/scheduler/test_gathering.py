@@ -51,15 +51,12 @@ def test_before_the_first_decision_a_change_waits_for_the_least_time() -> None:
 class Busy(Cluster):
     """Takes its time for each decision that is not a repetition."""
 
-    decisions = 0
-
     @override
     def decide(self, now_ns: int, *given: Any, **named: Any) -> Plan:
         if not self.is_decided(now_ns):
             loop = asyncio.get_running_loop()
             assert isinstance(loop, VirtualTimeLoop)
             loop.spend(TAKES_S)
-            self.decisions += 1
         return super().decide(now_ns, *given, **named)
 
 
