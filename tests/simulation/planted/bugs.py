@@ -211,11 +211,6 @@ BUGS: Final[Mapping[str, Bug]] = {
         "limits are read in hundredths of a GPU",
         deciding_on(queues.counting(queues.RoundsAmounts)),
     ),
-    "Q-twice": Bug(
-        "what is held is counted twice",
-        "a pod counts by its label, and again when its PodGroup, or another label, puts it into another queue",
-        deciding_on(queues.counting(queues.CountsGroupsTwice)),
-    ),
     "Q-asleep": Bug(
         "a sleeper is not woken",
         "pods that a queue holds back sleep until a Queue object changes",

@@ -19,7 +19,7 @@ from scheduler.core.model.verdict import Code, Verdict
 from scheduler.core.nodes.node_usage import Charge
 from scheduler.core.queues.accounts import Accounts, Use, over_limit
 from scheduler.core.queues.queues import Queues
-from scheduler.core.queues.sums import QueueSums, Row
+from scheduler.core.queues.sums import Row
 from scheduler.core.queues.tree import Tree
 from wire import names
 
@@ -111,29 +111,6 @@ def _in_hundredths(amounts: Resources) -> Resources:
     if amounts.gpu_nano >= WITHOUT_END.gpu_nano:
         return amounts
     return amounts._replace(gpu_nano=-(-amounts.gpu_nano // _HUNDREDTH) * _HUNDREDTH)
-
-
-class CountsGroupsTwice(Queues):
-    """A pod that counted by its own label, before its PodGroup was seen, counts there and in the PodGroup's queue."""
-
-    def __init__(self, changed: Callable[[], None]) -> None:
-        super().__init__(changed)
-        self.sums = _Twice()
-
-
-class _Twice(QueueSums):
-    def __init__(self) -> None:
-        super().__init__()
-        self._queue_of: dict[str, str] = {}
-
-    @override
-    def put(self, uid: str, row: Row | None) -> None:
-        before = self._queue_of.get(uid)
-        if row is not None and before is not None and before != row.queue:
-            super().put(f"{uid}/implied", msgspec.structs.replace(row, queue=before))
-        if row is not None:
-            self._queue_of[uid] = row.queue
-        super().put(uid, row)
 
 
 class NeverWakes(Cluster):
