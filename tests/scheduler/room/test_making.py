@@ -690,6 +690,6 @@ async def test_one_line_of_the_log_tells_of_each_step(caplog: pytest.LogCaptureF
         told = {r.__dict__["event"]: r.__dict__["fields"] for r in caplog.records if "event" in r.__dict__}
         assert told["room.made"] == {"intent": "h-0", "action": "reclaim", "victims": 1}
         assert told["pod.evicted"] == {
-            "pod": "team/v0", "node": NODE, "action": "reclaim", "intent": "h-0", "taker": told["pod.evicted"]["taker"],
+            "pod": "team/v0", "node": NODE, "action": "reclaim", "intent": "h-0", "taker": "team",
         }  # fmt: skip
         assert told["room.ended"] == {"intent": "h-0", "because": "bound", "evicted": 1}
