@@ -69,7 +69,7 @@ def test_every_invariant_holds_whatever_happens_and_every_state_of_the_protocol_
 
 
 def test_changes_that_conditions_suggest_are_judged() -> None:
-    assert sum(_ran(seed).suggested[0] for seed in _ORDER[:_LEAST]) >= 100
+    assert sum(_ran(seed).suggested[0] for seed in _ORDER[:_LEAST]) >= (100 if IS_WHOLE else 15)
 
 
 def _contended(scenario: Scenario) -> bool:

@@ -1,7 +1,7 @@
 """Tenants that create the largest and the most different pods that the API server stores, and one that wants its turn.
 
 Each pod of the crowd asks something else and fits nowhere, so none is decided on like another. Some are as large as
-admission lets in, some larger. When all of them wait, a tenant of another namespace creates a pod that fits: what it
+are decided on, some larger. When all of them wait, a tenant of another namespace creates a pod that fits: what it
 costs until it runs, and the longest turn before, are judged (verification/hostile/metering.py).
 """
 
@@ -77,10 +77,10 @@ def _different(number: int) -> dict[str, Any]:
 
 
 def _largest(number: int, rng: random.Random) -> dict[str, Any]:
-    """As many entries, or names of resources, as admission lets in; every other one has too many."""
+    """Nearly as many labels and names of resources as are decided on; every other one has too many for admission."""
     too_many = number % 20 == 0
     body = CreatePod(at_s=0, name=f"p-{number}", gpus=64, cpu_milli=number + 1).manifest
-    labels = {f"example.com/l{rng.getrandbits(32):x}": str(index) for index in range(20_000 if too_many else 4_000)}
+    labels = {f"example.com/l{rng.getrandbits(32):x}": str(index) for index in range(20_000 if too_many else 250)}
     body["metadata"]["labels"] = labels
     asked = {f"example.com/r{number}-{index}": "1" for index in range(15_000 if too_many else 90)}
     body["spec"]["containers"][0]["resources"]["limits"].update(asked)

@@ -20,7 +20,17 @@ _NAMESPACE: Final = "team"
 Amounts = dict[str, dict[str, float]]
 
 
-class CreateQueue(Act, frozen=True, kw_only=True, tag="create-queue"):
+class _OfAmounts(Act, frozen=True, kw_only=True):
+    """Writes amounts. They are floats however they were made, so that a script that was read writes the same bytes."""
+
+    resources: Amounts = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        amounts = {name: {key: float(value) for key, value in each.items()} for name, each in self.resources.items()}
+        msgspec.structs.force_setattr(self, "resources", amounts)
+
+
+class CreateQueue(_OfAmounts, frozen=True, kw_only=True, tag="create-queue"):
     """Create a queue. ``preempt_min``, ``reclaim_min``: its minimum run times as it says them; "" says none.
 
     ``pool``: its node pool.
@@ -29,7 +39,6 @@ class CreateQueue(Act, frozen=True, kw_only=True, tag="create-queue"):
     name: str
     parent: str = ""
     priority: int | None = None
-    resources: Amounts = msgspec.field(default_factory=dict)
     preempt_min: str = ""
     reclaim_min: str = ""
     pool: str = ""
@@ -45,13 +54,12 @@ class CreateQueue(Act, frozen=True, kw_only=True, tag="create-queue"):
         await world.api.create(QUEUES, {"metadata": {"name": self.name, **labels}, "spec": spec})
 
 
-class EditQueue(Act, frozen=True, kw_only=True, tag="edit-queue"):
+class EditQueue(_OfAmounts, frozen=True, kw_only=True, tag="edit-queue"):
     """Change a queue: amounts, its parent ("" moves it to the top), its priority, or its minimum run times."""
 
     name: str
     parent: str | None = None
     priority: int | None = None
-    resources: Amounts = msgspec.field(default_factory=dict)
     preempt_min: str = ""
     reclaim_min: str = ""
 

@@ -371,6 +371,7 @@ async def test_two_gangs_that_come_together_share_what_is_beyond_their_minimum(
     minimum: int, members: int, gpus: int, got: list[int]
 ) -> None:
     async with stage.stage(f"1x{gpus}x80GiB") as world:
+        await settle(5)
         for name in ("a", "b"):
             await create_gang(world, name, minimum, *(pod(f"{name}{i}", gpus=1) for i in range(members)))
         await settle(30)

@@ -56,7 +56,7 @@ def test_gpus_are_published_with_uuids_in_a_part_of_the_runs_also_those_of_devic
 def test_pods_and_gangs_are_in_queues_in_a_part_of_the_runs() -> None:
     made = [extending.scenario(seed) for seed in range(30)]
     queued = [each for each in made if any(isinstance(action, CreateQueue) for action in each.actions)]
-    assert 3 < len(queued) < 20
+    assert 10 < len(queued) < 28
     labels = [a.labels for each in queued for a in each.actions if isinstance(a, CreatePod)]
     assert any(names.QUEUE_LABEL in each for each in labels)
 

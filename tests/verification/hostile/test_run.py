@@ -48,6 +48,13 @@ def test_a_scenario_is_the_same_when_it_was_written_and_read() -> None:
     assert run(decode(encode(script)).scenario).digest == run(scenario_of(4)).digest
 
 
+def test_what_was_read_is_written_in_the_same_bytes() -> None:
+    """4 and 4.0 are equal here, and other bytes for the API server."""
+    for seed in range(100):
+        text = encode(Script(violates="S1", story="why", scenario=scenario_of(seed)))
+        assert encode(decode(text)) == text
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -79,9 +79,11 @@ async def test_a_request_in_flight_lands_when_its_sender_is_dead_or_another() ->
 @pytest.mark.parametrize(("writes_only", "at_once"), [(False, True), (True, False)])
 async def test_reads_count_only_if_they_are_meant_to(writes_only: bool, at_once: bool) -> None:
     async with stage() as on:
-        on.strike(Crash(at_s=0, for_s=50, component="scheduler", nth=1, writes_only=writes_only, pause_s=30))
+        await on.until(1)
+        on.strike(Crash(at_s=1, for_s=50, component="scheduler", nth=1, writes_only=writes_only, pause_s=30))
+        await on.until(2)
         on.world.server.cut_watches()
-        await on.until(5)
+        await on.until(6)
         assert on.world.scheduler.is_running is not at_once
 
 
