@@ -40,8 +40,8 @@ from verification.hostile.scenario import scenario_of
 from wire import names
 from wire.rfc3339 import rfc3339
 
-#: Those of the first ones in which most is compared; `make nightly` runs more.
-SEEDS = range(1, 41) if IS_WHOLE else (1, 4, 7, 9)
+#: Those of the first ones in which most is compared for their time; `make nightly` runs more.
+SEEDS = range(1, 41) if IS_WHOLE else (1, 2, 4, 8, 12)
 TYPES: dict[str, type] = {
     each.plural: each.type for each in vars(resources).values() if isinstance(each, resources.Resource)
 }
@@ -245,11 +245,11 @@ def test_a_snapshot_gives_the_next_plan_and_the_same_reasons() -> None:
     for seed in SEEDS:
         different = compared(seed, counts)
         assert not different, f"seed {seed}: {different[0]}"
-    assert counts["compared"] > 100, counts
-    assert counts["placements"] > 9, counts
+    assert counts["compared"] > 120, counts
+    assert counts["placements"] > 15, counts
     assert counts["room"] > 1, counts
     assert counts["waiting"] > 150, counts
-    assert counts["plans"] > 5, counts
+    assert counts["plans"] > 8, counts
 
 
 def test_a_kind_that_the_file_lacks_is_found() -> None:
