@@ -10,6 +10,8 @@ import pytest
 
 from tests.importing import names, part
 
+pytestmark = pytest.mark.thorough
+
 _ROOT = Path(__file__).parents[1]
 
 

@@ -16,6 +16,8 @@ from tests.calls import calls
 from tests.gpu.dialects.everyrow import Case, every_row
 from tests.whole import IS_WHOLE
 
+pytestmark = pytest.mark.thorough
+
 CASES = families(every_row())
 TIMES, MORE = 48 if IS_WHOLE else 24, 4
 #: Rows whose growth is compared, and those of which the largest pods are reviewed.

@@ -20,6 +20,8 @@ from tests.docs import session
 from tests.docs.blocks import Block, Command, blocks, found, is_as_told
 from tests.docs.pages import PAGES, ROOT, code_words, name
 
+pytestmark = pytest.mark.thorough
+
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 #: Files that the pages speak of, but which nobody has.
 GIVEN = Path(__file__).parent / "given"

@@ -9,6 +9,8 @@ import pytest
 from tests.reservation.conftest import Certificates, Launcher, next_line, stop
 from tests.reservation.pod_server import NAME, NAMESPACE, PATH, UID, PodServer, serving
 
+pytestmark = pytest.mark.thorough
+
 GPU = "GPU-5e2b1c00-0000-4000-8000-000000000001"
 OTHER_GPU = "GPU-5e2b1c00-0000-4000-8000-000000000002"
 SLICE = "MIG-5e2b1c00-0000-4000-8000-000000000003"

@@ -18,6 +18,8 @@ from simulator.world import World, WorldSettings
 from tests.scheduler.stage import bound, create, create_gang, find, phases, pod, share, stage
 from tests.whole import IS_WHOLE, seeds
 
+pytestmark = pytest.mark.thorough
+
 LEASE = LeaseSettings()
 #: From a release to the next Binding: a look at the lease, lists, a decision, a first share (tests/e2e: the same).
 CLEAN_S = 2.0

@@ -30,6 +30,8 @@ from tests.conftest import AnyioBackend
 from tests.scheduler.stage import TEAM, create, pod, share
 from tests.whole import IS_WHOLE
 
+pytestmark = pytest.mark.thorough
+
 WAVES, WAVE = (5, 200) if IS_WHOLE else (4, 80)
 #: What tables may differ by: some are kept a little larger than needed.
 SLACK = 16

@@ -20,6 +20,8 @@ from simulator.recorded import Part, Placed
 from tests.simulation.rowsplayed import Asking, Seen, asking_rows, play
 from wire import names
 
+pytestmark = pytest.mark.thorough
+
 _NANO: Final = 10**9
 _NO_MIG: Final = "didn't have enough of mig profile"
 _MEMORY: Final = "didn't have enough resources: GPU memory"

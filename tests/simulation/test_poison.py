@@ -31,6 +31,8 @@ from tests.whole import IS_WHOLE
 from verification.hostile.actions import CreatePod
 from wire import names
 
+pytestmark = pytest.mark.thorough
+
 NAMESPACE = "team"
 #: The name of a poisonous pod, and of a poisonous node.
 POISON = "a-poison"

@@ -15,6 +15,8 @@ from verification.hostile.pooling import PODS, Mix, scenario
 from verification.hostile.run import run
 from verification.hostile.scenario import Script, encode
 
+pytestmark = pytest.mark.thorough
+
 _ASKED = int(os.environ.get("MOORAGE_POOLS", "0")) or (16 if IS_WHOLE else 0)
 #: MOORAGE_POOLS=50: as many seeds of each mix, for a search; without it these.
 SEEDS = [

@@ -21,6 +21,8 @@ from verification.hostile.queue_actions import CreateQueue, DeleteQueue, EditQue
 from verification.hostile.run import Outcome, run
 from verification.hostile.scenario import Scenario, Switches
 
+pytestmark = pytest.mark.thorough
+
 FREE = {"limit": -1.0, "quota": -1.0}
 LABEL = "kai.scheduler/queue"
 #: Later the checker deletes a pod to see that its room is used.

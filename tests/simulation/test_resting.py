@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import pytest
 from typing_extensions import override
 
 from cli.snapshots.counted import cluster_of
@@ -23,6 +24,8 @@ from tests.simulation.test_snapshots import Stored
 from tests.whole import IS_WHOLE
 from verification.hostile.run import run
 from verification.hostile.scenario import scenario_of
+
+pytestmark = pytest.mark.thorough
 
 SEEDS = range(1, 41) if IS_WHOLE else (1, 2, 8)
 #: Of all decisions, this part is looked at.

@@ -15,6 +15,8 @@ from verification.hostile.faults import drawing
 from verification.hostile.run import run
 from verification.hostile.scenario import Scenario, Script, Switches, encode
 
+pytestmark = pytest.mark.thorough
+
 SHAPES = ("1x2x80GiB", "1x2x3g.20gb+2x1g.10gb", "1x1x80GiB+1x3g.20gb")
 #: Halves of large slices, quarters of small ones, whole ones by a name of their own, thirds of cards.
 ENTRIES = ("mig-3g.20gb:small:2", "mig-1g.10gb:tiny:4", "mig-1g.10gb:medium:1", "gpu:sharedgpu:3")

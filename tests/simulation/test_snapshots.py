@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
+import pytest
 from typing_extensions import override
 
 from cli.snapshots import anonymizing, saved
@@ -39,6 +40,8 @@ from verification.hostile.run import run
 from verification.hostile.scenario import scenario_of
 from wire import names
 from wire.rfc3339 import rfc3339
+
+pytestmark = pytest.mark.thorough
 
 #: Those of the first ones in which most is compared for their time; `make nightly` runs more.
 SEEDS = range(1, 41) if IS_WHOLE else (1, 2, 4, 8, 12)

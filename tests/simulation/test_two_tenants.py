@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
+
 from kube.memory.calls import Call
 from simulator.world import World
 from tests.simulation.test_queues import LABEL, queue
@@ -12,6 +14,8 @@ from verification.hostile.actions import Action, CreatePod, CreatePodGroup
 from verification.hostile.run import run
 from verification.hostile.scenario import Scenario, Switches
 from wire import names
+
+pytestmark = pytest.mark.thorough
 
 TENANTS = ("canary-red", "canary-blue")
 

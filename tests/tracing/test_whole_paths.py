@@ -32,6 +32,8 @@ from tests.tracing.collector import Collector, collecting
 from tests.tracing.reading import ADMISSION, BINDER, SCHEDULER, assert_sound, names_of, the
 from wire import names, traceparent
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:

@@ -14,6 +14,8 @@ from verification.hostile.run import run
 from verification.hostile.scenario import Script, encode, scenario_of
 from verification.hostilerun import main, play
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("seed", range(1, 7) if IS_WHOLE else [4])
 def test_a_seed_is_the_same_run_when_it_is_recorded(seed: int, tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from tests.workloads.objects import NAMESPACE, obj, pod
 from wire import names
 from wire.core import Status
 
+pytestmark = pytest.mark.thorough
+
 SEEDS = range(60)
 FAULTS = [
     Fault(name="500", refuse_with=500),

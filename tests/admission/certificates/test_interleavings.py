@@ -11,6 +11,8 @@ from admission.certificates.view import Held
 from tests.admission.certificates.simulated import Configuration, World, world
 from tests.admission.certificates.worlds import pair
 
+pytestmark = pytest.mark.thorough
+
 #: At the beginning, 1,000,000: young, to be renewed, about to end, ended, not begun.
 PAIRS = {
     "young": pair("young", begins_s=999_990),

@@ -11,6 +11,8 @@ from cli.checks.rights import check_rights
 from tests.cli.checks.told import Told
 from tests.kai.rights import objects
 
+pytestmark = pytest.mark.thorough
+
 Object = dict[str, Any]
 
 ROOT = "/apis/rbac.authorization.k8s.io/v1"

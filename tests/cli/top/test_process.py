@@ -19,6 +19,8 @@ import pytest
 
 from cli.main import main
 
+pytestmark = pytest.mark.thorough
+
 REPOSITORY = Path(__file__).parents[3]
 SIMULATED = ("-m", "cli.main", "top", "--simulate", "--nodes", "2x4x24GiB")
 PATIENCE_S = 120

@@ -5,11 +5,14 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 import msgspec
+import pytest
 
 from cli.week.plot import drawn
 from scheduler.core.model.settings import Settings
 from simulator.week.week import Week, simulated
 from tests.simulator.week.small import single_gpus
+
+pytestmark = pytest.mark.thorough
 
 _SVG = "{http://www.w3.org/2000/svg}"
 

@@ -11,6 +11,8 @@ import yaml
 from cli.main import main
 from tests.simulator.week.small import written
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:

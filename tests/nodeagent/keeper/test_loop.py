@@ -19,6 +19,8 @@ from nodeagent.keeper.loop import COMMANDS_NS, Keeper
 from tests.nodeagent.core.test_mps import GPU, OTHER, POD
 from tests.nodeagent.keeper.conftest import Node
 
+pytestmark = pytest.mark.thorough
+
 SECOND = "00000000-1111-4222-8333-444444444444"
 MINE, BESIDE = Wanted(POD, GPU, 5_120, 30), Wanted(SECOND, OTHER, 1_024, 100)
 G, T = mps.server(GPU), mps.namespace(POD)

@@ -21,6 +21,8 @@ from tests.nodeagent.core.test_mps import GPU, POD
 from tests.nodeagent.keeper.conftest import Node
 from tests.nodeagent.warden.conftest import ROOT
 
+pytestmark = pytest.mark.thorough
+
 MINE = Wanted(POD, GPU, 5_120, 30)
 
 

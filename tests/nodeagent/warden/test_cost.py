@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 import pynvml
+import pytest
 
 from nodeagent.core.judging import History, Rules, above, judge
 from nodeagent.core.messages import Report, write_report
@@ -19,6 +20,8 @@ from nodeagent.warden.limiting import Limiting
 from nodeagent.warden.sampling import Sampler
 from tests.nodeagent.groups import Groups
 from tests.nodeagent.warden.conftest import Machine, Run
+
+pytestmark = pytest.mark.thorough
 
 CARDS = [f"GPU-{number}" for number in range(8)]
 TENANTS = 64

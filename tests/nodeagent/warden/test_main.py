@@ -17,6 +17,8 @@ from nodeagent.core.samples import MIB
 from tests.nodeagent.groups import Groups
 from tests.nodeagent.warden.conftest import ROOT, Machine, Run
 
+pytestmark = pytest.mark.thorough
+
 #: From the moment at which the driver tells of over-use to the end of the process, where the interval is 1 s.
 MOST_S = 2.0
 

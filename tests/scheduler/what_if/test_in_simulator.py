@@ -12,6 +12,8 @@ from tests.scheduler.what_if.judging import Judged, judge
 from tests.scheduler.what_if.planted import finders, silent
 from tests.whole import IS_WHOLE
 
+pytestmark = pytest.mark.thorough
+
 #: Clusters; each has four or five groups that wait.
 _CLUSTERS = 240 if IS_WHOLE else 2
 #: The least part of the changes said to help that do, in thousandths.

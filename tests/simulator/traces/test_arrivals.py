@@ -8,6 +8,8 @@ from simulator.traces.arrivals import arrivals
 from simulator.traces.trace import Trace
 from tests.simulator.traces.made_up import trace
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("load", [20, 100, 300])
 def test_pods_come_until_the_load_is_reached(load: int) -> None:

@@ -10,6 +10,8 @@ from simulator.traces.tally import Strategies
 from simulator.traces.trace import Trace
 from tests.simulator.traces.made_up import trace
 
+pytestmark = pytest.mark.thorough
+
 
 def _living(nodes: int, *, lived_s: tuple[int, ...]) -> Trace:
     made = trace(nodes, 120)

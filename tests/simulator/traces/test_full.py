@@ -18,6 +18,8 @@ from simulator.virtualtime import VirtualClock
 from tests.conftest import AnyioBackend
 from tests.simulator.traces.made_up import trace
 
+pytestmark = pytest.mark.thorough
+
 #: A folder with the public traces; their licence lets nobody ship them.
 _PUBLIC = os.environ.get("MOORAGE_TRACES", "")
 

@@ -6,6 +6,8 @@ import pytest
 
 from simulator.traces.go_random import GoRandom
 
+pytestmark = pytest.mark.thorough
+
 
 def test_the_first_draws_of_seed_one_are_those_that_every_gopher_knows() -> None:
     rng = GoRandom(1)

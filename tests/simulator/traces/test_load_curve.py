@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from simulator.traces.load_curve import Point, at_load, load_curve
+
+pytestmark = pytest.mark.thorough
 
 
 def test_a_point_is_the_mean_over_the_arrivals_of_its_load() -> None:

@@ -11,6 +11,8 @@ import pytest
 from simulator.traces import reading
 from simulator.traces.trace import Ask, MalformedTrace, TraceNode, TracePod
 
+pytestmark = pytest.mark.thorough
+
 _NODES = "sn,cpu_milli,memory_mib,gpu,model\nb,96000,393216,8,G2\na,8000,1024,0,\n"
 _PODS = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,creation_time,deletion_time\n"

@@ -17,6 +17,8 @@ from simulator.traces.tally import Run, Strategies
 from simulator.traces.trace import Ask, Trace
 from tests.simulator.traces.made_up import trace
 
+pytestmark = pytest.mark.thorough
+
 #: A folder with the public traces; their licence lets nobody ship them.
 _PUBLIC = os.environ.get("MOORAGE_TRACES", "")
 

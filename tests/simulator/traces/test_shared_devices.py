@@ -14,6 +14,8 @@ from simulator.traces.records import node_record
 from simulator.traces.shared_devices import SharedDevices
 from simulator.traces.trace import TraceNode
 
+pytestmark = pytest.mark.thorough
+
 
 def test_a_device_has_a_reservation_from_its_first_tenant_to_its_last() -> None:
     cluster, numbers = Cluster(Settings()), count(1)

@@ -12,6 +12,8 @@ from simulator.week.university import university
 from simulator.week.workload import When
 from tests.simulator.week.small import two_teams
 
+pytestmark = pytest.mark.thorough
+
 
 def _drawn(seed: int = 1, days: int = 7) -> list[Job]:
     return arrivals(two_teams(), seed=seed, first_day=0, days=days)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from gpu.share import NANO_PER_DEVICE
 from scheduler.core.cluster import Cluster
 from scheduler.core.model.settings import Settings
@@ -13,6 +15,8 @@ from simulator.week.arrivals import Job
 from simulator.week.shell import Shell
 from simulator.week.tally import Tally
 from tests.simulator.week.small import two_teams
+
+pytestmark = pytest.mark.thorough
 
 
 def test_a_shared_device_has_a_book_of_its_tenants_until_the_last_one_ends() -> None:

@@ -10,6 +10,8 @@ from simulator.week.university import LOAD_PERCENT, university
 from simulator.week.workload import MalformedWorkload, workload
 from tests.simulator.week.small import two_teams, written
 
+pytestmark = pytest.mark.thorough
+
 
 def test_a_part_has_every_nth_node_and_quotas_and_rates_to_match() -> None:
     half = two_teams().part(2)

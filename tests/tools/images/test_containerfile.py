@@ -10,6 +10,8 @@ from gpu.book import Book
 from tools.images import build, containerfile
 from tools.images.recipe import LAYERS, RECIPES, ROOT, Recipe
 
+pytestmark = pytest.mark.thorough
+
 STAGE = """
 ARG BASE=x
 FROM ${BASE} AS build

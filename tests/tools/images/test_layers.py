@@ -9,6 +9,8 @@ from tools.images.layers import requirements, unpack
 from tools.images.recipe import ROOT
 from tools.node.images import write_layer
 
+pytestmark = pytest.mark.thorough
+
 PINS = "a==1 \\\n    --hash=sha256:0a\nb==2 ; python_version < '4' \\\n    --hash=sha256:0b \\\n    --hash=sha256:1b\n"
 
 

@@ -10,6 +10,8 @@ import pytest
 from tools.images import packages
 from tools.images.packages import Package
 
+pytestmark = pytest.mark.thorough
+
 
 def test_packages_that_were_found_are_used_again_without_an_index(tmp_path: Path) -> None:
     found = [Package("a_1_amd64.deb", "00"), Package("b_2%3a1_all.deb", "11")]

@@ -9,6 +9,8 @@ import pytest
 from tools.images import build, layers
 from tools.images.recipe import ROOT
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:

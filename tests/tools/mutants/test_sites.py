@@ -9,6 +9,8 @@ import pytest
 
 from tools.mutants.sites import Mutant, mutants
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -13,6 +13,8 @@ from tools.mutants.__main__ import all_mutants, equivalents, keys, killed_percen
 from tools.mutants.sites import Mutant
 from tools.mutants.trying import End, Stage, copied, stages, tried
 
+pytestmark = pytest.mark.thorough
+
 SOURCE = """
 def is_small(number):
     return number < 10

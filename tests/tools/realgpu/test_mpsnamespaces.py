@@ -4,6 +4,8 @@ import pytest
 
 from tools.realgpu.mpsnamespaces import NotAsked, is_for_memory, multiprocessors
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize(
     ("told", "found"),

@@ -22,6 +22,8 @@ from tests.nodeagent.warden.conftest import ROOT
 from tools.nvml_stub.build import build
 from tools.realgpu.rows import ROWS
 
+pytestmark = pytest.mark.thorough
+
 UUID = "GPU-5f2c1a90-0000-4000-8000-000000000001"
 _SOURCE = Path(__file__).with_name("cuda_stub.c")
 

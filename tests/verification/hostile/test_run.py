@@ -18,6 +18,8 @@ from verification.hostile.actions import CreatePod
 from verification.hostile.run import CRASH, EDGE, HANG, run
 from verification.hostile.scenario import MalformedScript, Scenario, Script, decode, encode, scenario_of
 
+pytestmark = pytest.mark.thorough
+
 HALF = {"gpu-fraction": "0.5"}
 TWO = Scenario(
     seed=1,

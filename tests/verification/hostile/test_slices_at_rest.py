@@ -9,6 +9,8 @@ from tests.conftest import AnyioBackend
 from tests.simulator.mig.stage import Stage, stage
 from verification.hostile import slices_at_rest
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def anyio_backend(virtual_anyio_backend: AnyioBackend) -> AnyioBackend:

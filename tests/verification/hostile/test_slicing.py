@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import msgspec
+import pytest
 
 from simulator.mig.layouts import PROFILES, size, spot
 from verification.hostile import slicing
@@ -13,6 +14,8 @@ from verification.hostile.faults.kinds import OF_CARVING
 from verification.hostile.mig_actions import AskLayout, OfferGpus, WithdrawLayouts
 from verification.hostile.scenario import Scenario
 from wire import names
+
+pytestmark = pytest.mark.thorough
 
 MANY = range(150)
 

@@ -14,6 +14,8 @@ from verification.hostile.scenario import scenario_of
 from verification.hostile.soak import Soak, judge, main
 from verification.hostile.users import Users
 
+pytestmark = pytest.mark.thorough
+
 
 def made(keep: Path, *, until_s: float | None = None) -> tuple[Soak, io.StringIO]:
     told = io.StringIO()

@@ -10,6 +10,8 @@ from tests.whole import IS_WHOLE
 from verification.model.claiming.exploring import CLAIMING, GANG, ONE, RIVALS, SHARED, NamedClaiming, explore_claiming
 from verification.model.claiming.state import BUILT, Config, Left, Rules
 
+pytestmark = pytest.mark.thorough
+
 _TWO_LEADERS = replace(ONE, schedulers=2)
 #: A device for each of two pods, on a node that takes one of them.
 _ONE_PLACE = Config(places=(1,), devices=(0, 0), uses=(0, 1), groups=((0,), (1,)))

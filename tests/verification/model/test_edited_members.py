@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pytest
+
 from kube import books
 from verification.model.canonical import Canonical
 from verification.model.config import Config
@@ -12,6 +14,8 @@ from verification.model.configs import DIRECT, GANG, HALVES
 from verification.model.explorer import Model
 from verification.model.rules import BUILT, Rules
 from verification.model.state import Left, World
+
+pytestmark = pytest.mark.thorough
 
 #: One scheduler is at the gang; the other may let a third pod in, wherever it sees room.
 RIVALLED = replace(GANG, schedulers=2, releases=False, left=Left(touches=1))

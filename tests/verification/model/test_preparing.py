@@ -9,6 +9,8 @@ import pytest
 from verification.model.preparing.exploring import GANG, ONE, PREPARING, NamedPreparing, explore_preparing
 from verification.model.preparing.state import BUILT, Config, Left, Rules
 
+pytestmark = pytest.mark.thorough
+
 #: What is left out, where it shows, and how the counter-example begins.
 _MISTAKES: list[tuple[Rules, Config, str]] = [
     (replace(BUILT, at_rv=False), Config(left=Left(foreigners=1)), "P4"),

@@ -7,6 +7,8 @@ import pytest
 from verification.model.room.configs import ROOM, NamedRoom
 from verification.model.room.exploring import explore_room
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("config", ROOM, ids=lambda one: one.name)
 def test_making_room_is_safe_and_every_intent_comes_to_its_end(config: NamedRoom) -> None:

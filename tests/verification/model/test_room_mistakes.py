@@ -10,6 +10,8 @@ from tests.verification.model.room_mistakes import MISTAKES, Mistake
 from verification.model.room.exploring import explore_room
 from verification.model.room.rules import BUILT, Rules
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda one: one.what)
 def test_a_mistake_gives_a_counter_example(mistake: Mistake) -> None:

@@ -24,6 +24,8 @@ from wire import names
 from wire.core import Node, Pod
 from wire.crds.podgroup import PodGroup
 
+pytestmark = pytest.mark.thorough
+
 _KIB: Final = 1024
 #: So much is written, more than is kept; what would be kept of it grows with it.
 _SIZE: Final = 160 * _KIB

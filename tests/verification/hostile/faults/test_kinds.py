@@ -14,6 +14,8 @@ from tests.verification.hostile.faults.grounds import stage
 from verification.hostile.faults.drawing import draw
 from verification.hostile.faults.kinds import KINDS, OF_AGENTS, OF_CARVING, OF_CLAIMS, OF_ROOM, Fault, unpromised
 
+pytestmark = pytest.mark.thorough
+
 MACHINES = shape.parse(["2x2x40GiB"])
 
 

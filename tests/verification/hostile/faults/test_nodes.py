@@ -23,6 +23,8 @@ from verification.hostile.faults.nodes import (
     SlowStarts,
 )
 
+pytestmark = pytest.mark.thorough
+
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
 

@@ -27,6 +27,8 @@ from verification.hostile.faults.timed import Timed
 from wire import names
 from wire.core import Pod
 
+pytestmark = pytest.mark.thorough
+
 
 async def reservations(on: grounds.Stage) -> list[Pod]:
     return await on.ground.reservations()
