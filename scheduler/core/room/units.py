@@ -105,8 +105,12 @@ class Reader:
     known: dict[Resources, Resources] = field(default_factory=dict)
 
     def read(self, pods: Sequence[PodRecord], group: PodGroupRecord | None) -> None:
-        """Make the units of one group, or of a pod alone. Where members count in several queues, each goes alone."""
-        if len({queue_of(pod, group) for pod in pods}) > 1:
+        """Make the units of one group, or of a pod alone.
+
+        Where members count in several queues, or only some can be preempted, each goes alone: what one of them counts
+        for as it was placed keeps no other one.
+        """
+        if len({(queue_of(pod, group), is_fixed(pod, group)) for pod in pods}) > 1:
             for pod in pods:
                 self._read([pod], group, is_gang=False)
         else:
@@ -157,8 +161,9 @@ class Reader:
         if state.is_starting and not state.is_met:
             self._keep(Kept.BUSY, leaf, pods)
             return
-        fixed = {pod.uid for pod in pods if is_fixed(pod, group)}
-        self._keep(Kept.NOT_PREEMPTIBLE, leaf, (pod for pod in pods if pod.uid in fixed))
+        if is_fixed(pods[0], group):  # and so are all
+            self._keep(Kept.NOT_PREEMPTIBLE, leaf, pods)
+            return
         core, surplus = split(pods, group, Counter(state.succeeded))
         started_s, priority = _since(pods, state), max(pod.priority for pod in pods)
 
@@ -178,9 +183,9 @@ class Reader:
                 chain=chain,
             )
 
-        going = tuple(made([pod], is_core=False) for pod in surplus if pod.uid not in fixed)
+        going = tuple(made([pod], is_core=False) for pod in surplus)
         self.found.units += going
-        if core and not fixed:
+        if core:
             self.found.units.append(made(core, is_core=True, chain=going))
 
 

@@ -137,9 +137,15 @@ def test_pods_that_another_intent_takes_are_as_good_as_gone() -> None:
     assert [(why, record.uid) for why, _, record, _ in found.kept] == [(Kept.BUSY, "uid-m2")]
 
 
-def test_a_member_that_can_not_be_preempted_keeps_the_core_and_no_surplus() -> None:
+@pytest.mark.parametrize("minimum", [1, 3])
+def test_a_member_that_can_not_be_preempted_keeps_no_other_member(minimum: int) -> None:
     members = [*_gang(2), running("m9", "a", "n1", age_s=1, gpus=1, group="g", priority=100)]
-    assert _units(pod_group("g", 1, queue="a"), *members) == [(["m1"], False), (["m0"], False)]
+    found = _found(pod_group("g", minimum, queue="a"), *members)
+    assert [(unit.unit.pods, unit.is_core, unit.owner) for unit in found.units] == [
+        (("uid-m0",), True, "pg-g"),
+        (("uid-m1",), True, "pg-g"),
+    ]
+    assert [(why, record.uid) for why, _, record, _ in found.kept] == [(Kept.NOT_PREEMPTIBLE, "uid-m9")]
 
 
 def test_a_gang_is_as_old_as_its_minimum() -> None:

@@ -177,3 +177,15 @@ def test_every_order_of_what_is_seen_counts_the_same() -> None:
     objects = [node("n1", 8), *limited("a", "b"), pod_group("g", 1, queue="b"), runs]
     for turn in range(len(objects)):
         assert held(cluster(*objects[turn:], *objects[:turn])) == {"a": 1}
+
+
+def test_of_a_gang_that_grew_around_a_pod_that_can_not_be_preempted_the_others_give_way() -> None:
+    queues = (queue("a", gpu=(1, 1, -1)), queue("b", gpu=(3, 1, -1)))
+    shell = Shell().feed(node("n1", 4), *queues, pod_group("g", 1, queue="a", preemptibility="non-preemptible"))
+    shell.feed(of("a", "r0", group="g")).run()
+    shell.feed(pod_group("g", 4, queue="a", preemptibility="preemptible"))
+    shell.feed(*(of("a", f"r{i}", group="g") for i in range(1, 4))).run()
+    assert len(shell.placed) == 4
+    shell.feed(*(of("b", f"owed{i}") for i in range(3))).run(6)
+    assert sorted(shell.asked) == ["r1", "r2", "r3"]
+    assert {"owed0", "owed1", "owed2"} <= shell.placed.keys()
