@@ -7,6 +7,7 @@ place that calls an entry dead.
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 import msgspec
 
@@ -48,6 +49,7 @@ class Evidence(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     seen_for_s: float
 
 
+_NS: Final = 1_000_000_000
 #: A direct attempt that has been seen for less than this may still be at work: longer than any write's time-out
 #: (kube.client.api, 10 s).
 WRITE_TIMEOUT_S = 15
@@ -63,7 +65,7 @@ LISTS_AGAIN_S = 60
 LEARNS_S = STALE_READY_S + LISTS_AGAIN_S
 #: Least time to wait for a vanished pod that was never seen, from when its kubelet learned of the deletion.
 UNSEEN_GRACE_S = 60
-#: A machine that is not heard of for so long after a pod vanished counts as gone for good.
+#: A machine that is not heard of for so long beyond the wait for a pod that vanished counts as gone for good.
 LONGEST_SILENCE_S = 3600
 
 
@@ -94,8 +96,8 @@ def _judge_vanished(entry: Entry, evidence: Evidence) -> Judgement:
         return Judgement.DEAD
     grace_s = entry.grace_s if last is None else last.grace_s
     wait_s = vanished_wait_s(grace_s, was_seen=last is not None)
-    is_over = evidence.heard_for_s > wait_s or evidence.gone_for_s > LONGEST_SILENCE_S + wait_s
-    return Judgement.DEAD if is_over else Judgement.WAIT
+    until_ns = vanished_until_ns(-int(evidence.gone_for_s * _NS), -int(evidence.heard_for_s * _NS), wait_s)
+    return Judgement.DEAD if until_ns < 0 else Judgement.WAIT
 
 
 def vanished_wait_s(grace_s: int, *, was_seen: bool = True) -> int:
@@ -107,6 +109,16 @@ def vanished_wait_s(grace_s: int, *, was_seen: bool = True) -> int:
     """
     wait_s = grace_s + VANISHED_MARGIN_S
     return LEARNS_S + (wait_s if was_seen else max(wait_s, UNSEEN_GRACE_S))
+
+
+def vanished_until_ns(gone_ns: int, heard_ns: int | None, wait_s: int) -> int:
+    """When a vanished pod has ended, if its machine stays as it is: for its share, its claims and its queue alike.
+
+    ``gone_ns``: since when the pod is missing. ``heard_ns``: since when its machine is heard of without a break, None:
+    it is silent. ``wait_s``: as ``vanished_wait_s`` says.
+    """
+    latest_ns = gone_ns + (LONGEST_SILENCE_S + wait_s) * _NS
+    return latest_ns if heard_ns is None else min(latest_ns, max(gone_ns, heard_ns) + wait_s * _NS)
 
 
 def was_over(last: PodView | None) -> bool:

@@ -20,7 +20,7 @@ from wire.core import Node, Pod
 _CHECK: Final = "kept shares"
 _DO: Final = (
     "nothing where the node comes back: the pods' grace periods begin when it is ready; their shares are given back "
-    "after an hour at the latest (docs/operate.md, a machine that is away)"
+    "an hour after that at the latest (docs/operate.md, a machine that is away)"
 )
 
 

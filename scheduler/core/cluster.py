@@ -104,6 +104,7 @@ class Cluster(ClusterState):
                 self.sightings.count(node, used, self._pods.bound_to(name))
                 if self.queues.count_node(node, self._pods.bound_to(name)):
                     self._cards_changed()
+                self.queues.vanished.count_node(node, self._pods.bound_to(name))
 
     def snapshot(self) -> Snapshot:
         """All that a decision reads, as it is now. Good until the next event."""

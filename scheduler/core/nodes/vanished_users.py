@@ -20,39 +20,33 @@ from scheduler.core.model.device_allocation import DeviceResult, ResourceClaimRe
 from scheduler.core.model.device_record import PoolId
 from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.verdict import KeptDevices
-from sharing.entries import LEARNS_S, LONGEST_SILENCE_S, VANISHED_MARGIN_S
+from sharing.entries import vanished_until_ns, vanished_wait_s
 
-_NS: Final = 1_000_000_000
-_SILENCE_NS: Final = LONGEST_SILENCE_S * _NS
 _NOBODY: Final[tuple[str, ...]] = ()
 
 
 class _Wait(msgspec.Struct):
-    """A pod that vanished. ``until_ns``: when it counts as ended, None: its node is silent, or that is not judged yet.
+    """A pod that vanished. ``gone_ns``: when that was judged first, ``until_ns``: when it counts as ended.
 
-    ``name``: with its namespace. ``silent_ns``: since when its node is not ready or gone, None: it is not.
+    ``name``: with its namespace. ``heard_ns``: since when its node is ready, None: it is not, or it is gone.
     """
 
     node: str
     name: str
-    wait_ns: int
+    wait_s: int
+    gone_ns: int | None = None
+    heard_ns: int | None = None
     until_ns: int | None = None
-    silent_ns: int | None = None
 
     def is_over(self, node: NodeRecord | None, now_ns: int) -> bool:
         """Whether the pod counts as ended by now."""
+        self.gone_ns = now_ns if self.gone_ns is None else self.gone_ns
         if node is None or not node.is_ready:
-            self.until_ns = None
-            self.silent_ns = now_ns if self.silent_ns is None else self.silent_ns
-            return now_ns >= self.silent_ns + _SILENCE_NS
-        self.silent_ns = None
-        self.until_ns = now_ns + self.wait_ns if self.until_ns is None else self.until_ns
+            self.heard_ns = None
+        elif self.heard_ns is None:
+            self.heard_ns = now_ns
+        self.until_ns = vanished_until_ns(self.gone_ns, self.heard_ns, self.wait_s)
         return now_ns >= self.until_ns
-
-    @property
-    def next_ns(self) -> int | None:
-        """When that is to be asked next, if nothing happens."""
-        return self.until_ns if self.silent_ns is None else self.silent_ns + _SILENCE_NS
 
 
 class VanishedUsers:
@@ -115,8 +109,8 @@ class VanishedUsers:
     def vanished(self, pod: PodRecord) -> None:
         """A pod is gone that was bound, and that nobody saw end."""
         if pod.uid in self._uses:
-            wait_s = LEARNS_S + pod.grace_s + VANISHED_MARGIN_S
-            self._waits[pod.uid] = _Wait(node=pod.node, name=f"{pod.namespace}/{pod.name}", wait_ns=wait_s * _NS)
+            name, wait_s = f"{pod.namespace}/{pod.name}", vanished_wait_s(pod.grace_s)
+            self._waits[pod.uid] = _Wait(node=pod.node, name=name, wait_s=wait_s)
 
     def ended(self, *uids: str) -> None:
         """Pods have ended."""
@@ -148,7 +142,7 @@ class VanishedUsers:
         """When ``expire`` may free something, if nothing else happens; None: never."""
         if not self._kept:
             return None
-        return min((at for wait in self._waits.values() if (at := wait.next_ns) is not None), default=None)
+        return min((at for wait in self._waits.values() if (at := wait.until_ns) is not None), default=None)
 
     def by_pool(self) -> dict[PoolId, list[str]]:
         """What is kept of each pool: what the devices are taken as."""

@@ -116,6 +116,21 @@ def _with_parts(demand: Demand, nano: int) -> Resources:
     return Resources(demand.cpu_milli, demand.mem_bytes, whole * NANO_PER_DEVICE + demand.claimed_nano + nano)
 
 
+def by_claim(demand: Demand) -> Resources:
+    """What of a demand claims give."""
+    whole = sum(devices_of(name) * amount for name, amount in demand.claimed)
+    return Resources(gpu_nano=whole * NANO_PER_DEVICE + demand.claimed_nano)
+
+
+def beyond(node: NodeRecord, bound: Iterable[PodRecord]) -> Resources:
+    """What a node has beyond its pods, ready or not: reservations stand for theirs. Claims are no part of either."""
+    left = _with_parts(node.capacity, 0)
+    for pod in bound:
+        if not pod.is_reservation:
+            left = left.minus(held(pod, node)).plus(by_claim(pod.cls.demand))
+    return left
+
+
 def allocatable(node: NodeRecord) -> Resources:
     """What a node adds to what queues divide; nothing while it is not ready."""
     if not node.is_ready:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from gpu.book import Entry
+from scheduler.core.cluster import Cluster
 from scheduler.core.model.resources import Resources
 from scheduler.core.queues.sums import QueueSums, Row, Stage
 from scheduler.core.queues.vanished import VanishedRows
-from sharing.entries import LEARNS_S, LONGEST_SILENCE_S, VANISHED_MARGIN_S
-from tests.scheduler.core.objects import NANO, bound, cluster, ended, feed, node, pod, queue
+from sharing.entries import LEARNS_S, LONGEST_SILENCE_S, VANISHED_MARGIN_S, Evidence, Judgement, judge
+from tests.scheduler.core.objects import NANO, bound, cluster, ended, feed, node, pod, queue, reservation
 from tests.scheduler.core.queues.test_use import read
+from tests.sharing.made import bound as made_bound
 from wire import names
 from wire.core import Pod
 
@@ -19,13 +23,13 @@ WAIT_S = LEARNS_S + GRACE_S + VANISHED_MARGIN_S
 ROW = Row("a", Resources(gpu_nano=NANO), Stage.HELD)
 
 
-def runs(name: str = "p", *, grace_s: int = GRACE_S, gpus: int = 1) -> Pod:
-    asks = pod(name, gpus=gpus, labels={names.QUEUE_LABEL: "a"}, spec={"terminationGracePeriodSeconds": grace_s})
+def runs(name: str = "p", *, grace_s: int = GRACE_S, gpus: int = 1, team: str = "a") -> Pod:
+    asks = pod(name, gpus=gpus, labels={names.QUEUE_LABEL: team}, spec={"terminationGracePeriodSeconds": grace_s})
     return bound(asks, "n1")
 
 
-def held(sums: QueueSums) -> int:
-    return sums.sums["a"].held.gpu_nano // NANO if "a" in sums.sums else 0
+def held(sums: QueueSums, queue: str = "a") -> int:
+    return sums.sums[queue].held.gpu_nano // NANO if queue in sums.sums else 0
 
 
 class Rows:
@@ -70,7 +74,7 @@ def test_the_wait_begins_again_when_its_node_has_not_been_ready() -> None:
     assert it.at(0) == 1
     it.is_ready = False
     assert it.at(100) == 1
-    assert it.rows.next_ns == (100 + LONGEST_SILENCE_S) * S
+    assert it.rows.next_ns == (LONGEST_SILENCE_S + WAIT_S) * S
     it.is_ready = True
     assert [it.at(now_s) for now_s in (WAIT_S, 2 * WAIT_S - 1, 2 * WAIT_S)] == [1, 1, 0]
 
@@ -79,7 +83,35 @@ def test_a_node_that_is_silent_for_long_frees_its_pods() -> None:
     it = Rows()
     it.is_ready = False
     it.vanish("p")
-    assert [it.at(now_s) for now_s in (5, 4 + LONGEST_SILENCE_S, 5 + LONGEST_SILENCE_S)] == [1, 1, 0]
+    until_s = LONGEST_SILENCE_S + WAIT_S
+    assert [it.at(now_s) for now_s in (5, 4 + until_s, 5 + until_s)] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("back_s", [None, 60, LONGEST_SILENCE_S, LONGEST_SILENCE_S + 60])
+def test_a_pod_counts_for_as_long_as_its_share_is_kept(back_s: int | None) -> None:
+    """Its node is away from the start, for a while or for good."""
+    it, day_s = Rows(), 86_400
+    it.is_ready = False
+    it.vanish("p", grace_s=day_s)
+    entry = Entry(NANO, "attempt", "1", day_s, "team/p")
+    counted, kept = list[int](), list[bool]()
+    times = [0, 61, *range(3_661, 7_200, 400), *range(day_s + 1, day_s + 7_200, 30)]
+    for now_s in times:
+        it.is_ready = back_s is not None and now_s >= back_s
+        counted.append(it.at(now_s))
+        heard_for_s = 0.0 if back_s is None else max(0.0, now_s - back_s)
+        seen = Evidence(
+            group="g",
+            pod=None,
+            last=made_bound(grace_s=day_s),
+            gone_for_s=now_s,
+            heard_for_s=heard_for_s,
+            has_request=False,
+            seen_for_s=0.0,
+        )
+        kept.append(judge(entry, seen) is Judgement.WAIT)
+    assert [bool(each) for each in counted] == kept
+    assert 1 < sum(counted) < len(times)
 
 
 def test_a_node_that_is_gone_frees_its_pods() -> None:
@@ -125,3 +157,76 @@ def test_a_pod_whose_end_was_seen_counts_no_more() -> None:
     made.remove_pod("uid-r")
     made.count_queues()
     assert held(made.queues.sums) == 0
+
+
+# --- what the node can hold --------------------------------------------------------------------------------------
+ENDLESS_S = 1_000_000_000
+
+
+def _vanish(made: Cluster, *objs: Pod) -> None:
+    for obj in objs:
+        feed(made, obj)
+        made.remove_pod(obj.metadata.uid)
+
+
+def _held(made: Cluster, *queues: str) -> list[int]:
+    assert made.validate() == []
+    return [held(made.queues.sums, name) for name in queues or ("a",)]
+
+
+def test_pods_of_one_node_count_as_no_more_than_it_has() -> None:
+    """A tenant who creates and deletes one pod again and again fills no limit beyond what may really run."""
+    made = cluster(node("n1", 1), queue("dept", gpu=(4, 1, 4)), queue("a", "dept"), queue("b", "dept", gpu=(4, 1, -1)))
+    _vanish(made, *(runs(f"m{number}", grace_s=ENDLESS_S) for number in range(4)))
+    assert _held(made) == [1]
+    feed(made, pod("honest", gpus=1, labels={names.QUEUE_LABEL: "b"}))
+    assert [entry.placement.name for entry in made.decide(S).entries if hasattr(entry, "placement")] == ["honest"]
+
+
+def test_beside_a_live_pod_less_counts_and_without_it_all_again() -> None:
+    made = cluster(node("n1", 4), queue("a"), queue("b"))
+    _vanish(made, *(runs(f"m{number}", grace_s=ENDLESS_S) for number in range(3)))
+    assert _held(made, "a", "b") == [3, 0]
+    live = bound(pod("live", gpus=2, labels={names.QUEUE_LABEL: "b"}), "n1")
+    feed(made, live)
+    assert _held(made, "a", "b") == [2, 2]
+    feed(made, ended(live))
+    assert _held(made, "a", "b") == [3, 0]
+
+
+def test_those_that_vanished_last_count_first_and_the_others_when_they_end() -> None:
+    made = cluster(node("n1", 1), queue("a"), queue("b"))
+    _vanish(made, runs("first", grace_s=ENDLESS_S), runs("last", team="b"))
+    assert _held(made, "a", "b") == [0, 1]
+    made.expire_vanished(0)
+    made.expire_vanished(WAIT_S * S)
+    assert _held(made, "a", "b") == [1, 0]
+
+
+def test_a_node_that_is_not_ready_holds_what_it_held() -> None:
+    made = cluster(node("n1", 2, ready=False), queue("a"))
+    _vanish(made, *(runs(f"m{number}") for number in range(3)))
+    assert _held(made) == [2]
+
+
+def test_a_kept_share_counts_beside_the_reservation_that_keeps_it() -> None:
+    made = cluster(node("n1", 1), queue("a"))
+    labels, spec = {names.QUEUE_LABEL: "a"}, {"terminationGracePeriodSeconds": ENDLESS_S}
+    shares = [
+        bound(pod(name, fraction="0.5", labels=labels, spec=spec), "n1", ("g", NANO // 2), reservation="r")
+        for name in ("p", "q")
+    ]
+    feed(made, reservation("g", "n1", book={"uid-p": NANO // 2, "uid-q": NANO // 2}), *shares)
+    for each in shares:
+        made.remove_pod(each.metadata.uid)
+    assert _held(made) == [1]
+
+
+def test_gpus_by_claims_count_where_the_node_has_none_of_its_own() -> None:
+    """Nobody else gets such a device as long: so it is there once."""
+    made = cluster(node("n1", 0), queue("a"))
+    written = msgspec.to_builtins(runs())
+    mapping = {"containerName": "main", "resourceName": names.GPU_RESOURCE, "requestName": "gpu"}
+    written["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "c", "requestMappings": [mapping]}
+    _vanish(made, msgspec.convert(written, Pod))
+    assert _held(made) == [1]
