@@ -125,7 +125,8 @@ def _protected_keys(who: Identities) -> cel.Manifest:
 def _fixed_asks(scheduler_name: str) -> cel.Manifest:
     """After placement nobody changes what a pod asked for and counts for; what admission wrote nobody changes at all.
 
-    A placed pod may still be given a PodGroup: pods that run when grouping is switched on have none.
+    A placed pod may still be given a PodGroup: pods that run when grouping is switched on have none. ``project`` is a
+    common label: it is fixed only where a pod may count by it, that is without a queue of its own, and not bound by us.
     """
     placed = (
         f"has(oldObject.spec.nodeName) && oldObject.spec.nodeName != '' || '{names.GRANT}' in variables.oldAnnotations"
@@ -142,7 +143,13 @@ def _fixed_asks(scheduler_name: str) -> cel.Manifest:
             "asks": cel.changed("annotations", cel.is_one_of(protected.ASKS, protected.ASK_PREFIXES)),
             "fixed": cel.changed("annotations", cel.is_one_of(protected.FIXED_AT_CREATION, protected.FIXED_PREFIXES)),
             "placed": placed,
-            "counted": cel.changed("labels", f"key in {cel.texts(protected.COUNTED_LABELS)}")
+            "isOfProject": f"!({cel.text(names.CHARGED)} in variables.oldAnnotations)"
+            f" && variables.oldLabels[?{cel.text(names.QUEUE_LABEL)}].orValue('') == ''",
+            "counted": cel.changed(
+                "labels",
+                f"key in {cel.texts(protected.COUNTED_LABELS)}"
+                f" && (key != {cel.text(names.PROJECT_LABEL)} || variables.isOfProject)",
+            )
             + " + "
             + cel.changed("annotations", f"key == {cel.text(names.POD_GROUP_NAME)} && key in variables.oldAnnotations"),
         },

@@ -17,21 +17,25 @@ _POLICY_QUEUES: Final = "moorage-queues"
 _POLICY_DEVICES: Final = "moorage-visible-devices"
 _POLICY_PRIORITY: Final = "moorage-priority"
 
-_GROUP_OF_POD: Final = f"object.?metadata.?annotations[?{cel.text(names.POD_GROUP_NAME)}].orValue('')"
+_GROUP_OF_POD: Final = "{0}.?metadata.?annotations[?" + cel.text(names.POD_GROUP_NAME) + "].orValue('')"
+_BRINGS_NODE: Final = "{0}.?spec.?nodeName.orValue('') != ''"
+_IS_CHARGED: Final = "{0}.?metadata.?annotations[?" + cel.text(names.CHARGED) + "].hasValue()"
 
 
 def bound_queues(scheduler_name: str) -> cel.Manifest:
     """Pods of ours and PodGroups name a queue that their namespace is bound to (kai-contract 9.2.7).
 
-    A pod names its queue by either of two labels. One without a queue that names a PodGroup has the queue of that, but
-    for a pod that brings its node along: it runs, whether there is such a PodGroup or not. What was let in before is
-    not judged again: such a pod can still be ungated and freed of finalizers. The metadata of a Binding is judged as
-    far as it names a queue.
+    A pod names its queue by a label. One without it that names a PodGroup has the queue of that, but for a pod that
+    brings its node along: it runs, whether there is such a PodGroup or not. ``project`` is judged where it decides: on
+    a pod that has neither, or its own node, and on a Binding, which does not show its pod. A pod that Moorage placed
+    counts by none of these. What was let in before is not judged again: such a pod can still be ungated and freed of
+    finalizers. The metadata of a Binding is judged as far as it names a queue.
     """
     allowed = f"namespaceObject.metadata.?annotations[?{cel.text(names.QUEUES)}]"
     label = "{0}.?metadata.?labels[?" + cel.text(names.QUEUE_LABEL) + "].orValue('')"
     project = "{0}.?metadata.?labels[?" + cel.text(names.PROJECT_LABEL) + "].orValue('')"
-    named = f"({label} != '' ? {label} : {project})"
+    by_project = f"variables.isBinding || ({_GROUP_OF_POD} == '' || {_BRINGS_NODE}) && !{_IS_CHARGED}"
+    named = f"({label} != '' ? {label} : {by_project} ? {project} : '')"
     return cel.policy(
         _POLICY_QUEUES,
         rules=[
@@ -45,11 +49,11 @@ def bound_queues(scheduler_name: str) -> cel.Manifest:
             "bound": f"{allowed}.hasValue()",
             "allowed": f"{allowed}.orValue('').split(',').map(queue, queue.trim()).filter(queue, queue != '')",
             "isGroup": "request.resource.resource == 'podgroups'",
+            "isBinding": cel.IS_BINDING,
             "queue": f"variables.isGroup ? object.?spec.?queue.orValue('') : {named.format('object')}",
             "before": f"variables.isGroup ? oldObject.?spec.?queue.orValue('') : {named.format('oldObject')}",
-            "isBinding": cel.IS_BINDING,
             "elsewhere": "!variables.isGroup && variables.queue == '' && (variables.isBinding"
-            f" || {_GROUP_OF_POD} != '' && object.?spec.?nodeName.orValue('') == '')",
+            f" || {_GROUP_OF_POD.format('object')} != '' && !({_BRINGS_NODE.format('object')}))",
             "field": f"variables.isGroup ? 'spec.queue' : {label.format('object')} == '' && variables.queue != ''"
             f" ? 'label {names.PROJECT_LABEL}' : 'label {names.QUEUE_LABEL}'",
         },

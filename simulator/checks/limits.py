@@ -320,7 +320,9 @@ class Limits:
         group = self._groups.get(_group_of(pod) or ("", ""))
         if group is not None:
             return group["queue"] or names.DEFAULT_QUEUE
-        return pod.labels.get(names.QUEUE_LABEL) or pod.labels.get(names.PROJECT_LABEL) or names.DEFAULT_QUEUE
+        is_of_project = pod.node or _group_of(pod) is None
+        project = pod.labels.get(names.PROJECT_LABEL) if is_of_project else ""
+        return pod.labels.get(names.QUEUE_LABEL) or project or names.DEFAULT_QUEUE
 
     def queue_of(self, pod: PodFacts) -> str:
         """In which queue a pod counts now."""

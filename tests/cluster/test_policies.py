@@ -362,7 +362,8 @@ async def test_a_placed_pod_is_given_no_queue_and_may_be_given_a_podgroup(cluste
         ({}, "", "", names.QUEUE_LABEL),
         ({names.QUEUE_LABEL: "team-b"}, "g", "", names.QUEUE_LABEL),
         ({names.PROJECT_LABEL: "team-b"}, "", "", names.PROJECT_LABEL),
-        ({names.PROJECT_LABEL: "team-b"}, "nothing", "", names.PROJECT_LABEL),
+        ({names.PROJECT_LABEL: "chatbot"}, "g", "", ""),
+        ({names.PROJECT_LABEL: "team-b"}, "nothing", "n1", names.PROJECT_LABEL),
         ({}, "nothing", "n1", names.QUEUE_LABEL),
     ],
 )
@@ -383,10 +384,50 @@ async def test_a_waiting_pod_of_a_bound_namespace_does_not_move_to_another_queue
     pod["metadata"]["namespace"] = cluster.of_team_a
     stored = await cluster.stored(pod)
     gone = {names.QUEUE_LABEL: None, names.PROJECT_LABEL: "victim"}
-    moved = {"metadata": {"labels": gone, "annotations": {names.POD_GROUP_NAME: "nothing"}}}
-    refused = await cluster.change(stored, moved, user=TENANT)
+    refused = await cluster.change(stored, {"metadata": {"labels": gone}}, user=TENANT)
     assert refused.is_refused_by_policy, refused.message
     assert (await cluster.change(stored, {"metadata": {"finalizers": ["a.b/c"]}}, user=TENANT)).status == 200
+
+
+async def test_the_project_of_a_waiting_pod_counts_again_when_it_leaves_its_podgroup(cluster: Cluster) -> None:
+    pod = cluster.pod(labels={names.PROJECT_LABEL: "victim"}, annotations={names.POD_GROUP_NAME: "g"})
+    pod["metadata"]["namespace"] = cluster.of_team_a
+    stored = await cluster.stored(pod)
+    left = {"metadata": {"annotations": {names.POD_GROUP_NAME: None}}}
+    assert (await cluster.change(stored, left, user=TENANT)).is_refused_by_policy
+
+
+@pytest.mark.parametrize("way", ["pods/{}/binding", "bindings"])
+async def test_a_binding_names_no_foreign_project_beside_a_podgroup(cluster: Cluster, way: str) -> None:
+    pod = cluster.pod(labels={names.QUEUE_LABEL: "team-a"})
+    pod["metadata"]["namespace"] = cluster.of_team_a
+    name = (await cluster.stored(pod))["metadata"]["name"]
+    brought = {"labels": {names.PROJECT_LABEL: "victim"}, "annotations": {names.POD_GROUP_NAME: "nothing"}}
+    binding = {"metadata": {"name": name, **brought}, "target": {"kind": "Node", "name": "n1"}}
+    path = f"/api/v1/namespaces/{cluster.of_team_a}/{way.format(name)}"
+    answer = await cluster.call("POST", path, binding, user=TENANT)
+    assert answer.is_refused_by_policy, answer.message
+
+
+async def test_a_project_that_never_counted_may_be_changed_on_a_placed_pod(cluster: Cluster) -> None:
+    """A pod with a queue of its own, and one that counts by its PodGroup as we bound it."""
+    queued = cluster.pod(labels={names.QUEUE_LABEL: "team-a", names.PROJECT_LABEL: "chatbot"})
+    grouped = cluster.pod(labels={names.PROJECT_LABEL: "chatbot"}, annotations={names.POD_GROUP_NAME: "g"})
+    for pod in (queued, grouped):
+        pod["metadata"]["namespace"] = cluster.of_team_a
+        stored = await cluster.stored(pod)
+        binding = {
+            "metadata": {
+                "name": stored["metadata"]["name"],
+                "annotations": {names.CHARGED: '{"queue":"team-a","preemptible":true}'},
+            },
+            "target": {"kind": "Node", "name": "n1"},
+        }
+        assert (await cluster.call("POST", _path(stored) + "/binding", binding, user=BINDER)).status == 201
+        for value in ("search", None):
+            changed = {"metadata": {"labels": {names.PROJECT_LABEL: value}}}
+            answer = await cluster.change(stored, changed, user=TENANT)
+            assert answer.status == 200, answer.message
 
 
 async def test_everything_else_of_a_bound_pod_stays_free(cluster: Cluster) -> None:

@@ -259,7 +259,7 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         created=intern(meta.creation_timestamp or ""),
         priority=pod.spec.priority or 0,
         task_priority=integer(labels.get(names.TASK_PRIORITY_LABEL, "")),
-        pod_group=bounds.name((meta.annotations or {}).get(names.POD_GROUP_NAME, "")),
+        pod_group=(pod_group := bounds.name((meta.annotations or {}).get(names.POD_GROUP_NAME, ""))),
         subgroup=_subgroup(meta),
         controller=controller_of(meta),
         deleting=meta.deletion_timestamp is not None,
@@ -274,7 +274,7 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
         draws=pod_preferences.drawing_terms(pod, settings.weights) if pod.spec.affinity else (),
         grace_s=30 if (grace_s := pod.spec.termination_grace_period_seconds) is None else grace_s,
         charged=charged,
-        queue=_queue(labels, charged) if counts_for_us else "",
+        queue=_queue(labels, charged, is_of_group=bool(pod_group and not pod.spec.node_name)) if counts_for_us else "",
         is_preemptible=queues.is_preemptible(labels.get(names.PREEMPTIBILITY_LABEL))
         if charged is None
         else charged.is_preemptible,
@@ -283,8 +283,8 @@ def _record(pod: Pod, cls: PodClass, settings: Settings) -> PodRecord:
     )
 
 
-def _queue(labels: Mapping[str, str], charged: Charged | None) -> str:
-    return queues.queue_of(labels) if charged is None else charged.queue
+def _queue(labels: Mapping[str, str], charged: Charged | None, *, is_of_group: bool) -> str:
+    return queues.queue_of(labels, is_of_group=is_of_group) if charged is None else charged.queue
 
 
 def _aligned(pod: Pod, settings: Settings) -> NumaAsk | None:

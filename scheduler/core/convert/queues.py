@@ -82,9 +82,14 @@ def _patience_ns(written: str | None) -> int | None:
         return None
 
 
-def queue_of(labels: Mapping[str, str]) -> str:
-    """The queue that a pod is charged to by its labels, where no PodGroup names another one (kai-contract 3.1)."""
-    return intern(labels.get(names.QUEUE_LABEL) or labels.get(names.PROJECT_LABEL) or names.DEFAULT_QUEUE)
+def queue_of(labels: Mapping[str, str], *, is_of_group: bool = False) -> str:
+    """The queue that a pod is charged to by its labels, where no PodGroup names another one (kai-contract 3.1).
+
+    ``is_of_group``: it waits and names a PodGroup. While that is not there, its label ``project`` charges nobody:
+    admission does not judge that label then (admission/tenancy.py).
+    """
+    project = "" if is_of_group else labels.get(names.PROJECT_LABEL)
+    return intern(labels.get(names.QUEUE_LABEL) or project or names.DEFAULT_QUEUE)
 
 
 def is_preemptible(written: str | None) -> bool | None:

@@ -82,6 +82,13 @@ def test_a_pod_is_charged_to_the_queue_of_its_labels(labels: dict[str, str], exp
     assert queue_of(labels) == expected
 
 
+@pytest.mark.parametrize(("labels", "expected"), [({}, "default-queue"), ({names.QUEUE_LABEL: "a"}, "a")])
+def test_a_project_charges_no_queue_for_a_pod_that_waits_for_its_podgroup(
+    labels: dict[str, str], expected: str
+) -> None:
+    assert queue_of({**labels, names.PROJECT_LABEL: "victim"}, is_of_group=True) == expected
+
+
 @pytest.mark.parametrize(
     ("written", "expected"), [("preemptible", True), ("non-preemptible", False), (None, None), ("", None), ("x", None)]
 )

@@ -105,6 +105,16 @@ def test_a_pod_that_waits_counts_by_its_labels_whatever_it_brings_along() -> Non
     assert held(made) == {"a": 1, "b": 1}
 
 
+@pytest.mark.parametrize("has_group", [True, False])
+def test_a_waiting_pod_of_a_podgroup_asks_for_nothing_in_the_queue_of_its_project(has_group: bool) -> None:
+    groups = [pod_group("g", 1, queue="a")] if has_group else []
+    waits = pod("p", gpus=1, group="g", labels={names.PROJECT_LABEL: "victim"})
+    made = cluster(node("n1", 8), *limited("a", "victim"), *groups, waits)
+    assert placed(made) == (["p"] if has_group else [])
+    assert held(made) == ({"a": 1} if has_group else {})
+    assert "victim" not in made.queues.sums.sums
+
+
 def test_a_pod_on_its_way_counts_as_it_was_decided_on() -> None:
     waits = of("a", "p")
     made = cluster(node("n1", 8), *limited("a", "b"), waits)
