@@ -63,6 +63,6 @@ class Permits:
         """Those for which budgets count, with what goes before each."""
         lost = dict(before)
         for unit in units:
-            if not self.rules.outgrows_budgets(unit.leaf, lost):
+            if not self.rules.outgrows_budgets(unit, lost):
                 yield unit
             self.rules.take(unit, lost)

@@ -28,7 +28,7 @@ def by_budgets(table: ResidentTable, sequence: Int64s, budgets: Budgets, rules: 
         unit = table.residents[row]
         if unit is None or not kept.keys() >= set(table.surplus_of(row)):
             continue
-        more = _NONE if rules.outgrows_budgets(unit.leaf, lost) else budgets.takes(unit.pods)
+        more = _NONE if rules.outgrows_budgets(unit, lost) else budgets.takes(unit.pods)
         if more is None or not budgets.allow(taken, more):
             continue
         taken += more

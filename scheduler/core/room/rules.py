@@ -17,6 +17,7 @@ from scheduler.core.queues.tree import TreeQueue
 from scheduler.core.room.protection import parting
 from scheduler.core.room.units import Resident
 
+_GPUS: Final = Resources._fields.index("gpu_nano")
 _NOTHING_LOST: Final[Mapping[int, Resources]] = {}
 
 
@@ -82,15 +83,21 @@ class Rules:
             known = self._within[own] = _fits(after, self.accounts.tree.queues[own].record.quota)
         return known
 
-    def outgrows_budgets(self, leaf: TreeQueue, lost: Mapping[int, Resources]) -> bool:
-        """Whether a queue has more than PodDisruptionBudgets protect, with what it has lost before."""
-        settings, kept = self.settings, self.kept[leaf.number]
+    def outgrows_budgets(self, unit: Resident, lost: Mapping[int, Resources]) -> bool:
+        """Whether a unit's queue has more than PodDisruptionBudgets protect, with what it has lost before.
+
+        Its quota is compared in what the unit has, and where it is 0 only for GPUs: CPU and memory that no quota
+        divides are no reason to take GPUs within the quota. Where nothing else is left, all of it is compared.
+        """
+        settings, kept = self.settings, self.kept[unit.leaf.number]
         if settings.budgets is Respect.ALWAYS:
             return False
-        most = leaf.record.quota
+        left = kept.minus(lost.get(unit.leaf.number, NOTHING))
         if settings.budgets is Respect.SHARE:
-            most = Resources(*(amount * settings.budgets_percent // 100 for amount in kept))
-        return not _fits(kept.minus(lost.get(leaf.number, NOTHING)), most)
+            return not _fits(left, Resources(*(amount * settings.budgets_percent // 100 for amount in kept)))
+        quota, has = unit.leaf.record.quota, unit.amounts
+        compared = [at for at in range(len(has)) if has[at] > 0 and (quota[at] > 0 or at == _GPUS)]
+        return any(left[at] > quota[at] for at in compared) if compared else not _fits(left, quota)
 
     def take(self, victim: Resident, lost: dict[int, Resources]) -> None:
         """Count what the victim's queue and all above it lose."""

@@ -154,7 +154,7 @@ class _Searching:
             return frozenset()
         lost, found = dict[int, Resources](), set[str]()
         for unit in units:
-            if rules.outgrows_budgets(unit.leaf, lost):
+            if rules.outgrows_budgets(unit, lost):
                 found.update(unit.uids)
             rules.take(unit, lost)
         return frozenset(found)

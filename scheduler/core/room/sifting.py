@@ -121,6 +121,6 @@ class Sieve:
             which = np.zeros(len(sifted.able), np.bool_)
             for row in np.flatnonzero(sifted.able).tolist():
                 unit = self.table.residents[row]
-                if unit is not None and not self.rules.outgrows_budgets(unit.leaf, {}):
+                if unit is not None and not self.rules.outgrows_budgets(unit, {}):
                     which[row] = self.budgets.takes(unit.pods) is None
             self._out(sifted, Kept.BUDGET, which)

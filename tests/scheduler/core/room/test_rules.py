@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.model.resources import Resources
-from scheduler.core.model.room import Action, RoomSettings
+from scheduler.core.model.room import Action, Respect, RoomSettings
 from scheduler.core.queues.accounts import Use
 from scheduler.core.room.rules import Rules
 from scheduler.core.room.units import Resident, residents
@@ -150,6 +150,28 @@ def test_a_department_that_gives_to_itself_is_judged_with_what_it_lost() -> None
     lost = rules.permit([units["o0"], units["o1"]])
     assert lost is not None
     assert rules.holds(lost)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cpu", "asked", "protects"),
+    [
+        ((8, 0, -1), (0, 0, -1), {"gpus": 4, "cpu": "8"}, True),
+        ((3, 0, -1), (0, 0, -1), {"gpus": 4, "cpu": "8"}, False),
+        ((0, 0, -1), (100_000, 0, -1), {"gpus": 4, "cpu": "8"}, False),
+        ((8, 0, -1), (4_000, 0, -1), {"gpus": 4, "cpu": "8"}, False),
+        ((8, 0, -1), (0, 0, -1), {"cpu": "8"}, False),
+        ((0, 0, -1), (8_000, 0, -1), {"cpu": "8"}, True),
+        ((0, 0, -1), (0, 0, -1), {"gpus": 4, "cpu": "8"}, False),
+    ],
+    ids=["within", "above", "no GPUs", "above its CPU", "no CPU for pods without GPUs", "CPU only", "no quota"],
+)
+def test_budgets_within_quota_pass_over_what_no_quota_divides(
+    gpu: tuple[float, float, float], cpu: tuple[float, float, float], asked: dict[str, Any], protects: bool
+) -> None:
+    queues = [queue("a"), queue("b", gpu=gpu, cpu=cpu)]
+    rules, units = _judged(node("n1", 8), *queues, running("x", "b", "n1", **asked))
+    rules.settings = RoomSettings(budgets=Respect.WITHIN_QUOTA)
+    assert rules.outgrows_budgets(units["x"], {}) is not protects
 
 
 @given(st.integers(0, 1 << 32), st.data())
