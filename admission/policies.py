@@ -98,7 +98,11 @@ def _protected_keys(who: Identities) -> cel.Manifest:
     Creation is an addition, and so is the metadata of a Binding, which the server merges into the pod, by whichever of
     the two ways it comes (``pods/NAME/binding``, or the older ``bindings``). The webhook runs before this and has
     stripped the pods of our scheduler. What a new pod may bring along, and is fixed from then on, no Binding may bring.
+
+    Who may change Queues may rewrite the queue that a placed pod is charged to: it may be one that was deleted, or has
+    another name now, and nobody else could move the pod.
     """
+    charge = cel.text(names.CHARGED)
     annotation = cel.is_one_of(protected.ANNOTATIONS, protected.ANNOTATION_PREFIXES, protected.ANNOTATION_SHAPES)
     label = cel.is_one_of(protected.LABELS, protected.LABEL_PREFIXES)
     fixed = cel.is_one_of(protected.FIXED_AT_CREATION, protected.FIXED_PREFIXES)
@@ -111,10 +115,14 @@ def _protected_keys(who: Identities) -> cel.Manifest:
             "touched": f"{cel.changed('annotations', annotation)} + {cel.changed('labels', label)}",
             "isBinding": cel.IS_BINDING,
             "late": f"variables.isBinding ? {cel.changed('annotations', fixed)} : []",
+            "isCharge": f"variables.touched == [{charge}] && {charge} in variables.oldAnnotations"
+            f" && {charge} in variables.newAnnotations",
+            "mayCharge": f"authorizer.group({cel.text(names.SCHEDULING_GROUP)}).resource('queues').check('update')"
+            ".allowed()",
         },
         validations=[
             (
-                "variables.touched.size() == 0",
+                "variables.touched.size() == 0 || variables.isCharge && variables.mayCharge",
                 "'only the scheduler and the binder may write ' + variables.touched.join(', ')",
             ),
             ("variables.late.size() == 0", f"variables.late.join(', ') + {_FIXED}"),

@@ -256,6 +256,20 @@ async def test_the_binder_writes_every_protected_key(cluster: Cluster, field: st
     assert answer.status == 200, answer.message
 
 
+async def test_an_administrator_of_queues_rewrites_the_queue_of_a_placed_pod_and_nothing_else(cluster: Cluster) -> None:
+    """The same of a tenant is refused: tests/attacks/test_forgery.py."""
+    wanted = await cluster.stored(cluster.pod())
+    charge = {names.CHARGED: '{"queue":"gone","preemptible":true}'}
+    assert (await cluster.change(wanted, {"metadata": {"annotations": charge}}, user=BINDER)).status == 200
+    moved = {names.CHARGED: '{"queue":"team-a","preemptible":true}'}
+    for refused in ({names.CHARGED: None}, moved | {names.GRANT: "{}"}):
+        answer = await cluster.change(wanted, {"metadata": {"annotations": refused}}, user=TENANT)
+        assert answer.is_refused_by_policy, answer.message
+    answer = await cluster.change(wanted, {"metadata": {"annotations": moved}}, user=TENANT)
+    assert answer.status == 200, answer.message
+    assert answer.body["metadata"]["annotations"][names.CHARGED] == moved[names.CHARGED]
+
+
 @pytest.mark.parametrize("value", ["g2", None])
 @pytest.mark.parametrize("subresource", ["", "status"])
 @pytest.mark.parametrize(("field", "key"), [("labels", names.GPU_GROUP_LABEL), ("annotations", names.GRANT)])
