@@ -16,6 +16,7 @@ import msgspec
 from gpu.reservation import Reservation
 from scheduler.core.assumed.bind_requests import Key
 from scheduler.core.cluster_marks import ClusterMarks
+from scheduler.core.convert import bounds
 from scheduler.core.convert.alike import AlikePods
 from scheduler.core.convert.bind_requests import bind_request_record
 from scheduler.core.convert.nodes import node_record
@@ -150,11 +151,16 @@ class ClusterState(ClusterMarks):
         return lambda pod: self.interned(alike.read(pod))
 
     def interned(self, seen: SeenPod) -> SeenPod:
-        """Return a pod that was read with the classes that this cluster has already."""
+        """Return a pod that was read as this cluster keeps it: with the classes that it has already.
+
+        The names of resources that a placed pod may have are bounded by those that nodes offer: these are read first.
+        """
         record = seen.record
         if record is None:
             return seen
-        cls = self._pods.intern(record.cls)
+        demand = bounds.resources_in_use(record.cls.demand, self.ledger.table.resources)
+        is_kept = demand is record.cls.demand
+        cls = self._pods.intern(record.cls if is_kept else msgspec.structs.replace(record.cls, demand=demand))
         moves_as = None if record.moves_as is None else self._pods.intern(record.moves_as)
         if cls is record.cls and moves_as is record.moves_as:
             return seen

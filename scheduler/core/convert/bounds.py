@@ -13,13 +13,13 @@ from typing import Final
 import msgspec
 
 from scheduler.core.model.node_pool import NodePool
-from scheduler.core.model.pod_class import ALL_OTHERS, ANYWHERE, Demand, PodClass
+from scheduler.core.model.pod_class import ANYWHERE, Demand, PodClass
 from wire.core import Pod, Taint
 
 #: The most labels of a pod that are kept, and the most bytes in all of them (keys and values).
 MOST_LABELS: Final = 256
 MOST_LABEL_BYTES: Final = 16_384
-#: The most volumes of a pod, and names of resources of one that has a node, that are kept.
+#: The most volumes of a pod, and names of resources that no node may offer, that are kept.
 MOST_VOLUMES: Final = 256
 MOST_RESOURCES: Final = 100
 #: The most bytes of all that a pod which waits asks of its place.
@@ -88,12 +88,15 @@ def first_resources(demand: Demand) -> Demand:
     return msgspec.structs.replace(demand, extended=tuple(sorted(first)))
 
 
-def resources_in_use(demand: Demand) -> Demand:
-    """What a pod uses. One that names more resources than are kept counts for all of the others that its node has."""
-    first = first_resources(demand)
-    if first is demand:
+def resources_in_use(demand: Demand, offered: Collection[str]) -> Demand:
+    """What a placed pod uses. Of more than ``MOST_RESOURCES`` names only those that nodes offer are kept.
+
+    A kubelet ignores the resources that its node does not offer when it takes the pod.
+    """
+    if len(demand.extended) <= MOST_RESOURCES:
         return demand
-    return msgspec.structs.replace(first, extended=(*first.extended, (ALL_OTHERS, 1)))
+    known = frozenset(offered)
+    return msgspec.structs.replace(demand, extended=tuple([each for each in demand.extended if each[0] in known]))
 
 
 def name(text: str) -> str:

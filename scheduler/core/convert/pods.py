@@ -123,7 +123,7 @@ def _subgroup(meta: ObjectMeta) -> str:
 def _bound(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     found = asked_when_bound(pod)
     known = _NOTHING if isinstance(found, Refusal) else found
-    demand = extended_asks.without_share(bounds.resources_in_use(requests.readable_demand(pod)), known.request)
+    demand = extended_asks.without_share(requests.readable_demand(pod), known.request)
     cls = PodClass(
         demand=extended_asks.by_claim(demand, pod),
         request=known.request,
@@ -190,13 +190,13 @@ def _waiting(pod: Pod, settings: Settings, filters: Filters) -> PodRecord:
     cls = _waiting_class(pod, found, extended_asks.by_claim(demand, pod), hand_over, settings=settings, filters=filters)
     if too_much := bounds.excess_of_class(cls):
         # Such a pod waits for another reason than room: none of its constraints is kept.
-        own, problem, cls = None, problem or too_much, PodClass(demand=bounds.resources_in_use(cls.demand))
+        own, problem, cls = None, problem or too_much, PodClass(demand=bounds.first_resources(cls.demand))
     share = claimedshare.read(pod)
     asks = extended_asks.for_claims(pod, cls) if asked.gpus or asked.extended else ()
     cls = extended_asks.claimed(cls, share)
     job, job_name = job_owners.job_of(pod.metadata)
     came_by_the_door = own is not None or bool(too_much) or not vocabulary.is_spoken(pod)
-    kept = msgspec.structs.replace(cls, demand=bounds.resources_in_use(cls.demand))
+    kept = msgspec.structs.replace(cls, demand=bounds.first_resources(cls.demand))
     return msgspec.structs.replace(
         _record(pod, kept if kept.demand is not cls.demand else cls, settings),
         gated=bool(pod.spec.scheduling_gates),

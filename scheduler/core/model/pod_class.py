@@ -7,7 +7,7 @@ interned, so that one is compared by identity and its hash is computed once.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -21,9 +21,6 @@ from scheduler.core.model.pod_rules import PodRules
 from scheduler.core.model.volume_need import VolumeNeed
 from wire import names
 from wire.core import Toleration
-
-#: Stands last among the resources of a demand, for those whose names are not kept. No resource has this name.
-ALL_OTHERS: Final = "~others"
 
 
 class Demand(msgspec.Struct, frozen=True, gc=False, cache_hash=True, kw_only=True):

@@ -20,7 +20,7 @@ from gpu.request import charge_nano
 from gpu.reservation import Reservation
 from gpu.share import NANO_PER_DEVICE, PERCENT_PER_DEVICE, memory_from_nano
 from gpu.slices import is_device_resource
-from scheduler.core.model.pod_class import ALL_OTHERS, Demand
+from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.records import NodeRecord, PodRecord
 from scheduler.core.model.settings import Settings
 from wire import names
@@ -237,13 +237,9 @@ def _counted(demand: Demand, node: NodeRecord | None) -> Sequence[tuple[str, int
     """The extended resources of a pod that are counted on a node.
 
     A running pod may name thousands of resources, since kubelet ignores those that its node lacks. Of these only
-    those that the node has are looked for, so that a recount does not grow with what a tenant writes. Where not all
-    names are kept, it may use any other resource of its node, and counts for all of it.
+    those that the node has are looked for, so that a recount does not grow with what a tenant writes.
     """
     asked = demand.extended
-    if asked and asked[-1][0] == ALL_OTHERS:
-        kept = dict(asked[:-1])
-        return asked[:-1] if node is None else [(name, kept.get(name, most)) for name, most in node.capacity.extended]
     if node is None or len(asked) <= _MANY_RESOURCES:
         return asked
     places = ((name, bisect_left(asked, (name, 0))) for name, _ in node.capacity.extended)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from scheduler.core.assumed.assumed import Commits
+from scheduler.core.convert import bounds
 from scheduler.core.convert.alike import AlikePods
 from scheduler.core.convert.bind_requests import bind_request_record
 from scheduler.core.convert.nodes import node_record
@@ -68,7 +69,10 @@ class ListedQueues:
         """Return a pod that was read with the classes that are kept here."""
         if seen.record is None:
             return seen
-        record = msgspec.structs.replace(seen.record, cls=self._pods.intern(seen.record.cls))
+        cls = seen.record.cls
+        if (demand := bounds.first_resources(cls.demand)) is not cls.demand:
+            cls = msgspec.structs.replace(cls, demand=demand)
+        record = msgspec.structs.replace(seen.record, cls=self._pods.intern(cls))
         return msgspec.structs.replace(seen, record=record)
 
     def count(

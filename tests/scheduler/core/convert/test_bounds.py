@@ -12,7 +12,7 @@ from scheduler.core.convert import bounds
 from scheduler.core.filters.pod_terms import TakenByAll
 from scheduler.core.filters.spread import Staying
 from scheduler.core.model.node_pool import NodePool
-from scheduler.core.model.pod_class import ALL_OTHERS, AntiTerm, Requirement
+from scheduler.core.model.pod_class import AntiTerm, Demand, Requirement
 from scheduler.core.model.settings import Settings
 from scheduler.core.model.verdict import Code
 from tests.scheduler.core.convert.reading import read
@@ -118,10 +118,10 @@ def test_a_pod_that_asks_more_than_is_kept_waits_and_says_so(spec: dict[str, Any
     assert found.cls.constraints.tolerations == ()
 
 
-def test_a_placed_pod_counts_for_so_many_resources_those_of_gpus_first() -> None:
-    asked = {**{f"example.com/r{number:04d}": "1" for number in range(5_000)}, "nvidia.com/mig-1g.5gb": "2"}
-    demand = read(bound(pod(extended=asked, scheduler="other"), "n1")).cls.demand
-    *kept, rest = demand.extended
-    assert len(kept) == bounds.MOST_RESOURCES
-    assert rest == (ALL_OTHERS, 1)
-    assert ("nvidia.com/mig-1g.5gb", 2) in demand.extended
+@pytest.mark.parametrize(("number", "is_kept"), [(bounds.MOST_RESOURCES, True), (bounds.MOST_RESOURCES + 1, False)])
+def test_of_very_many_resources_those_are_kept_that_nodes_offer(number: int, is_kept: bool) -> None:
+    fakes = [(f"example.com/r{each:04d}", 1) for each in range(number - 2)]
+    real = [("nvidia.com/mig-1g.5gb", 2), ("rdma/hca", 3)]
+    demand = Demand(extended=(*fakes, *real))
+    kept = bounds.resources_in_use(demand, ["cpu", "nvidia.com/mig-1g.5gb", "rdma/hca", "rdma/other"])
+    assert kept.extended == ((*fakes, *real) if is_kept else tuple(real))
