@@ -80,6 +80,10 @@ class AlikePods:
             return None
         if any(volume.ephemeral is not None for volume in spec.volumes or ()):
             return None
+        # Labels and volumes that are no part of the content may be too many of one pod and not of the other. The bytes
+        # of labels can't: the content has few, and eight more of 63 characters at most change little.
+        if len(meta.labels or ()) > bounds.MOST_LABELS or len(spec.volumes or ()) > bounds.MOST_VOLUMES:
+            return None
         if has_ended(pod.status) or not (spec.node_name or is_ours(pod, self._settings)):
             return None
         labels: Mapping[str, str] | None = meta.labels

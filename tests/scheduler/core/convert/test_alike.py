@@ -11,8 +11,10 @@ import pytest
 
 from gpu.grant import DeviceGrant, Grant
 from scheduler.core.convert.alike import AlikePods
+from scheduler.core.convert.bounds import MOST_LABELS
 from scheduler.core.convert.pods import seen_pod
 from scheduler.core.filters.registry import FILTERS
+from scheduler.core.model.node_pool import NodePool
 from scheduler.core.model.records import PodRecord
 from scheduler.core.model.settings import Settings
 from tests.scheduler.core.objects import pod
@@ -184,6 +186,23 @@ def test_numbers_of_pods_that_their_rules_read_tell_them_apart(spec: dict[str, A
     made = [pod(f"p{number}", gpus=1, labels={_INDEX: str(number)}) for number in range(2)]
     raw = [msgspec.to_builtins(each) for each in made]
     assert _misread({**each, "spec": {**each["spec"], **spec}} for each in raw) == []
+
+
+@pytest.mark.parametrize("own", [{}, {"controller-uid": "u"}, {"controller-uid": "u", "job-name": "j"}], ids=len)
+@pytest.mark.parametrize("placed", ["", "n1"])
+def test_labels_that_are_too_many_are_cut_of_each_pod_alone(own: dict[str, str], placed: str) -> None:
+    pool = NodePool(value="a")
+    settings = Settings(pool=pool)
+    few: dict[str, str] = {pool.key: "a", **{f"k{number}": "" for number in range(MOST_LABELS - 2)}}
+    alike = AlikePods(settings)
+    for labels in (few, {**few, **own}, {**few, "job-name": "k"}, {**few, "more": "", **own}, {**few, "more": ""}):
+        made = pod("p", labels=labels, bound_to=placed)
+        assert alike.read(made) == seen_pod(made, settings)
+
+
+def test_volumes_that_are_too_many_are_told_of_each_pod_alone() -> None:
+    made = [pod(spec={"volumes": [{"name": f"v{number}"} for number in range(count)]}) for count in (1, 257, 2)]
+    assert _misread(msgspec.to_builtins(each) for each in made) == []
 
 
 def _misread(pods: Iterable[dict[str, Any]]) -> list[Pod]:
