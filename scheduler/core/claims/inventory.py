@@ -110,7 +110,7 @@ def drop_for(kept: dict[Asked, list[bool | str | None]], most: int) -> None:
 class KeptAnswers:
     """Answers for nodes, by what was asked. Each namespace has a share; where all is full, the largest share shrinks.
 
-    ``base``: has the answers for nodes that it knows.
+    What was asked counts as well, once for all nodes. ``base``: has the answers for nodes that it knows.
     """
 
     def __init__(self, *, most_bytes: int = _MOST_BYTES, base: KeptAnswers | None = None) -> None:
@@ -120,11 +120,14 @@ class KeptAnswers:
         #: Nodes and what was asked for them, the oldest first, by namespace.
         self._order: dict[str, dict[tuple[str, Needs], None]] = {}
         self._sizes: Counter[str] = Counter()
+        #: What was asked, with its bytes; and for how many nodes an answer is kept.
+        self._asked: dict[Needs, tuple[Needs, int]] = {}
+        self._users: Counter[Needs] = Counter()
         #: About what all answers occupy.
         self.size_bytes = 0
 
     def get(self, node: str, needs: Needs) -> Any:
-        """The answer for a node; None if none is kept."""
+        """Return the answer for a node; None if none is kept."""
         known = self._by_node.get(node)
         if known is None:
             return None if self._base is None else self._base.get(node, needs)
@@ -142,10 +145,13 @@ class KeptAnswers:
             return
         kept = self._by_node.setdefault(node, {})
         before = kept.get(needs)
-        kept[needs] = answer, size_bytes
-        more = size_bytes if before is None else size_bytes - before[1]
         if before is None:
+            needs, of_asked = self._use(needs)
+            more = size_bytes + of_asked
             self._order.setdefault(_namespace(needs), {})[node, needs] = None
+        else:
+            more = size_bytes - before[1]
+        kept[needs] = answer, size_bytes
         if not more:
             return
         self._sizes[_namespace(needs)] += more
@@ -160,6 +166,22 @@ class KeptAnswers:
             self._drop(node, needs)
         self._by_node.pop(node, None)
 
+    def _use(self, needs: Needs) -> tuple[Needs, int]:
+        """Keep what was asked for one more node: the object that has it, and its bytes if it was not kept so far."""
+        known = self._asked.get(needs)
+        if known is None:
+            known = self._asked[needs] = needs, len(repr(needs))
+        self._users[known[0]] += 1
+        return known[0], known[1] if self._users[known[0]] == 1 else 0
+
+    def _leave(self, needs: Needs) -> int:
+        """No longer keep what was asked for one of its nodes; return the bytes that are free by that."""
+        self._users[needs] -= 1
+        if self._users[needs]:
+            return 0
+        del self._users[needs]
+        return self._asked.pop(needs)[1]
+
     def _drop(self, node: str, needs: Needs) -> None:
         kept = self._by_node.get(node, {}).pop(needs, None)
         if kept is None:
@@ -167,8 +189,9 @@ class KeptAnswers:
         namespace = _namespace(needs)
         order = self._order[namespace]
         del order[node, needs]
-        self._sizes[namespace] -= kept[1]
-        self.size_bytes -= kept[1]
+        less = kept[1] + self._leave(needs)
+        self._sizes[namespace] -= less
+        self.size_bytes -= less
         if not order:
             del self._order[namespace], self._sizes[namespace]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -178,23 +179,52 @@ def test_answers_for_nodes_are_those_that_were_kept_last() -> None:
     kept = KeptAnswers()
     kept.put("a", _needs("r", "ns"), "first", 100)
     kept.put("b", _needs("r", "ns"), "other", 100)
+    before = kept.size_bytes
     kept.put("a", _needs("r", "ns"), "second", 300)
     assert (kept.get("a", _needs("r", "ns")), kept.get("b", _needs("r", "ns"))) == ("second", "other")
     assert kept.get("a", _needs("r", "else")) is None
-    assert kept.size_bytes == 400
+    assert kept.size_bytes == before + 200
     kept.forget_node("a")
-    assert (kept.get("a", _needs("r", "ns")), kept.size_bytes) == (None, 100)
+    assert (kept.get("a", _needs("r", "ns")), kept.size_bytes) == (None, before - 100)
+    kept.forget_node("b")
+    assert kept.size_bytes == 0
+
+
+def test_what_was_asked_counts_once_for_all_nodes() -> None:
+    long = "x" * 50_000
+    kept = KeptAnswers()
+    tracemalloc.start()
+    for at in range(20):
+        for number in range(20):
+            kept.put(f"n{at}", _needs(f"{number}{long}", "ns"), None, 700)
+    occupied, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert occupied / 2 < kept.size_bytes < 2 * occupied
+    assert kept.size_bytes < 2_000_000
+
+
+def test_long_questions_are_dropped_with_their_answers() -> None:
+    kept = KeptAnswers(most_bytes=1_000_000)
+    tracemalloc.start()
+    for number in range(100):
+        kept.put("n1", _needs(f"{number}{'x' * 50_000}", "ns"), None, 700)
+        assert kept.size_bytes <= 1_000_000
+    occupied, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert occupied < 2_000_000
 
 
 def test_of_the_namespace_with_most_answers_the_oldest_are_dropped() -> None:
     kept, quiet = KeptAnswers(most_bytes=10_000), _needs("r", "quiet")
-    kept.put("a", quiet, "kept", 1_000)
+    kept.put("a", quiet, "kept", 700)
     for number in range(100):
-        kept.put("a", _needs(f"r{number}", "flood"), number, 1_000)
+        kept.put("a", _needs(f"r{number}", "flood"), number, 700)
         assert kept.size_bytes <= 10_000
     assert kept.get("a", quiet) == "kept"
     flood = [kept.get("a", _needs(f"r{number}", "flood")) for number in range(100)]
-    assert flood == [None] * 91 + [*range(91, 100)]
+    least = next(number for number in range(100) if flood[number] is not None)
+    assert 80 < least < 95
+    assert flood == [None] * least + [*range(least, 100)]
 
 
 def test_an_answer_that_alone_is_too_large_is_not_kept() -> None:
