@@ -13,11 +13,10 @@ from functools import cache, partial
 from typing import Any, Final
 
 from scheduler.core.claims import cel_cost, cel_values
-from scheduler.core.claims.selectors import SelectorFailed, shown
+from scheduler.core.claims.selectors import LONGEST_SHOWN, LOOPS, SelectorFailed, shown
 from scheduler.core.model.device_record import DeviceKind, Value
 
 MISSING: Final = "the Python package cel-expr-python is not installed, so that selectors can't be evaluated"
-_LONGEST_SHOWN: Final = 200
 #: What the library occupies for each byte of a serialized expression, measured.
 _BYTES_COMPILED: Final = 16
 #: A map that is indexed by text, and one of which anything else is asked.
@@ -28,13 +27,12 @@ _MAPS: Final = re.compile(r"\bdevice\b(?!\.(?:driver|allowMultipleAllocations)\b
 #: Version 0.1.3 of the library mixes up the variables of these two groups where one expression has both: some answers
 #: are wrong (tests/oracle/test_selectors.py). Either group alone has the answers of Kubernetes.
 _BINDS: Final = re.compile(r"\b(?:bind|optMap|optFlatMap)\b")
-_LOOPS: Final = re.compile(r"\b(?:all|exists|exists_one|filter|map)\b")
 MIXED: Final = "has cel.bind, optMap or optFlatMap beside all, exists, exists_one, filter or map; write it without one"
 
 
 def compile_selector(expression: str) -> CelMatcher:
     """Compile an expression. Raises SelectorFailed with the library's text."""
-    if _BINDS.search(expression) and _LOOPS.search(expression):
+    if _BINDS.search(expression) and LOOPS.search(expression):
         raise _failed(expression, MIXED)
     try:
         compiled = environment().compile(expression)
@@ -106,7 +104,7 @@ def _plain(name: str, value: Value) -> Any:
 
 
 def _failed(expression: str, text: str) -> SelectorFailed:
-    return SelectorFailed(f"selector {shown(expression)}: {text[:_LONGEST_SHOWN]}")
+    return SelectorFailed(f"selector {shown(expression)}: {text[:LONGEST_SHOWN]}")
 
 
 @cache

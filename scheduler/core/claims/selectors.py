@@ -12,8 +12,9 @@ from typing import Final, NamedTuple, Protocol
 
 from scheduler.core.model.device_record import DeviceKind
 
-#: Bytes of expressions and of their answers that are kept.
+#: Bytes of expressions and of their answers that are kept. A namespace has this part of them at most.
 _MOST_BYTES: Final = 64 << 20
+_SHARE: Final = 2
 #: Bytes of a device that is kept apart, of each of its entries, and of an expression.
 _OF_DEVICE: Final = 240
 _OF_ENTRY: Final = 16
@@ -31,7 +32,8 @@ _TEXT: Final = r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\""
 _WORDS: Final = re.compile(rf"\w+|{_TEXT}|[^\w\s]", re.DOTALL)
 #: Where all texts have an end.
 _CLOSED: Final = re.compile(rf"(?:[^'\"]|{_TEXT})*+", re.DOTALL)
-_LOOPS: Final = re.compile(r"\b(?:all|exists|exists_one|filter|map)\b")
+#: Words of CEL that may make a loop.
+LOOPS: Final = re.compile(r"\b(?:all|exists|exists_one|filter|map)\b")
 
 _DEVICE: Final = re.compile(r"\bdevice\b")
 #: A field of the device. Any other use of ``device`` may read all of it.
@@ -49,12 +51,13 @@ class NotEvaluated(Exception):
     """Raised where evaluating would take more than is allowed now."""
 
 
-_LONGEST_SHOWN: Final = 200
+#: Characters of an expression, or of a text about it, that a pod is shown.
+LONGEST_SHOWN: Final = 200
 
 
 def shown(expression: str) -> str:
     """An expression as texts for the pod have it."""
-    return repr(expression[:_LONGEST_SHOWN])
+    return repr(expression[:LONGEST_SHOWN])
 
 
 class Asked(NamedTuple):
@@ -142,13 +145,13 @@ class Cut:
 def compiling_effort(expression: str) -> int:
     """What it takes to compile an expression at most, in operations of about a microsecond."""
     words = len(_WORDS.findall(expression)) if _CLOSED.fullmatch(expression) else len(expression)
-    return _COMPILING + len(expression) + _OF_WORD * words + _OF_LOOP * len(_LOOPS.findall(expression))
+    return _COMPILING + len(expression) + _OF_WORD * words + _OF_LOOP * len(LOOPS.findall(expression))
 
 
 class _Apart:
     """Devices as far as expressions that name the same read them, each with a number."""
 
-    __slots__ = ("cut", "numbers", "size_bytes", "turn", "users")
+    __slots__ = ("cut", "numbers", "size_bytes", "users")
 
     def __init__(self, names: Named | None) -> None:
         self.cut = Cut(names)
@@ -156,8 +159,6 @@ class _Apart:
         self.size_bytes = 0
         #: How many expressions use it.
         self.users = 0
-        #: Another one when numbers begin again.
-        self.turn = 0
 
     def number(self, kind: DeviceKind) -> int:
         """The number of a device, a new one if it has none."""
@@ -167,12 +168,6 @@ class _Apart:
             self.size_bytes += _OF_DEVICE + _OF_ENTRY * (len(kind.attributes) + len(kind.capacity))
         return number
 
-    def forget(self) -> None:
-        """Begin again."""
-        self.numbers.clear()
-        self.size_bytes = 0
-        self.turn += 1
-
 
 _UNKNOWN, _FALSE, _TRUE, _FAILED = range(4)
 
@@ -180,25 +175,20 @@ _UNKNOWN, _FALSE, _TRUE, _FAILED = range(4)
 class _Judged:
     """One expression and its answers, by the number of a device."""
 
-    __slots__ = ("answers", "apart", "matcher", "names", "said", "size_bytes", "turn")
+    __slots__ = ("_bare_bytes", "answers", "apart", "matcher", "names", "said", "size_bytes")
 
     def __init__(self, matcher: Matcher | str, names: Named | None, apart: _Apart, size_bytes: int) -> None:
         #: A text: why it can't be evaluated.
         self.matcher = matcher
         self.names = names
         self.apart = apart
-        self.turn = apart.turn
         self.answers = bytearray()
         #: Texts about devices for which it has no answer.
         self.said: dict[int, str] = {}
-        self.size_bytes = size_bytes
+        self.size_bytes = self._bare_bytes = size_bytes
 
     def answer(self, number: int | None) -> int:
         """What is known of the device of this number."""
-        if self.turn != self.apart.turn:
-            self.turn = self.apart.turn
-            self.answers.clear()
-            self.said.clear()
         return _UNKNOWN if number is None or number >= len(self.answers) else self.answers[number]
 
     def learn(self, number: int, matcher: Matcher, kind: DeviceKind) -> int:
@@ -215,16 +205,27 @@ class _Judged:
         self.answers[number] = answer
         return answer
 
+    def forget(self) -> int:
+        """Drop all answers, and the devices, which no other expression may use; return the bytes."""
+        freed = self.size_bytes - self._bare_bytes + self.apart.size_bytes
+        self.size_bytes, self.apart.size_bytes = self._bare_bytes, 0
+        self.answers.clear()
+        self.said.clear()
+        self.apart.numbers.clear()
+        return freed
+
 
 class _Share:
     """What is kept for one namespace, the oldest expression first."""
 
-    __slots__ = ("apart", "judged", "size_bytes")
+    __slots__ = ("apart", "judged", "size_bytes", "used_at")
 
     def __init__(self) -> None:
         self.judged: dict[str, _Judged] = {}
         self.apart: dict[Named | None, _Apart] = {}
         self.size_bytes = 0
+        #: What all evaluations had taken when it was used last.
+        self.used_at = -1
 
     def add(self, expression: str, matcher: Matcher | str) -> _Judged:
         """Keep an expression that was compiled."""
@@ -240,9 +241,7 @@ class _Share:
         """Drop the oldest expression, or the answers of the only one; return the bytes."""
         if len(self.judged) == 1:
             (only,) = self.judged.values()
-            freed = only.apart.size_bytes
-            only.apart.forget()
-            return freed
+            return only.forget()
         judged = self.judged.pop(next(iter(self.judged)))
         judged.apart.users -= 1
         if judged.apart.users:
@@ -254,12 +253,13 @@ class _Share:
 class Selectors:
     """Expressions that were seen, with their answers. A memo only: nothing changes by asking it.
 
-    Each namespace has a share of it. Where all is full, the oldest expressions are dropped of the namespace that has
-    most. Classes have one share together.
+    Each namespace has a share of it, half of all at most: beyond it, its own oldest expressions are dropped. Where all
+    is full, the share goes that was used least recently. Classes have one share together.
     """
 
     def __init__(self, compiler: Compiler, *, most_bytes: int = _MOST_BYTES) -> None:
         self._compiler = compiler
+        #: By namespace, those that were used least recently first.
         self._shares: dict[str, _Share] = {}
         self._most_bytes = most_bytes
         #: About what all shares occupy.
@@ -296,6 +296,9 @@ class Selectors:
         judged = None if share is None else share.judged.get(expression)
         if share is None or judged is None:
             share, judged = self._compiled(namespace, expression)
+        if share.used_at != self.effort_spent:
+            share.used_at = self.effort_spent
+            self._shares[namespace] = self._shares.pop(namespace)
         if isinstance(judged.matcher, str):
             raise SelectorFailed(judged.matcher)
         apart = judged.apart
@@ -338,10 +341,11 @@ class Selectors:
         """Count bytes that a share has got, and drop what is too much."""
         share.size_bytes += more
         self.size_bytes += more
-        while self.size_bytes > self._most_bytes:
-            largest = max(self._shares.values(), key=lambda each: each.size_bytes)
-            freed = largest.drop_oldest()
-            if not freed:
-                return
-            largest.size_bytes -= freed
+        while share.size_bytes > self._most_bytes // _SHARE and (freed := share.drop_oldest()):
+            share.size_bytes -= freed
             self.size_bytes -= freed
+        while self.size_bytes > self._most_bytes:
+            namespace = next((name for name, each in self._shares.items() if each is not share), None)
+            if namespace is None:
+                return
+            self.size_bytes -= self._shares.pop(namespace).size_bytes

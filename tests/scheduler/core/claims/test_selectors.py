@@ -89,6 +89,14 @@ def test_all_expressions_have_to_take_a_device_and_the_first_that_fails_is_told(
             selectors.take(Asked(('device.attributes["x"].y == 1',)), kind)
 
 
+class _TakesNone:
+    effort = 1
+    size_bytes = 100
+
+    def matches(self, _: DeviceKind) -> bool:
+        raise SelectorFailed("x" * 100)
+
+
 class _TakesAll:
     effort = 700
     size_bytes = 100
@@ -170,6 +178,44 @@ def test_of_the_namespace_that_takes_most_the_oldest_expressions_are_dropped() -
     selectors.take(Asked(own=(model("m199"),), namespace="flood"), kind)
     selectors.take(Asked(own=(model("m0"),), namespace="flood"), kind)
     assert (compiler.compiled[model("m199")], compiler.compiled[model("m0")]) == (1, 2)
+
+
+def test_of_many_namespaces_those_lose_all_that_asked_least_recently() -> None:
+    compiler = Compiler()
+    selectors, kind = Selectors(compiler, most_bytes=100_000), _kinds(model="h100")[0]
+    used = Asked(own=(model("h100"), model("a100")), namespace="used")
+    for number in range(500):
+        assert not selectors.take(used, kind)
+        selectors.take(Asked(own=(model("x"),), namespace=f"ns-{number}"), kind)
+        assert selectors.size_bytes <= 100_000
+    assert (compiler.compiled[model("h100")], compiler.compiled[model("a100")]) == (1, 1)
+    assert compiler.compiled[model("x")] == 500
+    selectors.take(Asked(own=(model("x"),), namespace="ns-499"), kind)
+    assert compiler.compiled[model("x")] == 500
+    selectors.take(Asked(own=(model("x"),), namespace="ns-0"), kind)
+    assert compiler.compiled[model("x")] == 501
+
+
+def test_a_namespace_never_has_more_than_half() -> None:
+    compiler = Compiler()
+    selectors, kind = Selectors(compiler, most_bytes=100_000), _kinds(model="h100")[0]
+    for number in range(100):
+        selectors.take(Asked(own=(model(f"m{number}"),), namespace="flood"), kind)
+        assert selectors.size_bytes <= 50_000
+
+
+def test_texts_about_devices_count_no_more_once_they_are_dropped() -> None:
+    selectors = Selectors(lambda _: _TakesNone(), most_bytes=20_000)
+    listed = [device(f"d{n}", attributes={"uuid": f"u{n}"}) for n in range(300)]
+    kinds = [each.kind for each in devices("n1", *listed).devices]
+    sizes = []
+    for _ in range(4):
+        for kind in kinds:
+            with pytest.raises(SelectorFailed):
+                selectors.take(Asked(own=(_uuid("x"),), namespace="other"), kind)
+        sizes.append(selectors.size_bytes)
+    assert max(sizes) <= 10_000
+    assert min(sizes) > 2_000
 
 
 def test_an_expression_whose_answers_alone_are_too_much_gives_the_same_answers() -> None:
