@@ -21,10 +21,17 @@ from gpu.dialects import nvannotations
 from scheduler.core.queues.use_over_time import UseOverTime, counts_written, read_counts
 from scheduler.core.room import written
 from wire import names
-from wire.core import Container, Pod
+from wire.core import Container, NodeSelectorRequirement, Pod
+from wire.resource import DeviceAttribute
 
 Rename = Callable[[str], str]
 
+#: Stands for the fields of a device's attribute. No field and no label has this name.
+_ATTRIBUTE: Final = "attribute of a device"
+#: What says which GPUs: the label of a node's product, annotations that name products, and attributes of devices.
+_OF_GPUS: Final = frozenset(
+    {names.NODE_GPU_PRODUCT, names.HAMI_USE_TYPE, names.HAMI_NO_USE_TYPE, names.GPU_RECORD, _ATTRIBUTE}
+)
 _ADDRESS: Final = "hostIP"
 _ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - how Kubernetes writes it
 
@@ -87,8 +94,8 @@ def _tree(field: str, value: Any, rename: Rename) -> Any:
     """A value of this field with other names, in its keys as well where they are no fields of a type."""
     match value:
         case msgspec.Struct():
-            fields = ((each.name, each.encode_name) for each in msgspec.structs.fields(value))
-            changed = {name: _tree(encoded, getattr(value, name), rename) for name, encoded in fields}
+            fields = ((each.name, _field(value, each.encode_name)) for each in msgspec.structs.fields(value))
+            changed = {name: _tree(named, getattr(value, name), rename) for name, named in fields}
             return msgspec.structs.replace(value, **changed)
         case str() if not isinstance(value, enum.Enum):
             return _text(field, value, rename)
@@ -102,12 +109,19 @@ def _tree(field: str, value: Any, rename: Rename) -> Any:
             return value
 
 
+def _field(of: msgspec.Struct, name: str) -> str:
+    """What says what the texts of a field are: of values of a node's label, the label."""
+    if isinstance(of, DeviceAttribute):
+        return _ATTRIBUTE
+    return of.key if isinstance(of, NodeSelectorRequirement) and name == "values" else name
+
+
 def _text(field: str, text: str, rename: Rename) -> str:
     if field == "expression":
         return anonymous_claims.expression(text, rename)
     if field == _ADDRESS:  # of an IPv6 address parts are numbers
         return text if text in _ANY_ADDRESS else rename(text)
-    return _of(text, rename)
+    return harmless.text(text, rename, of_gpus=field in _OF_GPUS)
 
 
 def _of(text: str, rename: Rename) -> str:
@@ -120,7 +134,7 @@ def _annotation(key: str, text: str, rename: Rename) -> tuple[str, str]:
         nvannotations.is_asked(key) or nvannotations.is_written(key)
     ):
         return _of_container(key, rename), _of(text, rename)
-    return harmless.key(key, rename), _of(text, rename)
+    return harmless.key(key, rename), _text(key, text, rename)
 
 
 def _of_container(key: str, rename: Rename) -> str:

@@ -40,6 +40,6 @@ def expression(text: str, rename: Rename) -> str:
             return name if name in _OF_CEL else harmless.key(name, rename)
         if found["quote"] is None:
             return ""
-        return f"{found['kind']}{found['quote']}{harmless.text(found['text'], rename)}{found['quote']}"
+        return f"{found['kind']}{found['quote']}{harmless.text(found['text'], rename, of_gpus=True)}{found['quote']}"
 
     return _TOKEN.sub(token, text)

@@ -1,8 +1,8 @@
 """Texts that say nothing of whose cluster it is: what an anonymised snapshot keeps. All else is replaced.
 
 Words of the API, of Kubernetes, NVIDIA, KAI and Moorage, and of the dialects that are read; numbers, amounts, times,
-UIDs, versions; models of GPUs and profiles of MIG slices. A text is looked at part by part, so a key in a known domain
-keeps the domain, and JSON its form. The same part has the same name everywhere.
+UIDs, versions; profiles of MIG slices; and known models of GPUs where a text says which GPUs. A text is looked at part
+by part, so a key in a known domain keeps the domain, and JSON its form. The same part has the same name everywhere.
 """
 
 from __future__ import annotations
@@ -97,14 +97,24 @@ _SHAPES: Final = re.compile(
     ),
     re.ASCII,
 )
-#: Parts of a GPU's name. One with digits is a model: A100, V100S, L40S, GH200, 80GB.
+#: Parts of names of GPUs, in small letters: words, models, and numbers of models.
 _OF_MODELS: Final = frozenset({
-    "nvidia", "tesla", "quadro", "geforce", "grid", "titan", "gtx", "rtx", "ti", "super", "ada", "generation",
-    "blackwell", "hopper", "ampere", "volta", "turing", "pascal", "sxm", "pcie", "nvl", "hbm", "hbm2", "hbm2e",
-    "hbm3", "hbm3e", "mig", "shared", "dgx", "server", "edition", "workstation", "max", "q", "laptop", "orin",
-    "xavier", "thor", "jetson", "gpu",
+    "nvidia", "tesla", "quadro", "geforce", "grid", "titan", "nvs", "gtx", "rtx", "pro", "ti", "super", "ada",
+    "generation", "blackwell", "hopper", "ampere", "volta", "turing", "pascal", "sxm", "pcie", "nvl", "hbm",
+    "hbm2", "hbm2e", "hbm3", "hbm3e", "mig", "shared", "dgx", "hgx", "server", "edition", "workstation", "max",
+    "q", "laptop", "d", "orin", "xavier", "thor", "jetson", "agx", "nx", "nano", "gpu", "a2", "a10", "a10g",
+    "a10m", "a16", "a30", "a30x", "a40", "a100", "a100x", "a800", "b40", "b100", "b200", "b300", "gb10",
+    "gb200", "gb300", "gh200", "h20", "h100", "h200", "h800", "k20", "k40", "k80", "l2", "l4", "l20", "l40",
+    "l40g", "l40s", "m4", "m6", "m10", "m40", "m60", "p4", "p6", "p40", "p100", "t4", "t4g", "v100", "v100s",
+    "a400", "a500", "a1000", "a2000", "a3000", "a4000", "a4500", "a5000", "a5500", "a6000", "gv100", "m4000",
+    "m5000", "m6000", "p400", "p600", "p620", "p1000", "p2000", "p2200", "p4000", "p5000", "p6000", "t400",
+    "t500", "t600", "t1000", "t1200", "500", "1000", "2000", "3000", "3500", "4000", "4500", "5000", "5500",
+    "5880", "6000", "8000", "1030", "1050", "1060", "1070", "1080", "1650", "1660", "2050", "2060", "2070",
+    "2080", "3050", "3060", "3070", "3080", "3090", "4050", "4060", "4070", "4080", "4090", "5050", "5060",
+    "5070", "5080", "5090", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "nvl4", "nvl72",
 })  # fmt: skip
-_MODEL: Final = re.compile(r"[A-Z]{0,4}[0-9]{1,4}[A-Z]{0,2}|(a|b|h|l|t|v|gh|gb)[0-9]{1,4}[a-z]?|SXM[0-9]|MIG", re.ASCII)
+#: The memory of a GPU, and a profile of MIG slices.
+_OF_MEMORY: Final = re.compile(r"[0-9]{1,3}GB|([0-9]c\.)?[0-9]g\.[0-9]{1,3}gb([.+](me|all|gfx)){0,2}", re.ASCII)
 _LONGEST_MODEL: Final = 100
 _BETWEEN_PARTS: Final = re.compile(r"[-_ ]")
 #: What may be a name or a key, within a text.
@@ -113,11 +123,14 @@ _TOKEN: Final = re.compile(r"[^\W](?:[\w./+-]*\w)?")
 _APART: Final = re.compile(r"(/|__)")
 
 
-def text(written: str, rename: Rename) -> str:
-    """A text with other names in the place of all that is not harmless."""
-    if is_harmless(written):
+def text(written: str, rename: Rename, *, of_gpus: bool = False) -> str:
+    """Replace all names in a text that are not harmless. ``of_gpus``: it says which GPUs, so their models stay."""
+    if is_harmless(written) or (of_gpus and _is_model(written)):
         return written
-    return _TOKEN.sub(lambda found: key(found[0], rename), written)
+    return _TOKEN.sub(
+        lambda found: found[0] if of_gpus and _is_model(found[0]) else key(found[0], rename),
+        written,
+    )
 
 
 def key(written: str, rename: Rename) -> str:
@@ -145,12 +158,12 @@ def is_known_domain(domain: str) -> bool:
 def is_harmless(written: str) -> bool:
     """Whether a text as a whole says nothing of whose cluster it is."""
     is_word = written in _words() or written in _domains()
-    return not written or is_word or _SHAPES.fullmatch(written) is not None or _is_model(written)
+    return not written or is_word or _SHAPES.fullmatch(written) is not None
 
 
 def _is_model(written: str) -> bool:
     parts = _BETWEEN_PARTS.split(written) if len(written) <= _LONGEST_MODEL else [""]
-    return all(each.lower() in _OF_MODELS or _MODEL.fullmatch(each) or _SHAPES.fullmatch(each) for each in parts)
+    return all(each.lower() in _OF_MODELS or _OF_MEMORY.fullmatch(each) for each in parts)
 
 
 @cache

@@ -119,6 +119,34 @@ def test_no_name_is_left() -> None:
     assert names.SCHEDULER_NAME in after
 
 
+def test_models_stay_in_what_says_which_gpus_alone() -> None:
+    saved = cluster()
+    term = {"matchExpressions": [
+        {"key": names.NODE_GPU_PRODUCT, "operator": "In", "values": ["NVIDIA-A100-SXM4-80GB"]},
+        {"key": "acme.com/project", "operator": "In", "values": ["H100"]},
+    ]}  # fmt: skip
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    made = {
+        "metadata": {
+            "name": "h100-17-3", "namespace": "L40", "uid": "p", "annotations": {names.HAMI_USE_TYPE: "A100,V100"},
+            "labels": {"acme.com/project": "H100", "cost": "CC4711"},
+        },
+        "spec": {
+            "containers": [{"name": "max-super-server"}], "nodeSelector": {names.NODE_GPU_PRODUCT: "T4"},
+            "affinity": affinity,
+        },
+    }  # fmt: skip
+    found = anonymized(msgspec.structs.replace(saved, pods=[kept(msgspec.convert(made, Pod))])).pods[0]
+    for field in (found.metadata.name, found.metadata.namespace, found.spec.containers[0].name):
+        assert re.fullmatch(r"n[0-9]+", field)
+    assert (found.metadata.annotations or {})[names.HAMI_USE_TYPE] == "A100,V100"
+    assert all(re.fullmatch(r"n[0-9]+", value) for value in (found.metadata.labels or {}).values())
+    assert found.spec.node_selector == {names.NODE_GPU_PRODUCT: "T4"}
+    kept_of = msgspec.json.encode(found.spec.affinity).decode()
+    assert "NVIDIA-A100-SXM4-80GB" in kept_of
+    assert "H100" not in kept_of
+
+
 def test_what_belongs_together_still_does() -> None:
     found = anonymized(cluster())
     (pod,), (node,), (group,), (queue,) = found.pods, found.nodes, found.podgroups, found.queues

@@ -29,8 +29,7 @@ def _rename(text: str) -> str:
         *("hugepages-2Mi", "kubernetes.io/hostname", "topology.kubernetes.io/zone", "default", "kai-scheduler"),
         *("7", "-1", "0.5", "80Gi", "250m", "1h30m", "-1s", "2026-11-27T04:00:00Z", "v1", "batch/v1", "535.104.05"),
         *("0b39a6c9-9a3c-4d6f-a3a2-6b3a4d4f0a11", "GPU-0b39a6c9-9a3c-4d6f-a3a2-6b3a4d4f0a11", "gpu.nvidia.com"),
-        *("NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "Tesla T4", "NVIDIA H100 80GB HBM3", "a100"),
-        *("GeForce-RTX-4090", "A100-PCIE-40GB", "L40S", "NVIDIA-GH200-480GB", "c0", "i12"),
+        *("c0", "i12"),
         "metadata.annotations['moorage.dev/visible-devices.c1']",
     ],
 )
@@ -55,11 +54,36 @@ def test_what_says_nothing_of_whose_cluster_it_is_stays(text: str) -> None:
         ("n1", "<n1>"),
         ('{"pod":"acme-team/acme-gone","nano":1}', '{"pod":"<acme-team>/<acme-gone>","nano":1}'),
         ("a100-acme", "<a100-acme>"),
+        ("max-super-server", "<max-super-server>"),
         ("-acme-", "-<acme>-"),
     ],
 )
 def test_all_else_is_replaced_part_by_part(text: str, expected: str) -> None:
     assert harmless.text(text, _rename) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "Tesla T4", "NVIDIA H100 80GB HBM3", "a100"),
+        *("GeForce-RTX-4090", "A100-PCIE-40GB", "L40S", "NVIDIA-GH200-480GB", "Tesla-V100-SXM2-32GB-SHARED"),
+        *("NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition", "NVIDIA-RTX-6000-Ada-Generation"),
+    ],
+)
+def test_a_model_of_a_gpu_stays_where_a_text_says_which_gpus_and_nowhere_else(text: str) -> None:
+    assert harmless.text(text, _rename, of_gpus=True) == text
+    assert harmless.text(text, _rename) != text
+
+
+@pytest.mark.parametrize("text", ["CC4711", "FIN2024", "ACME1", "BMW7", "PRJ1234AB", "a100-acme", "h100-17-3", "h2024"])
+def test_what_only_looks_like_a_model_is_replaced_everywhere(text: str) -> None:
+    assert harmless.text(text, _rename, of_gpus=True) == f"<{text}>"
+    assert harmless.text(text, _rename) == f"<{text}>"
+
+
+def test_models_among_other_words_stay() -> None:
+    assert harmless.text("A100,ACME1,H100", _rename, of_gpus=True) == "A100,<ACME1>,H100"
+    assert harmless.text("^NVIDIA H100", _rename, of_gpus=True) == "^NVIDIA H100"
 
 
 def _words_looked_for() -> set[str]:
