@@ -61,7 +61,7 @@ class Seen(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     finished: tuple[str, str] | None
     is_told: bool = False
     labels: dict[str, str] | None = None
-    #: Of one of ours that its kubelet could not align: who makes its successor (UID), and the node.
+    #: Of one of ours that its kubelet could not align: its namespace, its controller, and the node.
     misaligned: tuple[str, str, str] | None = None
 
 

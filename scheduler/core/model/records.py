@@ -130,7 +130,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class SucceededMember(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A pod of a gang that has succeeded. ``controller``: UID of what made it, "" if nobody.
+    """A pod of a gang that has succeeded. ``controller``: as of a PodRecord.
 
     ``ended_s``: when its last container ended, in seconds since the epoch by its node's clock; 0: not known.
     """

@@ -41,8 +41,9 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
 
 class Victim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A pod that has to go. ``owner``: the UID that counts evictions: of its PodGroup, its maker, or its own.
+    """A pod that has to go.
 
+    ``owner``: by what evictions are counted: the UID of its PodGroup, the identity of its controller, or its own UID.
     ``past_budgets``: it goes though a PodDisruptionBudget forbids it (``RoomSettings.budgets``).
     """
 

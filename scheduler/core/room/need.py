@@ -58,10 +58,10 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> str:
-        """The UID that evictions of its pods are counted by."""
+        """By what evictions of its pods are counted."""
         return owner_of(self.pods[0], self.group)
 
 
 def owner_of(pod: PodRecord, group: PodGroupRecord | None) -> str:
-    """The UID that evictions of a pod are counted by: of its PodGroup, what made it, or itself."""
+    """By what evictions of a pod are counted: the UID of its PodGroup, its controller's identity, or its own UID."""
     return group.uid if group is not None else pod.controller or pod.uid

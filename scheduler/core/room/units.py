@@ -31,7 +31,7 @@ _NEVER: Final = 1 << 62
 class Resident(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True):
     """A unit with what a search asks of it. There is one for each bound pod, so it is kept small.
 
-    ``owner``: UID that evictions are counted by. ``started_s``: since when its pod runs, or its group's minimum; 0: not
+    ``owner``: by what evictions are counted. ``started_s``: since when its pod runs, or its group's minimum; 0: not
     known. ``created``, ``uid``: of the group. ``is_core``: it is all that is left of a group; ``chain``: the surplus of
     it, which goes with it.
     """

@@ -3,8 +3,9 @@
 What can't be read counts for nothing, and is named for the log. Nobody was evicted for an intent that was not read
 back whole here before: the evictor goes by what stands.
 
-UIDs of pods and owners are 22 characters: what a UUID says, in base64url. Any other UID stands as it is, after a ``=``,
-which that alphabet doesn't have.
+UIDs of pods and owners are 22 characters: the 16 bytes of a UUID in base64url. The identity of an owner is a digest
+(convert/controllers.py): its 16 bytes are written so after a ``~``. Any other UID stands as it is, after a ``=``. That
+alphabet has neither.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ FRAME_BYTES: Final = 64
 #: Numbers of JSON are exact below.
 _MOST: Final = 1 << 53
 _OTHER: Final = "="
+_DIGEST: Final = "~"
 _UUID_CHARACTERS: Final = 36
+_DIGEST_CHARACTERS: Final = 32
 _SHORT_CHARACTERS: Final = 22
 
 
@@ -202,15 +205,17 @@ def _written_intent(intent: Intent) -> _Intent:
 
 
 def short(uid: str) -> str:
-    """A UID as it is written."""
-    if len(uid) == _UUID_CHARACTERS:
-        try:
-            known = uuid.UUID(uid)
-        except ValueError:
-            return _OTHER + uid
-        if str(known) == uid:
-            return base64.urlsafe_b64encode(known.bytes)[:_SHORT_CHARACTERS].decode()
-    return _OTHER + uid
+    """Write a UID, or the identity of an owner."""
+    if len(uid) not in {_UUID_CHARACTERS, _DIGEST_CHARACTERS}:
+        return _OTHER + uid
+    try:
+        known = uuid.UUID(uid)
+    except ValueError:
+        return _OTHER + uid
+    said = base64.urlsafe_b64encode(known.bytes)[:_SHORT_CHARACTERS].decode()
+    if str(known) == uid:
+        return said
+    return _DIGEST + said if known.hex == uid else _OTHER + uid
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -334,14 +339,16 @@ def _require(text: str, field: str) -> None:
 
 
 def long(text: str) -> str:
-    """A UID that was written. Raises ValueError for what nobody writes."""
+    """Read a UID, or the identity of an owner. Raises ValueError for what nobody writes."""
     if text.startswith(_OTHER):
         uid = text[1:]
     else:
+        said = text.removeprefix(_DIGEST).encode()
         try:
-            uid = str(uuid.UUID(bytes=base64.b64decode(text.encode() + b"==", altchars=b"-_", validate=True)))
+            known = uuid.UUID(bytes=base64.b64decode(said + b"==", altchars=b"-_", validate=True))
         except (binascii.Error, ValueError) as error:
             raise ValueError(f"{text!r} is no UID") from error
+        uid = known.hex if text.startswith(_DIGEST) else str(known)
     if not uid or short(uid) != text:
         raise ValueError(f"{text!r} is no UID")
     return uid

@@ -12,16 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu.handover import PlannedDevice
+from scheduler.core.convert.controllers import identity
 from scheduler.core.model.pod_class import Demand
 from scheduler.core.model.room import Action, Evicted, Intent, Moved, Place, Victim
 from scheduler.core.room import written
 from scheduler.core.room.written import MOST_TIMES, Record, Texts, evictions, pods_of, read, without
 from tests.fuzzing import fuzzed
 from tests.whole import examples
+from wire.core import OwnerReference
 
 NOW_S = 1_800_000_000
 _words = st.text(min_size=1, max_size=12)
-_uids = st.uuids().map(str) | _words
+_uids = st.uuids().map(str) | st.binary(min_size=16, max_size=16).map(bytes.hex) | _words
 _devices = st.builds(
     PlannedDevice,
     group=st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True),
@@ -177,6 +179,19 @@ def test_a_uid_takes_22_characters() -> None:
     given_uid = "5e2b0f0c-6a7d-4e0f-9f55-0d4f1a2b3c4d"
     assert len(written.short(given_uid)) == 22
     assert written.short(given_uid.upper()) == f"={given_uid.upper()}"
+
+
+def test_the_identity_of_an_owner_takes_23_characters() -> None:
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name="train", uid="u")
+    known = identity("team", owner)
+    assert len(written.short(known)) == 23
+    assert written.long(written.short(known)) == known
+
+
+@pytest.mark.parametrize("text", ["~", "~=", "~AAAA", "~~AAAAAAAAAAAAAAAAAAAAAA", "~AAAAAAAAAAAAAAAAAAAAAB", "~=u"])
+def test_what_nobody_writes_is_no_identity(text: str) -> None:
+    with pytest.raises(ValueError, match="is no UID"):
+        written.long(text)
 
 
 def test_evictions_count_for_an_hour() -> None:
