@@ -23,7 +23,7 @@ from workloads.core.reading import Key
 Work = Callable[[Key], Awaitable[bool]]
 
 #: A namespace has this part of the places at most: while its work is slow, others go on.
-_SHARE: Final = 4
+SHARE: Final = 4
 
 
 class Backlog:
@@ -34,7 +34,7 @@ class Backlog:
 
     def __init__(self, *, at_once: int, backoff: BackoffRange, rng: random.Random) -> None:
         self._at_once = at_once
-        self._share = max(1, at_once // _SHARE)
+        self._share = max(1, at_once // SHARE)
         self._range = backoff
         self._rng = rng
         #: By namespace; the one that is next comes first.

@@ -40,6 +40,7 @@ from workloads.settings import WorkloadSettings
 from workloads.telemetry.observing import Observer, Outcome, Wrote
 from workloads.watch.sinks import seen
 from workloads.watch.view import SeenPod, View
+from workloads.work.backlog import SHARE
 
 _log: Final = logging.getLogger(__name__)
 
@@ -49,8 +50,6 @@ _MOST_READS: Final = 32
 _TELL_ABSENT_FROM: Final = 4
 #: What does not pass without a change that a person makes.
 _LASTING: Final = (errors.Forbidden, errors.Invalid, errors.BadRequest, errors.BadName, errors.TooLarge)
-#: A namespace has this part of the places at most.
-_SHARE: Final = 4
 #: How often a PodGroup that others change is decided on before its workload waits.
 _TRIES: Final = 3
 
@@ -75,7 +74,7 @@ class Places:
 
     def __init__(self, most: int) -> None:
         self._all = anyio.CapacityLimiter(most)
-        self._share = max(1, most // _SHARE)
+        self._share = max(1, most // SHARE)
         #: Of namespaces that have places, or wait for some: the limit, and how many.
         self._of: dict[str, anyio.CapacityLimiter] = {}
         self._users: Counter[str] = Counter()
