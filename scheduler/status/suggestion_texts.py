@@ -114,9 +114,11 @@ def gave_up_text(namespace: str, until_s: int) -> str:
 
 
 def guarded_text(pods: int) -> str:
-    """Say in a pod's condition that budgets protect pods of others."""
+    """Say in a pod's condition that pods of others may not be evicted for it, and the two causes that has."""
     what = "1 pod that could be evicted for it is" if pods == 1 else f"{pods} pods that could be evicted for it are"
-    return f"{what} protected by a PodDisruptionBudget, or the API server refused to evict it."
+    them = "it" if pods == 1 else "them"
+    cause = f"A PodDisruptionBudget allows no eviction of {them}, or the API server refused to evict {them}."
+    return f"{what} protected. {cause}"
 
 
 def time_text(at_s: int) -> str:

@@ -88,7 +88,7 @@ async def test_a_pod_whose_budget_is_spent_stays_and_another_one_goes() -> None:
         waiting = next(name for name in ("h", "i") if phases(world)[name] == "Pending")
         found = await world.api.get(PODS, waiting, namespace=TEAM)
         (condition,) = [each for each in found.status.conditions or () if each.type == "PodScheduled"]
-        assert "1 pod that could be evicted for it is protected by a PodDisruptionBudget" in condition.message
+        assert "1 pod that could be evicted for it is protected. A PodDisruptionBudget allows" in condition.message
 
 
 async def test_a_holder_that_goes_spares_who_was_not_asked_and_what_it_freed_is_anybodys() -> None:

@@ -13,7 +13,14 @@ from scheduler.core.what_if.written import read
 from scheduler.status import advice
 from scheduler.status.anchors import anchor, link
 from scheduler.status.reasons import KIND_WORDS
-from scheduler.status.suggestion_texts import BOUND_WORDS, KEPT_WORDS, edit_text, hint_text, suggestion_text
+from scheduler.status.suggestion_texts import (
+    BOUND_WORDS,
+    KEPT_WORDS,
+    edit_text,
+    guarded_text,
+    hint_text,
+    suggestion_text,
+)
 
 END = KnownEnd(namespace="team", name="job", at_s=1_800_000_000, by="deadline")
 
@@ -86,3 +93,22 @@ def test_every_reason_has_a_name_of_its_own_in_the_documentation() -> None:
     reasons = [code.value for code in Code] + [*advice.OF_NODES] + [kept.value for kept in Kept]
     assert len({anchor(reason) for reason in reasons}) == len(reasons)
     assert link("NoNodeFits") == "docs/pending.md#no-node-fits"
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        (
+            1,
+            "1 pod that could be evicted for it is protected. A PodDisruptionBudget allows no eviction of it, "
+            "or the API server refused to evict it.",
+        ),
+        (
+            3,
+            "3 pods that could be evicted for it are protected. A PodDisruptionBudget allows no eviction of them, "
+            "or the API server refused to evict them.",
+        ),
+    ],
+)
+def test_pods_that_may_not_be_evicted_are_told_with_both_causes(pods: int, expected: str) -> None:
+    assert guarded_text(pods) == expected
