@@ -152,14 +152,14 @@ class SchedulerOptions(PreferenceOptions, frozen=True, kw_only=True):
     disruption_budgets: Annotated[
         Respect,
         Setting(
-            help="whose pods PodDisruptionBudgets protect: all, or a share or the quota of each queue",
+            help="pods of each queue that PodDisruptionBudgets protect",
             kind=kinds.member(Respect),
         ),
     ] = _ROOM.budgets
     disruption_budgets_percent: Annotated[
         int,
         Setting(
-            help="of what a queue uses is protected by budgets, with --disruption-budgets=share",
+            help="part of a queue's use that budgets protect, for share",
             kind=kinds.whole("PERCENT", least=0, most=100),
         ),
     ] = _ROOM.budgets_percent
