@@ -735,7 +735,8 @@ THREATS: Final = (
     Threat(
         "S1",
         "names or texts left in a snapshot that was anonymised",
-        "every text is replaced but for words of the API and of what is read, numbers, times, UIDs, models of GPUs",
+        "every text is replaced but for words of the API and of what is read, numbers, times, UIDs; known models of "
+        "GPUs, where a text says which GPUs",
         Layer.RULE,
         ["tests/cli/snapshots/test_anonymizing: no_text_of_any_field", "tests/cli/snapshots/test_harmless"],
     ),
