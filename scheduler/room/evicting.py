@@ -35,7 +35,7 @@ _log: Final = logging.getLogger(__name__)
 
 SIDE_BY_SIDE: Final = 16
 #: The most of them for pods of one namespace: the API server may take 10 s for an answer about a pod that was replaced.
-OF_NAMESPACE: Final = 8
+OF_NAMESPACE: Final = 4
 FIRST_REFUSAL_S: Final = 10.0
 LONGEST_REFUSAL_S: Final = 600.0
 _FIRST_PAUSE_S: Final = 0.2
