@@ -358,13 +358,19 @@ def _evicted(said: dict[str, list[Any]], unread: list[str]) -> dict[str, tuple[i
     found: dict[str, tuple[int, ...]] = {}
     for owner, times in said.items():
         try:
-            found[long(owner)] = _times(times)
+            found[long(owner)] = times_of(times)
         except ValueError as error:
             unread.append(f"evicted: {owner!r:.80}: {error}")
     return found
 
 
-def _times(said: list[Any]) -> tuple[int, ...]:
-    if not 1 <= len(said) <= MOST_TIMES or not all(type(at_s) is int and 0 <= at_s < _MOST for at_s in said):
+def times_of(said: list[Any]) -> tuple[int, ...]:
+    """When pods of one owner were evicted. Raises ValueError for what nobody writes."""
+    if not 1 <= len(said) <= MOST_TIMES or not all(map(is_time, said)):
         raise ValueError(f"{said!r:.80}; allowed: 1 to {MOST_TIMES} times in seconds")
     return tuple(sorted(said))
+
+
+def is_time(said: Any) -> bool:
+    """Whether this is a time in seconds."""
+    return type(said) is int and 0 <= said < _MOST

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from scheduler.core.model.node_pool import NodePool, own_name
-from scheduler.core.room.written import MOST_TIMES, WINDOW_S, Texts, encode, long, sent_bytes, short
+from scheduler.core.room.written import MOST_TIMES, WINDOW_S, Texts, encode, is_time, long, sent_bytes, short, times_of
 from wire import names
 
 #: The key of each ConfigMap that has the text.
@@ -174,7 +174,7 @@ def _taken(said: _Taken, of: str, unread: list[str]) -> Taken:
     evicted: dict[str, tuple[int, ...]] = {}
     for owner, times in said.evicted.items():
         try:
-            evicted[long(owner)] = _times(times)
+            evicted[long(owner)] = times_of(times)
         except ValueError as error:
             unread.append(f"{of}: evicted: {owner!r:.80}: {error}")
     takes: dict[str, Take] = {}
@@ -191,17 +191,7 @@ def _taken(said: _Taken, of: str, unread: list[str]) -> Taken:
     return Taken(evicted, takes, kept, given_up, last_s)
 
 
-def _times(said: list[Any]) -> tuple[int, ...]:
-    if not 1 <= len(said) <= MOST_TIMES or not all(map(_is_time, said)):
-        raise ValueError(f"{said!r:.80}; allowed: 1 to {MOST_TIMES} times in seconds")
-    return tuple(sorted(said))
-
-
 def _take(said: list[Any]) -> Take:
-    if len(said) < 2 or not _is_time(said[0]) or not all(isinstance(uid, str) for uid in said[1:]):
+    if len(said) < 2 or not is_time(said[0]) or not all(isinstance(uid, str) for uid in said[1:]):
         raise ValueError(f"{said!r:.80}; allowed: a time in seconds, and UIDs")
     return Take(said[0], tuple(map(long, said[1:])))
-
-
-def _is_time(said: Any) -> bool:
-    return type(said) is int and 0 <= said < _MOST
