@@ -1,5 +1,7 @@
 """S13 of those who take: a namespace that gives up what others are evicted for takes less and less often.
 
+What it keeps of one namespace counts only against what it gives up of that one.
+
 By own count of what the API server shows: intents on record for which pods of other namespaces were evicted, and
 whether their holders were there ten minutes later. The scheduler may count a holder a moment later than it went, so a
 wait is judged as that much shorter.
@@ -7,8 +9,11 @@ wait is judged as that much shorter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Final
 
 from simulator.checks.standing import Standing
@@ -24,12 +29,15 @@ _LONGEST_S: Final = 4160.0
 _FREE: Final = 1
 _FIRST_S: Final = 30.0
 _LONGEST_WAIT_S: Final = 600.0
+_ROUNDING: Final = Fraction(1, 20)
 
 
 @dataclass(slots=True, eq=False)
 class _Take:
     holders: frozenset[str]
     at_s: float
+    #: How much of it is of which namespace.
+    parts: Mapping[str, Fraction]
     #: When the first of its holders went; None: none did that counts.
     gone_s: float | None = None
 
@@ -65,7 +73,9 @@ class Takers:
         if intent.key in takes or any(not each.holders.isdisjoint(intent.holders) for each in takes.values()):
             return
         self._judge(holder.namespace, takes, at_s)
-        take = takes[intent.key] = _Take(intent.holders, at_s)
+        others = Counter(victim.key.partition("/")[0] for victim in intent.victims if not victim.key.startswith(own))
+        parts = {namespace: Fraction(count, others.total()) for namespace, count in others.items()}
+        take = takes[intent.key] = _Take(intent.holders, at_s, parts)
         for uid in intent.holders:
             if uid in self.live and not self.live[uid].has_ended:
                 self._holding.setdefault(uid, []).append(take)
@@ -85,8 +95,8 @@ class Takers:
         for key in [key for key, take in takes.items() if take.at_s < at_s - _LONGEST_S]:
             del takes[key]
         heard_s = at_s - self.late_s(at_s)
-        given_up = [each for each in takes.values() if each.is_given_up(heard_s) and each.at_s > at_s - _HOUR_S]
-        over = 2 * len(given_up) - len(takes)
+        given_up = {each for each in takes.values() if each.is_given_up(heard_s) and each.at_s > at_s - _HOUR_S}
+        over = _over(takes.values(), given_up)
         if over <= _FREE:
             return
         wait_s = min(_FIRST_S * 2 ** (over - _FREE - 1), _LONGEST_WAIT_S)
@@ -97,3 +107,13 @@ class Takers:
                 f"evicted for, {over} times more than it kept it; it waits {wait_s:.0f} s"
             )
             self.findings.add("S13", at_s, text)
+
+
+def _over(takes: Collection[_Take], given_up: Set[_Take]) -> int:
+    """How many of them were given up beyond those that were kept; schedulers may round parts."""
+    of: dict[str, Fraction] = {}
+    for take in takes:
+        for namespace, part in take.parts.items():
+            of[namespace] = of.get(namespace, Fraction(0)) + (part if take in given_up else -part)
+    is_rounded = any(len(take.parts) > 1 for take in takes)
+    return math.floor(sum(max(each, Fraction(0)) for each in of.values()) - (_ROUNDING if is_rounded else 0))

@@ -17,7 +17,7 @@ from kube.memory.faults import Fault
 from scheduler.app import Scheduler
 from scheduler.core.model.settings import Settings
 from scheduler.core.room import written, written_hour
-from scheduler.core.room.written_hour import Hour, Piece, Taken
+from scheduler.core.room.written_hour import WHOLE, Counts, Hour, Piece, Taken
 from scheduler.settings import SchedulerSettings
 from simulator.world import WorldSettings
 from tests.conftest import AnyioBackend
@@ -76,7 +76,18 @@ async def test_records_of_evictions_of_all_pools_are_one() -> None:
         metadata = {"name": "blue", "labels": {names.NODE_POOL_LABEL: "blue"}}
         await world.api.create(QUEUES, {"metadata": metadata, "spec": {}})
         for name, at_s in ((names.ROOM, 20), (f"{names.ROOM}-blue", 10), (f"{names.ROOM}-none", 5)):
-            hour = Hour().put(Piece(0, {"team": Taken({"owner": (at_s,), name: (at_s,)}, given_up=2, last_s=at_s)}))
+            hour = Hour().put(
+                Piece(
+                    0,
+                    {
+                        "team": Taken(
+                            {"owner": (at_s,), name: (at_s,)},
+                            counts={"others": Counts(given_up=2 * WHOLE)},
+                            last_s=at_s,
+                        )
+                    },
+                )
+            )
             pieces = name.replace(names.ROOM, f"{names.EVICTIONS}-0")
             for each, key, text in (
                 (name, written.KEY, written.written(written.Record())),

@@ -8,13 +8,14 @@ written stays; nobody's room depends on what one other namespace does.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from scheduler.core.model.room import Intent
 from scheduler.core.room.written import FRAME_BYTES, MOST_BYTES, MOST_TIMES, Record, Texts, owners
-from scheduler.core.room.written_hour import Hour, Piece, Take, Taken, size, take_bytes
+from scheduler.core.room.written_hour import WHOLE, Hour, Piece, Take, Taken, counts_bytes, size, take_bytes
 
 #: The part of an empty text that a namespace may have.
 SHARE: Final = (3, 4)
@@ -54,6 +55,7 @@ class _Adding:
     #: Takers to which something was added: theirs as it is now.
     evicted: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)
     takes: dict[str, dict[str, Take]] = field(default_factory=dict)
+    sources: dict[str, set[str]] = field(default_factory=dict)
 
     def more(self, intent: Intent) -> tuple[int, dict[str, tuple[int, ...]], Take | None]:
         """What an intent adds to its taker: bytes, times by owner, and the take."""
@@ -63,17 +65,25 @@ class _Adding:
         takes = sum(self.texts.owner(owner, each)[1] for owner, each in times.items())
         takes -= sum(self.texts.owner(owner, before[owner])[1] for owner in times if owner in before)
         take = self._take(intent)
-        takes += 0 if take is None else take_bytes(take)
+        if take is not None:
+            sources = self._sources(intent.namespace)
+            takes += take_bytes(take) + sum(counts_bytes(each) for each in take.parts if each not in sources)
         if intent.namespace not in self.piece.of and intent.namespace not in self.evicted:
             takes += size(intent.namespace, Taken(), self.texts)
         return takes, times, take
+
+    def _sources(self, taker: str) -> set[str]:
+        """The namespaces that a taker takes from, read once."""
+        if taker not in self.sources:
+            self.sources[taker] = self.piece.of.get(taker, Taken()).sources
+        return self.sources[taker]
 
     def _take(self, intent: Intent) -> Take | None:
         """What an intent takes from other namespaces; None if it takes nothing, or is known as it was before."""
         holders = tuple(place.pod_uid for place in intent.places)
         is_open = holders[0] in self.open or holders[0] in self.takes.get(intent.namespace, ())
-        takes = any(victim.namespace != intent.namespace for victim in intent.victims)
-        return Take(self.now_s, holders) if takes and not is_open else None
+        others = Counter(victim.namespace for victim in intent.victims if victim.namespace != intent.namespace)
+        return Take(self.now_s, holders, _parts(others)) if others and not is_open else None
 
     def add(self, namespace: str, times: Mapping[str, tuple[int, ...]], take: Take | None) -> None:
         """Add it."""
@@ -82,6 +92,7 @@ class _Adding:
         takes = self.takes.setdefault(namespace, dict(known.takes))
         if take is not None:
             takes[take.holders[0]] = take
+            self._sources(namespace).update(take.parts)
 
     def added(self) -> Piece:
         """The piece with all of it."""
@@ -89,8 +100,15 @@ class _Adding:
         for namespace, evicted in self.evicted.items():
             known = of.get(namespace, Taken())
             takes = self.takes[namespace]
-            of[namespace] = Taken(evicted, takes, known.kept, known.given_up, known.last_s)
+            of[namespace] = Taken(evicted, takes, known.counts, known.last_s)
         return Piece(self.piece.number, of)
+
+
+def _parts(victims: Counter[str]) -> dict[str, int]:
+    """How much of a take each namespace is, by its victims. What is left over is the first one's."""
+    parts = {namespace: WHOLE * count // victims.total() for namespace, count in sorted(victims.items())}
+    parts[min(parts)] += WHOLE - sum(parts.values())
+    return parts
 
 
 def added(

@@ -23,10 +23,14 @@ KEY: Final = "evictions"
 #: A piece is used again when all in it has counted for an hour: 8 * 520 s are an hour and the span of one piece.
 PIECES: Final = 8
 SPAN_S: Final = 520
-#: What a namespace takes beside its evictions: its counts, at their longest.
-_NAMESPACE_BYTES: Final = 140
+#: What a taker takes beside its evictions, and each namespace that it takes from: its counts, at their longest.
+_TAKER_BYTES: Final = 120
+_COUNTS_BYTES: Final = 40
+#: A take, in parts.
+WHOLE: Final = 1000
 #: Numbers of JSON are exact below.
 _MOST: Final = 1 << 53
+_ALLOWED: Final = "allowed: 0 and above, below 2^53"
 
 
 def piece_names(pool: NodePool | None) -> tuple[str, ...]:
@@ -35,24 +39,40 @@ def piece_names(pool: NodePool | None) -> tuple[str, ...]:
 
 
 class Take(NamedTuple):
-    """An intent that others are evicted for: when it was written (wall clock), and its holders (UIDs)."""
+    """An intent that others are evicted for: when it was written (wall clock), and its holders (UIDs).
+
+    ``parts``: the namespaces of its victims, and how much of the take each of them is, in thousandths.
+    """
 
     at_s: int
     holders: tuple[str, ...]
+    parts: Mapping[str, int]
+
+
+class Counts(NamedTuple):
+    """How many takes from one namespace were kept, and how many given up, in thousandths."""
+
+    kept: int = 0
+    given_up: int = 0
 
 
 class Taken(msgspec.Struct, frozen=True):
     """What one taker did within a piece.
 
     ``evicted``: owner -> when, the oldest first. ``takes``: by the first holder, those of which nobody knows yet
-    whether they are kept. ``kept`` and ``given_up``: how many ended so; ``last_s``: when one was last given up.
+    whether they are kept. ``counts``: of those that ended, by the namespace of the victims; ``last_s``: when one was
+    last given up.
     """
 
     evicted: Mapping[str, tuple[int, ...]] = {}
     takes: Mapping[str, Take] = {}
-    kept: int = 0
-    given_up: int = 0
+    counts: Mapping[str, Counts] = {}
     last_s: int = 0
+
+    @property
+    def sources(self) -> set[str]:
+        """The namespaces that it takes from."""
+        return {*self.counts, *(namespace for take in self.takes.values() for namespace in take.parts)}
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -113,12 +133,18 @@ def _newest(times: tuple[int, ...], now_s: int) -> tuple[int, ...]:
 def size(namespace: str, taken: Taken, texts: Texts) -> int:
     """The bytes that a taker takes in a piece as it is sent, at most."""
     evicted = sum(texts.owner(owner, times)[1] for owner, times in taken.evicted.items())
-    return _NAMESPACE_BYTES + len(namespace) + evicted + sum(map(take_bytes, taken.takes.values()))
+    takes = sum(map(take_bytes, taken.takes.values())) + sum(map(counts_bytes, taken.sources))
+    return _TAKER_BYTES + len(namespace) + evicted + takes
 
 
 def take_bytes(take: Take) -> int:
     """The bytes that a take is sent as."""
     return sent_bytes(_take_text(take)) + 1
+
+
+def counts_bytes(namespace: str) -> int:
+    """The bytes that counts of a namespace are sent as, at most."""
+    return _COUNTS_BYTES + sent_bytes(encode(namespace))
 
 
 def written(piece: Piece, texts: Texts) -> str:
@@ -132,18 +158,19 @@ def written(piece: Piece, texts: Texts) -> str:
 def _taken_text(taken: Taken, texts: Texts) -> bytes:
     evicted = b",".join(sorted(texts.owner(owner, times)[0] for owner, times in taken.evicted.items()))
     takes = b",".join(sorted(map(_take_text, taken.takes.values())))
-    counts = encode([taken.kept, taken.given_up, taken.last_s])
-    return b'{"counts":' + counts + b',"evicted":{' + evicted + b'},"takes":[' + takes + b"]}"
+    counts, last_s = encode(taken.counts), encode(taken.last_s)
+    return b'{"counts":' + counts + b',"evicted":{' + evicted + b'},"last_s":' + last_s + b',"takes":[' + takes + b"]}"
 
 
 def _take_text(take: Take) -> bytes:
-    return encode([take.at_s, *map(short, take.holders)])
+    return encode([take.at_s, take.parts, *map(short, take.holders)])
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 class _Taken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    counts: tuple[int, int, int]
+    counts: dict[str, tuple[int, int]]
     evicted: dict[str, list[Any]]
+    last_s: int
     takes: list[list[Any]]
 
 
@@ -185,13 +212,21 @@ def _taken(said: _Taken, of: str, unread: list[str]) -> Taken:
             unread.append(f"{of}: takes: {error}")
             continue
         takes[take.holders[0]] = take
-    kept, given_up, last_s = (count if 0 <= count < _MOST else 0 for count in said.counts)
-    if (kept, given_up, last_s) != said.counts:
-        unread.append(f"{of}: counts: {said.counts}; allowed: 0 and above, below 2^53")
-    return Taken(evicted, takes, kept, given_up, last_s)
+    counts = {namespace: Counts(*each) for namespace, each in said.counts.items() if all(map(_is_count, each))}
+    unread += (f"{of}: counts: {said.counts[each]}; {_ALLOWED}" for each in said.counts if each not in counts)
+    if not _is_count(said.last_s):
+        unread.append(f"{of}: last_s: {said.last_s}; {_ALLOWED}")
+    return Taken(evicted, takes, counts, said.last_s if _is_count(said.last_s) else 0)
 
 
 def _take(said: list[Any]) -> Take:
-    if len(said) < 2 or not is_time(said[0]) or not all(isinstance(uid, str) for uid in said[1:]):
-        raise ValueError(f"{said!r:.80}; allowed: a time in seconds, and UIDs")
-    return Take(said[0], tuple(map(long, said[1:])))
+    if len(said) < 3 or not is_time(said[0]) or not all(isinstance(uid, str) for uid in said[2:]):
+        raise ValueError(f"{said!r:.80}; allowed: a time in seconds, namespaces, and UIDs")
+    parts = said[1]
+    if not isinstance(parts, dict) or not all(map(_is_count, parts.values())) or sum(parts.values()) != WHOLE:
+        raise ValueError(f"{parts!r:.80}; allowed: parts of {WHOLE} by namespace")
+    return Take(said[0], tuple(map(long, said[2:])), parts)
+
+
+def _is_count(said: Any) -> bool:
+    return type(said) is int and 0 <= said < _MOST

@@ -63,6 +63,15 @@ def test_what_is_kept_counts_against_what_is_given_up() -> None:
     assert not story.blamed
 
 
+def test_what_is_kept_of_one_namespace_counts_nothing_against_what_another_one_loses() -> None:
+    story = Taking()
+    for number in range(4):
+        story.takes(number, gives_up=False, of="team-2")
+    for number in range(4, 9):
+        story.takes(number)
+    assert story.blamed
+
+
 def test_what_one_takes_from_oneself_or_does_not_get_is_no_take() -> None:
     story = Taking()
     for number in range(5):

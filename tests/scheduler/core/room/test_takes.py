@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
 import pytest
+from typing_extensions import override
 
 from scheduler.core.room.takes import KEPT_S, MOST, Takes, waits_until_s
 from scheduler.core.room.written import Texts
-from scheduler.core.room.written_hour import SPAN_S, Hour, Piece, Take, Taken, read, written
+from scheduler.core.room.written_hour import SPAN_S, WHOLE, Counts, Hour, Piece, Take, Taken, read, written
+
+if TYPE_CHECKING:
+    from _collections_abc import dict_items, dict_values
 
 NOW_S = 1_800_000_000 // SPAN_S * SPAN_S
+OF_OTHERS: Mapping[str, int] = {"others": WHOLE}
 
 
-def with_take(hour: Hour, at_s: int, *holders: str, taker: str = "team") -> Hour:
+def with_take(hour: Hour, at_s: int, *holders: str, taker: str = "team", parts: Mapping[str, int] = OF_OTHERS) -> Hour:
     """The hour with one more take."""
     piece = hour.at(at_s)
     known = piece.of.get(taker, Taken())
-    takes = {**known.takes, holders[0]: Take(at_s, holders)}
-    taken = Taken(known.evicted, takes, known.kept, known.given_up, known.last_s)
+    takes = {**known.takes, holders[0]: Take(at_s, holders, parts)}
+    taken = Taken(known.evicted, takes, known.counts, known.last_s)
     return hour.put(Piece(piece.number, {**piece.of, taker: taken}))
 
 
@@ -26,9 +34,9 @@ def takes_of(hour: Hour) -> Takes:
     return takes
 
 
-def given_up(hour: Hour, at_s: int, name: str, *, taker: str = "team") -> Hour:
+def given_up(hour: Hour, at_s: int, name: str, *, taker: str = "team", parts: Mapping[str, int] = OF_OTHERS) -> Hour:
     """The hour with a take whose holder was gone a moment later."""
-    takes = takes_of(with_take(hour, at_s, name, taker=taker))
+    takes = takes_of(with_take(hour, at_s, name, taker=taker, parts=parts))
     assert takes.gone(name, at_s)
     return takes.hour()
 
@@ -82,6 +90,88 @@ def test_what_is_kept_counts_against_what_is_given_up() -> None:
     assert takes_of(given_up(hour, NOW_S + 2, "p6")).waits(NOW_S + 2) == {"team": NOW_S + 32}
 
 
+def test_what_a_tenant_keeps_of_its_other_namespace_counts_nothing_against_what_others_lose() -> None:
+    """Forty pods of its own are kept; it takes from others as often as one that keeps nothing."""
+    hour = Hour()
+    for number in range(40):
+        hour = with_take(hour, NOW_S, f"own-{number}", parts={"team-2": WHOLE})
+    takes = takes_of(hour)
+    takes.settle(NOW_S + KEPT_S, lambda _: True)
+    hour, taken, now_s = takes.hour(), 0, NOW_S + KEPT_S
+    while now_s < NOW_S + 3600:
+        if not takes_of(hour).waits(now_s):
+            taken += 1
+            hour = given_up(hour, now_s, f"p{taken}")
+        now_s += 10
+    assert 2 <= taken <= MOST
+
+
+@pytest.mark.parametrize(
+    ("kept", "lost", "wait_s"),
+    [
+        ({"a": 500, "b": 500}, [{"a": 500, "b": 500}] * 3, 30),  # one of three is offset
+        ({"a": WHOLE}, [{"a": 500, "b": 500}] * 4, 60),  # only of a: three of four
+        ({"a": WHOLE}, [dict.fromkeys(map(str, range(40)), 25)], 0),  # a take from forty namespaces is one
+    ],
+)
+def test_takes_from_several_namespaces_count_in_parts(
+    kept: Mapping[str, int], lost: list[Mapping[str, int]], wait_s: int
+) -> None:
+    hour = with_take(Hour(), NOW_S, "kept", parts=kept)
+    for number, parts in enumerate(lost):
+        hour = given_up(hour, NOW_S + 1, f"p{number}", parts=parts)
+    assert takes_of(hour).waits(NOW_S + 1) == ({"team": NOW_S + 1 + wait_s} if wait_s else {})
+
+
+def test_waits_follow_each_end_as_an_hour_that_is_read_again_says() -> None:
+    """What is summed with each end equals what is summed of the hour, also when pieces stop counting."""
+    hour = Hour()
+    for number in range(60):
+        parts = {"a": 400, "b": 600} if number % 3 else {"c": WHOLE}
+        hour = with_take(hour, NOW_S + number * 50, f"p{number}", taker=f"team-{number % 4}", parts=parts)
+    takes = takes_of(hour)
+    for number in range(60):
+        now_s = NOW_S + number * 120
+        if number % 5:
+            takes.gone(f"p{number}", now_s, taken_by="x" if number % 4 == 1 else "")
+        else:
+            takes.never(f"p{number}")
+        assert takes.waits(now_s) == takes_of(takes.hour()).waits(now_s)
+
+
+class Counted(dict[str, Take]):
+    """Counts how often all of it is read."""
+
+    reads = 0
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        self.reads += 1
+        return super().__iter__()
+
+    @override
+    def items(self) -> dict_items[str, Take]:
+        self.reads += 1
+        return super().items()
+
+    @override
+    def values(self) -> dict_values[str, Take]:
+        self.reads += 1
+        return super().values()
+
+
+def test_takes_are_read_once_for_all_that_end() -> None:
+    known = Counted({f"p{number}": Take(NOW_S, (f"p{number}",), OF_OTHERS) for number in range(200)})
+    takes = takes_of(Hour().put(Piece(NOW_S // SPAN_S, {"team": Taken(takes=known)})))
+    assert takes.waits(NOW_S) == {}
+    before = known.reads
+    for number in range(200):
+        takes.gone(f"p{number}", NOW_S + 5)
+        takes.waits(NOW_S + 5)
+    assert known.reads == before
+    assert takes.waits(NOW_S + 5) == {"team": NOW_S + 605}
+
+
 @pytest.mark.parametrize(
     ("at_s", "taken_by", "is_there", "counts"),
     [
@@ -99,14 +189,14 @@ def test_how_a_take_ends(at_s: int | None, taken_by: str, is_there: bool, counts
         assert takes.gone("b", at_s, taken_by=taken_by)
     takes.settle(NOW_S + 20, lambda uid: is_there or uid == "a")
     taken = takes.hour().at(NOW_S).of["team"]
-    assert (taken.kept, taken.given_up) == counts
+    assert taken.counts.get("others", Counts()) == tuple(WHOLE * count for count in counts)
     assert takes.has_news is (counts != (0, 0)) is (not taken.takes)
 
 
 def test_a_take_that_lasted_is_kept_though_its_pods_are_gone() -> None:
     takes = takes_of(with_take(Hour(), NOW_S, "a"))
     takes.settle(NOW_S + KEPT_S, lambda _: False)
-    assert takes.hour().at(NOW_S).of["team"] == Taken(kept=1)
+    assert takes.hour().at(NOW_S).of["team"] == Taken(counts={"others": Counts(kept=WHOLE)})
 
 
 def test_a_take_for_which_nobody_was_evicted_is_none() -> None:

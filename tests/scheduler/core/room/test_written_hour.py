@@ -11,20 +11,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.room.written import MOST_TIMES, WINDOW_S, Texts
-from scheduler.core.room.written_hour import PIECES, SPAN_S, Hour, Piece, Take, Taken, read, size, written
+from scheduler.core.room.written_hour import (
+    PIECES,
+    SPAN_S,
+    WHOLE,
+    Counts,
+    Hour,
+    Piece,
+    Take,
+    Taken,
+    read,
+    size,
+    written,
+)
 from tests.fuzzing import fuzzed
 
 NOW_S = 1_800_000_000
 _uids = st.uuids().map(str) | st.text(min_size=1, max_size=12)
 _at_s = st.integers(0, 2 * NOW_S)
 _times = st.lists(_at_s, min_size=1, max_size=MOST_TIMES).map(lambda times: tuple(sorted(times)))
-_takes = st.builds(Take, _at_s, st.lists(_uids, min_size=1, max_size=3).map(tuple))
+_parts = st.integers(0, WHOLE).map(lambda part: {"others": WHOLE} if not part else {"a": part, "b": WHOLE - part})
+_takes = st.builds(Take, _at_s, st.lists(_uids, min_size=1, max_size=3).map(tuple), _parts)
 _taken = st.builds(
     Taken,
     st.dictionaries(_uids, _times, max_size=3),
     st.lists(_takes, max_size=3).map(lambda takes: {take.holders[0]: take for take in takes}),
-    st.integers(0, 2**40),
-    st.integers(0, 2**40),
+    st.dictionaries(st.text(max_size=8), st.builds(Counts, st.integers(0, 2**52), st.integers(0, 2**52)), max_size=3),
     _at_s,
 )
 _pieces = st.builds(Piece, st.integers(0, 2**40), st.dictionaries(st.text(max_size=8), _taken, max_size=3))
@@ -47,24 +59,24 @@ def test_whatever_stands_there_does_not_raise(text: bytes | str) -> None:
     read(text)
 
 
-GOOD = json.loads(
-    written(Piece(7, {"team": Taken({"job": (1, 2)}, {"pod": Take(3, ("pod", "other"))}, 4, 5, 6)}), Texts())
-)
+PARTS = {"others": WHOLE}
+TAKES = {"pod": Take(3, ("pod", "other"), PARTS)}
+COUNTS = {"others": Counts(4, 5)}
+GOOD = json.loads(written(Piece(7, {"team": Taken({"job": (1, 2)}, TAKES, COUNTS, 6)}), Texts()))
 
 
 @pytest.mark.parametrize(
     ("change", "because", "left"),
     [
-        ({"evicted": {"=job": [-1]}}, "evicted: '=job': [-1]", Taken({}, {"pod": Take(3, ("pod", "other"))}, 4, 5, 6)),
-        ({"evicted": {"x": [1]}}, "'x' is no UID", Taken({}, {"pod": Take(3, ("pod", "other"))}, 4, 5, 6)),
-        ({"takes": [[1]]}, "takes: [1]", Taken({"job": (1, 2)}, {}, 4, 5, 6)),
-        ({"takes": [[1, "x"]]}, "'x' is no UID", Taken({"job": (1, 2)}, {}, 4, 5, 6)),
-        ({"takes": [[1, 2]]}, "takes: [1, 2]", Taken({"job": (1, 2)}, {}, 4, 5, 6)),
-        (
-            {"counts": [-1, 5, 6]},
-            "counts: (-1, 5, 6)",
-            Taken({"job": (1, 2)}, {"pod": Take(3, ("pod", "other"))}, 0, 5, 6),
-        ),
+        ({"evicted": {"=job": [-1]}}, "evicted: '=job': [-1]", Taken({}, TAKES, COUNTS, 6)),
+        ({"evicted": {"x": [1]}}, "'x' is no UID", Taken({}, TAKES, COUNTS, 6)),
+        ({"takes": [[1]]}, "takes: [1]", Taken({"job": (1, 2)}, {}, COUNTS, 6)),
+        ({"takes": [[1, PARTS, "x"]]}, "'x' is no UID", Taken({"job": (1, 2)}, {}, COUNTS, 6)),
+        ({"takes": [[1, PARTS, 2]]}, "takes: [1, {", Taken({"job": (1, 2)}, {}, COUNTS, 6)),
+        ({"takes": [[1, {"others": 999}, "=x"]]}, "allowed: parts of 1000", Taken({"job": (1, 2)}, {}, COUNTS, 6)),
+        ({"takes": [[1, {"a": "1000"}, "=x"]]}, "allowed: parts of 1000", Taken({"job": (1, 2)}, {}, COUNTS, 6)),
+        ({"counts": {"others": [-1, 5]}}, "counts: (-1, 5)", Taken({"job": (1, 2)}, TAKES, {}, 6)),
+        ({"last_s": -6}, "last_s: -6", Taken({"job": (1, 2)}, TAKES, COUNTS, 0)),
     ],
 )
 def test_what_is_spoilt_counts_for_nothing_and_the_rest_counts(
