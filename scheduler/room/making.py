@@ -14,7 +14,7 @@ record, for a minute at most: else the next leader would read an intent whose ro
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import anyio
@@ -293,15 +293,12 @@ class MakingRoom:
     def _now_s(self) -> int:
         return self._clock.now_ns() // _S
 
-    def _base(self, fresh: Collection[str]) -> Record:
-        """The record without what is over, and without what is to be written again.
-
-        What is over stays while an eviction for it is on its way.
-        """
+    def _base(self) -> Record:
+        """The record without what is over. That stays while an eviction for it is on its way."""
         over = [
             intent.id
             for intent in self._record.record.intents
-            if intent.id in fresh or (intent.id not in self._kept and not self._victims.has_on_its_way(intent))
+            if intent.id not in self._kept and not self._victims.has_on_its_way(intent)
         ]
         return without(self._record.record, over)
 
@@ -317,7 +314,7 @@ class MakingRoom:
         """One write for all that was decided and for all that is over."""
         fresh = self._ready()
         record, hour = added(
-            self._base(fresh.keys()),
+            self._base(),
             self._takes.hour(),
             [*fresh.values()],
             now_s=self._now_s(),

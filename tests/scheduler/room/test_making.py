@@ -365,7 +365,7 @@ def _bytes_of(*intents: Intent) -> int:
 async def test_one_that_does_not_fit_waits_until_another_one_is_over() -> None:
     async with making("h", "i") as (at, process):
         first, second = at.intent("h-0", "h", "v0"), at.intent("i-0", "i", "v1")
-        most = _bytes_of(first) * 3 // 2
+        most = _bytes_of(first) * 9 // 4
         process.making.most_bytes = most
         process.decide(first, second)
         await anyio.sleep(120)
@@ -380,7 +380,7 @@ async def test_a_full_record_is_not_written_again_for_each_intent_that_is_over()
     names = [f"h{at}" for at in range(6)]
     async with making(*names) as (at, process):
         found = [at.intent(f"{name}-0", name, f"v{number}") for number, name in enumerate(names)]
-        process.making.most_bytes = _bytes_of(*found[:5]) * 3 // 2
+        process.making.most_bytes = _bytes_of(*found[:5]) * 9 // 4
         process.decide(*found)
         await anyio.sleep(0.1)
         before = at.writes("scheduler")
