@@ -88,8 +88,11 @@ class MakingRoom:
         self._over: set[str] = set()
         #: What is over and charged until that is on record: when it was given up (event loop's time), by id.
         self._ending: dict[str, float] = {}
-        #: What namespaces took from others within the hour, and whether they kept it.
+        #: What namespaces took from others within the hour, and whether they kept it: of the record but for writes that
+        #: were refused after evictions had been counted for them.
         self._takes = Takes()
+        #: First holders of intents that were given up before anybody was evicted, as far as a write may yet add them.
+        self._never: set[str] = set()
         #: What is being written for the first time, by id: it may be on record.
         self._sent: frozenset[str] = frozenset()
         self._is_read = self._is_taken = self._is_forbidden = False
@@ -129,7 +132,8 @@ class MakingRoom:
             return
         evicted = self._victims.evicted.pop(intent_id, 0)
         if not evicted and not self._victims.has_on_its_way(intent):
-            self._takes.never(intent.places[0].pod_uid)
+            self._never.add(intent.places[0].pod_uid)
+            self._take_back()
         if evicted and because is not Ended.BOUND:
             self._observer.evicted_in_vain(evicted)
         extra = about(LogEvent.ROOM_ENDED, intent=intent_id, because=because.value, evicted=evicted)
@@ -214,10 +218,11 @@ class MakingRoom:
     def _has_more(self) -> bool:
         """Whether the record lacks a claim that failed, or how a take ended, or has an intent that is over.
 
-        Evictions that no longer count go with the next write.
+        Or evictions for an intent that could not be written. Evictions that no longer count go with the next write.
         """
         return (
             self._takes.has_news
+            or self._takes.known != self._record.hour
             or self._record.claims != self._cache.room.failed_claims
             or any(intent.id not in self._kept for intent in self._record.record.intents)
         )
@@ -245,7 +250,7 @@ class MakingRoom:
                 case Wrote.OVERTAKEN:
                     self._adopt()
                     await self._give_way()
-                case Wrote.REFUSED:
+                case Wrote.REFUSED | Wrote.UNREAD:
                     return
 
     async def _give_way(self) -> None:
@@ -280,6 +285,7 @@ class MakingRoom:
                 self._news.set()
         self._drop_ended()
         self._ask(self._kept.values())
+        self._takes.have(self._record.hour)
         self._settle_takes()
         self._note_evictions()
         self._cache.wake.set()
@@ -336,7 +342,9 @@ class MakingRoom:
             case Wrote.OVERTAKEN:
                 self._adopt()
                 await self._give_way()
-            case Wrote.REFUSED:
+            case Wrote.REFUSED | Wrote.UNREAD:
+                if wrote is Wrote.UNREAD:  # they may be on record
+                    self._takes.have(self._record.hour)
                 self._drop_ended()
                 await self._refuse(mine)
 
@@ -358,10 +366,12 @@ class MakingRoom:
         self._over &= self._record.ids
         self._drop_ended()
         self._ask(asked)
+        self._takes.have(self._record.hour)
+        self._take_back()
         self._note_evictions()
 
     async def _refuse(self, intents: list[Intent]) -> None:
-        """They can't be written, so nobody goes for them.
+        """They can't be written, so nobody goes for them. Evictions that were counted for them are not any more.
 
         They are dropped after a pause: they would be decided again in the same moment. One that was revised stands, as
         it keeps what was freed for it, and is written later.
@@ -373,7 +383,6 @@ class MakingRoom:
                 self._news.set()
             elif self._fresh.get(intent.id) is intent:
                 self._drop(intent.id)
-                self._takes.never(intent.places[0].pod_uid)
                 self._cache.room.note_unwritten()
         self._note_evictions()
         self._cache.wake.set()
@@ -382,14 +391,20 @@ class MakingRoom:
         if self._is_taken:
             self._victims.ask(intents)
 
+    def _take_back(self) -> None:
+        """Nobody was evicted for these: they are no takes."""
+        for first in self._never:
+            self._takes.never(first)
+        if not self._sent:
+            self._never.clear()
+
     def _note_evictions(self) -> None:
         now_s = self._now_s()
-        self._takes.have(self._record.hour)
-        self._cache.room.note_evicted(evictions(Record(evicted=self._record.hour.evicted(now_s)), now_s=now_s))
+        evicted = self._takes.known.evicted(now_s)
+        self._cache.room.note_evicted(evictions(Record(evicted=evicted), now_s=now_s))
         self._cache.room.note_takers_wait(self._takes.waits(now_s))
 
     def _settle_takes(self) -> None:
-        self._takes.have(self._record.hour)
         self._takes.settle(self._now_s(), lambda uid: self._cache.cluster.pod(uid) is not None)
 
     def _note_gone(self, uid: str) -> None:

@@ -42,8 +42,10 @@ class Wrote(enum.Enum):
     WRITTEN = enum.auto()
     #: Somebody else has written: their record was read.
     OVERTAKEN = enum.auto()
-    #: The API server does not take it: nothing was written.
+    #: The API server does not take it: nothing was written but evictions, perhaps.
     REFUSED = enum.auto()
+    #: It may have been written, or somebody else has written: what is there can't be read.
+    UNREAD = enum.auto()
 
 
 class _Texts:
@@ -90,7 +92,7 @@ class _Texts:
                 return Wrote.WRITTEN if self._has(said) else Wrote.OVERTAKEN
         except Refused as error:
             _log.error("ConfigMap %s can't be read: %s", self.name, error)
-            return Wrote.REFUSED
+            return Wrote.UNREAD
         self._take(found)
         return Wrote.WRITTEN if self._has(said) else Wrote.OVERTAKEN
 
@@ -204,7 +206,7 @@ class RoomRecord:
             if wrote is Wrote.OVERTAKEN:
                 self._take_piece(at)
                 return await self._overtaken()
-            if wrote is Wrote.REFUSED:
+            if wrote is not Wrote.WRITTEN:
                 return wrote
             self.hour = self.hour.put(piece)
         return await self._put_main(record, claims, {})
@@ -215,7 +217,7 @@ class RoomRecord:
             await self._main.read()
         except Refused as error:
             _log.error("ConfigMap %s can't be read: %s", self._main.name, error)
-            return Wrote.REFUSED
+            return Wrote.UNREAD
         self._take_main()
         return Wrote.OVERTAKEN
 

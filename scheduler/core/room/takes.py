@@ -97,6 +97,11 @@ class Takes:
                     yield _Key(piece.number, taker, first), take
 
     @property
+    def known(self) -> Hour:
+        """The hour that this goes on from."""
+        return self._hour
+
+    @property
     def has_news(self) -> bool:
         """Whether the hour on record lacks how a take ended."""
         return bool(self._ended)

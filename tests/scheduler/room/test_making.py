@@ -482,6 +482,49 @@ async def test_without_the_right_to_read_the_record_nobody_is_evicted_until_it_i
         assert at.evictions() == ["v0"]
 
 
+async def test_a_write_that_was_refused_counts_no_evictions_and_no_takes() -> None:
+    """Evictions are on record when the write of the intents is refused; the next write takes them back."""
+    async with making() as (at, process):
+        for number in range(4):
+            await at.pod(f"x{number}", is_bound=False, namespace="other")
+            strike(at, Fault(refuse_with=403))
+            process.decide(at.intent(f"x{number}-0", f"x{number}", "v0", namespace="other"))
+            await anyio.sleep(0.1)
+            await at.api.delete(PODS, f"x{number}", namespace="other", grace_s=0)
+            await anyio.sleep(60)
+        assert (process.cache.room.facts().evicted, process.cache.room.takers_wait) == ({}, {})
+        process.kill()
+        second = await another(at)
+        assert (second.cache.room.facts().evicted, second.cache.room.takers_wait) == ({}, {})
+        assert at.evictions() == []
+
+
+async def test_an_intent_whose_write_was_refused_counts_its_evictions_once_when_it_is_written() -> None:
+    async with making() as (at, process):
+        strike(at, Fault(refuse_with=403), times=3)
+        for _ in range(4):
+            process.decide(at.intent("h-0", "h", "v0"))
+            await anyio.sleep(10)
+        assert at.evictions() == ["v0"]
+        (evicted,) = process.cache.room.facts().evicted.values()
+        assert evicted.times == 1
+
+
+async def test_what_is_given_up_while_it_is_written_for_the_first_time_is_no_take() -> None:
+    async with making() as (at, process):
+        for number in range(3):
+            await at.pod(f"x{number}", is_bound=False, namespace="other")
+            strike(at, Fault(answer_delay_s=3.0))
+            intent = at.intent(f"x{number}-0", f"x{number}", "v0", namespace="other")
+            process.decide(intent)
+            await anyio.sleep(1)
+            process.give_up(intent)
+            await anyio.sleep(SWEEP_S)
+            await at.api.delete(PODS, f"x{number}", namespace="other", grace_s=0)
+            await anyio.sleep(1)
+        assert (at.evictions(), process.cache.room.takers_wait) == ([], {})
+
+
 # --- two leaders
 
 
